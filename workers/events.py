@@ -1,0 +1,225 @@
+"""The contract, part two: what a trainer says, and the spool line that carries it.
+
+One event is one line of `events.jsonl`: a JSON object with `seq` (1, 2, 3, ... without gaps over all attempts),
+`attempt`, `time`, `type`, the fields of its class, and last `crc`, the CRC-32 of the line without it. Numbers that are
+not finite travel as null, and `nonfinite` says which they were. No torch, no Django.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+SPOOL_NAME = "events.jsonl"
+
+
+class Body(BaseModel):
+    """What every event has in common before it gets its place in the spool."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=True)
+
+
+class Started(Body):
+    """The trainer is up: versions, device, and the step it goes on from."""
+
+    type: Literal["started"] = "started"
+    step: int
+    total_steps: int
+    agents: list[str]
+    device: str
+    versions: dict[str, str]
+
+
+class Progress(Body):
+    """A step has ended. Counts are totals of the run so far."""
+
+    type: Literal["progress"] = "progress"
+    step: int
+    total_steps: int
+    elapsed_s: float
+    eta_s: float
+    rollouts_generated: int
+    tokens_generated: int
+    phase_s: dict[str, float] = {}
+
+
+class Metrics(Body):
+    """One agent's numbers of a step (source empty), or one ordered pair's: `agent` learns from `source`.
+
+    `values` are plain numbers; `ratios` are (sum, count), to be divided after all reductions.
+    """
+
+    type: Literal["metrics"] = "metrics"
+    step: int
+    agent: str
+    source: str | None = None
+    values: dict[str, float | None] = {}
+    ratios: dict[str, tuple[float, float]] = {}
+
+
+class Rollout(Body):
+    """One verified response. `reward` is null where the answer could not be scored."""
+
+    type: Literal["rollout"] = "rollout"
+    step: int
+    agent: str
+    prompt_id: str
+    sample: int
+    prompt: str
+    completion: str
+    answer: str
+    reward: float | None
+    finish_reason: Literal["stop", "length"]
+    num_tokens: int
+    mean_logp: float
+
+
+class Contribution(Body):
+    """What one rollout taught one learner: one row per (step, learner, rollout)."""
+
+    type: Literal["contribution"] = "contribution"
+    step: int
+    agent: str
+    source: str
+    prompt_id: str
+    sample: int
+    num_tokens: int
+    advantage: float
+    sequence_ratio: float | None = None
+    clipped_ratio: float | None = None
+    clip_side: Literal["none", "lower", "upper"] = "none"
+    omega: float
+    weight: float
+    mini_batch: int | None = None
+    drop_reason: str | None = None
+
+
+class Evaluation(Body):
+    """One agent, alone, on held-out questions; `slices` are (correct, asked) by the question's `subject`."""
+
+    type: Literal["evaluation"] = "evaluation"
+    step: int
+    agent: str
+    benchmark: str
+    metric: str
+    value: float
+    correct: int
+    asked: int
+    slices: dict[str, tuple[int, int]] = {}
+
+
+class Checkpoint(Body):
+    """A complete, verified checkpoint of all agents; `path` is relative to the run directory."""
+
+    type: Literal["checkpoint"] = "checkpoint"
+    step: int
+    path: str
+    size_bytes: int
+
+
+class Log(Body):
+    """A line for people."""
+
+    type: Literal["log"] = "log"
+    level: Literal["info", "warning", "error"] = "info"
+    message: str
+    step: int | None = None
+
+
+class Finished(Body):
+    """The trainer's last word."""
+
+    type: Literal["finished"] = "finished"
+    step: int
+    outcome: Literal["completed", "stopped", "failed"]
+    reason: str = ""
+
+
+def _finite(value: Any, path: str, found: dict[str, str]) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        found[path] = "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item, f"{path}.{key}" if path else str(key), found) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item, f"{path}.{index}", found) for index, item in enumerate(value)]
+    return value
+
+
+def encode(seq: int, attempt: int, when: float, body: Body) -> bytes:
+    """The spool line of an event, newline included."""
+    found: dict[str, str] = {}
+    record = {"seq": seq, "attempt": attempt, "time": round(when, 3), **_finite(body.model_dump(), "", found)}
+    if found:
+        record["nonfinite"] = found
+    text = json.dumps(record, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return f'{text[:-1]},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'.encode()
+
+
+class DamagedLine(ValueError):
+    """A spool line whose checksum or form is wrong."""
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """The JSON object of a spool line, its checksum verified and removed. Error: DamagedLine."""
+    text, mark, tail = line.rstrip(b"\n").rpartition(b',"crc":"')
+    text += b"}"
+    if not mark or tail != b'%08x"}' % zlib.crc32(text):
+        raise DamagedLine(f"checksum does not match: {line[:80]!r}")
+    record: dict[str, Any] = json.loads(text)
+    return record
+
+
+class SpoolWriter:
+    """Appends events to a run's spool; `seq` goes on where the last complete line ended.
+
+    One writer at a time: the caller holds the run directory's lock.
+    """
+
+    def __init__(self, run_dir: Path, attempt: int) -> None:
+        self.attempt = attempt
+        self.seq = 0
+        path = run_dir / SPOOL_NAME
+        end = 0
+        if path.exists():
+            for end, record in read_records(path):
+                self.seq = record["seq"]
+        self._file = open(path, "ab", buffering=0)
+        self._file.truncate(end)  # a line torn by a kill is dropped: it was never shipped
+
+    def emit(self, *bodies: Body) -> int:
+        """Append events in one write and return the last seq."""
+        lines = []
+        for body in bodies:
+            self.seq += 1
+            lines.append(encode(self.seq, self.attempt, time.time(), body))
+        view = memoryview(b"".join(lines))
+        while view:
+            view = view[self._file.write(view) :]
+        return self.seq
+
+    def close(self) -> None:
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+
+def read_records(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (offset after the line, record) for each complete line from `offset`; stops at a torn tail.
+
+    Errors: FileNotFoundError, DamagedLine for a complete line with a wrong checksum.
+    """
+    with open(path, "rb") as spool:
+        spool.seek(offset)
+        for line in spool:
+            if not line.endswith(b"\n"):
+                return
+            offset += len(line)
+            yield offset, decode(line)

@@ -1,0 +1,134 @@
+"""The contract, part three: start, watch and stop a trainer process. Used by the supervisor and by the tests.
+
+The trainer runs in its own session. It inherits two descriptors: the locked `lock` file of its run directory (so two
+trainers of one run cannot exist) and the read end of a death pipe (so it ends when its supervisor does, however that
+happens). No torch, no Django.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+DEATH_PIPE_VARIABLE = "HACRL_DEATH_PIPE"
+SPEC_NAME = "spec.json"
+LOG_NAME = "trainer.log"
+LOCK_NAME = "lock"
+
+
+class RunDirBusy(RuntimeError):
+    """Another process trains in this run directory."""
+
+
+def lock_run_dir(run_dir: Path) -> int:
+    """Take the run directory's lock and return its descriptor. Error: RunDirBusy."""
+    descriptor = os.open(run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise RunDirBusy(f"{run_dir} is in use by another trainer") from None
+    return descriptor
+
+
+class Trainer:
+    """A running trainer process and the way to end it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], death_pipe: int) -> None:
+        self.process = process
+        self._death_pipe = death_pipe
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def poll(self) -> int | None:
+        """Exit status, negative for a signal; None while it runs."""
+        return self.process.poll()
+
+    def request_stop(self) -> None:
+        """Ask the trainer to end after its current phase (SIGTERM to the trainer itself)."""
+        self._signal(signal.SIGTERM, group=False)
+
+    def end(self, grace_s: float = 30.0) -> int:
+        """TERM, wait `grace_s`, then KILL; nothing of the process group survives. Returns the exit status."""
+        self.request_stop()
+        deadline = time.monotonic() + grace_s
+        while self.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return self.kill()
+
+    def kill(self) -> int:
+        """KILL what is left of the process group, wait for the trainer, and return its exit status."""
+        self._signal(signal.SIGKILL, group=True)
+        status = self.process.wait()
+        if self._death_pipe >= 0:
+            os.close(self._death_pipe)
+            self._death_pipe = -1
+        return status
+
+    def _signal(self, number: signal.Signals, *, group: bool) -> None:
+        try:
+            if group:
+                os.killpg(self.pid, number)  # pgid = pid: it leads its own session
+            elif self.poll() is None:
+                os.kill(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def start_trainer(
+    run_dir: Path, attempt: int, *, command: list[str] | None = None, environment: dict[str, str] | None = None
+) -> Trainer:
+    """Start `python -m workers spec.json run_dir` for one attempt, its output in trainer.log.
+
+    `command` replaces the part before the arguments (the tests' fake trainer). Error: RunDirBusy.
+    """
+    lock = lock_run_dir(run_dir)
+    read_end, write_end = os.pipe()
+    try:
+        with open(run_dir / LOG_NAME, "ab") as log:
+            process = subprocess.Popen(
+                [
+                    *(command or [sys.executable, "-m", "workers"]),
+                    str(run_dir / SPEC_NAME),
+                    str(run_dir),
+                    "--attempt",
+                    str(attempt),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(lock, read_end),
+                env={**(os.environ if environment is None else environment), DEATH_PIPE_VARIABLE: str(read_end)},
+                cwd=Path(__file__).resolve().parent.parent,
+            )
+    except BaseException:
+        os.close(write_end)
+        raise
+    finally:
+        os.close(read_end)
+        os.close(lock)  # the child holds its own copy: the lock lives as long as the trainer
+    return Trainer(process, write_end)
+
+
+def die_with_supervisor() -> None:
+    """Called by the trainer at its start: its whole process group ends when the supervisor's end of the pipe closes."""
+    descriptor = os.environ.pop(DEATH_PIPE_VARIABLE, None)
+    if descriptor is None:
+        return
+    read_end = int(descriptor)
+    os.set_inheritable(read_end, False)
+
+    def wait_for_end() -> None:
+        os.read(read_end, 1)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=wait_for_end, name="death-pipe", daemon=True).start()

@@ -1,0 +1,327 @@
+"""The contract, part one: RunSpec, everything a run is told before it starts.
+
+Every hyperparameter lives here once, with its bounds, its help text and its source; the form, the API and the
+command line are drawn from it and show its errors. Unknown keys are refused. No torch, no Django.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+SCHEMA_VERSION = 1
+PAPER = "arXiv 2603.02604"
+
+
+class Section(BaseModel):
+    """A group of settings: immutable, finite numbers only, no unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, str_strip_whitespace=True)
+
+
+def setting(default: Any = ..., *, help: str, source: str, label: str = "", unit: str = "", **bounds: Any) -> Any:
+    """A field that explains itself: help text, where its default comes from, and its unit."""
+    extra = {"source": source, "label": label, "unit": unit}
+    return Field(default, description=help, json_schema_extra={k: v for k, v in extra.items() if v}, **bounds)
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a number is needed, not true or false")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_no_bool)]
+Number = Annotated[float, BeforeValidator(_no_bool)]
+
+
+class AgentSpec(Section):
+    """One learner: a language model, and what differs between it and its peers."""
+
+    name: str = setting(
+        help="Unique within the run; the agent's name in every chart.",
+        source="product",
+        min_length=1,
+        max_length=80,
+        pattern=r"^[^\x00-\x1f\x7f/\\]+$",
+    )
+    model: str = setting(
+        help="Folder with config.json, tokenizer and *.safetensors, or a hub id.",
+        source="product",
+        min_length=1,
+        max_length=1000,
+    )
+    revision: str | None = setting(
+        None, help="Hub revision (commit, tag or branch).", source="product", pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$"
+    )
+    seed: Count | None = setting(
+        None,
+        help="Seed of this agent's random choices; empty: derived from its name, so that the order of agents changes nothing.",
+        source="design: randomness",
+        ge=0,
+        le=2**31 - 1,
+    )
+    learning_rate: Number | None = setting(
+        None, help="Learning rate of this agent alone; empty: the run's.", source="product", gt=0, le=1
+    )
+    prompt_format: Literal["auto", "chat", "plain"] = setting(
+        "auto",
+        help="chat: the tokenizer's chat template; plain: the bare prompt; auto: chat where the tokenizer has a template.",
+        source="design: tokenizers and text",
+    )
+    prompt_template: str = setting(
+        "{question}", help="Text of the prompt; {question} is replaced by the question.", source="product", max_length=20_000
+    )
+    chat_template_kwargs: dict[str, bool | int | str] = setting(
+        {}, help="Extra arguments of the chat template, such as enable_thinking.", source="official recipe"
+    )
+
+    @model_validator(mode="after")
+    def _template_holds_question(self) -> AgentSpec:
+        if "{question}" not in self.prompt_template:
+            raise ValueError("prompt_template must contain {question}")
+        return self
+
+    @property
+    def stable_seed(self) -> int:
+        """The agent's seed, or one derived from its name: independent of its place in the list."""
+        if self.seed is not None:
+            return self.seed
+        return int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:4], "big") >> 1
+
+
+class DataSpec(Section):
+    """The questions: what is trained on, what is held out, and who checks the answers."""
+
+    benchmark: str = setting("questions", help="Name shown in charts and leaderboards.", source="product", min_length=1, max_length=120)
+    train_path: str = setting(help="JSONL file with one question a line.", source="product", min_length=1, max_length=1000)
+    eval_path: str | None = setting(
+        None, help="JSONL file of held-out questions; empty: a share of the training file is held out.", source="product", max_length=1000
+    )
+    held_out_fraction: Number = setting(
+        0.1, help="Share held out by a stable hash of the question, where eval_path is empty.", source="product", ge=0, le=0.9
+    )
+    question_field: str = setting("question", help="Key of the question in each line.", source="product", min_length=1, max_length=120)
+    answer_field: str = setting("answer", help="Key of the reference answer in each line.", source="product", min_length=1, max_length=120)
+    verifier: Literal["math", "exact"] = setting(
+        "math", help="math: mathematical equality of the last boxed answer; exact: the same text.", source="Sec. 4.1"
+    )
+
+
+class AlgorithmSpec(Section):
+    """The rule that turns verified rollouts into updates, and its numbers. The loss reads this object by attribute."""
+
+    name: Literal["hacpo", "gspo", "gspox2"] = setting(
+        "hacpo",
+        help="hacpo: verified rollouts are shared; gspo: each agent alone; gspox2: alone with double rollouts and updates.",
+        source="Sec. 3, Sec. 4.1",
+        label="Algorithm",
+    )
+    sharing: bool = setting(True, help="HACPO without sharing is n independent GSPO runs, bit for bit.", source="design")
+    epsilon: Number = setting(3e-4, help="Lower clip of the self ratio.", source="GSPO; Eq. (47)", gt=0, lt=1)
+    epsilon_high: Number = setting(4e-4, help="Upper clip of the self ratio.", source="GSPO; Eq. (47)", gt=0, le=10)
+    delta: Number = setting(0.2, help="The cross ratio's first lower bound is 1 - delta.", source="Eq. (14), Sec. 3.4", ge=0, le=1)
+    delta_step: Number = setting(
+        0.025, help="The lower bound rises by this much with each update within a step.", source="Eq. (14), Table 5", ge=0, le=1
+    )
+    alpha: Number = setting(1.0, help="Exponent of the stop-gradient cross ratio.", source="Eq. (12)", ge=0, le=10)
+    cross_weight: Number = setting(1.0, help="Factor on every cross rollout; 1/(n-1) keeps many peers in check.", source="design", ge=0, le=10)
+    cross_clip_gradient: Literal["zero", "keep", "sided"] = setting(
+        "zero",
+        help="Gradient outside the band: zero (the paper), keep everywhere, or sided: kept only where the update still helps.",
+        source="Eq. (50); keep, sided: ours",
+    )
+    cross_clip_schedule: Literal["auto", "raw", "scaled"] = setting(
+        "auto", help="raw: Eq. (14); scaled: ends at the two-agent bound for every n; auto: scaled for n > 2.", source="design"
+    )
+    cross_order: Literal["auto", "mixed", "source_order"] = setting(
+        "auto", help="Order of cross rollouts over the mini-batches; auto: mixed for n > 2.", source="design"
+    )
+    ratio_length: Literal["own", "source"] = setting(
+        "own", help="Length that divides the learner's log-probability of a cross rollout.", source="Eq. (11)"
+    )
+    max_log_ratio: Number = setting(10.0, help="The log of a sequence ratio is clamped to plus or minus this.", source="official recipe", gt=0, le=50)
+    beta: Number = setting(1e-3, help="Weight of the KL penalty to the starting model (self rollouts).", source="first public code", ge=0, le=10)
+    capability_window: Count = setting(5, help="K: steps over which a capability is averaged.", source="Eq. (9)", ge=1, le=1000)
+    ratio_min: Number = setting(0.1, help="Smallest capability ratio omega.", source="first public code", gt=0, le=1)
+    ratio_max: Number = setting(10.0, help="Largest capability ratio omega.", source="first public code", ge=1, le=1000)
+    ratio_warmup_steps: Count = setting(0, help="Omega is 1 during these first steps.", source="official recipe", ge=0, le=100_000)
+    eos: Literal["map", "strip", "literal"] = setting(
+        "map", help="End of a shared rollout: the learner's own EOS, none, or the source's text.", source="design: tokenizers and text"
+    )
+    overflow: Literal["drop", "truncate", "error"] = setting(
+        "drop", help="A shared rollout longer than max_completion_length in the learner's tokens.", source="design: tokenizers and text"
+    )
+
+    @property
+    def shares_rollouts(self) -> bool:
+        """True where learners train on other agents' rollouts."""
+        return self.name == "hacpo" and self.sharing
+
+
+class RolloutSpec(Section):
+    """How responses are sampled."""
+
+    engine: Literal["transformers"] = setting("transformers", help="What generates rollouts.", source="design")
+    num_generations: Count = setting(8, help="G: rollouts per prompt and agent (gspox2 takes twice as many).", source="Sec. 4.1", ge=1, le=1024)
+    temperature: Number = setting(1.0, help="Sampling temperature; log-probabilities are taken at it too.", source="Sec. 4.1", gt=0, le=5)
+    max_prompt_length: Count = setting(1024, help="Longer questions are left out, and counted.", source="Sec. 4.1", unit="tokens", ge=1, le=1_000_000)
+    max_completion_length: Count = setting(4096, help="Response tokens at most.", source="Sec. 4.1", unit="tokens", ge=1, le=1_000_000)
+    rollout_batch_size: Count = setting(512, help="Sequences generated at once.", source="design", unit="sequences", ge=1, le=100_000)
+
+
+class TrainingSpec(Section):
+    """Steps, batches and the optimizer (AdamW)."""
+
+    steps: Count = setting(58, help="Training steps; one epoch of 7.5k questions at 128 prompts is 58.", source="Sec. 4.1", ge=1, le=1_000_000)
+    train_batch_size: Count = setting(128, help="B: prompts per step, the same for every agent.", source="Sec. 4.1", unit="prompts", ge=1, le=100_000)
+    mini_batch_size: Count = setting(64, help="Prompts per optimizer update (gspox2 takes half).", source="Sec. 4.1", unit="prompts", ge=1, le=100_000)
+    num_iterations: Count = setting(1, help="Passes over the rollouts of a step.", source="Sec. 4.1", ge=1, le=100)
+    micro_batch_size: Count = setting(64, help="Sequences per forward pass: memory, not mathematics.", source="design", unit="sequences", ge=1, le=100_000)
+    learning_rate: Number = setting(1e-6, help="Peak learning rate.", source="Sec. 4.1", gt=0, le=1)
+    lr_schedule: Literal["constant", "linear", "cosine"] = setting("constant", help="After the warm-up.", source="Sec. 4.1")
+    warmup_steps: Count = setting(0, help="Steps of linear warm-up.", source="Sec. 4.1", ge=0, le=100_000)
+    weight_decay: Number = setting(0.01, help="AdamW weight decay.", source="AdamW", ge=0, le=1)
+    adam_beta1: Number = setting(0.9, help="AdamW beta 1.", source="AdamW", ge=0, lt=1)
+    adam_beta2: Number = setting(0.999, help="AdamW beta 2.", source="AdamW", ge=0, lt=1)
+    max_grad_norm: Number = setting(1.0, help="Gradients are scaled down to this norm.", source="first public code", gt=0, le=1e6)
+
+    @model_validator(mode="after")
+    def _mini_batch_divides(self) -> TrainingSpec:
+        if self.train_batch_size % self.mini_batch_size:
+            raise ValueError(
+                f"mini_batch_size {self.mini_batch_size} must divide train_batch_size {self.train_batch_size}"
+            )
+        return self
+
+
+class EvaluationSpec(Section):
+    """Each agent alone on the held-out questions."""
+
+    eval_interval: Count = setting(10, help="Steps between evaluations; 0: only before the first and after the last.", source="product", unit="steps", ge=0, le=1_000_000)
+    max_questions: Count = setting(0, help="Held-out questions asked; 0: all.", source="product", unit="questions", ge=0, le=1_000_000)
+    temperature: Number = setting(0.0, help="0: greedy.", source="product", ge=0, le=5)
+
+
+class CheckpointSpec(Section):
+    """What is kept on disk."""
+
+    save_steps: Count = setting(0, help="Steps between checkpoints; 0: only after the last.", source="TRL", unit="steps", ge=0, le=1_000_000)
+    keep: Count = setting(2, help="Newest checkpoints kept.", source="product", ge=1, le=1000)
+
+
+class ComputeSpec(Section):
+    """Where and in which numbers."""
+
+    device: Literal["auto", "cpu", "cuda"] = setting("auto", help="auto: a GPU where there is one.", source="product")
+    dtype: Literal["auto", "float32", "bfloat16"] = setting("auto", help="Weights; auto: bfloat16 on a GPU, float32 on a CPU.", source="product")
+    num_threads: Count = setting(0, help="CPU threads of the trainer; 0: as many as there are cores.", source="product", ge=0, le=1024)
+    placement: Literal["local"] = setting("local", help="local: all agents take turns in one process.", source="design")
+
+
+class TelemetrySpec(Section):
+    """What is recorded beside the metrics."""
+
+    rollout_interval: Count = setting(1, help="Rollouts are recorded every so many steps; 0: never.", source="product", unit="steps", ge=0, le=100_000)
+
+
+class RunSpec(Section):
+    """All of a run: who learns, on what, by which rule."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    name: str = setting("run", help="Shown in lists.", source="product", min_length=1, max_length=120)
+    seed: Count = setting(0, help="Every random choice is derived from it.", source="design: randomness", ge=0, le=2**31 - 1)
+    agents: tuple[AgentSpec, ...] = setting(help="One to eight agents.", source="Sec. 2", min_length=1, max_length=8)
+    data: DataSpec
+    algorithm: AlgorithmSpec = AlgorithmSpec()
+    rollout: RolloutSpec = RolloutSpec()
+    training: TrainingSpec = TrainingSpec()
+    evaluation: EvaluationSpec = EvaluationSpec()
+    checkpoint: CheckpointSpec = CheckpointSpec()
+    compute: ComputeSpec = ComputeSpec()
+    telemetry: TelemetrySpec = TelemetrySpec()
+
+    @model_validator(mode="after")
+    def _agents_differ_by_name(self) -> RunSpec:
+        names = [agent.name for agent in self.agents]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two agents are named {name!r}: give each its own name")
+        if self.algorithm.name == "gspox2" and self.training.mini_batch_size % 2:
+            raise ValueError("gspox2 halves the mini-batch: mini_batch_size must be even")
+        return self
+
+    @property
+    def num_generations(self) -> int:
+        """Rollouts per prompt and agent that this run really samples."""
+        return self.rollout.num_generations * (2 if self.algorithm.name == "gspox2" else 1)
+
+    @property
+    def mini_batch_prompts(self) -> int:
+        """Prompts per optimizer update that this run really uses."""
+        return self.training.mini_batch_size // (2 if self.algorithm.name == "gspox2" else 1)
+
+    @property
+    def updates_per_block(self) -> int:
+        """M: optimizer updates that one agent's rollouts of a step fill."""
+        return self.training.num_iterations * self.training.train_batch_size // self.mini_batch_prompts
+
+    @property
+    def delta_step(self) -> float:
+        """Rise of the cross lower bound per update, after cross_clip_schedule."""
+        algorithm, n, m = self.algorithm, len(self.agents), self.updates_per_block
+        scaled = algorithm.cross_clip_schedule == "scaled" or (algorithm.cross_clip_schedule == "auto" and n > 2)
+        # With n agents the last update is number nM - 1 instead of 2M - 1: same last bound for every n.
+        return algorithm.delta_step * ((2 * m - 1) / (n * m - 1) if scaled and n * m > 1 else 1.0)
+
+    @property
+    def last_lower_bound(self) -> float:
+        """The cross lower bound of a step's last update, Eq. (14)."""
+        last_update = len(self.agents) * self.updates_per_block - 1
+        return min(1.0, 1.0 - self.algorithm.delta + last_update * self.delta_step)
+
+    def cautions(self) -> list[Caution]:
+        """What is allowed but probably not meant; a request confirms each by its code."""
+        found = []
+        if self.algorithm.shares_rollouts and self.algorithm.delta > 0.5:
+            bound = 1 - self.algorithm.delta
+            found.append(
+                Caution(
+                    code="delta_above_half",
+                    field="algorithm.delta",
+                    message=f"The lower bound becomes {bound:.3g}; the paper's Table 5 prints the lower bound, "
+                    f"did you mean {bound:.3g}?",
+                )
+            )
+        if self.algorithm.shares_rollouts and len(self.agents) > 1 and self.last_lower_bound >= 1:
+            found.append(
+                Caution(
+                    code="last_bound_reaches_one",
+                    field="algorithm.delta_step",
+                    message="The last cross mini-batch of each step has a lower bound of 1 and teaches nothing: "
+                    "lower delta_step or raise mini_batch_size.",
+                )
+            )
+        return found
+
+    def to_json(self) -> str:
+        """The canonical text of this spec: sorted keys, all defaults written out."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, indent=1, ensure_ascii=False)
+
+    @classmethod
+    def from_file(cls, path: Path) -> RunSpec:
+        """Read a spec file. Errors: OSError, pydantic.ValidationError."""
+        return cls.model_validate_json(path.read_bytes())
+
+
+class Caution(BaseModel):
+    """A setting to confirm: `code` is what the request repeats to say "I mean it"."""
+
+    model_config = ConfigDict(frozen=True)
+    code: str
+    field: str
+    message: str
