@@ -56,7 +56,10 @@ class AgentSpec(Section):
         max_length=1000,
     )
     revision: str | None = setting(
-        None, help="Hub revision (commit, tag or branch).", source="product", pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$"
+        None,
+        help="Hub revision (commit, tag or branch).",
+        source="product",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$",
     )
     seed: Count | None = setting(
         None,
@@ -74,7 +77,10 @@ class AgentSpec(Section):
         source="design: tokenizers and text",
     )
     prompt_template: str = setting(
-        "{question}", help="Text of the prompt; {question} is replaced by the question.", source="product", max_length=20_000
+        "{question}",
+        help="Text of the prompt; {question} is replaced by the question.",
+        source="product",
+        max_length=20_000,
     )
     chat_template_kwargs: dict[str, bool | int | str] = setting(
         {}, help="Extra arguments of the chat template, such as enable_thinking.", source="official recipe"
@@ -97,16 +103,31 @@ class AgentSpec(Section):
 class DataSpec(Section):
     """The questions: what is trained on, what is held out, and who checks the answers."""
 
-    benchmark: str = setting("questions", help="Name shown in charts and leaderboards.", source="product", min_length=1, max_length=120)
-    train_path: str = setting(help="JSONL file with one question a line.", source="product", min_length=1, max_length=1000)
+    benchmark: str = setting(
+        "questions", help="Name shown in charts and leaderboards.", source="product", min_length=1, max_length=120
+    )
+    train_path: str = setting(
+        help="JSONL file with one question a line.", source="product", min_length=1, max_length=1000
+    )
     eval_path: str | None = setting(
-        None, help="JSONL file of held-out questions; empty: a share of the training file is held out.", source="product", max_length=1000
+        None,
+        help="JSONL file of held-out questions; empty: a share of the training file is held out.",
+        source="product",
+        max_length=1000,
     )
     held_out_fraction: Number = setting(
-        0.1, help="Share held out by a stable hash of the question, where eval_path is empty.", source="product", ge=0, le=0.9
+        0.1,
+        help="Share held out by a stable hash of the question, where eval_path is empty.",
+        source="product",
+        ge=0,
+        le=0.9,
     )
-    question_field: str = setting("question", help="Key of the question in each line.", source="product", min_length=1, max_length=120)
-    answer_field: str = setting("answer", help="Key of the reference answer in each line.", source="product", min_length=1, max_length=120)
+    question_field: str = setting(
+        "question", help="Key of the question in each line.", source="product", min_length=1, max_length=120
+    )
+    answer_field: str = setting(
+        "answer", help="Key of the reference answer in each line.", source="product", min_length=1, max_length=120
+    )
     verifier: Literal["math", "exact"] = setting(
         "math", help="math: mathematical equality of the last boxed answer; exact: the same text.", source="Sec. 4.1"
     )
@@ -121,22 +142,34 @@ class AlgorithmSpec(Section):
         source="Sec. 3, Sec. 4.1",
         label="Algorithm",
     )
-    sharing: bool = setting(True, help="HACPO without sharing is n independent GSPO runs, bit for bit.", source="design")
+    sharing: bool = setting(
+        True, help="HACPO without sharing is n independent GSPO runs, bit for bit.", source="design"
+    )
     epsilon: Number = setting(3e-4, help="Lower clip of the self ratio.", source="GSPO; Eq. (47)", gt=0, lt=1)
     epsilon_high: Number = setting(4e-4, help="Upper clip of the self ratio.", source="GSPO; Eq. (47)", gt=0, le=10)
-    delta: Number = setting(0.2, help="The cross ratio's first lower bound is 1 - delta.", source="Eq. (14), Sec. 3.4", ge=0, le=1)
+    delta: Number = setting(
+        0.2, help="The cross ratio's first lower bound is 1 - delta.", source="Eq. (14), Sec. 3.4", ge=0, le=1
+    )
     delta_step: Number = setting(
-        0.025, help="The lower bound rises by this much with each update within a step.", source="Eq. (14), Table 5", ge=0, le=1
+        0.025,
+        help="The lower bound rises by this much with each update within a step.",
+        source="Eq. (14), Table 5",
+        ge=0,
+        le=1,
     )
     alpha: Number = setting(1.0, help="Exponent of the stop-gradient cross ratio.", source="Eq. (12)", ge=0, le=10)
-    cross_weight: Number = setting(1.0, help="Factor on every cross rollout; 1/(n-1) keeps many peers in check.", source="design", ge=0, le=10)
+    cross_weight: Number = setting(
+        1.0, help="Factor on every cross rollout; 1/(n-1) keeps many peers in check.", source="design", ge=0, le=10
+    )
     cross_clip_gradient: Literal["zero", "keep", "sided"] = setting(
         "zero",
         help="Gradient outside the band: zero (the paper), keep everywhere, or sided: kept only where the update still helps.",
         source="Eq. (50); keep, sided: ours",
     )
     cross_clip_schedule: Literal["auto", "raw", "scaled"] = setting(
-        "auto", help="raw: Eq. (14); scaled: ends at the two-agent bound for every n; auto: scaled for n > 2.", source="design"
+        "auto",
+        help="raw: Eq. (14); scaled: ends at the two-agent bound for every n; auto: scaled for n > 2.",
+        source="design",
     )
     cross_order: Literal["auto", "mixed", "source_order"] = setting(
         "auto", help="Order of cross rollouts over the mini-batches; auto: mixed for n > 2.", source="design"
@@ -144,17 +177,37 @@ class AlgorithmSpec(Section):
     ratio_length: Literal["own", "source"] = setting(
         "own", help="Length that divides the learner's log-probability of a cross rollout.", source="Eq. (11)"
     )
-    max_log_ratio: Number = setting(10.0, help="The log of a sequence ratio is clamped to plus or minus this.", source="official recipe", gt=0, le=50)
-    beta: Number = setting(1e-3, help="Weight of the KL penalty to the starting model (self rollouts).", source="first public code", ge=0, le=10)
-    capability_window: Count = setting(5, help="K: steps over which a capability is averaged.", source="Eq. (9)", ge=1, le=1000)
+    max_log_ratio: Number = setting(
+        10.0,
+        help="The log of a sequence ratio is clamped to plus or minus this.",
+        source="official recipe",
+        gt=0,
+        le=50,
+    )
+    beta: Number = setting(
+        1e-3,
+        help="Weight of the KL penalty to the starting model (self rollouts).",
+        source="first public code",
+        ge=0,
+        le=10,
+    )
+    capability_window: Count = setting(
+        5, help="K: steps over which a capability is averaged.", source="Eq. (9)", ge=1, le=1000
+    )
     ratio_min: Number = setting(0.1, help="Smallest capability ratio omega.", source="first public code", gt=0, le=1)
     ratio_max: Number = setting(10.0, help="Largest capability ratio omega.", source="first public code", ge=1, le=1000)
-    ratio_warmup_steps: Count = setting(0, help="Omega is 1 during these first steps.", source="official recipe", ge=0, le=100_000)
+    ratio_warmup_steps: Count = setting(
+        0, help="Omega is 1 during these first steps.", source="official recipe", ge=0, le=100_000
+    )
     eos: Literal["map", "strip", "literal"] = setting(
-        "map", help="End of a shared rollout: the learner's own EOS, none, or the source's text.", source="design: tokenizers and text"
+        "map",
+        help="End of a shared rollout: the learner's own EOS, none, or the source's text.",
+        source="design: tokenizers and text",
     )
     overflow: Literal["drop", "truncate", "error"] = setting(
-        "drop", help="A shared rollout longer than max_completion_length in the learner's tokens.", source="design: tokenizers and text"
+        "drop",
+        help="A shared rollout longer than max_completion_length in the learner's tokens.",
+        source="design: tokenizers and text",
     )
 
     @property
@@ -167,28 +220,64 @@ class RolloutSpec(Section):
     """How responses are sampled."""
 
     engine: Literal["transformers"] = setting("transformers", help="What generates rollouts.", source="design")
-    num_generations: Count = setting(8, help="G: rollouts per prompt and agent (gspox2 takes twice as many).", source="Sec. 4.1", ge=1, le=1024)
-    temperature: Number = setting(1.0, help="Sampling temperature; log-probabilities are taken at it too.", source="Sec. 4.1", gt=0, le=5)
-    max_prompt_length: Count = setting(1024, help="Longer questions are left out, and counted.", source="Sec. 4.1", unit="tokens", ge=1, le=1_000_000)
-    max_completion_length: Count = setting(4096, help="Response tokens at most.", source="Sec. 4.1", unit="tokens", ge=1, le=1_000_000)
-    rollout_batch_size: Count = setting(512, help="Sequences generated at once.", source="design", unit="sequences", ge=1, le=100_000)
+    num_generations: Count = setting(
+        8, help="G: rollouts per prompt and agent (gspox2 takes twice as many).", source="Sec. 4.1", ge=1, le=1024
+    )
+    temperature: Number = setting(
+        1.0, help="Sampling temperature; log-probabilities are taken at it too.", source="Sec. 4.1", gt=0, le=5
+    )
+    max_prompt_length: Count = setting(
+        1024, help="Longer questions are left out, and counted.", source="Sec. 4.1", unit="tokens", ge=1, le=1_000_000
+    )
+    max_completion_length: Count = setting(
+        4096, help="Response tokens at most.", source="Sec. 4.1", unit="tokens", ge=1, le=1_000_000
+    )
+    rollout_batch_size: Count = setting(
+        512, help="Sequences generated at once.", source="design", unit="sequences", ge=1, le=100_000
+    )
 
 
 class TrainingSpec(Section):
     """Steps, batches and the optimizer (AdamW)."""
 
-    steps: Count = setting(58, help="Training steps; one epoch of 7.5k questions at 128 prompts is 58.", source="Sec. 4.1", ge=1, le=1_000_000)
-    train_batch_size: Count = setting(128, help="B: prompts per step, the same for every agent.", source="Sec. 4.1", unit="prompts", ge=1, le=100_000)
-    mini_batch_size: Count = setting(64, help="Prompts per optimizer update (gspox2 takes half).", source="Sec. 4.1", unit="prompts", ge=1, le=100_000)
+    steps: Count = setting(
+        58,
+        help="Training steps; one epoch of 7.5k questions at 128 prompts is 58.",
+        source="Sec. 4.1",
+        ge=1,
+        le=1_000_000,
+    )
+    train_batch_size: Count = setting(
+        128, help="B: prompts per step, the same for every agent.", source="Sec. 4.1", unit="prompts", ge=1, le=100_000
+    )
+    mini_batch_size: Count = setting(
+        64,
+        help="Prompts per optimizer update (gspox2 takes half).",
+        source="Sec. 4.1",
+        unit="prompts",
+        ge=1,
+        le=100_000,
+    )
     num_iterations: Count = setting(1, help="Passes over the rollouts of a step.", source="Sec. 4.1", ge=1, le=100)
-    micro_batch_size: Count = setting(64, help="Sequences per forward pass: memory, not mathematics.", source="design", unit="sequences", ge=1, le=100_000)
+    micro_batch_size: Count = setting(
+        64,
+        help="Sequences per forward pass: memory, not mathematics.",
+        source="design",
+        unit="sequences",
+        ge=1,
+        le=100_000,
+    )
     learning_rate: Number = setting(1e-6, help="Peak learning rate.", source="Sec. 4.1", gt=0, le=1)
-    lr_schedule: Literal["constant", "linear", "cosine"] = setting("constant", help="After the warm-up.", source="Sec. 4.1")
+    lr_schedule: Literal["constant", "linear", "cosine"] = setting(
+        "constant", help="After the warm-up.", source="Sec. 4.1"
+    )
     warmup_steps: Count = setting(0, help="Steps of linear warm-up.", source="Sec. 4.1", ge=0, le=100_000)
     weight_decay: Number = setting(0.01, help="AdamW weight decay.", source="AdamW", ge=0, le=1)
     adam_beta1: Number = setting(0.9, help="AdamW beta 1.", source="AdamW", ge=0, lt=1)
     adam_beta2: Number = setting(0.999, help="AdamW beta 2.", source="AdamW", ge=0, lt=1)
-    max_grad_norm: Number = setting(1.0, help="Gradients are scaled down to this norm.", source="first public code", gt=0, le=1e6)
+    max_grad_norm: Number = setting(
+        1.0, help="Gradients are scaled down to this norm.", source="first public code", gt=0, le=1e6
+    )
 
     @model_validator(mode="after")
     def _mini_batch_divides(self) -> TrainingSpec:
@@ -202,15 +291,26 @@ class TrainingSpec(Section):
 class EvaluationSpec(Section):
     """Each agent alone on the held-out questions."""
 
-    eval_interval: Count = setting(10, help="Steps between evaluations; 0: only before the first and after the last.", source="product", unit="steps", ge=0, le=1_000_000)
-    max_questions: Count = setting(0, help="Held-out questions asked; 0: all.", source="product", unit="questions", ge=0, le=1_000_000)
+    eval_interval: Count = setting(
+        10,
+        help="Steps between evaluations; 0: only before the first and after the last.",
+        source="product",
+        unit="steps",
+        ge=0,
+        le=1_000_000,
+    )
+    max_questions: Count = setting(
+        0, help="Held-out questions asked; 0: all.", source="product", unit="questions", ge=0, le=1_000_000
+    )
     temperature: Number = setting(0.0, help="0: greedy.", source="product", ge=0, le=5)
 
 
 class CheckpointSpec(Section):
     """What is kept on disk."""
 
-    save_steps: Count = setting(0, help="Steps between checkpoints; 0: only after the last.", source="TRL", unit="steps", ge=0, le=1_000_000)
+    save_steps: Count = setting(
+        0, help="Steps between checkpoints; 0: only after the last.", source="TRL", unit="steps", ge=0, le=1_000_000
+    )
     keep: Count = setting(2, help="Newest checkpoints kept.", source="product", ge=1, le=1000)
 
 
@@ -218,15 +318,21 @@ class ComputeSpec(Section):
     """Where and in which numbers."""
 
     device: Literal["auto", "cpu", "cuda"] = setting("auto", help="auto: a GPU where there is one.", source="product")
-    dtype: Literal["auto", "float32", "bfloat16"] = setting("auto", help="Weights; auto: bfloat16 on a GPU, float32 on a CPU.", source="product")
-    num_threads: Count = setting(0, help="CPU threads of the trainer; 0: as many as there are cores.", source="product", ge=0, le=1024)
+    dtype: Literal["auto", "float32", "bfloat16"] = setting(
+        "auto", help="Weights; auto: bfloat16 on a GPU, float32 on a CPU.", source="product"
+    )
+    num_threads: Count = setting(
+        0, help="CPU threads of the trainer; 0: as many as there are cores.", source="product", ge=0, le=1024
+    )
     placement: Literal["local"] = setting("local", help="local: all agents take turns in one process.", source="design")
 
 
 class TelemetrySpec(Section):
     """What is recorded beside the metrics."""
 
-    rollout_interval: Count = setting(1, help="Rollouts are recorded every so many steps; 0: never.", source="product", unit="steps", ge=0, le=100_000)
+    rollout_interval: Count = setting(
+        1, help="Rollouts are recorded every so many steps; 0: never.", source="product", unit="steps", ge=0, le=100_000
+    )
 
 
 class RunSpec(Section):
@@ -234,7 +340,9 @@ class RunSpec(Section):
 
     schema_version: Literal[1] = SCHEMA_VERSION
     name: str = setting("run", help="Shown in lists.", source="product", min_length=1, max_length=120)
-    seed: Count = setting(0, help="Every random choice is derived from it.", source="design: randomness", ge=0, le=2**31 - 1)
+    seed: Count = setting(
+        0, help="Every random choice is derived from it.", source="design: randomness", ge=0, le=2**31 - 1
+    )
     agents: tuple[AgentSpec, ...] = setting(help="One to eight agents.", source="Sec. 2", min_length=1, max_length=8)
     data: DataSpec
     algorithm: AlgorithmSpec = AlgorithmSpec()

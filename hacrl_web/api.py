@@ -1,0 +1,43 @@
+"""The REST API: routers of the apps, one error shape, session authentication with CSRF."""
+
+from django.http import Http404, HttpRequest, HttpResponse
+from ninja import NinjaAPI
+from ninja.errors import AuthenticationError, ValidationError
+from ninja.security import django_auth
+
+from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.registry.api import router as registry_router
+from hacrl_web.runs.api import router as runs_router
+
+api = NinjaAPI(title="HACRL Web", version="1", auth=django_auth, docs_url=None)
+api.add_router("", registry_router)
+api.add_router("", runs_router)
+
+
+def _answer(request: HttpRequest, errors: list[FieldError], status: int) -> HttpResponse:
+    body = [error.as_dict() for error in errors]
+    return api.create_response(request, {"error": body[0], "errors": body}, status=status)
+
+
+@api.exception_handler(FieldErrors)
+def field_errors(request: HttpRequest, exception: FieldErrors) -> HttpResponse:
+    return _answer(request, exception.errors, exception.status)
+
+
+@api.exception_handler(ValidationError)
+def malformed(request: HttpRequest, exception: ValidationError) -> HttpResponse:
+    errors = [
+        FieldError(str(e.get("type", "invalid")), str(e["msg"]), ".".join(str(part) for part in e["loc"][1:]))
+        for e in exception.errors
+    ]
+    return _answer(request, errors, 422)
+
+
+@api.exception_handler(Http404)
+def not_found(request: HttpRequest, exception: Http404) -> HttpResponse:
+    return _answer(request, [FieldError("not_found", "There is no such object.", None)], 404)
+
+
+@api.exception_handler(AuthenticationError)
+def not_logged_in(request: HttpRequest, exception: AuthenticationError) -> HttpResponse:
+    return _answer(request, [FieldError("not_authenticated", "Log in first.", None)], 401)

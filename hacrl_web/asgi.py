@@ -1,0 +1,21 @@
+"""HTTP and WebSocket under one uvicorn."""
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hacrl_web.settings")
+http = get_asgi_application()  # loads the apps, which the imports below need
+
+from channels.auth import AuthMiddlewareStack  # noqa: E402
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+from django.urls import path  # noqa: E402
+
+from hacrl_web.runs.consumers import RunConsumer  # noqa: E402
+
+application = ProtocolTypeRouter(
+    {
+        "http": http,
+        "websocket": AuthMiddlewareStack(URLRouter([path("ws", RunConsumer.as_asgi())])),
+    }
+)

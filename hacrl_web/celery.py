@@ -1,0 +1,11 @@
+"""The Celery application: doorbells for the GPU workers. The job itself is a row."""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hacrl_web.settings")
+
+app = Celery("hacrl_web")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks(["hacrl_web.runs"])

@@ -1,0 +1,193 @@
+"""Settings: one data folder, SQLite and an embedded Redis by default, everything else by environment variable.
+
+HACRL_DATA, DATABASE_URL, REDIS_URL, HACRL_SECRET_KEY, HACRL_ALLOWED_HOSTS, HACRL_MODEL_ROOTS, HACRL_DEBUG,
+HACRL_TRAINER_COMMAND: see README.md.
+"""
+
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+try:  # SQLite 3.40 to 3.51.2 can corrupt a WAL with several writers; the wheel brings a newer one
+    import pysqlite3
+
+    sys.modules["sqlite3"] = pysqlite3
+    sys.modules["sqlite3.dbapi2"] = pysqlite3.dbapi2
+except ImportError:
+    pass
+
+import dj_database_url
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+DATA_DIR = Path(os.environ.get("HACRL_DATA") or BASE_DIR / "var").expanduser().resolve()
+DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
+RUNS_DIR = DATA_DIR / "runs"
+BENCHMARKS_DIR = DATA_DIR / "benchmarks"
+MODELS_DIR = DATA_DIR / "models"
+# Folders below which a local model may lie.
+MODEL_ROOTS = [MODELS_DIR, *(Path(p) for p in os.environ.get("HACRL_MODEL_ROOTS", "").split(os.pathsep) if p)]
+# What starts a trainer instead of `python -m workers` (the tests' fake trainer).
+TRAINER_COMMAND = json.loads(os.environ.get("HACRL_TRAINER_COMMAND") or "null")
+
+
+def _secret_key() -> str:
+    path = DATA_DIR / "secret_key"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text()
+    key = secrets.token_urlsafe(50)
+    with open(descriptor, "w") as file:
+        file.write(key)
+    return key
+
+
+SECRET_KEY = os.environ.get("HACRL_SECRET_KEY") or _secret_key()
+DEBUG = os.environ.get("HACRL_DEBUG") == "1"
+ALLOWED_HOSTS = [h for h in os.environ.get("HACRL_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",") if h]
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "channels",
+    "csp",
+    "django_htmx",
+    "hacrl_web.accounts",
+    "hacrl_web.registry",
+    "hacrl_web.runs",
+    "hacrl_web.leaderboard",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "hacrl_web.middleware.LoginRequired",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "hacrl_web.middleware.DatabaseBusy",
+]
+ROOT_URLCONF = "hacrl_web.urls"
+ASGI_APPLICATION = "hacrl_web.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "frontend" / "templates"],
+        "APP_DIRS": False,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+
+DATABASES = {
+    "default": dj_database_url.parse(os.environ.get("DATABASE_URL") or f"sqlite:///{DATA_DIR / 'db.sqlite3'}"),
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    DATABASES["default"]["OPTIONS"] = {
+        "timeout": 20,
+        "transaction_mode": "IMMEDIATE",  # DEFERRED upgrades fail at once under several writers
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON",
+    }
+    DATABASES["default"]["TEST"] = {"NAME": DATA_DIR / "test.sqlite3"}  # a file: threads and children share it
+else:
+    DATABASES["default"]["CONN_MAX_AGE"] = 60
+    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+
+REDIS_URL = os.environ.get("REDIS_URL") or f"unix://{DATA_DIR / 'redis' / 'redis.sock'}?db=0"
+
+
+def _broker_url(url: str) -> str:
+    """Celery's spelling of a Redis URL: unix sockets are redis+socket:// there."""
+    parts = urlsplit(url)
+    if parts.scheme != "unix":
+        return url
+    return f"redis+socket://{parts.path}?virtual_host={parse_qs(parts.query).get('db', ['0'])[0]}"
+
+
+CELERY_BROKER_URL = _broker_url(REDIS_URL)
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+# Time-outs for sending: a frozen Redis must not block a submit for ever.
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout": 2, "retry_on_timeout": True}
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_ACKS_LATE = False  # the row is the job: a lost message is rung again
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_DISABLE_PREFETCH = True
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TASK_PUBLISH_RETRY = False  # the dispatcher rings again
+
+AUTH_USER_MODEL = "accounts.User"
+LOGIN_URL = "accounts:login"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "accounts:login"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_NAME = "hacrl_session"
+CSRF_COOKIE_NAME = "hacrl_csrf"
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 2**20
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 2000
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "style-src-attr": ["'unsafe-inline'"],  # the chart libraries position their layers by style attributes
+        "img-src": ["'self'", "data:", "blob:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "frame-ancestors": ["'none'"],
+        "base-uri": ["'none'"],
+    }
+}
+
+STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "frontend" / "static"]
+STATIC_ROOT = DATA_DIR / "static"
+WHITENOISE_USE_FINDERS = True  # served from the source folders: nothing to collect on a laptop
+WHITENOISE_AUTOREFRESH = DEBUG
+
+TIME_ZONE = "UTC"
+USE_TZ = True
+LANGUAGE_CODE = "en"
+USE_I18N = False
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "INFO"},
+    "loggers": {"django": {"level": "INFO"}},
+}

@@ -1,0 +1,15 @@
+"""All addresses of the product."""
+
+from django.urls import include, path
+
+from hacrl_web.api import api
+from hacrl_web.runs.views import home
+
+urlpatterns = [
+    path("", home, name="home"),
+    path("", include("hacrl_web.accounts.urls")),
+    path("", include("hacrl_web.registry.urls")),
+    path("", include("hacrl_web.runs.urls")),
+    path("leaderboard/", include("hacrl_web.leaderboard.urls")),
+    path("api/v1/", api.urls),
+]
