@@ -188,12 +188,11 @@ class SpoolWriter:
         self.attempt = attempt
         self.seq = 0
         path = run_dir / SPOOL_NAME
-        end = 0
-        if path.exists():
-            for end, record in read_records(path):
-                self.seq = record["seq"]
-        self._file = open(path, "ab", buffering=0)
-        self._file.truncate(end)  # a line torn by a kill is dropped: it was never shipped
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - open for the writer's life
+        complete = 0
+        for offset, record in read_records(path):
+            complete, self.seq = offset, record["seq"]
+        self._file.truncate(complete)  # a line torn by a kill is dropped: it was never shipped
 
     def emit(self, *bodies: Body) -> int:
         """Append events in one write and return the last seq."""

@@ -11,10 +11,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-
-SCHEMA_VERSION = 1
-PAPER = "arXiv 2603.02604"
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 
 class Section(BaseModel):
@@ -63,7 +60,7 @@ class AgentSpec(Section):
     )
     seed: Count | None = setting(
         None,
-        help="Seed of this agent's random choices; empty: derived from its name, so that the order of agents changes nothing.",
+        help="Seed of this agent's random choices; empty: derived from its name, whatever its place in the list.",
         source="design: randomness",
         ge=0,
         le=2**31 - 1,
@@ -73,7 +70,7 @@ class AgentSpec(Section):
     )
     prompt_format: Literal["auto", "chat", "plain"] = setting(
         "auto",
-        help="chat: the tokenizer's chat template; plain: the bare prompt; auto: chat where the tokenizer has a template.",
+        help="chat: the tokenizer's chat template; plain: the bare prompt; auto: chat where there is a template.",
         source="design: tokenizers and text",
     )
     prompt_template: str = setting(
@@ -86,11 +83,12 @@ class AgentSpec(Section):
         {}, help="Extra arguments of the chat template, such as enable_thinking.", source="official recipe"
     )
 
-    @model_validator(mode="after")
-    def _template_holds_question(self) -> AgentSpec:
-        if "{question}" not in self.prompt_template:
-            raise ValueError("prompt_template must contain {question}")
-        return self
+    @field_validator("prompt_template")
+    @classmethod
+    def _template_holds_question(cls, template: str) -> str:
+        if "{question}" not in template:
+            raise ValueError("the template must contain {question}")
+        return template
 
     @property
     def stable_seed(self) -> int:
@@ -138,7 +136,7 @@ class AlgorithmSpec(Section):
 
     name: Literal["hacpo", "gspo", "gspox2"] = setting(
         "hacpo",
-        help="hacpo: verified rollouts are shared; gspo: each agent alone; gspox2: alone with double rollouts and updates.",
+        help="hacpo: rollouts are shared; gspo: each agent alone; gspox2: alone with double rollouts and updates.",
         source="Sec. 3, Sec. 4.1",
         label="Algorithm",
     )
@@ -163,7 +161,7 @@ class AlgorithmSpec(Section):
     )
     cross_clip_gradient: Literal["zero", "keep", "sided"] = setting(
         "zero",
-        help="Gradient outside the band: zero (the paper), keep everywhere, or sided: kept only where the update still helps.",
+        help="Gradient outside the band: zero (the paper), keep, or sided: kept where the update still helps.",
         source="Eq. (50); keep, sided: ours",
     )
     cross_clip_schedule: Literal["auto", "raw", "scaled"] = setting(
@@ -279,13 +277,13 @@ class TrainingSpec(Section):
         1.0, help="Gradients are scaled down to this norm.", source="first public code", gt=0, le=1e6
     )
 
-    @model_validator(mode="after")
-    def _mini_batch_divides(self) -> TrainingSpec:
-        if self.train_batch_size % self.mini_batch_size:
-            raise ValueError(
-                f"mini_batch_size {self.mini_batch_size} must divide train_batch_size {self.train_batch_size}"
-            )
-        return self
+    @field_validator("mini_batch_size")
+    @classmethod
+    def _mini_batch_divides(cls, size: int, info: ValidationInfo) -> int:
+        batch = info.data.get("train_batch_size")  # missing where it was itself refused
+        if batch and batch % size:
+            raise ValueError(f"mini_batch_size {size} must divide train_batch_size {batch}")
+        return size
 
 
 class EvaluationSpec(Section):
@@ -338,7 +336,7 @@ class TelemetrySpec(Section):
 class RunSpec(Section):
     """All of a run: who learns, on what, by which rule."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     name: str = setting("run", help="Shown in lists.", source="product", min_length=1, max_length=120)
     seed: Count = setting(
         0, help="Every random choice is derived from it.", source="design: randomness", ge=0, le=2**31 - 1
@@ -353,15 +351,22 @@ class RunSpec(Section):
     compute: ComputeSpec = ComputeSpec()
     telemetry: TelemetrySpec = TelemetrySpec()
 
-    @model_validator(mode="after")
-    def _agents_differ_by_name(self) -> RunSpec:
-        names = [agent.name for agent in self.agents]
+    @field_validator("agents")
+    @classmethod
+    def _agents_differ_by_name(cls, agents: tuple[AgentSpec, ...]) -> tuple[AgentSpec, ...]:
+        names = [agent.name for agent in agents]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two agents are named {name!r}: give each its own name")
-        if self.algorithm.name == "gspox2" and self.training.mini_batch_size % 2:
+        return agents
+
+    @field_validator("training")
+    @classmethod
+    def _gspox2_halves_mini_batches(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
+        algorithm = info.data.get("algorithm")
+        if algorithm and algorithm.name == "gspox2" and training.mini_batch_size % 2:
             raise ValueError("gspox2 halves the mini-batch: mini_batch_size must be even")
-        return self
+        return training
 
     @property
     def num_generations(self) -> int:

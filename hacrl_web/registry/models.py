@@ -1,0 +1,149 @@
+"""What a run is made of: language models, groups of agents, benchmarks. Knows nothing of runs."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.urls import reverse
+
+from hacrl_web.accounts.visibility import OwnedQuerySet
+
+MAX_AGENTS = 8
+# Okabe and Ito's colours, told apart by colour-blind readers; an agent keeps its colour on every page.
+AGENT_COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#000000")
+
+
+class LanguageModel(models.Model):
+    """A model to start from, as it was when it passed the checks."""
+
+    class Kind(models.TextChoices):
+        LOCAL = "local", "local folder"
+        HUB = "hub", "hub id"
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="language_models")
+    name = models.CharField(max_length=80)
+    kind = models.CharField(max_length=8, choices=Kind.choices, default=Kind.LOCAL)
+    location = models.CharField(max_length=1000)  # resolved folder, or hub id
+    revision = models.CharField(max_length=200, blank=True)
+    architecture = models.CharField(max_length=200, blank=True)
+    num_parameters = models.BigIntegerField(null=True, blank=True)
+    vocab_size = models.BigIntegerField(null=True, blank=True)
+    tokenizer_hash = models.CharField(max_length=128, blank=True)
+    has_chat_template = models.BooleanField(default=False)
+    context_length = models.BigIntegerField(null=True, blank=True)
+    facts = models.JSONField(default=dict)  # everything else that the inspection found, and its checks
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = OwnedQuerySet["LanguageModel"].as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        constraints = [models.UniqueConstraint(fields=["owner", "name"], name="language_model_name_per_owner")]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("registry:model_detail", args=[self.pk])
+
+
+class AgentGroup(models.Model):
+    """Agents that learn together."""
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="agent_groups")
+    name = models.CharField(max_length=80)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = OwnedQuerySet["AgentGroup"].as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        constraints = [models.UniqueConstraint(fields=["owner", "name"], name="agent_group_name_per_owner")]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("registry:group_detail", args=[self.pk])
+
+    def agent_pairs(self) -> list[tuple[Agent, Agent]]:
+        """Each unordered pair of agents once, in the order of their positions."""
+        return list(combinations(self.agents.select_related("model"), 2))
+
+
+class Agent(models.Model):
+    """One learner of a group: a model to start from and what differs between it and its peers."""
+
+    class PromptFormat(models.TextChoices):
+        AUTO = "auto", "auto: chat where the tokenizer has a template"
+        CHAT = "chat", "chat template"
+        PLAIN = "plain", "plain text"
+
+    group = models.ForeignKey(AgentGroup, on_delete=models.CASCADE, related_name="agents")
+    model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="agents")
+    name = models.CharField(max_length=80)
+    position = models.PositiveSmallIntegerField()
+    learning_rate = models.FloatField(null=True, blank=True)
+    prompt_format = models.CharField(max_length=8, choices=PromptFormat.choices, default=PromptFormat.AUTO)
+
+    class Meta:
+        ordering = ["position"]
+        constraints = [
+            models.UniqueConstraint(fields=["group", "name"], name="agent_name_per_group"),
+            models.UniqueConstraint(fields=["group", "position"], name="agent_position_per_group"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def color(self) -> str:
+        return AGENT_COLORS[self.position % len(AGENT_COLORS)]
+
+
+class Benchmark(models.Model):
+    """Questions with answers: what a group trains on, and what is held out."""
+
+    class Verifier(models.TextChoices):
+        MATH = "math", "math: equality of the last boxed answer"
+        EXACT = "exact", "exact: the same text"
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="benchmarks")
+    name = models.CharField(max_length=80)
+    train_path = models.CharField(max_length=1000)
+    eval_path = models.CharField(max_length=1000, blank=True)  # empty: a share of the training file is held out
+    held_out_fraction = models.FloatField(default=0.1)
+    question_field = models.CharField(max_length=120, default="question")
+    answer_field = models.CharField(max_length=120, default="answer")
+    verifier = models.CharField(max_length=8, choices=Verifier.choices, default=Verifier.MATH)
+    num_train = models.PositiveIntegerField(default=0)
+    num_held_out = models.PositiveIntegerField(default=0)
+    sample = models.JSONField(default=list)  # the first questions, for the preview
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = OwnedQuerySet["Benchmark"].as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        constraints = [models.UniqueConstraint(fields=["owner", "name"], name="benchmark_name_per_owner")]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("registry:benchmark_detail", args=[self.pk])
+
+
+class PairInspection(models.Model):
+    """What two models have in common, measured once: a registered model does not change."""
+
+    model_a = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="+")
+    model_b = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="+")
+    facts: Any = models.JSONField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["model_a", "model_b"], name="pair_inspected_once")]
