@@ -1,0 +1,72 @@
+"""The spool keeps every event once and in order, whatever tears it."""
+
+import json
+import math
+
+import pytest
+
+from workers.events import SPOOL_NAME, DamagedLine, Log, Metrics, SpoolWriter, decode, encode, read_records
+
+
+def records(run_dir):
+    return [record for _, record in read_records(run_dir / SPOOL_NAME)]
+
+
+def test_seq_counts_from_one_without_gaps_over_attempts(tmp_path):
+    first = SpoolWriter(tmp_path, attempt=1)
+    first.emit(Log(message="a"), Log(message="b"))
+    first.close()
+    second = SpoolWriter(tmp_path, attempt=2)
+    second.emit(Log(message="c"))
+    second.close()
+    assert [(r["seq"], r["attempt"], r["message"]) for r in records(tmp_path)] == [
+        (1, 1, "a"),
+        (2, 1, "b"),
+        (3, 2, "c"),
+    ]
+
+
+def test_each_line_is_json_that_any_tool_reads(tmp_path):
+    writer = SpoolWriter(tmp_path, attempt=1)
+    writer.emit(Log(message='two\nlines, "quotes" and \u2028'))
+    writer.close()
+    lines = (tmp_path / SPOOL_NAME).read_bytes().splitlines()
+    assert len(lines) == 1
+    assert json.loads(lines[0])["message"] == 'two\nlines, "quotes" and \u2028'
+
+
+def test_torn_tail_is_cut_and_its_seq_given_again(tmp_path):
+    writer = SpoolWriter(tmp_path, attempt=1)
+    writer.emit(Log(message="whole"), Log(message="torn"))
+    writer.close()
+    path = tmp_path / SPOOL_NAME
+    path.write_bytes(path.read_bytes()[:-9])
+    assert [r["message"] for r in records(tmp_path)] == ["whole"]
+    again = SpoolWriter(tmp_path, attempt=2)
+    again.emit(Log(message="next"))
+    again.close()
+    assert [(r["seq"], r["message"]) for r in records(tmp_path)] == [(1, "whole"), (2, "next")]
+
+
+def test_reading_goes_on_at_an_offset(tmp_path):
+    writer = SpoolWriter(tmp_path, attempt=1)
+    writer.emit(Log(message="a"), Log(message="b"))
+    (offset, _), _ = read_records(tmp_path / SPOOL_NAME)
+    assert [r["message"] for _, r in read_records(tmp_path / SPOOL_NAME, offset)] == ["b"]
+    writer.close()
+
+
+@pytest.mark.parametrize("position", [3, 30, -4])
+def test_one_flipped_byte_is_noticed(position):
+    line = bytearray(encode(1, 1, 0.0, Log(message="hello, world")))
+    line[position] ^= 1
+    with pytest.raises(DamagedLine):
+        decode(bytes(line))
+
+
+def test_numbers_that_are_not_finite_travel_as_null_with_their_kind():
+    body = Metrics(step=1, agent="a", values={"x": math.nan, "y": -math.inf, "z": 1.5}, ratios={"r": (math.inf, 2.0)})
+    record = decode(encode(1, 1, 0.0, body))
+    assert record["values"] == {"x": None, "y": None, "z": 1.5}
+    assert record["ratios"] == {"r": [None, 2.0]}
+    assert record["nonfinite"] == {"values.x": "nan", "values.y": "-inf", "ratios.r.0": "inf"}

@@ -1,0 +1,131 @@
+"""RunSpec refuses what cannot be meant, says where, and derives the numbers that others rely on."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from workers.spec import AgentSpec, RunSpec
+
+BASE = {"agents": [{"name": "a", "model": "m"}, {"name": "b", "model": "m"}], "data": {"train_path": "q.jsonl"}}
+
+
+def spec(**over) -> RunSpec:
+    return RunSpec.model_validate({**BASE, **over})
+
+
+def refused(**over) -> dict[tuple, str]:
+    with pytest.raises(ValidationError) as caught:
+        spec(**over)
+    return {error["loc"]: error["msg"] for error in caught.value.errors()}
+
+
+@pytest.mark.parametrize(
+    "text", ["nan", "inf", "-inf", "0", "-1", "1,5", "", "１", "1e400", "0x1", "9" * 5000, True, [1], {}]
+)
+def test_learning_rate_must_be_a_finite_positive_number(text):
+    assert ("training", "learning_rate") in refused(training={"learning_rate": text})
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, 10**30, "１２", "1e3", True, None, "9" * 5000])
+def test_counts_are_positive_whole_and_bounded(count):
+    assert ("training", "steps") in refused(training={"steps": count})
+
+
+@pytest.mark.parametrize("section", ["algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "data"])
+def test_unknown_keys_are_refused_where_they_stand(section):
+    over = {**(BASE["data"] if section == "data" else {}), "detla": 0.2}
+    assert refused(**{section: over})[(section, "detla")] == "Extra inputs are not permitted"
+
+
+def test_unknown_top_level_key_is_refused():
+    assert ("trust_remote_code",) in refused(trust_remote_code=True)
+
+
+def test_mini_batch_that_does_not_divide_is_named_at_its_field():
+    message = refused(training={"train_batch_size": 24, "mini_batch_size": 7})[("training", "mini_batch_size")]
+    assert "mini_batch_size 7 must divide train_batch_size 24" in message
+
+
+def test_two_agents_need_two_names():
+    assert "'a'" in refused(agents=[{"name": "a", "model": "m"}] * 2)[("agents",)]
+
+
+def test_nine_agents_and_no_agent_are_refused():
+    nine = [{"name": str(i), "model": "m"} for i in range(9)]
+    assert ("agents",) in refused(agents=nine)
+    assert ("agents",) in refused(agents=[])
+
+
+def test_template_without_question_is_refused():
+    assert ("agents", 0, "prompt_template") in refused(agents=[{"name": "a", "model": "m", "prompt_template": "solve"}])
+
+
+def test_canonical_text_reads_back_to_the_same_spec():
+    original = spec(algorithm={"delta": 0.3}, training={"learning_rate": 3e-7})
+    assert RunSpec.model_validate_json(original.to_json()) == original
+    assert list(json.loads(original.to_json())) == sorted(json.loads(original.to_json()))
+
+
+def test_every_setting_has_help_and_a_source():
+    schema = RunSpec.model_json_schema()
+    sections = [*schema["$defs"].values()]
+    for section in sections:
+        for name, field in section["properties"].items():
+            assert field.get("description"), f"{section['title']}.{name} has no help text"
+            assert field.get("source"), f"{section['title']}.{name} has no source"
+
+
+@pytest.mark.parametrize(("delta", "asks"), [(0.2, False), (0.5, False), (0.51, True), (0.8, True), (0.9, True)])
+def test_delta_above_one_half_asks_to_be_confirmed(delta, asks):
+    cautions = {c.code: c for c in spec(algorithm={"delta": delta}).cautions()}
+    assert ("delta_above_half" in cautions) is asks
+    if delta == 0.8:
+        text = cautions["delta_above_half"].message
+        assert text == "The lower bound becomes 0.2; the paper's Table 5 prints the lower bound, did you mean 0.2?"
+        assert cautions["delta_above_half"].field == "algorithm.delta"
+
+
+def test_delta_needs_no_confirmation_where_nothing_is_shared():
+    assert spec(algorithm={"name": "gspo", "delta": 0.8}).cautions() == []
+
+
+def test_gspox2_doubles_rollouts_and_halves_the_mini_batch():
+    doubled = spec(algorithm={"name": "gspox2"}, training={"train_batch_size": 24, "mini_batch_size": 24})
+    assert doubled.num_generations == 16
+    assert doubled.mini_batch_prompts == 12
+    assert doubled.updates_per_block == 2
+    assert ("training",) in refused(
+        algorithm={"name": "gspox2"}, training={"train_batch_size": 9, "mini_batch_size": 9}
+    )
+
+
+def test_last_bound_by_hand():
+    # B 128, mini-batch 64: M = 2. Two agents: updates 0..3, last m = 3: 1 - .2 + 3 * .025 = .875.
+    two = spec()
+    assert two.updates_per_block == 2
+    assert two.last_lower_bound == pytest.approx(0.875, abs=1e-12)
+
+
+@given(n=st.integers(3, 8), step=st.floats(0.001, 0.05))
+def test_scaled_schedule_ends_at_the_two_agent_bound_for_every_n(n, step):
+    agents = [{"name": str(i), "model": "m"} for i in range(n)]
+    many = spec(agents=agents, algorithm={"delta_step": step})
+    two = spec(algorithm={"delta_step": step})
+    assert many.last_lower_bound == pytest.approx(two.last_lower_bound, abs=1e-12)
+
+
+def test_raw_schedule_of_five_agents_warns_that_the_last_batch_teaches_nothing():
+    # n 5, M 2: last m = 9: 1 - .2 + 9 * .025 = 1.025, cut to 1.
+    agents = [{"name": str(i), "model": "m"} for i in range(5)]
+    raw = spec(agents=agents, algorithm={"cross_clip_schedule": "raw"})
+    assert raw.last_lower_bound == 1.0
+    assert [c.code for c in raw.cautions()] == ["last_bound_reaches_one"]
+
+
+def test_agent_seed_depends_on_the_name_not_the_place():
+    assert AgentSpec(name="a", model="m").stable_seed == AgentSpec(name="a", model="other").stable_seed
+    assert AgentSpec(name="a", model="m").stable_seed != AgentSpec(name="b", model="m").stable_seed
+    assert AgentSpec(name="a", model="m", seed=7).stable_seed == 7
