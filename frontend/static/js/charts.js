@@ -1,0 +1,186 @@
+/** The live line charts of a run: one uPlot for each chart of series.js, with one cursor over all of them. */
+
+import uPlot from "../vendor/uplot/uPlot.esm.js";
+import { significant } from "./format.js";
+import { CHART_GROUPS } from "./series.js";
+
+const HEIGHT = 168;
+/** Dash of a source by its position; solid is kept for an agent alone. */
+const DASHES = [[8, 3], [2, 3], [10, 3, 2, 3], [5, 5], [14, 4], [2, 6], [8, 3, 2, 3, 2, 3], [4, 2]];
+
+/**
+ * The colour that a custom property has in the page's present colour scheme.
+ * @param {string} property
+ */
+function colour(property) {
+  const probe = document.createElement("span");
+  probe.hidden = true;
+  document.body.append(probe);
+  probe.style.color = `var(${property})`;
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+/**
+ * @param {string[]} agents
+ * @param {"agent" | "pair"} kind
+ * @returns {{key: string, label: string, learner: number, dash: number[]}[]}
+ */
+function lines(agents, kind) {
+  if (kind === "agent") return agents.map((name, index) => ({ key: name, label: name, learner: index, dash: [] }));
+  return agents.flatMap((learner, a) =>
+    agents.flatMap((source, b) =>
+      a === b ? [] : [{ key: `${learner}\n${source}`, label: `${learner} ← ${source}`, learner: a, dash: DASHES[b] }],
+    ),
+  );
+}
+
+export class RunCharts {
+  /**
+   * @param {HTMLElement} root
+   * @param {import("./series.js").SeriesStore} store
+   * @param {string[]} agents in the order of their positions, which fixes their colours
+   * @param {boolean} shares false: no pairs, so no sharing charts
+   */
+  constructor(root, store, agents, shares) {
+    this.store = store;
+    this.sync = uPlot.sync("run");
+    /** @type {{plot: uPlot, key: string, keys: string[], frame: HTMLElement, empty: HTMLElement}[]} */
+    this.charts = [];
+    for (const group of CHART_GROUPS) {
+      if (group.pairs && !shares) continue;
+      this.#group(root, group, agents);
+    }
+    this.resize = new ResizeObserver((entries) => this.#fit(entries));
+    for (const chart of this.charts) this.resize.observe(chart.frame);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#recolour());
+    this.pending = false;
+    this.draw();
+  }
+
+  /**
+   * @param {HTMLElement} root
+   * @param {import("./series.js").ChartGroup} group
+   * @param {string[]} agents
+   */
+  #group(root, group, agents) {
+    const section = document.createElement("section");
+    section.className = "chart-group";
+    const title = document.createElement("h2");
+    title.textContent = group.title;
+    const note = document.createElement("p");
+    note.className = "quiet small";
+    note.textContent = group.note;
+    const grid = document.createElement("div");
+    grid.className = "chart-grid";
+    section.append(title, note, grid);
+    root.append(section);
+    for (const spec of group.charts) this.#chart(grid, spec, lines(agents, spec.kind));
+  }
+
+  /**
+   * @param {HTMLElement} grid
+   * @param {import("./series.js").ChartSpec} spec
+   * @param {{key: string, label: string, learner: number, dash: number[]}[]} drawn
+   */
+  #chart(grid, spec, drawn) {
+    const figure = document.createElement("figure");
+    figure.className = "chart";
+    figure.dataset.chart = spec.key;
+    const caption = document.createElement("figcaption");
+    const title = document.createElement("h3");
+    title.textContent = spec.title;
+    const help = document.createElement("p");
+    help.className = "quiet small";
+    help.textContent = spec.help;
+    caption.append(title, help);
+    const frame = document.createElement("div");
+    frame.className = "chart-frame";
+    const empty = document.createElement("p");
+    empty.className = "chart-empty quiet small";
+    empty.textContent = "no points yet";
+    figure.append(caption, frame);
+    grid.append(figure);
+    const plot = new uPlot(this.#options(spec, drawn), [[], ...drawn.map(() => [])], frame);
+    frame.append(empty);
+    // Long names are cut in the legend and whole on hover.
+    figure.querySelectorAll(".u-series").forEach((row, index) => {
+      if (index > 0) row.setAttribute("title", drawn[index - 1].label);
+    });
+    this.charts.push({ plot, key: spec.key, keys: drawn.map((line) => line.key), frame, empty });
+  }
+
+  /**
+   * @param {import("./series.js").ChartSpec} spec
+   * @param {{key: string, label: string, learner: number, dash: number[]}[]} drawn
+   * @returns {uPlot.Options}
+   */
+  #options(spec, drawn) {
+    const axis = { stroke: () => colour("--quiet"), grid: { stroke: () => colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+    const range = spec.range;
+    return {
+      width: 320,
+      height: HEIGHT,
+      cursor: { sync: { key: this.sync.key, setSeries: false }, points: { size: 6 }, drag: { x: true, y: false } },
+      legend: { live: true },
+      // One step still needs a width; otherwise all charts end at the run's last step.
+      scales: { x: { time: false, range: (_, low, high) => (low === null ? [0, 1] : [low, Math.max(high, low + 1)]) }, y: range ? { range: () => range } : { range: (_, low, high) => padded(low, high) } },
+      axes: [
+        { ...axis, size: 26, space: 44, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000] },
+        { ...axis, size: 44, space: 28, values: (_, splits) => splits.map((split) => significant(split)) },
+      ],
+      series: [
+        { label: "step", value: (_, step) => (step === null ? "–" : String(step)) },
+        ...drawn.map((line) => ({
+          label: line.label,
+          stroke: () => colour(`--agent-${line.learner % 8}`),
+          width: 1.75,
+          dash: line.dash,
+          spanGaps: true,
+          points: spec.points ? { show: true, size: 6 } : { size: 4 },
+          value: (/** @type {uPlot} */ _, /** @type {number | null} */ value) => significant(value),
+        })),
+      ],
+    };
+  }
+
+  /** Draws at the next animation frame what the store then holds, however often it is called before. */
+  draw() {
+    if (this.pending) return;
+    this.pending = true;
+    requestAnimationFrame(() => {
+      this.pending = false;
+      for (const chart of this.charts) {
+        const table = this.store.table(chart.key, chart.keys);
+        chart.empty.hidden = table[0].length > 0;
+        chart.plot.setData(/** @type {uPlot.AlignedData} */ (table));
+      }
+    });
+  }
+
+  /** @param {ResizeObserverEntry[]} entries */
+  #fit(entries) {
+    for (const { target, contentRect } of entries) {
+      const chart = this.charts.find((one) => one.frame === target);
+      const width = Math.floor(contentRect.width);
+      if (chart && width > 0 && width !== chart.plot.width) chart.plot.setSize({ width, height: HEIGHT });
+    }
+  }
+
+  #recolour() {
+    for (const chart of this.charts) chart.plot.redraw(false, true);
+  }
+}
+
+/**
+ * A range with a tenth of air around the values.
+ * @param {number | null} low
+ * @param {number | null} high
+ * @returns {[number, number]}
+ */
+function padded(low, high) {
+  if (low === null || high === null) return [0, 1];
+  const air = (high - low || Math.abs(high) || 1) / 10;
+  return [low >= 0 ? Math.max(0, low - air) : low - air, high + air];
+}

@@ -1,0 +1,86 @@
+/** How numbers and times are written in the browser: the same rules as the server's template filters. */
+
+const THIN_SPACE = "\u202f";
+
+/** @param {number | null | undefined} value three significant digits, an en dash for none */
+export function significant(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value === 0) return "0";
+  const magnitude = Math.floor(Math.log10(Math.abs(value)));
+  if (magnitude < -4 || magnitude >= 6) return value.toExponential(2).replace("e+", "e");
+  if (magnitude >= 4) return count(value);
+  return value.toFixed(Math.max(0, 2 - magnitude));
+}
+
+/** @param {number | null | undefined} value a whole number with thin spaces between thousands */
+export function count(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, THIN_SPACE);
+}
+
+/** @param {number | null | undefined} seconds */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds) || seconds < 0) return "–";
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes} min ${String(whole % 60).padStart(2, "0")} s`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return `${hours} h ${String(minutes % 60).padStart(2, "0")} min`;
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+/** @param {number} unixSeconds clock time in the reader's zone */
+export function clock(unixSeconds) {
+  return new Date(unixSeconds * 1000).toLocaleTimeString(undefined, { hour12: false });
+}
+
+/**
+ * The element of this page that must be there.
+ * @param {string} selector
+ * @param {ParentNode} [root]
+ * @returns {HTMLElement}
+ */
+export function must(selector, root = document) {
+  const element = root.querySelector(selector);
+  if (!(element instanceof HTMLElement)) throw new Error(`the page has no ${selector}`);
+  return element;
+}
+
+/**
+ * The content of a `json_script` block.
+ * @param {string} id
+ * @returns {any}
+ */
+export function readJson(id) {
+  return JSON.parse(must(`#${id}`).textContent ?? "null");
+}
+
+/**
+ * A new element with text, never markup.
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {string} [className]
+ * @param {string} [text]
+ * @returns {HTMLElementTagNameMap[K]}
+ */
+export function make(tag, className = "", text = "") {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  if (text) element.textContent = text;
+  return element;
+}
+
+/**
+ * Shows a state in a badge made by components/state.html.
+ * @param {Element | null} badge
+ * @param {string} state
+ */
+export function showState(badge, state) {
+  if (!(badge instanceof HTMLElement) || badge.dataset.state === state) return;
+  badge.dataset.state = state;
+  badge.querySelector("use")?.setAttribute("href", `#icon-${state}`);
+  const word = badge.querySelector("[data-state-word]");
+  if (word) word.textContent = state;
+}

@@ -1,0 +1,161 @@
+/**
+ * The browser's end of the cursor protocol: one socket for a page, one cursor for each run.
+ *
+ * The server's frames carry the cursor they start from (`prev`) and the one they end at (`seq`). A frame that does not
+ * start at our cursor means that something is missing: we subscribe again from where we are. A frame we have already
+ * seen is dropped. So a reload, a lost connection or a restarted server leaves no gap and no duplicate.
+ */
+
+/**
+ * @typedef {{seq: number, attempt: number, type: string, step: number | null, agent: string, source: string,
+ *   time: number, payload: any}} RunEvent
+ * @typedef {{state: string, desired_state: string, step: number, total_steps: number, attempt: number,
+ *   progress: any, reason: string}} RunFrame
+ * @typedef {{events?: (events: RunEvent[]) => void, run?: (frame: RunFrame) => void, synced?: (seq: number) => void,
+ *   error?: (message: string) => void}} Handlers
+ * @typedef {"connecting" | "live" | "reconnecting" | "delayed"} Link
+ */
+
+const FIRST_PAUSE_MS = 500;
+const LONGEST_PAUSE_MS = 15_000;
+const PING_MS = 15_000;
+/** Without a word for this long (pings are answered) the connection is taken for dead. */
+const SILENCE_MS = 35_000;
+/** Reconnecting for this long is shown as "live updates delayed". */
+const DELAYED_MS = 10_000;
+
+export class RunSocket {
+  /** @param {(link: Link) => void} onLink is told what the reader should know about the connection */
+  constructor(onLink) {
+    /** @type {Map<string, {cursor: number, handlers: Handlers}>} */
+    this.runs = new Map();
+    this.onLink = onLink;
+    this.tries = 0;
+    this.lostAt = 0;
+    this.heardAt = 0;
+    /** @type {WebSocket | null} */
+    this.socket = null;
+    setInterval(() => this.#beat(), PING_MS);
+    // A laptop that wakes up, or a network that returns, should not wait out a long pause.
+    addEventListener("online", () => this.#open());
+    this.#open();
+  }
+
+  /**
+   * @param {string} run
+   * @param {number} after the cursor to start from; 0 for everything
+   * @param {Handlers} handlers
+   */
+  subscribe(run, after, handlers) {
+    this.runs.set(run, { cursor: after, handlers });
+    this.#subscribe(run);
+  }
+
+  /** @param {string} run */
+  unsubscribe(run) {
+    if (this.runs.delete(run)) this.#send({ op: "unsub", run });
+  }
+
+  /** @param {string} run */
+  #subscribe(run) {
+    this.#send({ op: "sub", run, after: this.runs.get(run)?.cursor ?? 0 });
+  }
+
+  /** @param {object} message */
+  #send(message) {
+    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(message));
+  }
+
+  #open() {
+    if (this.socket && this.socket.readyState <= WebSocket.OPEN) return;
+    if (!this.lostAt) this.onLink("connecting");
+    const scheme = location.protocol === "https:" ? "wss" : "ws";
+    const socket = new WebSocket(`${scheme}://${location.host}/ws`);
+    this.socket = socket;
+    socket.onopen = () => {
+      this.tries = 0;
+      this.lostAt = 0;
+      this.heardAt = Date.now();
+      this.onLink("live");
+      for (const run of this.runs.keys()) this.#subscribe(run);
+    };
+    socket.onmessage = (message) => {
+      if (socket === this.socket) this.#read(message.data);
+    };
+    socket.onclose = () => {
+      if (socket === this.socket) this.#lost();
+    };
+  }
+
+  #lost() {
+    this.socket = null;
+    this.lostAt ||= Date.now();
+    this.onLink(Date.now() - this.lostAt > DELAYED_MS ? "delayed" : "reconnecting");
+    const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.tries);
+    this.tries += 1;
+    // Jitter: fifty browsers must not return in the same moment after a restart.
+    setTimeout(() => this.#open(), longest * (0.5 + Math.random() / 2));
+  }
+
+  #beat() {
+    if (this.socket?.readyState !== WebSocket.OPEN) return;
+    if (Date.now() - this.heardAt > SILENCE_MS) {
+      const dead = this.socket;
+      this.#lost();
+      dead.close();
+      return;
+    }
+    this.#send({ op: "ping" });
+  }
+
+  /** @param {string} text */
+  #read(text) {
+    this.heardAt = Date.now();
+    const frame = JSON.parse(text);
+    if (frame.op === "error" && !frame.run) {
+      for (const { handlers } of this.runs.values()) handlers.error?.(frame.message);
+      return;
+    }
+    const followed = this.runs.get(frame.run);
+    if (!followed) return;
+    if (frame.op === "run") followed.handlers.run?.(frame);
+    else if (frame.op === "synced") followed.handlers.synced?.(followed.cursor);
+    else if (frame.op === "error") followed.handlers.error?.(frame.message);
+    else if (frame.op === "events") this.#take(frame, followed);
+  }
+
+  /**
+   * @param {{run: string, prev: number, seq: number, events: RunEvent[]}} frame
+   * @param {{cursor: number, handlers: Handlers}} followed
+   */
+  #take(frame, followed) {
+    if (frame.seq <= followed.cursor) return;
+    if (frame.prev > followed.cursor) {
+      this.#subscribe(frame.run);
+      return;
+    }
+    const events = frame.events.filter((event) => event.seq > followed.cursor);
+    followed.cursor = frame.seq;
+    if (events.length) followed.handlers.events?.(events);
+  }
+}
+
+const WORDS = {
+  connecting: "connecting…",
+  live: "live",
+  reconnecting: "reconnecting…",
+  delayed: "live updates delayed",
+};
+
+/**
+ * A socket whose condition is shown in the page's `[data-link]` element.
+ * @returns {RunSocket}
+ */
+export function pageSocket() {
+  const shown = document.querySelector("[data-link]");
+  return new RunSocket((link) => {
+    if (!(shown instanceof HTMLElement)) return;
+    shown.dataset.link = link;
+    shown.textContent = WORDS[link];
+  });
+}

@@ -1,0 +1,119 @@
+"""Where a language model may come from: a folder below an allowed root, or a hub id. Nothing is opened here.
+
+Each function returns the checked value or raises FieldErrors at the field that is wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from pathlib import Path
+
+from django.conf import settings
+
+from hacrl_web.errors import FieldError, FieldErrors
+
+MAX_LOCATION = 1000
+MAX_FILES = 2000
+HUB_PART = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
+HUB_ID = re.compile(rf"{HUB_PART}/{HUB_PART}", re.ASCII)
+REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}", re.ASCII)
+
+
+def refuse(code: str, message: str, field: str = "location") -> FieldErrors:
+    return FieldErrors([FieldError(code, message, field)])
+
+
+def model_roots() -> list[Path]:
+    """The folders below which local models lie, with their symbolic links resolved."""
+    return [Path(os.path.realpath(root)) for root in settings.MODEL_ROOTS]
+
+
+def checked_folder(location: str) -> Path:
+    """The resolved folder of a local model: inside an allowed root, and everything in it too."""
+    text = location.strip()
+    roots = ", ".join(str(root) for root in model_roots())
+    if not text:
+        raise refuse("missing", f"Give the folder's absolute path. Allowed: folders below {roots}.")
+    if len(text) > MAX_LOCATION:
+        raise refuse("too_long", f"The path is longer than {MAX_LOCATION} characters.")
+    if not text.isprintable() or "\\" in text:
+        raise refuse("bad_path", "The path holds a control character or a backslash.")
+    if "://" in text or not text.startswith("/"):
+        raise refuse("not_absolute", f"Give an absolute path, beginning with /. Allowed: folders below {roots}.")
+    if ".." in text.split("/"):
+        raise refuse("bad_path", "The path must not contain '..'.")
+    try:
+        folder = Path(os.path.realpath(text))
+        if not any(folder.is_relative_to(root) for root in model_roots()):
+            # Said before the disk is asked: what lies outside is not ours to tell about.
+            raise refuse("outside", f"The folder is not inside the model folders. Allowed: folders below {roots}.")
+        mode = folder.stat().st_mode
+    except FileNotFoundError:
+        raise refuse("not_found", "There is no such folder.") from None
+    except (OSError, ValueError) as error:
+        raise refuse("unreadable", f"The folder cannot be read: {_reason(error)}.") from None
+    if not stat.S_ISDIR(mode):
+        raise refuse("not_a_folder", "This is not a folder. Give the folder that holds config.json.")
+    _check_entries(folder)
+    return folder
+
+
+def _check_entries(folder: Path) -> None:
+    """Links of a model folder stay inside the roots, and it holds files and folders only."""
+    roots = model_roots()
+    try:
+        with os.scandir(folder) as entries:
+            for number, entry in enumerate(entries, start=1):
+                if number > MAX_FILES:
+                    raise refuse("too_many_files", f"The folder holds more than {MAX_FILES} files: this is no model.")
+                target = Path(os.path.realpath(entry.path))
+                if not any(target.is_relative_to(root) for root in roots):
+                    raise refuse("outside", f"{entry.name!a} links to a place outside the model folders.")
+                mode = os.stat(target).st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    raise refuse("not_a_file", f"{entry.name!a} is neither a file nor a folder.")
+    except (OSError, ValueError) as error:
+        if isinstance(error, FieldErrors):
+            raise
+        raise refuse("unreadable", f"The folder cannot be read: {_reason(error)}.") from None
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (isinstance(error, OSError) and error.strerror) or "not a valid path"
+
+
+def folder_fingerprint(folder: Path) -> str:
+    """Changes when a file of the folder is replaced, added or removed; reads no file."""
+    digest = hashlib.sha256()
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_file():
+            found = entry.stat()
+            digest.update(f"{entry.name!a} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def checked_hub_id(location: str) -> str:
+    """A hub id, owner/name. It is never looked up on this disk."""
+    text = location.strip()
+    if not HUB_ID.fullmatch(text) or ".." in text or "--" in text or text.endswith(".git"):
+        raise refuse(
+            "bad_hub_id",
+            "A hub id is owner/name: one slash, and the letters A to Z, digits, '-', '_' and '.' in each part.",
+        )
+    return text
+
+
+def checked_revision(revision: str) -> str:
+    """A branch, tag or commit; empty: the hub's default branch."""
+    text = revision.strip()
+    parts = text.split("/")
+    if text and (not REVISION.fullmatch(text) or ".." in text or any(not part or part[0] == "." for part in parts)):
+        raise refuse(
+            "bad_revision",
+            "A revision is a branch, tag or commit: letters A to Z, digits, '.', '_', '-' and '/', no '..'.",
+            "revision",
+        )
+    return text

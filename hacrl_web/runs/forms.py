@@ -1,0 +1,233 @@
+"""The new-run form: drawn from RunSpec's JSON schema, read back into the nested request that launch.py checks.
+
+No bound is written here: RunSpec holds them all, this file only shows them and puts its errors beside their fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from django.http import QueryDict
+
+from hacrl_web.errors import FieldError, FieldErrors
+from workers.spec import RunSpec
+
+# Sections of RunSpec on the form, in its order; agents and data come from the chosen group and benchmark.
+SECTIONS = {
+    "algorithm": "Algorithm",
+    "training": "Training",
+    "rollout": "Rollouts",
+    "evaluation": "Evaluation",
+    "checkpoint": "Checkpoints",
+    "compute": "Compute",
+    "telemetry": "Telemetry",
+}
+# What most runs change stands open; the rest waits under "Further settings".
+COMMON = {
+    "algorithm.alpha",
+    "algorithm.delta",
+    "algorithm.delta_step",
+    "algorithm.cross_clip_gradient",
+    "algorithm.beta",
+    "algorithm.capability_window",
+    "training.steps",
+    "training.train_batch_size",
+    "training.mini_batch_size",
+    "training.learning_rate",
+    "training.lr_schedule",
+    "training.warmup_steps",
+    "rollout.num_generations",
+    "rollout.temperature",
+    "rollout.max_completion_length",
+    "evaluation.eval_interval",
+    "evaluation.max_questions",
+    "checkpoint.save_steps",
+    "checkpoint.keep",
+    "compute.device",
+    "compute.dtype",
+    "compute.num_threads",
+    "telemetry.rollout_interval",
+}
+TOP_LEVEL = ("name", "group", "benchmark", "seed")
+LISTS = ("confirm", "algorithms")
+OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds")
+MAX_SEEDS = 20
+MAX_TEXT = 20_000
+
+
+@dataclass
+class FormField:
+    """One control: what the schema says of it, the value to show, and what was wrong with it."""
+
+    path: str
+    label: str
+    help: str
+    source: str
+    unit: str
+    kind: str  # number, choice, boolean, text
+    bounds: str
+    choices: list[str]
+    default: Any
+    value: Any = None
+    errors: list[str] = field(default_factory=list)
+    cautions: list[FieldError] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return "id-" + self.path.replace(".", "-")
+
+    @property
+    def is_true(self) -> bool:
+        return str(self.value).lower() in ("true", "on", "1")
+
+
+@dataclass
+class FormSection:
+    key: str
+    title: str
+    help: str
+    common: list[FormField]
+    further: list[FormField]
+
+    @property
+    def is_further_open(self) -> bool:
+        return any(f.errors or f.cautions for f in self.further)
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    """The allowed numbers in words: `0 to 1`, `above 0, at most 5`."""
+    low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
+    high, below = schema.get("maximum"), schema.get("exclusiveMaximum")
+    if low is not None and high is not None:
+        return f"{low:,} to {high:,}".replace(",", "\u202f")
+    parts = [
+        f"{word} {value:,}".replace(",", "\u202f")
+        for word, value in (("at least", low), ("above", above), ("at most", high), ("below", below))
+        if value is not None
+    ]
+    return ", ".join(parts)
+
+
+def _form_field(path: str, schema: Mapping[str, Any]) -> FormField:
+    concrete: dict[str, Any] = dict(schema)
+    for option in schema.get("anyOf", ()):
+        if option.get("type") != "null":
+            concrete |= option
+    kinds = {"integer": "number", "number": "number", "boolean": "boolean"}
+    name = path.rpartition(".")[2]
+    # A choice of one (the only engine so far) has "const" in place of "enum".
+    choices = list(concrete.get("enum", [concrete["const"]] if "const" in concrete else []))
+    return FormField(
+        path=path,
+        label=concrete.get("label") or name.replace("_", " ").capitalize(),
+        help=concrete.get("description", ""),
+        source=concrete.get("source", ""),
+        unit=concrete.get("unit", ""),
+        kind="choice" if choices else kinds.get(concrete.get("type", ""), "text"),
+        bounds=_bounds(concrete),
+        choices=choices,
+        default=concrete.get("default"),
+    )
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    return RunSpec.model_json_schema()
+
+
+def _section_schema(key: str) -> dict[str, Any]:
+    reference = _schema()["properties"][key]
+    name = (reference.get("$ref") or reference["allOf"][0]["$ref"]).rpartition("/")[2]
+    section: dict[str, Any] = _schema()["$defs"][name]
+    return section
+
+
+def draw(
+    values: Mapping[str, Any], errors: Iterable[FieldError] = (), cautions: Iterable[FieldError] = ()
+) -> tuple[dict[str, FormField], list[FormSection], list[FieldError]]:
+    """The controls with `values` ({dotted path: text}) and errors in place.
+
+    Returns (top-level fields by name, sections, errors that belong to no control).
+    """
+    top = {key: _form_field(key, _schema()["properties"][key]) for key in ("name", "seed")}
+    top |= {key: FormField(key, key.capitalize(), "", "", "", "choice", "", [], None) for key in ("group", "benchmark")}
+    top |= {key: FormField(key, key.capitalize(), "", "", "", "text", "", [], None) for key in ("algorithms", "seeds")}
+    every = dict(top)
+    sections = []
+    for key, title in SECTIONS.items():
+        schema = _section_schema(key)
+        fields = [_form_field(f"{key}.{name}", part) for name, part in schema["properties"].items()]
+        every |= {f.path: f for f in fields}
+        shown = [f for f in fields if f.path != "algorithm.name"]
+        common = [f for f in shown if f.path in COMMON]
+        further = [f for f in shown if f.path not in COMMON]
+        sections.append(FormSection(key, title, schema.get("description", ""), common, further))
+    for path, control in every.items():
+        control.value = values.get(path, control.default)
+    top["algorithm"] = every["algorithm.name"]
+    return top, sections, _place(every, errors, cautions)
+
+
+def _place(
+    every: Mapping[str, FormField], errors: Iterable[FieldError], cautions: Iterable[FieldError]
+) -> list[FieldError]:
+    """Put each error beside its control; return those that have none."""
+    homeless = []
+    for error in errors:
+        control = every.get("algorithm.name" if error.field == "algorithm" else error.field or "")
+        if control is None:
+            homeless.append(error)
+        elif error.message not in control.errors:
+            control.errors.append(error.message)
+    for caution in cautions:
+        control = every.get(caution.field or "")
+        if control is not None:
+            control.cautions.append(caution)
+    return homeless
+
+
+def default_values(spec: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """{dotted path: value} of a stored spec (to clone a run), or nothing: the schema's defaults are shown."""
+    if not spec:
+        return {}
+    values = {key: spec[key] for key in ("name", "seed") if key in spec}
+    for section in SECTIONS:
+        values |= {f"{section}.{name}": value for name, value in spec.get(section, {}).items()}
+    return values
+
+
+def parse(post: QueryDict) -> dict[str, Any]:
+    """The nested request of a posted form; texts stay texts, RunSpec reads them. Error: FieldErrors."""
+    request: dict[str, Any] = {key: post.getlist(key) for key in LISTS if key in post}
+    errors = []
+    for path in post:
+        if path in LISTS or path in OTHER:
+            continue
+        value = str(post[path])
+        section, dot, name = path.partition(".")
+        shown = path[:80]
+        if "\x00" in value or len(value) > MAX_TEXT:
+            errors.append(FieldError("invalid_text", "This text is too long or holds a NUL character.", shown))
+        elif not dot and path in TOP_LEVEL:
+            request[path] = value.strip()
+        elif dot and section in SECTIONS:
+            request.setdefault(section, {})[name] = value.strip()
+        else:
+            errors.append(FieldError("unknown_field", f"There is no setting {shown!r}.", shown))
+    if errors:
+        raise FieldErrors(errors)
+    return request
+
+
+def parse_seeds(text: str) -> list[int]:
+    """`0, 1, 2` as numbers, each once. Error: FieldErrors."""
+    parts = [part for part in text.replace(",", " ").split() if part]
+    if not all(part.isascii() and part.isdigit() and len(part) <= 10 for part in parts):
+        raise FieldErrors([FieldError("invalid_seeds", "Seeds are whole numbers from 0, such as 0, 1, 2.", "seeds")])
+    seeds = list(dict.fromkeys(int(part) for part in parts))
+    if not 1 <= len(seeds) <= MAX_SEEDS:
+        raise FieldErrors([FieldError("invalid_seeds", f"Give 1 to {MAX_SEEDS} different seeds.", "seeds")])
+    return seeds

@@ -1,0 +1,69 @@
+"""Presets of the new-run form: values that a choice fills in, for people to change. Nothing else reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Sec. 4.1: what all runs of the paper have in common.
+_PAPER: dict[str, Any] = {
+    "training.steps": 58,
+    "training.train_batch_size": 128,
+    "training.mini_batch_size": 64,
+    "training.num_iterations": 1,
+    "training.learning_rate": 1e-6,
+    "training.lr_schedule": "constant",
+    "training.warmup_steps": 0,
+    "training.adam_beta2": 0.999,
+    "rollout.num_generations": 8,
+    "rollout.temperature": 1.0,
+    "rollout.max_prompt_length": 1024,
+    "rollout.max_completion_length": 4096,
+    "algorithm.epsilon": 3e-4,
+    "algorithm.epsilon_high": 4e-4,
+    "algorithm.beta": 1e-3,
+    "algorithm.capability_window": 5,
+    "algorithm.cross_clip_gradient": "zero",
+    "evaluation.eval_interval": 10,
+}
+
+# Pair, alpha, delta, delta_step. Table 5 prints the lower bound 1 - delta under "delta".
+_PAIRS = (
+    ("Qwen3-4B + Qwen3-4B-Instruct", 3.0, 0.2, 0.01),
+    ("Qwen3-1.7B-Base + Qwen3-4B-Base", 1.0, 0.2, 0.025),
+    ("Qwen3-4B-Base + Qwen3-8B-Base", 3.0, 0.2, 0.025),
+    ("Llama3.2-1B-Instruct + Llama3.2-3B-Instruct", 1.0, 0.1, 0.01),
+    ("Qwen3-1.7B-Base + Llama3.2-1B-Instruct", 1.0, 0.2, 0.025),
+    ("Qwen3-4B-Base + Llama3.2-3B-Instruct", 1.0, 0.2, 0.025),
+)
+
+# The recipe of the demo: two small models with complementary skills, minutes on a CPU.
+_DEMO: dict[str, Any] = {
+    "training.steps": 40,
+    "training.train_batch_size": 24,
+    "training.mini_batch_size": 24,
+    "training.num_iterations": 1,
+    "training.learning_rate": 4e-4,
+    "training.lr_schedule": "linear",
+    "training.warmup_steps": 3,
+    "training.adam_beta2": 0.95,
+    "rollout.num_generations": 8,
+    "rollout.temperature": 1.0,
+    "rollout.max_prompt_length": 64,
+    "rollout.max_completion_length": 26,
+    "algorithm.alpha": 1.0,
+    "algorithm.delta": 0.8,
+    "algorithm.delta_step": 0.025,
+    "algorithm.beta": 0.0,
+    "algorithm.capability_window": 5,
+    "algorithm.cross_clip_gradient": "zero",
+    "evaluation.eval_interval": 10,
+}
+
+
+def presets() -> list[dict[str, Any]]:
+    """Each preset: its label and {dotted field: value}."""
+    found = [{"label": "The demo's settings (small models on a CPU)", "values": _DEMO}]
+    for pair, alpha, delta, delta_step in _PAIRS:
+        own = {"algorithm.alpha": alpha, "algorithm.delta": delta, "algorithm.delta_step": delta_step}
+        found.append({"label": f"Paper: {pair}", "values": {**_PAPER, **own}})
+    return found

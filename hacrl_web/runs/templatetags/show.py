@@ -1,0 +1,143 @@
+"""Template tags and filters: how numbers, durations and times are written, and what the frame of a page needs."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.db import DatabaseError
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from hacrl_web.runs.models import Run
+
+register = template.Library()
+
+MISSING = "–"
+# Label, URL name, icon of the pages in the left rail.
+RAIL = (
+    ("Home", "home", "home"),
+    ("Models", "registry:model_list", "models"),
+    ("Agent groups", "registry:group_list", "groups"),
+    ("Benchmarks", "registry:benchmark_list", "benchmarks"),
+    ("Runs", "runs:run_list", "runs"),
+    ("Leaderboard", "leaderboard:index", "leaderboard"),
+    ("Workers", "runs:worker_list", "workers"),
+)
+
+
+@register.simple_tag(takes_context=True)
+def rail_pages(context: template.Context) -> list[dict[str, Any]]:
+    """The pages of the rail; the longest address that begins this one is the current page."""
+    request = context.get("request")
+    path = request.path if request is not None else ""
+    if path.startswith("/sweeps/"):
+        path = "/runs/"
+    pages: list[dict[str, Any]] = []
+    for label, name, icon in RAIL:
+        try:
+            url = reverse(name)
+        except NoReverseMatch:
+            continue
+        is_current = path == url if url == "/" else path.startswith(url)
+        pages.append({"label": label, "url": url, "icon": icon, "is_current": is_current})
+    return pages
+
+
+@register.simple_tag(takes_context=True)
+def running_count(context: template.Context) -> int:
+    """How many of the visible runs have a trainer."""
+    try:
+        return Run.objects.visible_to(context["user"]).filter(state__in=("starting", "running")).count()
+    except DatabaseError:  # the frame of the page that says "database busy" must not need the database
+        return 0
+
+
+@register.filter
+def significant(value: Any, digits: int = 3) -> str | SafeString:
+    """Three significant digits, the full value on hover; an en dash where there is no number."""
+    if value is None or value == "" or isinstance(value, bool):
+        return MISSING
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    if not math.isfinite(number):
+        return str(number)
+    short = _short(number, digits)
+    return format_html('<span title="{}">{}</span>', value, short) if short != str(value) else short
+
+
+def _short(number: float, digits: int) -> str:
+    if number == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(number)))
+    if -4 <= magnitude < 6:
+        text = f"{number:.{max(0, digits - 1 - magnitude)}f}"
+        return _grouped(text)
+    return f"{number:.{digits - 1}e}".replace("e-0", "e-").replace("e+0", "e")
+
+
+def _grouped(text: str) -> str:
+    whole, point, rest = text.partition(".")
+    return f"{int(whole):,}".replace(",", "\u202f") + point + rest if abs(int(whole)) >= 10_000 else text
+
+
+@register.filter
+def count(value: Any) -> str:
+    """A whole number with thin spaces between thousands."""
+    return MISSING if value is None or value == "" else f"{int(value):,}".replace(",", "\u202f")
+
+
+@register.filter
+def duration(seconds: Any) -> str:
+    """`42 s`, `3 min 05 s`, `2 h 10 min`, `3 d 4 h`."""
+    if seconds is None or seconds == "":
+        return MISSING
+    total = float(seconds)
+    if not math.isfinite(total) or total < 0:
+        return MISSING
+    if total < 10:
+        return f"{total:.1f} s"
+    whole = round(total)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, second = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {second:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02d} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+@register.filter
+def when(moment: datetime | None) -> str | SafeString:
+    """Relative time with the absolute on hover."""
+    if moment is None:
+        return MISSING
+    seconds = (timezone.now() - moment).total_seconds()
+    words = "just now" if abs(seconds) < 5 else f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        moment.isoformat(timespec="seconds"),
+        moment.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        words,
+    )
+
+
+@register.filter
+def percent(value: Any) -> str:
+    """`63.2 %` of a share from 0 to 1."""
+    return MISSING if value is None or value == "" else f"{100 * float(value):.1f} %"
+
+
+@register.filter
+def middle(text: Any) -> str:
+    """A long id, cut in the middle."""
+    text = str(text)
+    return text if len(text) <= 13 else f"{text[:6]}…{text[-4:]}"

@@ -1,0 +1,256 @@
+"""HACPO, arXiv 2603.02604: capabilities, ratios, capability-adjusted advantages and the loss. Pure tensor functions.
+
+Agent indices: `learner` is the paper's k, `source` its j. ratio[a, b] is omega(a, b) = P[a] / P[b], clipped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+CAPABILITY_FLOOR = 1e-8
+
+
+class CapabilityTracker:
+    """Capability of each agent, Eq. (9): its mean positive reward over the last `window` steps, this one included."""
+
+    def __init__(
+        self,
+        n_agents: int,
+        window: int = 5,
+        *,
+        ratio_min: float = 0.1,
+        ratio_max: float = 10.0,
+        warmup_steps: int = 0,
+        floor: float = CAPABILITY_FLOOR,
+    ) -> None:
+        self.n_agents = n_agents
+        self.ratio_min, self.ratio_max = ratio_min, ratio_max
+        self.warmup_steps = warmup_steps
+        self.floor = floor
+        self.num_steps = 0
+        self._history: list[deque[float]] = [deque(maxlen=window) for _ in range(n_agents)]
+
+    def update(self, rewards: Tensor, valid: Tensor | None = None) -> None:
+        """Take in the rewards of a step, (n, B, G); valid: (n, B, G) bool, True = scored.
+
+        A step in which an agent has no valid rollout leaves its capability unchanged.
+        """
+        rewards = rewards.double()
+        valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
+        for history, own, scored in zip(self._history, rewards, valid, strict=True):
+            if scored.any():
+                history.append(own[scored].clamp(min=0).mean().item())
+        self.num_steps += 1
+
+    @property
+    def capability(self) -> Tensor:
+        """P, (n,) float64, Eq. (9). An agent without any valid rollout so far stands at the floor."""
+        means = [sum(history) / len(history) if history else 0.0 for history in self._history]
+        return torch.tensor(means, dtype=torch.float64).clamp(min=self.floor)
+
+    @property
+    def floored(self) -> Tensor:
+        """(n,) bool: True where the capability is only the floor. Two such agents have ratio 1."""
+        return self.capability <= self.floor
+
+    def ratio(self) -> Tensor:
+        """Omega, (n, n) float64, Eq. (8): ratio[a, b] = clip(P[a] / P[b]); all 1 during the warm-up steps."""
+        if self.num_steps <= self.warmup_steps:
+            return torch.ones(self.n_agents, self.n_agents, dtype=torch.float64)
+        return self._unclamped().clamp(self.ratio_min, self.ratio_max)
+
+    def clamped(self) -> Tensor:
+        """(n, n) bool: True where the clip of Eq. (8) changed the ratio, or both capabilities are at the floor."""
+        if self.num_steps <= self.warmup_steps:
+            return torch.zeros(self.n_agents, self.n_agents, dtype=torch.bool)
+        raw, floored = self._unclamped(), self.floored
+        both_floored = (floored[:, None] & floored[None, :]).fill_diagonal_(False)
+        return (raw < self.ratio_min) | (raw > self.ratio_max) | both_floored
+
+    def _unclamped(self) -> Tensor:
+        capability = self.capability
+        return (capability[:, None] / capability[None, :]).fill_diagonal_(1.0)  # (n, n)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that resuming needs, as JSON values."""
+        return {"num_steps": self.num_steps, "history": [list(history) for history in self._history]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.num_steps = state["num_steps"]
+        for history, values in zip(self._history, state["history"], strict=True):
+            history.clear()
+            history.extend(values)
+
+
+class Baselines(NamedTuple):
+    """Baselines of one learner (B,), and for which prompts a rule replaced Eq. (7), (B,) bool each."""
+
+    value: Tensor
+    uniform: Tensor
+    guarded: Tensor
+
+
+def baselines(
+    rewards: Tensor, ratio: Tensor, learner: int, *, valid: Tensor | None = None, reward_max: float = 1.0
+) -> Baselines:
+    """Capability-adjusted baselines of one learner, Eq. (7), with its two exceptions.
+
+    rewards: (n, B, G).  ratio: (n, n).  valid: (n, B, G) bool.  reward_max: the verifier's upper bound.
+    All rewards of a prompt equal: the baseline is that reward. Above reward_max: the mean of the learner's own.
+    """
+    valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
+    scored = rewards.where(valid, 0.0)  # (n, B, G)
+    count = valid.sum(dim=(0, 2))  # (B,)  N_q
+    omega = ratio[learner].to(rewards.dtype)  # (n,)  omega(k, source)
+    value = (omega[:, None, None] * scored).sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)
+    highest = rewards.where(valid, -torch.inf).amax(dim=(0, 2))  # (B,)
+    lowest = rewards.where(valid, torch.inf).amin(dim=(0, 2))  # (B,)
+    uniform = (highest == lowest) & (count > 0)  # (B,)
+    own_count = valid[learner].sum(dim=1)  # (B,)
+    own_mean = scored[learner].sum(dim=1) / own_count.clamp(min=1)  # (B,)
+    joint_mean = scored.sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)  where the learner has no valid rollout
+    fallback = torch.where(own_count > 0, own_mean, joint_mean)  # (B,)
+    guarded = ~uniform & (value > reward_max)  # (B,)
+    value = torch.where(uniform, highest, torch.where(guarded, fallback, value))  # (B,)
+    return Baselines(value, uniform, guarded)
+
+
+def advantages(
+    rewards: Tensor,
+    ratio: Tensor,
+    learner: int,
+    *,
+    valid: Tensor | None = None,
+    reward_max: float = 1.0,
+    epsilon: float = 1e-6,
+) -> tuple[Tensor, Tensor]:
+    """Advantages of every rollout as one learner sees them, Eq. (6): (r - mu_k) / (std_ddof1 of all + epsilon).
+
+    rewards: (n, B, G).  ratio: (n, n), Eq. (8).  valid: (n, B, G) bool, True = scored; an unscored rollout counts
+    nowhere and gets advantage 0.
+    Returns advantages (n, B, G) and baselines (B,).
+    """
+    valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
+    baseline = baselines(rewards, ratio, learner, valid=valid, reward_max=reward_max).value  # (B,)
+    count = valid.sum(dim=(0, 2))  # (B,)
+    mean = rewards.where(valid, 0.0).sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)
+    centred = (rewards - mean[:, None]).where(valid, 0.0)  # (n, B, G)
+    # ddof 1; a lone rollout is a uniform group, whose advantage is 0 whatever the divisor.
+    std = (centred.square().sum(dim=(0, 2)) / (count - 1).clamp(min=1)).sqrt()  # (B,)
+    deviation = (rewards - baseline[:, None]).where(valid, 0.0)  # (n, B, G)
+    return deviation / (std[:, None] + epsilon), baseline
+
+
+def lower_bound(num_updates: int, config: Any) -> float:
+    """The cross ratio's lower bound for update number m of a step, Eq. (14)."""
+    return float(min(1.0, 1.0 - config.delta + num_updates * config.delta_step))
+
+
+def loss(
+    logps: Tensor,
+    completion_mask: Tensor,
+    source_mean_logp: Tensor,
+    advantages: Tensor,
+    is_self: Tensor,
+    omega: Tensor,
+    num_updates: int,
+    config: Any,
+    *,
+    ref_logps: Tensor | None = None,
+    source_lengths: Tensor | None = None,
+    denominator: float | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The HACPO loss of one micro-batch: Eq. (47) on own rollouts, Eqs. (10) to (14) and (50) on shared ones.
+
+    logps, completion_mask, ref_logps: (b, T), the learner's tokens at the sampling temperature.  source_mean_logp,
+    advantages, is_self, omega, source_lengths: (b,); omega is omega(source, learner).  num_updates: m, the learner's
+    updates so far within the step.  config: epsilon, epsilon_high, delta, delta_step, alpha, cross_weight,
+    cross_clip_gradient, ratio_length, beta, and max_log_ratio (10 where it has none).  denominator: rows planned for
+    the whole mini-batch (default: b; the KL mean is then over the self rows), so that the sum over micro-batches does
+    not depend on how it was split.
+    Returns the scalar and per-row stats (b,): sequence_ratio, clipped_ratio, clip_side (-1 below, 0, 1 above the
+    band), gradient_flows, weight, objective, kl.
+    """
+    dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
+    mask, logps = completion_mask.to(dtype), logps.to(dtype)
+    advantages, omega = advantages.to(dtype), omega.to(dtype)
+    log_ratio, length, saturated = _log_ratio(logps, mask, source_mean_logp.to(dtype), is_self, source_lengths, config)
+    own, own_clipped, own_side, own_flows = _self_term(log_ratio, advantages, config)
+    cross, clipped, side, flows = _cross_term(log_ratio, advantages, omega, num_updates, config)
+    objective = torch.where(is_self, own, cross)  # (b,)
+    rows = float(denominator if denominator is not None else max(len(logps), 1))
+    total = -objective.sum() / rows
+    kl = torch.zeros_like(length)  # (b,)
+    if ref_logps is not None:
+        gap = (ref_logps.to(dtype) - logps).where((mask > 0) & is_self[:, None], 0.0)  # (b, T)
+        kl = ((gap.exp() - gap - 1) * mask).sum(dim=1) / length  # (b,) k3, 0 on shared rollouts
+        # The trainer's mini-batches are all self or all shared, so the planned rows are the self rollouts.
+        total = total + config.beta * kl.sum() / (rows if denominator is not None else is_self.sum().clamp(min=1))
+    with torch.no_grad():
+        flows = torch.where(is_self, own_flows, flows) & ~saturated & (objective != 0)  # (b,)
+        stats = {
+            "sequence_ratio": log_ratio.exp(),
+            "clipped_ratio": torch.where(is_self, own_clipped, clipped),
+            "clip_side": torch.where(is_self, own_side, side),
+            "gradient_flows": flows,
+            "weight": torch.where(flows, objective, 0.0),
+            "objective": objective.detach(),
+            "kl": kl.detach(),
+        }
+    return total, {name: value.detach() for name, value in stats.items()}
+
+
+def _log_ratio(
+    logps: Tensor, mask: Tensor, source_mean_logp: Tensor, is_self: Tensor, source_lengths: Tensor | None, config: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    """log s of Eq. (11), clamped, (b,); the learner's lengths (b,); where the clamp cut, (b,) bool."""
+    length = mask.sum(dim=1).clamp(min=1)  # (b,)
+    divisor = length
+    if config.ratio_length == "source":
+        if source_lengths is None:
+            raise ValueError("ratio_length 'source' needs source_lengths")
+        # (1 / L_source)(sum log pi_k - sum log pi_j) = sum log pi_k / L_source - source_mean_logp
+        divisor = torch.where(is_self, length, source_lengths.to(length.dtype).clamp(min=1))
+    raw = (logps * mask).sum(dim=1) / divisor - source_mean_logp  # (b,)
+    limit = getattr(config, "max_log_ratio", 10.0)
+    return raw.clamp(-limit, limit), length, raw.detach().abs() > limit
+
+
+def _self_term(log_ratio: Tensor, advantages: Tensor, config: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """min(s A, clip(s) A) of own rollouts, the clipped s, the side of the band, where the gradient flows; (b,) each."""
+    ratio = log_ratio.exp()  # (b,)
+    low, high = 1 - config.epsilon, 1 + config.epsilon_high
+    clipped = ratio.detach().clamp(low, high)  # (b,)
+    flows = ratio.detach() * advantages <= clipped * advantages  # (b,)  the unclipped branch is the minimum
+    objective = torch.where(flows, ratio, clipped) * advantages  # (b,)
+    return objective, clipped, _side(ratio.detach(), low, high), flows
+
+
+def _cross_term(
+    log_ratio: Tensor, advantages: Tensor, omega: Tensor, num_updates: int, config: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """sg(c)^(1 + alpha) omega A cross_weight log s, with the value of c^(1 + alpha) omega A cross_weight; (b,) each."""
+    ratio = log_ratio.detach().exp()  # (b,)
+    low = lower_bound(num_updates, config)
+    clipped = ratio.clamp(low, 1.0)  # (b,)
+    side = _side(ratio, low, 1.0)
+    weight = clipped ** (1 + config.alpha) * omega * advantages * config.cross_weight  # (b,)
+    if config.cross_clip_gradient == "zero":  # the paper: outside the band a rollout teaches nothing
+        flows = side == 0
+    elif config.cross_clip_gradient == "keep":
+        flows = torch.ones_like(side, dtype=torch.bool)
+    elif config.cross_clip_gradient == "sided":  # kept where the step moves s back towards the band
+        flows = (side == 0) | ((side < 0) & (advantages > 0)) | ((side > 0) & (advantages < 0))
+    else:
+        raise ValueError(f"cross_clip_gradient {config.cross_clip_gradient!r}: zero, keep or sided is needed")
+    # Eq. (12): d/dx [c sg(c)^alpha] = sg(c)^(1 + alpha) d/dx log s; written so, all modes log the paper's objective.
+    objective = weight * (1 + torch.where(flows, log_ratio - log_ratio.detach(), 0.0))  # (b,)
+    return objective, clipped, side, flows
+
+
+def _side(ratio: Tensor, low: float, high: float) -> Tensor:
+    return (ratio > high).int() - (ratio < low).int()
