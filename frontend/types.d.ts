@@ -1,9 +1,4 @@
-// Types of what the pages load from static/vendor, which the launcher copies from node_modules.
-declare module "*/vendor/uplot/uPlot.esm.js" {
-  import uPlot from "uplot";
-  export default uPlot;
-}
-
+// The one library that pages load as a classic script and find on window.
 interface Window {
   Plotly: {
     newPlot(element: HTMLElement, data: object[], layout: object, config: object): Promise<unknown>;

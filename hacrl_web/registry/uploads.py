@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from django.conf import settings
@@ -15,6 +16,7 @@ from hacrl_web.errors import FieldError, FieldErrors
 
 MAX_UPLOAD_BYTES = 50 * 2**20
 STAGING_PREFIX = ".incoming-"
+STALE_S = 3600
 
 
 @contextmanager
@@ -23,10 +25,23 @@ def staging_folder() -> Iterator[Path]:
     settings.BENCHMARKS_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = settings.BENCHMARKS_DIR / f"{STAGING_PREFIX}{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700)
+    _sweep()
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        discard(folder)
+
+
+def discard(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Remove what killed processes left behind."""
+    for left in settings.BENCHMARKS_DIR.glob(f"{STAGING_PREFIX}*"):
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > STALE_S:
+                discard(left)
 
 
 def store(upload: UploadedFile, path: Path, field: str) -> None:
@@ -47,5 +62,5 @@ def store(upload: UploadedFile, path: Path, field: str) -> None:
 
 def keep(staged: Path, folder: Path) -> None:
     """Move a staged folder to its place. A leftover there has no row: its writer died before the commit."""
-    shutil.rmtree(folder, ignore_errors=True)
+    discard(folder)
     staged.rename(folder)

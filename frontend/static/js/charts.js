@@ -8,17 +8,23 @@ const HEIGHT = 168;
 /** Dash of a source by its position; solid is kept for an agent alone. */
 const DASHES = [[8, 3], [2, 3], [10, 3, 2, 3], [5, 5], [14, 4], [2, 6], [8, 3, 2, 3, 2, 3], [4, 2]];
 
+/** Colours of the present scheme, looked up once. @type {Map<string, string>} */
+const colours = new Map();
+
 /**
  * The colour that a custom property has in the page's present colour scheme.
  * @param {string} property
  */
 function colour(property) {
+  const known = colours.get(property);
+  if (known) return known;
   const probe = document.createElement("span");
   probe.hidden = true;
   document.body.append(probe);
   probe.style.color = `var(${property})`;
   const found = getComputedStyle(probe).color;
   probe.remove();
+  colours.set(property, found);
   return found;
 }
 
@@ -169,6 +175,7 @@ export class RunCharts {
   }
 
   #recolour() {
+    colours.clear();
     for (const chart of this.charts) chart.plot.redraw(false, true);
   }
 }

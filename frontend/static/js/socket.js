@@ -27,7 +27,7 @@ const DELAYED_MS = 10_000;
 export class RunSocket {
   /** @param {(link: Link) => void} onLink is told what the reader should know about the connection */
   constructor(onLink) {
-    /** @type {Map<string, {cursor: number, handlers: Handlers}>} */
+    /** @type {Map<string, {cursor: number, asked: number, handlers: Handlers}>} */
     this.runs = new Map();
     this.onLink = onLink;
     this.tries = 0;
@@ -47,7 +47,7 @@ export class RunSocket {
    * @param {Handlers} handlers
    */
   subscribe(run, after, handlers) {
-    this.runs.set(run, { cursor: after, handlers });
+    this.runs.set(run, { cursor: after, asked: -1, handlers });
     this.#subscribe(run);
   }
 
@@ -58,7 +58,10 @@ export class RunSocket {
 
   /** @param {string} run */
   #subscribe(run) {
-    this.#send({ op: "sub", run, after: this.runs.get(run)?.cursor ?? 0 });
+    const followed = this.runs.get(run);
+    if (!followed) return;
+    followed.asked = followed.cursor;
+    this.#send({ op: "sub", run, after: followed.cursor });
   }
 
   /** @param {object} message */
@@ -126,16 +129,18 @@ export class RunSocket {
 
   /**
    * @param {{run: string, prev: number, seq: number, events: RunEvent[]}} frame
-   * @param {{cursor: number, handlers: Handlers}} followed
+   * @param {{cursor: number, asked: number, handlers: Handlers}} followed
    */
   #take(frame, followed) {
     if (frame.seq <= followed.cursor) return;
     if (frame.prev > followed.cursor) {
-      this.#subscribe(frame.run);
+      // Frames sent before our question arrived have the same gap: ask once for each cursor.
+      if (followed.asked !== followed.cursor) this.#subscribe(frame.run);
       return;
     }
     const events = frame.events.filter((event) => event.seq > followed.cursor);
     followed.cursor = frame.seq;
+    followed.asked = -1;
     if (events.length) followed.handlers.events?.(events);
   }
 }

@@ -1,0 +1,156 @@
+/** The new-run form: presets, the compare switch, the chosen group's agents, and what a step will cost. */
+
+import { count, make, must, readJson } from "./format.js";
+
+/**
+ * @typedef {{id: number, name: string, agents: {name: string, model: string, position: number}[]}} Group
+ * @typedef {{label: string, values: Record<string, string | number | boolean>}} Preset
+ */
+
+const form = /** @type {HTMLFormElement} */ (must("#run-form"));
+/** @type {{groups: Group[], presets: Preset[]}} */
+const data = readJson("form-data");
+
+/**
+ * @param {string} name
+ * @returns {HTMLInputElement | HTMLSelectElement | null} the control itself, not the hidden "false" of a checkbox
+ */
+function control(name) {
+  const found = form.querySelectorAll(`[name="${name}"]:not([type="hidden"])`);
+  const first = found[0];
+  return first instanceof HTMLInputElement || first instanceof HTMLSelectElement ? first : null;
+}
+
+/** @param {string} name */
+function number(name) {
+  const text = control(name)?.value ?? "";
+  return text.trim() === "" ? NaN : Number(text);
+}
+
+function compares() {
+  const box = control("compare");
+  return box instanceof HTMLInputElement && box.checked;
+}
+
+/** @returns {string[]} */
+function algorithms() {
+  if (!compares()) return [control("algorithm.name")?.value ?? ""];
+  return [...form.querySelectorAll('[name="algorithms"]:checked')].map((box) => /** @type {HTMLInputElement} */ (box).value);
+}
+
+function seeds() {
+  if (!compares()) return 1;
+  return new Set((control("seeds")?.value ?? "").split(/[\s,]+/).filter((part) => /^\d+$/.test(part))).size;
+}
+
+/** @returns {Group | undefined} */
+function group() {
+  return data.groups.find((one) => String(one.id) === control("group")?.value);
+}
+
+function showAgents() {
+  const chips = (group()?.agents ?? []).map((agent) => {
+    const chip = make("span", "chip");
+    chip.dataset.agent = String(agent.position % 8);
+    chip.title = `${agent.name}: ${agent.model}`;
+    chip.append(make("span", "", agent.name === agent.model ? agent.name : `${agent.name} (${agent.model})`));
+    return chip;
+  });
+  must("#group-agents").replaceChildren(...chips);
+}
+
+/**
+ * @param {string} name
+ * @param {string} text
+ */
+function show(name, text) {
+  must(`[data-show="${name}"]`).textContent = text;
+}
+
+function showCost() {
+  const agents = group()?.agents.length ?? 0;
+  const prompts = number("training.train_batch_size");
+  const generations = number("rollout.num_generations");
+  const miniBatch = number("training.mini_batch_size");
+  const steps = number("training.steps");
+  const completion = number("rollout.max_completion_length");
+  const chosen = algorithms();
+  const perStep = agents * prompts * generations;
+  const double = chosen.length === 1 && chosen[0] === "gspox2" ? 2 : 1;
+  const runs = chosen.length * seeds();
+  // GSPOx2 takes twice as many rollouts: in a sweep it counts as two.
+  const weight = chosen.reduce((sum, name) => sum + (name === "gspox2" ? 2 : 1), 0) * seeds();
+  show("agents", agents ? String(agents) : "choose a group");
+  show("per-step", agents ? count(perStep * double) : "–");
+  show("formula", agents ? `${agents} agents × ${count(prompts)} prompts × ${count(generations * double)} rollouts` : "agents × prompts × rollouts");
+  show("tokens", agents ? `at most ${count(perStep * double * completion)}` : "–");
+  show("runs", count(runs));
+  show("total", agents ? count(perStep * steps * weight) : "–");
+  showWarnings(prompts, miniBatch, chosen, agents);
+}
+
+/**
+ * @param {number} prompts
+ * @param {number} miniBatch
+ * @param {string[]} chosen
+ * @param {number} agents
+ */
+function showWarnings(prompts, miniBatch, chosen, agents) {
+  const warnings = [];
+  const delta = number("algorithm.delta");
+  const shares = chosen.includes("hacpo");
+  if (Number.isFinite(prompts / miniBatch) && prompts % miniBatch !== 0) {
+    warnings.push(`Mini batch size ${miniBatch} does not divide train batch size ${prompts}.`);
+  }
+  if (chosen.includes("gspox2") && miniBatch % 2) warnings.push("GSPOx2 halves the mini-batch: it must be even.");
+  if (shares && delta > 0.5) warnings.push(`Delta ${delta}: the lower bound becomes ${(1 - delta).toPrecision(3)}. You will be asked to confirm it.`);
+  if (shares && agents === 1) warnings.push("One agent alone: HACPO is then GSPO.");
+  if (compares() && chosen.length === 0) warnings.push("Choose at least one algorithm.");
+  if (compares() && seeds() === 0) warnings.push("Give at least one seed.");
+  const list = must("#warnings");
+  list.hidden = warnings.length === 0;
+  list.replaceChildren(...warnings.map((text) => make("p", "", text)));
+}
+
+function showCompare() {
+  const on = compares();
+  must("#one-run").hidden = on;
+  must("#many-runs").hidden = !on;
+  must("#submit-word").textContent = on ? "Queue sweep" : "Queue run";
+}
+
+/** @param {Preset | undefined} preset */
+function applyPreset(preset) {
+  if (!preset) return;
+  for (const [name, value] of Object.entries(preset.values)) {
+    const target = control(name);
+    if (target instanceof HTMLInputElement && target.type === "checkbox") target.checked = Boolean(value);
+    else if (target) target.value = String(value);
+  }
+}
+
+function refresh() {
+  showCompare();
+  showAgents();
+  showCost();
+}
+
+form.addEventListener("input", (event) => {
+  const target = event.target;
+  if (target instanceof HTMLSelectElement && target.name === "preset" && target.value !== "") {
+    applyPreset(data.presets[Number(target.value)]);
+  }
+  refresh();
+});
+// Two presses must not queue two runs.
+form.addEventListener("submit", () => {
+  must("#submit").setAttribute("aria-disabled", "true");
+  setTimeout(() => /** @type {HTMLButtonElement} */ (must("#submit")).setAttribute("disabled", ""), 0);
+});
+addEventListener("pageshow", () => {
+  must("#submit").removeAttribute("disabled");
+  must("#submit").removeAttribute("aria-disabled");
+  refresh();
+});
+// An error far down a long form is brought into view.
+form.querySelector(".field-invalid")?.scrollIntoView({ block: "center" });

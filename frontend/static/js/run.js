@@ -1,0 +1,210 @@
+/** The run page: header, charts, logs and events, all filled from the run's socket. */
+
+import { RunCharts } from "./charts.js";
+import { clock, count, duration, make, must, readJson, showState, significant } from "./format.js";
+import { SeriesStore } from "./series.js";
+import { pageSocket } from "./socket.js";
+
+const LOG_LINES = 2000;
+const EVENT_ROWS = 500;
+/** The delta trap: this share of encouraging cross rollouts clipped below, for this many steps. */
+const TRAP_SHARE = 0.8;
+const TRAP_STEPS = 3;
+const TERMINAL = new Set(["completed", "failed", "stopped"]);
+
+const page = must("#run");
+const run = page.dataset.run ?? "";
+const settings = readJson("run-data");
+const store = new SeriesStore();
+const container = must("#charts");
+const charts = new RunCharts(container, store, settings.agents, settings.shares);
+let updates = 0;
+let synced = false;
+
+/**
+ * @param {string} name
+ * @param {string} text
+ */
+function show(name, text) {
+  for (const element of page.querySelectorAll(`[data-show="${name}"]`)) {
+    if (element.textContent !== text) element.textContent = text;
+  }
+}
+
+/** @param {any} progress body of a progress event */
+function showProgress(progress) {
+  if (!progress || progress.step === undefined) return;
+  const bar = page.querySelector("progress");
+  if (bar) {
+    bar.max = Math.max(1, progress.total_steps);
+    bar.value = progress.step;
+  }
+  show("step", count(progress.step));
+  show("total", count(progress.total_steps));
+  show("eta", TERMINAL.has(page.dataset.state ?? "") ? "–" : duration(progress.eta_s));
+  show("elapsed", duration(progress.elapsed_s));
+  show("rollouts", count(progress.rollouts_generated));
+  show("tokens", count(progress.tokens_generated));
+}
+
+/** @param {import("./socket.js").RunFrame} frame */
+function showRun(frame) {
+  const before = page.dataset.state ?? "";
+  if (frame.progress) showProgress(frame.progress);
+  show("attempt", String(frame.attempt));
+  if (frame.state !== before) {
+    page.dataset.state = frame.state;
+    showState(page.querySelector(".state"), frame.state);
+    if (synced) addEvent({ time: Date.now() / 1000, attempt: frame.attempt, step: frame.step }, `${before} → ${frame.state}`, frame.reason);
+  }
+  const stopping = frame.desired_state === "stop" && !TERMINAL.has(frame.state);
+  must("#stopping").hidden = !stopping;
+  must("#stop").hidden = stopping || TERMINAL.has(frame.state);
+  if (TERMINAL.has(frame.state)) show("eta", "–");
+  const reason = must("#reason");
+  reason.textContent = frame.reason;
+  reason.hidden = !frame.reason;
+  reason.classList.toggle("alert-error", frame.state === "failed");
+}
+
+/** @param {import("./socket.js").RunEvent} event */
+function addLog(event) {
+  const level = event.payload.level ?? "info";
+  addLine(event.time, level, event.payload.message ?? "");
+}
+
+/**
+ * @param {number} time
+ * @param {string} level
+ * @param {string} message
+ */
+function addLine(time, level, message) {
+  const lines = must("#log-lines");
+  const line = make("div", `log-line log-${level === "error" || level === "warning" ? level : "info"}`);
+  line.append(make("span", "log-time", clock(time)), make("span", "log-level", level), make("span", "log-text", message));
+  const follows = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 40;
+  lines.append(line);
+  while (lines.childElementCount > LOG_LINES) lines.firstElementChild?.remove();
+  must("#log-empty").hidden = true;
+  // Who scrolled up to read stays there.
+  if (follows) lines.scrollTop = lines.scrollHeight;
+}
+
+/**
+ * @param {{time: number, attempt: number, step: number | null}} at
+ * @param {string} what
+ * @param {string} detail
+ */
+function addEvent(at, what, detail) {
+  const body = must("#event-rows");
+  const row = document.createElement("tr");
+  const time = make("td", "nowrap", clock(at.time));
+  time.title = new Date(at.time * 1000).toISOString();
+  row.append(time, make("td", "", what), make("td", "number", String(at.attempt)), make("td", "number", at.step === null ? "–" : count(at.step)), make("td", "name", detail));
+  body.prepend(row);
+  while (body.childElementCount > EVENT_ROWS) body.lastElementChild?.remove();
+  must("#events-empty").hidden = true;
+}
+
+/** @param {import("./socket.js").RunEvent} event */
+function describe(event) {
+  const body = event.payload;
+  switch (event.type) {
+    case "started":
+      return addEvent(event, "trainer started", `on ${body.device}`);
+    case "evaluation":
+      return addEvent(event, "evaluation", `${event.agent}: ${significant(body.value)} (${count(body.correct)} of ${count(body.asked)})`);
+    case "checkpoint":
+      return addEvent(event, "checkpoint", `${body.path}, ${count(body.size_bytes / 1024)} KiB`);
+    case "finished":
+      return addEvent(event, `trainer ${body.outcome}`, body.reason ?? "");
+    default:
+      return undefined;
+  }
+}
+
+/** Says which pairs are in the delta trap now: encouraging rollouts that the clip throws away, step after step. */
+function showTraps() {
+  if (!settings.shares || settings.clip_gradient === "keep") return;
+  const trapped = [];
+  for (const learner of settings.agents) {
+    for (const source of settings.agents) {
+      if (learner === source) continue;
+      const last = store.last("lower-positive", `${learner}\n${source}`, TRAP_STEPS);
+      if (last.length === TRAP_STEPS && last.every((point) => point.value >= TRAP_SHARE)) {
+        const { step, value } = last[TRAP_STEPS - 1];
+        trapped.push(`${learner} ← ${source}: ${(100 * value).toFixed(0)} % of the encouraging rollouts at step ${step}`);
+      }
+    }
+  }
+  const alarm = must("#delta-trap");
+  alarm.hidden = trapped.length === 0;
+  const list = must("#delta-trap-pairs");
+  const text = trapped.join("\n");
+  if (list.dataset.text === text) return;
+  list.dataset.text = text;
+  list.replaceChildren(...trapped.map((line) => make("li", "", line)));
+}
+
+/** @param {import("./socket.js").RunEvent[]} events */
+function takeEvents(events) {
+  let changed = false;
+  for (const event of events) {
+    if (event.type === "log") addLog(event);
+    else if (event.type === "progress") showProgress(event.payload);
+    else describe(event);
+    changed = store.add(event) || changed;
+  }
+  if (synced) updates += 1;
+  mark(events[events.length - 1].seq);
+  if (changed) {
+    charts.draw();
+    showTraps();
+  }
+}
+
+/** @param {number} seq for browser tests: what the charts have been given so far */
+function mark(seq) {
+  container.dataset.points = String(store.points);
+  container.dataset.lastSeq = String(seq);
+  container.dataset.updates = String(updates);
+}
+
+/** @param {string} name of the tab to show */
+function openTab(name) {
+  for (const link of page.querySelectorAll("a[data-tab]")) {
+    if (/** @type {HTMLElement} */ (link).dataset.tab === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  for (const panel of page.querySelectorAll("[data-panel]")) {
+    const element = /** @type {HTMLElement} */ (panel);
+    element.hidden = element.dataset.panel !== name;
+  }
+  if (name === "logs") must("#log-lines").scrollTop = must("#log-lines").scrollHeight;
+}
+
+function currentTab() {
+  return new URLSearchParams(location.search).get("tab") ?? "overview";
+}
+
+// Tabs are links, which work without this file; with it they switch without losing the charts.
+page.addEventListener("click", (event) => {
+  const link = event.target instanceof Element ? event.target.closest("a[data-tab]") : null;
+  if (!(link instanceof HTMLAnchorElement) || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  history.pushState(null, "", link.href);
+  openTab(link.dataset.tab ?? "overview");
+});
+addEventListener("popstate", () => openTab(currentTab()));
+
+mark(0);
+pageSocket().subscribe(run, 0, {
+  events: takeEvents,
+  run: showRun,
+  synced: (seq) => {
+    synced = true;
+    container.dataset.synced = String(seq);
+    mark(seq);
+  },
+  error: (message) => addLine(Date.now() / 1000, "error", message),
+});

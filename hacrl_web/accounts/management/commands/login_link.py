@@ -1,0 +1,32 @@
+"""`manage.py login_link`: print the path of a one-time login link. There is no default password anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.urls import reverse
+
+from hacrl_web.accounts.models import LoginLink, User
+
+FIRST_USER = "admin"
+
+
+class Command(BaseCommand):
+    help = "Print a login path that works once, for one hour. Makes the first user where there is none."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--user", help="user name; default: the first active superuser")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        token = LoginLink.objects.make(self._user(options.get("user")))
+        self.stdout.write(reverse("accounts:login_link", args=[token]))
+
+    def _user(self, name: str | None) -> User:
+        if not User.objects.exists():
+            User.objects.create_superuser(FIRST_USER)  # without a password none works
+        active = User.objects.filter(is_active=True)
+        user = active.filter(username=name).first() if name else active.filter(is_superuser=True).order_by("pk").first()
+        if user is None:
+            raise CommandError(f"There is no active user {name!r}." if name else "There is no active superuser.")
+        return user

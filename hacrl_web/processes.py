@@ -1,0 +1,190 @@
+"""The processes of `up`: each in a session of its own, started again when it dies, and gone when `up` goes."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+STEADY_S = 60.0  # a process that lived this long starts its pauses anew
+LOG_LIMIT = 10 * 2**20
+LOGS_KEPT = 3
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def _die_with_parent() -> None:
+    """In the child, before exec: when `up` is killed, the kernel ends its processes too."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def rotate(log: Path, limit: int = LOG_LIMIT) -> None:
+    """web.log -> web.log.1 -> ... Copies and empties, since the writer keeps its descriptor (opened for appending)."""
+    if not log.exists() or log.stat().st_size < limit:
+        return
+    for number in range(LOGS_KEPT - 1, 0, -1):
+        older = Path(f"{log}.{number}")
+        if older.exists():
+            older.replace(f"{log}.{number + 1}")
+    with log.open("rb") as source, Path(f"{log}.1").open("wb") as target:
+        while block := source.read(2**20):
+            target.write(block)
+    os.truncate(log, 0)
+
+
+class Child:
+    """One process, or the pause before its next start."""
+
+    def __init__(self, name: str, command: list[str], log: Path, environment: dict[str, str], root: Path) -> None:
+        self.name, self.command, self.log = name, command, log
+        self.environment, self.root = environment, root
+        self.process: subprocess.Popen[bytes] | None = None
+        self.restarts = 0
+        self.pause_s = FIRST_PAUSE_S
+        self.next_start = 0.0
+        self.started = 0.0
+
+    def start(self) -> None:
+        rotate(self.log)
+        with self.log.open("ab") as log:
+            self.process = spawn(self.command, self.environment, self.root, log)
+        self.started = time.monotonic()
+
+    def reap(self) -> int | None:
+        """The exit status if it has just ended; sets when to start again."""
+        if self.process is None or (status := self.process.poll()) is None:
+            return None
+        lived_s = time.monotonic() - self.started
+        kill_group(self.process.pid)
+        self.process = None
+        self.pause_s = FIRST_PAUSE_S if lived_s > STEADY_S or not self.restarts else min(2 * self.pause_s, LONGEST_PAUSE_S)
+        self.restarts += 1
+        self.next_start = time.monotonic() + self.pause_s
+        return status
+
+    def last_lines(self, count: int = 15) -> str:
+        with self.log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 8192))
+            return "\n".join(f"  {line}" for line in file.read().decode(errors="replace").splitlines()[-count:])
+
+
+def spawn(command: list[str], environment: dict[str, str], root: Path, output: object) -> subprocess.Popen[bytes]:
+    """Start a process in its own session, so that a Ctrl-C at the terminal reaches only `up`, which ends it in order."""
+    return subprocess.Popen(
+        command, env=environment, cwd=root, stdin=subprocess.DEVNULL, stdout=output,  # type: ignore[call-overload]
+        stderr=subprocess.STDOUT, start_new_session=True,
+        preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+    )  # fmt: skip
+
+
+def kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def describe(status: int) -> str:
+    return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+
+
+class Supervisor:
+    """Starts, watches, and ends the children; wakes for signals, not by polling."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.children: list[Child] = []
+        self.say = say
+        self.stopping = False
+        self.impatient = False  # a second signal: no more waiting
+        self.on_change: Callable[[], None] = lambda: None
+        self._wake, wake_end = socket.socketpair()
+        for end in (self._wake, wake_end):
+            end.setblocking(False)
+        self._wake_end = wake_end
+        self._next_rotation = 0.0
+        if sys.platform == "linux":
+            _prctl(PR_SET_CHILD_SUBREAPER, 1)  # trainers whose worker died become ours, to be ended at the end
+
+    def handle_signals(self) -> None:
+        signal.set_wakeup_fd(self._wake_end.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._stop_signal)
+
+    def _stop_signal(self, number: int, frame: object) -> None:
+        self.impatient = self.stopping
+        self.stopping = True
+
+    def add(self, child: Child) -> Child:
+        self.children.append(child)
+        child.start()
+        return child
+
+    def wait(self, until: Callable[[], bool], timeout_s: float | None = None, pause_s: float = 1.0) -> bool:
+        """Watch over the children until the condition holds (True), or time or a stop signal ends it (False)."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not until():
+            if self.stopping or (deadline is not None and time.monotonic() >= deadline):
+                return False
+            self._sleep(pause_s)
+            self._tend()
+        return True
+
+    def _sleep(self, longest_s: float) -> None:
+        """Until a signal comes or a restart is due."""
+        due = [child.next_start - time.monotonic() for child in self.children if child.process is None]
+        select.select([self._wake], [], [], max(0.0, min([longest_s, *due])))
+        with contextlib.suppress(BlockingIOError):
+            self._wake.recv(4096)
+
+    def _tend(self) -> None:
+        changed = False
+        for child in self.children:
+            status = child.reap()
+            if status is not None and not self.stopping:
+                changed = True
+                self.say(f"{child.name} ended ({describe(status)}), see {child.log}; starting it again in {child.pause_s:g} s")
+            if child.process is None and not self.stopping and time.monotonic() >= child.next_start:
+                changed = True
+                child.start()
+        self._reap_orphans()
+        if time.monotonic() >= self._next_rotation:
+            self._next_rotation = time.monotonic() + 30
+            for child in self.children:
+                rotate(child.log)
+        if changed:
+            self.on_change()
+
+    def _reap_orphans(self) -> None:
+        """Zombies that only the subreaper's role brought here; a child with a Popen is left to its Popen."""
+        ours = {child.process.pid for child in self.children if child.process} | self._once
+        with contextlib.suppress(ChildProcessError):
+            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if ended.si_pid in ours:
+                    return
+                os.waitpid(ended.si_pid, 0)
+
+    @property
+    def _once(self) -> set[int]:
+        return {process.pid for process in self._single}
+
+    _single: list[subprocess.Popen[bytes]] = []
+
+    @contextlib.contextmanager
+    def single(self, command: list[str], environment: dict[str, str], root: Path, **pipes: object) -> Iterator[subprocess.Popen[bytes]]:
+        """A process that is not started again, ended with the block."""
+        raise NotImplementedError

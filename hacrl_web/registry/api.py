@@ -1,0 +1,181 @@
+"""The registry over JSON: the same services as the forms, so the same checks and messages."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from ninja import File, Form, Query, Router, Schema
+from ninja.files import UploadedFile
+from pydantic import ConfigDict
+
+from hacrl_web.registry import services
+from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
+
+router = Router(tags=["registry"])
+
+
+class Request(Schema):
+    """A request body: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class PageQuery(Schema):
+    limit: int = Query(100, ge=1, le=1000)
+    offset: int = Query(0, ge=0, le=1_000_000_000)
+
+
+def _page(rows: QuerySet[Any], page: PageQuery) -> dict[str, Any]:
+    return {"items": list(rows[page.offset : page.offset + page.limit]), "count": rows.count()}
+
+
+# Language models
+
+
+class ModelIn(Request):
+    location: str
+    kind: str = "local"
+    revision: str = ""
+    name: str = ""
+
+
+class ModelOut(Schema):
+    id: int
+    name: str
+    kind: str
+    location: str
+    revision: str
+    architecture: str
+    num_parameters: int | None
+    vocab_size: int | None
+    tokenizer_hash: str
+    has_chat_template: bool
+    context_length: int | None
+    facts: dict[str, Any]
+    created_at: datetime
+
+
+class ModelPage(Schema):
+    items: list[ModelOut]
+    count: int
+
+
+@router.post("/models", response={201: ModelOut})
+def create_model(request: HttpRequest, payload: ModelIn) -> Any:
+    return 201, services.register_model(request.user, **payload.dict())
+
+
+@router.get("/models", response=ModelPage)
+def list_models(request: HttpRequest, page: Query[PageQuery]) -> Any:
+    return _page(LanguageModel.objects.visible_to(request.user), page)
+
+
+@router.get("/models/{int:pk}", response=ModelOut)
+def get_model(request: HttpRequest, pk: int) -> Any:
+    return get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
+
+
+# Agent groups
+
+
+class AgentIn(Request):
+    model: int
+    name: str = ""
+    learning_rate: float | str | None = None
+    prompt_format: str = "auto"
+
+
+class GroupIn(Request):
+    name: str
+    agents: list[AgentIn]
+
+
+class AgentOut(Schema):
+    model: int
+    name: str
+    position: int
+    learning_rate: float | None
+    prompt_format: str
+
+    @staticmethod
+    def resolve_model(agent: Any) -> int:
+        return agent.model_id
+
+
+class GroupOut(Schema):
+    id: int
+    name: str
+    agents: list[AgentOut]
+    created_at: datetime
+
+
+class GroupPage(Schema):
+    items: list[GroupOut]
+    count: int
+
+
+@router.post("/groups", response={201: GroupOut})
+def create_group(request: HttpRequest, payload: GroupIn) -> Any:
+    return 201, services.create_group(request.user, **payload.dict())
+
+
+@router.get("/groups", response=GroupPage)
+def list_groups(request: HttpRequest, page: Query[PageQuery]) -> Any:
+    return _page(AgentGroup.objects.visible_to(request.user).prefetch_related("agents"), page)
+
+
+@router.get("/groups/{int:pk}", response=GroupOut)
+def get_group(request: HttpRequest, pk: int) -> Any:
+    return get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
+
+
+# Benchmarks
+
+
+class BenchmarkIn(Schema):
+    name: str
+    question_field: str = "question"
+    answer_field: str = "answer"
+    verifier: str = "math"
+    held_out_fraction: str = "0.1"
+
+
+class BenchmarkOut(Schema):
+    id: int
+    name: str
+    question_field: str
+    answer_field: str
+    verifier: str
+    held_out_fraction: float
+    num_train: int
+    num_held_out: int
+    created_at: datetime
+
+
+class BenchmarkPage(Schema):
+    items: list[BenchmarkOut]
+    count: int
+
+
+@router.post("/benchmarks", response={201: BenchmarkOut})
+def create_benchmark(
+    request: HttpRequest,
+    payload: Form[BenchmarkIn],
+    file: File[UploadedFile],
+    held_out_file: UploadedFile | None = File(None),  # noqa: B008
+) -> Any:
+    return 201, services.create_benchmark(request.user, file=file, held_out_file=held_out_file, **payload.dict())
+
+
+@router.get("/benchmarks", response=BenchmarkPage)
+def list_benchmarks(request: HttpRequest, page: Query[PageQuery]) -> Any:
+    return _page(Benchmark.objects.visible_to(request.user), page)
+
+
+@router.get("/benchmarks/{int:pk}", response=BenchmarkOut)
+def get_benchmark(request: HttpRequest, pk: int) -> Any:
+    return get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk)

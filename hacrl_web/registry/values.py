@@ -1,0 +1,119 @@
+"""Single values of a request, from a form's text or from JSON alike: checked, or collected as errors beside their field."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from hacrl_web.errors import FieldError, FieldErrors
+
+MAX_NAME = 80
+MAX_KEY = 120
+# As RunSpec takes them; float() alone would also read "1_0", "nan", and digits of other scripts.
+NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
+WHOLE = re.compile(r"\d{1,18}", re.ASCII)
+# Turns the writing direction of what follows on the page.
+BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+ValueT = TypeVar("ValueT")
+
+
+class Problem(ValueError):
+    """One value is wrong: a code and what to say."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class Checker:
+    """Collects what is wrong, field by field, so that all of it is said at once."""
+
+    def __init__(self) -> None:
+        self.errors: list[FieldError] = []
+
+    def add(self, field: str, code: str, message: str) -> None:
+        self.errors.append(FieldError(code, message, field))
+
+    def take(self, field: str, check: Callable[..., ValueT], *arguments: Any) -> ValueT | None:
+        """What `check` returns, or None with its complaint noted."""
+        try:
+            return check(*arguments)
+        except Problem as problem:
+            self.add(field, problem.code, str(problem))
+        except FieldErrors as refused:
+            self.errors.extend(refused.errors)
+        return None
+
+    def finish(self) -> None:
+        """Error: FieldErrors where anything was wrong; 404 where all of it is objects that are not there."""
+        if self.errors:
+            raise FieldErrors(self.errors, 404 if all(e.code == "not_found" for e in self.errors) else 422)
+
+
+def text(value: object, most: int) -> str:
+    """A single line of text, not empty."""
+    if not isinstance(value, str):
+        raise Problem("not_text", "Text is needed.")
+    line = value.strip()
+    if not line:
+        raise Problem("missing", "This is needed.")
+    if len(line) > most:
+        raise Problem("too_long", f"At most {most} characters; these are {len(line)}.")
+    if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") or letter in BIDI_CONTROLS for letter in line):
+        raise Problem("bad_character", "Control characters are not allowed.")
+    return line
+
+
+def name(value: object) -> str:
+    """A name: shown in lists and charts, and used for an agent where it has none of its own."""
+    line = text(value, MAX_NAME)
+    if "/" in line or "\\" in line:
+        raise Problem("bad_character", "Slashes are not allowed in a name.")
+    return line
+
+
+def key(value: object) -> str:
+    """The key of a value in a question line."""
+    return text(value, MAX_KEY)
+
+
+def number(value: object, *, above: float | None = None, least: float | None = None, most: float) -> float:
+    """A finite number in its bounds."""
+    bounds = f"above {above:g} and at most" if above is not None else f"from {least:g} to"
+    allowed = f"A number {bounds} {most:g} is needed, with a decimal point, such as 0.1 or 1e-6."
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise Problem("not_a_number", allowed)
+    if isinstance(value, str) and not NUMBER.fullmatch(value.strip()):
+        raise Problem("not_a_number", allowed)
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found) or found > most:
+        raise Problem("out_of_bounds", allowed)
+    if (above is not None and found <= above) or (least is not None and found < least):
+        raise Problem("out_of_bounds", allowed)
+    return found
+
+
+def row_id(value: object) -> int:
+    """The id of a row."""
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise Problem("missing", "Choose one.")
+    written = str(value)[:100].strip() if isinstance(value, str) or abs(value) < 10**18 else ""
+    if not written and isinstance(value, str):
+        raise Problem("missing", "Choose one.")
+    if not WHOLE.fullmatch(written):
+        raise Problem("not_found", "There is no such object.")
+    return int(written)
+
+
+def choice(value: object, allowed: Iterable[str]) -> str:
+    """One of a few words."""
+    words = list(allowed)
+    if not isinstance(value, str) or value not in words:
+        raise Problem("not_a_choice", f"Choose one of: {', '.join(words)}.")
+    return value

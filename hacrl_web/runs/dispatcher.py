@@ -1,0 +1,115 @@
+"""Keeps the queue moving: rings for queued runs until a worker has them, and takes back runs whose supervisor is gone.
+
+It trusts only its own watch: a run is lost when its heartbeat did not change for a while in which this process could read
+the database. So clock jumps, reboots and a database that was away lose nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import psutil
+
+from hacrl_web.runs import doorbell
+from hacrl_web.runs.models import HELD, Desire, Run, State
+from hacrl_web.runs.redis_client import ring_bell
+from hacrl_web.runs.supervisor import host_name
+
+RING_EVERY_S = 10.0
+RINGS_AT_ONCE = 20
+LEASE_S = 45.0  # above the 20 s that SQLite may keep a writer waiting
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Watched:
+    """When this process saw a run's heartbeat change."""
+
+    beat: tuple[int, datetime | None]
+    changed_at: float
+
+
+class Dispatcher:
+    """`tick` once a second; every tick is complete in itself, so errors of one do not matter to the next."""
+
+    def __init__(self, watch: Callable[[], float] = time.monotonic) -> None:
+        self._now = watch
+        self._rung_at: dict[UUID, float] = {}
+        self._watched: dict[UUID, Watched] = {}
+        self._last_look = watch()
+
+    def tick(self) -> None:
+        self.reap()
+        self.revive()
+        self.ring()
+
+    def ring(self) -> int:
+        """Ring for queued runs that were not rung lately; returns how often it rang.
+
+        A message that waits means that no worker is free, so more of them would only pile up: it rings when none waits.
+        """
+        now = self._now()
+        queued = list(Run.objects.in_queue().values_list("pk", flat=True)[:500])
+        self._rung_at = {pk: at for pk, at in self._rung_at.items() if pk in set(queued)}
+        due = [pk for pk in queued if now - self._rung_at.get(pk, -RING_EVERY_S) >= RING_EVERY_S]
+        if not due or doorbell.waiting() != 0:
+            return 0
+        rung = 0
+        for pk in due[:RINGS_AT_ONCE]:
+            if not doorbell.ring(pk):
+                break
+            self._rung_at[pk] = now
+            rung += 1
+        return rung
+
+    def reap(self) -> None:
+        """Take back each held run whose supervisor's process is gone from this host, or which has stopped to beat."""
+        now = self._now()
+        runs = list(Run.objects.filter(state__in=HELD))
+        if now - self._last_look > LEASE_S / 3:  # this process slept or could not read: what it missed proves nothing
+            self._watched.clear()
+        self._last_look = now
+        watched = {}
+        for run in runs:
+            beat = (run.attempt, run.heartbeat_at)
+            seen = self._watched.get(run.pk)
+            watched[run.pk] = seen if seen and seen.beat == beat else Watched(beat, now)
+            silent_s = now - watched[run.pk].changed_at
+            if _is_process_gone(run):
+                self._take_back(run, f"its worker process on {run.worker_host} is gone")
+            elif silent_s > LEASE_S:
+                self._take_back(run, f"no heartbeat from {run.worker_host} for {silent_s:.0f} s")
+        self._watched = watched
+
+    def _take_back(self, run: Run, reason: str) -> None:
+        # Only from the attempt just seen: a supervisor that ends the run meanwhile wins.
+        if run.transition_to(State.LOST, reason=reason, attempt=run.attempt):
+            log.warning("run %s is lost: %s", run.pk, reason)
+            ring_bell(run.pk)
+
+    def revive(self) -> None:
+        """Give lost runs back to the queue, or end those that were interrupted too often or are no longer wanted."""
+        for run in Run.objects.filter(state=State.LOST):
+            if run.desired_state == Desire.STOP:
+                run.transition_to(State.STOPPED, reason="stopped by the user", attempt=run.attempt)
+            else:
+                run.requeue(reason=run.reason, attempt=run.attempt, is_interruption=True)
+            ring_bell(run.pk)
+
+
+def _is_process_gone(run: Run) -> bool:
+    """True where the supervisor ran on this host and its process no longer exists."""
+    if run.worker_host != host_name() or not run.worker_pid or run.worker_started is None:
+        return False
+    try:
+        process = psutil.Process(run.worker_pid)
+        return abs(process.create_time() - run.worker_started) > 2 or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.AccessDenied:
+        return False

@@ -1,0 +1,41 @@
+"""The doorbell: a Celery message that tells a worker to look at a run. Losing or doubling one does no harm."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import redis
+from kombu.exceptions import OperationalError
+
+from hacrl_web.celery import app
+from hacrl_web.runs.redis_client import TIMEOUT_S, client, guard
+
+TASK_NAME = "hacrl_web.runs.tasks.train"
+_FAST = {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, "max_retries": 0}
+
+
+def ring(run_id: UUID) -> bool:
+    """Send the message; False where Redis does not answer within a second: the dispatcher rings again."""
+    if not guard.is_open():
+        return False
+    try:
+        with app.connection_for_write(transport_options=_FAST) as connection:
+            app.send_task(TASK_NAME, args=[str(run_id)], connection=connection, retry=False, ignore_result=True)
+    except (OperationalError, redis.RedisError, OSError) as error:
+        guard.failed("doorbell", error)
+        return False
+    guard.succeeded()
+    return True
+
+
+def waiting() -> int | None:
+    """Messages that no worker has taken yet; None where Redis does not answer."""
+    if not guard.is_open():
+        return None
+    try:
+        length = client().llen(app.conf.task_default_queue)
+    except redis.RedisError as error:
+        guard.failed("queue length", error)
+        return None
+    guard.succeeded()
+    return int(length)  # type: ignore[arg-type]

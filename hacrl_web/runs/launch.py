@@ -1,0 +1,250 @@
+"""From a request to a queued run: the one path of form, API and demo.
+
+A request names a group, a benchmark, an algorithm, a seed and overrides of RunSpec's sections. All that is wrong with
+it is collected, each error with the dotted path of its field; nothing is written unless everything is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+from pydantic import ValidationError
+
+from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
+from hacrl_web.runs import doorbell
+from hacrl_web.runs.models import Run, State, StatusChange, Sweep
+from workers.spec import RunSpec
+
+SECTIONS = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
+KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", *SECTIONS})
+SWEEP_KEYS = frozenset({"algorithms", "seeds"})
+MAX_SWEEP_RUNS = 60
+MAX_ERRORS = 50
+
+
+class LaunchError(FieldErrors):
+    """A launch request that is refused: `errors` lists every field that is wrong."""
+
+
+# pydantic's words are for programmers; these are for the person who filled in the field.
+_PLAIN = {
+    "missing": "This is needed.",
+    "extra_forbidden": "There is no setting of this name.",
+    "greater_than": "Must be greater than {gt}.",
+    "greater_than_equal": "Must be at least {ge}.",
+    "less_than": "Must be less than {lt}.",
+    "less_than_equal": "Must be at most {le}.",
+    "finite_number": "Must be a finite number.",
+    "float_parsing": "Must be a number such as 0.001 (with a point, not a comma).",
+    "float_type": "Must be a number.",
+    "int_parsing": "Must be a whole number.",
+    "int_parsing_size": "This number is too large.",
+    "int_from_float": "Must be a whole number.",
+    "int_type": "Must be a whole number.",
+    "bool_parsing": "Must be true or false.",
+    "bool_type": "Must be true or false.",
+    "literal_error": "Must be one of {expected}.",
+    "string_type": "Must be text.",
+    "string_too_short": "Must not be empty.",
+    "string_too_long": "Must have at most {max_length} characters.",
+    "string_pattern_mismatch": "Has characters that are not allowed here.",
+    "string_unicode": "Is not valid Unicode text.",
+    "too_long": "At most {max_length} are possible.",
+    "too_short": "At least {min_length} is needed.",
+    "model_type": "Must be an object with settings.",
+    "dict_type": "Must be an object with settings.",
+}
+
+
+def plain_errors(error: ValidationError) -> list[FieldError]:
+    """pydantic's errors with dotted field paths, in plain words."""
+    found = []
+    for item in error.errors(include_url=False)[:MAX_ERRORS]:
+        kind, context = item["type"], item.get("ctx", {})
+        if kind == "value_error":
+            text = str(context.get("error", item["msg"]))
+            message = text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
+        else:
+            message = _PLAIN.get(kind, item["msg"]).format_map(context)
+        value = item.get("input")
+        if isinstance(value, str | int | float) and not isinstance(value, bool) and kind != "extra_forbidden":
+            message += f" You gave {str(value)[:60]!r}." if isinstance(value, str) else f" You gave {str(value)[:60]}."
+        code = {"extra_forbidden": "unknown_key", "value_error": "invalid"}.get(kind, kind)
+        found.append(FieldError(code, message, ".".join(str(part) for part in item["loc"])[:200]))
+    return found
+
+
+def _unknown_keys(request: Mapping[str, Any], known: frozenset[str]) -> list[FieldError]:
+    return [
+        FieldError("unknown_key", f"There is no setting named {str(key)[:80]!r}.", str(key)[:80])
+        for key in list(request)[:MAX_ERRORS]
+        if key not in known
+    ]
+
+
+def _chosen(model: type, user: Any, request: Mapping[str, Any], field: str, errors: list[FieldError]) -> Any:
+    """The user's object that `request[field]` names, or None with an error at that field."""
+    value = request.get(field)
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if value in (None, ""):
+        errors.append(FieldError("missing", f"Choose a {field}.", field))
+        return None
+    found = None
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        found = model.objects.visible_to(user).filter(pk=int(text)).first()  # type: ignore[attr-defined]
+    if found is None:
+        errors.append(FieldError("not_found", f"There is no such {field}.", field))
+    return found
+
+
+def _agent(agent: Agent) -> dict[str, Any]:
+    model = agent.model
+    return {
+        "name": agent.name,
+        "model": model.location,
+        "revision": (model.revision or None) if model.kind == LanguageModel.Kind.HUB else None,
+        "learning_rate": agent.learning_rate,
+        "prompt_format": agent.prompt_format,
+    }
+
+
+def _data(benchmark: Benchmark) -> dict[str, Any]:
+    return {
+        "benchmark": benchmark.name,
+        "train_path": benchmark.train_path,
+        "eval_path": benchmark.eval_path or None,
+        "held_out_fraction": benchmark.held_out_fraction,
+        "question_field": benchmark.question_field,
+        "answer_field": benchmark.answer_field,
+        "verifier": benchmark.verifier,
+    }
+
+
+def _section(request: Mapping[str, Any], name: str) -> Any:
+    value = request[name]
+    if name == "algorithm" and isinstance(value, str):  # the short form: only its name
+        return {"name": value}
+    return value
+
+
+def _confirmed(request: Mapping[str, Any], errors: list[FieldError]) -> list[str]:
+    codes = request.get("confirm", [])
+    if not isinstance(codes, list | tuple) or not all(isinstance(code, str) for code in codes):
+        errors.append(FieldError("invalid", "Must be a list of the codes you confirm.", "confirm"))
+        return []
+    return list(codes)
+
+
+def _plan(user: Any, request: Any, known: frozenset[str] = KEYS) -> tuple[RunSpec, AgentGroup, Benchmark]:
+    """The checked spec and what it is made of. Error: LaunchError."""
+    if not isinstance(request, Mapping):
+        raise LaunchError([FieldError("invalid", "Must be an object with settings.", None)])
+    errors = _unknown_keys(request, known)
+    confirmed = _confirmed(request, errors)
+    group = _chosen(AgentGroup, user, request, "group", errors)
+    benchmark = _chosen(Benchmark, user, request, "benchmark", errors)
+    draft: dict[str, Any] = {key: request[key] for key in ("name", "seed") if key in request}
+    draft |= {key: _section(request, key) for key in SECTIONS if key in request}
+    # Stand-ins let the rest be checked in the same go where group or benchmark are missing.
+    draft["agents"] = (
+        [_agent(a) for a in group.agents.select_related("model")] if group else [{"name": "-", "model": "-"}]
+    )
+    draft["data"] = _data(benchmark) if benchmark else {"train_path": "-"}
+    if group and not draft["agents"]:
+        errors.append(FieldError("empty_group", "This group has no agents: add one first.", "group"))
+        draft["agents"] = [{"name": "-", "model": "-"}]
+    spec = None
+    try:
+        spec = RunSpec.model_validate(draft)
+    except ValidationError as error:
+        errors += plain_errors(error)
+    else:
+        errors += [FieldError(c.code, c.message, c.field) for c in spec.cautions() if c.code not in confirmed]
+    if errors or spec is None:
+        raise LaunchError(errors)
+    return spec, group, benchmark
+
+
+def build_spec(user: Any, request: Mapping[str, Any]) -> RunSpec:
+    """The RunSpec of a launch request; writes nothing. Error: LaunchError."""
+    return _plan(user, request)[0]
+
+
+def _create(
+    user: Any, spec: RunSpec, group: AgentGroup, benchmark: Benchmark, sweep: Sweep | None, priority: int
+) -> Run:
+    run = Run.objects.create(
+        owner=user,
+        name=spec.name,
+        sweep=sweep,
+        group=group,
+        benchmark=benchmark,
+        spec=spec.model_dump(mode="json"),
+        algorithm=spec.algorithm.name,
+        seed=spec.seed,
+        state=State.QUEUED,
+        total_steps=spec.training.steps,
+        priority=priority,
+    )
+    StatusChange.objects.create(run=run, to_state=State.QUEUED, attempt=0, reason="launched")
+    transaction.on_commit(lambda: doorbell.ring(run.pk))
+    return run
+
+
+def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None, priority: int = 0) -> Run:
+    """Queue a run. Error: LaunchError, and nothing is written."""
+    spec, group, benchmark = _plan(user, request)
+    with transaction.atomic():
+        return _create(user, spec, group, benchmark, sweep, priority)
+
+
+def _each_once(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> list[Any]:
+    values = request.get(key)
+    if not isinstance(values, list | tuple) or not values:
+        errors.append(FieldError("missing", f"Give a list of {key}, at least one.", key))
+        return []
+    if len(values) > MAX_SWEEP_RUNS:
+        errors.append(FieldError("too_long", f"At most {MAX_SWEEP_RUNS} {key} are possible.", key))
+        return []
+    if any(values.count(value) > 1 for value in values):
+        errors.append(FieldError("repeated", f"Each of the {key} may be named once.", key))
+    return list(values)
+
+
+def _at_list_field(error: FieldError) -> FieldError:
+    """An error of one run of a sweep, at the list field that its value came from."""
+    moved = {"algorithm.name": "algorithms", "seed": "seeds"}
+    return FieldError(error.code, error.message, moved.get(error.field or "", error.field))
+
+
+def launch_sweep(user: Any, request: Any) -> Sweep:
+    """Queue one run for each of `algorithms` x `seeds`, all other settings alike. Error: LaunchError."""
+    if not isinstance(request, Mapping):
+        raise LaunchError([FieldError("invalid", "Must be an object with settings.", None)])
+    errors: list[FieldError] = []
+    algorithms, seeds = _each_once(request, "algorithms", errors), _each_once(request, "seeds", errors)
+    if len(algorithms) * len(seeds) > MAX_SWEEP_RUNS:
+        errors.append(FieldError("too_many_runs", f"A sweep has at most {MAX_SWEEP_RUNS} runs.", "seeds"))
+    shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
+    section = shared.get("algorithm", {})
+    base = {} if isinstance(section, str) else section
+    plans = []
+    # Seeds outside: a sweep that is still running compares the algorithms on the seeds it has.
+    for seed, algorithm in [(s, a) for s in seeds for a in algorithms] if not errors else [(0, "hacpo")]:
+        named = {**base, "name": algorithm} if isinstance(base, Mapping) else base
+        try:
+            plans.append(_plan(user, {**shared, "algorithm": named, "seed": seed}))
+        except LaunchError as error:
+            errors += [moved for e in error.errors if (moved := _at_list_field(e)) not in errors]
+    if errors:
+        raise LaunchError(errors[:MAX_ERRORS])
+    with transaction.atomic():
+        sweep = Sweep.objects.create(owner=user, name=plans[0][0].name)
+        for spec, group, benchmark in plans:
+            label = f"{spec.name[:90]} {spec.algorithm.name} seed {spec.seed}"
+            named_spec = spec.model_copy(update={"name": label})
+            _create(user, named_spec, group, benchmark, sweep, 0)
+    return sweep

@@ -1,0 +1,127 @@
+"""What the run pages read: the latest rollouts with what they taught, the plotted numbers, and who holds what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Max
+from django.utils import timezone
+
+from hacrl_web.runs.models import HELD, Run
+
+# A supervisor's heartbeat older than this is shown as a warning.
+LATE_HEARTBEAT = timedelta(seconds=30)
+PROMPTS_SHOWN = 6
+
+
+@dataclass
+class ShownRollout:
+    """One recorded rollout and one contribution for each learner, in the order of the agents."""
+
+    row: Any
+    position: int
+    contributions: list[dict[str, Any]]
+
+
+@dataclass
+class ShownPrompt:
+    """A prompt with everything that the agents answered to it in one step."""
+
+    prompt_id: str
+    prompt: str
+    answer: str
+    rollouts: list[ShownRollout] = field(default_factory=list)
+
+
+def rollout_steps(run: Run) -> list[int]:
+    """Steps with recorded rollouts, in order."""
+    return sorted(run.rollouts.order_by().values_list("step", flat=True).distinct())
+
+
+def prompts_of_step(run: Run, step: int) -> list[ShownPrompt]:
+    """The first prompts of a step, of the latest attempt that made it, with what each rollout taught each learner."""
+    attempt = run.rollouts.filter(step=step).aggregate(Max("attempt"))["attempt__max"]
+    rows = run.rollouts.filter(step=step, attempt=attempt)
+    chosen = list(dict.fromkeys(rows.order_by("seq").values_list("prompt_id", flat=True)))[:PROMPTS_SHOWN]
+    taught: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for row in run.contributions.filter(step=step, attempt=attempt, prompt_id__in=chosen):
+        taught.setdefault((row.source, row.prompt_id, row.sample), {})[row.agent] = row
+    agents = run.agent_names
+    prompts: dict[str, ShownPrompt] = {}
+    for row in rows.filter(prompt_id__in=chosen).order_by("seq"):
+        prompt = prompts.setdefault(row.prompt_id, ShownPrompt(row.prompt_id, row.prompt, row.answer))
+        by_learner = taught.get((row.agent, row.prompt_id, row.sample), {})
+        learners = [
+            {"agent": name, "position": place, "row": by_learner[name]}
+            for place, name in enumerate(agents)
+            if name in by_learner
+        ]
+        position = agents.index(row.agent) if row.agent in agents else 0
+        prompt.rollouts.append(ShownRollout(row, position, learners))
+    for prompt in prompts.values():
+        prompt.rollouts.sort(key=lambda shown: (shown.position, shown.row.sample))
+    return list(prompts.values())
+
+
+def _number(metric: str, payload: dict[str, Any]) -> float | None:
+    """A plain value, or the quotient of a (sum, count) ratio: what the charts draw."""
+    if metric in payload.get("ratios", {}):
+        total, count = payload["ratios"][metric]
+        return total / count if total is not None and count else None
+    value: float | None = payload["values"][metric]
+    return value
+
+
+def metric_rows(run: Run) -> Iterator[tuple[int, str, str, str, float | None]]:
+    """(step, agent, source, metric, value) of every metric and evaluation; the highest attempt of a step wins."""
+    events = run.events.filter(type__in=("metrics", "evaluation"))
+    latest: dict[tuple[Any, ...], int] = {}
+    for kind, step, agent, source, attempt in events.order_by().values_list(
+        "type", "step", "agent", "source", "attempt"
+    ):
+        place = (kind, step, agent, source)
+        latest[place] = max(attempt, latest.get(place, 0))
+    for event in events.order_by("step", "agent", "source", "seq").iterator(chunk_size=500):
+        if event.attempt != latest[(event.type, event.step, event.agent, event.source)]:
+            continue
+        if event.type == "evaluation":
+            yield event.step, event.agent, "", event.payload["metric"], event.payload["value"]
+            continue
+        for metric in [*event.payload.get("values", {}), *event.payload.get("ratios", {})]:
+            yield event.step, event.agent, event.source, metric, _number(metric, event.payload)
+
+
+def csv_cell(value: Any) -> str:
+    """A cell that no spreadsheet runs as a formula; numbers stay numbers."""
+    if value is None:
+        return ""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return str(value)
+
+
+@dataclass
+class Host:
+    """A host that holds runs, and when it was last heard of."""
+
+    name: str
+    runs: list[Run]
+
+    @property
+    def heartbeat_at(self) -> Any:
+        return max((run.heartbeat_at for run in self.runs if run.heartbeat_at), default=None)
+
+    @property
+    def is_late(self) -> bool:
+        return self.heartbeat_at is None or timezone.now() - self.heartbeat_at > LATE_HEARTBEAT
+
+
+def hosts(user: Any) -> list[Host]:
+    """Hosts that hold runs which the user may see."""
+    found: dict[str, list[Run]] = {}
+    for run in Run.objects.visible_to(user).filter(state__in=HELD).order_by("worker_host", "started_at"):
+        found.setdefault(run.worker_host or "unknown host", []).append(run)
+    return [Host(name, runs) for name, runs in found.items()]

@@ -1,0 +1,301 @@
+"""One run, from claim to its last state: starts the trainer, ships its events, obeys the user, and cleans up.
+
+It runs in a Celery pool child (or a test's process). The trainer is a process of its own session, so nothing here ever
+waits for it; when this process dies, however that happens, the trainer dies by its death pipe.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psutil
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, connection
+from django.utils import timezone
+
+from hacrl_web.runs.models import Desire, Run, State, Worker
+from hacrl_web.runs.redis_client import ring_bell
+from hacrl_web.runs.telemetry import LeaseLost, Shipper
+from workers.events import Log, SpoolWriter
+from workers.launcher import LOG_NAME, SPEC_NAME, RunDirBusy, Trainer, lock_run_dir, start_trainer
+from workers.spec import RunSpec
+
+HEARTBEAT_S = 2.0
+WATCH_S = 0.5  # how often the user's wish is read
+IDLE_S = 0.1  # pause when the spool has nothing new
+STOP_GRACE_S = 30.0
+DATABASE_PAUSE_S = 2.0
+LAST_LINES = 15
+log = logging.getLogger(__name__)
+
+# What a trainer needs of our environment; everything else (database, Redis, secrets, hub tokens) stays here.
+_ALLOWED = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|TERM|LANG|LC_\w+|TZ|TMPDIR|VIRTUAL_ENV|PYTHON\w*|LD_LIBRARY_PATH|DYLD_\w+|XDG_\w+"
+    r"|(CUDA|NVIDIA|NCCL|GLOO|OMP|MKL|OPENBLAS|TORCH|PYTORCH|TRITON|TRANSFORMERS|TOKENIZERS|VLLM|RAY|ROCR|HIP)_?\w*"
+    r"|HF_HOME|HF_HUB_(OFFLINE|CACHE)|HF_ENDPOINT|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|(https?|no|HTTPS?|NO)_(proxy|PROXY)"
+    r"|HACRL_FAKE_\w+"
+)
+_SECRET = re.compile(r"TOKEN(?!IZERS)|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY", re.IGNORECASE)
+
+
+def trainer_environment() -> dict[str, str]:
+    """The trainer's environment: what it needs and no secret."""
+    return {k: v for k, v in os.environ.items() if _ALLOWED.fullmatch(k) and not _SECRET.search(k)}
+
+
+def data_folder_id() -> str:
+    """The id of this data folder, made once: a run goes on where its run directory is."""
+    path = Path(settings.DATA_DIR) / "data_id"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text().strip()
+    with open(descriptor, "w") as file:
+        file.write(uuid.uuid4().hex)
+    return path.read_text().strip()
+
+
+def host_name() -> str:
+    return os.environ.get("HACRL_HOST") or socket.gethostname()
+
+
+def this_worker() -> Worker:
+    """This process, as a claim names it."""
+    return Worker(host_name(), os.getpid(), psutil.Process().create_time(), data_folder_id())
+
+
+def supervise(run_id: UUID, *, is_shutting_down: Callable[[], bool] = lambda: False) -> bool:
+    """Claim a run and see it through. False where it was not to be had: a doubled or old doorbell."""
+    if is_shutting_down() or not Run.objects.in_queue().filter(pk=run_id).exists() or _is_busy(run_id):
+        return False
+    run = Run.objects.claim(run_id, this_worker())
+    if run is None:
+        return False
+    ring_bell(run.pk)
+    with _term_noted() as was_terminated:
+        supervisor = Supervisor(run, lambda: is_shutting_down() or was_terminated())
+        supervisor.run_to_end()
+    ring_bell(run.pk)
+    return True
+
+
+def _is_busy(run_id: UUID) -> bool:
+    """True while a trainer that lost its supervisor's lease still lives in the run directory."""
+    run_dir = Path(settings.RUNS_DIR) / str(run_id)
+    try:
+        os.close(lock_run_dir(run_dir))
+    except FileNotFoundError:
+        return False
+    except RunDirBusy:
+        log.warning("run %s: its directory is still in use", run_id)
+        return True
+    return False
+
+
+@contextmanager
+def _term_noted() -> Iterator[Callable[[], bool]]:
+    """Within: SIGTERM to this process is noted instead of ending it (a deploy that signals the whole group)."""
+    noted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield noted.is_set  # only a main thread has signal handlers
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: noted.set())
+    try:
+        yield noted.is_set
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Supervisor:
+    """One attempt of one run."""
+
+    def __init__(self, run: Run, is_shutting_down: Callable[[], bool]) -> None:
+        self.run = run
+        self.attempt = run.attempt
+        self.is_shutting_down = is_shutting_down
+        self.finished: dict[str, Any] | None = None  # the trainer's last word
+        self.stop_asked_at: float | None = None
+        self.is_user_stop = False
+        self._next_heartbeat = 0.0
+        self._next_watch = 0.0
+
+    def run_to_end(self) -> None:
+        """Start the trainer, follow it, and record how it ended. A lost lease ends it without a word."""
+        try:
+            trainer = self._start()
+        except RunDirBusy as busy:
+            reason = str(busy)
+            self._insist(lambda: self.run.requeue(reason=reason, attempt=self.attempt, is_interruption=False))
+            return
+        except (OSError, ValueError) as error:
+            log.exception("run %s: the trainer could not be started", self.run.pk)
+            reason = f"the trainer could not be started: {error}"
+            self._insist(lambda: self._end(State.FAILED, reason))
+            return
+        try:
+            try:
+                self._follow(trainer)
+            finally:
+                status = trainer.kill()  # and what is left of its process group
+            self._drain()
+            self._insist(lambda: self._conclude(status))
+        except LeaseLost as lost:
+            log.warning("run %s: %s; its trainer was killed", self.run.pk, lost)
+
+    def _start(self) -> Trainer:
+        run_dir = self.run.run_dir
+        run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        spec = RunSpec.model_validate(self.run.spec)
+        temporary = run_dir / f"{SPEC_NAME}.new"
+        temporary.write_text(spec.to_json())
+        temporary.replace(run_dir / SPEC_NAME)
+        self._mend_spool(run_dir)
+        self.shipper = self._insist(lambda: Shipper(self.run.pk, run_dir, self.attempt))
+        return start_trainer(run_dir, self.attempt, command=settings.TRAINER_COMMAND, environment=trainer_environment())
+
+    def _mend_spool(self, run_dir: Path) -> None:
+        """After a power cut the spool may end before what is stored: new events must not take the old numbers."""
+        if not self.run.last_seq:
+            return
+        lock = lock_run_dir(run_dir)
+        try:
+            writer = SpoolWriter(run_dir, self.attempt)
+            missing = self.run.last_seq - writer.seq
+            if missing > 0:
+                writer.seq = self.run.last_seq
+                writer.emit(Log(level="warning", message=f"{missing} events were lost from the spool, not from here"))
+            writer.close()
+        finally:
+            os.close(lock)
+
+    def _follow(self, trainer: Trainer) -> None:
+        """Until the trainer has ended: ship, beat, obey. Error: LeaseLost."""
+        while trainer.poll() is None:
+            try:
+                is_behind = self._ship()
+                self._beat_and_watch()
+            except (OperationalError, InterfaceError) as error:
+                self._database_failed(error)
+                is_behind = False
+            self._obey(trainer)
+            if not is_behind:
+                time.sleep(IDLE_S)
+
+    def _ship(self) -> bool:
+        batch = self.shipper.ship()
+        for record in batch.records:
+            if record["attempt"] != self.attempt:
+                continue  # an earlier attempt's last lines
+            if record["type"] == "started":
+                self.run.transition_to(State.RUNNING, reason="training", attempt=self.attempt)
+            elif record["type"] == "finished":
+                self.finished = record
+        return batch.is_full
+
+    def _beat_and_watch(self) -> None:
+        now = time.monotonic()
+        mine = Run.objects.held_by(self.run.pk, self.attempt)
+        if now >= self._next_heartbeat:
+            if not mine.update(heartbeat_at=timezone.now()):
+                raise LeaseLost(f"attempt {self.attempt} is no longer current")
+            self._next_heartbeat = now + HEARTBEAT_S
+        if now >= self._next_watch:
+            desired = mine.values_list("desired_state", flat=True).first()
+            if desired is None:
+                raise LeaseLost(f"attempt {self.attempt} is no longer current")
+            self.is_user_stop = desired == Desire.STOP
+            self._next_watch = now + WATCH_S
+
+    def _obey(self, trainer: Trainer) -> None:
+        """Ask the trainer to stop where the user or a shutdown wants it; kill it when its grace is over."""
+        if self.stop_asked_at is None and (self.is_user_stop or self.is_shutting_down()):
+            trainer.request_stop()
+            self.stop_asked_at = time.monotonic()
+        elif self.stop_asked_at is not None and time.monotonic() - self.stop_asked_at > STOP_GRACE_S:
+            log.warning("run %s: the trainer did not stop within %g s; killed", self.run.pk, STOP_GRACE_S)
+            trainer.kill()
+
+    def _drain(self) -> None:
+        """Ship the rest of the spool, however long the database is away."""
+        while self._insist(self.shipper_has_more):
+            pass
+
+    def shipper_has_more(self) -> bool:
+        """Ship one batch; True while the spool had something."""
+        before = self.shipper.offset
+        self._ship()
+        self._beat_and_watch()
+        return self.shipper.offset > before
+
+    def _insist(self, act: Callable[[], Any]) -> Any:
+        """Do it until the database answers."""
+        while True:
+            try:
+                return act()
+            except (OperationalError, InterfaceError) as error:
+                self._database_failed(error)
+
+    def _database_failed(self, error: Exception) -> None:
+        log.warning("run %s: the database does not answer (%s); trying again", self.run.pk, error)
+        if not connection.in_atomic_block:
+            connection.close()
+        time.sleep(DATABASE_PAUSE_S)
+
+    def _conclude(self, status: int) -> None:
+        """Write the state that the trainer's last word, its exit status and the user's wish amount to."""
+        outcome = self.finished["outcome"] if self.finished else None
+        reason = str(self.finished.get("reason") or "") if self.finished else ""
+        mine = Run.objects.held_by(self.run.pk, self.attempt)
+        wish = mine.values_list("desired_state", flat=True).first()
+        if wish is None:
+            raise LeaseLost(f"attempt {self.attempt} is no longer current")
+        if outcome == "completed":
+            self._end(State.COMPLETED, reason)
+        elif wish == Desire.STOP:
+            self._end(
+                State.STOPPED, "stopped by the user" if outcome else "stopped by the user; the trainer was killed"
+            )
+        elif outcome == "failed":
+            self._end(State.FAILED, reason or "the trainer gave no reason")
+        elif self.is_shutting_down():
+            self.run.requeue(reason="the worker is restarting", attempt=self.attempt, is_interruption=False)
+        else:
+            self._died(status, outcome)
+
+    def _end(self, state: State, reason: str) -> None:
+        self.run.transition_to(state, reason=reason, attempt=self.attempt)
+
+    def _died(self, status: int, outcome: str | None) -> None:
+        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        reason = f"the trainer {how} without a last word"
+        if outcome == "stopped":
+            reason = "the trainer was told to stop by something else than this product"
+        lines = last_lines(self.run.run_dir / LOG_NAME)
+        self.run.refresh_from_db()
+        text = f"{reason}\n{lines}" if lines else reason
+        self.run.requeue(reason=text, attempt=self.attempt, is_interruption=True)
+
+
+def last_lines(path: Path, count: int = LAST_LINES) -> str:
+    """The end of a text file, readable whatever is in it."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 8192))
+            text = file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+    kept = [line[:500].replace("\x00", "\ufffd") for line in text.splitlines() if line.strip()]
+    return "\n".join(kept[-count:])

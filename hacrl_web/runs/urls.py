@@ -1,0 +1,20 @@
+"""Addresses of home, runs, sweeps and workers."""
+
+from django.urls import path
+
+from hacrl_web.runs import form_views, views
+
+app_name = "runs"
+
+urlpatterns = [
+    path("runs/", views.run_list, name="run_list"),
+    path("runs/new", form_views.run_create, name="run_create"),
+    path("runs/<uuid:run_id>", views.run_detail, name="run_detail"),
+    path("runs/<uuid:run_id>/rollouts", views.run_rollouts, name="run_rollouts"),
+    path("runs/<uuid:run_id>/stop", views.run_stop, name="run_stop"),
+    path("runs/<uuid:run_id>/clone", form_views.run_clone, name="run_clone"),
+    path("runs/<uuid:run_id>/metrics.csv", views.metrics_csv, name="metrics_csv"),
+    path("sweeps/<int:sweep_id>", views.sweep_detail, name="sweep_detail"),
+    path("workers/", views.worker_list, name="worker_list"),
+    path("components", views.components, name="components"),
+]

@@ -1,0 +1,221 @@
+"""Pages that show runs: home, list, run, sweep, workers. Views parse, call and render; nothing is decided here."""
+
+from __future__ import annotations
+
+import csv
+import json
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db.models import Count, Q
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_POST
+
+from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
+from hacrl_web.runs.models import Run, State, Sweep
+from hacrl_web.runs.reports import csv_cell, hosts, metric_rows, prompts_of_step, rollout_steps
+from workers.spec import RunSpec
+
+PAGE_SIZE = 50
+TABS = ("overview", "config", "events", "logs")
+ACTIVE = (State.STARTING, State.RUNNING, State.PAUSED, State.LOST)
+FAILED_SHOWN = 10
+
+
+@require_GET
+def home(request: HttpRequest) -> HttpResponse:
+    """Running now, queue, failed today, and what finished last; with nothing yet, the way to the first run."""
+    runs = Run.objects.visible_to(request.user).select_related("benchmark", "group")
+    has_model = LanguageModel.objects.visible_to(request.user).exists()
+    has_group = AgentGroup.objects.visible_to(request.user).exists()
+    has_benchmark = Benchmark.objects.visible_to(request.user).exists()
+    since = timezone.now() - timedelta(hours=24)
+    context = {
+        "running": runs.filter(state__in=ACTIVE).order_by("-started_at"),
+        "queue": runs.filter(state=State.QUEUED).order_by("-priority", "created_at")[:20],
+        "failed": runs.filter(state=State.FAILED, finished_at__gte=since).order_by("-finished_at")[:FAILED_SHOWN],
+        "finished": runs.filter(state=State.COMPLETED).order_by("-finished_at")[:FAILED_SHOWN],
+        "has_runs": runs.exists(),
+        "start": [
+            {"label": "Register the models to train", "done": has_model, "name": "registry:model_create"},
+            {"label": "Put them into an agent group", "done": has_group, "name": "registry:group_create"},
+            {
+                "label": "Add a benchmark: questions with answers",
+                "done": has_benchmark,
+                "name": "registry:benchmark_create",
+            },
+            {"label": "Start a run", "done": False, "name": "runs:run_create"},
+        ],
+    }
+    return render(request, "runs/home.html", context)
+
+
+@require_GET
+def run_list(request: HttpRequest) -> HttpResponse:
+    """All visible runs, newest first; `state` filters, `q` searches names. Odd values show everything, not an error."""
+    visible = Run.objects.visible_to(request.user)
+    counts = dict(visible.order_by().values_list("state").annotate(Count("pk")))
+    state = request.GET.get("state", "")
+    search = request.GET.get("q", "").replace("\x00", "")[:200].strip()
+    runs = visible.select_related("benchmark", "group", "sweep")
+    if state in State.values:
+        runs = runs.filter(state=state)
+    else:
+        state = ""
+    if search:
+        runs = runs.filter(Q(name__icontains=search) | Q(sweep__name__icontains=search))
+    page = Paginator(runs, PAGE_SIZE).get_page(request.GET.get("page"))
+    query = urlencode({key: value for key, value in (("state", state), ("q", search)) if value})
+    states = [{"value": value, "count": counts[value]} for value in State.values if counts.get(value)]
+    context = {"page": page, "query": query, "states": states, "state": state, "search": search}
+    return render(request, "runs/run_list.html", context | {"total": sum(counts.values())})
+
+
+def _run_or_404(request: HttpRequest, run_id: uuid.UUID) -> Run:
+    runs = Run.objects.visible_to(request.user).select_related("benchmark", "group", "sweep", "owner")
+    return get_object_or_404(runs, pk=run_id)
+
+
+def _header(run: Run) -> dict[str, Any]:
+    """What every tab of a run shows above it."""
+    last_checkpoint = run.events.filter(type="checkpoint").order_by("-seq").first()
+    agents = [{"name": name, "position": place} for place, name in enumerate(run.agent_names)]
+    return {"run": run, "agents": agents, "last_checkpoint": last_checkpoint}
+
+
+@require_GET
+def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """One run; charts and logs are filled by the page's socket, from the first event on."""
+    run = _run_or_404(request, run_id)
+    spec = RunSpec.model_validate(run.spec)
+    tab = request.GET.get("tab", "overview")
+    context = _header(run) | {
+        "tab": tab if tab in TABS else "overview",
+        "spec_sections": _spec_sections(run.spec),
+        "spec_json": json.dumps(run.spec, indent=2, ensure_ascii=False),
+        "changes": run.status_changes.order_by("-pk")[:200],
+        "page_data": {
+            "agents": run.agent_names,
+            "shares": spec.algorithm.shares_rollouts and len(spec.agents) > 1,
+            "clip_gradient": spec.algorithm.cross_clip_gradient,
+        },
+    }
+    return render(request, "runs/run_detail.html", context)
+
+
+def _spec_sections(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """The spec as titled lists of (name, value)."""
+    general = {key: value for key, value in spec.items() if not isinstance(value, dict | list)}
+    sections = [{"title": "general", "items": list(general.items())}]
+    for number, agent in enumerate(spec.get("agents", [])):
+        sections.append({"title": f"agent {number + 1}", "items": list(agent.items())})
+    for key, value in spec.items():
+        if isinstance(value, dict):
+            sections.append({"title": key, "items": list(value.items())})
+    return sections
+
+
+@require_GET
+def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The recorded rollouts of one step, all agents side by side, with what each taught each learner."""
+    run = _run_or_404(request, run_id)
+    steps = rollout_steps(run)
+    asked = request.GET.get("step", "")
+    step = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else None
+    if step not in steps:
+        step = steps[-1] if steps else None
+    place = steps.index(step) if step is not None else 0
+    context = _header(run) | {
+        "tab": "rollouts",
+        "step": step,
+        "previous": steps[place - 1] if place > 0 else None,
+        "next": steps[place + 1] if place + 1 < len(steps) else None,
+        "prompts": prompts_of_step(run, step) if step is not None else [],
+    }
+    return render(request, "runs/run_rollouts.html", context)
+
+
+@require_POST
+def run_stop(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Ask for the run's end; stopping twice, or a run that has ended, changes nothing and says so."""
+    run = _run_or_404(request, run_id)
+    if run.is_terminal:
+        messages.info(request, f"The run had already ended: {run.state}.")
+    else:
+        run.request_stop()
+        messages.info(request, "Stopped." if run.is_terminal else "Stopping: the trainer ends after its current phase.")
+    return redirect(run)
+
+
+class _Echo:
+    """A file that hands back what csv writes, for streaming."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+@require_GET
+def metrics_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpResponse:
+    """Every number that the charts can draw, one per line."""
+    run = _run_or_404(request, run_id)
+
+    def lines() -> Iterator[str]:
+        writer = csv.writer(_Echo())
+        yield writer.writerow(["step", "agent", "source", "metric", "value"])
+        for row in metric_rows(run):
+            yield writer.writerow([csv_cell(cell) for cell in row])
+
+    response = StreamingHttpResponse(lines(), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="metrics-{run.pk}.csv"'
+    return response
+
+
+@require_GET
+def worker_list(request: HttpRequest) -> HttpResponse:
+    """Hosts that hold runs, and the queue in the order in which runs start."""
+    visible = Run.objects.visible_to(request.user)
+    queue = Run.objects.in_queue().values_list("pk", flat=True)
+    places = {pk: place for place, pk in enumerate(queue, start=1)}
+    waiting = [run for run in visible.filter(pk__in=list(places)[:500]).select_related("group", "benchmark")]
+    for run in waiting:
+        run.place = places[run.pk]  # type: ignore[attr-defined]
+    context = {
+        "hosts": hosts(request.user),
+        "queue": sorted(waiting, key=lambda run: places[run.pk]),
+        "num_others": len(places) - len(waiting),
+    }
+    return render(request, "runs/worker_list.html", context)
+
+
+class _Example(forms.Form):
+    name = forms.CharField(
+        label="Name", help_text="Shown in lists.", widget=forms.TextInput(attrs={"class": "input"}), max_length=5
+    )
+    number = forms.FloatField(label="Learning rate", widget=forms.NumberInput(attrs={"class": "input"}))
+
+
+@require_GET
+def components(request: HttpRequest) -> HttpResponse:
+    """Every component of the pages on one page, for whoever works on them."""
+    if not request.user.is_staff:  # type: ignore[union-attr]
+        raise Http404
+    context = {
+        "states": State.values,
+        "agent_names": ["Qwen3-1.7B-Base", "Llama3.2-1B-Instruct", *(f"agent {i}" for i in range(3, 8)), "n" * 80],
+        "form": _Example({"name": "ok", "number": "1,5"}),
+        "checks": [
+            {"label": "config.json is there", "status": "pass", "detail": "LlamaForCausalLM"},
+            {"label": "A chat template", "status": "warn", "detail": "none: the bare prompt is used"},
+            {"label": "Weights as *.safetensors", "status": "fail", "detail": "only pytorch_model.bin was found"},
+            {"label": "Memory estimate", "status": "wait", "detail": ""},
+        ],
+    }
+    return render(request, "components.html", context)

@@ -1,0 +1,213 @@
+"""The answer in a response, and what plain text can decide about it without a computer algebra system.
+
+Second station of a reward: find the last box, clean the LaTeX, compare numbers exactly. What this file cannot decide
+goes to `workers.symbolic`. Standard library only; every step is linear in the text, and long texts are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+
+MAX_ANSWER_CHARACTERS = 1000
+MAX_EXPONENT = 400
+
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])")
+_STATED = (
+    re.compile(r"<answer>(.{1,1000}?)</answer>", re.DOTALL | re.IGNORECASE),
+    re.compile(r"####[ \t]*([^\n]{1,1000})"),
+    re.compile(r"\*\*(?:final )?answer:?\*\*:?[ \t]*([^\n]{1,1000})", re.IGNORECASE),
+    re.compile(r"\b(?:the answer is|final answer is|answer:)[ \t]*:?[ \t]*([^\n]{1,1000})", re.IGNORECASE),
+)
+
+
+def final_answer(completion: str) -> str | None:
+    r"""The text in the last `\boxed{...}`, else an answer stated in so many words, else None.
+
+    An unclosed last box is no answer: the response was cut off in it.
+    """
+    boxes = list(_BOX.finditer(completion))
+    if boxes:
+        return _braced(completion, boxes[-1].end())
+    for pattern in _STATED:
+        found = pattern.findall(completion[-20_000:])
+        if found:
+            # "The answer is 42. I hope it is correct." states 42.
+            return re.split(r"\.\s|\.$", found[-1].strip(), maxsplit=1)[0].strip("* \t")
+    return None
+
+
+def _braced(text: str, start: int) -> str | None:
+    """The braced group (or the one word) that begins at `start`, spaces allowed before it; None if not closed."""
+    while start < len(text) and text[start] in " \t":
+        start += 1
+    if start >= len(text) or text[start] != "{":
+        word = re.match(r"[^\s${}]+", text[start : start + MAX_ANSWER_CHARACTERS])
+        return word.group() if word else None
+    depth = 0
+    position = start
+    while position < min(len(text), start + 20 * MAX_ANSWER_CHARACTERS):
+        letter = text[position]
+        if letter == "\\":
+            position += 1  # the next character is escaped: \{ and \} do not nest
+        elif letter == "{":
+            depth += 1
+        elif letter == "}":
+            depth -= 1
+            if depth == 0:
+                return text[start + 1 : position]
+        position += 1
+    return None
+
+
+_DROPPED = re.compile(
+    r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|textstyle|limits|therefore|boxed|fbox)(?![a-zA-Z])"
+    r"|\\color\s*\{[^{}]*\}|\\[!,;:>]|\\\(|\\\)|\\\[|\\\]|\\\$|(?<!\\)\$|\\\\\s*$"
+)
+_SPACES = re.compile(r"\\(?:quad|qquad|\s)|~|\s+")
+_WRAPPER = re.compile(r"\\(?:mathbf|mathrm|mathit|mathsf|bm|underline|textbf|textrm|textit|text|mbox)\s*\{([^{}]*)\}")
+_FRACTION = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
+_UNIT_TEXT = re.compile(r"(?<=[\d}\])])\s*\\(?:text|mathrm|mbox|textrm)\s*\{\s*[a-zA-Z$/ ]*\}(?:\^\{?\d\}?)?\s*$")
+
+
+@lru_cache(maxsize=4096)
+def clean(text: str) -> str:
+    """The answer without decoration: spacing commands, fonts, `$`, `\\left`, a final full stop."""
+    text = _FRACTION.sub(lambda _: "\\frac", text.strip())
+    text = _UNIT_TEXT.sub("", text)
+    text = text.replace("{,}", ",").replace("−", "-")
+    text = _SPACES.sub(" ", _DROPPED.sub("", text)).strip()
+    for _ in range(8):  # fonts may be nested
+        text, changed = _WRAPPER.subn(r"\1", text)
+        if not changed:
+            break
+    text = text.strip().rstrip(".,;").strip()
+    while len(text) > 1 and text[0] == "{" and _braced(text, 0) == text[1:-1]:
+        text = text[1:-1].strip()
+    return text
+
+
+_GROUPED = r"[1-9]\d{0,2}(?:,\d{3})+|\d+"
+_NUMBER = re.compile(rf"({_GROUPED})?(?:\.(\d*)(?:\\overline\{{?(\d+)\}}?)?)?")
+_POWER = re.compile(r"(?:(.*?)(?:\\times|\\cdot|\*|×)|)10\^(?:\{\s*([+-]?\d{1,4})\s*\}|([+-]?\d{1,4}))")
+_EXPONENT = re.compile(r"(.*\d\.?)[eE]([+-]?\d{1,4})")
+_RATIO = re.compile(r"(\d*)\\frac(?:\{([^{}]*)\}|(\d))(?:\{([^{}]*)\}|(\d))")
+_IN_BASE = re.compile(r"(\d+)_(?:\{(\d{1,2})\}|(\d))")
+
+
+@lru_cache(maxsize=4096)
+def number(text: str) -> Fraction | None:
+    """The exact value of a cleaned text that is one plain number: integer, decimal, fraction, power of ten, percent."""
+    text = text.replace(" ", "") if not re.search(r"\d \d", text) else text
+    if len(text) > 200:
+        return None
+    sign = 1
+    while text[:1] in ("+", "-") and text[1:2] not in ("+", "-"):
+        sign, text = (-sign if text[0] == "-" else sign), text[1:]
+    scale = Fraction(1)
+    if text.endswith("%"):
+        scale, text = Fraction(1, 100), text[:-1].rstrip("\\")
+    text = re.sub(r"\^\{?\\circ\}?$", "", text)
+    value = _unsigned(text)
+    return None if value is None else sign * scale * value
+
+
+def _unsigned(text: str) -> Fraction | None:
+    if match := _POWER.fullmatch(text):
+        exponent = int(match[2] or match[3])
+        factor = Fraction(1) if match[1] is None else _unsigned(match[1])
+        return _scaled(factor, exponent)
+    if match := _EXPONENT.fullmatch(text):
+        return _scaled(_decimal(match[1]), int(match[2]))
+    if match := _RATIO.fullmatch(text):
+        top, bottom = number(match[2] or match[3] or ""), number(match[4] or match[5] or "")
+        return None if not bottom or top is None else Fraction(int(match[1] or 0)) + top / bottom
+    if text.count("/") == 1:
+        top, bottom = (_decimal(part) for part in text.split("/"))
+        return None if not bottom or top is None else top / bottom
+    return _decimal(text)
+
+
+def _scaled(value: Fraction | None, exponent: int) -> Fraction | None:
+    return None if value is None or abs(exponent) > MAX_EXPONENT else value * Fraction(10) ** exponent
+
+
+def _decimal(text: str) -> Fraction | None:
+    match = _NUMBER.fullmatch(text)
+    if not match or not re.search(r"\d", text):
+        return None
+    whole, digits, repeating = match[1] or "0", match[2] or "", match[3]
+    value = Fraction(int(whole.replace(",", "") + digits), 10 ** len(digits))
+    if repeating:  # 0.1(6) is 1/10 + 6/90
+        value += Fraction(int(repeating), 10 ** len(digits) * (10 ** len(repeating) - 1))
+    return value
+
+
+def _is_rounding(rounded: str, exact: Fraction) -> bool:
+    """Whether a decimal of six digits or more is `exact`, rounded or cut to its last digit; `exact` never ends."""
+    match = re.fullmatch(r"-?\d*\.(\d{6,})", rounded.replace(" ", ""))
+    bottom = exact.denominator
+    for prime in (2, 5):
+        while bottom % prime == 0:
+            bottom //= prime
+    if not match or bottom == 1:
+        return False
+    value = number(rounded)
+    return value is not None and abs(value - exact) < Fraction(1, 10 ** len(match[1]))
+
+
+def in_base(text: str) -> tuple[str, int] | None:
+    """Digits and base of a cleaned text like `1011_2`."""
+    match = _IN_BASE.fullmatch(text.replace(" ", ""))
+    return (match[1].lstrip("0") or "0", int(match[2] or match[3])) if match else None
+
+
+def decide(answer: str, gold: str) -> bool | None:
+    """True or False where plain text settles whether a cleaned answer equals a cleaned gold; None where it does not."""
+    if not answer:
+        return False
+    if answer.replace(" ", "") == gold.replace(" ", ""):
+        return True
+    answer_value, gold_value = number(answer), number(gold)
+    if answer_value is not None and gold_value is not None:
+        return (
+            answer_value == gold_value
+            or _is_rounding(answer, gold_value)
+            or _is_rounding(gold, answer_value)
+            or _percent_read_plainly(answer, gold, answer_value, gold_value)
+        )
+    if (answer_digits := in_base(answer)) or (gold_digits := in_base(gold)):
+        gold_digits = in_base(gold)
+        return _decide_base(answer, gold, answer_digits, gold_digits)
+    if re.search(r"\d \d", answer) and re.fullmatch(r"[\d. ]+", answer):
+        return False  # two numbers side by side are no number
+    if re.fullmatch(r"[A-Za-z][A-Za-z ]+", gold) and re.fullmatch(r"[A-Za-z][A-Za-z ]+", answer):
+        if gold.lower() == answer.lower():
+            return True
+    return None
+
+
+def _percent_read_plainly(answer: str, gold: str, answer_value: Fraction, gold_value: Fraction) -> bool:
+    """50% for a gold of 50, and 50 for a gold of 50%: the question already said that it asks for a percentage."""
+    answer_percent, gold_percent = answer.endswith("%"), gold.endswith("%")
+    if answer_percent == gold_percent:
+        return False
+    return answer_value * 100 == gold_value if answer_percent else gold_value * 100 == answer_value
+
+
+def _decide_base(
+    answer: str, gold: str, answer_digits: tuple[str, int] | None, gold_digits: tuple[str, int] | None
+) -> bool | None:
+    """Numbers with a base: the same digits in the same base, or the same value."""
+    if answer_digits and gold_digits:
+        return answer_digits == gold_digits
+    digits, plain = (answer_digits or gold_digits), (gold if answer_digits else answer)
+    value = number(plain)
+    if digits is None or value is None or not 2 <= digits[1] <= 36 or len(digits[0]) > 100:
+        return None
+    try:
+        # The gold's base is known from the question, so its digits alone are accepted too.
+        return value == int(*digits) or (gold_digits is not None and plain.replace(" ", "") == digits[0])
+    except ValueError:  # a digit too large for its base
+        return False

@@ -1,0 +1,150 @@
+"""Checkpoints: all agents or none, verified by a manifest that is written last; safetensors and JSON only.
+
+checkpoints/step-000040/agents/<index>-<slug>/   each an ordinary Hugging Face model folder
+checkpoints/step-000040/state/                   what only resuming needs: optimizers, capability history, counters
+checkpoints/step-000040/manifest.json            {step, agents: [{name, folder}], files: {path: {size, sha256}}}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workers.placement import Agent
+
+FOLDER_NAME = "checkpoints"
+MANIFEST_NAME = "manifest.json"
+_STEP_FOLDER = re.compile(r"step-(\d{6,})")
+
+
+class DamagedCheckpoint(ValueError):
+    """A checkpoint that does not match its manifest; the text names the file."""
+
+
+@dataclass(frozen=True)
+class SavedCheckpoint:
+    """A complete checkpoint on disk."""
+
+    step: int
+    path: Path
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Resumable:
+    """A verified checkpoint to go on from: model folders and state stems by agent, the trainer's own state."""
+
+    step: int
+    path: Path
+    folders: dict[str, Path]
+    state_stems: dict[str, Path]
+    trainer: dict[str, Any]
+
+
+def slug(name: str) -> str:
+    """The agent's name as a folder name can hold it."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "agent"
+
+
+def save_checkpoint(run_dir: Path, step: int, agents: Sequence[Agent], trainer: dict[str, Any], keep: int) -> SavedCheckpoint:
+    """Write, verify by manifest, and only then show a checkpoint; afterwards remove the oldest beyond `keep`.
+
+    A crash at any moment leaves the earlier checkpoints and no half one. Error: OSError (disk full).
+    """
+    root = run_dir / FOLDER_NAME
+    final = root / f"step-{step:06d}"
+    building = root / f".building-{final.name}"
+    for leftover in root.glob(".building-*"):
+        shutil.rmtree(leftover)
+    (building / "state").mkdir(parents=True)
+    entries = []
+    try:
+        for index, agent in enumerate(agents):
+            name = f"{index}-{slug(agent.name)}"
+            agent.save(building / "agents" / name)
+            agent.save_state(building / "state" / name)
+            entries.append({"name": agent.name, "folder": f"agents/{name}"})
+        (building / "state" / "trainer.json").write_text(json.dumps(trainer))
+        files = {}
+        for path in _files(building):
+            _sync(path)
+            files[path.relative_to(building).as_posix()] = {"size": path.stat().st_size, "sha256": _sha256(path)}
+        manifest = building / MANIFEST_NAME
+        manifest.write_text(json.dumps({"step": step, "agents": entries, "files": files}, indent=1))
+        _sync(manifest)
+        for folder in [*(path for path in building.rglob("*") if path.is_dir()), building]:
+            _sync(folder)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+    if final.exists():  # left by an attempt whose checkpoint did not verify
+        shutil.rmtree(final)
+    building.rename(final)
+    _sync(root)
+    for old in [path for path in _step_folders(root) if path != final][: -(keep - 1) or None]:
+        shutil.rmtree(old)
+    return SavedCheckpoint(step, final, sum(entry["size"] for entry in files.values()))
+
+
+def newest_checkpoint(run_dir: Path) -> tuple[Resumable | None, list[str]]:
+    """The newest checkpoint that verifies, and what was wrong with the newer ones."""
+    problems: list[str] = []
+    for path in reversed(_step_folders(run_dir / FOLDER_NAME)):
+        try:
+            return load_checkpoint(path), problems
+        except (DamagedCheckpoint, OSError) as error:
+            problems.append(str(error))
+    return None, problems
+
+
+def load_checkpoint(path: Path) -> Resumable:
+    """Verify one checkpoint folder, every byte. Error: DamagedCheckpoint."""
+    try:
+        manifest = json.loads((path / MANIFEST_NAME).read_bytes())
+        files, agents, step = manifest["files"], manifest["agents"], manifest["step"]
+        for name, entry in files.items():
+            file = path / name
+            if not file.is_file() or file.stat().st_size != entry["size"] or _sha256(file) != entry["sha256"]:
+                raise DamagedCheckpoint(f"{path.name}: {name} does not match its manifest")
+        trainer = json.loads((path / "state" / "trainer.json").read_bytes())
+    except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
+        if isinstance(error, DamagedCheckpoint):
+            raise
+        raise DamagedCheckpoint(f"{path.name}: {MANIFEST_NAME} is missing or damaged") from error
+    folders = {entry["name"]: path / entry["folder"] for entry in agents}
+    stems = {name: path / "state" / folder.name for name, folder in folders.items()}
+    return Resumable(step, path, folders, stems, trainer)
+
+
+def _step_folders(root: Path) -> list[Path]:
+    """Checkpoint folders, oldest first."""
+    found = []
+    for path in root.iterdir() if root.is_dir() else ():
+        match = _STEP_FOLDER.fullmatch(path.name)
+        if match and path.is_dir():
+            found.append((int(match[1]), path))
+    return [path for _, path in sorted(found)]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

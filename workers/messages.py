@@ -1,0 +1,75 @@
+"""What the trainer and its agents say to each other: text, rewards and one mean log-probability per rollout.
+
+No token ids and no tensors, so that an agent may live in another process, on other devices, with another tokenizer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Response:
+    """One sampled rollout. `shared_text` is what other agents re-tokenise (`text`, unless eos is literal).
+
+    num_tokens counts all sampled tokens; `length` those behind mean_logp (without the EOS where it is stripped).
+    """
+
+    text: str
+    shared_text: str
+    finish_reason: Literal["stop", "length"]
+    num_tokens: int
+    length: int
+    mean_logp: float
+
+
+@dataclass(frozen=True)
+class Generated:
+    """An agent's rollouts of a step: responses[prompt][sample], and (sum, count) of the sampled tokens' entropy."""
+
+    responses: list[list[Response]]
+    entropy: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One rollout in one learner's mini-batch. `response` is None for the learner's own: it kept the ids itself.
+
+    omega is omega(source, learner); 1 for own rollouts.
+    """
+
+    prompt: int
+    source: int
+    sample: int
+    is_self: bool
+    advantage: float
+    omega: float
+    response: Response | None = None
+
+
+@dataclass(slots=True)
+class RowResult:
+    """What a row did. Ratios are None where it was not evaluated: advantage 0, or dropped."""
+
+    num_tokens: int = 0
+    sequence_ratio: float | None = None
+    clipped_ratio: float | None = None
+    clip_side: int = 0
+    gradient_flows: bool = False
+    weight: float = 0.0
+    drop_reason: str | None = None
+
+
+@dataclass
+class UpdateReport:
+    """A learner's updates of a step: results[m][row], and numbers over its updates."""
+
+    results: list[list[RowResult]] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    grad_norms: list[float] = field(default_factory=list)
+    kl: tuple[float, float] = (0.0, 0.0)
+    learning_rate: float = 0.0
+    skipped_updates: int = 0
+    failures_in_a_row: int = 0
+    sampling_logp_differences: list[float] = field(default_factory=list)

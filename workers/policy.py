@@ -1,0 +1,220 @@
+"""One agent's language model: its tokenizer, its prompts, its log-probabilities and its optimizer. No algorithm.
+
+Weights in bfloat16 are trained through float32 master copies: a step of 1e-6 would vanish in bfloat16.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from workers.spec import AgentSpec, RunSpec
+
+
+def choose_device(spec: RunSpec) -> torch.device:
+    """The device a run trains on. Error: ValueError where it asks for a GPU that is not there."""
+    if spec.compute.device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("compute.device is cuda but this machine has no usable GPU: choose auto or cpu")
+    use_cuda = spec.compute.device != "cpu" and torch.cuda.is_available()
+    return torch.device("cuda" if use_cuda else "cpu")
+
+
+def choose_dtype(spec: RunSpec, device: torch.device) -> torch.dtype:
+    """The type of the weights."""
+    if spec.compute.dtype == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return torch.bfloat16 if spec.compute.dtype == "bfloat16" else torch.float32
+
+
+def load_model(location: str, revision: str | None, dtype: torch.dtype, device: torch.device) -> Any:
+    """A causal language model from a folder or the hub: safetensors only, no code of its own. Errors: OSError, ValueError."""
+    model = AutoModelForCausalLM.from_pretrained(
+        location, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True
+    )
+    # No dropout anywhere: the old log-probabilities must be those of the policy that is updated.
+    return model.to(device).eval()
+
+
+class Policy:
+    """A model with its tokenizer and optimizer, at one sampling temperature."""
+
+    def __init__(self, agent: AgentSpec, spec: RunSpec, device: torch.device, *, folder: Path | None = None) -> None:
+        """Load the agent's starting model, or its checkpoint in `folder`; the reference is always the starting model."""
+        self.agent = agent
+        self.temperature = spec.rollout.temperature
+        self.max_grad_norm = spec.training.max_grad_norm
+        dtype = choose_dtype(spec, device)
+        location, revision = (agent.model, agent.revision) if folder is None else (str(folder), None)
+        self.tokenizer = AutoTokenizer.from_pretrained(location, revision=revision, trust_remote_code=False)
+        self.model = load_model(location, revision, dtype, device)
+        self.reference: Any = None
+        if spec.algorithm.beta > 0:
+            starts_here = folder is None
+            self.reference = (
+                copy.deepcopy(self.model) if starts_here else load_model(agent.model, agent.revision, dtype, device)
+            ).requires_grad_(False)
+        self.eos_ids = eos_ids(self.tokenizer, self.model)
+        self.turn_eos = self.tokenizer.eos_token_id if self.tokenizer.eos_token_id is not None else self.eos_ids[0]
+        self.uses_chat = agent.prompt_format == "chat" or (
+            agent.prompt_format == "auto" and bool(self.tokenizer.chat_template)
+        )
+        self._parameters = dict(self.model.named_parameters())  # tied weights once
+        self._masters = {
+            name: parameter.detach().float().clone() if dtype != torch.float32 else parameter
+            for name, parameter in self._parameters.items()
+        }
+        self.optimizer = torch.optim.AdamW(
+            self._masters.values(),
+            lr=agent.learning_rate or spec.training.learning_rate,
+            betas=(spec.training.adam_beta1, spec.training.adam_beta2),
+            weight_decay=spec.training.weight_decay,
+            fused=True,
+        )
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def sampling_logps_are_exact(self) -> bool:
+        """True where sampling and scoring agree to rounding (4e-7 measured), so that nothing is scored twice."""
+        return self.device.type == "cpu" and self.model.dtype == torch.float32
+
+    def encode_prompt(self, question: str) -> list[int]:
+        """The ids of a question in the agent's own prompt format."""
+        text = self.agent.prompt_template.replace("{question}", question)
+        if self.uses_chat:
+            return list(
+                self.tokenizer.apply_chat_template(
+                    [{"role": "user", "content": text}],
+                    tokenize=True,
+                    add_generation_prompt=True,
+                    return_dict=False,
+                    **self.agent.chat_template_kwargs,
+                )
+            )
+        ids = list(self.tokenizer(text).input_ids)
+        # Some tokenizers close every text with an EOS, which would end the response before it starts.
+        return ids[:-1] if len(ids) > 1 and ids[-1] in self.eos_ids else ids
+
+    def decode(self, token_ids: Sequence[int], *, literal: bool = False) -> str:
+        """The text of a response, without special tokens unless `literal`."""
+        return str(
+            self.tokenizer.decode(token_ids, skip_special_tokens=not literal, clean_up_tokenization_spaces=False)
+        )
+
+    def encode_response(self, text: str, *, literal: bool = False) -> list[int]:
+        """The ids of a response text. Unless `literal`, text that looks like a special token stays text."""
+        return list(
+            self.tokenizer(text, add_special_tokens=False, split_special_tokens=not literal, verbose=False).input_ids
+        )
+
+    def token_logps(
+        self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]], *, model: Any = None
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of response tokens at the sampling temperature; a causal pass padded on the right.
+
+        Returns logps (b, T), 0 where padded, and the completion mask (b, T), True = counts in the loss.
+        """
+        device = self.device
+        width = max(len(prompt) + len(response) for prompt, response in zip(prompts, responses, strict=True))
+        ids = torch.tensor(
+            [
+                [*prompt, *response, *([0] * (width - len(prompt) - len(response)))]
+                for prompt, response in zip(prompts, responses, strict=True)
+            ],
+            device=device,
+        )  # (b, S)
+        starts = [len(prompt) for prompt in prompts]
+        first = min(starts)
+        # Padding stands behind every real token, so the causal mask alone keeps it out: no attention mask.
+        logits = (model or self.model)(
+            input_ids=ids[:, :-1], use_cache=False, logits_to_keep=torch.arange(first - 1, width - 1, device=device)
+        ).logits.float()  # (b, S - first, V)
+        if self.temperature != 1.0:
+            logits = logits / self.temperature
+        logps = -functional.cross_entropy(
+            logits.reshape(-1, logits.shape[-1]), ids[:, first:].reshape(-1), reduction="none"
+        ).view(len(ids), -1)  # (b, S - first)
+        lengths = torch.tensor([len(response) for response in responses], device=device)  # (b,)
+        position = torch.arange(int(lengths.max()), device=device)  # (T,)
+        mask = position[None, :] < lengths[:, None]  # (b, T)
+        if max(starts) > first:
+            offset = torch.tensor(starts, device=device) - first  # (b,)
+            index = (offset[:, None] + position[None, :]).clamp(max=logps.shape[1] - 1)  # (b, T)
+            logps = logps.gather(1, index)
+        return logps.where(mask, 0.0), mask
+
+    def collect_gradients(self) -> None:
+        """After a backward pass: move bfloat16 gradients into the float32 masters, where they add up exactly."""
+        for name, parameter in self._parameters.items():
+            master = self._masters[name]
+            if master is not parameter and parameter.grad is not None:
+                gradient = parameter.grad.float()
+                master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+                parameter.grad = None
+
+    def step(self, learning_rate: float, *, is_sound: bool) -> tuple[float, bool]:
+        """One optimizer step with the gathered gradients. Returns their norm before scaling, and whether it was taken.
+
+        Without sound gradients (`is_sound` false, or a norm that is not finite) nothing changes.
+        """
+        for master in self._masters.values():
+            if master.grad is None:  # a mini-batch without any active row is still an update
+                master.grad = torch.zeros_like(master)
+        norm = torch.nn.utils.clip_grad_norm_(self._masters.values(), self.max_grad_norm).item()
+        taken = is_sound and norm == norm and norm != float("inf")
+        if taken:
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate
+            self.optimizer.step()
+            with torch.no_grad():
+                for name, parameter in self._parameters.items():
+                    if self._masters[name] is not parameter:
+                        parameter.copy_(self._masters[name])
+        self.optimizer.zero_grad(set_to_none=True)
+        return norm, taken
+
+    def save(self, folder: Path) -> None:
+        """An ordinary Hugging Face model folder that loads without any of our code."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """What the model folder lacks for going on: the optimizer's tensors and float32 masters, by parameter."""
+        tensors: dict[str, Tensor] = {}
+        for name, master in self._masters.items():
+            for key, value in self.optimizer.state.get(master, {}).items():
+                tensors[f"{key}/{name}"] = value.contiguous()
+            if master is not self._parameters[name]:
+                tensors[f"master/{name}"] = master
+        return tensors
+
+    def load_state_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """The reverse of state_tensors."""
+        for joined, value in tensors.items():
+            key, name = joined.split("/", 1)
+            master = self._masters[name]
+            if key == "master":
+                master.copy_(value)
+            else:
+                # A fused AdamW wants its step counter beside the weights.
+                self.optimizer.state[master][key] = value.to(master.device).clone()
+
+
+def eos_ids(tokenizer: Any, model: Any) -> list[int]:
+    """All ids that end a response: generation config, model config and tokenizer together."""
+    found: list[int] = []
+    configs = (getattr(model, "generation_config", None), model.config)
+    for value in [tokenizer.eos_token_id, *(getattr(config, "eos_token_id", None) for config in configs)]:
+        found += value if isinstance(value, list) else [] if value is None else [value]
+    if not found:
+        raise ValueError("the model names no end-of-sequence token: set eos_token in its tokenizer")
+    return list(dict.fromkeys(found))

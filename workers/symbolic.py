@@ -1,0 +1,115 @@
+"""The child process that compares two mathematical answers by computer algebra. Killed at will by `workers.rewards`.
+
+Third station of a reward, for what plain text cannot decide. It reads `{"answer", "gold"}` lines on stdin and writes
+`{"right"}` lines on stdout, on its main thread, with its memory and CPU time limited by the kernel. It sets no alarm of
+its own: an answer that never returns is ended from outside. Run as `python -m workers.symbolic MEMORY_BYTES SECONDS`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import resource
+import sys
+from typing import Any
+
+from workers.answers import decide, number
+
+_EQUALS = re.compile(r"(?<![\\<>!=:])=(?!=)")
+_NAME = re.compile(r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_\{?\w+\}?)?(?:'|\([a-zA-Z, ]*\))?")
+_FUNCTION_WORDS = re.compile(r"\\[a-zA-Z]+|operatorname")
+
+
+def _parse(text: str) -> Any:
+    from math_verify import LatexExtractionConfig, parse
+
+    # The box keeps math-verify from guessing where the answer is; no time-out: it would set an alarm.
+    found = parse(f"$\\boxed{{{text}}}$", extraction_config=[LatexExtractionConfig()], parsing_timeout=None)
+    return found
+
+
+def _verify(gold: str, answer: str) -> bool:
+    from math_verify import verify
+
+    parsed_gold, parsed_answer = _parse(gold), _parse(answer)
+    return bool(
+        parsed_gold
+        and parsed_answer
+        and verify(parsed_gold, parsed_answer, timeout_seconds=None, allow_set_relation_comp=True)
+    )
+
+
+def _is_constant(text: str) -> bool:
+    """Whether an expression holds no letters but those of LaTeX commands."""
+    return not re.search(r"[a-zA-Z]", _FUNCTION_WORDS.sub("", text))
+
+
+def _increasing(text: str) -> str:
+    """A chain of `>` written with `<`: 3>x>1 becomes 1<x<3."""
+    text = re.sub(r"\\(?:geq?slant|geq?|ge)(?![a-zA-Z])", "≥", text)
+    text = re.sub(r"\\gt(?![a-zA-Z])", ">", text)
+    if len(re.findall(r"[>≥]", text)) != 2 or re.search(r"<|\\l", text):
+        return text.replace("≥", "\\ge ")
+    first, left, middle, right, last = re.split(r"([>≥])", text)
+    mirrored = {">": "<", "≥": "\\le "}
+    return f"{last}{mirrored[right]}{middle}{mirrored[left]}{first}"
+
+
+def _degrees(text: str) -> str:
+    """Degrees inside a trigonometric function as radians."""
+    if not re.search(r"\\(?:sin|cos|tan|cot|sec|csc)", text):
+        return text
+    return re.sub(r"(\d+(?:\.\d+)?)\s*\^\s*\{?\\circ\}?", r"(\1 \\cdot \\pi/180)", text)
+
+
+def _equal(gold: str, answer: str) -> bool:
+    decided = decide(answer, gold)
+    if decided is not None:
+        return decided
+    if number(gold) is not None and answer.startswith("\\{") and "," in answer:
+        return False
+    if gold[:1] in "([" and answer.startswith("\\{"):
+        return False  # a set is no interval and no tuple
+    return _verify(_degrees(_increasing(gold)), _degrees(_increasing(answer)))
+
+
+def is_right(gold: str, answer: str) -> bool:
+    """Whether a cleaned answer equals a cleaned gold."""
+    gold_sides = [side.strip() for side in _EQUALS.split(gold)]
+    sides = [side.strip() for side in _EQUALS.split(answer)]
+    is_list = "," in answer or re.search(r"(?<![a-zA-Z])(?:or|and)(?![a-zA-Z])", answer) is not None
+    if len(sides) > 1 and not is_list and (len(gold_sides) == 1 or len(sides) > 2):
+        # A chain of equalities says that its sides are equal: those without letters must all be the gold. 0=5 is not 5.
+        constants = [side for side in sides[:-1] if _is_constant(side)]
+        return all(side and _equal(gold_sides[-1], side) for side in [*constants, sides[-1]])
+    if len(gold_sides) == 2 and len(sides) == 1 and _NAME.fullmatch(gold_sides[0]):
+        return _equal(gold_sides[1], answer)
+    return _equal(gold, answer)
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    memory_bytes, seconds = int(sys.argv[1]), int(sys.argv[2])
+    logging.disable(logging.CRITICAL)
+    import math_verify  # noqa: F401  (loaded before the first question, so that no question pays for it)
+
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_CPU)
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        # Should the parent die, the kernel ends an answer that never returns.
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        limit = int(used.ru_utime + used.ru_stime) + seconds + 2
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, hard_limit))
+        try:
+            reply: dict[str, Any] = {"right": is_right(request["gold"], request["answer"])}
+        except (MemoryError, RecursionError) as error:
+            reply = {"right": None, "error": type(error).__name__}
+        print(json.dumps(reply), flush=True)
+
+
+if __name__ == "__main__":
+    main()
