@@ -65,10 +65,10 @@ _DROPPED = re.compile(
     r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|textstyle|limits|therefore|boxed|fbox)(?![a-zA-Z])"
     r"|\\color\s*\{[^{}]*\}|\\[!,;:>]|\\\(|\\\)|\\\[|\\\]|\\\$|(?<!\\)\$|\\\\\s*$"
 )
-_SPACES = re.compile(r"\\(?:quad|qquad|\s)|~|\s+")
+_SPACES = re.compile(r"(?<!\\)\\(?:quad|qquad|\s)|~|\s+")
 _WRAPPER = re.compile(r"\\(?:mathbf|mathrm|mathit|mathsf|bm|underline|textbf|textrm|textit|text|mbox)\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
-_UNIT_TEXT = re.compile(r"(?<=[\d}\])])\s*\\(?:text|mathrm|mbox|textrm)\s*\{\s*[a-zA-Z$/ ]*\}(?:\^\{?\d\}?)?\s*$")
+_UNIT_TEXT = re.compile(r"(?:(?<=[\d}\])])|(?<=\\pi))\s*\\(?:text|mathrm|mbox|textrm)\s*\{\s*[a-zA-Z$/ ]*\}(?:\^\{?\d\}?)?\s*$")
 
 
 @lru_cache(maxsize=4096)

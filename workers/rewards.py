@@ -195,6 +195,10 @@ def _score_plainly(completion: str, gold: str) -> Verdict | tuple[str, str]:
     found = final_answer(completion)
     if found is None or not found.strip():
         return NO_ANSWER
+    if found.strip() == gold.strip():
+        return RIGHT
+    if not gold.strip():
+        return Verdict(None, "unscorable: the reference answer is empty")
     if len(found) > MAX_ANSWER_CHARACTERS:
         return TOO_LONG
     answer, cleaned_gold = clean(found), clean(gold)
@@ -205,12 +209,13 @@ def _score_plainly(completion: str, gold: str) -> Verdict | tuple[str, str]:
 
 
 def read_cases(path: Path) -> Iterator[dict[str, Any]]:
-    """Lines of {"id", "gold", "response"}; a long response may come as `response_rle`, a list of [piece, count]."""
+    """Lines of {"id", "gold", "response"}; long texts may come as `response_rle`, a list of [piece, count]."""
     with open(path, encoding="utf-8") as file:
         for line in file:
             case = json.loads(line)
-            if "response" not in case:
-                case["response"] = "".join(piece * count for piece, count in case["response_rle"])
+            for key in ("gold", "response"):
+                if key not in case:
+                    case[key] = "".join(piece * count for piece, count in case[f"{key}_rle"])
             yield case
 
 

@@ -33,11 +33,24 @@ def _verify(gold: str, answer: str) -> bool:
     from math_verify import verify
 
     parsed_gold, parsed_answer = _parse(gold), _parse(answer)
-    return bool(
-        parsed_gold
-        and parsed_answer
-        and verify(parsed_gold, parsed_answer, timeout_seconds=None, allow_set_relation_comp=True)
-    )
+    if not parsed_gold or not parsed_answer:
+        return False
+    return verify(
+        parsed_gold, parsed_answer, timeout_seconds=None, allow_set_relation_comp=True
+    ) or _same_complex_number(parsed_gold[0], parsed_answer[0])
+
+
+def _same_complex_number(gold: Any, answer: Any) -> bool:
+    """Equality of two constants whose only letter is i, the imaginary unit: the parser takes it for a variable."""
+    import sympy
+
+    if not isinstance(gold, sympy.Expr) or not isinstance(answer, sympy.Expr):
+        return False
+    letters = gold.free_symbols | answer.free_symbols
+    if {str(letter) for letter in letters} != {"i"}:
+        return False
+    unit = {letter: sympy.I for letter in letters}
+    return bool(sympy.Abs(sympy.N(gold.subs(unit) - answer.subs(unit))) < 1e-9)
 
 
 def _is_constant(text: str) -> bool:
@@ -63,6 +76,17 @@ def _degrees(text: str) -> str:
     return re.sub(r"(\d+(?:\.\d+)?)\s*\^\s*\{?\\circ\}?", r"(\1 \\cdot \\pi/180)", text)
 
 
+def _sides(text: str) -> list[str]:
+    """The sides of a chain of equalities; the one in the index of a sum is none."""
+    sides, depth, start = [], 0, 0
+    for position, letter in enumerate(text):
+        depth += {"{": 1, "}": -1}.get(letter, 0)
+        if depth == 0 and _EQUALS.match(text, position):
+            sides.append(text[start:position].strip())
+            start = position + 1
+    return [*sides, text[start:].strip()]
+
+
 def _equal(gold: str, answer: str) -> bool:
     decided = decide(answer, gold)
     if decided is not None:
@@ -76,8 +100,7 @@ def _equal(gold: str, answer: str) -> bool:
 
 def is_right(gold: str, answer: str) -> bool:
     """Whether a cleaned answer equals a cleaned gold."""
-    gold_sides = [side.strip() for side in _EQUALS.split(gold)]
-    sides = [side.strip() for side in _EQUALS.split(answer)]
+    gold_sides, sides = _sides(gold), _sides(answer)
     is_list = "," in answer or re.search(r"(?<![a-zA-Z])(?:or|and)(?![a-zA-Z])", answer) is not None
     if len(sides) > 1 and not is_list and (len(gold_sides) == 1 or len(sides) > 2):
         # A chain of equalities says that its sides are equal: those without letters must all be the gold. 0=5 is not 5.

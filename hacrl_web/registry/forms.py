@@ -68,7 +68,7 @@ class AgentForm(ServiceForm):
 
     def __init__(self, *args: Any, models: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["model"].choices = [("", "no agent here"), *models]  # type: ignore[attr-defined]
+        self.fields["model"].choices = [("", "no agent here"), *models]
         self.fields["name"].widget.attrs["placeholder"] = "the model's name"
         self.fields["learning_rate"].widget.attrs |= {"placeholder": "the run's", "inputmode": "decimal"}
 
@@ -102,7 +102,9 @@ class BenchmarkForm(ServiceForm):
         widget=forms.FileInput(attrs=INPUT | {"accept": ".jsonl,.json,.txt"}),
         help_text="Empty: a share of the questions is held out, chosen by a stable hash.",
     )
-    held_out_fraction = _text("Held-out share", 20, f"0 to {MAX_HELD_OUT_FRACTION:g}; not used with a second file.", "0.1")
+    held_out_fraction = _text(
+        "Held-out share", 20, f"0 to {MAX_HELD_OUT_FRACTION:g}; not used with a second file.", "0.1"
+    )
     question_field = _text("Key of the question", MAX_KEY, initial="question")
     answer_field = _text("Key of the answer", MAX_KEY, initial="answer")
     verifier = forms.ChoiceField(

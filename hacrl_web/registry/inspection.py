@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
@@ -75,10 +76,8 @@ def _run_child(arguments: list[str]) -> tuple[bytes, int]:
 
 def _kill_group(child: subprocess.Popen[bytes]) -> None:
     """Nothing that the child started outlives it."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)  # pgid = pid: it leads its own session
-    except ProcessLookupError:
-        pass
     child.wait()
 
 
@@ -87,12 +86,10 @@ def _limit(pid: int) -> None:
     prlimit = getattr(resource, "prlimit", None)  # Linux only; elsewhere the time limit stands alone
     if prlimit is None:
         return
-    try:
+    with suppress(ProcessLookupError):
         prlimit(pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         prlimit(pid, resource.RLIMIT_CPU, (CPU_S, CPU_S))
         prlimit(pid, resource.RLIMIT_CORE, (0, 0))
-    except ProcessLookupError:
-        pass
 
 
 def _environment() -> dict[str, str]:

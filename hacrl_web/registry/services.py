@@ -47,15 +47,16 @@ def _taken(name: str) -> FieldErrors:
 # Language models
 
 
-def register_model(owner: Any, *, location: str, kind: str = "local", revision: str = "", name: str = "") -> LanguageModel:
+def register_model(
+    owner: Any, *, location: str, kind: str = "local", revision: str = "", name: str = ""
+) -> LanguageModel:
     """Inspect a model and write its row. Errors: FieldErrors, ModelRefused; then nothing is written."""
     found = values.Checker()
     found.take("kind", values.choice, kind, LanguageModel.Kind.values)
     where = _checked_location(found, kind, location)
     version = found.take("revision", places.checked_revision, revision) if kind == "hub" else ""
     named = found.take("name", values.name, name or (Path(where).name if where else "model"))
-    found.finish()
-    assert where is not None and named is not None and version is not None
+    where, version, named = found.finish(where, version, named)
     taken = _name_taken(LanguageModel, owner, named)
     if taken:
         raise taken
@@ -95,7 +96,7 @@ def inspect_model(location: str, revision: str) -> tuple[list[dict[str, Any]], d
     failed = [check for check in checks if not check["ok"]]
     facts = answer.get("facts")
     if failed:
-        message = "; ".join(f"{check['name']}: {check['detail']}" if check["detail"] else check["name"] for check in failed)
+        message = "; ".join(": ".join(filter(None, (check["name"], check["detail"]))) for check in failed)
         raise ModelRefused([FieldError("check_failed", message, "location")], checks)
     if not checks or not isinstance(facts, dict):
         message = str(answer.get("error") or "The inspection said nothing about this model.")
@@ -148,8 +149,7 @@ def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) 
     _name_agents(found, rows)
     if named is not None and (taken := _name_taken(AgentGroup, owner, named)):
         found.errors.extend(taken.errors)
-    found.finish()
-    assert named is not None
+    (named,) = found.finish(named)
     group = AgentGroup(owner=owner, name=named)
     try:
         with transaction.atomic():
@@ -234,8 +234,7 @@ def create_benchmark(
         found.add("answer_field", "same_key", "The question and the answer need two different keys.")
     if file is None:
         found.add("file", "missing", "Choose a JSONL file: one JSON object a line.")
-    found.finish()
-    assert file is not None and named is not None and question_key is not None and answer_key is not None and fraction is not None
+    file, named, question_key, answer_key, fraction = found.finish(file, named, question_key, answer_key, fraction)
     row = Benchmark(owner=owner, name=named, question_field=question_key, answer_field=answer_key)
     row.verifier, row.held_out_fraction = verifier, 0.0 if held_out_file else fraction
     with uploads.staging_folder() as staged:

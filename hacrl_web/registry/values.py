@@ -1,4 +1,4 @@
-"""Single values of a request, from a form's text or from JSON alike: checked, or collected as errors beside their field."""
+"""Single values of a request, from a form's text or from JSON alike: checked, or noted as an error beside its field."""
 
 from __future__ import annotations
 
@@ -47,10 +47,11 @@ class Checker:
             self.errors.extend(refused.errors)
         return None
 
-    def finish(self) -> None:
-        """Error: FieldErrors where anything was wrong; 404 where all of it is objects that are not there."""
+    def finish(self, *taken: Any) -> Any:
+        """The taken values, none of which is None. Error: FieldErrors, 404 where only missing objects were wrong."""
         if self.errors:
             raise FieldErrors(self.errors, 404 if all(e.code == "not_found" for e in self.errors) else 422)
+        return taken
 
 
 def text(value: object, most: int) -> str:

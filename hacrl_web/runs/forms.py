@@ -5,6 +5,7 @@ No bound is written here: RunSpec holds them all, this file only shows them and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -51,6 +52,8 @@ COMMON = {
     "compute.num_threads",
     "telemetry.rollout_interval",
 }
+# Codes of RunSpec.cautions() and the field that each asks about.
+CAUTIONS = {"delta_above_half": "algorithm.delta", "last_bound_reaches_one": "algorithm.delta_step"}
 TOP_LEVEL = ("name", "group", "benchmark", "seed")
 LISTS = ("confirm", "algorithms")
 OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds")
@@ -177,7 +180,7 @@ def _place(
     """Put each error beside its control; return those that have none."""
     homeless = []
     for error in errors:
-        control = every.get("algorithm.name" if error.field == "algorithm" else error.field or "")
+        control = every.get(error.field or "") or _mentioned(every, error)
         if control is None:
             homeless.append(error)
         elif error.message not in control.errors:
@@ -187,6 +190,17 @@ def _place(
         if control is not None:
             control.cautions.append(caution)
     return homeless
+
+
+def _mentioned(every: Mapping[str, FormField], error: FieldError) -> FormField | None:
+    """The control that an error of a whole section speaks of first, such as "mini_batch_size 7 must divide ..."."""
+    words = re.findall(r"[a-z_0-9]+", error.message)
+    if error.field and error.field not in SECTIONS:
+        return None
+    within = {
+        path.rpartition(".")[2]: f for path, f in every.items() if path.startswith(error.field or "") and "_" in path
+    }
+    return next((within[word] for word in words if word in within), None)
 
 
 def default_values(spec: Mapping[str, Any] | None = None) -> dict[str, Any]:

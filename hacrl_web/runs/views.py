@@ -28,6 +28,7 @@ PAGE_SIZE = 50
 TABS = ("overview", "config", "events", "logs")
 ACTIVE = (State.STARTING, State.RUNNING, State.PAUSED, State.LOST)
 FAILED_SHOWN = 10
+DEMO_BENCHMARK = "order of operations"  # what ./hacrl demo registers; its pages carry a caveat
 
 
 @require_GET
@@ -143,6 +144,21 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return render(request, "runs/run_rollouts.html", context)
 
 
+@require_GET
+def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
+    """The runs of a sweep, live; their results are added by the leaderboard's template tag."""
+    sweep = get_object_or_404(Sweep.objects.visible_to(request.user), pk=sweep_id)
+    runs = list(sweep.runs.order_by("created_at", "seed", "algorithm"))
+    context = {
+        "sweep": sweep,
+        "runs": runs,
+        "is_done": all(run.is_terminal for run in runs),
+        "has_results": any(run.state == State.COMPLETED for run in runs),
+        "is_demo": any(run.spec["data"]["benchmark"] == DEMO_BENCHMARK for run in runs),
+    }
+    return render(request, "runs/sweep_detail.html", context)
+
+
 @require_POST
 def run_stop(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Ask for the run's end; stopping twice, or a run that has ended, changes nothing and says so."""
@@ -184,7 +200,7 @@ def worker_list(request: HttpRequest) -> HttpResponse:
     visible = Run.objects.visible_to(request.user)
     queue = Run.objects.in_queue().values_list("pk", flat=True)
     places = {pk: place for place, pk in enumerate(queue, start=1)}
-    waiting = [run for run in visible.filter(pk__in=list(places)[:500]).select_related("group", "benchmark")]
+    waiting = list(visible.filter(pk__in=list(places)[:500]))
     for run in waiting:
         run.place = places[run.pk]  # type: ignore[attr-defined]
     context = {

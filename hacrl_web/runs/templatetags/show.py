@@ -121,7 +121,9 @@ def when(moment: datetime | None) -> str | SafeString:
     if moment is None:
         return MISSING
     seconds = (timezone.now() - moment).total_seconds()
-    words = "just now" if abs(seconds) < 5 else f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
+    words = (
+        "just now" if abs(seconds) < 5 else f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
+    )
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
         moment.isoformat(timespec="seconds"),

@@ -1,0 +1,74 @@
+"""The demo: two tiny agents with complementary skills, trained by HACPO, GSPO and GSPOx2 through the product's own path.
+
+Makes (once) and registers the agents, their group and the questions, launches the comparison as one sweep, and reads the
+outcome back from the rows that the product wrote. Sits above the apps, as urls.py and api.py do.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.files.base import File
+from django.core.files.uploadedfile import UploadedFile
+
+from hacrl_web.accounts.models import User
+from hacrl_web.registry import services
+from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
+from hacrl_web.runs.launch import launch_sweep
+from hacrl_web.runs.models import Sweep
+from workers.demo_recipe import AGENTS, BENCHMARK_NAME, GROUP_NAME, HELD_OUT_FILE, TRAIN_FILE, demo_settings
+
+# HACPO first: its page is the one to look at while the others are still to come.
+ALGORITHMS = ("hacpo", "gspo", "gspox2")
+
+
+def make_agents() -> Path:
+    """Make the demo's models and questions, or find them made; returns their folder. Error: CalledProcessError."""
+    folder = Path(settings.MODELS_DIR) / "demo"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run([sys.executable, "-m", "workers.demo", str(folder)], check=True, cwd=settings.BASE_DIR, stdout=2)
+    return folder
+
+
+def register(user: User, folder: Path) -> tuple[AgentGroup, Benchmark]:
+    """The group and the benchmark of the demo, registered as a user would where they are not yet."""
+    group = AgentGroup.objects.filter(owner=user, name=GROUP_NAME).first()
+    if group is None:
+        agents = [{"model": _model(user, folder / name, name).pk, "name": name} for name in AGENTS]
+        group = services.create_group(user, name=GROUP_NAME, agents=agents)
+    benchmark = Benchmark.objects.filter(owner=user, name=BENCHMARK_NAME).first()
+    if benchmark is None:
+        with open(folder / TRAIN_FILE, "rb") as train, open(folder / HELD_OUT_FILE, "rb") as held_out:
+            benchmark = services.create_benchmark(
+                user, name=BENCHMARK_NAME, file=_upload(train), held_out_file=_upload(held_out)
+            )
+    return group, benchmark
+
+
+def _model(user: User, folder: Path, name: str) -> LanguageModel:
+    found = LanguageModel.objects.filter(owner=user, name=name).first()
+    return found or services.register_model(user, location=str(folder), name=name)
+
+
+def _upload(file: Any) -> UploadedFile:
+    content = File(file)
+    return UploadedFile(content, name=Path(file.name).name, content_type="application/jsonl", size=content.size)
+
+
+def launch(user: User, group: AgentGroup, benchmark: Benchmark, seeds: Sequence[int]) -> Sweep:
+    """Queue every algorithm on every seed as one sweep."""
+    request = {
+        "name": "Demo",
+        "group": group.pk,
+        "benchmark": benchmark.pk,
+        "algorithms": list(ALGORITHMS),
+        "seeds": list(seeds),
+        "confirm": ["delta_above_half"],  # small models want it: the delta trap
+        **demo_settings(),
+    }
+    return launch_sweep(user, request)

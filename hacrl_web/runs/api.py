@@ -1,0 +1,124 @@
+"""The runs' part of the REST API: launch, look, stop. It parses and answers; launch.py and the models decide."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from ninja import Body, Query, Router, Status
+
+from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.runs.launch import launch, launch_sweep
+from hacrl_web.runs.models import Run, State, Sweep
+from hacrl_web.runs.redis_client import ring_bell
+from hacrl_web.runs.series import series
+
+MAX_PAGE = 200
+router = Router(tags=["runs"])
+
+
+def summary(run: Run) -> dict[str, Any]:
+    """A run as lists show it."""
+    return {
+        "id": str(run.pk),
+        "name": run.name,
+        "url": run.get_absolute_url(),
+        "algorithm": run.algorithm,
+        "seed": run.seed,
+        "state": run.state,
+        "desired_state": run.desired_state,
+        "reason": run.reason,
+        "attempt": run.attempt,
+        "interruptions": run.interruptions,
+        "step": run.step,
+        "total_steps": run.total_steps,
+        "progress": run.progress,
+        "sweep": run.sweep_id,
+        "group": run.group_id,
+        "benchmark": run.benchmark_id,
+        "worker_host": run.worker_host,
+        "created_at": run.created_at,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+    }
+
+
+def detail(run: Run) -> dict[str, Any]:
+    """A run with its settings and its history."""
+    changes = run.status_changes.values("from_state", "to_state", "attempt", "reason", "at")
+    return {**summary(run), "spec": run.spec, "last_seq": run.last_seq, "status_changes": list(changes)}
+
+
+def _visible_run(request: HttpRequest, run_id: UUID) -> Run:
+    return get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+
+
+@router.post("/runs", response={201: dict}, summary="Launch a run")
+def create_run(request: HttpRequest, payload: dict[str, Any] = Body(...)) -> Any:
+    """Name, group, benchmark, algorithm, seed, any RunSpec section, and the cautions to confirm."""
+    return Status(201, detail(launch(request.user, payload)))
+
+
+@router.get("/runs", response=dict, summary="List runs, newest first")
+def list_runs(
+    request: HttpRequest,
+    state: str | None = None,
+    sweep: int | None = None,
+    limit: int = Query(50, ge=1, le=MAX_PAGE),
+    offset: int = Query(0, ge=0, le=10_000_000),
+) -> Any:
+    runs = Run.objects.visible_to(request.user)
+    if state is not None:
+        if state not in State.values:
+            raise FieldErrors([FieldError("invalid", f"Must be one of {', '.join(State.values)}.", "state")])
+        runs = runs.filter(state=state)
+    if sweep is not None:
+        runs = runs.filter(sweep_id=sweep)
+    return {"count": runs.count(), "runs": [summary(run) for run in runs.defer("spec")[offset : offset + limit]]}
+
+
+@router.get("/runs/{run_id}", response=dict, summary="A run with its settings and history")
+def get_run(request: HttpRequest, run_id: UUID) -> Any:
+    return detail(_visible_run(request, run_id))
+
+
+@router.post("/runs/{run_id}/stop", response=dict, summary="Stop a run; asking twice, or after its end, does nothing")
+def stop_run(request: HttpRequest, run_id: UUID) -> Any:
+    run = _visible_run(request, run_id)
+    run.request_stop()
+    ring_bell(run.pk)
+    return summary(run)
+
+
+@router.get("/runs/{run_id}/series", response=dict, summary="The plotted numbers, as columns")
+def get_series(
+    request: HttpRequest, run_id: UUID, metric: list[str] = Query([]), agent: list[str] = Query([])
+) -> Any:
+    """Choose with ?metric=reward/mean&metric=capability&agent=A; without a choice, everything."""
+    run = _visible_run(request, run_id)
+    return {"run": str(run.pk), "last_seq": run.last_seq, "series": series(run, set(metric), set(agent))}
+
+
+@router.post("/sweeps", response={201: dict}, summary="Launch one run for each algorithm and seed")
+def create_sweep(request: HttpRequest, payload: dict[str, Any] = Body(...)) -> Any:
+    """As POST /runs, with lists `algorithms` and `seeds` in place of the algorithm's name and the seed."""
+    return Status(201, sweep_body(launch_sweep(request.user, payload)))
+
+
+@router.get("/sweeps/{int:sweep_id}", response=dict, summary="A sweep and its runs")
+def get_sweep(request: HttpRequest, sweep_id: int) -> Any:
+    return sweep_body(get_object_or_404(Sweep.objects.visible_to(request.user), pk=sweep_id))
+
+
+def sweep_body(sweep: Sweep) -> dict[str, Any]:
+    runs = [summary(run) for run in sweep.runs.defer("spec").order_by("created_at", "pk")]
+    return {
+        "id": sweep.pk,
+        "name": sweep.name,
+        "url": sweep.get_absolute_url(),
+        "created_at": sweep.created_at,
+        "is_finished": all(run["finished_at"] for run in runs),
+        "runs": runs,
+    }

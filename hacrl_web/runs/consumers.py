@@ -1,0 +1,245 @@
+"""The WebSocket of a browser: a cursor over the database for each run that it watches, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.contrib.sessions.backends.db import SessionStore
+from django.db import Error
+from django.http import HttpRequest
+from django.http.request import validate_host
+
+from hacrl_web.runs.feed import dump, events_frame, find_visible
+from hacrl_web.runs.hub import Hub, Subscription, get_hub
+
+FRAME_PAUSE_S = 0.1  # at most ten rounds of frames a second
+SESSION_CHECK_S = 60.0
+MAX_SUBSCRIPTIONS = 64
+MAX_FRAME = 4096
+FRAMES_PER_S = 20.0
+FRAMES_AT_ONCE = 200.0  # a page that comes back subscribes to many runs at once
+MAX_CURSOR = 2**62
+SESSION_ENDED, FLOODED = 4401, 4429
+log = logging.getLogger(__name__)
+
+
+def _host_and_port(netloc: str, scheme: str) -> tuple[str, int] | None:
+    try:
+        parts = urlsplit(f"{scheme}://{netloc}")
+        if not parts.hostname or parts.username is not None or parts.path:
+            return None
+        return parts.hostname, parts.port or (443 if scheme == "https" else 80)
+    except ValueError:
+        return None
+
+
+def is_same_origin(headers: list[tuple[bytes, bytes]]) -> bool:
+    """True where Origin names exactly the host and port that was asked, and we serve that host."""
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        values.setdefault(name.lower(), []).append(value)
+    origins, hosts = values.get(b"origin", []), values.get(b"host", [])
+    if len(origins) != 1 or len(hosts) != 1:
+        return False
+    scheme, _, netloc = origins[0].decode("latin-1").partition("://")
+    if scheme not in ("http", "https"):
+        return False
+    origin = _host_and_port(netloc, scheme)
+    host = _host_and_port(hosts[0].decode("latin-1"), scheme)
+    if origin is None or origin != host:
+        return False
+    allowed = settings.ALLOWED_HOSTS or (["localhost", "127.0.0.1", "[::1]"] if settings.DEBUG else [])
+    return validate_host(f"[{host[0]}]" if ":" in host[0] else host[0], allowed)
+
+
+def _is_session_alive(session_key: str | None, user_id: Any) -> bool:
+    request = HttpRequest()
+    request.session = SessionStore(session_key)
+    user = get_user(request)
+    return user.is_authenticated and user.is_active and user.pk == user_id
+
+
+class _BadFrame(ValueError):
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class RunConsumer(AsyncWebsocketConsumer):
+    """One browser. Frames: see the hub's protocol in docs/protocol.md."""
+
+    channel_layer_alias = None  # type: ignore[assignment] - a Redis restart must not close the socket
+
+    async def connect(self) -> None:
+        self.tasks: list[asyncio.Task[None]] = []
+        self.subscriptions: dict[UUID, Subscription] = {}
+        self.wake = asyncio.Event()
+        self.sending = asyncio.Lock()
+        self.allowance, self.allowance_at = FRAMES_AT_ONCE, time.monotonic()
+        self.is_closing = False
+        user = self.scope.get("user")
+        if not is_same_origin(self.scope["headers"]) or user is None or not user.is_authenticated:
+            await self.close()
+            return
+        self.user = user
+        self.hub: Hub = get_hub()
+        await self.accept()
+        self.tasks = [asyncio.create_task(self._send_on()), asyncio.create_task(self._watch_session())]
+
+    async def disconnect(self, code: int) -> None:
+        self.is_closing = True
+        for task in self.tasks:
+            task.cancel()
+        for subscription in self.subscriptions.values():
+            self.hub.unsubscribe(subscription)
+        self.subscriptions.clear()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if self.is_closing:
+            return
+        if not self._is_allowed():
+            await self._close(FLOODED)
+            return
+        try:
+            await self._obey(_parse(text_data))
+        except _BadFrame as error:
+            await self._say({"op": "error", "code": error.code, "message": str(error)})
+        except Error:
+            await self._say({"op": "error", "code": "database_busy", "message": "The database is busy; try again."})
+
+    def _is_allowed(self) -> bool:
+        now = time.monotonic()
+        self.allowance = min(FRAMES_AT_ONCE, self.allowance + (now - self.allowance_at) * FRAMES_PER_S) - 1
+        self.allowance_at = now
+        return self.allowance >= 0
+
+    async def _obey(self, frame: dict[str, Any]) -> None:
+        if frame["op"] == "ping":
+            await self._say({"op": "pong"})
+        elif frame["op"] == "sub":
+            await self._subscribe(frame["run"], frame["after"])
+        else:
+            self._unsubscribe(frame["run"])
+
+    async def _subscribe(self, run_id: UUID, after: int) -> None:
+        if run_id not in self.subscriptions and len(self.subscriptions) >= MAX_SUBSCRIPTIONS:
+            raise _BadFrame("too_many", f"At most {MAX_SUBSCRIPTIONS} runs can be watched at once.")
+        status = await self.hub.read(find_visible, self.user, run_id)
+        if status is None:
+            raise _BadFrame("not_found", f"There is no run {run_id}.")
+        if after > status.last_seq:
+            raise _BadFrame("bad_cursor", f"The run has no event {after}: the last is {status.last_seq}.")
+        self._unsubscribe(run_id)
+        subscription = self.subscriptions[run_id] = Subscription(run_id, after, self.wake)
+        self.hub.subscribe(subscription, status)
+        self.wake.set()
+
+    def _unsubscribe(self, run_id: UUID) -> None:
+        subscription = self.subscriptions.pop(run_id, None)
+        if subscription is not None:
+            self.hub.unsubscribe(subscription)
+
+    async def _say(self, body: dict[str, Any]) -> None:
+        await self._send_text(dump(body))
+
+    async def _send_text(self, text: str) -> None:
+        async with self.sending:
+            if not self.is_closing:
+                await self.send(text_data=text)
+
+    async def _close(self, code: int) -> None:
+        if not self.is_closing:
+            self.is_closing = True
+            await self.close(code=code)
+
+    async def _send_on(self) -> None:
+        """Until the browser leaves: send what there is, never faster than it takes it."""
+        while True:
+            await self.wake.wait()
+            self.wake.clear()
+            is_behind = False
+            for subscription in list(self.subscriptions.values()):
+                try:
+                    is_behind |= await self._serve(subscription)
+                except Error:
+                    is_behind = True
+                    await asyncio.sleep(1)  # the database is away: the backlog waits
+                except (RuntimeError, OSError) as error:  # the server says that the browser is gone
+                    log.debug("a browser is gone: %s", error)
+                    return
+            if is_behind:
+                self.wake.set()
+            else:
+                await asyncio.sleep(FRAME_PAUSE_S)
+
+    async def _serve(self, subscription: Subscription) -> bool:
+        """Send one subscription's next frames; True where there is more already."""
+        if self.subscriptions.get(subscription.run_id) is not subscription:
+            return False
+        if subscription.is_gone:
+            self._unsubscribe(subscription.run_id)
+            await self._say({"op": "error", "code": "not_found", "message": f"There is no run {subscription.run_id}."})
+            return False
+        status = self.hub.feeds[subscription.run_id].status
+        batches = subscription.take() if subscription.is_live else [await self.hub.read_backlog(subscription)]
+        is_current = self.subscriptions.get(subscription.run_id) is subscription
+        if not is_current:  # resubscribed while the backlog was read
+            return False
+        batches = [batch for batch in batches if batch.count]
+        if batches:
+            previous, subscription.cursor = subscription.cursor, batches[-1].seq
+            texts = [batch.text for batch in batches]
+            await self._send_text(events_frame(subscription.run_id, previous, subscription.cursor, texts))
+        if subscription.sent_status != status.text:
+            subscription.sent_status = status.text
+            await self._send_text(status.text)
+        if subscription.is_live and not subscription.is_synced:
+            subscription.is_synced = True
+            await self._say({"op": "synced", "run": str(subscription.run_id), "seq": subscription.cursor})
+        return bool(subscription.queue) or not subscription.is_live
+
+    async def _watch_session(self) -> None:
+        """Close the socket when its session ends, its user is shut out or changes the password."""
+        while True:
+            await asyncio.sleep(SESSION_CHECK_S)
+            session_key = getattr(self.scope.get("session"), "session_key", None)
+            with contextlib.suppress(Error):
+                if not await self.hub.read(_is_session_alive, session_key, self.user.pk):
+                    await self._close(SESSION_ENDED)
+                    return
+
+
+def _parse(text: str | None) -> dict[str, Any]:
+    """A checked frame. Error: _BadFrame."""
+    if text is None:
+        raise _BadFrame("bad_frame", "Frames are JSON text.")
+    if len(text) > MAX_FRAME:
+        raise _BadFrame("bad_frame", f"A frame has at most {MAX_FRAME} characters.")
+    try:
+        frame = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _BadFrame("bad_frame", "This frame is not JSON.") from None
+    if not isinstance(frame, dict) or frame.get("op") not in ("sub", "unsub", "ping"):
+        raise _BadFrame("bad_frame", 'A frame is an object whose "op" is sub, unsub or ping.')
+    if frame["op"] == "ping":
+        return frame
+    run, after = frame.get("run"), frame.get("after", 0)
+    try:
+        if not isinstance(run, str):
+            raise ValueError
+        run_id = UUID(run)
+    except ValueError:
+        raise _BadFrame("not_found", "There is no run of this id.") from None
+    if not isinstance(after, int) or isinstance(after, bool) or not 0 <= after < MAX_CURSOR:
+        raise _BadFrame("bad_cursor", '"after" is a whole number from 0.')
+    return {"op": frame["op"], "run": run_id, "after": after}

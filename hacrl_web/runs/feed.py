@@ -1,0 +1,82 @@
+"""What the hub reads from the database: one run's news since a cursor, already as JSON text.
+
+The texts are made once per run and batch, whoever listens; only the few numbers around them differ between browsers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db.models import TextField
+from django.db.models.functions import Cast
+
+from hacrl_web.runs.models import Run, TelemetryEvent
+
+BATCH_EVENTS = 500
+_COLUMNS = ("seq", "attempt", "type", "step", "agent", "source", "time")
+_STATUS = ("state", "desired_state", "step", "total_steps", "attempt", "progress", "reason")
+
+
+def dump(value: Any) -> str:
+    """JSON text as browsers read it (no NaN)."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive events of a run: all with `after` < seq <= `seq`, as the inside of a JSON list."""
+
+    after: int
+    seq: int
+    text: str
+    count: int
+
+    @property
+    def is_full(self) -> bool:
+        return self.count >= BATCH_EVENTS
+
+
+def events_frame(run_id: UUID, prev: int, seq: int, texts: list[str]) -> str:
+    """The frame that takes a cursor from `prev` to `seq`."""
+    return f'{{"op":"events","run":"{run_id}","prev":{prev},"seq":{seq},"events":[{",".join(texts)}]}}'
+
+
+def read_batch(run_id: UUID, after: int, up_to: int | None = None) -> Batch:
+    """The next events after a cursor (and not beyond `up_to`), at most one batch."""
+    # The payload is passed on as the text it is stored as: nothing is parsed only to be written again.
+    rows = list(
+        TelemetryEvent.objects.filter(run_id=run_id, seq__gt=after, **({} if up_to is None else {"seq__lte": up_to}))
+        .order_by("seq")
+        .values_list(*_COLUMNS, Cast("payload", TextField()))[:BATCH_EVENTS]
+    )
+    if not rows:
+        return Batch(after, after, "", 0)
+    text = ",".join(f'{dump(dict(zip(_COLUMNS, row, strict=False)))[:-1]},"payload":{row[-1]}}}' for row in rows)
+    return Batch(after, rows[-1][0], text, len(rows))
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the `run` frame says, and how far the run's events are stored."""
+
+    last_seq: int
+    text: str
+
+
+def read_status(run_ids: list[UUID]) -> dict[UUID, Status]:
+    """The status of each of these runs that exists."""
+    found = {}
+    for row in Run.objects.filter(pk__in=run_ids).order_by().values("pk", "last_seq", *_STATUS):
+        body = {"op": "run", "run": str(row["pk"]), **{name: row[name] for name in _STATUS}}
+        found[row["pk"]] = Status(row["last_seq"], dump(body))
+    return found
+
+
+def find_visible(user: Any, run_id: UUID) -> Status | None:
+    """The status of a run that the user may see; a foreign run is as good as none."""
+    if not Run.objects.visible_to(user).filter(pk=run_id).exists():
+        return None
+    return read_status([run_id]).get(run_id)

@@ -1,0 +1,114 @@
+"""The new-run form: one run, or a sweep that compares algorithms over seeds; and the clone of a run."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, get_args
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_GET, require_http_methods
+
+from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.registry.models import AgentGroup, Benchmark
+from hacrl_web.runs.forms import CAUTIONS, default_values, draw, parse, parse_seeds
+from hacrl_web.runs.launch import launch, launch_sweep
+from hacrl_web.runs.models import Run
+from hacrl_web.runs.presets import presets
+from workers.spec import AlgorithmSpec
+
+ALGORITHMS = get_args(AlgorithmSpec.model_fields["name"].annotation)
+ALGORITHM_WORDS = {
+    "hacpo": "HACPO: agents learn from each other's verified rollouts",
+    "gspo": "GSPO: each agent alone",
+    "gspox2": "GSPOx2: each agent alone, with double rollouts and updates (the equal-cost baseline)",
+}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def run_create(request: HttpRequest) -> HttpResponse:
+    """Show the form, or queue what it says. What was wrong comes back beside its field, status 422, values kept."""
+    if request.method != "POST":
+        return _show(request, _first_values(request))
+    try:
+        if request.POST.get("compare"):
+            return redirect(_launch_sweep(request))
+        run = launch(request.user, parse(request.POST))
+        messages.success(request, f"{run.name} is in the queue.")
+        return redirect(run)
+    except FieldErrors as refused:
+        return _show(request, request.POST.dict(), refused.errors, refused.status)
+
+
+def _launch_sweep(request: HttpRequest) -> Any:
+    seeds = parse_seeds(request.POST.get("seeds", ""))
+    asked = parse(request.POST)
+    asked.pop("seed", None)
+    asked.setdefault("algorithms", [])
+    sweep = launch_sweep(request.user, asked | {"seeds": seeds})
+    messages.success(request, f"{sweep.runs.count()} runs are in the queue.")
+    return sweep
+
+
+def _first_values(request: HttpRequest) -> dict[str, Any]:
+    """What the form starts with: the run to clone, or what the address names."""
+    values: dict[str, Any] = {"seeds": "0, 1, 2"}
+    source = request.GET.get("clone", "")
+    try:
+        run = Run.objects.visible_to(request.user).filter(pk=uuid.UUID(source)).first() if source else None
+    except ValueError:
+        run = None
+    if run is not None:
+        values |= default_values(run.spec)
+        values |= {"group": run.group_id, "benchmark": run.benchmark_id, "clone_of": run.name}
+    for key in ("group", "benchmark"):
+        if key in request.GET:
+            values[key] = request.GET[key]
+    return values
+
+
+def _show(
+    request: HttpRequest, values: dict[str, Any], errors: list[FieldError] | None = None, status: int = 200
+) -> HttpResponse:
+    posted = request.POST if request.method == "POST" else QueryDict()
+    errors = errors or []
+    confirmed = [code for code in posted.getlist("confirm") if code in CAUTIONS]
+    asked = [error for error in errors if error.code in CAUTIONS]
+    fields, sections, homeless = draw(values, [e for e in errors if e not in asked], asked)
+    groups = AgentGroup.objects.visible_to(request.user).prefetch_related("agents__model")
+    benchmarks = Benchmark.objects.visible_to(request.user)
+    # With one of each there is nothing to choose.
+    for key, rows in (("group", groups), ("benchmark", benchmarks)):
+        if fields[key].value is None and len(rows) == 1:
+            fields[key].value = rows[0].pk
+    chosen = posted.getlist("algorithms") if posted else list(ALGORITHMS)
+    context = {
+        "fields": fields,
+        "sections": sections,
+        "homeless": homeless,
+        "num_errors": len(errors),
+        "groups": groups,
+        "benchmarks": benchmarks,
+        "algorithms": [{"value": a, "label": ALGORITHM_WORDS.get(a, a), "chosen": a in chosen} for a in ALGORITHMS],
+        "compare": bool(posted.get("compare")) or request.GET.get("compare") == "1",
+        "confirmed": [{"code": code, "field": CAUTIONS[code]} for code in confirmed],
+        "clone_of": values.get("clone_of"),
+        "presets": presets(),
+        "form_data": {"presets": presets(), "groups": [_group_data(group) for group in groups]},
+    }
+    return render(request, "runs/run_form.html", context, status=status)
+
+
+def _group_data(group: AgentGroup) -> dict[str, Any]:
+    agents = [{"name": a.name, "model": a.model.name, "position": a.position} for a in group.agents.all()]
+    return {"id": group.pk, "name": group.name, "agents": agents}
+
+
+@require_GET
+def run_clone(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The new-run form, filled in with a run's settings."""
+    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    response = redirect("runs:run_create")
+    response["Location"] += f"?clone={run.pk}"
+    return response
