@@ -7,6 +7,7 @@ goes to `workers.symbolic`. Standard library only; every step is linear in the t
 from __future__ import annotations
 
 import re
+import unicodedata
 from fractions import Fraction
 from functools import lru_cache
 
@@ -71,12 +72,24 @@ _FRACTION = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
 _UNIT_TEXT = re.compile(r"(?:(?<=[\d}\])])|(?<=\\pi))\s*\\(?:text|mathrm|mbox|textrm)\s*\{\s*[a-zA-Z$/ ]*\}(?:\^\{?\d\}?)?\s*$")
 
 
+_SYMBOLS = {"√": "\\sqrt ", "∞": "\\infty ", "°": "^\\circ", "π": "\\pi ", "×": "\\times ", "·": "\\cdot ", "÷": "/"}
+_SYMBOLS |= {"≤": "\\le ", "≥": "\\ge ", "±": "\\pm ", "∪": "\\cup ", "−": "-", "–": "-", "⁄": "/"}
+
+
+def _plain_letters(text: str) -> str:
+    """Unicode signs as LaTeX, full-width letters as plain ones, invisible direction marks dropped."""
+    if text.isascii():
+        return text
+    text = "".join(_SYMBOLS.get(letter, letter) for letter in text if unicodedata.category(letter) != "Cf")
+    return "".join(_SYMBOLS.get(letter, letter) for letter in unicodedata.normalize("NFKC", text))
+
+
 @lru_cache(maxsize=4096)
 def clean(text: str) -> str:
     """The answer without decoration: spacing commands, fonts, `$`, `\\left`, a final full stop."""
-    text = _FRACTION.sub(lambda _: "\\frac", text.strip())
+    text = _FRACTION.sub(lambda _: "\\frac", _plain_letters(text).strip())
     text = _UNIT_TEXT.sub("", text)
-    text = text.replace("{,}", ",").replace("−", "-")
+    text = text.replace("{,}", ",")
     text = _SPACES.sub(" ", _DROPPED.sub("", text)).strip()
     for _ in range(8):  # fonts may be nested
         text, changed = _WRAPPER.subn(r"\1", text)
@@ -90,7 +103,7 @@ def clean(text: str) -> str:
 
 _GROUPED = r"[1-9]\d{0,2}(?:,\d{3})+|\d+"
 _NUMBER = re.compile(rf"({_GROUPED})?(?:\.(\d*)(?:\\overline\{{?(\d+)\}}?)?)?")
-_POWER = re.compile(r"(?:(.*?)(?:\\times|\\cdot|\*|×)|)10\^(?:\{\s*([+-]?\d{1,4})\s*\}|([+-]?\d{1,4}))")
+_POWER = re.compile(r"(?:(.*?)(?:\\times|\\cdot|\*)|)10\^(?:\{\s*([+-]?\d{1,4})\s*\}|([+-]?\d{1,4}))")
 _EXPONENT = re.compile(r"(.*\d\.?)[eE]([+-]?\d{1,4})")
 _RATIO = re.compile(r"(\d*)\\frac(?:\{([^{}]*)\}|(\d))(?:\{([^{}]*)\}|(\d))")
 _IN_BASE = re.compile(r"(\d+)_(?:\{(\d{1,2})\}|(\d))")

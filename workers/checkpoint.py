@@ -88,7 +88,8 @@ def save_checkpoint(run_dir: Path, step: int, agents: Sequence[Agent], trainer: 
         shutil.rmtree(final)
     building.rename(final)
     _sync(root)
-    for old in [path for path in _step_folders(root) if path != final][: -(keep - 1) or None]:
+    others = [path for path in _step_folders(root) if path != final]
+    for old in others[: max(0, len(others) - (keep - 1))]:
         shutil.rmtree(old)
     return SavedCheckpoint(step, final, sum(entry["size"] for entry in files.values()))
 

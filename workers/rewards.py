@@ -198,7 +198,7 @@ def _score_plainly(completion: str, gold: str) -> Verdict | tuple[str, str]:
     if found.strip() == gold.strip():
         return RIGHT
     if not gold.strip():
-        return Verdict(None, "unscorable: the reference answer is empty")
+        return Verdict(0.0, "the reference answer is empty")
     if len(found) > MAX_ANSWER_CHARACTERS:
         return TOO_LONG
     answer, cleaned_gold = clean(found), clean(gold)

@@ -52,7 +52,7 @@ def checked_folder(location: str) -> Path:
             raise refuse("outside", f"The folder is not inside the model folders. Allowed: folders below {roots}.")
         mode = folder.stat().st_mode
     except FileNotFoundError:
-        raise refuse("not_found", "There is no such folder.") from None
+        raise refuse("no_such_folder", "There is no such folder.") from None
     except (OSError, ValueError) as error:
         raise refuse("unreadable", f"The folder cannot be read: {_reason(error)}.") from None
     if not stat.S_ISDIR(mode):

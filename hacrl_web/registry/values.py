@@ -108,7 +108,7 @@ def row_id(value: object) -> int:
     if not written and isinstance(value, str):
         raise Problem("missing", "Choose one.")
     if not WHOLE.fullmatch(written):
-        raise Problem("not_found", "There is no such object.")
+        raise Problem("bad_id", "An id is a whole number.")
     return int(written)
 
 

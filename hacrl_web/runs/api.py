@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from django.http import HttpRequest
@@ -16,6 +16,9 @@ from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.series import series
 
 MAX_PAGE = 200
+NO_NAMES: list[str] = []
+Payload = Annotated[dict[str, Any], Body()]
+Names = Annotated[list[str], Query()]
 router = Router(tags=["runs"])
 
 
@@ -56,7 +59,7 @@ def _visible_run(request: HttpRequest, run_id: UUID) -> Run:
 
 
 @router.post("/runs", response={201: dict}, summary="Launch a run")
-def create_run(request: HttpRequest, payload: dict[str, Any] = Body(...)) -> Any:
+def create_run(request: HttpRequest, payload: Payload) -> Any:
     """Name, group, benchmark, algorithm, seed, any RunSpec section, and the cautions to confirm."""
     return Status(201, detail(launch(request.user, payload)))
 
@@ -66,8 +69,8 @@ def list_runs(
     request: HttpRequest,
     state: str | None = None,
     sweep: int | None = None,
-    limit: int = Query(50, ge=1, le=MAX_PAGE),
-    offset: int = Query(0, ge=0, le=10_000_000),
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
+    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
 ) -> Any:
     runs = Run.objects.visible_to(request.user)
     if state is not None:
@@ -93,16 +96,14 @@ def stop_run(request: HttpRequest, run_id: UUID) -> Any:
 
 
 @router.get("/runs/{run_id}/series", response=dict, summary="The plotted numbers, as columns")
-def get_series(
-    request: HttpRequest, run_id: UUID, metric: list[str] = Query([]), agent: list[str] = Query([])
-) -> Any:
+def get_series(request: HttpRequest, run_id: UUID, metric: Names = NO_NAMES, agent: Names = NO_NAMES) -> Any:
     """Choose with ?metric=reward/mean&metric=capability&agent=A; without a choice, everything."""
     run = _visible_run(request, run_id)
     return {"run": str(run.pk), "last_seq": run.last_seq, "series": series(run, set(metric), set(agent))}
 
 
 @router.post("/sweeps", response={201: dict}, summary="Launch one run for each algorithm and seed")
-def create_sweep(request: HttpRequest, payload: dict[str, Any] = Body(...)) -> Any:
+def create_sweep(request: HttpRequest, payload: Payload) -> Any:
     """As POST /runs, with lists `algorithms` and `seeds` in place of the algorithm's name and the seed."""
     return Status(201, sweep_body(launch_sweep(request.user, payload)))
 

@@ -76,9 +76,14 @@ class _BadFrame(ValueError):
 
 
 class RunConsumer(AsyncWebsocketConsumer):
-    """One browser. Frames: see the hub's protocol in docs/protocol.md."""
+    """One browser.
 
-    channel_layer_alias = None  # type: ignore[assignment] - a Redis restart must not close the socket
+    It sends {"op": "sub", "run": id, "after": seq}, {"op": "unsub", "run": id}, {"op": "ping"}; it gets
+    {"op": "events", "run", "prev", "seq", "events": [...]}, {"op": "run", "run", "state", ...}, {"op": "synced", "run",
+    "seq"} once after the backlog of a sub, {"op": "error", "code", "message"} and {"op": "pong"}.
+    """
+
+    channel_layer_alias = None  # a Redis restart must not close the socket
 
     async def connect(self) -> None:
         self.tasks: list[asyncio.Task[None]] = []
@@ -192,8 +197,7 @@ class RunConsumer(AsyncWebsocketConsumer):
             return False
         status = self.hub.feeds[subscription.run_id].status
         batches = subscription.take() if subscription.is_live else [await self.hub.read_backlog(subscription)]
-        is_current = self.subscriptions.get(subscription.run_id) is subscription
-        if not is_current:  # resubscribed while the backlog was read
+        if self.subscriptions.get(subscription.run_id) is not subscription:  # resubscribed while the backlog was read
             return False
         batches = [batch for batch in batches if batch.count]
         if batches:

@@ -1,7 +1,7 @@
 """Keeps the queue moving: rings for queued runs until a worker has them, and takes back runs whose supervisor is gone.
 
-It trusts only its own watch: a run is lost when its heartbeat did not change for a while in which this process could read
-the database. So clock jumps, reboots and a database that was away lose nobody.
+It trusts only its own watch: a run is lost when its heartbeat did not change for a while in which this process could
+read the database. So clock jumps, reboots and a database that was away lose nobody.
 """
 
 from __future__ import annotations

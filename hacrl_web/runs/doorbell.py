@@ -38,4 +38,4 @@ def waiting() -> int | None:
         guard.failed("queue length", error)
         return None
     guard.succeeded()
-    return int(length)  # type: ignore[arg-type]
+    return int(length)

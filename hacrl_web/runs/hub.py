@@ -75,7 +75,6 @@ class Feed:
         self.subscriptions: set[Subscription] = set()
 
 
-
 class Hub:
     """All feeds of this process, their bell and their poll."""
 
@@ -114,7 +113,7 @@ class Hub:
         self.ring(subscription.run_id)
 
     async def read_backlog(self, subscription: Subscription) -> Batch:
-        """What lies between the cursor and the feed, at most one batch; with the last of it the subscription is live."""
+        """What lies between cursor and feed, at most one batch; with the last of it the subscription is live."""
         feed = self.feeds[subscription.run_id]
         read_to = feed.read_to
         batch = await self.read(read_batch, subscription.run_id, subscription.cursor, read_to)

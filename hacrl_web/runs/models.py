@@ -27,22 +27,22 @@ MAX_INTERRUPTIONS = 3
 class State(models.TextChoices):
     """Where a run is; the words of the pages."""
 
-    DRAFT = "draft", "draft"
-    QUEUED = "queued", "queued"
-    STARTING = "starting", "starting"
-    RUNNING = "running", "running"
-    PAUSED = "paused", "paused"
-    COMPLETED = "completed", "completed"
-    FAILED = "failed", "failed"
-    STOPPED = "stopped", "stopped"
-    LOST = "lost", "lost"
+    DRAFT = "draft"
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
 
 
 class Desire(models.TextChoices):
     """What the user wants of a run; its supervisor obeys."""
 
-    RUN = "run", "run"
-    STOP = "stop", "stop"
+    RUN = "run"
+    STOP = "stop"
 
 
 TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.STOPPED})
@@ -50,7 +50,7 @@ TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.STOPPED})
 HELD = frozenset({State.STARTING, State.RUNNING, State.PAUSED})
 # Nobody holds the run and it has not ended.
 IDLE = frozenset({State.DRAFT, State.QUEUED, State.LOST})
-TRANSITIONS: dict[State, frozenset[State]] = {
+TRANSITIONS: dict[str, frozenset[str]] = {
     State.DRAFT: frozenset({State.QUEUED, State.STOPPED}),
     State.QUEUED: frozenset({State.STARTING, State.STOPPED, State.FAILED}),
     State.STARTING: frozenset({State.RUNNING, State.QUEUED, State.LOST, *TERMINAL}),
@@ -221,7 +221,7 @@ class Run(models.Model):
         with transaction.atomic():
             while True:
                 seen = Run.objects.filter(pk=self.pk).values_list("state", "attempt").first()
-                if seen is None or new not in TRANSITIONS[State(seen[0])] or attempt not in (None, seen[1]):
+                if seen is None or new not in TRANSITIONS[seen[0]] or attempt not in (None, seen[1]):
                     return False
                 old, old_attempt = seen
                 columns |= {"state": new, "reason": reason} | ({"finished_at": now} if new in TERMINAL else {})

@@ -1,4 +1,4 @@
-"""What charts draw: the numbers of `reports.metric_rows` (the CSV's too) as columns, one per metric, agent and source."""
+"""What charts draw: the numbers of `reports.metric_rows` (the CSV's too) as columns by metric, agent and source."""
 
 from __future__ import annotations
 

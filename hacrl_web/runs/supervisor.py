@@ -274,7 +274,7 @@ class Supervisor:
         else:
             self._died(status, outcome)
 
-    def _end(self, state: State, reason: str) -> None:
+    def _end(self, state: str, reason: str) -> None:
         self.run.transition_to(state, reason=reason, attempt=self.attempt)
 
     def _died(self, status: int, outcome: str | None) -> None:

@@ -110,8 +110,8 @@ class Shipper:
             log.warning("run %s: a line of the spool is skipped: %s", self.run_id, error)
             return None
         seq, attempt = record.get("seq"), record.get("attempt")
-        is_event = isinstance(seq, int) and isinstance(attempt, int) and isinstance(record.get("type"), str)
-        if not is_event or not 0 < seq < MAX_SEQ:
+        is_event = isinstance(seq, int) and 0 < seq < MAX_SEQ and isinstance(attempt, int)
+        if not is_event or not isinstance(record.get("type"), str):
             log.warning("run %s: a line of the spool is no event: %.80r", self.run_id, line)
             return None
         # The databases refuse NUL and half surrogate pairs, which a model may well write.

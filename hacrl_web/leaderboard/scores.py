@@ -1,0 +1,320 @@
+"""Comparisons over completed runs: accuracy by algorithm over seeds, gain over GSPO, and what it cost. Reads only.
+
+A board is a sweep, or the runs of one group on one benchmark that were launched one by one. Its rows are algorithms
+(and, where runs of an algorithm had different settings, one row for each of them); a row's numbers are over its seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+from typing import Any
+
+from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent
+
+BASELINE = "gspo"
+METRIC = "accuracy"
+# Two-sided 95 % points of Student's t by degrees of freedom, from 1; beyond 30 the next smaller entry is used.
+_T95: tuple[float, ...] = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145)
+_T95 += (2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
+_T95_BEYOND = ((120, 1.980), (60, 2.000), (40, 2.021), (30, 2.042))
+
+
+def t95(degrees: int) -> float:
+    """The two-sided 95 % point of Student's t."""
+    if degrees <= len(_T95):
+        return _T95[degrees - 1]
+    return next(value for least, value in _T95_BEYOND if degrees >= least)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds with its 95 % confidence interval; with one seed there is no interval."""
+
+    mean: float
+    half_width: float | None
+    count: int
+
+    @property
+    def low(self) -> float | None:
+        return None if self.half_width is None else self.mean - self.half_width
+
+    @property
+    def high(self) -> float | None:
+        return None if self.half_width is None else self.mean + self.half_width
+
+    @property
+    def is_clear(self) -> bool:
+        """True where the interval leaves out zero."""
+        return self.half_width is not None and abs(self.mean) > self.half_width
+
+
+def estimate(values: Sequence[float]) -> Estimate | None:
+    """Mean and confidence interval of independent values; None of none."""
+    if not values:
+        return None
+    if len(values) == 1:
+        return Estimate(values[0], None, 1)
+    return Estimate(fmean(values), t95(len(values) - 1) * stdev(values) / math.sqrt(len(values)), len(values))
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """One agent's held-out accuracy before the first and after the last step of a run."""
+
+    start: float
+    final: float
+    correct: int
+    asked: int
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One completed run in numbers; accuracies are means over its agents."""
+
+    run: Run
+    agents: dict[str, AgentResult]
+
+    @property
+    def accuracy_start(self) -> float:
+        return fmean(agent.start for agent in self.agents.values())
+
+    @property
+    def accuracy_final(self) -> float:
+        return fmean(agent.final for agent in self.agents.values())
+
+    @property
+    def rollouts(self) -> int:
+        return int(self.run.progress.get("rollouts_generated") or 0)
+
+    @property
+    def tokens(self) -> int:
+        return int(self.run.progress.get("tokens_generated") or 0)
+
+    @property
+    def device_seconds(self) -> float:
+        return float(self.run.progress.get("elapsed_s") or 0.0)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "run": str(self.run.pk),
+            "algorithm": self.run.algorithm,
+            "seed": self.run.seed,
+            "accuracy_start": self.accuracy_start,
+            "accuracy_final": self.accuracy_final,
+            "agents": {
+                name: {"accuracy_start": agent.start, "accuracy_final": agent.final}
+                for name, agent in self.agents.items()
+            },
+            "rollouts": self.rollouts,
+            "tokens": self.tokens,
+            "device_seconds": self.device_seconds,
+        }
+
+
+@dataclass(frozen=True)
+class AgentRow:
+    """One agent's part of a row."""
+
+    agent: str
+    start: Estimate
+    final: Estimate
+    gain_over_gspo: Estimate | None
+
+
+@dataclass
+class Row:
+    """One algorithm (with one set of settings) over its seeds."""
+
+    algorithm: str
+    settings: dict[str, Any]  # what tells it from other rows of the same algorithm; mostly empty
+    results: list[RunResult]
+    start: Estimate
+    final: Estimate
+    gain_over_gspo: Estimate | None  # paired by seed: mean of (this - GSPO); None without a common seed
+    rollouts: float  # means per run
+    tokens: float
+    device_seconds: float
+    agents: list[AgentRow] = field(default_factory=list)
+    is_best: bool = False  # the highest mean, or not clearly below it
+
+    @property
+    def seeds(self) -> list[int]:
+        return [result.run.seed for result in self.results]
+
+    @property
+    def score_per_1000_rollouts(self) -> float | None:
+        """Rise of the accuracy over the start for each 1,000 rollouts generated."""
+        return (self.final.mean - self.start.mean) / self.rollouts * 1000 if self.rollouts else None
+
+
+@dataclass
+class Board:
+    """Rows that may be compared: same group, same benchmark, best first."""
+
+    name: str
+    sweep: Sweep | None
+    group: Any
+    benchmark: str
+    rows: list[Row]
+
+    @property
+    def agent_names(self) -> list[str]:
+        return [agent.agent for agent in self.rows[0].agents] if self.rows else []
+
+    @property
+    def agent_positions(self) -> dict[str, int]:
+        """Each agent's place, which is its colour."""
+        return {name: place for place, name in enumerate(self.agent_names)}
+
+
+def run_results(runs: Iterable[Run]) -> list[RunResult]:
+    """What completed runs reached; a run without evaluations is left out."""
+    completed = {run.pk: run for run in runs if run.state == State.COMPLETED}
+    events = TelemetryEvent.objects.filter(run__in=list(completed), type="evaluation").order_by("attempt", "seq")
+    # Later attempts and events overwrite earlier ones of the same step.
+    points: dict[Any, dict[str, dict[int, dict[str, Any]]]] = {}
+    for run_id, agent, step, payload in events.values_list("run_id", "agent", "step", "payload"):
+        if payload.get("metric") == METRIC and payload.get("value") is not None:
+            points.setdefault(run_id, {}).setdefault(agent, {})[step or 0] = payload
+    found = []
+    for pk, run in completed.items():
+        by_agent = points.get(pk, {})
+        agents = {name: _agent_result(by_agent[name]) for name in run.agent_names if by_agent.get(name)}
+        if agents and len(agents) == len(run.agent_names):
+            found.append(RunResult(run, agents))
+    return found
+
+
+def _agent_result(by_step: dict[int, dict[str, Any]]) -> AgentResult:
+    first, last = by_step[min(by_step)], by_step[max(by_step)]
+    return AgentResult(first["value"], last["value"], last.get("correct", 0), last.get("asked", 0))
+
+
+_COMPARED = ("algorithm", "rollout", "training", "evaluation", "agents", "data")
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """Settings that make a row of its own, by dotted path."""
+    found: dict[str, Any] = {}
+    for section in _COMPARED:
+        value = run.spec.get(section)
+        if isinstance(value, dict):
+            found |= {f"{section}.{key}": item for key, item in value.items()}
+        else:
+            found[section] = value
+    found.pop("algorithm.name", None)
+    return found
+
+
+def _key(settings: dict[str, Any]) -> str:
+    return json.dumps(settings, sort_keys=True, default=str)
+
+
+def _differences(settings: dict[str, Any], others: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The settings of `settings` in which any of `others` is different."""
+    return {k: v for k, v in settings.items() if k not in ("agents",) and any(o.get(k) != v for o in others)}
+
+
+def _paired(mine: dict[int, float], base: dict[int, float]) -> Estimate | None:
+    return estimate([mine[seed] - base[seed] for seed in sorted(mine) if seed in base])
+
+
+def _row(results: list[RunResult], base: list[RunResult] | None, settings: dict[str, Any]) -> Row:
+    """One row; `base`: GSPO's results under the same settings, None where this is GSPO itself."""
+
+    def by_seed(some: list[RunResult], agent: str | None = None) -> dict[int, float]:
+        return {r.run.seed: r.accuracy_final if agent is None else r.agents[agent].final for r in some}
+
+    def over(values: Iterable[float]) -> Estimate:
+        found = estimate(list(values))
+        assert found is not None, "a row has at least one run"
+        return found
+
+    def gain(agent: str | None = None) -> Estimate | None:
+        if base is None or any(agent is not None and agent not in b.agents for b in base):
+            return None
+        return _paired(by_seed(results, agent), by_seed(base, agent))
+
+    agents = [
+        AgentRow(
+            name,
+            over(r.agents[name].start for r in results),
+            over(r.agents[name].final for r in results),
+            gain(name),
+        )
+        for name in results[0].agents
+    ]
+    return Row(
+        algorithm=results[0].run.algorithm,
+        settings=settings,
+        results=results,
+        start=over(r.accuracy_start for r in results),
+        final=over(r.accuracy_final for r in results),
+        gain_over_gspo=gain(),
+        rollouts=fmean(r.rollouts for r in results),
+        tokens=fmean(r.tokens for r in results),
+        device_seconds=fmean(r.device_seconds for r in results),
+        agents=agents,
+    )
+
+
+def rows(runs: Iterable[Run]) -> list[Row]:
+    """Rows of runs on the same group and benchmark, best first; of several runs with one seed the newest counts."""
+    newest: dict[tuple[str, str, int], RunResult] = {}
+    settings: dict[str, dict[str, Any]] = {}
+    for result in sorted(run_results(runs), key=lambda r: r.run.created_at):
+        own = _settings(result.run)
+        key = _key(own)
+        settings[key] = own
+        newest[result.run.algorithm, key, result.run.seed] = result
+    grouped: dict[tuple[str, str], list[RunResult]] = {}
+    for (algorithm, key, _), result in sorted(newest.items(), key=lambda item: item[0][2]):
+        grouped.setdefault((algorithm, key), []).append(result)
+    found = []
+    for (algorithm, key), results in grouped.items():
+        others = [settings[k] for a, k in grouped if a == algorithm and k != key]
+        base = None if algorithm == BASELINE else grouped.get((BASELINE, key))
+        found.append(_row(results, base, _differences(settings[key], others)))
+    found.sort(key=lambda row: -row.final.mean)
+    _mark_best(found)
+    return found
+
+
+def _mark_best(found: list[Row]) -> None:
+    """The best row, and those that the same seeds cannot tell from it."""
+    if not found:
+        return
+    best = found[0]
+    top = {r.run.seed: r.accuracy_final for r in best.results}
+    for row in found:
+        difference = _paired({r.run.seed: r.accuracy_final for r in row.results}, top)
+        # With one seed there is no interval: only equal numbers are a tie.
+        is_tie = difference is not None and difference.half_width is not None and not difference.is_clear
+        row.is_best = row is best or is_tie or row.final.mean == best.final.mean
+
+
+def sweep_board(sweep: Sweep) -> Board:
+    """The comparison of one sweep's completed runs."""
+    runs = list(sweep.runs.select_related("group").order_by("created_at"))
+    group = runs[0].group if runs else None
+    benchmark = runs[0].spec["data"]["benchmark"] if runs else ""
+    return Board(sweep.name, sweep, group, benchmark, rows(runs))
+
+
+def boards(user: Any) -> list[Board]:
+    """Every board that the user may see and that has a row, newest sweep first, then runs launched one by one."""
+    found = [sweep_board(sweep) for sweep in Sweep.objects.visible_to(user)]
+    alone: dict[tuple[int, int], list[Run]] = {}
+    single = Run.objects.visible_to(user).filter(
+        state=State.COMPLETED, sweep=None, group__isnull=False, benchmark__isnull=False
+    )
+    for run in single.select_related("group", "benchmark"):
+        alone.setdefault((run.group_id, run.benchmark_id), []).append(run)
+    for runs in alone.values():
+        group, benchmark = runs[0].group, runs[0].benchmark
+        found.append(Board(group.name, None, group, benchmark.name, rows(runs)))
+    return [board for board in found if board.rows]

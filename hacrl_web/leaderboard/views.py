@@ -1,0 +1,3 @@
+from django.shortcuts import render
+def index(request):
+    return render(request, "leaderboard/index.html", {"rows": []})

@@ -1,0 +1,71 @@
+"""Rows for the web tests: a user, two registered models, a group, a benchmark, a run, and events of a spool."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from django.contrib.auth import get_user_model
+
+from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
+from hacrl_web.runs.launch import launch
+from hacrl_web.runs.models import Run
+from workers.events import Body, Metrics, SpoolWriter
+
+_numbers = count(1)
+
+
+def make_user(name: str = "", *, is_staff: bool = False) -> Any:
+    return get_user_model().objects.create_user(name or f"user{next(_numbers)}", password="pw", is_staff=is_staff)
+
+
+def make_model(owner: Any, name: str = "") -> LanguageModel:
+    name = name or f"model {next(_numbers)}"
+    return LanguageModel.objects.create(
+        owner=owner, name=name, location=f"/models/{name}", architecture="Qwen3ForCausalLM", num_parameters=100_000
+    )
+
+
+def make_group(owner: Any, agents: tuple[str, ...] = ("A", "B")) -> AgentGroup:
+    group = AgentGroup.objects.create(owner=owner, name=f"group {next(_numbers)}")
+    for position, name in enumerate(agents):
+        Agent.objects.create(group=group, model=make_model(owner), name=name, position=position)
+    return group
+
+
+def make_benchmark(owner: Any) -> Benchmark:
+    return Benchmark.objects.create(
+        owner=owner, name=f"benchmark {next(_numbers)}", train_path="/data/train.jsonl", num_train=10, num_held_out=2
+    )
+
+
+def launch_request(owner: Any, **changes: Any) -> dict[str, Any]:
+    """A request that is accepted: two agents, five steps."""
+    return {
+        "name": "complete",
+        "group": make_group(owner).pk,
+        "benchmark": make_benchmark(owner).pk,
+        "algorithm": {"name": "hacpo"},
+        "seed": 1,
+        "training": {"steps": 5, "train_batch_size": 4, "mini_batch_size": 4},
+        **changes,
+    }
+
+
+def make_run(owner: Any = None, name: str = "complete", **changes: Any) -> Run:
+    """A queued run, launched by the product's own path."""
+    owner = owner or make_user()
+    return launch(owner, launch_request(owner, name=name, **changes))
+
+
+def metrics(step: int, agent: str = "A", source: str | None = None, **values: float) -> Metrics:
+    return Metrics(step=step, agent=agent, source=source, values=values)
+
+
+def write_spool(run_dir: Path, attempt: int, *bodies: Body) -> None:
+    """Append events to a run's spool, as its trainer would."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    writer = SpoolWriter(run_dir, attempt)
+    writer.emit(*bodies)
+    writer.close()

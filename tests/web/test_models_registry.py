@@ -1,0 +1,356 @@
+"""Registering language models: what is checked, what is refused, and that a refusal writes nothing."""
+
+import os
+import time
+
+import pytest
+
+from hacrl_web.errors import FieldErrors
+from hacrl_web.registry import inspection, services
+from hacrl_web.registry.models import LanguageModel
+from tests.web.registry_help import (
+    FACTS,
+    PASSED,
+    answer_inspections,
+    field_error,
+    make_model,
+    make_user,
+    model_folder,
+    written_rows,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def root(tmp_path, settings):
+    """The only folder that models may lie in."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    settings.MODEL_ROOTS = [folder]
+    return folder
+
+
+@pytest.fixture
+def ada(client):
+    user = make_user("ada")
+    client.force_login(user)
+    return user
+
+
+def post(client, **fields):
+    return client.post("/models/new", {"kind": "local", "revision": "", "name": "", **fields})
+
+
+def test_passing_model_is_registered_with_its_facts_and_checks(client, ada, root, monkeypatch):
+    asked = answer_inspections(monkeypatch, PASSED)
+    folder = model_folder(root)
+    response = post(client, location=str(folder))
+    model = LanguageModel.objects.get()
+    assert response["Location"] == f"/models/{model.pk}"
+    assert asked == [["model", str(folder)]]
+    assert (model.owner, model.name, model.location, model.kind) == (ada, "tiny", str(folder), "local")
+    found = {name: getattr(model, name) for name in FACTS if name != "weights_bytes"}
+    assert found == {name: value for name, value in FACTS.items() if name != "weights_bytes"}
+    page = client.get(response["Location"]).content.decode()
+    assert 'data-check="pass"' in page
+    assert "103\u202f424" in page
+    assert "tiny" in client.get("/models/").content.decode()
+
+
+def test_failed_check_is_shown_beside_the_location_and_writes_nothing(client, ada, root, monkeypatch):
+    detail = "no *.safetensors file in the folder"
+    checks = [{"name": "config", "ok": True, "detail": "Llama"}, {"name": "safetensors", "ok": False, "detail": detail}]
+    answer_inspections(monkeypatch, {"checks": checks, "facts": {}}, status=1)
+    response = post(client, location=str(model_folder(root)))
+    assert response.status_code == 422
+    assert detail in field_error(response, "location")
+    page = response.content.decode()
+    assert page.count('data-check="pass"') == 1
+    assert page.count('data-check="fail"') == 1
+    assert written_rows() == 0
+
+
+HOSTILE_FOLDERS = {
+    "outside": "/etc",
+    "root of the disk": "/",
+    "dots": "{root}/tiny/../../../etc",
+    "dots inside": "{root}/tiny/../tiny",
+    "prefix trick": "{root}-evil",
+    "url": "file://{root}/tiny",
+    "http": "http://127.0.0.1/tiny",
+    "backslash": "{root}\\tiny",
+    "nul": "{root}/tiny\x00",
+    "newline inside": "{root}/ti\nny",
+    "home": "~/tiny",
+    "home of root": "~root",
+    "variable": "$HOME/tiny",
+    "relative": "tiny",
+    "hub id": "owner/name",
+    "dash": "-rf",
+    "device": "/dev/zero",
+    "proc": "/proc/self/root/etc",
+    "link out": "{root}/link-out",
+    "link to a device": "{root}/link-device",
+    "loop": "{root}/loop",
+    "fifo": "{root}/fifo",
+    "file": "{root}/file",
+    "missing": "{root}/missing",
+    "below a file": "{root}/file/x",
+    "long name": "{root}/" + "a" * 300,
+    "very long": "/" + "a" * 5000,
+    "empty": "",
+    "blank": "   ",
+    "surrogate": "{root}/\udcff",
+    "bidi": "{root}/\u202etiny",
+    "link inside leads out": "{root}/with-link",
+    "fifo inside": "{root}/with-fifo",
+}
+
+
+@pytest.fixture
+def hostile_root(root):
+    model_folder(root)
+    model_folder(root.parent, "models-evil")
+    (root / "link-out").symlink_to("/etc")
+    (root / "link-device").symlink_to("/dev/zero")
+    (root / "loop").symlink_to(root / "loop")
+    os.mkfifo(root / "fifo")
+    (root / "file").write_text("{}")
+    (model_folder(root, "with-link") / "tokenizer.json").symlink_to("/etc/passwd")
+    os.mkfifo(model_folder(root, "with-fifo") / "model.safetensors")
+    return root
+
+
+@pytest.mark.parametrize("case", HOSTILE_FOLDERS)
+def test_hostile_folder_is_refused_before_anything_is_opened(ada, hostile_root, monkeypatch, case):
+    asked = answer_inspections(monkeypatch, PASSED)
+    start = time.perf_counter()
+    with pytest.raises(FieldErrors) as refused:
+        services.register_model(ada, location=HOSTILE_FOLDERS[case].replace("{root}", str(hostile_root)), name="x")
+    assert time.perf_counter() - start < 1
+    assert [error.field for error in refused.value.errors] == ["location"]
+    assert refused.value.status == 422
+    assert asked == []
+    assert written_rows() == 0
+
+
+@pytest.mark.parametrize("case", ["outside", "dots", "nul", "link out", "fifo", "hub id", "very long", "empty"])
+def test_hostile_folder_in_the_form_is_a_message_beside_its_field(client, ada, hostile_root, case):
+    response = post(client, location=HOSTILE_FOLDERS[case].replace("{root}", str(hostile_root)))
+    assert response.status_code == 422
+    assert field_error(response, "location")
+
+
+def test_what_lies_outside_is_not_told(ada, root):
+    """The same words for a folder outside that exists and one that does not."""
+    messages = set()
+    for location in ("/etc", "/etc/no-such-folder", "/root/secret"):
+        with pytest.raises(FieldErrors) as refused:
+            services.register_model(ada, location=location, name="x")
+        messages.add(refused.value.errors[0].message)
+    assert len(messages) == 1
+
+
+def test_folder_of_too_many_files_is_refused(ada, root):
+    folder = model_folder(root)
+    for number in range(2001):
+        (folder / f"{number}.txt").touch()
+    with pytest.raises(FieldErrors, match="more than 2000 files"):
+        services.register_model(ada, location=str(folder))
+
+
+def test_link_within_the_roots_is_followed(ada, root, monkeypatch):
+    answer_inspections(monkeypatch, PASSED)
+    folder = model_folder(root, "blobs")
+    (root / "snapshot").symlink_to(folder)
+    assert services.register_model(ada, location=f"{root}/snapshot/").location == str(folder)
+
+
+def test_folder_changed_after_registration_is_noticed(ada, root, monkeypatch):
+    answer_inspections(monkeypatch, PASSED)
+    folder = model_folder(root)
+    model = services.register_model(ada, location=str(folder))
+    services.check_unchanged(model)
+    (folder / "config.json").write_text('{"other": 1}')
+    with pytest.raises(FieldErrors, match="has changed"):
+        services.check_unchanged(model)
+    (folder / "config.json").unlink()
+    folder.rmdir()
+    folder.symlink_to("/etc")
+    with pytest.raises(FieldErrors, match="can no longer be used"):
+        services.check_unchanged(model)
+
+
+@pytest.mark.parametrize(
+    "hub_id",
+    ["name", "a/b/c", "../b", "a/..", "-a/b", "a/-b", "a//b", "/a/b", "a/b/", "qwen/Qwеn3", "Ａ/b",
+     "https://huggingface.co/a/b",
+     "a/b.git", "a/b--c", "a b/c", "a/b;id", "a/$(id)", "a\\b", "a/b\x00", "a/b\n/c", "~/b", ".a/b", "a/.b",
+     "a" * 200 + "/b", "",
+     "a/b?x=1", "a/b#c", "a/b@main", "datasets/a/b", "a/b%2e"],
+)  # fmt: skip
+def test_hostile_hub_id_is_refused_before_anything_is_asked(ada, root, monkeypatch, hub_id):
+    asked = answer_inspections(monkeypatch, PASSED)
+    with pytest.raises(FieldErrors) as refused:
+        services.register_model(ada, kind="hub", location=hub_id, name="x")
+    assert [error.field for error in refused.value.errors] == ["location"]
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    "revision",
+    ["-x", "--upload-pack=id", "a b", "$(id)", "`id`", "a;b", "../main", "a/../b", "refs//x", "a/", "a\x00",
+     "a\nb", "ｍain",
+     "a" * 300, "a|b", "a/.b"],
+)  # fmt: skip
+def test_hostile_revision_is_refused(ada, root, monkeypatch, revision):
+    asked = answer_inspections(monkeypatch, PASSED)
+    with pytest.raises(FieldErrors) as refused:
+        services.register_model(ada, kind="hub", location="owner/name", revision=revision)
+    assert [error.field for error in refused.value.errors] == ["revision"]
+    assert asked == []
+
+
+def test_hub_id_never_resolves_to_a_local_folder(ada, root, monkeypatch, tmp_path):
+    """The child stands in an empty folder, so that `owner/name` can only be a hub id."""
+    seen = {}
+
+    class Child:
+        pid, returncode = os.getpid(), 1
+
+        def __init__(self, command, cwd, env, **options):
+            seen.update(command=command, files=os.listdir(cwd), env=env, shell=options.get("shell", False))
+
+        def communicate(self, timeout):
+            return b'{"checks": [{"name": "hub", "ok": false, "detail": "could not reach the hub"}]}', None
+
+    monkeypatch.setenv("HACRL_SECRET_KEY", "hush")
+    monkeypatch.setenv("DATABASE_URL", "postgres://user:hush@host/db")
+    monkeypatch.setattr(inspection.subprocess, "Popen", Child)
+    monkeypatch.setattr(inspection, "_limit", lambda pid: None)
+    monkeypatch.setattr(inspection, "_kill_group", lambda child: None)
+    with pytest.raises(services.ModelRefused, match="could not reach the hub"):
+        services.register_model(ada, kind="hub", location="owner/name", revision="main")
+    assert seen["files"] == []
+    assert seen["command"][1:] == ["-m", "workers.inspect", "model", "owner/name", "--revision=main"]
+    assert "hush" not in str(seen["env"])
+    assert not seen["shell"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"not json", b"[]", b"{", b"[" * 100_000, b"\xff\xfe", {}, {"checks": []}, {"checks": "x"},
+     {"error": "too large"},
+     {"checks": [{"name": "a", "ok": True}], "facts": []}, {"checks": [{"ok": False}], "facts": FACTS},
+     {"checks": [1], "facts": FACTS}],
+)  # fmt: skip
+def test_odd_answer_of_the_inspection_registers_nothing(client, ada, root, monkeypatch, answer):
+    answer_inspections(monkeypatch, answer)
+    response = post(client, location=str(model_folder(root)))
+    assert response.status_code == 422
+    assert field_error(response, "location")
+    assert written_rows() == 0
+
+
+def test_absurd_facts_are_stored_as_unknown(ada, root, monkeypatch):
+    facts = FACTS | {"num_parameters": 10**30, "vocab_size": -1, "context_length": 1.5, "architecture": "A" * 5000}
+    facts |= {"template": "a\x00b\ud800", "huge": 10**400}
+    answer_inspections(monkeypatch, PASSED | {"facts": facts})
+    services.register_model(ada, location=str(model_folder(root)))
+    model = LanguageModel.objects.get()
+    assert (model.num_parameters, model.vocab_size, model.context_length) == (None, None, None)
+    assert model.architecture == "A" * 200
+    assert model.facts["template"] == "a\ufffdb?"
+    assert model.facts["huge"] is None
+
+
+def test_slow_child_is_ended(ada, root, monkeypatch, tmp_path):
+    """A real child that would sleep for a minute, with a limit of half a second."""
+    package = tmp_path / "slow" / "workers"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    pid_file = tmp_path / "pid"
+    (package / "inspect.py").write_text(
+        f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
+    )
+    monkeypatch.setattr(inspection, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(inspection, "_environment", lambda: {"PYTHONPATH": str(package.parent)})
+    start = time.perf_counter()
+    with pytest.raises(FieldErrors, match="took longer than"):
+        services.register_model(ada, location=str(model_folder(root)))
+    assert time.perf_counter() - start < 5
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+    assert written_rows() == 0
+
+
+@pytest.mark.skipif(os.uname().sysname != "Linux", reason="limits from outside are a feature of Linux")
+def test_child_that_eats_memory_is_refused(ada, root, monkeypatch, tmp_path):
+    package = tmp_path / "hungry" / "workers"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "inspect.py").write_text("import time\ntime.sleep(.2)\nfood = bytearray(2**30)\nprint('{}')")
+    monkeypatch.setattr(inspection, "MEMORY_BYTES", 2**29)
+    monkeypatch.setattr(inspection, "_environment", lambda: {"PYTHONPATH": str(package.parent)})
+    with pytest.raises(FieldErrors, match="ended without an answer"):
+        services.register_model(ada, location=str(model_folder(root)))
+
+
+@pytest.mark.parametrize("name", ["a" * 81, "a\x00b", "a\nb", "a\u202eb", "a/b", "a\\b", "\ud800"])
+def test_hostile_name_is_refused(ada, root, monkeypatch, name):
+    answer_inspections(monkeypatch, PASSED)
+    with pytest.raises(FieldErrors) as refused:
+        services.register_model(ada, location=str(model_folder(root)), name=name)
+    assert [error.field for error in refused.value.errors] == ["name"]
+
+
+def test_name_is_unique_per_owner(ada, root, monkeypatch):
+    answer_inspections(monkeypatch, PASSED)
+    folder = str(model_folder(root))
+    services.register_model(ada, location=folder)
+    with pytest.raises(FieldErrors, match="already have one"):
+        services.register_model(ada, location=folder)
+    services.register_model(make_user("bob"), location=folder)
+    assert LanguageModel.objects.count() == 2
+
+
+def test_name_taken_while_the_model_is_inspected_is_no_crash(ada, root, monkeypatch):
+    folder = model_folder(root)
+
+    def run_child(arguments):
+        make_model(ada, "tiny")
+        return inspection.json.dumps(PASSED).encode(), 0
+
+    monkeypatch.setattr(inspection, "_run_child", run_child)
+    with pytest.raises(FieldErrors, match="already have one"):
+        services.register_model(ada, location=str(folder))
+    assert LanguageModel.objects.count() == 1
+
+
+def test_model_text_is_not_markup(client, ada, root, monkeypatch):
+    answer_inspections(monkeypatch, PASSED | {"facts": FACTS | {"architecture": "<script>alert(1)</script>"}})
+    model = services.register_model(ada, location=str(model_folder(root)), name="<b>x<b>")
+    for path in (f"/models/{model.pk}", "/models/", "/groups/new"):
+        page = client.get(path).content.decode()
+        assert "<script>alert" not in page
+        assert "<b>x" not in page
+
+
+def test_other_users_model_is_404(client, ada):
+    model = make_model(make_user("bob"), "theirs")
+    assert client.get(f"/models/{model.pk}").status_code == 404
+    assert b"theirs" not in client.get("/models/").content
+    assert client.get("/models/999999999999999999999999").status_code == 404
+
+
+@pytest.mark.parametrize("page", ["-1", "0", "x", "9" * 50, "1'", "１"])
+def test_odd_page_numbers_show_a_page(client, ada, page):
+    make_model(ada, "tiny")
+    assert b"tiny" in client.get("/models/", {"page": page}).content
+
+
+def test_empty_list_says_what_to_do(client, ada):
+    page = client.get("/models/").content.decode()
+    assert 'href="/models/new"' in page
+    assert "Register a model" in page

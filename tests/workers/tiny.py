@@ -1,0 +1,88 @@
+"""Shared builders of the trainer's tests: language models of a few thousand weights, questions, and run specs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from workers.spec import RunSpec
+
+CHARACTERS = list("0123456789+-*=()")
+
+
+def character_tokenizer(extra_pieces: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
+    """One token for each character and each extra piece, plus <pad> and <eos>; longer pieces first."""
+    pieces = ["<pad>", "<eos>", *CHARACTERS, *extra_pieces]
+    tokenizer = Tokenizer(models.WordLevel({piece: index for index, piece in enumerate(pieces)}, unk_token="<pad>"))
+    alternatives = "|".join([*extra_pieces, "."])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(alternatives), behavior="isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>")
+
+
+def make_agent(folder: Path, kind: str, seed: int = 0, extra_pieces: tuple[str, ...] = (), **changes: Any) -> Path:
+    """A random model with its tokenizer as an ordinary model folder. kind: qwen3 or llama."""
+    tokenizer = character_tokenizer(extra_pieces)
+    settings: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+        "max_position_embeddings": 64,
+        "initializer_range": 0.2,
+        "tie_word_embeddings": True,
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        **changes,
+    }
+    torch.manual_seed(seed)
+    model = Qwen3ForCausalLM(Qwen3Config(**settings)) if kind == "qwen3" else LlamaForCausalLM(LlamaConfig(**settings))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def make_pair(root: Path) -> list[dict[str, Any]]:
+    """Two agents of different family, size and tokenizer, as AgentSpec values."""
+    qwen = make_agent(root / "qwen", "qwen3", seed=1)
+    llama = make_agent(
+        root / "llama", "llama", seed=2, extra_pieces=("11", "12", "21"), hidden_size=48, num_attention_heads=3, num_key_value_heads=3
+    )
+    return [{"name": "Qwen", "model": str(qwen)}, {"name": "Llama", "model": str(llama)}]
+
+
+def write_questions(path: Path, count: int = 24) -> Path:
+    """Sums of digits; prompts of two lengths, so that batches are padded."""
+    with open(path, "w", encoding="utf-8") as file:
+        for index in range(count):
+            question = f"{index % 10}+{index // 10 * 7}="
+            line = {"id": f"q{index}", "question": question, "answer": str(index % 3), "subject": f"s{index % 2}"}
+            file.write(json.dumps(line) + "\n")
+    return path
+
+
+def make_spec(root: Path, agents: list[dict[str, Any]], **changes: Any) -> RunSpec:
+    """A run of seconds; `changes` are merged section by section. Needs questions.jsonl beside it, which it writes."""
+    sections: dict[str, Any] = {
+        "name": "tiny",
+        "seed": 3,
+        "agents": agents,
+        "data": {"train_path": str(write_questions(root / "questions.jsonl")), "held_out_fraction": 0.25, "verifier": "exact"},
+        "algorithm": {"name": "hacpo", "beta": 0.0, "delta": 0.8},
+        "rollout": {"num_generations": 4, "max_completion_length": 6, "max_prompt_length": 16},
+        "training": {"steps": 3, "train_batch_size": 4, "mini_batch_size": 4, "learning_rate": 3e-3},
+        "evaluation": {"eval_interval": 2},
+        "compute": {"device": "cpu", "num_threads": 1},
+    }
+    for name, section in changes.items():
+        sections[name] = {**sections[name], **section} if isinstance(sections.get(name), dict) else section
+    return RunSpec.model_validate(sections)

@@ -1,0 +1,127 @@
+"""`python -m workers SPEC.json RUN_DIR`: the trainer process, from the command line to the `finished` event.
+
+Exit status: 0 completed or stopped, 1 failed (the reason is in the `finished` event, the traceback on stderr), 2 nothing
+was started (invalid spec, busy run directory).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from workers import events, launcher
+from workers.spec import RunSpec
+from workers.stopping import StopFlag, Stopped, StopNow
+
+
+class Refused(Exception):
+    """Nothing was started; the text says why."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m workers", description="Train the agents of a run.")
+    parser.add_argument("spec", type=Path, metavar="SPEC.json", help="the run's specification")
+    parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="folder for events and checkpoints; made if missing")
+    parser.add_argument(
+        "--attempt", type=int, help="number of this attempt; above 1 it resumes (default: one more than the last in RUN_DIR)"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        spec = read_spec(options.spec)
+        attempt = prepare(spec, options.run_dir, options.attempt)
+    except Refused as refusal:
+        print(f"python -m workers: {refusal}", file=sys.stderr)
+        return 2
+    return run(spec, options.run_dir, attempt)
+
+
+def read_spec(path: Path) -> RunSpec:
+    """The spec, or Refused with one line for each field that is wrong."""
+    try:
+        return RunSpec.from_file(path)
+    except OSError as error:
+        raise Refused(f"cannot read {path}: {error.strerror}") from None
+    except ValidationError as error:
+        lines = [
+            f"{'.'.join(map(str, item['loc'])) or 'spec'}: {item['msg']}" for item in error.errors(include_url=False)
+        ]
+        raise Refused(f"{path} is not a valid run spec: " + "; ".join(lines)) from None
+
+
+def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
+    """Make the run directory ours and put the spec into it. Returns the attempt. Error: Refused."""
+    is_supervised = launcher.DEATH_PIPE_VARIABLE in os.environ  # then the lock was inherited with the pipe
+    launcher.die_with_supervisor()
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        if not is_supervised:
+            launcher.lock_run_dir(run_dir)
+        own = run_dir / launcher.SPEC_NAME
+        if own.exists() and read_spec(own) != spec:
+            raise Refused(f"{run_dir} holds another run: choose an empty folder")
+        if not own.exists():
+            own.write_text(spec.to_json(), encoding="utf-8")
+        if attempt is None:
+            attempt = 1
+            with contextlib.suppress(FileNotFoundError):
+                for _, record in events.read_records(run_dir / events.SPOOL_NAME):
+                    attempt = record["attempt"] + 1
+    except launcher.RunDirBusy as error:
+        raise Refused(str(error)) from None
+    except OSError as error:
+        raise Refused(f"cannot use {run_dir}: {error.strerror}") from None
+    except events.DamagedLine as error:
+        raise Refused(f"{run_dir / events.SPOOL_NAME} is damaged: {error}") from None
+    return attempt
+
+
+def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
+    """Train, and tell how it ended."""
+    spool = events.SpoolWriter(run_dir, attempt)
+    stop = StopFlag()
+    stop.obey_signals()
+    step = 0
+    outcome: Literal["completed", "stopped", "failed"]
+    try:
+        from workers.rewards import Verifier  # torch takes seconds: not before the spec is known to be good
+        from workers.trainer import Trainer
+
+        quiet_transformers()
+        with contextlib.closing(Verifier(spec.data.verifier)) as verifier:
+            trainer = Trainer(spec, run_dir, spool, verifier, stop)
+            try:
+                trainer.train()
+                outcome, reason = "completed", ""
+            except Stopped:
+                trainer.save_if_cheap()
+                outcome, reason = "stopped", "stop was requested"
+            finally:
+                step = trainer.step
+    except StopNow:
+        outcome, reason = "stopped", "stop was requested twice"
+        spool = events.SpoolWriter(run_dir, attempt)  # it may have been interrupted between counting and writing
+    except Exception as error:
+        traceback.print_exc()
+        outcome, reason = "failed", f"{type(error).__name__}: {error}"
+    spool.emit(events.Finished(step=step, outcome=outcome, reason=reason))
+    spool.close()
+    return 1 if outcome == "failed" else 0
+
+
+def quiet_transformers() -> None:
+    """Progress bars of weight loading do not belong into trainer.log."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""From what happened in a step to the events that tell it: metrics, rollouts, contributions, evaluations.
+
+Every number's formula stands in docs/metrics.md. Ratios stay (sum, count) and are divided after all reductions.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from workers import events
+from workers.algorithms import hacpo
+from workers.benchmarks import Question
+from workers.messages import Generated, Row, RowResult, UpdateReport
+
+CLIP_SIDES: dict[int, Literal["lower", "none", "upper"]] = {-1: "lower", 0: "none", 1: "upper"}
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """All of one step. Tensors: rewards, valid (n, B, G); advantages[learner] (n, B, G); baselines[learner] (B,).
+
+    guarded[learner] (B,): prompts whose baseline the guard replaced. plans[learner]: its mini-batches.
+    """
+
+    step: int
+    names: Sequence[str]
+    questions: Sequence[Question]
+    generated: Sequence[Generated]
+    rewards: Tensor
+    valid: Tensor
+    tracker: hacpo.CapabilityTracker
+    advantages: Sequence[Tensor]
+    baselines: Sequence[Tensor]
+    guarded: Sequence[Tensor]
+    plans: Sequence[Sequence[Sequence[Row]]]
+    reports: Sequence[UpdateReport]
+    sharing: bool
+
+
+def step_events(record: StepRecord, *, with_rollouts: bool) -> list[events.Body]:
+    """The events of a step: metrics of each agent and ordered pair, then single rollouts and what they taught."""
+    found: list[events.Body] = []
+    for learner in range(len(record.names)):
+        found.append(agent_metrics(record, learner))
+        if record.sharing:
+            found += [pair_metrics(record, learner, source) for source in range(len(record.names)) if source != learner]
+    if with_rollouts:
+        found += rollout_events(record)
+        found += contribution_events(record)
+    return found
+
+
+def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
+    """One agent's numbers of a step."""
+    report = record.reports[agent]
+    responses = [response for group in record.generated[agent].responses for response in group]
+    scored = record.valid[agent]  # (B, G)
+    used = record.valid if record.sharing else record.valid[agent : agent + 1]  # (sources, B, G)
+    advantages = record.advantages[agent] if record.sharing else record.advantages[agent][agent : agent + 1]
+    advantages = advantages[used]  # (rows,)
+    differences = report.sampling_logp_differences
+    own = [result for _, row, result in _visits(record, agent) if row.is_self and result.sequence_ratio is not None]
+    entropy_sum, entropy_count = record.generated[agent].entropy
+    values: dict[str, float | None] = {
+        "capability": record.tracker.capability[agent].item(),
+        "advantage/mean": advantages.mean().item() if len(advantages) else None,
+        "advantage/std": advantages.std().item() if len(advantages) > 1 else None,
+        "baseline/mean": record.baselines[agent].mean().item(),
+        "entropy": entropy_sum / entropy_count if entropy_count else None,
+        "kl": report.kl[0] / report.kl[1] if report.kl[1] else None,
+        "grad_norm": _average(report.grad_norms),
+        "loss": _average(report.losses),
+        "learning_rate": report.learning_rate,
+        "sampling_logp_difference/mean": _average(differences),
+        "sampling_logp_difference/max": max(differences) if differences else None,
+        "completions/mean_length": _average([float(response.num_tokens) for response in responses]),
+        "verifier/unscorable": float((~scored).sum()),
+        "skipped_updates": float(report.skipped_updates),
+    }
+    num_prompts = float(len(record.questions))
+    ratios = {
+        "reward/mean": (record.rewards[agent][scored].sum().item(), float(scored.sum())),
+        "frac_reward_zero_std": (_uniform(record, [agent]), num_prompts),
+        "frac_reward_zero_std_joint": (_uniform(record, range(len(record.names))), num_prompts),
+        "guard_frac": (float(record.guarded[agent].sum()), num_prompts),
+        "completions/clipped_ratio": (
+            float(sum(response.finish_reason == "length" for response in responses)),
+            float(len(responses)),
+        ),
+        "clip_ratio/low_mean": _share(own, lambda result: result.clip_side < 0 and not result.gradient_flows),
+        "clip_ratio/high_mean": _share(own, lambda result: result.clip_side > 0 and not result.gradient_flows),
+    }
+    return events.Metrics(step=record.step, agent=record.names[agent], values=values, ratios=ratios)
+
+
+def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metrics:
+    """What `learner` took from `source` in a step; all visits of all passes."""
+    visits = [(row, result) for _, row, result in _visits(record, learner) if row.source == source]
+    seen = [(row, result) for row, result in visits if result.sequence_ratio is not None]
+    ratio = np.array([result.sequence_ratio for _, result in seen])
+    omega = record.tracker.ratio()[source, learner].item()
+    lengths = [
+        result.num_tokens / row.response.length for row, result in visits if row.response and result.drop_reason is None
+    ]
+    values: dict[str, float | None] = {
+        "omega": omega,
+        "omega_clamped": float(record.tracker.clamped()[source, learner]),
+        "sequence_ratio/mean": float(ratio.mean()) if len(ratio) else None,
+        "sequence_ratio/std": float(ratio.std(ddof=1)) if len(ratio) > 1 else None,
+        "effective_weight": _average([result.weight / row.advantage for row, result in seen if row.advantage]),
+        "retok_len_ratio": _average(lengths),
+        "dropped": float(sum(result.drop_reason is not None for _, result in visits)),
+    }
+    for percent in (10, 50, 90):
+        values[f"sequence_ratio/p{percent}"] = float(np.percentile(ratio, percent)) if len(ratio) else None
+    own, other = (
+        (record.rewards[agent] > 0) & record.valid[agent] for agent in (learner, source)
+    )  # (B, G) each
+    rescued = ~own.any(dim=1) & record.valid[learner].any(dim=1) & other.any(dim=1)  # (B,)
+    ratios = {
+        "used_frac": (float(sum(result.gradient_flows for _, result in visits)), float(len(visits))),
+        "rescue_frac": (float(rescued.sum()), float(len(record.questions))),
+    }
+    signs = {"": seen, "/positive": [v for v in seen if v[0].advantage > 0], "/negative": [v for v in seen if v[0].advantage < 0]}
+    for suffix, rows in signs.items():
+        results = [result for _, result in rows]
+        ratios[f"clip_lower_frac{suffix}"] = _share(results, lambda result: result.clip_side < 0)
+        ratios[f"clip_upper_frac{suffix}"] = _share(results, lambda result: result.clip_side > 0)
+    return events.Metrics(
+        step=record.step, agent=record.names[learner], source=record.names[source], values=values, ratios=ratios
+    )
+
+
+def rollout_events(record: StepRecord) -> Iterator[events.Rollout]:
+    """One event for each sampled response."""
+    for agent, generated in enumerate(record.generated):
+        rewards, valid = record.rewards[agent].tolist(), record.valid[agent].tolist()
+        for prompt, (question, group) in enumerate(zip(record.questions, generated.responses, strict=True)):
+            for number, response in enumerate(group):
+                yield events.Rollout(
+                    step=record.step,
+                    agent=record.names[agent],
+                    prompt_id=question.id,
+                    sample=number,
+                    prompt=question.question,
+                    completion=response.text,
+                    answer=question.answer,
+                    reward=rewards[prompt][number] if valid[prompt][number] else None,
+                    finish_reason=response.finish_reason,
+                    num_tokens=response.num_tokens,
+                    mean_logp=response.mean_logp,
+                )
+
+
+def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
+    """One event for each learner and rollout: its first visit, where a step makes several passes."""
+    for learner, name in enumerate(record.names):
+        told: set[tuple[int, int, int]] = set()
+        for num_updates, row, result in _visits(record, learner):
+            place = (row.source, row.prompt, row.sample)
+            if place in told:
+                continue
+            told.add(place)
+            yield events.Contribution(
+                step=record.step,
+                agent=name,
+                source=record.names[row.source],
+                prompt_id=record.questions[row.prompt].id,
+                sample=row.sample,
+                num_tokens=result.num_tokens,
+                advantage=row.advantage,
+                sequence_ratio=result.sequence_ratio,
+                clipped_ratio=result.clipped_ratio,
+                clip_side=CLIP_SIDES[result.clip_side],
+                omega=row.omega,
+                weight=result.weight,
+                mini_batch=num_updates,
+                drop_reason=result.drop_reason,
+            )
+
+
+def evaluation_event(
+    step: int, agent: str, benchmark: str, questions: Sequence[Question], rewards: Sequence[float | None], reward_max: float
+) -> events.Evaluation:
+    """Accuracy over the answers that could be scored, and its slices by subject."""
+    slices: dict[str, tuple[int, int]] = {}
+    correct = asked = 0
+    for question, reward in zip(questions, rewards, strict=True):
+        if reward is None:
+            continue
+        is_right = reward >= reward_max
+        correct, asked = correct + is_right, asked + 1
+        if question.subject:
+            right, of = slices.get(question.subject, (0, 0))
+            slices[question.subject] = (right + is_right, of + 1)
+    return events.Evaluation(
+        step=step,
+        agent=agent,
+        benchmark=benchmark,
+        metric="accuracy",
+        value=correct / asked if asked else float("nan"),
+        correct=correct,
+        asked=asked,
+        slices=slices,
+    )
+
+
+def _visits(record: StepRecord, learner: int) -> Iterator[tuple[int, Row, RowResult]]:
+    """(m, row, result) of every row in the order in which the learner took them."""
+    plan, results = record.plans[learner], record.reports[learner].results
+    for num_updates, (rows, outcomes) in enumerate(zip(plan, results, strict=True)):
+        for row, result in zip(rows, outcomes, strict=True):
+            yield num_updates, row, result
+
+
+def _uniform(record: StepRecord, agents: Sequence[int]) -> float:
+    """How many prompts have equal rewards over all scored rollouts of these agents."""
+    index = torch.tensor(list(agents))
+    rewards, valid = record.rewards[index], record.valid[index]  # (k, B, G)
+    highest = rewards.where(valid, -torch.inf).amax(dim=(0, 2))  # (B,)
+    lowest = rewards.where(valid, torch.inf).amin(dim=(0, 2))  # (B,)
+    return float((highest <= lowest).sum())
+
+
+def _share(results: Sequence[RowResult], holds: Callable[[RowResult], bool]) -> tuple[float, float]:
+    return float(sum(map(holds, results))), float(len(results))
+
+
+def _average(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None

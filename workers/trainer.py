@@ -1,0 +1,378 @@
+"""Algorithm 1 of arXiv 2603.02604, top to bottom, for any number of agents: the heart of `python -m workers`.
+
+Agents are asked in text and numbers (placement.py); everything learned here leaves as events (telemetry.py).
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from workers import events
+from workers.algorithms import gspo, hacpo
+from workers.benchmarks import Question, load_questions
+from workers.checkpoint import newest_checkpoint, save_checkpoint
+from workers.messages import Generated, Row, UpdateReport
+from workers.placement import Agent, LocalPlacement
+from workers.randomness import derived_key, permutation
+from workers.rewards import Verifier
+from workers.spec import RunSpec
+from workers.stopping import StopFlag
+from workers.telemetry import StepRecord, evaluation_event, step_events
+
+REWARD_MAX = 1.0  # the verifier's upper bound
+MAX_FAILURES_IN_A_ROW = 3
+# A checkpoint on the way out must fit into the grace between TERM and KILL.
+CHEAP_CHECKPOINT_BYTES = 2_000_000_000
+
+
+class Diverged(RuntimeError):
+    """Three updates in a row had no finite loss or gradient."""
+
+
+class Trainer:
+    """One run: its agents, its counters, and the spool it writes to."""
+
+    def __init__(self, spec: RunSpec, run_dir: Path, spool: events.SpoolWriter, verifier: Verifier, stop: StopFlag) -> None:
+        self.spec, self.run_dir, self.spool, self.verifier, self.stop = spec, run_dir, spool, verifier, stop
+        algorithm = spec.algorithm
+        self.tracker = hacpo.CapabilityTracker(
+            len(spec.agents),
+            algorithm.capability_window,
+            ratio_min=algorithm.ratio_min,
+            ratio_max=algorithm.ratio_max,
+            warmup_steps=algorithm.ratio_warmup_steps,
+        )
+        self.step = 0  # completed steps
+        self.is_mid_update = False
+        self.saved_step: int | None = None
+        self.rollouts_generated = 0
+        self.tokens_generated = 0
+        self.elapsed_before_s = 0.0
+        self.started_at = time.monotonic()
+        self.phase_s: dict[str, float] = {}
+
+    def train(self) -> None:
+        """The whole run. Errors: Stopped, Diverged, or whatever went wrong."""
+        spec = self.spec
+        train, held_out = load_questions(spec.data)
+        self.load()
+        train, held_out = self.questions_that_fit(train, held_out)
+        if self.step == 0:
+            self.evaluate(held_out)
+        bar = tqdm(total=spec.training.steps, initial=self.step, unit="step", disable=not sys.stderr.isatty())
+        with bar:
+            while self.step < spec.training.steps:
+                step_started = time.monotonic()
+                self.phase_s = defaultdict(float)
+                record = self.one_step(batch_of_step(spec, self.step, train))
+                with self.phase("telemetry"):
+                    interval = spec.telemetry.rollout_interval
+                    self.spool.emit(*step_events(record, with_rollouts=bool(interval and self.step % interval == 0)))
+                is_last = self.step == spec.training.steps
+                if is_last or _is_due(self.step, spec.evaluation.eval_interval):
+                    self.evaluate(held_out)
+                if is_last or _is_due(self.step, spec.checkpoint.save_steps):
+                    self.save()
+                self.report_progress(time.monotonic() - step_started)
+                bar.update()
+                bar.set_postfix_str(" ".join(f"{name} {value:.2f}" for name, value in _mean_rewards(record)))
+
+    def one_step(self, questions: Sequence[Question]) -> StepRecord:
+        """Algorithm 1, one round; the numbers are its lines in design order."""
+        spec, n = self.spec, len(self.agents)
+        # 1, 2. The same prompts go to all agents; each samples G rollouts and scores them with its own weights.
+        generated: list[Generated] = []
+        for agent in self.agents:
+            with self.phase("generate"):
+                generated.append(agent.generate(self.step, questions))
+        with self.phase("verify"):
+            rewards, valid = self.verify(questions, generated)  # (n, B, G) each
+        # 3. Barrier: capabilities, ratios and every learner's advantages, of policies frozen at the start of the step.
+        self.tracker.update(rewards, valid)
+        ratio = self.tracker.ratio()  # (n, n)  ratio[a, b] = omega(a, b)
+        advantages, baselines, guarded = self.judge(rewards, valid, ratio)
+        # 4. Each learner takes its [self block, cross block] in mini-batches, one optimizer step each.
+        plans = [
+            build_mini_batches(spec, self.step, learner, generated, advantages[learner], valid, ratio)
+            for learner in range(n)
+        ]
+        reports: list[UpdateReport] = []
+        for learner, agent in enumerate(self.agents):
+            with self.phase("update"):
+                self.is_mid_update = True
+                reports.append(agent.update(plans[learner], learning_rate(spec, learner, self.step)))
+            self.watch_for_divergence(agent.name, reports[-1])
+        # 5. The new weights are the next step's policies.
+        self.is_mid_update = False
+        self.step += 1
+        responses = [response for found in generated for group in found.responses for response in group]
+        self.rollouts_generated += len(responses)
+        self.tokens_generated += sum(response.num_tokens for response in responses)
+        return StepRecord(
+            step=self.step,
+            names=[agent.name for agent in self.agents],
+            questions=questions,
+            generated=generated,
+            rewards=rewards,
+            valid=valid,
+            tracker=self.tracker,
+            advantages=advantages,
+            baselines=baselines,
+            guarded=guarded,
+            plans=plans,
+            reports=reports,
+            sharing=spec.algorithm.shares_rollouts,
+        )
+
+    def verify(self, questions: Sequence[Question], generated: Sequence[Generated]) -> tuple[Tensor, Tensor]:
+        """Score every text once. Returns rewards (0 where unscorable) and the valid mask, (n, B, G) each."""
+        pairs = [
+            (response.text, question.answer)
+            for found in generated
+            for question, group in zip(questions, found.responses, strict=True)
+            for response in group
+        ]
+        rewards = self.score(pairs)
+        shape = (len(generated), len(questions), self.spec.num_generations)
+        values = torch.tensor([0.0 if reward is None else reward for reward in rewards]).view(shape)
+        return values, torch.tensor([reward is not None for reward in rewards]).view(shape)
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float | None]:
+        """Rewards of (completion, answer) pairs; None: unscorable."""
+        verdicts = self.verifier.score([text for text, _ in pairs], [answer for _, answer in pairs])
+        return [verdict.reward for verdict in verdicts]
+
+    def judge(
+        self, rewards: Tensor, valid: Tensor, ratio: Tensor
+    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """Each learner's advantages (n, B, G), baselines (B,) and guarded prompts (B,)."""
+        advantages, baselines, guarded = [], [], []
+        for learner in range(len(rewards)):
+            if self.spec.algorithm.shares_rollouts:
+                found, baseline = hacpo.advantages(rewards, ratio, learner, valid=valid, reward_max=REWARD_MAX)
+                rules = hacpo.baselines(rewards, ratio, learner, valid=valid, reward_max=REWARD_MAX)
+                guarded.append(rules.guarded)
+            else:
+                found = torch.zeros_like(rewards)
+                found[learner], baseline = gspo.advantages(rewards[learner], valid=valid[learner])
+                guarded.append(torch.zeros_like(baseline, dtype=torch.bool))
+            advantages.append(found)
+            baselines.append(baseline)
+        return advantages, baselines, guarded
+
+    def watch_for_divergence(self, name: str, report: UpdateReport) -> None:
+        if report.skipped_updates:
+            self.log(
+                "warning", f"{name}: skipped {report.skipped_updates} updates of step {self.step + 1}: loss or gradient not finite"
+            )
+        if report.failures_in_a_row >= MAX_FAILURES_IN_A_ROW:
+            raise Diverged(f"diverged at step {self.step + 1}: {name} had {report.failures_in_a_row} updates in a row without a finite loss")
+
+    def evaluate(self, questions: Sequence[Question]) -> None:
+        """Each agent alone on the held-out questions."""
+        for agent in self.agents if questions else ():
+            with self.phase("evaluate"):
+                texts = agent.evaluate(self.step, questions)
+                rewards = self.score([(text, question.answer) for text, question in zip(texts, questions, strict=True)])
+                benchmark = self.spec.data.benchmark
+                self.spool.emit(evaluation_event(self.step, agent.name, benchmark, questions, rewards, REWARD_MAX))
+
+    def load(self) -> None:
+        """Agents from the spec, or all of the run from its newest checkpoint where this is a later attempt."""
+        resumable, problems = newest_checkpoint(self.run_dir) if self.spool.attempt > 1 else (None, [])
+        names = [agent.name for agent in self.spec.agents]
+        folders = None if resumable is None else [resumable.folders[name] for name in names]
+        placement = LocalPlacement(self.spec, folders)
+        self.agents: Sequence[Agent] = placement.agents
+        if resumable is not None:
+            for agent in self.agents:
+                agent.load_state(resumable.state_stems[agent.name])
+            self.load_state_dict(resumable.trainer)
+            self.step = self.saved_step = resumable.step
+        self.spool.emit(
+            events.Started(
+                step=self.step,
+                total_steps=self.spec.training.steps,
+                agents=names,
+                device=placement.device_name,
+                versions={
+                    "python": platform.python_version(),
+                    **{name: version(name) for name in ("torch", "transformers", "safetensors")},
+                },
+            )
+        )
+        for problem in problems:
+            self.log("warning", f"checkpoint not used: {problem}")
+        for agent in self.agents:
+            facts = agent.describe()
+            self.log(
+                "info", f"{agent.name}: {facts['architecture']}, {facts['num_parameters']:,} parameters, {facts['dtype']}"
+            )
+        for caution in self.spec.cautions():
+            self.log("warning", caution.message)
+
+    def questions_that_fit(
+        self, train: Sequence[Question], held_out: Sequence[Question]
+    ) -> tuple[list[Question], list[Question]]:
+        """Leave out what is too long for any agent. Error: ValueError where a batch cannot be filled."""
+        limit = self.spec.evaluation.max_questions or len(held_out)
+        kept = []
+        for kind, questions in (("training", train), ("held-out", held_out[:limit])):
+            fits = [agent.fits(questions) for agent in self.agents]
+            kept.append([question for index, question in enumerate(questions) if all(each[index] for each in fits)])
+            left_out = len(questions) - len(kept[-1])
+            self.log("warning" if left_out else "info", f"{len(kept[-1])} {kind} questions, {left_out} left out as too long")
+        if len(kept[0]) < self.spec.training.train_batch_size:
+            raise ValueError(
+                f"{len(kept[0])} training questions cannot fill a batch of {self.spec.training.train_batch_size}: "
+                "lower train_batch_size or raise max_prompt_length"
+            )
+        return kept[0], kept[1]
+
+    def save(self) -> None:
+        """A checkpoint of all agents at the end of a step."""
+        with self.phase("checkpoint", obeys_stop=False):
+            saved = save_checkpoint(self.run_dir, self.step, self.agents, self.state_dict(), self.spec.checkpoint.keep)
+        self.saved_step = self.step
+        path = saved.path.relative_to(self.run_dir).as_posix()
+        self.spool.emit(events.Checkpoint(step=self.step, path=path, size_bytes=saved.size_bytes))
+
+    def save_if_cheap(self) -> None:
+        """On the way out: only between steps (all agents or none), and only what is quick to write."""
+        size = sum(agent.describe()["num_bytes"] for agent in getattr(self, "agents", ()))
+        if 0 < size < CHEAP_CHECKPOINT_BYTES and self.step and self.step != self.saved_step and not self.is_mid_update:
+            self.save()
+
+    def state_dict(self) -> dict[str, object]:
+        """The trainer's own state, beside the agents'."""
+        return {
+            "tracker": self.tracker.state_dict(),
+            "rollouts_generated": self.rollouts_generated,
+            "tokens_generated": self.tokens_generated,
+            "elapsed_s": self.elapsed_s,
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        self.tracker.load_state_dict(state["tracker"])
+        self.rollouts_generated = state["rollouts_generated"]
+        self.tokens_generated = state["tokens_generated"]
+        self.elapsed_before_s = state["elapsed_s"]
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.elapsed_before_s + time.monotonic() - self.started_at
+
+    @contextmanager
+    def phase(self, name: str, *, obeys_stop: bool = True) -> Iterator[None]:
+        """Time one phase; a stop is obeyed before it begins."""
+        if obeys_stop:
+            self.stop.check()
+        started = time.monotonic()
+        yield
+        self.phase_s[name] = self.phase_s.get(name, 0.0) + time.monotonic() - started
+
+    def report_progress(self, step_s: float) -> None:
+        remaining = self.spec.training.steps - self.step
+        self.step_s = step_s if not hasattr(self, "step_s") else 0.7 * self.step_s + 0.3 * step_s
+        self.spool.emit(
+            events.Progress(
+                step=self.step,
+                total_steps=self.spec.training.steps,
+                elapsed_s=self.elapsed_s,
+                eta_s=remaining * self.step_s,
+                rollouts_generated=self.rollouts_generated,
+                tokens_generated=self.tokens_generated,
+                phase_s={name: round(value, 4) for name, value in self.phase_s.items()},
+            )
+        )
+
+    def log(self, level: str, message: str) -> None:
+        self.spool.emit(events.Log(level=level, message=message, step=self.step))  # type: ignore[arg-type]
+
+
+def batch_of_step(spec: RunSpec, step: int, questions: Sequence[Question]) -> list[Question]:
+    """The prompts of a step: epochs in an order of their own; what does not fill a batch waits for the next epoch."""
+    size = spec.training.train_batch_size
+    epoch, place = divmod(step, len(questions) // size)
+    order = permutation(len(questions), derived_key("prompts", spec.seed, epoch))
+    return [questions[index] for index in order[place * size : (place + 1) * size]]
+
+
+def learning_rate(spec: RunSpec, agent: int, step: int) -> float:
+    """The learning rate of one step (0, 1, ...), the same for all its updates."""
+    training = spec.training
+    peak = spec.agents[agent].learning_rate or training.learning_rate
+    if step < training.warmup_steps:
+        return peak * (step + 1) / training.warmup_steps
+    progress = (step - training.warmup_steps) / max(1, training.steps - training.warmup_steps)
+    factors = {"constant": 1.0, "linear": 1 - progress, "cosine": (1 + math.cos(math.pi * progress)) / 2}
+    return peak * factors[training.lr_schedule]
+
+
+def build_mini_batches(
+    spec: RunSpec,
+    step: int,
+    learner: int,
+    generated: Sequence[Generated],
+    advantages: Tensor,
+    valid: Tensor,
+    ratio: Tensor,
+) -> list[list[Row]]:
+    """[self block, cross block] of one learner, split into mini-batches m = 0, 1, ...; unscorable rollouts left out.
+
+    advantages, valid: (n, B, G).  ratio: (n, n).
+    """
+    n, num_prompts, per_prompt = advantages.shape
+    values, scored = advantages.tolist(), valid.tolist()
+
+    def rows_of(source: int) -> list[Row | None]:
+        return [
+            Row(
+                prompt,
+                source,
+                number,
+                source == learner,
+                values[source][prompt][number],
+                1.0 if source == learner else ratio[source, learner].item(),
+                None if source == learner else generated[source].responses[prompt][number],
+            )
+            if scored[source][prompt][number]
+            else None
+            for prompt in range(num_prompts)
+            for number in range(per_prompt)
+        ]
+
+    blocks = rows_of(learner) * spec.training.num_iterations
+    if spec.algorithm.shares_rollouts:
+        cross = [row for source in range(n) if source != learner for row in rows_of(source)]
+        order = spec.algorithm.cross_order
+        for iteration in range(spec.training.num_iterations):
+            if order == "mixed" or (order == "auto" and n > 2):
+                seed = spec.agents[learner].stable_seed
+                key = derived_key("cross", spec.seed, seed, step, iteration)
+                blocks += [cross[index] for index in permutation(len(cross), key)]
+            else:
+                blocks += cross
+    size = spec.mini_batch_prompts * per_prompt  # planned rows: also the loss denominator, whatever is missing
+    return [[row for row in blocks[start : start + size] if row] for start in range(0, len(blocks), size)]
+
+
+def _is_due(step: int, interval: int) -> bool:
+    return bool(interval) and step % interval == 0
+
+
+def _mean_rewards(record: StepRecord) -> Iterator[tuple[str, float]]:
+    for name, rewards, valid in zip(record.names, record.rewards, record.valid, strict=True):
+        yield name, rewards[valid].mean().item() if valid.any() else math.nan
