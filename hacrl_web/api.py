@@ -2,7 +2,7 @@
 
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
-from ninja.errors import AuthenticationError, ValidationError
+from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import django_auth
 
 from hacrl_web.errors import FieldError, FieldErrors
@@ -41,3 +41,9 @@ def not_found(request: HttpRequest, exception: Http404) -> HttpResponse:
 @api.exception_handler(AuthenticationError)
 def not_logged_in(request: HttpRequest, exception: AuthenticationError) -> HttpResponse:
     return _answer(request, [FieldError("not_authenticated", "Log in first.", None)], 401)
+
+
+@api.exception_handler(HttpError)
+def refused(request: HttpRequest, exception: HttpError) -> HttpResponse:
+    """What ninja itself refuses: a body that is not JSON."""
+    return _answer(request, [FieldError("bad_request", str(exception), None)], exception.status_code)

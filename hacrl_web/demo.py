@@ -1,7 +1,6 @@
-"""The demo: two tiny agents with complementary skills, trained by HACPO, GSPO and GSPOx2 through the product's own path.
+"""The demo: two tiny agents with complementary skills, trained by HACPO, GSPO and GSPOx2 on the product's own path.
 
-Makes (once) and registers the agents, their group and the questions, launches the comparison as one sweep, and reads the
-outcome back from the rows that the product wrote. Sits above the apps, as urls.py and api.py do.
+Makes (once) and registers the agents, their group and the questions, and launches the comparison as one sweep. Sits above the apps, as urls.py and api.py do.
 """
 
 from __future__ import annotations
@@ -21,10 +20,20 @@ from hacrl_web.registry import services
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.launch import launch_sweep
 from hacrl_web.runs.models import Sweep
-from workers.demo_recipe import AGENTS, BENCHMARK_NAME, GROUP_NAME, HELD_OUT_FILE, TRAIN_FILE, demo_settings
+from workers.demo_recipe import (
+    AGENTS,
+    ALGORITHMS,
+    ANSWER_FIELD,
+    BENCHMARK_NAME,
+    CONFIRM,
+    HELD_OUT_FILE,
+    QUESTION_FIELD,
+    TRAIN_FILE,
+    demo_settings,
+)
 
-# HACPO first: its page is the one to look at while the others are still to come.
-ALGORITHMS = ("hacpo", "gspo", "gspox2")
+GROUP_NAME = " + ".join(AGENTS.values())
+SWEEP_NAME = "Demo"
 
 
 def make_agents() -> Path:
@@ -39,13 +48,18 @@ def register(user: User, folder: Path) -> tuple[AgentGroup, Benchmark]:
     """The group and the benchmark of the demo, registered as a user would where they are not yet."""
     group = AgentGroup.objects.filter(owner=user, name=GROUP_NAME).first()
     if group is None:
-        agents = [{"model": _model(user, folder / name, name).pk, "name": name} for name in AGENTS]
+        agents = [{"model": _model(user, folder / place, name).pk, "name": name} for place, name in AGENTS.items()]
         group = services.create_group(user, name=GROUP_NAME, agents=agents)
     benchmark = Benchmark.objects.filter(owner=user, name=BENCHMARK_NAME).first()
     if benchmark is None:
         with open(folder / TRAIN_FILE, "rb") as train, open(folder / HELD_OUT_FILE, "rb") as held_out:
             benchmark = services.create_benchmark(
-                user, name=BENCHMARK_NAME, file=_upload(train), held_out_file=_upload(held_out)
+                user,
+                name=BENCHMARK_NAME,
+                file=_upload(train),
+                held_out_file=_upload(held_out),
+                question_field=QUESTION_FIELD,
+                answer_field=ANSWER_FIELD,
             )
     return group, benchmark
 
@@ -62,13 +76,16 @@ def _upload(file: Any) -> UploadedFile:
 
 def launch(user: User, group: AgentGroup, benchmark: Benchmark, seeds: Sequence[int]) -> Sweep:
     """Queue every algorithm on every seed as one sweep."""
+    settings_of_all = demo_settings(ALGORITHMS[0])
+    del settings_of_all["algorithm"]["name"]  # the one thing in which the runs of the sweep differ
     request = {
-        "name": "Demo",
+        "name": SWEEP_NAME,
         "group": group.pk,
         "benchmark": benchmark.pk,
-        "algorithms": list(ALGORITHMS),
+        # HACPO first: its page is the one to look at while the others are still to come.
+        "algorithms": sorted(ALGORITHMS, key="hacpo".__ne__),
         "seeds": list(seeds),
-        "confirm": ["delta_above_half"],  # small models want it: the delta trap
-        **demo_settings(),
+        "confirm": list(CONFIRM),
+        **settings_of_all,
     }
     return launch_sweep(user, request)

@@ -1,7 +1,7 @@
 """`python -m workers SPEC.json RUN_DIR`: the trainer process, from the command line to the `finished` event.
 
-Exit status: 0 completed or stopped, 1 failed (the reason is in the `finished` event, the traceback on stderr), 2 nothing
-was started (invalid spec, busy run directory).
+Exit status: 0 completed or stopped, 1 failed (the reason is in the `finished` event, the traceback on stderr),
+2 nothing was started (invalid spec, busy run directory).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from workers import events, launcher
 from workers.spec import RunSpec
-from workers.stopping import StopFlag, Stopped, StopNow
+from workers.stopping import StopFlag, StopNow, Stopped
 
 
 class Refused(Exception):
@@ -28,9 +28,9 @@ class Refused(Exception):
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m workers", description="Train the agents of a run.")
     parser.add_argument("spec", type=Path, metavar="SPEC.json", help="the run's specification")
-    parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="folder for events and checkpoints; made if missing")
+    parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="folder for events and checkpoints")
     parser.add_argument(
-        "--attempt", type=int, help="number of this attempt; above 1 it resumes (default: one more than the last in RUN_DIR)"
+        "--attempt", type=int, help="above 1: resume from the newest checkpoint (default: last attempt in RUN_DIR + 1)"
     )
     options = parser.parse_args(arguments)
     try:

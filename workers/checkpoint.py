@@ -53,7 +53,9 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "agent"
 
 
-def save_checkpoint(run_dir: Path, step: int, agents: Sequence[Agent], trainer: dict[str, Any], keep: int) -> SavedCheckpoint:
+def save_checkpoint(
+    run_dir: Path, step: int, agents: Sequence[Agent], trainer: dict[str, Any], keep: int
+) -> SavedCheckpoint:
     """Write, verify by manifest, and only then show a checkpoint; afterwards remove the oldest beyond `keep`.
 
     A crash at any moment leaves the earlier checkpoints and no half one. Error: OSError (disk full).
@@ -72,7 +74,7 @@ def save_checkpoint(run_dir: Path, step: int, agents: Sequence[Agent], trainer: 
             agent.save_state(building / "state" / name)
             entries.append({"name": agent.name, "folder": f"agents/{name}"})
         (building / "state" / "trainer.json").write_text(json.dumps(trainer))
-        files = {}
+        files: dict[str, dict[str, Any]] = {}
         for path in _files(building):
             _sync(path)
             files[path.relative_to(building).as_posix()] = {"size": path.stat().st_size, "sha256": _sha256(path)}
@@ -91,7 +93,7 @@ def save_checkpoint(run_dir: Path, step: int, agents: Sequence[Agent], trainer: 
     others = [path for path in _step_folders(root) if path != final]
     for old in others[: max(0, len(others) - (keep - 1))]:
         shutil.rmtree(old)
-    return SavedCheckpoint(step, final, sum(entry["size"] for entry in files.values()))
+    return SavedCheckpoint(step, final, sum(int(entry["size"]) for entry in files.values()))
 
 
 def newest_checkpoint(run_dir: Path) -> tuple[Resumable | None, list[str]]:

@@ -92,7 +92,9 @@ class LocalAgent:
             self._encoded[question.question] = self.policy.encode_prompt(question.question)
         return self._encoded[question.question]
 
-    def _sample(self, kind: str, step: int, questions: Sequence[Question], per_prompt: int, temperature: float) -> list[Sample]:
+    def _sample(
+        self, kind: str, step: int, questions: Sequence[Question], per_prompt: int, temperature: float
+    ) -> list[Sample]:
         rollout = self.spec.rollout
         agent_seed = self.policy.agent.stable_seed
         return sample(
@@ -172,16 +174,12 @@ class LocalAgent:
                 return self._own[row.prompt, row.sample]
             if not row.response.length:
                 return "empty"
-            ids = retokenize(
-                self.policy, row.response, self.spec.algorithm, self.spec.rollout.max_completion_length
-            )
+            ids = retokenize(self.policy, row.response, self.spec.algorithm, self.spec.rollout.max_completion_length)
             if isinstance(ids, str):
                 return ids
             return Inputs(self._prompts[row.prompt], ids, row.response.mean_logp, row.response.length)
 
-        report = run_updates(
-            self.policy, self.spec, mini_batches, inputs_of, learning_rate, self._failures_in_a_row
-        )
+        report = run_updates(self.policy, self.spec, mini_batches, inputs_of, learning_rate, self._failures_in_a_row)
         self._failures_in_a_row = report.failures_in_a_row
         if not self.policy.sampling_logps_are_exact:
             report.sampling_logp_differences = self._scoring_differences
@@ -190,9 +188,7 @@ class LocalAgent:
     def evaluate(self, step: int, questions: Sequence[Question]) -> list[str]:
         """One response text for each question: greedy unless the spec says otherwise."""
         samples = self._sample("evaluation", step, questions, 1, self.spec.evaluation.temperature)
-        return [
-            self.policy.decode(found.token_ids[:-1] if found.finished else found.token_ids) for found in samples
-        ]
+        return [self.policy.decode(found.token_ids[:-1] if found.finished else found.token_ids) for found in samples]
 
     def save(self, folder: Path) -> None:
         """An ordinary Hugging Face model folder."""

@@ -34,8 +34,8 @@ def choose_dtype(spec: RunSpec, device: torch.device) -> torch.dtype:
 
 
 def load_model(location: str, revision: str | None, dtype: torch.dtype, device: torch.device) -> Any:
-    """A causal language model from a folder or the hub: safetensors only, no code of its own. Errors: OSError, ValueError."""
-    model = AutoModelForCausalLM.from_pretrained(
+    """A causal language model from a folder or the hub: safetensors, no code of its own. Errors: OSError, ValueError."""
+    model: Any = AutoModelForCausalLM.from_pretrained(
         location, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True
     )
     # No dropout anywhere: the old log-probabilities must be those of the policy that is updated.
@@ -46,13 +46,13 @@ class Policy:
     """A model with its tokenizer and optimizer, at one sampling temperature."""
 
     def __init__(self, agent: AgentSpec, spec: RunSpec, device: torch.device, *, folder: Path | None = None) -> None:
-        """Load the agent's starting model, or its checkpoint in `folder`; the reference is always the starting model."""
+        """Load the agent's model, or its checkpoint in `folder`; the reference is always the starting model."""
         self.agent = agent
         self.temperature = spec.rollout.temperature
         self.max_grad_norm = spec.training.max_grad_norm
         dtype = choose_dtype(spec, device)
         location, revision = (agent.model, agent.revision) if folder is None else (str(folder), None)
-        self.tokenizer = AutoTokenizer.from_pretrained(location, revision=revision, trust_remote_code=False)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(location, revision=revision, trust_remote_code=False)
         self.model = load_model(location, revision, dtype, device)
         self.reference: Any = None
         if spec.algorithm.beta > 0:

@@ -174,9 +174,7 @@ def _choose(logits: Tensor, noise: Tensor, temperature: float) -> tuple[Tensor, 
 
 
 def _collect(tokens: Tensor, logps: Tensor, entropies: Tensor, lengths: Tensor, finished: Tensor) -> list[Sample]:
-    columns = zip(
-        tokens.tolist(), logps.tolist(), entropies.tolist(), lengths.tolist(), finished.tolist(), strict=True
-    )
+    columns = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), lengths.tolist(), finished.tolist(), strict=True)
     return [
         Sample(ids[:length], row_logps[:length], is_finished, sum(row_entropies[:length]))
         for ids, row_logps, row_entropies, length, is_finished in columns

@@ -120,17 +120,14 @@ def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metric
     }
     for percent in (10, 50, 90):
         values[f"sequence_ratio/p{percent}"] = float(np.percentile(ratio, percent)) if len(ratio) else None
-    own, other = (
-        (record.rewards[agent] > 0) & record.valid[agent] for agent in (learner, source)
-    )  # (B, G) each
+    own, other = ((record.rewards[agent] > 0) & record.valid[agent] for agent in (learner, source))  # (B, G) each
     rescued = ~own.any(dim=1) & record.valid[learner].any(dim=1) & other.any(dim=1)  # (B,)
     ratios = {
         "used_frac": (float(sum(result.gradient_flows for _, result in visits)), float(len(visits))),
         "rescue_frac": (float(rescued.sum()), float(len(record.questions))),
     }
-    signs = {"": seen, "/positive": [v for v in seen if v[0].advantage > 0], "/negative": [v for v in seen if v[0].advantage < 0]}
-    for suffix, rows in signs.items():
-        results = [result for _, result in rows]
+    for suffix, sign in {"": 0, "/positive": 1, "/negative": -1}.items():
+        results = [result for row, result in seen if row.advantage * sign > 0 or not sign]
         ratios[f"clip_lower_frac{suffix}"] = _share(results, lambda result: result.clip_side < 0)
         ratios[f"clip_upper_frac{suffix}"] = _share(results, lambda result: result.clip_side > 0)
     return events.Metrics(
@@ -187,7 +184,12 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
 
 
 def evaluation_event(
-    step: int, agent: str, benchmark: str, questions: Sequence[Question], rewards: Sequence[float | None], reward_max: float
+    step: int,
+    agent: str,
+    benchmark: str,
+    questions: Sequence[Question],
+    rewards: Sequence[float | None],
+    reward_max: float,
 ) -> events.Evaluation:
     """Accuracy over the answers that could be scored, and its slices by subject."""
     slices: dict[str, tuple[int, int]] = {}

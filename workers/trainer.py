@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -33,6 +34,7 @@ from workers.telemetry import StepRecord, evaluation_event, step_events
 
 REWARD_MAX = 1.0  # the verifier's upper bound
 MAX_FAILURES_IN_A_ROW = 3
+Level = Literal["info", "warning", "error"]
 # A checkpoint on the way out must fit into the grace between TERM and KILL.
 CHEAP_CHECKPOINT_BYTES = 2_000_000_000
 
@@ -44,7 +46,9 @@ class Diverged(RuntimeError):
 class Trainer:
     """One run: its agents, its counters, and the spool it writes to."""
 
-    def __init__(self, spec: RunSpec, run_dir: Path, spool: events.SpoolWriter, verifier: Verifier, stop: StopFlag) -> None:
+    def __init__(
+        self, spec: RunSpec, run_dir: Path, spool: events.SpoolWriter, verifier: Verifier, stop: StopFlag
+    ) -> None:
         self.spec, self.run_dir, self.spool, self.verifier, self.stop = spec, run_dir, spool, verifier, stop
         algorithm = spec.algorithm
         self.tracker = hacpo.CapabilityTracker(
@@ -61,7 +65,8 @@ class Trainer:
         self.tokens_generated = 0
         self.elapsed_before_s = 0.0
         self.started_at = time.monotonic()
-        self.phase_s: dict[str, float] = {}
+        self.phase_s: dict[str, float] = {}  # of the step under way
+        self.usual_step_s = 0.0
 
     def train(self) -> None:
         """The whole run. Errors: Stopped, Diverged, or whatever went wrong."""
@@ -154,9 +159,7 @@ class Trainer:
         verdicts = self.verifier.score([text for text, _ in pairs], [answer for _, answer in pairs])
         return [verdict.reward for verdict in verdicts]
 
-    def judge(
-        self, rewards: Tensor, valid: Tensor, ratio: Tensor
-    ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    def judge(self, rewards: Tensor, valid: Tensor, ratio: Tensor) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """Each learner's advantages (n, B, G), baselines (B,) and guarded prompts (B,)."""
         advantages, baselines, guarded = [], [], []
         for learner in range(len(rewards)):
@@ -174,11 +177,11 @@ class Trainer:
 
     def watch_for_divergence(self, name: str, report: UpdateReport) -> None:
         if report.skipped_updates:
-            self.log(
-                "warning", f"{name}: skipped {report.skipped_updates} updates of step {self.step + 1}: loss or gradient not finite"
-            )
+            skipped = f"skipped {report.skipped_updates} updates of step {self.step + 1}"
+            self.log("warning", f"{name}: {skipped}: loss or gradient not finite")
         if report.failures_in_a_row >= MAX_FAILURES_IN_A_ROW:
-            raise Diverged(f"diverged at step {self.step + 1}: {name} had {report.failures_in_a_row} updates in a row without a finite loss")
+            failures = f"{report.failures_in_a_row} updates in a row without a finite loss or gradient"
+            raise Diverged(f"diverged at step {self.step + 1}: {name} had {failures}")
 
     def evaluate(self, questions: Sequence[Question]) -> None:
         """Each agent alone on the held-out questions."""
@@ -217,9 +220,8 @@ class Trainer:
             self.log("warning", f"checkpoint not used: {problem}")
         for agent in self.agents:
             facts = agent.describe()
-            self.log(
-                "info", f"{agent.name}: {facts['architecture']}, {facts['num_parameters']:,} parameters, {facts['dtype']}"
-            )
+            size = f"{facts['num_parameters']:,} parameters, {facts['dtype']}"
+            self.log("info", f"{agent.name}: {facts['architecture']}, {size}")
         for caution in self.spec.cautions():
             self.log("warning", caution.message)
 
@@ -233,7 +235,8 @@ class Trainer:
             fits = [agent.fits(questions) for agent in self.agents]
             kept.append([question for index, question in enumerate(questions) if all(each[index] for each in fits)])
             left_out = len(questions) - len(kept[-1])
-            self.log("warning" if left_out else "info", f"{len(kept[-1])} {kind} questions, {left_out} left out as too long")
+            level: Level = "warning" if left_out else "info"
+            self.log(level, f"{len(kept[-1])} {kind} questions, {left_out} left out as too long")
         if len(kept[0]) < self.spec.training.train_batch_size:
             raise ValueError(
                 f"{len(kept[0])} training questions cannot fill a batch of {self.spec.training.train_batch_size}: "
@@ -255,7 +258,7 @@ class Trainer:
         if 0 < size < CHEAP_CHECKPOINT_BYTES and self.step and self.step != self.saved_step and not self.is_mid_update:
             self.save()
 
-    def state_dict(self) -> dict[str, object]:
+    def state_dict(self) -> dict[str, Any]:
         """The trainer's own state, beside the agents'."""
         return {
             "tracker": self.tracker.state_dict(),
@@ -264,7 +267,7 @@ class Trainer:
             "elapsed_s": self.elapsed_s,
         }
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self.tracker.load_state_dict(state["tracker"])
         self.rollouts_generated = state["rollouts_generated"]
         self.tokens_generated = state["tokens_generated"]
@@ -285,21 +288,21 @@ class Trainer:
 
     def report_progress(self, step_s: float) -> None:
         remaining = self.spec.training.steps - self.step
-        self.step_s = step_s if not hasattr(self, "step_s") else 0.7 * self.step_s + 0.3 * step_s
+        self.usual_step_s = 0.7 * self.usual_step_s + 0.3 * step_s if self.usual_step_s else step_s
         self.spool.emit(
             events.Progress(
                 step=self.step,
                 total_steps=self.spec.training.steps,
                 elapsed_s=self.elapsed_s,
-                eta_s=remaining * self.step_s,
+                eta_s=remaining * self.usual_step_s,
                 rollouts_generated=self.rollouts_generated,
                 tokens_generated=self.tokens_generated,
                 phase_s={name: round(value, 4) for name, value in self.phase_s.items()},
             )
         )
 
-    def log(self, level: str, message: str) -> None:
-        self.spool.emit(events.Log(level=level, message=message, step=self.step))  # type: ignore[arg-type]
+    def log(self, level: Level, message: str) -> None:
+        self.spool.emit(events.Log(level=level, message=message, step=self.step))
 
 
 def batch_of_step(spec: RunSpec, step: int, questions: Sequence[Question]) -> list[Question]:

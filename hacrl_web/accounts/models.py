@@ -17,6 +17,22 @@ class User(AbstractUser):
     """Someone who logs in. Staff see everybody's rows."""
 
 
+FIRST_USER = "admin"
+
+
+def first_user() -> User:
+    """The first active superuser; made, without a password that works, where there is no user at all.
+
+    Error: User.DoesNotExist where there are users, but no active superuser.
+    """
+    if not User.objects.exists():
+        User.objects.create_superuser(FIRST_USER)
+    user = User.objects.filter(is_active=True, is_superuser=True).order_by("pk").first()
+    if user is None:
+        raise User.DoesNotExist("There is no active superuser.")
+    return user
+
+
 def hash_token(token: str) -> str:
     """What is stored of a link: its token cannot be had from the database."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

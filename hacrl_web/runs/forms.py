@@ -127,7 +127,7 @@ def _form_field(path: str, schema: Mapping[str, Any]) -> FormField:
         path=path,
         label=concrete.get("label") or name.replace("_", " ").capitalize(),
         help=concrete.get("description", ""),
-        source=concrete.get("source", ""),
+        source=source if (source := concrete.get("source", "")) not in ("product", "design") else "",
         unit=concrete.get("unit", ""),
         kind="choice" if choices else kinds.get(concrete.get("type", ""), "text"),
         bounds=_bounds(concrete),
@@ -167,7 +167,7 @@ def draw(
         shown = [f for f in fields if f.path != "algorithm.name"]
         common = [f for f in shown if f.path in COMMON]
         further = [f for f in shown if f.path not in COMMON]
-        sections.append(FormSection(key, title, schema.get("description", ""), common, further))
+        sections.append(FormSection(key, title, schema.get("description", "").partition(".")[0] + ".", common, further))
     for path, control in every.items():
         control.value = values.get(path, control.default)
     top["algorithm"] = every["algorithm.name"]

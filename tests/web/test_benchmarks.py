@@ -143,7 +143,7 @@ def test_odd_file_names_name_nothing_on_disk(client, ada, folder, filename):
     ]
     body = "\n".join([*lines, "--B--", ""]).replace("\n", "\r\n")
     response = client.post("/benchmarks/new", body.encode(), content_type="multipart/form-data; boundary=B")
-    assert response.status_code == 422, "the other fields are missing"
+    assert response.status_code in (400, 422), "the other fields are missing, or the headers are too long"
     assert files_in(folder) == []
     response = post(client, file=SimpleUploadedFile("x", jsonl().read()), name="odd")
     assert response.status_code == 302

@@ -55,7 +55,13 @@ def make_pair(root: Path) -> list[dict[str, Any]]:
     """Two agents of different family, size and tokenizer, as AgentSpec values."""
     qwen = make_agent(root / "qwen", "qwen3", seed=1)
     llama = make_agent(
-        root / "llama", "llama", seed=2, extra_pieces=("11", "12", "21"), hidden_size=48, num_attention_heads=3, num_key_value_heads=3
+        root / "llama",
+        "llama",
+        seed=2,
+        extra_pieces=("11", "12", "21"),
+        hidden_size=48,
+        num_attention_heads=3,
+        num_key_value_heads=3,
     )
     return [{"name": "Qwen", "model": str(qwen)}, {"name": "Llama", "model": str(llama)}]
 
@@ -76,7 +82,11 @@ def make_spec(root: Path, agents: list[dict[str, Any]], **changes: Any) -> RunSp
         "name": "tiny",
         "seed": 3,
         "agents": agents,
-        "data": {"train_path": str(write_questions(root / "questions.jsonl")), "held_out_fraction": 0.25, "verifier": "exact"},
+        "data": {
+            "train_path": str(write_questions(root / "questions.jsonl")),
+            "held_out_fraction": 0.25,
+            "verifier": "exact",
+        },
         "algorithm": {"name": "hacpo", "beta": 0.0, "delta": 0.8},
         "rollout": {"num_generations": 4, "max_completion_length": 6, "max_prompt_length": 16},
         "training": {"steps": 3, "train_batch_size": 4, "mini_batch_size": 4, "learning_rate": 3e-3},

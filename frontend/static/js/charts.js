@@ -54,6 +54,8 @@ export class RunCharts {
     this.sync = uPlot.sync("run");
     /** @type {{plot: uPlot, key: string, keys: string[], frame: HTMLElement, empty: HTMLElement}[]} */
     this.charts = [];
+    /** Charts that the reader has zoomed: new points must not throw that away. @type {WeakSet<uPlot>} */
+    this.zoomed = new WeakSet();
     for (const group of CHART_GROUPS) {
       if (group.pairs && !shares) continue;
       this.#group(root, group, agents);
@@ -130,11 +132,11 @@ export class RunCharts {
       height: HEIGHT,
       cursor: { sync: { key: this.sync.key, setSeries: false }, points: { size: 6 }, drag: { x: true, y: false } },
       legend: { live: true },
-      // One step still needs a width; otherwise all charts end at the run's last step.
-      scales: { x: { time: false, range: (_, low, high) => (low === null ? [0, 1] : [low, Math.max(high, low + 1)]) }, y: range ? { range: () => range } : { range: (_, low, high) => padded(low, high) } },
+      hooks: { setCursor: [showLast] },
+      scales: { x: { time: false, range: (plot, low, high) => this.#steps(plot, low, high) }, y: range ? { range: () => range } : { range: (_, low, high) => padded(low, high) } },
       axes: [
         { ...axis, size: 26, space: 44, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000] },
-        { ...axis, size: 44, space: 28, values: (_, splits) => splits.map((split) => significant(split)) },
+        { ...axis, size: 48, space: 28, values: (_, splits) => splits.map((split) => String(Number(split.toPrecision(3)))) },
       ],
       series: [
         { label: "step", value: (_, step) => (step === null ? "–" : String(step)) },
@@ -151,6 +153,23 @@ export class RunCharts {
     };
   }
 
+  /**
+   * All charts show the same steps, so that the shared cursor stands at the same place; a zoom is kept as it is.
+   * @param {uPlot} plot
+   * @param {number | null} low
+   * @param {number | null} high
+   * @returns {[number, number]}
+   */
+  #steps(plot, low, high) {
+    const steps = plot.data[0];
+    if (low === null || high === null || (low === steps[0] && high === steps[steps.length - 1])) {
+      this.zoomed.delete(plot);
+      return [this.store.firstStep, Math.max(this.store.lastStep, this.store.firstStep + 1)];
+    }
+    this.zoomed.add(plot);
+    return [low, high];
+  }
+
   /** Draws at the next animation frame what the store then holds, however often it is called before. */
   draw() {
     if (this.pending) return;
@@ -160,7 +179,10 @@ export class RunCharts {
       for (const chart of this.charts) {
         const table = this.store.table(chart.key, chart.keys);
         chart.empty.hidden = table[0].length > 0;
-        chart.plot.setData(/** @type {uPlot.AlignedData} */ (table));
+        const isZoomed = this.zoomed.has(chart.plot);
+        chart.plot.setData(/** @type {uPlot.AlignedData} */ (table), !isZoomed);
+        if (isZoomed) chart.plot.redraw();
+        showLast(chart.plot);
       }
     });
   }
@@ -178,6 +200,16 @@ export class RunCharts {
     colours.clear();
     for (const chart of this.charts) chart.plot.redraw(false, true);
   }
+}
+
+/**
+ * Without a cursor over the charts, the legend shows the last values.
+ * @param {uPlot} plot
+ */
+function showLast(plot) {
+  const isAway = (plot.cursor.left ?? -1) < 0;
+  const last = plot.data[0].length - 1;
+  if (isAway && last >= 0) queueMicrotask(() => plot.setLegend({ idx: last }, false));
 }
 
 /**

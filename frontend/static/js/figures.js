@@ -12,25 +12,42 @@ function colour(property) {
   return found;
 }
 
-/** @returns {object} what depends on the colour scheme and the width, over the figure's own layout */
+/** What depends on the colour scheme, over the figure's own layout. */
 function scheme() {
-  const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line"), linecolor: colour("--line-strong") };
-  return { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", "font.color": colour("--text"), "xaxis.gridcolor": axis.gridcolor, "yaxis.gridcolor": axis.gridcolor, "xaxis.zerolinecolor": axis.zerolinecolor, "yaxis.zerolinecolor": axis.zerolinecolor };
+  const line = colour("--line");
+  const axes = Object.fromEntries(
+    ["xaxis", "yaxis"].flatMap((axis) => [
+      [`${axis}.gridcolor`, line],
+      [`${axis}.zerolinecolor`, line],
+      [`${axis}.linecolor`, colour("--line-strong")],
+    ]),
+  );
+  return { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", "font.color": colour("--text"), ...axes };
 }
 
-async function drawAll() {
-  for (const element of document.querySelectorAll("[data-figure]")) {
-    if (!(element instanceof HTMLElement)) continue;
-    const figure = readJson(element.dataset.figure ?? "");
-    await window.Plotly.newPlot(element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
-    await window.Plotly.relayout(element, scheme());
-    element.dataset.drawn = "true";
-  }
+/** @param {HTMLElement} element */
+async function draw(element) {
+  const figure = readJson(element.dataset.figure ?? "");
+  await window.Plotly.newPlot(element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
+  await window.Plotly.relayout(element, scheme());
+  element.dataset.drawn = "true";
 }
+
+// A board far down costs nothing until it is scrolled to.
+const seen = new IntersectionObserver(
+  (entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting || !(entry.target instanceof HTMLElement)) continue;
+      seen.unobserve(entry.target);
+      draw(entry.target);
+    }
+  },
+  { rootMargin: "400px" },
+);
+for (const element of document.querySelectorAll("[data-figure]")) seen.observe(element);
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const element of document.querySelectorAll("[data-drawn]")) {
     window.Plotly.relayout(/** @type {HTMLElement} */ (element), scheme());
   }
 });
-await drawAll();

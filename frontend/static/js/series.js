@@ -73,6 +73,8 @@ export class SeriesStore {
     /** chart key -> line key -> step -> point @type {Map<string, Map<string, Map<number, Point>>>} */
     this.charts = new Map();
     this.points = 0;
+    this.firstStep = 0;
+    this.lastStep = 0;
     const specs = CHART_GROUPS.flatMap((group) => group.charts);
     this.agentSpecs = specs.filter((spec) => spec.kind === "agent" && spec.metric !== "accuracy");
     this.pairSpecs = specs.filter((spec) => spec.kind === "pair");
@@ -110,6 +112,7 @@ export class SeriesStore {
     if (!lines) this.charts.set(chart, (lines = new Map()));
     let points = lines.get(line);
     if (!points) lines.set(line, (points = new Map()));
+    this.lastStep = Math.max(this.lastStep, step);
     const old = points.get(step);
     if (old && (old.attempt > event.attempt || (old.attempt === event.attempt && old.seq >= event.seq))) return false;
     if (!old) this.points += 1;

@@ -13,11 +13,13 @@
  *   progress: any, reason: string}} RunFrame
  * @typedef {{events?: (events: RunEvent[]) => void, run?: (frame: RunFrame) => void, synced?: (seq: number) => void,
  *   error?: (message: string) => void}} Handlers
- * @typedef {"connecting" | "live" | "reconnecting" | "delayed"} Link
+ * @typedef {"connecting" | "live" | "reconnecting" | "delayed" | "ended"} Link
  */
 
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 15_000;
+/** The server's close code for a login that is over: coming back would not help. */
+const SESSION_ENDED = 4401;
 const PING_MS = 15_000;
 /** Without a word for this long (pings are answered) the connection is taken for dead. */
 const SILENCE_MS = 35_000;
@@ -85,8 +87,10 @@ export class RunSocket {
     socket.onmessage = (message) => {
       if (socket === this.socket) this.#read(message.data);
     };
-    socket.onclose = () => {
-      if (socket === this.socket) this.#lost();
+    socket.onclose = (event) => {
+      if (socket !== this.socket) return;
+      if (event.code === SESSION_ENDED) this.onLink("ended");
+      else this.#lost();
     };
   }
 
@@ -150,6 +154,7 @@ const WORDS = {
   live: "live",
   reconnecting: "reconnecting…",
   delayed: "live updates delayed",
+  ended: "signed out: load the page again",
 };
 
 /**

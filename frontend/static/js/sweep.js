@@ -5,7 +5,9 @@ import { pageSocket } from "./socket.js";
 
 const TERMINAL = new Set(["completed", "failed", "stopped"]);
 const rows = [...document.querySelectorAll("[data-run]")].filter((row) => row instanceof HTMLElement);
-const open = rows.filter((row) => !TERMINAL.has(row.dataset.state ?? ""));
+/** The server refuses more subscriptions than this on one socket. */
+const MOST_FOLLOWED = 60;
+const open = rows.filter((row) => !TERMINAL.has(row.dataset.state ?? "")).slice(0, MOST_FOLLOWED);
 
 /**
  * @param {HTMLElement} row

@@ -72,6 +72,12 @@ def significant(value: Any, digits: int = 3) -> str | SafeString:
     return format_html('<span title="{}">{}</span>', value, short) if short != str(value) else short
 
 
+@register.filter
+def signed(value: float) -> str:
+    """A difference with its sign: `+0.216`, `−0.011`."""
+    return f"{'−' if value < 0 else '+'}{_short(abs(value), 3)}"
+
+
 def _short(number: float, digits: int) -> str:
     if number == 0:
         return "0"

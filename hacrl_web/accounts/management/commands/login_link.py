@@ -7,9 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
 
-from hacrl_web.accounts.models import LoginLink, User
-
-FIRST_USER = "admin"
+from hacrl_web.accounts.models import LoginLink, User, first_user
 
 
 class Command(BaseCommand):
@@ -23,10 +21,7 @@ class Command(BaseCommand):
         self.stdout.write(reverse("accounts:login_link", args=[token]))
 
     def _user(self, name: str | None) -> User:
-        if not User.objects.exists():
-            User.objects.create_superuser(FIRST_USER)  # without a password none works
-        active = User.objects.filter(is_active=True)
-        user = active.filter(username=name).first() if name else active.filter(is_superuser=True).order_by("pk").first()
-        if user is None:
-            raise CommandError(f"There is no active user {name!r}." if name else "There is no active superuser.")
-        return user
+        try:
+            return User.objects.get(username=name, is_active=True) if name else first_user()
+        except User.DoesNotExist as error:
+            raise CommandError(f"There is no active user {name!r}." if name else str(error)) from None

@@ -1,0 +1,97 @@
+"""The leaderboard's pictures, built in Python as Plotly figures and drawn by js/figures.js.
+
+Colours are mid-tones that stand on light and dark grounds alike; the page sets text and grid colours itself.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import plotly.graph_objects as go
+
+from hacrl_web.leaderboard.scores import Row
+
+BEST, OTHER = "#2590a1", "#8b8e93"
+HEIGHT = 320
+
+
+def _label(row: Row) -> str:
+    """Name of a row in a picture: its algorithm and what tells it from its like."""
+    own = ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in row.settings.items())
+    label = f"{row.algorithm} ({own})" if own else row.algorithm
+    return label if len(label) <= 48 else label[:47] + "…"
+
+
+def _intervals(rows: list[Row]) -> dict[str, Any]:
+    """Error bars of the 95 % intervals; none where there is one seed."""
+    return {"type": "data", "array": [row.final.half_width or 0 for row in rows], "thickness": 1.5, "width": 5}
+
+
+def _colours(rows: list[Row]) -> list[str]:
+    return [BEST if row.is_best else OTHER for row in rows]
+
+
+def _plain(figure: go.Figure, x_title: str, y_title: str) -> dict[str, Any]:
+    """The figure as JSON for the page, with the layout that all pictures share."""
+    figure.update_layout(
+        template="none",
+        height=HEIGHT,
+        margin={"l": 56, "r": 16, "t": 16, "b": 48},
+        font={"family": "system-ui, sans-serif", "size": 12},
+        showlegend=False,
+        dragmode=False,
+        xaxis={"title": {"text": x_title}, "automargin": True, "fixedrange": True},
+        yaxis={"title": {"text": y_title}, "rangemode": "tozero", "automargin": True, "fixedrange": True},
+    )
+    plain: dict[str, Any] = json.loads(figure.to_json())
+    return plain
+
+
+def accuracy_bars(rows: list[Row]) -> dict[str, Any]:
+    """One bar for each row with its interval, and a mark where it started."""
+    labels = [_label(row) for row in rows]
+    bars = go.Bar(
+        x=labels,
+        y=[row.final.mean for row in rows],
+        error_y=_intervals(rows),
+        marker={"color": _colours(rows)},
+        width=0.5,
+        hovertemplate="%{x}: %{y:.3f}<extra></extra>",
+    )
+    start = go.Scatter(
+        x=labels,
+        y=[row.start.mean for row in rows],
+        mode="markers",
+        marker={"symbol": "line-ew", "size": 36, "line": {"width": 2, "color": "#d08300"}},
+        hovertemplate="start: %{y:.3f}<extra></extra>",
+    )
+    return _plain(go.Figure([bars, start]), "", "held-out accuracy")
+
+
+def pareto(rows: list[Row]) -> dict[str, Any]:
+    """Accuracy against rollouts generated; the line joins rows that no cheaper row beats."""
+    front: list[Row] = []
+    for row in sorted(rows, key=lambda row: (row.rollouts, -row.final.mean)):
+        if not front or row.final.mean > front[-1].final.mean:
+            front.append(row)
+    line = go.Scatter(
+        x=[row.rollouts for row in front],
+        y=[row.final.mean for row in front],
+        mode="lines",
+        line={"color": BEST, "width": 1.5, "dash": "dot", "shape": "hv"},
+        hoverinfo="skip",
+    )
+    points = go.Scatter(
+        x=[row.rollouts for row in rows],
+        y=[row.final.mean for row in rows],
+        error_y=_intervals(rows),
+        mode="markers+text",
+        text=[_label(row) for row in rows],
+        textposition="top left",
+        marker={"size": 10, "color": _colours(rows)},
+        hovertemplate="%{text}: %{y:.3f} after %{x:,} rollouts<extra></extra>",
+    )
+    figure = _plain(go.Figure([line, points]), "rollouts generated per run", "held-out accuracy")
+    figure["layout"]["xaxis"]["rangemode"] = "tozero"
+    return figure

@@ -1,0 +1,258 @@
+"""From request to queued run: what is filled in, what is refused and where, and that a refusal writes nothing."""
+
+import json
+from uuid import uuid4
+
+import pytest
+
+from hacrl_web.runs.launch import LaunchError, build_spec, launch, launch_sweep
+from hacrl_web.runs.models import Run, StatusChange, Sweep
+from tests.web.factories import launch_request, make_group, make_run, make_user
+from workers.spec import RunSpec
+
+pytestmark = pytest.mark.django_db
+
+
+def refusal(user, request) -> dict[str, str]:
+    """{field: code} of a refused request, after checking that nothing was written."""
+    with pytest.raises(LaunchError) as caught:
+        launch(user, request)
+    assert not Run.objects.exists()
+    assert not StatusChange.objects.exists()
+    assert all(error.message for error in caught.value.errors)
+    return {error.field: error.code for error in caught.value.errors}
+
+
+def messages(user, request) -> dict[str, str]:
+    with pytest.raises(LaunchError) as caught:
+        launch(user, request)
+    return {error.field: error.message for error in caught.value.errors}
+
+
+def test_launched_run_is_queued_with_its_whole_spec(user):
+    request = launch_request(user, seed=7)
+    run = launch(user, request)
+    assert (run.state, run.algorithm, run.seed, run.total_steps) == ("queued", "hacpo", 7, 5)
+    spec = RunSpec.model_validate(run.spec)
+    assert [agent.name for agent in spec.agents] == ["A", "B"]
+    assert spec.agents[0].model == run.group.agents.first().model.location
+    assert spec.data.benchmark == run.benchmark.name
+    assert spec.training.learning_rate == 1e-6  # a default, written out
+    assert [c.to_state for c in run.status_changes.all()] == ["queued"]
+
+
+def test_algorithm_may_be_named_in_short(user):
+    assert build_spec(user, launch_request(user, algorithm="gspo")).algorithm.name == "gspo"
+
+
+def test_form_texts_are_read_as_numbers(user):
+    request = launch_request(user, seed="3", training={"steps": "9", "learning_rate": "4e-4"})
+    request |= {"group": str(request["group"]), "benchmark": str(request["benchmark"])}
+    spec = build_spec(user, request)
+    assert (spec.seed, spec.training.steps, spec.training.learning_rate) == (3, 9, 4e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "code"),
+    [
+        ({"training": {"learning_rate": "nan"}}, "training.learning_rate", "finite_number"),
+        ({"training": {"learning_rate": float("nan")}}, "training.learning_rate", "finite_number"),
+        ({"training": {"learning_rate": float("inf")}}, "training.learning_rate", "finite_number"),
+        ({"training": {"learning_rate": 0}}, "training.learning_rate", "greater_than"),
+        ({"training": {"learning_rate": -1e-6}}, "training.learning_rate", "greater_than"),
+        ({"training": {"learning_rate": "1,5"}}, "training.learning_rate", "float_parsing"),
+        ({"training": {"learning_rate": ""}}, "training.learning_rate", "float_parsing"),
+        ({"training": {"steps": 0}}, "training.steps", "greater_than_equal"),
+        ({"training": {"steps": 10**30}}, "training.steps", "less_than_equal"),
+        ({"training": {"steps": "\uff11\uff12"}}, "training.steps", "int_parsing"),
+        ({"training": {"steps": True}}, "training.steps", "invalid"),
+        ({"training": {"train_batch_size": 10, "mini_batch_size": 4}}, "training.mini_batch_size", "invalid"),
+        ({"training": {"step": 5}}, "training.step", "unknown_key"),
+        ({"training": []}, "training", "model_type"),
+        ({"algorithm": {"name": "ppo"}}, "algorithm.name", "literal_error"),
+        ({"seed": -1}, "seed", "greater_than_equal"),
+        ({"name": ""}, "name", "string_too_short"),
+        ({"name": "x" * 121}, "name", "string_too_long"),
+        ({"agents": []}, "agents", "unknown_key"),
+        ({"data": {}}, "data", "unknown_key"),
+        ({"trust_remote_code": True}, "trust_remote_code", "unknown_key"),
+        ({"group": None}, "group", "missing"),
+        ({"group": 10**9}, "group", "not_found"),
+        ({"group": "1 OR 1"}, "group", "not_found"),
+        ({"group": [1]}, "group", "not_found"),
+        ({"benchmark": True}, "benchmark", "not_found"),
+        ({"confirm": "delta_above_half"}, "confirm", "invalid"),
+    ],
+)
+def test_bad_value_is_refused_at_its_field(user, changes, field, code):
+    assert refusal(user, launch_request(user, **changes)) == {field: code}
+
+
+def test_all_errors_come_at_once(user):
+    request = {"group": "", "seed": -1, "training": {"learning_rate": "nan", "steps": 0}, "oops": 1}
+    assert set(refusal(user, request)) == {
+        "group",
+        "benchmark",
+        "seed",
+        "training.learning_rate",
+        "training.steps",
+        "oops",
+    }
+
+
+def test_words_say_what_is_allowed_and_what_was_given(user):
+    found = messages(user, launch_request(user, training={"learning_rate": "1,5", "steps": 0}))
+    assert found["training.steps"] == "Must be at least 1. You gave 0."
+    assert (
+        found["training.learning_rate"] == "Must be a number such as 0.001 (with a point, not a comma). You gave '1,5'."
+    )
+
+
+@pytest.mark.parametrize("request_", [None, [], "run", 5])
+def test_request_that_is_no_object_is_refused(user, request_):
+    with pytest.raises(LaunchError):
+        launch(user, request_)
+
+
+def test_large_delta_is_refused_until_it_is_confirmed(user):
+    request = launch_request(user, algorithm={"name": "hacpo", "delta": 0.8})
+    found = messages(user, request)
+    assert found == {
+        "algorithm.delta": "The lower bound becomes 0.2; the paper's Table 5 prints the lower bound, did you mean 0.2?"
+    }
+    assert refusal(user, request) == {"algorithm.delta": "delta_above_half"}
+    run = launch(user, {**request, "confirm": ["delta_above_half"]})
+    assert run.spec["algorithm"]["delta"] == 0.8
+    assert "confirm" not in json.dumps(run.spec)
+
+
+def test_objects_of_another_user_are_not_found(user):
+    assert refusal(make_user(), launch_request(user)) == {"group": "not_found", "benchmark": "not_found"}
+
+
+def test_group_without_agents_is_refused(user):
+    request = launch_request(user, group=make_group(user, agents=()).pk)
+    assert refusal(user, request) == {"group": "empty_group"}
+
+
+class TestSweep:
+    def test_sweep_has_one_run_for_each_algorithm_and_seed(self, user):
+        request = launch_request(user)
+        del request["algorithm"], request["seed"]
+        sweep = launch_sweep(user, {**request, "algorithms": ["gspo", "gspox2", "hacpo"], "seeds": [1, "2"]})
+        runs = sweep.runs.order_by("created_at", "pk")
+        assert sorted((r.algorithm, r.seed) for r in runs) == [
+            ("gspo", 1),
+            ("gspo", 2),
+            ("gspox2", 1),
+            ("gspox2", 2),
+            ("hacpo", 1),
+            ("hacpo", 2),
+        ]
+        assert len({r.name for r in runs}) == 6
+        assert {r.state for r in runs} == {"queued"}
+
+    @pytest.mark.parametrize(
+        ("changes", "field"),
+        [
+            ({"algorithms": []}, "algorithms"),
+            ({"algorithms": "hacpo"}, "algorithms"),
+            ({"algorithms": ["ppo"]}, "algorithms"),
+            ({"algorithms": ["hacpo", "hacpo"]}, "algorithms"),
+            ({"algorithms": [["hacpo"]]}, "algorithms"),
+            ({"seeds": []}, "seeds"),
+            ({"seeds": [-1]}, "seeds"),
+            ({"seeds": list(range(61))}, "seeds"),
+            ({"training": {"steps": 0}}, "training.steps"),
+            ({"surprise": 1}, "surprise"),
+        ],
+    )
+    def test_bad_sweep_is_refused_and_writes_nothing(self, user, changes, field):
+        request = launch_request(user)
+        del request["algorithm"], request["seed"]
+        with pytest.raises(LaunchError) as caught:
+            launch_sweep(user, {**request, "algorithms": ["gspo", "hacpo"], "seeds": [1, 2], **changes})
+        assert {error.field for error in caught.value.errors} == {field}
+        assert len(caught.value.errors) == 1
+        assert not Sweep.objects.exists()
+        assert not Run.objects.exists()
+
+    def test_mini_batch_that_only_gspox2_cannot_halve_is_refused(self, user):
+        request = launch_request(user, training={"train_batch_size": 3, "mini_batch_size": 3})
+        del request["algorithm"], request["seed"]
+        with pytest.raises(LaunchError) as caught:
+            launch_sweep(user, {**request, "algorithms": ["gspo", "gspox2"], "seeds": [1]})
+        assert [error.code for error in caught.value.errors] == ["invalid"]
+        assert not Run.objects.exists()
+
+
+class TestApi:
+    @pytest.fixture
+    def api_client(self, client, user):
+        client.force_login(user)
+        return client
+
+    def post(self, api_client, path, body):
+        text = body if isinstance(body, str | bytes) else json.dumps(body)
+        return api_client.post(f"/api/v1{path}", text, content_type="application/json")
+
+    def test_post_launches_and_get_shows_it(self, api_client, user):
+        answer = self.post(api_client, "/runs", launch_request(user))
+        assert answer.status_code == 201
+        run_id = answer.json()["id"]
+        shown = api_client.get(f"/api/v1/runs/{run_id}").json()
+        assert (shown["state"], shown["spec"]["seed"]) == ("queued", 1)
+        assert [run["id"] for run in api_client.get("/api/v1/runs?state=queued").json()["runs"]] == [run_id]
+        assert api_client.get("/api/v1/runs?state=failed").json() == {"count": 0, "runs": []}
+
+    def test_errors_have_one_shape(self, api_client, user):
+        answer = self.post(api_client, "/runs", launch_request(user, seed=-1, oops=1))
+        assert answer.status_code == 422
+        body = answer.json()
+        assert body["error"] == body["errors"][0]
+        assert {(e["code"], e["field"]) for e in body["errors"]} == {
+            ("unknown_key", "oops"),
+            ("greater_than_equal", "seed"),
+        }
+        assert not Run.objects.exists()
+
+    @pytest.mark.parametrize("body", ["[]", "5", "null", '"x"', "{", b"\xff\xfe", ""])
+    def test_body_that_is_no_object_is_a_client_error(self, api_client, body):
+        answer = self.post(api_client, "/runs", body)
+        assert 400 <= answer.status_code < 500
+        assert "message" in answer.json()["error"]
+
+    @pytest.mark.parametrize("query", ["limit=0", "limit=1000000000", "offset=-1", "state=x", "limit=a", "sweep=x"])
+    def test_odd_paging_is_refused(self, api_client, query):
+        assert api_client.get(f"/api/v1/runs?{query}").status_code == 422
+
+    def test_stop_twice_answers_the_same(self, api_client, user):
+        run = make_run(user)
+        first = self.post(api_client, f"/runs/{run.pk}/stop", "")
+        assert (first.status_code, first.json()["state"]) == (200, "stopped")
+        assert self.post(api_client, f"/runs/{run.pk}/stop", "").json() == first.json()
+
+    def test_foreign_and_unknown_ids_are_not_found(self, api_client):
+        run = make_run()
+        for run_id in (run.pk, uuid4()):
+            assert api_client.get(f"/api/v1/runs/{run_id}").status_code == 404
+            assert api_client.get(f"/api/v1/runs/{run_id}/series").status_code == 404
+            assert self.post(api_client, f"/runs/{run_id}/stop", "").status_code == 404
+        assert api_client.get("/api/v1/sweeps/1").status_code == 404
+        run.refresh_from_db()
+        assert run.state == "queued"
+
+    def test_visitor_without_login_gets_401(self, client, user):
+        run = make_run(user)
+        assert client.get("/api/v1/runs").status_code == 401
+        assert self.post(client, f"/runs/{run.pk}/stop", "").status_code == 401
+        assert self.post(client, "/runs", launch_request(user)).status_code == 401
+
+    def test_sweep_by_api(self, api_client, user):
+        request = launch_request(user)
+        del request["algorithm"], request["seed"]
+        answer = self.post(api_client, "/sweeps", {**request, "algorithms": ["gspo", "hacpo"], "seeds": [0]})
+        assert answer.status_code == 201
+        shown = api_client.get(f"/api/v1/sweeps/{answer.json()['id']}").json()
+        assert [run["algorithm"] for run in shown["runs"]] == ["gspo", "hacpo"]
+        assert shown["is_finished"] is False
