@@ -1,6 +1,7 @@
 """The demo: two tiny agents with complementary skills, trained by HACPO, GSPO and GSPOx2 on the product's own path.
 
-Makes (once) and registers the agents, their group and the questions, and launches the comparison as one sweep. Sits above the apps, as urls.py and api.py do.
+Makes (once) and registers the agents, their group and the questions, and launches the comparison as one sweep.
+Sits above the apps, as urls.py and api.py do.
 """
 
 from __future__ import annotations

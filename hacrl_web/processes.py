@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -53,6 +53,7 @@ class Child:
 
     def __init__(self, name: str, command: list[str], log: Path, environment: dict[str, str], root: Path) -> None:
         self.name, self.command, self.log = name, command, log
+        self.grace_s = 10.0
         self.environment, self.root = environment, root
         self.process: subprocess.Popen[bytes] | None = None
         self.restarts = 0
@@ -116,6 +117,7 @@ class Supervisor:
             end.setblocking(False)
         self._wake_end = wake_end
         self._next_rotation = 0.0
+        self.singles: list[subprocess.Popen[bytes]] = []
         if sys.platform == "linux":
             _prctl(PR_SET_CHILD_SUBREAPER, 1)  # trainers whose worker died become ours, to be ended at the end
 
@@ -145,23 +147,24 @@ class Supervisor:
         return True
 
     def _sleep(self, longest_s: float) -> None:
-        """Until a signal comes or a restart is due."""
+        """Until a signal comes, a restart is due, or the time is over."""
         due = [child.next_start - time.monotonic() for child in self.children if child.process is None]
-        select.select([self._wake], [], [], max(0.0, min([longest_s, *due])))
-        with contextlib.suppress(BlockingIOError):
-            self._wake.recv(4096)
+        woken, _, _ = select.select([self._wake], [], [], max(0.0, min([longest_s, *due])))
+        if woken:
+            with contextlib.suppress(BlockingIOError):
+                self._wake.recv(4096)
+            self._reap_orphans()
 
     def _tend(self) -> None:
         changed = False
         for child in self.children:
             status = child.reap()
-            if status is not None and not self.stopping:
+            if status is not None:
                 changed = True
                 self.say(f"{child.name} ended ({describe(status)}), see {child.log}; starting it again in {child.pause_s:g} s")
             if child.process is None and not self.stopping and time.monotonic() >= child.next_start:
                 changed = True
                 child.start()
-        self._reap_orphans()
         if time.monotonic() >= self._next_rotation:
             self._next_rotation = time.monotonic() + 30
             for child in self.children:
@@ -170,21 +173,43 @@ class Supervisor:
             self.on_change()
 
     def _reap_orphans(self) -> None:
-        """Zombies that only the subreaper's role brought here; a child with a Popen is left to its Popen."""
-        ours = {child.process.pid for child in self.children if child.process} | self._once
-        with contextlib.suppress(ChildProcessError):
-            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                if ended.si_pid in ours:
-                    return
-                os.waitpid(ended.si_pid, 0)
+        """Processes that died after the subreaper's role brought them here; those with a Popen are left to it."""
+        ours = {child.process.pid for child in self.children if child.process} | {one.pid for one in self.singles}
+        for process in psutil.Process().children():
+            with contextlib.suppress(psutil.Error, ChildProcessError):
+                if process.pid not in ours and process.status() == psutil.STATUS_ZOMBIE:
+                    os.waitpid(process.pid, os.WNOHANG)
 
-    @property
-    def _once(self) -> set[int]:
-        return {process.pid for process in self._single}
+    def single(self, command: list[str], environment: dict[str, str], root: Path, output: object) -> subprocess.Popen[bytes]:
+        """A process that is not started again when it ends, and ends with the others."""
+        process = spawn(command, environment, root, output)
+        self.singles.append(process)
+        return process
 
-    _single: list[subprocess.Popen[bytes]] = []
+    def stop(self) -> None:
+        """TERM each in the reverse order of starting, wait out its grace (a second Ctrl-C cuts it), KILL what is left."""
+        self.stopping = True
+        left = _descendants()  # also those in sessions of their own: trainers
+        for process in self.singles:
+            self._end(process, 2.0)
+        for child in reversed(self.children):
+            if child.process is not None:
+                self._end(child.process, child.grace_s)
+        for process in {*left, *_descendants()}:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(list({*left, *_descendants()}), timeout=5)
+        self._reap_orphans()
 
-    @contextlib.contextmanager
-    def single(self, command: list[str], environment: dict[str, str], root: Path, **pipes: object) -> Iterator[subprocess.Popen[bytes]]:
-        """A process that is not started again, ended with the block."""
-        raise NotImplementedError
+    def _end(self, process: subprocess.Popen[bytes], grace_s: float) -> None:
+        deadline = time.monotonic() + grace_s
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)  # to its leader: Celery's and uvicorn's own order of stopping
+        while process.poll() is None and time.monotonic() < deadline and not self.impatient:
+            self._sleep(deadline - time.monotonic())
+        kill_group(process.pid)
+        process.wait()
+
+
+def _descendants() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)

@@ -174,7 +174,6 @@ CONTENT_SECURITY_POLICY = {
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "frontend" / "static"]
-STATIC_ROOT = DATA_DIR / "static"
 WHITENOISE_USE_FINDERS = True  # served from the source folders: nothing to collect on a laptop
 WHITENOISE_AUTOREFRESH = DEBUG
 

@@ -34,7 +34,7 @@ def choose_dtype(spec: RunSpec, device: torch.device) -> torch.dtype:
 
 
 def load_model(location: str, revision: str | None, dtype: torch.dtype, device: torch.device) -> Any:
-    """A causal language model from a folder or the hub: safetensors, no code of its own. Errors: OSError, ValueError."""
+    """A causal language model from a folder or the hub; safetensors only. Errors: OSError, ValueError."""
     model: Any = AutoModelForCausalLM.from_pretrained(
         location, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True
     )

@@ -24,9 +24,9 @@ from workers import events
 from workers.algorithms import gspo, hacpo
 from workers.benchmarks import Question, load_questions
 from workers.checkpoint import newest_checkpoint, save_checkpoint
-from workers.messages import Generated, Row, UpdateReport
+from workers.messages import Generated, UpdateReport
 from workers.placement import Agent, LocalPlacement
-from workers.randomness import derived_key, permutation
+from workers.plan import batch_of_step, build_mini_batches, learning_rate
 from workers.rewards import Verifier
 from workers.spec import RunSpec
 from workers.stopping import StopFlag
@@ -303,73 +303,6 @@ class Trainer:
 
     def log(self, level: Level, message: str) -> None:
         self.spool.emit(events.Log(level=level, message=message, step=self.step))
-
-
-def batch_of_step(spec: RunSpec, step: int, questions: Sequence[Question]) -> list[Question]:
-    """The prompts of a step: epochs in an order of their own; what does not fill a batch waits for the next epoch."""
-    size = spec.training.train_batch_size
-    epoch, place = divmod(step, len(questions) // size)
-    order = permutation(len(questions), derived_key("prompts", spec.seed, epoch))
-    return [questions[index] for index in order[place * size : (place + 1) * size]]
-
-
-def learning_rate(spec: RunSpec, agent: int, step: int) -> float:
-    """The learning rate of one step (0, 1, ...), the same for all its updates."""
-    training = spec.training
-    peak = spec.agents[agent].learning_rate or training.learning_rate
-    if step < training.warmup_steps:
-        return peak * (step + 1) / training.warmup_steps
-    progress = (step - training.warmup_steps) / max(1, training.steps - training.warmup_steps)
-    factors = {"constant": 1.0, "linear": 1 - progress, "cosine": (1 + math.cos(math.pi * progress)) / 2}
-    return peak * factors[training.lr_schedule]
-
-
-def build_mini_batches(
-    spec: RunSpec,
-    step: int,
-    learner: int,
-    generated: Sequence[Generated],
-    advantages: Tensor,
-    valid: Tensor,
-    ratio: Tensor,
-) -> list[list[Row]]:
-    """[self block, cross block] of one learner, split into mini-batches m = 0, 1, ...; unscorable rollouts left out.
-
-    advantages, valid: (n, B, G).  ratio: (n, n).
-    """
-    n, num_prompts, per_prompt = advantages.shape
-    values, scored = advantages.tolist(), valid.tolist()
-
-    def rows_of(source: int) -> list[Row | None]:
-        return [
-            Row(
-                prompt,
-                source,
-                number,
-                source == learner,
-                values[source][prompt][number],
-                1.0 if source == learner else ratio[source, learner].item(),
-                None if source == learner else generated[source].responses[prompt][number],
-            )
-            if scored[source][prompt][number]
-            else None
-            for prompt in range(num_prompts)
-            for number in range(per_prompt)
-        ]
-
-    blocks = rows_of(learner) * spec.training.num_iterations
-    if spec.algorithm.shares_rollouts:
-        cross = [row for source in range(n) if source != learner for row in rows_of(source)]
-        order = spec.algorithm.cross_order
-        for iteration in range(spec.training.num_iterations):
-            if order == "mixed" or (order == "auto" and n > 2):
-                seed = spec.agents[learner].stable_seed
-                key = derived_key("cross", spec.seed, seed, step, iteration)
-                blocks += [cross[index] for index in permutation(len(cross), key)]
-            else:
-                blocks += cross
-    size = spec.mini_batch_prompts * per_prompt  # planned rows: also the loss denominator, whatever is missing
-    return [[row for row in blocks[start : start + size] if row] for start in range(0, len(blocks), size)]
 
 
 def _is_due(step: int, interval: int) -> bool:

@@ -45,16 +45,16 @@ def checked_folder(location: str) -> Path:
         raise refuse("not_absolute", f"Give an absolute path, beginning with /. Allowed: folders below {roots}.")
     if ".." in text.split("/"):
         raise refuse("bad_path", "The path must not contain '..'.")
+    folder = Path(os.path.realpath(text))
+    if not any(folder.is_relative_to(root) for root in model_roots()):
+        # Said before the folder is looked at: what lies outside is not ours to tell about.
+        raise refuse("outside", f"The folder is not inside the model folders. Allowed: folders below {roots}.")
     try:
-        folder = Path(os.path.realpath(text))
-        if not any(folder.is_relative_to(root) for root in model_roots()):
-            # Said before the disk is asked: what lies outside is not ours to tell about.
-            raise refuse("outside", f"The folder is not inside the model folders. Allowed: folders below {roots}.")
         mode = folder.stat().st_mode
     except FileNotFoundError:
         raise refuse("no_such_folder", "There is no such folder.") from None
-    except (OSError, ValueError) as error:
-        raise refuse("unreadable", f"The folder cannot be read: {_reason(error)}.") from None
+    except OSError as error:
+        raise refuse("unreadable", f"The folder cannot be read: {error.strerror}.") from None
     if not stat.S_ISDIR(mode):
         raise refuse("not_a_folder", "This is not a folder. Give the folder that holds config.json.")
     _check_entries(folder)
@@ -75,14 +75,8 @@ def _check_entries(folder: Path) -> None:
                 mode = os.stat(target).st_mode
                 if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                     raise refuse("not_a_file", f"{entry.name!a} is neither a file nor a folder.")
-    except (OSError, ValueError) as error:
-        if isinstance(error, FieldErrors):
-            raise
-        raise refuse("unreadable", f"The folder cannot be read: {_reason(error)}.") from None
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return (isinstance(error, OSError) and error.strerror) or "not a valid path"
+    except OSError as error:
+        raise refuse("unreadable", f"The folder cannot be read: {error.strerror}.") from None
 
 
 def folder_fingerprint(folder: Path) -> str:
