@@ -1,5 +1,7 @@
 """The REST API: routers of the apps, one error shape, session authentication with CSRF."""
 
+from collections.abc import Sequence
+
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
@@ -26,11 +28,14 @@ def field_errors(request: HttpRequest, exception: FieldErrors) -> HttpResponse:
 
 @api.exception_handler(ValidationError)
 def malformed(request: HttpRequest, exception: ValidationError) -> HttpResponse:
-    errors = [
-        FieldError(str(e.get("type", "invalid")), str(e["msg"]), ".".join(str(part) for part in e["loc"][1:]))
-        for e in exception.errors
-    ]
+    errors = [FieldError(str(e.get("type", "invalid")), str(e["msg"]), _field(e["loc"])) for e in exception.errors]
     return _answer(request, errors, 422)
+
+
+def _field(location: Sequence[str | int]) -> str | None:
+    """Dotted path without what only our code knows: ninja says ("body", name of the parameter, key, ...)."""
+    keys = location[2:] if location[0] == "body" else location[1:]
+    return ".".join(str(key) for key in keys) or None
 
 
 @api.exception_handler(Http404)

@@ -11,11 +11,12 @@ from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from django.urls import path  # noqa: E402
 
+from hacrl_web.body_limit import LimitBody  # noqa: E402
 from hacrl_web.runs.consumers import RunConsumer  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": http,
+        "http": LimitBody(http),
         "websocket": AuthMiddlewareStack(URLRouter([path("ws", RunConsumer.as_asgi())])),
     }
 )

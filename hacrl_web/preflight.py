@@ -58,8 +58,8 @@ def take_lock(data: Path) -> int:
         holder = lock_holder(data)
         url = read_state(data).get("url", "")
         raise Refused(
-            f"HACRL Web is already up in {data} (pid {holder}{', ' + url if url else ''}). Stop it with `./hacrl down`, "
-            "or name another data folder in HACRL_DATA."
+            f"HACRL Web is already up in {data} (pid {holder}{', ' + url if url else ''}). Stop it with "
+            "`./hacrl down`, or name another data folder in HACRL_DATA."
         ) from None
     except OSError as error:
         raise Refused(f"{data / 'up.lock'} cannot be locked ({error.strerror}): is the data folder local?") from error
@@ -104,7 +104,7 @@ def write_state(data: Path, state: dict[str, Any]) -> None:
 
 
 def port_owner(port: int) -> str:
-    """" by process 7 (python -m http.server)" where the system tells, else nothing."""
+    """ " by process 7 (python -m http.server)" where the system tells, else nothing."""
     try:
         import psutil
 
@@ -129,7 +129,9 @@ def check_port(host: str, port: int) -> None:
             return
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            text = f"Port {port} is in use{port_owner(port)}. Stop that, or choose another: ./hacrl up --port {port + 1}"
+            text = (
+                f"Port {port} is in use{port_owner(port)}. Stop that, or choose another: ./hacrl up --port {port + 1}"
+            )
         elif error.errno == errno.EACCES:
             text = f"Port {port} needs root. Choose one above 1023: ./hacrl up --port 8000"
         else:
@@ -158,13 +160,15 @@ def check_public_bind(host: str) -> dict[str, str]:
         raise Refused(f"HACRL_DEBUG=1 shows secrets on error pages: not with --host {host}. Unset one of them.")
     key = os.environ.get("HACRL_SECRET_KEY")
     if key is not None and (len(key) < 50 or len(set(key)) < 5):
-        raise Refused("HACRL_SECRET_KEY is too weak for a public address: unset it (one is made) or give 50 random characters.")
+        raise Refused(
+            "HACRL_SECRET_KEY is too weak for a public address: unset it (one is made) or give 50 random characters."
+        )
     if os.environ.get("HACRL_ALLOWED_HOSTS"):
         return {}
     if host in ("0.0.0.0", "::"):
         raise Refused(
-            f"--host {host} listens on every address: say in HACRL_ALLOWED_HOSTS under which names browsers may ask for "
-            "this machine, for instance HACRL_ALLOWED_HOSTS=gpu-box.example.org,10.0.0.7"
+            f"--host {host} listens on every address: say in HACRL_ALLOWED_HOSTS under which names browsers may ask "
+            "for this machine, for instance HACRL_ALLOWED_HOSTS=gpu-box.example.org,10.0.0.7"
         )
     return {"HACRL_ALLOWED_HOSTS": f"{host},localhost,127.0.0.1,[::1]"}
 

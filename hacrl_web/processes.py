@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -60,12 +61,15 @@ class Child:
         self.pause_s = FIRST_PAUSE_S
         self.next_start = 0.0
         self.started = 0.0
+        self.created = 0.0  # with the pid, this names the process beyond doubt
 
     def start(self) -> None:
         rotate(self.log)
         with self.log.open("ab") as log:
             self.process = spawn(self.command, self.environment, self.root, log)
         self.started = time.monotonic()
+        with contextlib.suppress(psutil.Error):
+            self.created = psutil.Process(self.process.pid).create_time()
 
     def reap(self) -> int | None:
         """The exit status if it has just ended; sets when to start again."""
@@ -74,7 +78,9 @@ class Child:
         lived_s = time.monotonic() - self.started
         kill_group(self.process.pid)
         self.process = None
-        self.pause_s = FIRST_PAUSE_S if lived_s > STEADY_S or not self.restarts else min(2 * self.pause_s, LONGEST_PAUSE_S)
+        self.pause_s = (
+            FIRST_PAUSE_S if lived_s > STEADY_S or not self.restarts else min(2 * self.pause_s, LONGEST_PAUSE_S)
+        )
         self.restarts += 1
         self.next_start = time.monotonic() + self.pause_s
         return status
@@ -85,18 +91,35 @@ class Child:
             return "\n".join(f"  {line}" for line in file.read().decode(errors="replace").splitlines()[-count:])
 
 
-def spawn(command: list[str], environment: dict[str, str], root: Path, output: object) -> subprocess.Popen[bytes]:
-    """Start a process in its own session, so that a Ctrl-C at the terminal reaches only `up`, which ends it in order."""
+def spawn(
+    command: list[str], environment: dict[str, str], root: Path, output: Any, errors: Any = subprocess.STDOUT
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own: a Ctrl-C at the terminal reaches only `up`, which ends it in order."""
     return subprocess.Popen(
-        command, env=environment, cwd=root, stdin=subprocess.DEVNULL, stdout=output,  # type: ignore[call-overload]
-        stderr=subprocess.STDOUT, start_new_session=True,
+        command,
+        env=environment,
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=errors,
+        start_new_session=True,
         preexec_fn=_die_with_parent if sys.platform == "linux" else None,
-    )  # fmt: skip
+    )
 
 
 def kill_group(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def terminate(process: subprocess.Popen[bytes]) -> None:
+    """TERM once, to the leader alone: what is in its group has its own order of stopping (Celery, uvicorn)."""
+    if process.poll() is None and process.pid not in _told:
+        _told.add(process.pid)
+        process.send_signal(signal.SIGTERM)
+
+
+_told: set[int] = set()  # a second TERM would make Celery drop its task
 
 
 def describe(status: int) -> str:
@@ -161,7 +184,8 @@ class Supervisor:
             status = child.reap()
             if status is not None:
                 changed = True
-                self.say(f"{child.name} ended ({describe(status)}), see {child.log}; starting it again in {child.pause_s:g} s")
+                pause = f"starting it again in {child.pause_s:g} s"
+                self.say(f"{child.name} ended ({describe(status)}); {pause}; its log: {child.log}")
             if child.process is None and not self.stopping and time.monotonic() >= child.next_start:
                 changed = True
                 child.start()
@@ -180,21 +204,24 @@ class Supervisor:
                 if process.pid not in ours and process.status() == psutil.STATUS_ZOMBIE:
                     os.waitpid(process.pid, os.WNOHANG)
 
-    def single(self, command: list[str], environment: dict[str, str], root: Path, output: object) -> subprocess.Popen[bytes]:
+    def single(
+        self, command: list[str], environment: dict[str, str], root: Path, output: Any, errors: Any = subprocess.STDOUT
+    ) -> subprocess.Popen[bytes]:
         """A process that is not started again when it ends, and ends with the others."""
-        process = spawn(command, environment, root, output)
+        process = spawn(command, environment, root, output, errors)
         self.singles.append(process)
         return process
 
     def stop(self) -> None:
-        """TERM each in the reverse order of starting, wait out its grace (a second Ctrl-C cuts it), KILL what is left."""
+        """TERM to all, the first started (Redis) last; wait for them, or for a second Ctrl-C; KILL what is left."""
         self.stopping = True
         left = _descendants()  # also those in sessions of their own: trainers
-        for process in self.singles:
-            self._end(process, 2.0)
-        for child in reversed(self.children):
-            if child.process is not None:
-                self._end(child.process, child.grace_s)
+        running = [(child.process, child.grace_s) for child in self.children if child.process is not None]
+        others = [*running[1:], *((process, 2.0) for process in self.singles)]
+        for process, _ in others:
+            terminate(process)
+        for process, grace_s in [*others, *running[:1]]:
+            self._end(process, grace_s)
         for process in {*left, *_descendants()}:
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -203,8 +230,7 @@ class Supervisor:
 
     def _end(self, process: subprocess.Popen[bytes], grace_s: float) -> None:
         deadline = time.monotonic() + grace_s
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)  # to its leader: Celery's and uvicorn's own order of stopping
+        terminate(process)
         while process.poll() is None and time.monotonic() < deadline and not self.impatient:
             self._sleep(deadline - time.monotonic())
         kill_group(process.pid)

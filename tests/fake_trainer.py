@@ -1,5 +1,7 @@
 """A trainer without torch: tells of made-up steps through the real spool, obeys TERM, and misbehaves on request.
 
+Start it with HACRL_TRAINER_COMMAND='["python", "-m", "tests.fake_trainer"]'.
+
 The first word of the run's name (or HACRL_FAKE_MODE) is the misbehaviour:
   crash: exits with status 3 in step 3    crash-once: only in attempt 1    deaf: ignores TERM    hang: stops in step 3
   fail: says "failed"    silent: exits with 0 and no last word    orphan: leaves a child process behind

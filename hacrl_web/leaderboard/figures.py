@@ -25,7 +25,7 @@ def _label(row: Row) -> str:
 
 def _intervals(rows: list[Row]) -> dict[str, Any]:
     """Error bars of the 95 % intervals; none where there is one seed."""
-    return {"type": "data", "array": [row.final.half_width or 0 for row in rows], "thickness": 1.5, "width": 5}
+    return {"type": "data", "array": [row.final.half_width for row in rows], "thickness": 1.5, "width": 5}
 
 
 def _colours(rows: list[Row]) -> list[str]:

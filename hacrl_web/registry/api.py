@@ -85,7 +85,7 @@ def get_model(request: HttpRequest, pk: int) -> Any:
 class AgentIn(Request):
     model: int
     name: str = ""
-    learning_rate: float | str | None = None
+    learning_rate: Any = None  # the service says what is wrong with it, in the form's words
     prompt_format: str = "auto"
 
 

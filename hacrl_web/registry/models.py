@@ -122,6 +122,7 @@ class Benchmark(models.Model):
     num_train = models.PositiveIntegerField(default=0)
     num_held_out = models.PositiveIntegerField(default=0)
     sample = models.JSONField(default=list)  # the first questions, for the preview
+    facts = models.JSONField(default=dict)  # what else the inspection counted: left-out lines, questions per subject
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = OwnedQuerySet["Benchmark"].as_manager()

@@ -63,7 +63,8 @@ def measured_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any
     if known is not None:
         return known
     model_a, model_b = sorted((first, second), key=_pk)
-    facts = inspect("pair", model_a.location, model_b.location, field="agents")
+    options = [f"--revision-{side}={m.revision}" for side, m in (("a", model_a), ("b", model_b)) if m.revision]
+    facts = inspect("pair", model_a.location, model_b.location, *options, field="agents")
     if "heterogeneity" in facts:  # a refusal is not kept: its cause may go away
         PairInspection.objects.get_or_create(model_a=model_a, model_b=model_b, defaults={"facts": facts})
     return facts

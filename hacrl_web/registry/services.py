@@ -259,7 +259,7 @@ def _inspect_questions(row: Benchmark, staged: Path, has_eval_file: bool) -> Non
         f"--held-out-fraction={row.held_out_fraction}",
     ]
     if has_eval_file:
-        arguments.append(f"--eval-path={staged / EVAL_FILE}")
+        arguments.append(f"--held-out={staged / EVAL_FILE}")
     answer = inspect("benchmark", *arguments, field="file")
     if answer.get("error") or not _count(answer.get("num_train")):
         message = str(answer.get("error") or "There is no question in it to train on.").replace(f"{staged}/", "")
@@ -267,6 +267,7 @@ def _inspect_questions(row: Benchmark, staged: Path, has_eval_file: bool) -> Non
         raise FieldErrors([FieldError("bad_file", message, field)])
     row.num_train = answer["num_train"]
     row.num_held_out = _count(answer.get("num_held_out")) or 0
+    row.facts = {key: answer.get(key) for key in ("num_repeated", "num_overlapping", "subjects")}
     row.sample = [_preview(question) for question in (answer.get("sample") or [])[:MAX_PREVIEW_ROWS]]
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from hacrl_web.runs import redis_client
 from tests.web import factories
-
-FAKE_TRAINER = Path(__file__).resolve().parent.parent / "fake_trainer.py"
 
 
 @pytest.fixture(autouse=True)
@@ -30,10 +27,9 @@ def _forget_redis(monkeypatch):
 
 
 @pytest.fixture
-def fake_trainer(settings, monkeypatch):
+def fake_trainer(settings):
     """Runs are trained by tests/fake_trainer.py."""
-    settings.TRAINER_COMMAND = [sys.executable, str(FAKE_TRAINER)]
-    monkeypatch.setenv("PYTHONPATH", str(FAKE_TRAINER.parent.parent))
+    settings.TRAINER_COMMAND = [sys.executable, "-m", "tests.fake_trainer"]
 
 
 @pytest.fixture

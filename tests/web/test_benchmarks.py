@@ -51,7 +51,7 @@ def refused(owner, folder, file, **fields) -> list[tuple[str | None, str, str]]:
 
 
 def test_good_file_is_kept_counted_and_previewed(client, ada, folder):
-    rows = [*QUESTIONS, {"question": "<script>alert(1)</script>", "answer": 7}]
+    rows = [*QUESTIONS, {"question": "<script>alert(1)</script>", "answer": 7}, QUESTIONS[0]]
     response = post(client, file=jsonl(rows))
     row = Benchmark.objects.get()
     assert response["Location"] == f"/benchmarks/{row.pk}"
@@ -62,7 +62,9 @@ def test_good_file_is_kept_counted_and_previewed(client, ada, folder):
     assert files_in(folder) == [str(row.pk), f"{row.pk}/questions.jsonl"]
     assert Path(row.train_path).read_bytes() == jsonl(rows).read()
     page = client.get(response["Location"]).content.decode()
-    assert "0+1=" in page
+    assert any(f"<bdi>{question['question']}</bdi>" in page for question in QUESTIONS)
+    assert "1 repeated lines" in page
+    assert "P 10" in page
     assert "<script>alert" not in page
     assert "sums" in client.get("/benchmarks/").content.decode()
 

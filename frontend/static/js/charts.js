@@ -1,7 +1,7 @@
 /** The live line charts of a run: one uPlot for each chart of series.js, with one cursor over all of them. */
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
-import { significant } from "./format.js";
+import { cut, significant } from "./format.js";
 import { CHART_GROUPS } from "./series.js";
 
 const HEIGHT = 168;
@@ -31,13 +31,13 @@ function colour(property) {
 /**
  * @param {string[]} agents
  * @param {"agent" | "pair"} kind
- * @returns {{key: string, label: string, learner: number, dash: number[]}[]}
+ * @returns {{key: string, label: string, title: string, learner: number, source: number, dash: number[]}[]}
  */
 function lines(agents, kind) {
-  if (kind === "agent") return agents.map((name, index) => ({ key: name, label: name, learner: index, dash: [] }));
+  if (kind === "agent") return agents.map((name, index) => ({ key: name, label: name, title: name, learner: index, source: index, dash: [] }));
   return agents.flatMap((learner, a) =>
     agents.flatMap((source, b) =>
-      a === b ? [] : [{ key: `${learner}\n${source}`, label: `${learner} ← ${source}`, learner: a, dash: DASHES[b] }],
+      a === b ? [] : [{ key: `${learner}\n${source}`, label: `${cut(learner)} ← ${cut(source)}`, title: `${learner} ← ${source}`, learner: a, source: b, dash: DASHES[b] }],
     ),
   );
 }
@@ -90,7 +90,7 @@ export class RunCharts {
   /**
    * @param {HTMLElement} grid
    * @param {import("./series.js").ChartSpec} spec
-   * @param {{key: string, label: string, learner: number, dash: number[]}[]} drawn
+   * @param {{key: string, label: string, title: string, learner: number, source: number, dash: number[]}[]} drawn
    */
   #chart(grid, spec, drawn) {
     const figure = document.createElement("figure");
@@ -114,14 +114,14 @@ export class RunCharts {
     frame.append(empty);
     // Long names are cut in the legend and whole on hover.
     figure.querySelectorAll(".u-series").forEach((row, index) => {
-      if (index > 0) row.setAttribute("title", drawn[index - 1].label);
+      if (index > 0) row.setAttribute("title", drawn[index - 1].title);
     });
     this.charts.push({ plot, key: spec.key, keys: drawn.map((line) => line.key), frame, empty });
   }
 
   /**
    * @param {import("./series.js").ChartSpec} spec
-   * @param {{key: string, label: string, learner: number, dash: number[]}[]} drawn
+   * @param {{key: string, label: string, title: string, learner: number, source: number, dash: number[]}[]} drawn
    * @returns {uPlot.Options}
    */
   #options(spec, drawn) {
@@ -131,7 +131,8 @@ export class RunCharts {
       width: 320,
       height: HEIGHT,
       cursor: { sync: { key: this.sync.key, setSeries: false }, points: { size: 6 }, drag: { x: true, y: false } },
-      legend: { live: true },
+      // The legend knows two dashes; the sources alternate between them.
+      legend: { live: true, markers: { dash: (_, index) => (spec.kind === "pair" ? (drawn[index - 1].source % 2 ? "dotted" : "dashed") : "solid") } },
       hooks: { setCursor: [showLast] },
       scales: { x: { time: false, range: (plot, low, high) => this.#steps(plot, low, high) }, y: range ? { range: () => range } : { range: (_, low, high) => padded(low, high) } },
       axes: [
@@ -162,7 +163,8 @@ export class RunCharts {
    */
   #steps(plot, low, high) {
     const steps = plot.data[0];
-    if (low === null || high === null || (low === steps[0] && high === steps[steps.length - 1])) {
+    const isAuto = steps.length < 2 || (low === steps[0] && high === steps[steps.length - 1]);
+    if (low === null || high === null || isAuto) {
       this.zoomed.delete(plot);
       return [this.store.firstStep, Math.max(this.store.lastStep, this.store.firstStep + 1)];
     }

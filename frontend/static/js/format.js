@@ -31,6 +31,14 @@ export function duration(seconds) {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+/**
+ * A name that leaves room for another beside it; where it is cut, the whole stands in a title.
+ * @param {string} name
+ */
+export function cut(name) {
+  return name.length > 20 ? `${name.slice(0, 12)}…${name.slice(-7)}` : name;
+}
+
 /** @param {number} unixSeconds clock time in the reader's zone */
 export function clock(unixSeconds) {
   return new Date(unixSeconds * 1000).toLocaleTimeString(undefined, { hour12: false });

@@ -1,7 +1,7 @@
 /** The run page: header, charts, logs and events, all filled from the run's socket. */
 
 import { RunCharts } from "./charts.js";
-import { clock, count, duration, make, must, readJson, showState, significant } from "./format.js";
+import { clock, count, cut, duration, make, must, readJson, showState, significant } from "./format.js";
 import { SeriesStore } from "./series.js";
 import { pageSocket } from "./socket.js";
 
@@ -10,6 +10,7 @@ const EVENT_ROWS = 500;
 /** The delta trap: this share of encouraging cross rollouts clipped below, for this many steps. */
 const TRAP_SHARE = 0.8;
 const TRAP_STEPS = 3;
+const TRAPS_SHOWN = 6;
 const TERMINAL = new Set(["completed", "failed", "stopped"]);
 
 const page = must("#run");
@@ -133,12 +134,14 @@ function showTraps() {
       const last = store.last("lower-positive", `${learner}\n${source}`, TRAP_STEPS);
       if (last.length === TRAP_STEPS && last.every((point) => point.value >= TRAP_SHARE)) {
         const { step, value } = last[TRAP_STEPS - 1];
-        trapped.push(`${learner} ← ${source}: ${(100 * value).toFixed(0)} % of the encouraging rollouts at step ${step}`);
+        trapped.push(`${cut(learner)} ← ${cut(source)}: ${(100 * value).toFixed(0)} % of the encouraging rollouts at step ${step}`);
       }
     }
   }
   const alarm = must("#delta-trap");
   alarm.hidden = trapped.length === 0;
+  const others = trapped.length - TRAPS_SHOWN;
+  if (others > 0) trapped.splice(TRAPS_SHOWN, others, `and ${others} more pairs`);
   const list = must("#delta-trap-pairs");
   const text = trapped.join("\n");
   if (list.dataset.text === text) return;

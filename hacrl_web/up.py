@@ -1,0 +1,351 @@
+"""`./hacrl up`, `demo`, `status`, `down` and `manage`, inside the virtual environment: from nothing to a served page.
+
+Starts Redis, migrates, starts web, worker and dispatcher, says one line, and watches over them until told to stop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import webbrowser
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hacrl_web import preflight
+from hacrl_web.preflight import ROOT, Refused
+
+if TYPE_CHECKING:
+    from hacrl_web.processes import Child, Supervisor
+
+START_TIMEOUT_S = 120.0  # a first start on a cold disk
+WORKER_GRACE_S = 40.0  # a trainer has 30 s to end by itself
+FAILURES_BEFORE_GIVING_UP = 3
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class Up:
+    """One running product: its data folder, its processes, its address."""
+
+    def __init__(self, data: Path, host: str, port: int, announce: Callable[[str], None] = print) -> None:
+        self.data, self.host, self.port, self.announce = data, host, port, announce
+        preflight.make_data_folder(data)
+        self.lock = preflight.take_lock(data)  # held until this process ends
+        self.public = preflight.check_public_bind(host)
+        preflight.check_port(host, port)
+        end_leftovers(preflight.read_state(data))
+        shown = "127.0.0.1" if host == "0.0.0.0" else "[::1]" if host == "::" else f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{port}"
+        self.redis_folder = None if os.environ.get("REDIS_URL") else preflight.redis_folder(data)
+        self.redis_url = os.environ.get("REDIS_URL") or f"unix://{self.redis_folder}/redis.sock?db=0"
+        self.environment = {
+            **os.environ,
+            **self.public,
+            "HACRL_DATA": str(data),
+            "REDIS_URL": self.redis_url,
+            "DJANGO_SETTINGS_MODULE": "hacrl_web.settings",
+            "PYTHONUNBUFFERED": "1",
+        }
+        self.started_at = time.time()
+        self.supervisor = self._make_supervisor()
+
+    def _make_supervisor(self) -> Supervisor:
+        from hacrl_web.processes import Supervisor
+
+        supervisor = Supervisor(say)
+        supervisor.on_change = self.write_state
+        supervisor.handle_signals()
+        return supervisor
+
+    # -- starting
+
+    def start(self) -> bool:
+        """True once the web answers; False if a signal came first. Error: Refused."""
+        if self.redis_folder is not None:
+            self._add("redis", preflight.redis_command(self.redis_folder))
+        self._migrate()
+        web = self._add("web", [sys.executable, *self._web_arguments()])
+        link = self._single("login_link", stdout=subprocess.PIPE)
+        worker = self._add("worker", [sys.executable, *self._worker_arguments()])
+        worker.grace_s = WORKER_GRACE_S
+        self._add("dispatcher", [sys.executable, "manage.py", "dispatch"])
+        self.write_state()
+        ready = self.supervisor.wait(lambda: self._is_serving(web), START_TIMEOUT_S, pause_s=0.1)
+        if not ready:
+            if self.supervisor.stopping:
+                return False
+            raise Refused(f"The web did not answer within {START_TIMEOUT_S:.0f} s; its log ends:\n{web.last_lines()}")
+        self._announce(link)
+        return True
+
+    def _web_arguments(self) -> list[str]:
+        return [
+            *("-m", "uvicorn", "hacrl_web.asgi:application", "--host", self.host, "--port", str(self.port)),
+            *("--lifespan", "off", "--no-server-header", "--timeout-graceful-shutdown", "3", "--ws-max-size", "65536"),
+        ]
+
+    def _worker_arguments(self) -> list[str]:
+        return [
+            *("-m", "celery", "-A", "hacrl_web.celery", "worker", "--pool", "prefork", "-c", "1"),
+            *("--loglevel", "INFO", "--without-gossip", "--without-mingle"),
+        ]
+
+    def _add(self, name: str, command: list[str]) -> Child:
+        from hacrl_web.processes import Child
+
+        return self.supervisor.add(Child(name, command, self.data / "logs" / f"{name}.log", self.environment, ROOT))
+
+    def _single(self, *arguments: str, stdout: Any = None) -> subprocess.Popen[bytes]:
+        return self.supervisor.single([sys.executable, "manage.py", *arguments], self.environment, ROOT, stdout)
+
+    def _migrate(self) -> None:
+        """Bring the database up to date; nothing to start if neither it nor the migrations have changed."""
+        if preflight.is_migrated(self.data):
+            return
+        say("Preparing the database ...")
+        started = time.monotonic()
+        log = self.data / "logs" / "migrate.log"
+        with log.open("wb") as file:
+            migrate = self._single("migrate", "--noinput", stdout=file)
+            if not self.supervisor.wait(lambda: migrate.poll() is not None, pause_s=0.2):
+                return
+        if migrate.returncode:
+            tail = "\n".join(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-8:])
+            raise Refused(f"The database could not be prepared (manage.py migrate):\n{tail}\nThe whole log: {log}")
+        preflight.note_migrated(self.data)
+        say(f"  done in {time.monotonic() - started:.1f} s")
+
+    def _is_serving(self, web: Child) -> bool:
+        for child in self.supervisor.children:
+            if child.restarts >= FAILURES_BEFORE_GIVING_UP:
+                raise Refused(
+                    f"{child.name} ended {child.restarts} times while starting; its log ends:\n{child.last_lines()}"
+                )
+        try:
+            with urllib.request.urlopen(f"{self.url}/login", timeout=5):
+                return True
+        except urllib.error.HTTPError as error:
+            if error.code >= 500:
+                raise Refused(f"The web answers {error.code} to /login; its log ends:\n{web.last_lines()}") from error
+            return True
+        except OSError:
+            return False
+
+    def _announce(self, link: subprocess.Popen[bytes]) -> None:
+        """The one line: the address and a way in."""
+        self.supervisor.wait(lambda: link.poll() is not None, 30, pause_s=0.1)
+        output = link.stdout.read().decode(errors="replace") if link.poll() is not None and link.stdout else ""
+        path = next((line.strip() for line in reversed(output.splitlines()) if line.startswith("/")), None)
+        if path:
+            self.login_url: str | None = self.url + path
+            self.announce(f"HACRL Web: {self.url}  log in once with {self.login_url}  (Ctrl-C stops it)")
+        else:
+            self.login_url = None
+            self.announce(
+                f"HACRL Web: {self.url}  (no login link: see {self.data / 'logs'} and `./hacrl login_link`)\n{output}"
+            )
+
+    # -- while it runs
+
+    def write_state(self) -> None:
+        """up.json, for `status`, `down`, and the next start after a crash."""
+        preflight.write_state(
+            self.data,
+            {
+                "pid": os.getpid(),
+                "url": self.url,
+                "started_at": self.started_at,
+                "redis_url": self.redis_url,
+                "processes": {
+                    child.name: {"pid": child.process.pid, "created": child.created, "restarts": child.restarts}
+                    for child in self.supervisor.children
+                    if child.process is not None
+                },
+            },
+        )
+
+    def run(self) -> None:
+        self.supervisor.wait(lambda: False)
+
+    def stop(self) -> None:
+        """End every process, in order, and leave no trace but logs and data."""
+        if self.supervisor.children:
+            say("Stopping ...")
+        self.supervisor.stop()
+        if self.redis_folder is not None and self.redis_folder.parent != self.data:
+            shutil.rmtree(self.redis_folder, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            (self.data / "up.json").unlink()
+
+    def demo(self, once: bool, arguments: list[str]) -> int:
+        """manage.py demo beside the running product; the page it names is opened. Returns its exit status."""
+        command = [sys.executable, "manage.py", "demo", *arguments]
+        if once:
+            process = self.supervisor.single(command, self.environment, ROOT, None, errors=None)
+            self.supervisor.wait(lambda: process.poll() is not None, pause_s=1.0)
+            return process.poll() if process.poll() is not None else 130  # type: ignore[return-value]
+        with (self.data / "demo.out").open("w+b") as output:
+            process = self.supervisor.single(command, self.environment, ROOT, output, errors=None)
+            if not self.supervisor.wait(lambda: process.poll() is not None):
+                return 130
+            output.seek(0)
+            page = re.search(rb"^/\S+$", output.read(), re.MULTILINE)
+        if process.returncode:
+            say(f"The demo could not be started (exit status {process.returncode}), see above; HACRL Web stays up.")
+        elif page:
+            self._open(page[0].decode())
+        self.run()
+        return process.returncode or 0
+
+    def _open(self, path: str) -> None:
+        say(f"The demo's page: {self.url}{path}")
+        has_display = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+        if has_display and self.login_url:
+            webbrowser.open(f"{self.login_url}?next={path}")
+
+
+def end_leftovers(state: dict[str, Any]) -> None:
+    """End what an `up` that was killed has left behind: this one holds the lock, so those belong to nobody."""
+    import psutil
+
+    for known in state.get("processes", {}).values():
+        with contextlib.suppress(psutil.Error, KeyError, TypeError):
+            process = psutil.Process(known["pid"])
+            if abs(process.create_time() - known["created"]) < 1:  # not another one with the same number
+                family = [process, *process.children(recursive=True)]
+                say(f"Ending process {process.pid}, left behind by an earlier start")
+                process.terminate()
+                _, alive = psutil.wait_procs(family, timeout=WORKER_GRACE_S)
+                for one in alive:
+                    one.kill()
+
+
+# ---- the other commands ---------------------------------------------------------------------------------------------
+
+
+def folders() -> list[Path]:
+    """The data folders that `status` and `down` look at: the named one, or the product's and the demo's."""
+    if os.environ.get("HACRL_DATA"):
+        return [preflight.data_folder()]
+    return [preflight.data_folder(), preflight.data_folder("var/demo")]
+
+
+def status() -> int:
+    """What is up; exit status 1 if nothing is."""
+    is_up = False
+    for data in folders():
+        holder = preflight.lock_holder(data)
+        if holder is None:
+            continue
+        is_up = True
+        state = preflight.read_state(data)
+        since = datetime.fromtimestamp(state["started_at"]).strftime("%Y-%m-%d %H:%M") if "started_at" in state else "?"
+        print(f"up: {state.get('url', 'starting')} (pid {holder}, since {since}, data in {data})")
+        for name, known in state.get("processes", {}).items():
+            print(f"  {name:<10} pid {known['pid']:<8} restarts {known['restarts']}")
+    if not is_up:
+        print("not up: start it with ./hacrl up")
+    return 0 if is_up else 1
+
+
+def down() -> int:
+    """Stop what is up and wait for its end; exit status 1 if nothing was."""
+    was_up = False
+    for data in folders():
+        holder = preflight.lock_holder(data)
+        if holder is None or holder <= 0:
+            continue
+        was_up = True
+        try:
+            os.kill(holder, signal.SIGTERM)
+        except ProcessLookupError:
+            continue
+        except PermissionError:
+            print(f"pid {holder} belongs to another user: stop it as that user, or as root.")
+            return 1
+        deadline = time.monotonic() + WORKER_GRACE_S + 30
+        while preflight.lock_holder(data) == holder:
+            if time.monotonic() > deadline:
+                print(f"pid {holder} has not stopped; see {data / 'logs'}")
+                return 1
+            time.sleep(0.1)
+        print(f"stopped: pid {holder}, data in {data}")
+    if not was_up:
+        print("not up: nothing to stop")
+    return 0 if was_up else 1
+
+
+def manage(arguments: list[str]) -> None:
+    """Any manage.py command, with the data folder and the Redis of a running `up`."""
+    data = preflight.data_folder()
+    os.environ.setdefault("HACRL_DATA", str(data))
+    running = preflight.read_state(data).get("redis_url") if preflight.lock_holder(data) else None
+    if running:
+        os.environ.setdefault("REDIS_URL", running)
+    os.execv(sys.executable, [sys.executable, str(ROOT / "manage.py"), *arguments])
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./hacrl", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("up", "demo"):
+        command = commands.add_parser(name)
+        command.add_argument("--port", type=int, help="default 8000; a free one for demo --once")
+        command.add_argument("--host", default="127.0.0.1", help="address to listen on")
+        if name == "demo":
+            command.add_argument("--once", action="store_true", help="without pages: run, print the result, stop")
+            command.add_argument("--json", action="store_true", help="with --once: the last line is JSON")
+            command.add_argument("--seeds", help="for instance 0,1,2")
+    commands.add_parser("status")
+    commands.add_parser("down")
+    return parser.parse_args(arguments)
+
+
+def serve(options: argparse.Namespace) -> int:
+    is_demo = options.command == "demo"
+    once = is_demo and options.once
+    data = preflight.data_folder("var/demo" if is_demo else "var")
+    port = options.port if options.port is not None else preflight.free_port(options.host) if once else 8000
+    up = Up(data, options.host, port, say if once else lambda line: print(line, flush=True))
+    try:
+        if not up.start():
+            return 130
+        if not is_demo:
+            up.run()
+            return 0
+        words = [*(["--once"] if once else []), *(["--json"] if options.json else [])]
+        return up.demo(once, [*words, *(["--seeds", options.seeds] if options.seeds else [])])
+    finally:
+        up.stop()
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["manage"]:
+        manage(arguments[1:])
+    options = parse(arguments)
+    if options.command == "status":
+        return status()
+    if options.command == "down":
+        return down()
+    try:
+        return serve(options)
+    except Refused as refusal:
+        say(f"hacrl: {refusal}")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

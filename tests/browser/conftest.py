@@ -1,0 +1,150 @@
+"""A real `up` (Redis, web, worker, dispatcher, trainer) over its own data folder, and a logged-in Chromium."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+START_S = 60
+# No sandbox: the tests also run as root in containers. The rest keeps Chromium from asking its maker's hosts.
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@dataclass
+class Server:
+    """A running product."""
+
+    url: str
+    login_path: str
+    data: Path
+
+    def manage(self, *arguments: str) -> str:
+        """Output of a manage.py command over the same data folder."""
+        environment = {**os.environ, "HACRL_DATA": str(self.data)}
+        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """`up` on a free port; ended with TERM."""
+    data = tmp_path_factory.mktemp("data")
+    environment = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "REDIS_URL")}
+    environment |= {"HACRL_DATA": str(data), "OMP_NUM_THREADS": "1"}
+    errors = open(data / "up.err", "w")  # noqa: SIM115 - closed below
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hacrl_web.up", "up", "--port", "0"],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+    )
+    watchdog = threading.Timer(START_S, process.kill)
+    watchdog.start()
+    try:
+        found = None
+        assert process.stdout is not None
+        for line in process.stdout:
+            if found := re.search(r"(http://[^/\s]+)(/login/\S+)", line):
+                break
+        watchdog.cancel()
+        assert found, f"`up` did not come up: {(data / 'up.err').read_text()[-3000:]}"
+        yield Server(found[1], found[2], data)
+    finally:
+        watchdog.cancel()
+        process.terminate()
+        process.wait(timeout=60)
+        process.stdout.close()
+        errors.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        message = "no Chromium: apt-get install chromium"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def context(browser: Browser, server: Server) -> Iterator[BrowserContext]:
+    """A logged-in browser that fails the test as soon as a page asks another host for anything."""
+    opened = browser.new_context(base_url=server.url, viewport={"width": 1440, "height": 900})
+    opened.set_default_timeout(20_000)
+    asked_elsewhere: list[str] = []
+    opened.on(
+        "request", lambda r: None if r.url.startswith((server.url, "data:", "blob:")) else asked_elsewhere.append(r.url)
+    )
+    page = opened.new_page()
+    page.goto(server.login_path)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(re.compile(re.escape(server.url) + r"/?$"))
+    page.close()
+    yield opened
+    opened.close()
+    assert asked_elsewhere == [], f"pages asked other hosts: {asked_elsewhere[:5]}"
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    """A page whose scripts may not fail."""
+    opened = context.new_page()
+    problems: list[str] = []
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on(
+        "console",
+        lambda m: problems.append(m.text) if m.type == "error" and "status of 4" not in m.text else None,
+    )
+    yield opened
+    opened.close()
+    assert problems == [], f"errors in the page: {problems[:5]}"
+
+
+@pytest.fixture(scope="session")
+def tiny_models(server: Server) -> dict[str, Path]:
+    """Two random models of different family, size and tokenizer below the server's model folder."""
+    from tests.workers.tiny import make_pair
+
+    root = server.data / "models"
+    root.mkdir(exist_ok=True)
+    return {agent["name"]: Path(agent["model"]) for agent in make_pair(root)}
+
+
+@pytest.fixture(scope="session")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A JSONL file of questions that the tiny models can tokenize."""
+    from tests.workers.tiny import write_questions
+
+    return write_questions(tmp_path_factory.mktemp("questions") / "sums.jsonl", count=60)

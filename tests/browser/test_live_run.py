@@ -1,0 +1,166 @@
+"""From a form to two models teaching each other, live: the product's main path, clicked through in Chromium."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Server
+
+STEPS = 60
+
+
+def register_model(page: Page, name: str, folder: Path) -> None:
+    page.goto("/models/new")
+    page.get_by_label("Name").fill(name)
+    page.get_by_label(re.compile("location|folder", re.IGNORECASE)).first.fill(str(folder))
+    page.get_by_role("button", name="Check and register").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+
+
+def make_group(page: Page, name: str, models: list[str]) -> None:
+    page.goto("/groups/new")
+    page.get_by_label("Name").first.fill(name)
+    for index, model in enumerate(models):
+        if not page.locator(f"[name='agents-{index}-model']").is_visible():
+            page.get_by_role("button", name="Add an agent").click()
+        page.locator(f"[name='agents-{index}-model']").select_option(label=re.compile(model))
+    page.get_by_role("button", name="Make the group").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+
+
+def add_benchmark(page: Page, name: str, file: Path) -> None:
+    page.goto("/benchmarks/new")
+    page.get_by_label("Name").fill(name)
+    page.locator("[name='file']").set_input_files(file)
+    page.get_by_role("button", name="Check and add").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+
+
+@pytest.fixture(scope="module")
+def registered(context, server: Server, tiny_models: dict[str, Path], questions: Path) -> None:
+    page = context.new_page()
+    for name, folder in tiny_models.items():
+        register_model(page, name, folder)
+    make_group(page, "Two families", list(tiny_models))
+    add_benchmark(page, "Sums", questions)
+    page.close()
+
+
+def fill_run(page: Page, **fields: object) -> None:
+    page.goto("/runs/new")
+    page.get_by_label("Agent group").select_option(label="Two families")
+    page.get_by_label("Benchmark").select_option(index=1)
+    for details in page.locator("details.further").all():
+        details.evaluate("element => { element.open = true }")
+    values = {
+        "name": "Live run",
+        "algorithm.beta": 0,
+        "rollout.num_generations": 4,
+        "rollout.max_prompt_length": 16,
+        "rollout.max_completion_length": 6,
+        "training.steps": STEPS,
+        "training.train_batch_size": 8,
+        "training.mini_batch_size": 8,
+        "training.learning_rate": 0.001,
+        "evaluation.eval_interval": 20,
+        **fields,
+    }
+    for name, value in values.items():
+        page.locator(f"[name='{name}']").fill(str(value))
+
+
+def points(page: Page) -> int:
+    return int(page.locator("#charts").get_attribute("data-points") or 0)
+
+
+def wait_for_points(page: Page, more_than: int) -> None:
+    page.wait_for_function(
+        "least => Number(document.querySelector('#charts').dataset.points) > least", arg=more_than, timeout=60_000
+    )
+
+
+def test_run_streams_live_and_a_reload_loses_nothing(page: Page, registered) -> None:
+    fill_run(page)
+    page.get_by_role("button", name="Queue run").click()
+    page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}"))
+    updates = set()
+    page.wait_for_function("Number(document.querySelector('#charts').dataset.updates) >= 1", timeout=60_000)
+    while len(updates) < 10:  # ten updates came in without a reload
+        updates.add(int(page.locator("#charts").get_attribute("data-updates") or 0))
+        page.wait_for_function(
+            "seen => Number(document.querySelector('#charts').dataset.updates) > seen", arg=max(updates), timeout=60_000
+        )
+    assert page.locator("#run").get_attribute("data-state") == "running"
+    before, sequence = points(page), int(page.locator("#charts").get_attribute("data-last-seq") or 0)
+    assert before > 0
+
+    page.reload()  # in mid-run
+    wait_for_points(page, before)  # the same points and new ones
+    assert int(page.locator("#charts").get_attribute("data-last-seq") or 0) > sequence
+    expect(page.locator("#run")).to_have_attribute("data-state", "completed", timeout=120_000)
+    at_end = points(page)
+
+    page.reload()  # after the end: what was streamed equals what is stored
+    wait_for_points(page, before)
+    page.wait_for_function("least => Number(document.querySelector('#charts').dataset.points) >= least", arg=at_end)
+    assert points(page) == at_end
+    expect(page.locator("[data-show='step']")).to_have_text(str(STEPS))
+
+
+def test_lost_socket_is_shown_and_the_missed_events_are_replayed(page: Page, registered) -> None:
+    fill_run(page, name="Cut socket")
+    page.get_by_role("button", name="Queue run").click()
+    page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}"))
+    wait_for_points(page, 20)
+    page.context.set_offline(True)
+    page.evaluate("window.dispatchEvent(new Event('offline'))")
+    expect(page.locator("[data-link]")).not_to_have_attribute("data-link", "live", timeout=30_000)
+    page.context.set_offline(False)
+    expect(page.locator("#run")).to_have_attribute("data-state", "completed", timeout=120_000)
+    streamed = points(page)
+    page.reload()
+    page.wait_for_function("n => Number(document.querySelector('#charts').dataset.points) >= n", arg=streamed)
+    assert points(page) == streamed
+
+
+def test_stop_ends_a_running_run(page: Page, registered) -> None:
+    fill_run(page, name="To be stopped", **{"training.steps": 5000})
+    page.get_by_role("button", name="Queue run").click()
+    page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}"))
+    wait_for_points(page, 5)
+    page.get_by_text("Stop…").click()
+    page.get_by_role("button", name="Stop this run").click()
+    expect(page.locator("#run")).to_have_attribute("data-state", "stopped", timeout=60_000)
+
+
+def test_delta_above_one_half_is_queued_only_when_confirmed(page: Page, registered) -> None:
+    fill_run(page, name="Confirmed", **{"algorithm.delta": 0.8, "training.steps": 2})
+    page.get_by_role("button", name="Queue run").click()
+    field = page.locator("[data-field='algorithm.delta']")
+    expect(field).to_contain_text("The lower bound becomes 0.2; the paper's Table 5 prints the lower bound")
+    assert "/runs/new" in page.url
+    field.get_by_role("checkbox").check()
+    page.get_by_role("button", name="Queue run").click()
+    page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("training.learning_rate", "nan", "finite number"),
+        ("training.learning_rate", "1,5", "number"),
+        ("training.steps", "-3", "at least 1"),
+        ("training.mini_batch_size", "3", "must divide"),
+    ],
+)
+def test_bad_value_is_explained_beside_its_field(page: Page, registered, server: Server, field, value, message) -> None:
+    count = "from hacrl_web.runs.models import Run; print(Run.objects.count())"
+    before = server.manage("shell", "--no-imports", "-c", count)
+    fill_run(page, name="Bad", **{field: value})
+    page.get_by_role("button", name="Queue run").click()
+    expect(page.locator(f"[data-field='{field}']")).to_contain_text(message)
+    assert server.manage("shell", "--no-imports", "-c", count) == before

@@ -1,0 +1,198 @@
+"""The queue moves: doorbells without piling up, and runs whose supervisor is gone come back."""
+
+import os
+
+import psutil
+import pytest
+
+from hacrl_web.runs import dispatcher as module
+from hacrl_web.runs import doorbell
+from hacrl_web.runs.dispatcher import LEASE_S, RING_EVERY_S, Dispatcher
+from hacrl_web.runs.models import Run, State, Worker
+from hacrl_web.runs.supervisor import this_worker
+from tests.web.factories import make_run
+
+pytestmark = pytest.mark.django_db
+
+
+class Watch:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def watch():
+    return Watch()
+
+
+@pytest.fixture
+def bell(monkeypatch):
+    """The queue of doorbells as a list; the test takes messages away like a worker does."""
+    queue: list = []
+    monkeypatch.setattr(doorbell, "waiting", lambda: len(queue))
+    monkeypatch.setattr(doorbell, "ring", lambda pk: queue.append(pk) or True)
+    return queue
+
+
+def elsewhere(run: Run) -> Run:
+    claimed = Run.objects.claim(run.pk, Worker("another host", 1, 0.0, "there"))
+    assert claimed is not None
+    return claimed
+
+
+class TestRing:
+    def test_queued_runs_are_rung_in_order_and_again_until_claimed(self, watch, bell):
+        first, second = make_run(), make_run()
+        dispatcher = Dispatcher(watch)
+        dispatcher.tick()
+        assert bell == [first.pk, second.pk]
+        elsewhere(first)
+        bell.clear()
+        watch.now += RING_EVERY_S
+        dispatcher.tick()
+        assert bell == [second.pk]
+
+    def test_busy_worker_does_not_pile_up_messages(self, watch, bell):
+        """One worker holds a run for ten hours, three runs wait: their messages stay three."""
+        for _ in range(3):
+            make_run()
+        dispatcher = Dispatcher(watch)
+        for _ in range(36_000 // 60):
+            dispatcher.ring()
+            watch.now += 60
+        assert len(bell) == 3
+
+    def test_lost_messages_are_sent_again_within_15_seconds(self, watch, bell):
+        run = make_run()
+        dispatcher = Dispatcher(watch)
+        dispatcher.tick()
+        bell.clear()  # Redis restarted empty
+        for _ in range(15):
+            watch.now += 1
+            dispatcher.ring()
+        assert bell == [run.pk]
+
+    def test_thousand_queued_runs_are_rung_a_few_at_a_time(self, watch, bell, user):
+        spec = make_run(user).spec
+        Run.objects.bulk_create(
+            Run(owner=user, name="r", spec=spec, algorithm="hacpo", seed=seed) for seed in range(1000)
+        )
+        dispatcher = Dispatcher(watch)
+        dispatcher.ring()
+        assert len(bell) == module.RINGS_AT_ONCE
+        bell.clear()
+        dispatcher.ring()
+        assert len(set(bell)) == module.RINGS_AT_ONCE
+
+    def test_stopped_run_is_not_rung(self, watch, bell):
+        make_run().request_stop()
+        Dispatcher(watch).tick()
+        assert bell == []
+
+    def test_without_redis_it_goes_on(self, watch):
+        make_run()
+        dispatcher = Dispatcher(watch)
+        assert dispatcher.ring() == 0  # the tests' Redis address has no server
+        dispatcher.tick()
+
+
+class TestReap:
+    @pytest.fixture(autouse=True)
+    def _quiet(self, bell):
+        pass
+
+    def test_silent_run_is_lost_and_requeued(self, watch):
+        run = elsewhere(make_run())
+        dispatcher = Dispatcher(watch)
+        for _ in range(int(LEASE_S) + 2):
+            dispatcher.tick()
+            watch.now += 1
+        run.refresh_from_db()
+        assert (run.state, run.interruptions) == ("queued", 1)
+        assert "no heartbeat from another host" in run.reason
+        assert [c.to_state for c in run.status_changes.all()] == ["queued", "starting", "lost", "queued"]
+
+    def test_beating_run_is_never_lost(self, watch):
+        run = elsewhere(make_run())
+        dispatcher = Dispatcher(watch)
+        for second in range(200):
+            dispatcher.tick()
+            watch.now += 1
+            if second % 10 == 0:
+                Run.objects.filter(pk=run.pk).update(heartbeat_at=f"2001-01-01T00:{second // 60:02}:{second % 60:02}Z")
+        run.refresh_from_db()
+        assert run.state == "starting"
+
+    def test_old_heartbeat_alone_proves_nothing(self, watch):
+        """The clock jumped an hour, or this process has just started: it waits for what it sees itself."""
+        run = elsewhere(make_run())
+        Run.objects.filter(pk=run.pk).update(heartbeat_at="2001-01-01T00:00Z")
+        dispatcher = Dispatcher(watch)
+        dispatcher.tick()
+        watch.now += LEASE_S - 1
+        dispatcher.tick()
+        run.refresh_from_db()
+        assert run.state == "starting"
+
+    def test_time_in_which_it_could_not_look_does_not_count(self, watch):
+        run = elsewhere(make_run())
+        dispatcher = Dispatcher(watch)
+        dispatcher.tick()
+        watch.now += 10 * LEASE_S  # the database was away, or this process slept
+        dispatcher.tick()
+        run.refresh_from_db()
+        assert run.state == "starting"
+
+    def test_process_that_is_gone_from_this_host_is_noticed_at_once(self, watch):
+        run = make_run()
+        me = this_worker()
+        gone = Worker(me.host, 2**22 + 1, 1.0, me.data_folder)
+        Run.objects.claim(run.pk, gone)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert (run.state, run.interruptions) == ("queued", 1)
+        assert "is gone" in run.reason
+
+    def test_other_process_with_the_same_pid_is_not_taken_for_it(self, watch):
+        run = make_run()
+        me = this_worker()
+        Run.objects.claim(run.pk, Worker(me.host, os.getpid(), psutil.Process().create_time() - 100, me.data_folder))
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.state == "queued"
+
+    def test_own_living_process_is_left_alone(self, watch):
+        run = make_run()
+        Run.objects.claim(run.pk, this_worker())
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.state == "starting"
+
+    def test_lost_run_that_should_stop_is_stopped(self, watch):
+        run = elsewhere(make_run())
+        run.request_stop()
+        run.transition_to(State.LOST, reason="silent", attempt=1)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.state == "stopped"
+
+    def test_dispatcher_that_died_halfway_finishes_later(self, watch):
+        run = elsewhere(make_run())
+        run.transition_to(State.LOST, reason="silent", attempt=1)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.state == "queued"
+
+    def test_fourth_loss_fails_the_run(self, watch):
+        run = elsewhere(make_run())
+        Run.objects.filter(pk=run.pk).update(interruptions=3)
+        run.transition_to(State.LOST, reason="silent", attempt=1)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.state == "failed"
+        assert "interrupted 4 times" in run.reason

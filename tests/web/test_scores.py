@@ -1,0 +1,162 @@
+"""The leaderboard's numbers, worked out by hand."""
+
+import math
+
+import pytest
+
+from hacrl_web.leaderboard.scores import Estimate, boards, estimate, rows, run_results, sweep_board, t95
+from hacrl_web.runs.launch import launch_sweep
+from hacrl_web.runs.models import Run, State, TelemetryEvent
+from tests.web.factories import launch_request, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def sweep_of(user, algorithms, seeds, **changes):
+    request = launch_request(user, **changes)
+    del request["algorithm"], request["seed"]
+    return launch_sweep(user, {**request, "algorithms": algorithms, "seeds": seeds})
+
+
+def finish(run: Run, final: dict[str, float], start: float = 0.1, rollouts: int = 1000, attempt: int = 1) -> None:
+    """Complete a run with these accuracies."""
+    for seq, (agent, value) in enumerate(final.items()):
+        for step, accuracy in ((0, start), (5, value)):
+            TelemetryEvent.objects.create(
+                run=run,
+                seq=attempt * 100 + seq * 2 + (step > 0),
+                attempt=attempt,
+                type="evaluation",
+                step=step,
+                agent=agent,
+                payload={"metric": "accuracy", "value": accuracy, "correct": int(accuracy * 100), "asked": 100},
+                time=0,
+            )
+    progress = {"rollouts_generated": rollouts, "tokens_generated": rollouts * 10, "elapsed_s": 20.0}
+    Run.objects.filter(pk=run.pk).update(state=State.COMPLETED, progress=progress)
+
+
+def by_name(sweep) -> dict[tuple[str, int], Run]:
+    return {(run.algorithm, run.seed): run for run in sweep.runs.all()}
+
+
+def test_confidence_interval_by_hand():
+    # mean 0.5, deviations -0.1 0 0.1: s = 0.1; 4.303 * 0.1 / sqrt(3) = 0.248434
+    found = estimate([0.4, 0.5, 0.6])
+    assert found.mean == pytest.approx(0.5, abs=1e-12)
+    assert found.half_width == pytest.approx(4.303 * 0.1 / math.sqrt(3), abs=1e-12)
+    assert found.low == pytest.approx(0.251566, abs=1e-6)
+    assert estimate([0.4]) == Estimate(0.4, None, 1)
+    assert estimate([]) is None
+
+
+def test_t_table_holds_the_known_points():
+    assert [t95(d) for d in (1, 2, 5, 10, 15, 16, 30)] == [12.706, 4.303, 2.571, 2.228, 2.131, 2.120, 2.042]
+    assert [t95(d) for d in (31, 40, 59, 60, 120, 10_000)] == [2.042, 2.021, 2.021, 2.000, 1.980, 1.980]
+
+
+def test_sweep_board_by_hand(user):
+    sweep = sweep_of(user, ["gspo", "hacpo"], [1, 2])
+    runs = by_name(sweep)
+    finish(runs["gspo", 1], {"A": 0.4, "B": 0.6})  # mean .5
+    finish(runs["gspo", 2], {"A": 0.3, "B": 0.5})  # mean .4
+    finish(runs["hacpo", 1], {"A": 0.6, "B": 0.8})  # mean .7, +.2
+    finish(runs["hacpo", 2], {"A": 0.7, "B": 0.7}, rollouts=3000)  # mean .7, +.3
+    board = sweep_board(sweep)
+    hacpo, gspo = board.rows
+    assert (hacpo.algorithm, gspo.algorithm, board.agent_names) == ("hacpo", "gspo", ["A", "B"])
+    assert hacpo.final.mean == pytest.approx(0.7)
+    assert hacpo.start.mean == pytest.approx(0.1)
+    assert gspo.final.mean == pytest.approx(0.45)
+    assert gspo.gain_over_gspo is None
+    assert hacpo.gain_over_gspo.mean == pytest.approx(0.25)
+    # differences .2 and .3: s = .0707107; 12.706 * .0707107 / sqrt(2) = .6353
+    assert hacpo.gain_over_gspo.half_width == pytest.approx(0.6353, abs=1e-4)
+    assert hacpo.seeds == [1, 2]
+    assert (hacpo.rollouts, hacpo.tokens, hacpo.device_seconds) == (2000, 20_000, 20.0)
+    assert hacpo.score_per_1000_rollouts == pytest.approx(0.3)  # (.7 - .1) / 2
+    a, b = hacpo.agents
+    assert (a.agent, b.agent) == ("A", "B")
+    assert a.final.mean == pytest.approx(0.65)
+    assert a.gain_over_gspo.mean == pytest.approx(0.3)  # (.6 - .4, .7 - .3)
+    assert b.gain_over_gspo.mean == pytest.approx(0.2)
+
+
+def test_only_common_seeds_are_paired(user):
+    sweep = sweep_of(user, ["gspo", "hacpo"], [1, 2])
+    runs = by_name(sweep)
+    finish(runs["gspo", 1], {"A": 0.4, "B": 0.4})
+    finish(runs["hacpo", 1], {"A": 0.5, "B": 0.5})
+    finish(runs["hacpo", 2], {"A": 0.9, "B": 0.9})
+    hacpo = sweep_board(sweep).rows[0]
+    assert hacpo.final.mean == pytest.approx(0.7)
+    assert hacpo.gain_over_gspo == Estimate(pytest.approx(0.1), None, 1)
+
+
+def test_runs_that_are_not_completed_do_not_count(user):
+    sweep = sweep_of(user, ["gspo", "hacpo"], [1])
+    runs = by_name(sweep)
+    finish(runs["gspo", 1], {"A": 0.4, "B": 0.4})
+    finish(runs["hacpo", 1], {"A": 0.5, "B": 0.5})
+    Run.objects.filter(pk=runs["hacpo", 1].pk).update(state=State.FAILED)
+    assert [row.algorithm for row in sweep_board(sweep).rows] == ["gspo"]
+
+
+def test_run_without_an_evaluation_of_each_agent_is_left_out(user):
+    sweep = sweep_of(user, ["gspo"], [1])
+    finish(sweep.runs.get(), {"A": 0.4})
+    assert run_results(sweep.runs.all()) == []
+
+
+def test_evaluation_of_the_highest_attempt_counts(user):
+    sweep = sweep_of(user, ["gspo"], [1])
+    finish(sweep.runs.get(), {"A": 0.4, "B": 0.4}, attempt=2)
+    finish(sweep.runs.get(), {"A": 0.9, "B": 0.9}, attempt=1)
+    assert run_results(sweep.runs.all())[0].accuracy_final == pytest.approx(0.4)
+
+
+def test_different_settings_are_different_rows_and_are_not_paired(user):
+    from hacrl_web.runs.launch import launch
+
+    request = launch_request(user, algorithm={"name": "hacpo", "alpha": 1.0})
+    finish(launch(user, request), {"A": 0.5, "B": 0.5})
+    finish(launch(user, {**request, "algorithm": {"name": "hacpo", "alpha": 3.0}}), {"A": 0.6, "B": 0.6})
+    finish(launch(user, {**request, "algorithm": {"name": "gspo", "alpha": 1.0}}), {"A": 0.3, "B": 0.3})
+    (board,) = boards(user)
+    assert board.sweep is None
+    found = [(row.algorithm, row.settings, row.gain_over_gspo and row.gain_over_gspo.mean) for row in board.rows]
+    assert found == [
+        ("hacpo", {"algorithm.alpha": 3.0}, None),
+        ("hacpo", {"algorithm.alpha": 1.0}, pytest.approx(0.2)),
+        ("gspo", {}, None),
+    ]
+
+
+def test_second_run_of_a_seed_replaces_the_first(user):
+    from hacrl_web.runs.launch import launch
+
+    request = launch_request(user)
+    finish(launch(user, request), {"A": 0.5, "B": 0.5})
+    finish(launch(user, request), {"A": 0.7, "B": 0.7})
+    (row,) = rows(Run.objects.all())
+    assert (row.final.mean, row.final.count) == (pytest.approx(0.7), 1)
+
+
+def test_rows_that_cannot_be_told_apart_are_both_best(user):
+    sweep = sweep_of(user, ["gspo", "gspox2", "hacpo"], [1, 2, 3])
+    finals = {"gspo": (0.3, 0.31, 0.32), "gspox2": (0.6, 0.5, 0.7), "hacpo": (0.61, 0.63, 0.62)}
+    for (algorithm, seed), run in by_name(sweep).items():
+        finish(run, dict.fromkeys("AB", finals[algorithm][seed - 1]))
+    assert {row.algorithm: row.is_best for row in sweep_board(sweep).rows} == {
+        "hacpo": True,
+        "gspox2": True,
+        "gspo": False,
+    }
+
+
+def test_boards_show_only_what_the_user_may_see(user):
+    sweep = sweep_of(user, ["gspo"], [1])
+    finish(sweep.runs.get(), {"A": 0.4, "B": 0.4})
+    assert [board.sweep for board in boards(user)] == [sweep]
+    assert boards(make_user()) == []
+    assert len(boards(make_user(is_staff=True))) == 1

@@ -1,0 +1,215 @@
+"""From spool to rows: everything once, in order, fenced by the attempt, whatever is in it."""
+
+import json
+import zlib
+
+import pytest
+from django.db import OperationalError
+
+from hacrl_web.runs import telemetry
+from hacrl_web.runs.models import Contribution, RolloutSample, Run, State, TelemetryEvent, Worker
+from hacrl_web.runs.reports import metric_rows
+from hacrl_web.runs.series import series
+from hacrl_web.runs.telemetry import LeaseLost, Shipper
+from tests.fake_trainer import rollouts
+from tests.web.factories import make_run, metrics, write_spool
+from workers.events import SPOOL_NAME, Evaluation, Log, Metrics, Progress, Started
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run(db):
+    """A claimed run, attempt 1."""
+    return Run.objects.claim(make_run().pk, Worker("host", 1, 0.0, "here"))
+
+
+def shipper(run: Run) -> Shipper:
+    return Shipper(run.pk, run.run_dir, run.attempt)
+
+
+def write_line(run: Run, **record) -> None:
+    """A spool line that the contract's writer would not write."""
+    text = json.dumps(record)
+    with open(run.run_dir / SPOOL_NAME, "ab") as spool:
+        spool.write(f'{text[:-1]},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'.encode())
+
+
+def seqs(run: Run) -> list[int]:
+    tables = (TelemetryEvent, RolloutSample, Contribution)
+    return sorted(seq for table in tables for seq in table.objects.filter(run=run).values_list("seq", flat=True))
+
+
+def test_events_become_rows_of_their_kind(run):
+    progress = Progress(step=2, total_steps=5, elapsed_s=1.5, eta_s=3, rollouts_generated=64, tokens_generated=640)
+    started = Started(step=0, total_steps=5, agents=["A", "B"], device="cpu", versions={})
+    import random
+
+    write_spool(
+        run.run_dir, 1, started, metrics(2, omega=1.5, source="B"), *rollouts(2, ["A"], random.Random(0)), progress
+    )
+    shipper(run).ship()
+    run.refresh_from_db()
+    assert (run.last_seq, run.step, run.total_steps) == (5, 2, 5)
+    assert run.spool_offset == (run.run_dir / SPOOL_NAME).stat().st_size
+    assert run.progress["tokens_generated"] == 640
+    event = run.events.get(type="metrics")
+    assert (event.seq, event.attempt, event.step, event.agent, event.source) == (2, 1, 2, "A", "B")
+    assert event.payload == {"values": {"omega": 1.5}, "ratios": {}}
+    rollout, contribution = run.rollouts.get(), run.contributions.get()
+    assert (rollout.seq, rollout.completion, rollout.num_tokens) == (3, "<b>\\boxed{7}</b>", 9)
+    assert (contribution.seq, contribution.omega, contribution.sequence_ratio) == (4, 1.0, 0.9)
+
+
+def test_shipping_goes_on_where_it_was_and_replay_is_a_no_op(run):
+    write_spool(run.run_dir, 1, *(metrics(step) for step in range(1, 4)))
+    first = shipper(run)
+    first.ship()
+    write_spool(run.run_dir, 1, *(metrics(step) for step in range(4, 6)))
+    assert [r["seq"] for r in first.ship().records] == [4, 5]
+    assert first.ship().records == []
+    fresh = shipper(run)  # a supervisor that starts anew
+    assert fresh.offset == run.spool_offset or fresh.offset > 0
+    assert fresh.ship().records == []
+    Run.objects.filter(pk=run.pk).update(spool_offset=0)  # the offset is lost
+    assert shipper(run).ship().records == []
+    assert seqs(run) == [1, 2, 3, 4, 5]
+
+
+def test_rows_that_are_there_already_are_kept(run):
+    write_spool(run.run_dir, 1, metrics(1, x=1.0), metrics(2))
+    TelemetryEvent.objects.create(run=run, seq=1, attempt=1, type="log", payload={"kept": True}, time=0)
+    shipper(run).ship()
+    assert seqs(run) == [1, 2]
+    assert run.events.get(seq=1).payload == {"kept": True}
+
+
+def test_crash_inside_the_transaction_leaves_nothing(run, monkeypatch):
+    write_spool(run.run_dir, 1, metrics(1), metrics(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(telemetry, "_insert", lambda *_: (_ for _ in ()).throw(OperationalError("gone")))
+        one = shipper(run)
+        with pytest.raises(OperationalError):
+            one.ship()
+    run.refresh_from_db()
+    assert (run.last_seq, run.spool_offset, seqs(run)) == (0, 0, [])
+    one.ship()  # the same shipper tries again
+    assert seqs(run) == [1, 2]
+
+
+def test_wrong_attempt_and_ended_run_are_refused(run):
+    write_spool(run.run_dir, 1, metrics(1))
+    with pytest.raises(LeaseLost):
+        Shipper(run.pk, run.run_dir, 2).ship()
+    run.transition_to(State.FAILED, reason="", attempt=1)
+    with pytest.raises(LeaseLost):
+        shipper(run).ship()
+    assert seqs(run) == []
+
+
+def test_line_being_written_is_left_for_later(run):
+    write_spool(run.run_dir, 1, metrics(1), metrics(2))
+    path = run.run_dir / SPOOL_NAME
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-10])
+    one = shipper(run)
+    one.ship()
+    assert seqs(run) == [1]
+    path.write_bytes(whole)
+    one.ship()
+    assert seqs(run) == [1, 2]
+
+
+def test_batches_are_bounded_and_complete(run, monkeypatch):
+    monkeypatch.setattr(telemetry, "MAX_LINES", 10)
+    write_spool(run.run_dir, 1, *(metrics(step) for step in range(1, 26)))
+    one = shipper(run)
+    assert [len(one.ship().records) for _ in range(4)] == [10, 10, 5, 0]
+    assert seqs(run) == list(range(1, 26))
+
+
+def test_text_that_databases_refuse_is_mended(run):
+    write_spool(run.run_dir, 1, Log(message="a\x00b\ud800c\U0001f600"))
+    shipper(run).ship()
+    assert run.events.get().payload["message"] == "a\ufffdb\ufffdc\U0001f600"
+
+
+def test_numbers_that_are_not_finite_arrive_as_null_and_their_kind(run):
+    write_spool(run.run_dir, 1, metrics(1, loss=float("nan"), kl=float("inf")))
+    shipper(run).ship()
+    payload = run.events.get().payload
+    assert payload["values"] == {"loss": None, "kl": None}
+    assert payload["nonfinite"] == {"values.loss": "nan", "values.kl": "inf"}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"type": "metrics", "step": 10**30, "agent": "n" * 10_000, "values": {}},
+        {"type": "metrics", "step": "soon", "agent": "A"},
+        {"type": "rollout", "step": 1, "agent": "A", "reward": "high"},
+        {"type": "contribution", "step": 1},
+        {"type": "x" * 100, "step": None},
+        {"type": "metrics", "step": -5, "agent": {"a": 1}},
+    ],
+)
+def test_odd_event_does_not_hold_up_the_others(run, record):
+    write_spool(run.run_dir, 1, metrics(1))
+    write_line(run, seq=2, attempt=1, time=0, **record)
+    write_line(run, seq=3, attempt=1, time=0, type="log", message="after it", level="info")
+    shipper(run).ship()
+    assert seqs(run) == [1, 2, 3]
+    assert run.events.get(seq=3).payload["message"] == "after it"
+
+
+def test_damaged_line_is_skipped(run):
+    write_spool(run.run_dir, 1, metrics(1), metrics(2))
+    path = run.run_dir / SPOOL_NAME
+    path.write_bytes(path.read_bytes().replace(b'"step":1', b'"step":9'))
+    shipper(run).ship()
+    assert seqs(run) == [2]
+
+
+def test_without_redis_shipping_goes_on(run):
+    write_spool(run.run_dir, 1, metrics(1))
+    shipper(run).ship()  # the tests' Redis address has no server
+    assert seqs(run) == [1]
+
+
+class TestSeries:
+    def test_columns_by_metric_agent_and_source(self, run):
+        write_spool(
+            run.run_dir,
+            1,
+            metrics(1, "A", capability=0.25),
+            metrics(1, "A", "B", omega=1.5),
+            Metrics(step=2, agent="A", values={"capability": 0.5}, ratios={"reward/mean": (3.0, 4.0)}),
+            Metrics(step=2, agent="B", ratios={"reward/mean": (0.0, 0.0)}),
+            Evaluation(step=2, agent="A", benchmark="b", metric="accuracy", value=0.5, correct=1, asked=2),
+        )
+        shipper(run).ship()
+        found = {(c["metric"], c["agent"], c["source"]): (c["steps"], c["values"]) for c in series(run)}
+        assert found == {
+            ("capability", "A", ""): ([1, 2], [0.25, 0.5]),
+            ("omega", "A", "B"): ([1], [1.5]),
+            ("reward/mean", "A", ""): ([2], [0.75]),  # 3 of 4
+            ("reward/mean", "B", ""): ([2], [None]),  # of none
+            ("accuracy", "A", ""): ([2], [0.5]),
+        }
+        assert [c["metric"] for c in series(run, {"omega"})] == ["omega"]
+        assert {c["agent"] for c in series(run, agents={"B"})} == {"B"}
+
+    def test_highest_attempt_of_a_step_wins(self, run):
+        write_spool(run.run_dir, 1, *(metrics(step, x=float(step)) for step in (1, 2, 3)))
+        write_spool(run.run_dir, 2, *(metrics(step, x=10.0 * step) for step in (2, 3, 4)))
+        shipper(run).ship()
+        (column,) = series(run)
+        assert (column["steps"], column["values"]) == ([1, 2, 3, 4], [1.0, 20.0, 30.0, 40.0])
+
+    def test_csv_has_the_plotted_numbers(self, run, client):
+        write_spool(run.run_dir, 1, *(metrics(step, x=step / 3) for step in (1, 2)))
+        shipper(run).ship()
+        (column,) = series(run)
+        assert [(step, value) for step, _, _, _, value in metric_rows(run)] == list(
+            zip(column["steps"], column["values"], strict=True)
+        )

@@ -1,0 +1,404 @@
+"""HACPO's formulas against numbers worked out by hand; the equation is named in each test."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from workers.algorithms import gspo, hacpo
+
+DOUBLE = torch.float64
+
+
+def config(**changes: Any) -> SimpleNamespace:
+    values = {
+        "epsilon": 3e-4,
+        "epsilon_high": 4e-4,
+        "delta": 0.2,
+        "delta_step": 0.025,
+        "alpha": 1.0,
+        "cross_weight": 1.0,
+        "cross_clip_gradient": "zero",
+        "ratio_length": "own",
+        "beta": 0.0,
+        "max_log_ratio": 10.0,
+    }
+    return SimpleNamespace(**{**values, **changes})
+
+
+def one_row(
+    ratio: float, advantage: float, *, is_self: bool, omega: float = 1.0, m: int = 0, **changes: Any
+) -> tuple[float, float, dict[str, float]]:
+    """Loss, its gradient by log s, and stats of a single rollout of two tokens whose sequence ratio is `ratio`."""
+    # Two tokens: mean = log(ratio) when both are log(ratio), against a source mean of 0. d log s / d token = 1/2.
+    logps = torch.full((1, 2), math.log(ratio), dtype=DOUBLE, requires_grad=True)
+    loss, stats = hacpo.loss(
+        logps,
+        torch.ones(1, 2, dtype=torch.bool),
+        torch.zeros(1, dtype=DOUBLE),
+        torch.tensor([advantage], dtype=DOUBLE),
+        torch.tensor([is_self]),
+        torch.tensor([omega], dtype=DOUBLE),
+        m,
+        config(**changes),
+    )
+    loss.backward()
+    assert logps.grad is not None
+    return loss.item(), logps.grad.sum().item(), {name: value.item() for name, value in stats.items()}
+
+
+def rewards_of(*agents: list[list[float]]) -> torch.Tensor:
+    return torch.tensor(agents, dtype=DOUBLE)
+
+
+# Capability and ratio, Eqs. (8), (9)
+
+
+def test_capability_is_the_mean_of_the_last_steps():
+    # K = 2. Agent 0 earns means 1, 0, .5: after three steps (0 + .5) / 2 = .25. Agent 1: 0, .5, 1 -> .75.
+    tracker = hacpo.CapabilityTracker(2, window=2)
+    for first, second in [([1, 1], [0, 0]), ([0, 0], [0, 1]), ([0, 1], [1, 1])]:
+        tracker.update(rewards_of([first], [second]))
+    assert tracker.capability.tolist() == [0.25, 0.75]
+    # omega(0, 1) = .25 / .75 = 1/3; omega(1, 0) = 3.
+    assert tracker.ratio().tolist() == [[1.0, pytest.approx(1 / 3)], [pytest.approx(3.0), 1.0]]
+    assert not tracker.clamped().any()
+
+
+def test_ratio_is_clamped_and_says_so():
+    # P = (1, .05): 20 -> 10, and 1/20 -> .1.
+    tracker = hacpo.CapabilityTracker(2)
+    tracker.update(rewards_of([[1.0] * 20], [[1.0] + [0.0] * 19]))
+    assert tracker.ratio().tolist() == [[1.0, 10.0], [0.1, 1.0]]
+    assert tracker.clamped().tolist() == [[False, True], [True, False]]
+
+
+def test_two_agents_at_the_floor_have_ratio_one_and_are_flagged():
+    tracker = hacpo.CapabilityTracker(2)
+    tracker.update(torch.zeros(2, 1, 4))
+    assert tracker.capability.tolist() == [1e-8, 1e-8]
+    assert tracker.ratio().tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert tracker.floored.all()
+    assert tracker.clamped().tolist() == [[False, True], [True, False]]
+
+
+def test_negative_rewards_count_as_zero_in_the_capability():
+    # (max(-1, 0) + 1) / 2 = .5
+    tracker = hacpo.CapabilityTracker(1)
+    tracker.update(rewards_of([[-1.0, 1.0]]))
+    assert tracker.capability.tolist() == [0.5]
+
+
+def test_step_without_a_valid_rollout_leaves_the_capability_unchanged():
+    tracker = hacpo.CapabilityTracker(2)
+    tracker.update(rewards_of([[1.0, 0.0]], [[1.0, 1.0]]))
+    valid = torch.tensor([[[False, False]], [[True, False]]])
+    tracker.update(rewards_of([[0.0, 0.0]], [[0.0, 1.0]]), valid)
+    # Agent 0 stays at .5. Agent 1: its one valid reward is 0, (1 + 0) / 2 = .5.
+    assert tracker.capability.tolist() == [0.5, 0.5]
+
+
+def test_ratio_is_one_while_warming_up():
+    tracker = hacpo.CapabilityTracker(2, warmup_steps=1)
+    tracker.update(rewards_of([[1.0, 1.0]], [[1.0, 0.0]]))
+    assert tracker.ratio().tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    tracker.update(rewards_of([[1.0, 1.0]], [[1.0, 0.0]]))
+    assert tracker.ratio()[0, 1].item() == 2.0
+
+
+def test_tracker_goes_on_from_its_state():
+    tracker = hacpo.CapabilityTracker(2, window=2)
+    tracker.update(rewards_of([[1.0, 0.0]], [[1.0, 1.0]]))
+    other = hacpo.CapabilityTracker(2, window=2)
+    other.load_state_dict(tracker.state_dict())
+    for each in (tracker, other):
+        each.update(rewards_of([[0.0, 0.0]], [[1.0, 0.0]]))
+    assert other.capability.tolist() == tracker.capability.tolist() == [0.25, 0.75]
+    assert other.num_steps == 2
+
+
+# Baseline and advantage, Eqs. (6), (7)
+
+
+def test_baseline_weighs_each_source_by_the_learners_ratio():
+    # omega(0, 1) = 2, omega(1, 0) = .5. Agent 0: (1, 0), agent 1: (0, 0); N = 4.
+    # Learner 0: (1 * 1 + 2 * 0) / 4 = .25. Learner 1: (.5 * 1 + 0) / 4 = .125.
+    rewards = rewards_of([[1.0, 0.0]], [[0.0, 0.0]])
+    ratio = torch.tensor([[1.0, 2.0], [0.5, 1.0]], dtype=DOUBLE)
+    # All four rewards: mean .25, squares .5625 + 3 * .0625 = .75, / 3 = .25, std .5.
+    for learner, mu in ((0, 0.25), (1, 0.125)):
+        found, baseline = hacpo.advantages(rewards, ratio, learner)
+        assert baseline.tolist() == [mu]
+        right, wrong = (1 - mu) / (0.5 + 1e-6), (0 - mu) / (0.5 + 1e-6)
+        assert found.flatten().tolist() == pytest.approx([right, wrong, wrong, wrong], abs=1e-12)
+
+
+def test_uniform_group_teaches_nothing():
+    # Without the rule, mu = (1 + 1 + 2 + 2) / 4 = 1.5 and every right answer would be punished.
+    rewards = rewards_of([[1.0, 1.0]], [[1.0, 1.0]])
+    ratio = torch.tensor([[1.0, 2.0], [0.5, 1.0]], dtype=DOUBLE)
+    found, baseline = hacpo.advantages(rewards, ratio, 0)
+    assert baseline.tolist() == [1.0]
+    assert found.tolist() == [[[0.0, 0.0]], [[0.0, 0.0]]]
+    assert hacpo.baselines(rewards, ratio, 0).uniform.tolist() == [True]
+
+
+def test_baseline_above_the_highest_reward_falls_back_to_the_own_mean():
+    # omega(0, 1) = 10: (1 + 0 + 10 + 0) / 4 = 2.75 > 1, so mu = mean of own (1, 0) = .5.
+    rewards = rewards_of([[1.0, 0.0]], [[1.0, 0.0]])
+    ratio = torch.tensor([[1.0, 10.0], [0.1, 1.0]], dtype=DOUBLE)
+    rules = hacpo.baselines(rewards, ratio, 0)
+    assert rules.value.tolist() == [0.5]
+    assert rules.guarded.tolist() == [True]
+    # reward_max is the verifier's bound, not the largest reward seen: with bound 3 nothing is guarded.
+    assert hacpo.baselines(rewards, ratio, 0, reward_max=3.0).value.tolist() == [2.75]
+
+
+def test_unscorable_rollouts_count_nowhere():
+    # The same group with and without an unscorable third rollout of either agent.
+    ratio = torch.tensor([[1.0, 2.0], [0.5, 1.0]], dtype=DOUBLE)
+    whole, mu = hacpo.advantages(rewards_of([[1.0, 0.0]], [[0.0, 0.0]]), ratio, 0)
+    valid = torch.tensor([[[True, True, False]], [[False, True, True]]])
+    found, baseline = hacpo.advantages(rewards_of([[1.0, 0.0, 0.0]], [[1.0, 0.0, 0.0]]), ratio, 0, valid=valid)
+    assert baseline.tolist() == mu.tolist()
+    assert found[0, 0].tolist() == [*whole[0, 0].tolist(), 0.0]
+    assert found[1, 0].tolist() == [0.0, *whole[1, 0].tolist()]
+
+
+def test_group_without_any_valid_rollout_has_advantage_zero():
+    found, baseline = hacpo.advantages(torch.zeros(2, 1, 2), torch.ones(2, 2), 0, valid=torch.zeros(2, 1, 2).bool())
+    assert baseline.tolist() == [0.0]
+    assert not found.any()
+
+
+# Loss, Eqs. (10) to (14), (47), (50)
+
+
+def test_self_term_inside_the_band():
+    # s = 1.0002, A = 2: o = 2.0004, d o / d log s = s A.
+    loss, gradient, stats = one_row(1.0002, 2.0, is_self=True)
+    assert loss == pytest.approx(-2.0004, abs=1e-12)
+    assert gradient == pytest.approx(-2.0004, abs=1e-12)
+    assert stats["weight"] == pytest.approx(2.0004, abs=1e-12)
+    assert stats["clip_side"] == 0
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "objective", "flows"),
+    [
+        (1.01, 1.0, 1.0004, False),  # min(1.01, 1.0004): clipped
+        (1.01, -1.0, -1.01, True),  # min(-1.01, -1.0004): unclipped is the minimum
+        (0.99, 1.0, 0.99, True),
+        (0.99, -1.0, -0.9997, False),
+    ],
+)
+def test_self_term_outside_the_band(ratio, advantage, objective, flows):
+    loss, gradient, stats = one_row(ratio, advantage, is_self=True)
+    assert loss == pytest.approx(-objective, abs=1e-12)
+    assert gradient == pytest.approx(-objective if flows else 0.0, abs=1e-12)
+    assert stats["weight"] == pytest.approx(objective if flows else 0.0, abs=1e-12)
+    assert stats["clip_side"] == (1 if ratio > 1 else -1)
+
+
+def test_cross_term_inside_the_band():
+    # s = .9, A = 2, omega = .5, alpha = 1: o = .9 * .9 * .5 * 2 = .81; gradient by log s the same .81.
+    loss, gradient, stats = one_row(0.9, 2.0, is_self=False, omega=0.5)
+    assert loss == pytest.approx(-0.81, abs=1e-12)
+    assert gradient == pytest.approx(-0.81, abs=1e-12)
+    assert stats["weight"] == pytest.approx(0.81, abs=1e-12)
+    # alpha = 3, cross_weight = .25: .9^4 * .5 * 2 * .25 = .6561 / 4 = .164025.
+    loss, gradient, _ = one_row(0.9, 2.0, is_self=False, omega=0.5, alpha=3.0, cross_weight=0.25)
+    assert (loss, gradient) == pytest.approx((-0.164025, -0.164025), abs=1e-12)
+
+
+def test_lower_bound_rises_with_every_update():
+    # Eq. (14): .8 at m = 0; .85 at m = 2, where s = .82 is below it and teaches nothing.
+    assert one_row(0.82, 1.0, is_self=False, m=0)[1] == pytest.approx(-(0.82**2), abs=1e-12)
+    loss, gradient, stats = one_row(0.82, 1.0, is_self=False, m=2)
+    assert loss == pytest.approx(-(0.85**2), abs=1e-12)  # the logged objective is the clipped one
+    assert gradient == 0.0
+    assert stats["clip_side"] == -1
+    assert stats["clipped_ratio"] == pytest.approx(0.85)
+    assert stats["weight"] == 0.0
+    assert hacpo.lower_bound(100, config()) == 1.0
+
+
+def test_cross_rollout_is_never_weighted_up():
+    loss, gradient, stats = one_row(1.3, 1.0, is_self=False)
+    assert (loss, gradient, stats["clip_side"], stats["clipped_ratio"]) == (-1.0, 0.0, 1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "ratio", "advantage", "flows"),
+    [
+        ("zero", 0.5, 1.0, False),
+        ("zero", 1.5, -1.0, False),
+        ("keep", 0.5, 1.0, True),
+        ("keep", 0.5, -1.0, True),
+        ("keep", 1.5, 1.0, True),
+        ("sided", 0.5, 1.0, True),
+        ("sided", 0.5, -1.0, False),
+        ("sided", 1.5, 1.0, False),
+        ("sided", 1.5, -1.0, True),
+        ("sided", 0.9, -1.0, True),
+    ],
+)
+def test_gradient_outside_the_band_follows_the_mode(mode, ratio, advantage, flows):
+    # The coefficient is that of the clipped ratio: .8^2 below, 1 above, .9^2 inside; the objective is the same in all.
+    clipped = min(max(ratio, 0.8), 1.0)
+    loss, gradient, stats = one_row(ratio, advantage, is_self=False, cross_clip_gradient=mode)
+    assert loss == pytest.approx(-(clipped**2) * advantage, abs=1e-12)
+    assert gradient == pytest.approx(-(clipped**2) * advantage if flows else 0.0, abs=1e-12)
+    assert stats["weight"] == pytest.approx(clipped**2 * advantage if flows else 0.0, abs=1e-12)
+
+
+def test_unknown_gradient_mode_is_refused():
+    with pytest.raises(ValueError, match="zero, keep or sided"):
+        one_row(0.9, 1.0, is_self=False, cross_clip_gradient="none")
+
+
+def test_log_ratio_is_clamped():
+    # log s = 12 is cut to 10: s = e^10, clipped to 1, and no gradient in any mode.
+    loss, gradient, stats = one_row(math.exp(12), -1.0, is_self=False, cross_clip_gradient="keep")
+    assert (loss, gradient, stats["weight"]) == (1.0, 0.0, 0.0)
+    assert stats["sequence_ratio"] == pytest.approx(math.exp(10))
+
+
+def test_source_length_divides_both_sides_by_the_sources_tokens():
+    # Learner: 4 tokens of log-probability -.5, sum -2. Source: 2 tokens, mean -1.05.
+    # own: -2/4 + 1.05 = .55; source: (-2 - (-2.1)) / 2 = .05.
+    logps = torch.full((1, 4), -0.5, dtype=DOUBLE)
+    arguments = (
+        logps,
+        torch.ones(1, 4),
+        torch.tensor([-1.05], dtype=DOUBLE),
+        torch.ones(1, dtype=DOUBLE),
+        torch.tensor([False]),
+        torch.ones(1, dtype=DOUBLE),
+        0,
+    )
+    _, own = hacpo.loss(*arguments, config())
+    _, source = hacpo.loss(*arguments, config(ratio_length="source"), source_lengths=torch.tensor([2]))
+    assert own["sequence_ratio"].item() == pytest.approx(math.exp(0.55), rel=1e-12)
+    assert source["sequence_ratio"].item() == pytest.approx(math.exp(0.05), rel=1e-12)
+    with pytest.raises(ValueError, match="source_lengths"):
+        hacpo.loss(*arguments, config(ratio_length="source"))
+
+
+def test_kl_penalty_is_on_self_rollouts_only():
+    # ref - logp = log 2 on both tokens: k3 = 2 - log 2 - 1 = .306853 on the self row; the shared row has none.
+    logps = torch.zeros(2, 2, dtype=DOUBLE)
+    loss, stats = hacpo.loss(
+        logps,
+        torch.ones(2, 2),
+        torch.zeros(2, dtype=DOUBLE),
+        torch.zeros(2, dtype=DOUBLE),
+        torch.tensor([True, False]),
+        torch.ones(2, dtype=DOUBLE),
+        0,
+        config(beta=0.1),
+        ref_logps=torch.full((2, 2), math.log(2), dtype=DOUBLE),
+    )
+    k3 = 1 - math.log(2)
+    assert stats["kl"].tolist() == pytest.approx([k3, 0.0], abs=1e-12)
+    assert loss.item() == pytest.approx(0.1 * k3, abs=1e-12)  # the mean over one self rollout
+
+
+@pytest.mark.parametrize("is_self", [True, False])
+def test_gradients_do_not_depend_on_the_micro_batch_split(is_self):
+    generator = torch.Generator().manual_seed(0)
+    rows, width = 12, 5
+    start = -torch.rand(rows, width, generator=generator, dtype=DOUBLE)
+    mask = torch.arange(width)[None, :] < torch.randint(1, width + 1, (rows, 1), generator=generator)
+    mean = (start * mask).sum(1) / mask.sum(1) + 0.2 * torch.rand(rows, generator=generator, dtype=DOUBLE)
+    advantages = torch.randn(rows, generator=generator, dtype=DOUBLE)
+    reference = -torch.rand(rows, width, generator=generator, dtype=DOUBLE)
+
+    def gradient(sizes: list[int]) -> torch.Tensor:
+        logps = start.clone().requires_grad_()
+        for part in torch.arange(rows).split(sizes):
+            loss, _ = hacpo.loss(
+                logps[part],
+                mask[part],
+                mean[part],
+                advantages[part],
+                torch.full((len(part),), is_self),
+                torch.full((len(part),), 0.7, dtype=DOUBLE),
+                1,
+                config(beta=0.1, epsilon=0.2, epsilon_high=0.2),
+                ref_logps=reference[part],
+                denominator=16,
+            )
+            loss.backward()
+        assert logps.grad is not None
+        return logps.grad
+
+    whole = gradient([12])
+    assert whole.abs().max() > 1e-3
+    for sizes in ([1] * 12, [5, 7], [3, 3, 3, 3]):
+        torch.testing.assert_close(gradient(sizes), whole, rtol=0, atol=1e-15)
+
+
+def test_bfloat16_logps_are_reduced_in_float32():
+    loss, stats = hacpo.loss(
+        torch.zeros(1, 3, dtype=torch.bfloat16),
+        torch.ones(1, 3),
+        torch.tensor([2e-4]),
+        torch.ones(1),
+        torch.tensor([True]),
+        torch.ones(1),
+        0,
+        config(),
+    )
+    assert loss.dtype == torch.float32
+    assert stats["sequence_ratio"].item() == pytest.approx(math.exp(-2e-4), abs=1e-7)  # bfloat16 would say 1
+
+
+# One agent
+
+
+def test_hacpo_with_one_agent_is_gspo():
+    generator = torch.Generator().manual_seed(1)
+    rewards = torch.randint(0, 2, (1, 6, 8), generator=generator).float()
+    valid = torch.rand(1, 6, 8, generator=generator) > 0.1
+    tracker = hacpo.CapabilityTracker(1)
+    tracker.update(rewards, valid)
+    ours, our_baseline = hacpo.advantages(rewards, tracker.ratio(), 0, valid=valid)
+    theirs, their_baseline = gspo.advantages(rewards[0], valid=valid[0])
+    torch.testing.assert_close(ours[0], theirs, rtol=0, atol=1e-6)
+    torch.testing.assert_close(our_baseline, their_baseline, rtol=0, atol=1e-6)
+
+    rows, width = 48, 7
+    start = -torch.rand(rows, width, generator=generator)
+    mask = torch.arange(width)[None, :] < torch.randint(1, width + 1, (rows, 1), generator=generator)
+    mean = (start * mask).sum(1) / mask.sum(1) + 1e-3 * torch.randn(rows, generator=generator)
+    reference = start + 0.1 * torch.randn(rows, width, generator=generator)
+    gradients = []
+    for name in ("hacpo", "gspo"):
+        logps = start.clone().requires_grad_()
+        if name == "hacpo":
+            everyone = torch.ones(rows, dtype=torch.bool)
+            loss, stats = hacpo.loss(
+                logps, mask, mean, ours[0].flatten(), everyone, torch.ones(rows), 0, config(beta=0.1), ref_logps=reference
+            )
+        else:
+            loss, stats = gspo.loss(
+                logps, mask, mean, theirs.flatten(), config(beta=0.1), ref_logps=reference, denominator=rows
+            )
+        loss.backward()
+        gradients.append((loss.item(), logps.grad, stats["weight"], stats["clip_side"].float(), stats["kl"]))
+    assert gradients[0][1].abs().max() > 1e-4
+    for left, right in zip(*gradients, strict=True):
+        torch.testing.assert_close(left, right, rtol=0, atol=1e-6)
+
+
+def test_gspo_advantages_by_hand():
+    # (1, 0, 0, 0): mean .25, squares .5625 + 3 * .0625 = .75, / 3, std .5.
+    found, baseline = gspo.advantages(torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]], dtype=DOUBLE))
+    assert baseline.tolist() == [0.25, 1.0]
+    assert found[0].tolist() == pytest.approx([0.75 / 0.500001, *[-0.25 / 0.500001] * 3], abs=1e-12)
+    assert found[1].tolist() == [0.0] * 4

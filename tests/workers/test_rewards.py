@@ -1,0 +1,209 @@
+"""Rewards: what is right, what is wrong, what cannot be scored, and that no answer can hold the verifier up."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from workers import rewards
+from workers.answers import clean, decide, final_answer, number
+from workers.rewards import Verdict, Verifier, VerifierError, read_cases
+
+CASES = Path(__file__).parent / "data" / "verifier_cases.jsonl"
+GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "verifier_cases.jsonl"
+TOWER = "\\boxed{9^{(9^{9})}}"
+
+
+@pytest.fixture(scope="module")
+def verifier():
+    pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
+    with Verifier("math") as made:
+        yield made
+
+
+def reward(verifier: Verifier, completion: str, gold: str) -> float | None:
+    return verifier.score([completion], [gold])[0].reward
+
+
+def children_of(verifier: Verifier) -> list[int]:
+    return [child._process.pid for child in verifier._children if child._process]
+
+
+@pytest.mark.parametrize("case", read_cases(CASES), ids=lambda case: case["id"])
+def test_clear_case_is_judged_as_a_person_would(verifier, case):
+    assert reward(verifier, case["response"], case["gold"]) == float(case["expected"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not GOLDEN.is_file(), reason="no shared golden cases beside the checkout (../shared/golden)")
+def test_at_least_95_percent_of_the_clear_golden_cases_are_right_and_no_wrong_answer_is_rewarded(verifier):
+    clear = [case for case in read_cases(GOLDEN) if not case["ambiguous"]]
+    found = [reward(verifier, case["response"], case["gold"]) for case in clear]
+    right = sum(value == float(case["expected"]) for value, case in zip(found, clear, strict=True))
+    assert right >= 0.95 * len(clear)
+    assert [case["id"] for value, case in zip(found, clear, strict=True) if value == 1 and not case["expected"]] == []
+
+
+@pytest.mark.parametrize(
+    ("completion", "found"),
+    [
+        ("\\boxed{1} then \\boxed{2}", "2"),
+        ("\\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
+        ("\\boxed{\\{1,2\\}}", "\\{1,2\\}"),
+        ("\\boxed{\\boxed{42}}", "42"),
+        ("\\boxed {7}", "7"),
+        ("\\boxed 7 apples", "7"),
+        ("3*4=12;17+12=\\boxed{29}", "29"),
+        ("\\boxed{42", None),
+        ("nothing here", None),
+        ("The answer is 42. I hope it is correct.", "42"),
+        ("#### 1,000", "1,000"),
+    ],
+)
+def test_final_answer_is_the_last_closed_box_or_what_is_stated(completion, found):
+    assert final_answer(completion) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("17", Fraction(17)),
+        ("-03", Fraction(-3)),
+        (".5", Fraction(1, 2)),
+        ("1,234.5", Fraction(2469, 2)),
+        ("\\frac12", Fraction(1, 2)),
+        ("-1\\frac{1}{2}", Fraction(-3, 2)),
+        ("6/8", Fraction(3, 4)),
+        ("1.5\\times10^{3}", Fraction(1500)),
+        ("1e-8", Fraction(1, 10**8)),
+        ("12.5\\%", Fraction(1, 8)),
+        ("0.1\\overline{6}", Fraction(1, 6)),
+        ("1/0", None),
+        ("1 2", None),
+        ("x", None),
+        ("", None),
+        ("1e99999", None),
+    ],
+)
+def test_plain_numbers_are_read_exactly(text, value):
+    assert number(text) == value
+
+
+def test_plain_numbers_never_start_a_process():
+    with Verifier("math") as verifier:
+        found = verifier.score(["\\boxed{17}", "\\boxed{18}", "no"], ["17", "17", "17"])
+        assert [verdict.reward for verdict in found] == [1.0, 0.0, 0.0]
+        assert children_of(verifier) == []
+
+
+def test_fast_path_scores_a_thousand_answers_in_a_second():
+    completions = [f"3*4=12;{n}+12=\\boxed{{{n + 12}}}" for n in range(5000)]
+    with Verifier("math") as verifier:
+        begin = time.process_time()
+        found = verifier.score(completions, [str(n + 12) for n in range(5000)])
+        assert time.process_time() - begin < 5
+    assert all(verdict.reward == 1 for verdict in found)
+
+
+def test_hostile_answer_is_unscorable_within_its_limit_and_the_next_one_is_scored(verifier):
+    assert reward(verifier, "\\boxed{2\\sqrt{3}}", "\\sqrt{12}") == 1
+    before = children_of(verifier)
+    begin = time.monotonic()
+    hostile = verifier.score([TOWER], ["5"])[0]
+    assert time.monotonic() - begin < rewards.TIME_LIMIT_S + 1
+    assert (hostile.reward, hostile.reason) == (None, "unscorable: no verdict in 3 s")
+    assert reward(verifier, "\\boxed{3\\sqrt{3}}", "\\sqrt{27}") == 1
+    assert children_of(verifier) != before
+    assert not Path(f"/proc/{before[0]}").exists()
+
+
+def test_memory_of_an_answer_is_limited(verifier, monkeypatch):
+    monkeypatch.setattr(rewards, "TIME_LIMIT_S", 20.0)
+    assert reward(verifier, "\\boxed{10^{10^{10}}}", "5") is None
+    for pid in children_of(verifier):
+        status = Path(f"/proc/{pid}/status").read_text()
+        peak_kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+        assert peak_kib <= rewards.MEMORY_LIMIT_BYTES // 1024
+
+
+def test_killed_child_is_replaced(verifier):
+    assert reward(verifier, "\\boxed{5\\sqrt{3}}", "\\sqrt{75}") == 1
+    os.kill(children_of(verifier)[0], 9)
+    found = verifier.score(["\\boxed{7\\sqrt{3}}", "\\boxed{6\\sqrt{3}}"], ["\\sqrt{147}", "\\sqrt{108}"])
+    assert [verdict.reward for verdict in found] == [None, 1.0]
+
+
+def test_works_off_the_main_thread(verifier):
+    found: list[float | None] = []
+    thread = threading.Thread(target=lambda: found.append(reward(verifier, "\\boxed{2\\sqrt{5}}", "\\sqrt{20}")))
+    thread.start()
+    thread.join()
+    assert found == [1.0]
+
+
+def test_several_processes_keep_the_order(verifier):
+    golds = [f"\\sqrt{{{n}}}" for n in (8, 18, 32, 50)]
+    with Verifier("math", processes=2) as double:
+        found = double.score([f"\\boxed{{{n}\\sqrt{{2}}}}" for n in (2, 3, 4, 9)], golds)
+    assert [verdict.reward for verdict in found] == [1.0, 1.0, 1.0, 0.0]
+
+
+def test_close_ends_the_children():
+    pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
+    verifier = Verifier("math")
+    reward(verifier, "\\boxed{2\\sqrt{3}}", "\\sqrt{12}")
+    (pid,) = children_of(verifier)
+    verifier.close()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_verifier_that_cannot_start_is_an_error_and_no_verdict(monkeypatch):
+    monkeypatch.setattr(rewards.sys, "executable", "/bin/false")
+    with Verifier("math") as verifier, pytest.raises(VerifierError, match="install the train extra"):
+        verifier.score(["\\boxed{x+1}"], ["1+x"])
+
+
+def test_exact_compares_text_and_nothing_else():
+    with Verifier("exact") as verifier:
+        found = verifier.score(["\\boxed{ a b }", "a b\n", "\\boxed{1.0}", "\\boxed{a"], ["a b", "a b", "1", "a"])
+    assert [verdict.reward for verdict in found] == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_rounded_decimal_is_right_only_with_six_digits_of_a_fraction_that_never_ends():
+    assert decide("0.333333", "\\frac{1}{3}") is True
+    assert decide("0.333334", "\\frac{1}{3}") is True  # within one unit of its last digit
+    assert decide("0.333335", "\\frac{1}{3}") is False
+    assert decide("0.33333", "\\frac{1}{3}") is False
+    assert decide("0.500001", "\\frac{1}{2}") is False
+
+
+def test_clean_drops_decoration_only():
+    assert clean("$\\displaystyle\\left(\\dfrac{1}{2},\\,\\text{ odd }\\right).$") == "(\\frac{1}{2}, odd )"
+
+
+def test_lengths_must_agree():
+    with Verifier("exact") as verifier, pytest.raises(ValueError, match="1 responses but 2"):
+        verifier.score(["a"], ["a", "b"])
+
+
+def test_command_line_prints_a_verdict_a_line(tmp_path):
+    path = tmp_path / "cases.jsonl"
+    path.write_text(
+        '{"id": "a", "gold": "5", "response": "\\\\boxed{5}"}\n'
+        '{"id": "b", "gold": "5", "response_rle": [["\\\\boxed{", 1], ["5", 3], ["}", 1]]}\n'
+    )
+    command = [sys.executable, "-m", "workers.rewards", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(line["id"], line["reward"], line["reason"]) for line in lines] == [("a", 1.0, "right"), ("b", 0.0, "wrong")]
+    assert set(lines[0]) == {"id", "reward", "reason", "seconds"}
+
+
+def test_verdicts_are_values():
+    assert Verdict(1.0, "right") == Verdict(1.0, "right")

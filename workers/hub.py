@@ -1,0 +1,67 @@
+"""The few requests to a model hub that an inspection makes: small files, and the weights' headers. No weights.
+
+Where the hub cannot be reached, what an earlier download left in the local cache is used.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from workers.model_files import PICKLES, Unfit
+
+SMALL_FILES = ["*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken"]
+TIMEOUT_S = 10
+
+
+def fetch_small_files(hub_id: str, revision: str | None) -> Path:
+    """A local folder with the model's configuration and tokenizer. Error: Unfit."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
+    from huggingface_hub.errors import RevisionNotFoundError as NoSuchRevision
+
+    try:
+        folder = snapshot_download(hub_id, revision=revision, allow_patterns=SMALL_FILES, etag_timeout=TIMEOUT_S)
+    except GatedRepoError:
+        raise Unfit(f"{hub_id} is gated: accept its terms on the hub and set HF_TOKEN.") from None
+    except RepositoryNotFoundError:
+        raise Unfit(f"The hub has no model {hub_id}, or it is private: check the name.") from None
+    except NoSuchRevision:
+        raise Unfit(f"{hub_id} has no revision {revision}: check its name.") from None
+    except (LocalEntryNotFoundError, OSError) as error:
+        reason = type(error).__name__
+        raise Unfit(
+            f"Could not reach the hub for {hub_id} (within {TIMEOUT_S} s, 1 try; {reason}), and it is not in the local "
+            "cache: check the connection, or give a local folder."
+        ) from None
+    return Path(folder)
+
+
+def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
+    """Parameter count, size and dtype of the weights on the hub, from their headers. Error: Unfit."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import NotASafetensorsRepoError, SafetensorsParsingError
+
+    api = HfApi()
+    try:
+        info = api.model_info(hub_id, revision=revision, files_metadata=True, timeout=TIMEOUT_S)
+        files = {sibling.rfilename: sibling.size or 0 for sibling in info.siblings or []}
+        metadata = api.get_safetensors_metadata(hub_id, revision=revision)
+    except NotASafetensorsRepoError:
+        has_pickles = any(Path(name).suffix in PICKLES for name in files)
+        kind = "only pickled weights, which can run code when they are loaded" if has_pickles else "no safetensors weights"
+        raise Unfit(f"{hub_id} has {kind}: choose a model with safetensors.") from None
+    except SafetensorsParsingError:
+        raise Unfit(f"The safetensors headers of {hub_id} are damaged.") from None
+    except OSError as error:
+        raise Unfit(
+            f"Could not reach the hub for the weights of {hub_id} ({type(error).__name__}): "
+            "check the connection, or give a local folder."
+        ) from None
+    counts = metadata.parameter_count
+    return {
+        "num_parameters": sum(counts.values()),
+        "weights_bytes": sum(size for name, size in files.items() if name.endswith(".safetensors")),
+        "dtype": max(counts, key=lambda dtype: counts[dtype]),
+        "commit": info.sha,
+    }

@@ -1,0 +1,311 @@
+"""The checks of a model before it is registered, one by one, up to the first that fails. No weights are loaded.
+
+What is refused here never reaches a trainer: code of the model's own, pickles, files outside the folder, sizes that
+make no sense. Each refusal says what to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workers.safetensors_header import DamagedHeader, read_header
+
+MAX_ENTRIES = 10_000
+MAX_JSON_BYTES = 50_000_000
+MAX_VALUE = 10_000_000
+PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
+HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
+REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
+SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "intermediate_size")
+
+
+class Unfit(Exception):
+    """The model is refused; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check and its result."""
+
+    name: str
+    ok: bool
+    detail: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "ok": self.ok, "detail": self.detail}
+
+
+@dataclass
+class Report:
+    """All checks made so far, the facts found, and the tokenizer where it loaded."""
+
+    location: str
+    revision: str | None
+    folder: Path = Path()
+    config: dict[str, Any] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    tokenizer: Any = None
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+    @property
+    def is_hub(self) -> bool:
+        return not self.location.startswith(("/", "./", "../"))
+
+
+def check_model(location: str, revision: str | None) -> Report:
+    """All checks of a local folder (an absolute path) or a hub id, up to the first that fails."""
+    report = Report(location, revision)
+    steps: list[tuple[str, Callable[[Report], str]]] = [
+        ("Files can be read", _check_files),
+        ("config.json", _check_config),
+        ("No code of its own", _check_no_code),
+        ("Weights are safetensors", _check_weights),
+        ("Tokenizer loads", _check_tokenizer),
+        ("Chat template", _check_chat_template),
+        ("Sizes make sense", _check_sizes),
+    ]
+    for name, step in steps:
+        try:
+            report.checks.append(Check(name, True, step(report)))
+        except Unfit as refusal:
+            report.checks.append(Check(name, False, str(refusal)))
+            break
+    return report
+
+
+def _check_files(report: Report) -> str:
+    location = report.location
+    if "\0" in location or "\\" in location or location.startswith("~") or "://" in location:
+        raise Unfit("Give the absolute path of a folder, or a hub id such as Qwen/Qwen3-0.6B.")
+    if report.is_hub:
+        if not HUB_ID.fullmatch(location) or ".." in location or "--" in location:
+            raise Unfit("This is neither an absolute path nor a hub id such as Qwen/Qwen3-0.6B.")
+        if report.revision is not None and not REVISION.fullmatch(report.revision):
+            raise Unfit("The revision may hold letters, digits and . _ / - only.")
+        from workers.hub import fetch_small_files
+
+        report.folder = fetch_small_files(location, report.revision)
+        return f"{location} was found on the hub."
+    report.folder = Path(location).resolve()
+    if not report.folder.is_dir():
+        raise Unfit(f"There is no folder {location}: check the path.")
+    try:
+        names = [entry.name for _, entry in zip(range(MAX_ENTRIES + 1), os.scandir(report.folder), strict=False)]
+    except OSError as error:
+        raise Unfit(f"The folder cannot be read ({error.strerror}): make it readable.") from None
+    if len(names) > MAX_ENTRIES:
+        raise Unfit(f"The folder has more than {MAX_ENTRIES} entries: give the model's own folder.")
+    for name in names:
+        _check_inside(report.folder, name)
+    return f"{len(names)} entries."
+
+
+def _check_inside(folder: Path, name: str) -> None:
+    """A file of the model is a plain file in its folder. Links out of it and devices are refused."""
+    path = folder / name
+    if not path.resolve().is_relative_to(folder):
+        raise Unfit(f"{name} is a link that leaves the folder: copy the file instead.")
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise Unfit(f"{name} cannot be read ({error.strerror}).") from None
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise Unfit(f"{name} is no plain file: remove it.")
+
+
+def _read_json(path: Path) -> Any:
+    """A JSON file of the model. Error: Unfit."""
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise Unfit(f"{path.name} is larger than {MAX_JSON_BYTES // 10**6} MB.")
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise Unfit(f"{path.name} cannot be read ({error.strerror}).") from None
+    except (ValueError, RecursionError):
+        raise Unfit(f"{path.name} is not valid JSON: download the model again.") from None
+
+
+def _check_config(report: Report) -> str:
+    path = report.folder / "config.json"
+    if not path.is_file():
+        raise Unfit("There is no config.json: give the folder that save_pretrained wrote.")
+    config = _read_json(path)
+    if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
+        raise Unfit("config.json names no model_type: this is not a transformers model.")
+    architectures = config.get("architectures") or []
+    if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
+        raise Unfit("architectures in config.json is not a list of names.")
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    if config["model_type"] not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        raise Unfit(
+            f"transformers has no text-generating model of type {config['model_type'][:80]!r}: "
+            "choose a causal language model it knows."
+        )
+    report.config = config
+    report.facts |= {
+        "model_type": config["model_type"],
+        "architecture": architectures[0] if architectures else config["model_type"],
+    }
+    return report.facts["architecture"]
+
+
+def _mentions_code(value: Any, depth: int = 0) -> bool:
+    if isinstance(value, dict):
+        return any(
+            key == "auto_map" or (key == "trust_remote_code" and item) or _mentions_code(item, depth + 1)
+            for key, item in value.items()
+        )
+    return isinstance(value, list) and any(_mentions_code(item, depth + 1) for item in value)
+
+
+def _check_no_code(report: Report) -> str:
+    for path in sorted(report.folder.glob("*.json")):
+        if path.name in ("tokenizer.json", "vocab.json") or path.name.endswith(".index.json"):
+            continue
+        try:
+            mentions = _mentions_code(_read_json(path))
+        except RecursionError:
+            raise Unfit(f"{path.name} is nested too deeply.") from None
+        if mentions:
+            raise Unfit(
+                f"{path.name} asks for code of the model's own (auto_map or trust_remote_code), which is never run here: "
+                "use a model whose architecture is part of transformers."
+            )
+    return "Nothing asks for it."
+
+
+def _shards(report: Report) -> Iterator[str]:
+    """File names of the weights. Error: Unfit."""
+    folder = report.folder
+    index = folder / "model.safetensors.index.json"
+    if (folder / "model.safetensors").is_file():
+        yield "model.safetensors"
+    elif index.is_file():
+        weight_map = _read_json(index)
+        weight_map = weight_map.get("weight_map") if isinstance(weight_map, dict) else None
+        if not isinstance(weight_map, dict) or not weight_map:
+            raise Unfit("model.safetensors.index.json has no weight_map: download the model again.")
+        for name in sorted({str(name) for name in weight_map.values()}):
+            if "/" in name or "\\" in name or name in ("", ".", "..") or not name.endswith(".safetensors"):
+                raise Unfit(f"The shard name {name[:80]!r} does not stay in the folder.")
+            yield name
+    elif any(path.suffix in PICKLES for path in folder.iterdir()):
+        raise Unfit(
+            "The weights are pickles, which can run code when they are loaded: "
+            "save the model again as safetensors (model.save_pretrained does so)."
+        )
+    else:
+        raise Unfit("There is no model.safetensors: copy the weights into the folder.")
+
+
+def _check_weights(report: Report) -> str:
+    if report.is_hub:
+        from workers.hub import weight_facts
+
+        report.facts |= weight_facts(report.location, report.revision)
+    else:
+        counts: dict[str, int] = {}
+        size = 0
+        for name in _shards(report):
+            path = report.folder / name
+            if not path.is_file():
+                raise Unfit(f"{name} is missing: download the model again.")
+            try:
+                header = read_header(path)
+            except DamagedHeader as error:
+                raise Unfit(f"{name} is not a whole safetensors file ({error}): download it again.") from None
+            size += path.stat().st_size
+            for dtype, count in header.items():
+                counts[dtype] = counts.get(dtype, 0) + count
+        report.facts |= {
+            "num_parameters": sum(counts.values()),
+            "weights_bytes": size,
+            "dtype": max(counts, key=lambda dtype: counts[dtype]) if counts else "",
+        }
+    if not report.facts["num_parameters"]:
+        raise Unfit("The safetensors files hold no numbers: download the model again.")
+    return f"{report.facts['num_parameters']:,} numbers, {report.facts['weights_bytes'] / 2**20:,.1f} MiB."
+
+
+def tokenizer_hash(tokenizer: Any) -> str:
+    """The same for two tokenizers that cut every text alike."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        text = json.dumps(sorted(tokenizer.get_vocab().items()))
+    else:
+        state = json.loads(backend.to_str())
+        state.pop("padding", None)
+        state.pop("truncation", None)
+        text = json.dumps(state, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _check_tokenizer(report: Report) -> str:
+    from transformers import AutoTokenizer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(report.folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # transformers raises what it likes here, and any of it means the same
+        raise Unfit(
+            f"The tokenizer does not load ({type(error).__name__}: {str(error)[:200]}): "
+            "copy tokenizer.json and tokenizer_config.json into the folder."
+        ) from None
+    report.tokenizer = tokenizer
+    generation = report.folder / "generation_config.json"
+    stops = _read_json(generation) if generation.is_file() else {}
+    stops = stops.get("eos_token_id") if isinstance(stops, dict) else None
+    eos_ids = {*(stops if isinstance(stops, list) else [stops]), tokenizer.eos_token_id} - {None}
+    report.facts |= {
+        "tokenizer_hash": tokenizer_hash(tokenizer),
+        "tokenizer_size": len(tokenizer),
+        "eos": tokenizer.eos_token or "",
+        "eos_ids": sorted(value for value in eos_ids if isinstance(value, int)),
+    }
+    if not report.facts["eos_ids"]:
+        raise Unfit("Neither the tokenizer nor generation_config.json names an end-of-text token: set eos_token.")
+    return f"{len(tokenizer):,} pieces, ends with {tokenizer.eos_token or report.facts['eos_ids']}."
+
+
+def _check_chat_template(report: Report) -> str:
+    config = report.folder / "tokenizer_config.json"
+    settings = _read_json(config) if config.is_file() else {}
+    templates = settings.get("chat_template") if isinstance(settings, dict) else None
+    if isinstance(templates, list):
+        templates = [item.get("template") if isinstance(item, dict) else item for item in templates]
+    for template in templates if isinstance(templates, list) else [templates]:
+        if template is not None and not isinstance(template, str):
+            raise Unfit("chat_template in tokenizer_config.json is not text.")
+    has_template = bool(report.tokenizer.chat_template)
+    report.facts["has_chat_template"] = has_template
+    return "Yes: questions are asked through it." if has_template else "None: questions are asked as plain text."
+
+
+def _check_sizes(report: Report) -> str:
+    config = report.config.get("text_config") or report.config
+    sizes = {name: config[name] for name in SIZES if name in config}
+    context = next(
+        (config[name] for name in ("max_position_embeddings", "n_positions", "seq_length") if name in config), None
+    )
+    for name, value in [*sizes.items(), ("the context length", context)]:
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_VALUE):
+            raise Unfit(f"{name} is {str(value)[:40]} in config.json: a whole number from 1 to {MAX_VALUE:,} is needed.")
+    rows, pieces = sizes.get("vocab_size"), report.facts["tokenizer_size"]
+    if rows is not None and pieces > rows:
+        raise Unfit(f"The tokenizer has {pieces:,} pieces but the model only {rows:,}: they do not belong together.")
+    report.facts |= {"vocab_size": rows or pieces, "context_length": context, "sizes": sizes}
+    return f"Context of {context:,} tokens." if context else "The context length is not stated."

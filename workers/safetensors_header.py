@@ -1,0 +1,63 @@
+"""Reads and distrusts the header of a safetensors file: parameter counts without loading weights.
+
+The form: 8 bytes little-endian length, that many bytes of JSON, then the data of the tensors without holes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+MAX_HEADER_BYTES = 100_000_000
+ITEM_BITS = {"F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32, "C64": 64}
+ITEM_BITS |= {"F16": 16, "BF16": 16, "I16": 16, "U16": 16, "I8": 8, "U8": 8, "BOOL": 8}
+ITEM_BITS |= {"F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4}
+
+
+class DamagedHeader(ValueError):
+    """The file is not what its name says."""
+
+
+def read_header(path: Path) -> dict[str, int]:
+    """How many numbers of each dtype a file holds. Error: DamagedHeader."""
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
+            raise DamagedHeader("its header length is impossible")
+        text = file.read(length)
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        raise DamagedHeader("its header is not JSON") from None
+    if not isinstance(header, dict):
+        raise DamagedHeader("its header is no object")
+    header.pop("__metadata__", None)
+    counts: dict[str, int] = {}
+    spans = []
+    for name, entry in header.items():
+        dtype, count, begin, end = _tensor(name, entry)
+        counts[dtype] = counts.get(dtype, 0) + count
+        spans.append((begin, end))
+    position = 0
+    for begin, end in sorted(spans):
+        if begin != position:
+            raise DamagedHeader("its tensors overlap or leave holes")
+        position = end
+    if position != size - 8 - length:
+        raise DamagedHeader(f"{position:,} bytes of weights are announced, {size - 8 - length:,} are there")
+    return counts
+
+
+def _tensor(name: str, entry: Any) -> tuple[str, int, int, int]:
+    """dtype, number count, first and last byte of one tensor. Error: DamagedHeader."""
+    try:
+        dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        is_whole = all(type(value) is int and value >= 0 for value in [*shape, begin, end])
+        if not is_whole or len(shape) > 16 or (end - begin) * 8 != math.prod(shape) * ITEM_BITS[dtype]:
+            raise ValueError
+    except (KeyError, TypeError, ValueError):
+        raise DamagedHeader(f"the entry of tensor {name[:80]!r} is impossible") from None
+    return dtype, math.prod(shape), begin, end
