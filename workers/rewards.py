@@ -42,6 +42,7 @@ class Verdict:
 RIGHT = Verdict(1.0, "right")
 WRONG = Verdict(0.0, "wrong")
 NO_ANSWER = Verdict(0.0, "no closed \\boxed{...} and no stated answer")
+DIED = Verdict(None, "unscorable: the verifier process died")
 TOO_LONG = Verdict(0.0, f"answer longer than {MAX_ANSWER_CHARACTERS} characters")
 
 
@@ -67,8 +68,7 @@ class _Child:
             reply = {}
         if reply is None or "right" not in reply:
             self.close()
-            said = f"no verdict in {TIME_LIMIT_S:g} s" if reply is None else "the verifier process died"
-            return Verdict(None, f"unscorable: {said}")
+            return Verdict(None, f"unscorable: no verdict in {TIME_LIMIT_S:g} s") if reply is None else DIED
         if reply["right"] is None:
             return Verdict(None, f"unscorable: {reply['error']}")
         return RIGHT if reply["right"] else WRONG
@@ -169,6 +169,8 @@ class Verifier:
             verdict = child.ask(*pair)
         finally:
             self._free.put(child)
+        if verdict == DIED:
+            return verdict  # it may have been killed from outside
         with self._lock:
             self._remembered[pair] = verdict
             if len(self._remembered) > REMEMBERED:

@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import resource
+import signal
 import sys
 from typing import Any
 
@@ -115,6 +116,7 @@ def main() -> None:
     """Serve until stdin ends."""
     memory_bytes, seconds = int(sys.argv[1]), int(sys.argv[2])
     logging.disable(logging.CRITICAL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which may still want its answer
     import math_verify  # noqa: F401  (loaded before the first question, so that no question pays for it)
 
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))

@@ -59,7 +59,7 @@ class Trainer:
             warmup_steps=algorithm.ratio_warmup_steps,
         )
         self.step = 0  # completed steps
-        self.is_mid_update = False
+        self.is_mid_step = False
         self.saved_step: int | None = None
         self.rollouts_generated = 0
         self.tokens_generated = 0
@@ -105,6 +105,8 @@ class Trainer:
         with self.phase("verify"):
             rewards, valid = self.verify(questions, generated)  # (n, B, G) each
         # 3. Barrier: capabilities, ratios and every learner's advantages, of policies frozen at the start of the step.
+        self.stop.check()
+        self.is_mid_step = True  # from here on the run's state is that of no step
         self.tracker.update(rewards, valid)
         ratio = self.tracker.ratio()  # (n, n)  ratio[a, b] = omega(a, b)
         advantages, baselines, guarded = self.judge(rewards, valid, ratio)
@@ -116,12 +118,11 @@ class Trainer:
         reports: list[UpdateReport] = []
         for learner, agent in enumerate(self.agents):
             with self.phase("update"):
-                self.is_mid_update = True
                 reports.append(agent.update(plans[learner], learning_rate(spec, learner, self.step)))
             self.watch_for_divergence(agent.name, reports[-1])
         # 5. The new weights are the next step's policies.
-        self.is_mid_update = False
         self.step += 1
+        self.is_mid_step = False
         responses = [response for found in generated for group in found.responses for response in group]
         self.rollouts_generated += len(responses)
         self.tokens_generated += sum(response.num_tokens for response in responses)
@@ -255,7 +256,7 @@ class Trainer:
     def save_if_cheap(self) -> None:
         """On the way out: only between steps (all agents or none), and only what is quick to write."""
         size = sum(agent.describe()["num_bytes"] for agent in getattr(self, "agents", ()))
-        if 0 < size < CHEAP_CHECKPOINT_BYTES and self.step and self.step != self.saved_step and not self.is_mid_update:
+        if 0 < size < CHEAP_CHECKPOINT_BYTES and self.step and self.step != self.saved_step and not self.is_mid_step:
             self.save()
 
     def state_dict(self) -> dict[str, Any]:

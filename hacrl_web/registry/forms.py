@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 
 from hacrl_web.errors import FieldErrors
-from hacrl_web.registry.models import MAX_AGENTS, Agent, Benchmark, LanguageModel
+from hacrl_web.registry.models import MAX_AGENTS, Benchmark, LanguageModel
 from hacrl_web.registry.services import MAX_HELD_OUT_FRACTION
 from hacrl_web.registry.values import MAX_KEY, MAX_NAME
 
@@ -62,7 +62,8 @@ class AgentForm(ServiceForm):
     prompt_format = forms.ChoiceField(
         label="Prompt format",
         required=False,
-        choices=Agent.PromptFormat.choices,
+        choices=[("auto", "auto"), ("chat", "chat template"), ("plain", "plain text")],
+        help_text="auto: chat where the tokenizer has a template.",
         widget=forms.Select(attrs=INPUT),
     )
 

@@ -12,10 +12,17 @@ from hacrl_web.registry.models import Agent, LanguageModel, PairInspection
 # tokenizers cut the same text into counts this far apart, s is biased away from 1 before any learning.
 MAX_DRIFT = 0.05
 KINDS = {
-    "same": "Same model: the agents start as one and differ by what they sample.",
-    "state": "Heterogeneous state: same architecture and size, different weights.",
-    "size": "Heterogeneous size: same family and tokenizer, different sizes.",
-    "model": "Heterogeneous model: different architecture or tokenizer.",
+    "identical": "Identical: the same model twice",
+    "state": "Heterogeneous state: same architecture and size, other weights",
+    "size": "Heterogeneous size: same family and tokenizer, other size",
+    "model": "Heterogeneous model: other family or tokenizer",
+}
+SAME_MODEL = {
+    "kind": "identical",
+    "reason": "Only their random choices differ.",
+    "same_tokenizer": True,
+    "vocabulary_overlap": 1.0,
+    "length_ratio": 1.0,
 }
 
 
@@ -28,33 +35,49 @@ class Pair:
     facts: dict[str, Any] | None
 
     @property
-    def explanation(self) -> str:
-        return KINDS.get(str((self.facts or {}).get("heterogeneity")), "")
+    def kind(self) -> str:
+        """Definitions 2.1 to 2.3, in words."""
+        return KINDS.get(str((self.facts or {}).get("kind")), "unknown")
+
+    @property
+    def length_ratio(self) -> float | None:
+        """Tokens of the second agent for one of the first, on the same text."""
+        ratio = (self.facts or {}).get("length_ratio")
+        if not isinstance(ratio, (int, float)) or ratio <= 0:
+            return None
+        return ratio if self.first.model_id <= self.second.model_id else 1 / ratio
 
     @property
     def drift(self) -> float | None:
-        """Relative difference of token counts on the same text, as a share: 0.08 is 8 %."""
-        drift = (self.facts or {}).get("length_drift")
-        return float(drift) if isinstance(drift, (int, float)) else None
+        """How far apart the token counts of the same text are, as a share of the smaller: 0.08 is 8 %."""
+        ratio = self.length_ratio
+        return None if ratio is None else max(ratio, 1 / ratio) - 1
 
     @property
     def warnings(self) -> list[str]:
         """What to think of before a launch."""
         found = []
-        if self.drift is not None and abs(self.drift) > MAX_DRIFT:
+        if self.drift is not None and self.drift > MAX_DRIFT:
             found.append(
-                f"The same text has {abs(self.drift):.1%} more or fewer tokens for one than for the other. With ratio "
-                "length “own” the sequence ratio s is biased away from 1 before any learning: consider “source”."
+                f"{100 * self.drift:.1f} % more tokens for the same text: with ratio length “own”, the sequence ratio s "
+                "is biased away from 1 before any learning. Consider “source”."
+            )
+        texts = (self.facts or {}).get("texts") or []
+        lost = sum(1 for text in texts if isinstance(text, dict) and text.get("survives") is False)
+        if lost:
+            found.append(
+                f"{lost} of {len(texts)} sample texts change when one agent reads what the other wrote: "
+                "a tokenizer lacks some of their characters."
             )
         return found
 
 
 def known_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any] | None:
-    """What was measured before, without starting anything."""
+    """What was measured before, without starting anything. Ratios go from the smaller id to the larger."""
     if first.pk == second.pk:
-        return {"heterogeneity": "same", "same_tokenizer": True, "vocabulary_overlap": 1.0, "length_drift": 0.0}
-    kept = PairInspection.objects.filter(model_a=min(first, second, key=_pk), model_b=max(first, second, key=_pk))
-    return kept.values_list("facts", flat=True).first()
+        return SAME_MODEL
+    model_a, model_b = sorted((first, second), key=_pk)
+    return PairInspection.objects.filter(model_a=model_a, model_b=model_b).values_list("facts", flat=True).first()
 
 
 def measured_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any]:
@@ -65,9 +88,14 @@ def measured_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any
     model_a, model_b = sorted((first, second), key=_pk)
     options = [f"--revision-{side}={m.revision}" for side, m in (("a", model_a), ("b", model_b)) if m.revision]
     facts = inspect("pair", model_a.location, model_b.location, *options, field="agents")
-    if "heterogeneity" in facts:  # a refusal is not kept: its cause may go away
+    if is_measured(facts):  # a refusal is not kept: its cause may go away
         PairInspection.objects.get_or_create(model_a=model_a, model_b=model_b, defaults={"facts": facts})
     return facts
+
+
+def is_measured(facts: dict[str, Any]) -> bool:
+    """Not a refusal."""
+    return facts.get("kind") in KINDS
 
 
 def _pk(model: LanguageModel) -> int:

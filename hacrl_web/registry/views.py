@@ -14,7 +14,7 @@ from hacrl_web.errors import FieldErrors
 from hacrl_web.registry import services
 from hacrl_web.registry.forms import BenchmarkForm, GroupForm, RegisterForm, agent_forms
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
-from hacrl_web.registry.pairs import Pair, known_facts, measured_facts
+from hacrl_web.registry.pairs import Pair, is_measured, known_facts, measured_facts
 from hacrl_web.registry.places import model_roots
 
 PAGE_SIZE = 50
@@ -130,7 +130,7 @@ def group_pair(request: HttpRequest, pk: int, first: int, second: int) -> HttpRe
         facts = measured_facts(a.model, b.model)
     except FieldErrors as refused:
         error = refused.errors[0].message
-    if facts is not None and "heterogeneity" not in facts:
+    if facts is not None and not is_measured(facts):
         error, facts = str(facts.get("error") or "The two models could not be compared."), None
     context = {"group": group, "pair": Pair(a, b, facts), "error": error}
     is_fragment = request.headers.get("HX-Request") == "true"

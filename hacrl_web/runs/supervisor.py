@@ -128,6 +128,8 @@ class Supervisor:
         self.finished: dict[str, Any] | None = None  # the trainer's last word
         self.stop_asked_at: float | None = None
         self.is_user_stop = False
+        self.parent = os.getppid()
+        self.is_orphan = False
         self._next_heartbeat = 0.0
         self._next_watch = 0.0
 
@@ -220,7 +222,10 @@ class Supervisor:
 
     def _obey(self, trainer: Trainer) -> None:
         """Ask the trainer to stop where the user or a shutdown wants it; kill it when its grace is over."""
-        if self.stop_asked_at is None and (self.is_user_stop or self.is_shutting_down()):
+        if os.getppid() != self.parent:  # the worker was killed: its successor must find the devices free
+            self.is_orphan = True
+            trainer.kill()
+        elif self.stop_asked_at is None and (self.is_user_stop or self.is_shutting_down()):
             trainer.request_stop()
             self.stop_asked_at = time.monotonic()
         elif self.stop_asked_at is not None and time.monotonic() - self.stop_asked_at > STOP_GRACE_S:
@@ -282,6 +287,8 @@ class Supervisor:
         reason = f"the trainer {how} without a last word"
         if outcome == "stopped":
             reason = "the trainer was told to stop by something else than this product"
+        if self.is_orphan:
+            reason = "its worker was killed"
         lines = last_lines(self.run.run_dir / LOG_NAME)
         self.run.refresh_from_db()
         text = f"{reason}\n{lines}" if lines else reason

@@ -8,7 +8,14 @@ from hacrl_web.registry.models import AGENT_COLORS, Agent, AgentGroup, PairInspe
 from tests.web.registry_help import answer_inspections, field_error, make_model, make_user, written_rows
 
 pytestmark = pytest.mark.django_db
-PAIR = {"same_tokenizer": False, "vocabulary_overlap": 0.25, "length_drift": 0.125, "heterogeneity": "model"}
+PAIR = {
+    "kind": "model",
+    "reason": "Different families: qwen3 and llama.",
+    "same_tokenizer": False,
+    "vocabulary_overlap": 0.25,
+    "length_ratio": 0.8,
+    "texts": [{"text": "1+1", "lengths": [5, 4], "survives": True}],
+}
 
 
 @pytest.fixture
@@ -155,7 +162,7 @@ def test_page_asks_for_each_pair_and_keeps_what_was_measured(client, ada, two, m
     assert asked == [["pair", two[0].location, two[1].location]]
     assert "<html" not in row
     assert "hx-get" not in row
-    for text in ("Heterogeneous model", "25.0 %", "12.5 %", ">no<", "alert-warning", "“own”"):
+    for text in ("Heterogeneous model", "25.0 %", "0.800", "qwen3 and llama", ">no<", "alert-warning", "“own”"):
         assert text in row
     page = client.get(f"/groups/{group.pk}").content.decode()
     assert "hx-get" not in page
@@ -164,22 +171,34 @@ def test_page_asks_for_each_pair_and_keeps_what_was_measured(client, ada, two, m
     assert len(asked) == 1
     # The same two models in the other order, in another group, are not measured again.
     other = services.create_group(ada, name="other", agents=[{"model": model.pk} for model in reversed(two)])
-    assert "Heterogeneous model" in client.get(f"/groups/{other.pk}").content.decode()
+    page = client.get(f"/groups/{other.pk}").content.decode()
+    assert "Heterogeneous model" in page
+    assert "1.25" in page, "tokens of the second agent for one of the first"
 
 
-@pytest.mark.parametrize(("drift", "warns"), [(0.05, False), (0.051, True), (-0.2, True), (0, False), (None, False)])
-def test_drift_above_five_percent_warns_of_ratio_length_own(client, ada, two, monkeypatch, drift, warns):
-    answer_inspections(monkeypatch, PAIR | {"length_drift": drift})
+@pytest.mark.parametrize(
+    ("ratio", "warns"),
+    [(1.049, False), (1.051, True), (0.96, False), (0.95, True), (1, False), (0, False), (None, False)],
+)
+def test_drift_above_five_percent_warns_of_ratio_length_own(client, ada, two, monkeypatch, ratio, warns):
+    answer_inspections(monkeypatch, PAIR | {"length_ratio": ratio})
     group = services.create_group(ada, name="pair", agents=[{"model": model.pk} for model in two])
     page = client.get(f"/groups/{group.pk}/pairs/0/1").content.decode()
     assert ("alert-warning" in page) is warns
+
+
+def test_texts_that_do_not_survive_are_a_warning(client, ada, two, monkeypatch):
+    texts = [{"text": "a", "survives": True}, {"text": "b", "survives": False}]
+    answer_inspections(monkeypatch, PAIR | {"length_ratio": 1.0, "texts": texts})
+    group = services.create_group(ada, name="pair", agents=[{"model": model.pk} for model in two])
+    assert b"1 of 2 sample texts change" in client.get(f"/groups/{group.pk}/pairs/0/1").content
 
 
 def test_pair_of_one_model_needs_no_child(client, ada, two, monkeypatch):
     asked = answer_inspections(monkeypatch, PAIR)
     group = services.create_group(ada, name="twins", agents=[{"model": two[0].pk}] * 2)
     page = client.get(f"/groups/{group.pk}").content.decode()
-    assert "Same model" in page
+    assert "the same model twice" in page
     assert "100.0 %" in page
     assert asked == []
 

@@ -91,8 +91,8 @@ def test_refused_benchmark_names_the_line(client, ada, settings):
      b'{"location": null}',
      b'{"location": 7}', b'{"location": ["/etc"]}', b'{"location": "\\ud800"}', b'{"location": "\\u0000"}',
      b'{"location": {}}',
-     b'{"location": "/x", "kind": "hub2"}', b'{"location": "/x", "owner": 1}', b'{"location": "/x",
-     "trust_remote_code": true}',
+     b'{"location": "/x", "kind": "hub2"}', b'{"location": "/x", "owner": 1}',
+     b'{"location": "/x", "trust_remote_code": true}',
      b'{"location": "/x", "kind": "hub", "revision": "--x"}', b'{"location": "' + b"a" * 1_000_000 + b'"}'],
     ids=lambda body: repr(body[:40]),
 )  # fmt: skip

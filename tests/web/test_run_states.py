@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 
 from hacrl_web.runs.models import HELD, TERMINAL, TRANSITIONS, Run, State, StatusChange, Worker
+from tests.web import factories
 from tests.web.factories import make_user
 
 
@@ -171,9 +172,7 @@ def in_threads(*actions) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_eight_claims_at_once_give_one_attempt():
-    from tests.web.factories import make_run
-
-    run = make_run()
+    run = factories.make_run()
     claimed = []
     in_threads(*[lambda: claimed.append(Run.objects.claim(run.pk, worker())) for _ in range(8)])
     assert sum(c is not None for c in claimed) == 1
@@ -184,11 +183,9 @@ def test_eight_claims_at_once_give_one_attempt():
 
 @pytest.mark.django_db(transaction=True)
 def test_stop_against_finish_leaves_one_terminal_state():
-    from tests.web.factories import make_run
-
     owner = make_user()
     for _ in range(20):
-        run = make_run(owner)
+        run = factories.make_run(owner)
         Run.objects.claim(run.pk, worker())
         seen = [Run.objects.get(pk=run.pk) for _ in range(3)]
         in_threads(

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from hacrl_web.leaderboard.scores import Estimate, boards, estimate, rows, run_results, sweep_board, t95
-from hacrl_web.runs.launch import launch_sweep
+from hacrl_web.runs.launch import launch, launch_sweep
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 from tests.web.factories import launch_request, make_user
 
@@ -116,8 +116,6 @@ def test_evaluation_of_the_highest_attempt_counts(user):
 
 
 def test_different_settings_are_different_rows_and_are_not_paired(user):
-    from hacrl_web.runs.launch import launch
-
     request = launch_request(user, algorithm={"name": "hacpo", "alpha": 1.0})
     finish(launch(user, request), {"A": 0.5, "B": 0.5})
     finish(launch(user, {**request, "algorithm": {"name": "hacpo", "alpha": 3.0}}), {"A": 0.6, "B": 0.6})
@@ -133,8 +131,6 @@ def test_different_settings_are_different_rows_and_are_not_paired(user):
 
 
 def test_second_run_of_a_seed_replaces_the_first(user):
-    from hacrl_web.runs.launch import launch
-
     request = launch_request(user)
     finish(launch(user, request), {"A": 0.5, "B": 0.5})
     finish(launch(user, request), {"A": 0.7, "B": 0.7})

@@ -27,6 +27,13 @@ def verifier():
         yield made
 
 
+@pytest.fixture
+def fresh_verifier(verifier):
+    """One that remembers no verdict."""
+    with Verifier("math") as made:
+        yield made
+
+
 def reward(verifier: Verifier, completion: str, gold: str) -> float | None:
     return verifier.score([completion], [gold])[0].reward
 
@@ -35,7 +42,7 @@ def children_of(verifier: Verifier) -> list[int]:
     return [child._process.pid for child in verifier._children if child._process]
 
 
-@pytest.mark.parametrize("case", read_cases(CASES), ids=lambda case: case["id"])
+@pytest.mark.parametrize("case", list(read_cases(CASES)), ids=lambda case: case["id"])
 def test_clear_case_is_judged_as_a_person_would(verifier, case):
     assert reward(verifier, case["response"], case["gold"]) == float(case["expected"])
 
@@ -111,32 +118,33 @@ def test_fast_path_scores_a_thousand_answers_in_a_second():
     assert all(verdict.reward == 1 for verdict in found)
 
 
-def test_hostile_answer_is_unscorable_within_its_limit_and_the_next_one_is_scored(verifier):
-    assert reward(verifier, "\\boxed{2\\sqrt{3}}", "\\sqrt{12}") == 1
-    before = children_of(verifier)
+def test_hostile_answer_is_unscorable_within_its_limit_and_the_next_one_is_scored(fresh_verifier):
+    assert reward(fresh_verifier, "\\boxed{2\\sqrt{3}}", "\\sqrt{12}") == 1
+    before = children_of(fresh_verifier)
     begin = time.monotonic()
-    hostile = verifier.score([TOWER], ["5"])[0]
+    hostile = fresh_verifier.score([TOWER], ["5"])[0]
     assert time.monotonic() - begin < rewards.TIME_LIMIT_S + 1
     assert (hostile.reward, hostile.reason) == (None, "unscorable: no verdict in 3 s")
-    assert reward(verifier, "\\boxed{3\\sqrt{3}}", "\\sqrt{27}") == 1
-    assert children_of(verifier) != before
+    assert reward(fresh_verifier, "\\boxed{3\\sqrt{3}}", "\\sqrt{27}") == 1
+    assert children_of(fresh_verifier) != before
     assert not Path(f"/proc/{before[0]}").exists()
 
 
-def test_memory_of_an_answer_is_limited(verifier, monkeypatch):
+def test_memory_of_an_answer_is_limited(fresh_verifier, monkeypatch):
     monkeypatch.setattr(rewards, "TIME_LIMIT_S", 20.0)
-    assert reward(verifier, "\\boxed{10^{10^{10}}}", "5") is None
-    for pid in children_of(verifier):
+    assert reward(fresh_verifier, "\\boxed{10^{10^{10}}}", "5") is None
+    for pid in children_of(fresh_verifier):
         status = Path(f"/proc/{pid}/status").read_text()
         peak_kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
         assert peak_kib <= rewards.MEMORY_LIMIT_BYTES // 1024
 
 
-def test_killed_child_is_replaced(verifier):
+def test_killed_child_is_replaced_and_its_answer_asked_again_next_time(verifier):
     assert reward(verifier, "\\boxed{5\\sqrt{3}}", "\\sqrt{75}") == 1
     os.kill(children_of(verifier)[0], 9)
     found = verifier.score(["\\boxed{7\\sqrt{3}}", "\\boxed{6\\sqrt{3}}"], ["\\sqrt{147}", "\\sqrt{108}"])
     assert [verdict.reward for verdict in found] == [None, 1.0]
+    assert reward(verifier, "\\boxed{7\\sqrt{3}}", "\\sqrt{147}") == 1
 
 
 def test_works_off_the_main_thread(verifier):

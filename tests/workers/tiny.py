@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,11 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from workers.events import SPOOL_NAME, SpoolWriter, read_records
+from workers.rewards import Verdict
 from workers.spec import RunSpec
+from workers.stopping import StopFlag
+from workers.trainer import Trainer
 
 CHARACTERS = list("0123456789+-*=()")
 
@@ -96,3 +101,43 @@ def make_spec(root: Path, agents: list[dict[str, Any]], **changes: Any) -> RunSp
     for name, section in changes.items():
         sections[name] = {**sections[name], **section} if isinstance(sections.get(name), dict) else section
     return RunSpec.model_validate(sections)
+
+
+class HashVerifier:
+    """Right or wrong by a hash of the text: random models get a signal. About one answer in three is right."""
+
+    def __init__(self, unscorable: str = "") -> None:
+        self.unscorable = unscorable
+
+    def score(self, completions: list[str], answers: list[str]) -> list[Verdict]:
+        verdicts = []
+        for completion, answer in zip(completions, answers, strict=True):
+            value = hashlib.sha256(f"{completion}|{answer}".encode()).digest()[0]
+            is_unscorable = bool(self.unscorable) and self.unscorable in completion
+            verdicts.append(Verdict(None if is_unscorable else float(value < 85), "hash"))
+        return verdicts
+
+    def close(self) -> None: ...
+
+
+def train(spec: RunSpec, run_dir: Path, attempt: int = 1, verifier: Any = None, stop: StopFlag | None = None) -> Trainer:
+    """Train in this process and return the trainer; its events are in run_dir."""
+    run_dir.mkdir(exist_ok=True)
+    spool = SpoolWriter(run_dir, attempt)
+    trainer = Trainer(spec, run_dir, spool, verifier or HashVerifier(), stop or StopFlag())
+    try:
+        trainer.train()
+    finally:
+        spool.close()
+    return trainer
+
+
+def weights(trainer: Trainer, agent: int) -> dict[str, torch.Tensor]:
+    """A copy of an agent's weights."""
+    model = trainer.agents[agent].policy.model  # type: ignore[attr-defined]
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def records(run_dir: Path, kind: str) -> list[dict[str, Any]]:
+    """All events of one type."""
+    return [record for _, record in read_records(run_dir / SPOOL_NAME) if record["type"] == kind]

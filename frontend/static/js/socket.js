@@ -40,6 +40,8 @@ export class RunSocket {
     setInterval(() => this.#beat(), PING_MS);
     // A laptop that wakes up, or a network that returns, should not wait out a long pause.
     addEventListener("online", () => this.#open());
+    // Without a network the socket would stay silent for half a minute before we knew.
+    addEventListener("offline", () => this.#abandon());
     this.#open();
   }
 
@@ -106,13 +108,16 @@ export class RunSocket {
 
   #beat() {
     if (this.socket?.readyState !== WebSocket.OPEN) return;
-    if (Date.now() - this.heardAt > SILENCE_MS) {
-      const dead = this.socket;
-      this.#lost();
-      dead.close();
-      return;
-    }
-    this.#send({ op: "ping" });
+    if (Date.now() - this.heardAt > SILENCE_MS) this.#abandon();
+    else this.#send({ op: "ping" });
+  }
+
+  /** Take the connection for lost without waiting for the browser to notice. */
+  #abandon() {
+    const dead = this.socket;
+    if (!dead) return;
+    this.#lost();
+    dead.close();
   }
 
   /** @param {string} text */

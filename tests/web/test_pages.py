@@ -1,0 +1,378 @@
+"""Pages of runs and leaderboard: they render, say what to do when empty, put errors beside fields, never answer 500."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from django.urls import reverse
+
+from hacrl_web.runs.models import Contribution, RolloutSample, Run, Sweep, TelemetryEvent
+from tests.web import factories
+from workers.spec import RunSpec
+
+EVENT = {"attempt": 1, "step": 1, "agent": "A", "source": "", "time": 1.0}
+
+
+@pytest.fixture
+def web(client, user):
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def form(user):
+    """What the browser posts for a run that is accepted."""
+    return {
+        "name": "from the form",
+        "group": str(factories.make_group(user).pk),
+        "benchmark": str(factories.make_benchmark(user).pk),
+        "seed": "3",
+        "algorithm.name": "hacpo",
+        "algorithm.sharing": ["false", "true"],  # a ticked box comes after its hidden "false"
+        "training.steps": "5",
+        "training.train_batch_size": "4",
+        "training.mini_batch_size": "4",
+    }
+
+
+def text_of(response) -> str:
+    return response.content.decode()
+
+
+def field_of(response, path: str) -> str:
+    """The HTML of one field of the new-run form: from its data-field to the next one's."""
+    html = text_of(response)
+    start = html.index(f'data-field="{path}"')
+    end = html.find("data-field=", start + 1)
+    return html[start : end if end > 0 else None]
+
+
+def add_event(run: Run, seq: int, kind: str, payload: dict, **changes) -> None:
+    TelemetryEvent.objects.create(run=run, seq=seq, type=kind, payload=payload, **{**EVENT, **changes})
+
+
+def complete(run: Run, accuracies: dict[str, tuple[float, float]]) -> None:
+    """Give a run its evaluations before and after, and end it."""
+    seq = 0
+    for step, place in ((0, 0), (5, 1)):
+        for agent, values in accuracies.items():
+            seq += 1
+            payload = {"metric": "accuracy", "value": values[place], "correct": 1, "asked": 2, "slices": {}}
+            add_event(run, seq, "evaluation", payload, step=step, agent=agent)
+    progress = {"step": 5, "total_steps": 5, "elapsed_s": 9.0, "eta_s": 0.0, "rollouts_generated": 320}
+    Run.objects.filter(pk=run.pk).update(state="completed", step=5, last_seq=seq, progress=progress)
+
+
+EMPTY_PAGES = {
+    "home": "Register the models to train",
+    "runs:run_list": "Start the first run",
+    "leaderboard:index": "Compare algorithms in a sweep",
+    "runs:worker_list": "Start a run",
+    "runs:run_create": "Make an agent group",
+}
+
+
+@pytest.mark.parametrize("name", EMPTY_PAGES)
+def test_empty_page_says_what_to_do_next(web, name):
+    response = web.get(reverse(name))
+    assert response.status_code == 200
+    assert EMPTY_PAGES[name] in text_of(response)
+
+
+@pytest.mark.parametrize("name", EMPTY_PAGES)
+def test_visitor_is_sent_to_the_login(client, db, name):
+    response = client.get(reverse(name))
+    assert response.status_code == 302
+    assert response["Location"].startswith(reverse("accounts:login"))
+
+
+def test_every_page_of_a_run_renders(web, user):
+    run = factories.make_run(user)
+    complete(run, {"A": (0.2, 0.7), "B": (0.2, 0.6)})
+    pages = [reverse("home"), reverse("runs:run_list"), reverse("runs:worker_list"), reverse("leaderboard:index")]
+    pages += [run.get_absolute_url() + query for query in ("", "?tab=config", "?tab=events", "?tab=logs", "?tab=%00")]
+    pages += [reverse(f"runs:{name}", args=[run.pk]) for name in ("run_rollouts", "metrics_csv")]
+    for page in pages:
+        assert web.get(page).status_code == 200, page
+
+
+@pytest.mark.parametrize("query", ["page=-1", "page=x", "page=99999999999999999999", "state=bogus", "q=%00%ff", "q=" + "x" * 5000])
+def test_odd_queries_of_the_run_list_are_harmless(web, user, query):
+    factories.make_run(user)
+    assert web.get(reverse("runs:run_list") + "?" + query).status_code == 200
+
+
+def test_run_list_filters_by_state_and_name(web, user):
+    factories.make_run(user, name="first light")
+    done = factories.make_run(user, name="second sight")
+    Run.objects.filter(pk=done.pk).update(state="completed")
+    assert "first light" not in text_of(web.get(reverse("runs:run_list") + "?state=completed"))
+    found = text_of(web.get(reverse("runs:run_list") + "?q=LIGHT"))
+    assert "first light" in found
+    assert "second sight" not in found
+
+
+def test_foreign_runs_and_sweeps_do_not_exist(web, user):
+    owner = factories.make_user()
+    run = factories.make_run(owner)
+    sweep = Sweep.objects.create(owner=owner, name="theirs")
+    for name in ("run_detail", "run_rollouts", "run_clone", "metrics_csv"):
+        assert web.get(reverse(f"runs:{name}", args=[run.pk])).status_code == 404, name
+    assert web.post(reverse("runs:run_stop", args=[run.pk])).status_code == 404
+    assert web.get(reverse("runs:sweep_detail", args=[sweep.pk])).status_code == 404
+    assert run.name not in text_of(web.get(reverse("runs:run_list")))
+    run.refresh_from_db()
+    assert run.desired_state == "run"
+
+
+def test_form_has_a_control_for_every_setting(web, form):
+    html = text_of(web.get(reverse("runs:run_create")))
+    drawn = set(re.findall(r'name="([a-z]+\.[a-z_0-9]+)"', html))
+    sections = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
+    expected = {f"{s}.{name}" for s in sections for name in type(RunSpec.model_fields[s].default).model_fields}
+    assert drawn == expected
+
+
+def test_posted_form_queues_the_run_it_describes(web, user, form):
+    response = web.post(reverse("runs:run_create"), {**form, "algorithm.alpha": "3", "evaluation.eval_interval": "2"})
+    run = Run.objects.get()
+    assert response.status_code == 302
+    assert response["Location"] == run.get_absolute_url()
+    assert (run.owner, run.state, run.seed, run.algorithm) == (user, "queued", 3, "hacpo")
+    assert (run.spec["algorithm"]["alpha"], run.spec["evaluation"]["eval_interval"]) == (3.0, 2)
+    assert run.spec["algorithm"]["sharing"] is True
+
+
+def test_unticked_box_turns_a_setting_off(web, form):
+    web.post(reverse("runs:run_create"), {**form, "algorithm.sharing": "false"})
+    assert Run.objects.get().spec["algorithm"]["sharing"] is False
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("training.learning_rate", "nan", "finite number"),
+        ("training.learning_rate", "inf", "finite number"),
+        ("training.learning_rate", "1,5", "with a point, not a comma"),
+        ("training.learning_rate", "0", "greater than 0"),
+        ("training.learning_rate", "", "Must be a number"),
+        ("training.steps", "-3", "at least 1"),
+        ("training.steps", "1e400", "whole number"),
+        ("training.steps", "9" * 5000, ""),
+        ("training.mini_batch_size", "3", "must divide"),
+        ("algorithm.name", "sgd", "Must be one of"),
+        ("algorithm.sharing", "maybe", "true or false"),
+        ("seed", "-1", "at least 0"),
+        ("seed", "\uff13", "whole number"),
+        ("name", "", "Must not be empty"),
+        ("name", "x" * 121, "at most 120"),
+        ("group", "", "Choose a group"),
+        ("group", "999999", "no such group"),
+        ("benchmark", "../etc", "no such benchmark"),
+    ],
+)
+def test_bad_value_is_explained_beside_its_field_and_kept(web, form, field, value, message):
+    response = web.post(reverse("runs:run_create"), {**form, field: value, "algorithm.alpha": "2.5"})
+    assert response.status_code == 422
+    shown = field_of(response, field)
+    assert "field-error" in shown
+    assert message in shown
+    assert 'value="2.5"' in field_of(response, "algorithm.alpha")
+    assert not Run.objects.exists()
+
+
+def test_delta_above_one_half_asks_for_confirmation_beside_its_field(web, form):
+    response = web.post(reverse("runs:run_create"), {**form, "algorithm.delta": "0.8"})
+    shown = field_of(response, "algorithm.delta")
+    assert response.status_code == 422
+    assert "The lower bound becomes 0.2" in shown
+    assert "did you mean 0.2?" in shown
+    assert 'name="confirm" value="delta_above_half"' in shown
+    assert not Run.objects.exists()
+    confirmed = web.post(reverse("runs:run_create"), {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half"})
+    assert confirmed.status_code == 302
+    assert Run.objects.get().spec["algorithm"]["delta"] == 0.8
+
+
+def test_confirmation_survives_another_error(web, form):
+    values = {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half", "training.steps": "0"}
+    shown = field_of(web.post(reverse("runs:run_create"), values), "algorithm.delta")
+    assert 'value="delta_above_half" checked' in shown
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"agents.0.model": "/etc/passwd"},
+        {"data.train_path": "/etc/passwd"},
+        {"data": "x"},
+        {"algorithm.bogus": "1"},
+        {"algorithm.delta.x": "1"},
+        {"algorithm": "hacpo"},
+        {"algorithm.": "1"},
+        {".": "1"},
+        {"": "1"},
+        {"name": "a\x00b"},
+        {"training.steps": "\x00"},
+        {"__proto__.x": "1"},
+        {"schema_version": "2"},
+        {"x" * 3000: "y"},
+        {"algorithm.name": "x" * 100_000},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1;drop table"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "0 " * 60_000},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "99999999999999999999"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "4294967295"},
+        {"compare": "1", "algorithms": ["hacpo", "nonsense"], "seeds": "1"},
+        {"compare": "1", "seeds": "1"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": ""},
+    ],
+)
+def test_hostile_form_is_refused_and_nothing_is_written(web, form, hostile):
+    response = web.post(reverse("runs:run_create"), {**form, **hostile})
+    assert response.status_code == 422
+    assert not Run.objects.exists()
+    assert not Sweep.objects.exists()
+
+
+def test_form_of_random_bytes_is_refused(web):
+    response = web.post(reverse("runs:run_create"), b"\xff\xfe=%ff&%00=%f0%28", content_type="application/x-www-form-urlencoded")
+    assert response.status_code == 422
+
+
+def test_compare_launches_each_algorithm_with_each_seed(web, form):
+    values = {**form, "compare": "1", "algorithms": ["gspo", "hacpo"], "seeds": "4, 7"}
+    response = web.post(reverse("runs:run_create"), values)
+    sweep = Sweep.objects.get()
+    assert response["Location"] == sweep.get_absolute_url()
+    launched = set(sweep.runs.values_list("algorithm", "seed"))
+    assert launched == {("gspo", 4), ("gspo", 7), ("hacpo", 4), ("hacpo", 7)}
+    page = text_of(web.get(sweep.get_absolute_url()))
+    assert all(str(run.pk) in page for run in sweep.runs.all())
+
+
+def test_clone_starts_from_the_settings_of_the_run(web, user):
+    run = factories.make_run(user, algorithm={"name": "hacpo", "alpha": 2.5}, seed=11)
+    response = web.get(reverse("runs:run_clone", args=[run.pk]), follow=True)
+    assert 'value="2.5"' in field_of(response, "algorithm.alpha")
+    assert 'value="11"' in field_of(response, "seed")
+    assert f'value="{run.group_id}" selected' in field_of(response, "group")
+
+
+@pytest.mark.parametrize("clone", ["x", "0" * 32, "%00"])
+def test_clone_of_nothing_is_the_plain_form(web, db, clone):
+    assert web.get(reverse("runs:run_create") + "?clone=" + clone).status_code == 200
+
+
+def test_stop_needs_a_post_and_repeats_harmlessly(web, user):
+    run = factories.make_run(user)
+    address = reverse("runs:run_stop", args=[run.pk])
+    assert web.get(address).status_code == 405
+    assert web.post(address).status_code == 302
+    run.refresh_from_db()
+    assert run.state == "stopped"
+    assert "already ended" in text_of(web.post(address, follow=True))
+
+
+def test_csv_holds_the_plotted_numbers_of_the_highest_attempt(web, user):
+    run = factories.make_run(user)
+    add_event(run, 1, "metrics", {"values": {"kl": 0.5}, "ratios": {"reward/mean": [3.0, 4.0]}}, step=1)
+    add_event(run, 2, "metrics", {"values": {"kl": 9.0}, "ratios": {}}, step=2)
+    # The second attempt goes on from step 1 and repeats step 2.
+    add_event(run, 3, "metrics", {"values": {"kl": 0.25}, "ratios": {}}, step=2, attempt=2)
+    add_event(run, 4, "metrics", {"values": {"omega": 1.5}, "ratios": {}}, step=2, attempt=2, source="B")
+    response = web.get(reverse("runs:metrics_csv", args=[run.pk]))
+    rows = list(csv.reader(io.StringIO(b"".join(response.streaming_content).decode())))
+    assert rows[0] == ["step", "agent", "source", "metric", "value"]
+    assert sorted(rows[1:]) == [
+        ["1", "A", "", "kl", "0.5"],
+        ["1", "A", "", "reward/mean", "0.75"],  # 3 of 4
+        ["2", "A", "", "kl", "0.25"],
+        ["2", "A", "B", "omega", "1.5"],
+    ]
+
+
+def test_csv_cells_are_no_formulas(web, user):
+    run = factories.make_run(user)
+    add_event(run, 1, "metrics", {"values": {"@sum": -1.0}, "ratios": {}}, agent="=cmd")
+    lines = b"".join(web.get(reverse("runs:metrics_csv", args=[run.pk])).streaming_content).decode().splitlines()
+    assert lines[1] == "1,'=cmd,,'@sum,-1.0"
+
+
+def test_rollout_text_is_never_markup_and_its_weight_is_shown(web, user):
+    run = factories.make_run(user)
+    common = {"run": run, "attempt": 1, "step": 2, "prompt_id": "q1", "sample": 0, "num_tokens": 4}
+    attack = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+    RolloutSample.objects.create(
+        **common, seq=1, agent="A", prompt=attack, completion=attack, answer=attack, reward=1.0, finish_reason="stop",
+        mean_logp=-0.5,
+    )
+    Contribution.objects.create(
+        **common, seq=2, agent="B", source="A", advantage=0.5, sequence_ratio=0.9, clipped_ratio=0.9, clip_side="none",
+        omega=1.25, weight=0.50625, mini_batch=1,
+    )
+    html = text_of(web.get(reverse("runs:run_rollouts", args=[run.pk])))
+    assert "<script>alert" not in html
+    assert "<img src=x" not in html
+    assert "&lt;script&gt;alert(1)" in html
+    assert "0.506" in html
+
+
+def test_hostile_names_stay_text(web, user):
+    name = "</script><script>alert(1)</script>"
+    run = factories.make_run(user, name=name)
+    for page in (run.get_absolute_url(), reverse("runs:run_list"), reverse("home")):
+        assert "<script>alert(1)" not in text_of(web.get(page)), page
+
+
+def test_leaderboard_shows_the_gain_paired_by_seed(web, user):
+    sweep = Sweep.objects.create(owner=user, name="compared")
+    shared = factories.launch_request(user)
+    gained = {("gspo", 0): 0.4, ("gspo", 1): 0.5, ("hacpo", 0): 0.6, ("hacpo", 1): 0.75}
+    for (algorithm, seed), accuracy in gained.items():
+        run = factories.launch(user, {**shared, "algorithm": {"name": algorithm}, "seed": seed}, sweep=sweep)
+        complete(run, {"A": (0.2, accuracy), "B": (0.2, accuracy)})
+    for page in (reverse("leaderboard:index"), sweep.get_absolute_url()):
+        html = text_of(web.get(page))
+        row = html[html.index('data-algorithm="hacpo"') :]
+        assert "+0.225" in row[: row.index("</tr>")]  # ((.6 - .4) + (.75 - .5)) / 2
+        assert "0.675" in row[: row.index("</tr>")]  # (.6 + .75) / 2
+        figure = json.loads(re.search(r'id="bars-\w+" type="application/json">(.*?)</script>', html, re.DOTALL)[1])
+        assert figure["data"][0]["x"][0] == "hacpo"
+
+
+def test_components_are_for_staff(client, db, web):
+    assert web.get(reverse("runs:components")).status_code == 404
+    client.force_login(factories.make_user(is_staff=True))
+    assert client.get(reverse("runs:components")).status_code == 200
+
+
+def test_pages_hold_no_inline_script_style_or_handler(web, user):
+    run = factories.make_run(user)
+    complete(run, {"A": (0.2, 0.7), "B": (0.2, 0.6)})
+    pages = [reverse(name) for name in EMPTY_PAGES] + [run.get_absolute_url()]
+    for page in pages:
+        html = text_of(web.get(page))
+        scripts = re.findall(r"<script([^>]*)>", html)
+        assert all("src=" in attributes or 'type="application/json"' in attributes for attributes in scripts), page
+        assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:", html), page
+        assert not re.search(r"""(?:src|href|action)=["'](?:https?:)?//""", html), page
+
+
+def test_unknown_address_is_a_page_and_not_a_traceback(web):
+    response = web.get("/no/such/page")
+    assert response.status_code == 404
+    assert "Go to the home page" in text_of(response)
+
+
+def test_form_without_its_token_says_so(user):
+    from django.test import Client
+
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(user)
+    response = strict.post(reverse("runs:run_create"), {"name": "x"})
+    assert response.status_code == 403
+    assert "This form has expired" in text_of(response)

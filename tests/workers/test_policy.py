@@ -1,0 +1,123 @@
+"""One agent's model and text: prompts, re-tokenised rollouts, ends of sequence, optimizer in two precisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.workers.tiny import make_agent, make_spec
+from workers.messages import Response
+from workers.policy import Policy, eos_ids
+from workers.spec import RunSpec
+from workers.updates import ResponseTooLong, retokenize
+
+
+def make_policy(root: Path, *, agent: dict | None = None, **changes) -> tuple[Policy, RunSpec]:
+    folder = root / "model"
+    if not folder.exists():
+        make_agent(folder, "llama", extra_pieces=("12",))
+    spec = make_spec(root, [{"name": "A", "model": str(folder), **(agent or {})}], **changes)
+    return Policy(spec.agents[0], spec, torch.device("cpu")), spec
+
+
+def response(text: str, *, finish_reason="stop", shared_text: str | None = None) -> Response:
+    return Response(text, shared_text or text, finish_reason, 5, 5, -1.0)
+
+
+def retokenized(policy: Policy, spec: RunSpec, given: Response, max_length: int = 6):
+    return retokenize(policy, given, spec.algorithm, max_length)
+
+
+def test_finished_rollout_gets_the_learners_own_eos(tmp_path):
+    policy, spec = make_policy(tmp_path)
+    ids = retokenized(policy, spec, response("12+3"))
+    assert policy.tokenizer.convert_ids_to_tokens(ids) == ["12", "+", "3", "<eos>"]
+    assert policy.turn_eos not in retokenized(policy, spec, response("12+3", finish_reason="length"))
+
+
+def test_special_token_of_the_source_stays_text(tmp_path):
+    policy, spec = make_policy(tmp_path)
+    assert policy.turn_eos not in policy.encode_response("1<eos>2")
+    assert policy.turn_eos in policy.encode_response("1<eos>2", literal=True)
+
+
+def test_eos_strip_and_literal(tmp_path):
+    policy, spec = make_policy(tmp_path, algorithm={"eos": "strip"})
+    assert policy.turn_eos not in retokenized(policy, spec, response("12+3"))
+    policy, spec = make_policy(tmp_path, algorithm={"eos": "literal"})
+    ids = retokenized(policy, spec, response("12+3", shared_text="12+3<eos>"))
+    assert ids.count(policy.turn_eos) == 1
+
+
+def test_overflow_is_dropped_cut_or_refused(tmp_path):
+    long = response("1+1+1+1")  # 7 tokens and the EOS
+    policy, spec = make_policy(tmp_path)
+    assert retokenized(policy, spec, long) == "overflow"
+    assert len(retokenized(policy, spec, long, max_length=8)) == 8
+    policy, spec = make_policy(tmp_path, algorithm={"overflow": "truncate"})
+    ids = retokenized(policy, spec, long)
+    assert len(ids) == 6
+    assert policy.turn_eos not in ids
+    policy, spec = make_policy(tmp_path, algorithm={"overflow": "error"})
+    with pytest.raises(ResponseTooLong, match="8 tokens for agent A"):
+        retokenized(policy, spec, long)
+
+
+def test_empty_text_is_dropped(tmp_path):
+    policy, spec = make_policy(tmp_path)
+    assert retokenized(policy, spec, response("", finish_reason="length")) == "empty"
+
+
+def test_prompt_goes_through_the_agents_own_format(tmp_path):
+    policy, _ = make_policy(tmp_path, agent={"prompt_template": "({question}"})
+    assert policy.tokenizer.convert_ids_to_tokens(policy.encode_prompt("1+1=")) == list("(1+1=")
+    policy.tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}*{% endif %}"
+    policy.tokenizer.save_pretrained(tmp_path / "model")
+    policy, _ = make_policy(tmp_path)  # auto: chat, now that there is a template
+    assert policy.tokenizer.convert_ids_to_tokens(policy.encode_prompt("1+1=")) == list("1+1=*")
+    policy, _ = make_policy(tmp_path, agent={"prompt_format": "plain"})
+    assert policy.tokenizer.convert_ids_to_tokens(policy.encode_prompt("1+1=")) == list("1+1=")
+
+
+def test_all_sources_of_eos_count(tmp_path):
+    policy, _ = make_policy(tmp_path)
+    policy.model.generation_config.eos_token_id = [4, 5]
+    assert eos_ids(policy.tokenizer, policy.model) == [1, 4, 5]
+
+
+def test_model_without_safetensors_is_refused(tmp_path):
+    policy, _ = make_policy(tmp_path)
+    weights = tmp_path / "model" / "model.safetensors"
+    torch.save(policy.model.state_dict(), tmp_path / "model" / "pytorch_model.bin")
+    weights.unlink()
+    with pytest.raises(OSError, match="safetensors"):
+        make_policy(tmp_path)
+
+
+def test_small_steps_are_not_lost_in_bfloat16(tmp_path):
+    policy, _ = make_policy(tmp_path, compute={"dtype": "bfloat16"}, training={"weight_decay": 0.0})
+    before = {name: master.clone() for name, master in policy._masters.items()}
+    for _ in range(2):
+        logps, _ = policy.token_logps([[2, 3]], [[4, 5, 6]])
+        (-logps.sum()).backward()
+        policy.collect_gradients()
+        _, taken = policy.step(1e-6, is_sound=True)
+        assert taken
+    name = "model.layers.0.mlp.up_proj.weight"
+    assert policy.model.dtype == torch.bfloat16
+    moved = (policy._masters[name] - before[name]).abs().max().item()
+    assert 1e-6 < moved < 3e-6  # two steps of 1e-6, kept in float32
+    assert torch.equal(policy.model.get_parameter(name), policy._masters[name].bfloat16())
+
+
+def test_update_without_finite_gradient_changes_nothing(tmp_path):
+    policy, _ = make_policy(tmp_path)
+    before = {name: value.clone() for name, value in policy.model.state_dict().items()}
+    for poison, is_sound in ((float("nan"), True), (1.0, False)):
+        logps, _ = policy.token_logps([[2, 3]], [[4, 5, 6]])
+        (logps.sum() * poison).backward()
+        _, taken = policy.step(1.0, is_sound=is_sound)
+        assert not taken
+    assert all(torch.equal(value, before[name]) for name, value in policy.model.state_dict().items())
