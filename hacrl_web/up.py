@@ -154,9 +154,7 @@ class Up:
             self.announce(f"HACRL Web: {self.url}  log in once with {self.login_url}  (Ctrl-C stops it)")
         else:
             self.login_url = None
-            self.announce(
-                f"HACRL Web: {self.url}  (no login link: see {self.data / 'logs'} and `./hacrl login_link`)\n{output}"
-            )
+            self.announce(f"HACRL Web: {self.url}  (no login link: `./hacrl login_link` tells why)\n{output}")
 
     # -- while it runs
 
@@ -303,7 +301,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("up", "demo"):
         command = commands.add_parser(name)
-        command.add_argument("--port", type=int, help="default 8000; a free one for demo --once")
+        command.add_argument("--port", type=int, help="default 8000; 0 and demo --once: a free one")
         command.add_argument("--host", default="127.0.0.1", help="address to listen on")
         if name == "demo":
             command.add_argument("--once", action="store_true", help="without pages: run, print the result, stop")
@@ -318,7 +316,8 @@ def serve(options: argparse.Namespace) -> int:
     is_demo = options.command == "demo"
     once = is_demo and options.once
     data = preflight.data_folder("var/demo" if is_demo else "var")
-    port = options.port if options.port is not None else preflight.free_port(options.host) if once else 8000
+    port = options.port if options.port is not None else 0 if once else 8000
+    port = port or preflight.free_port(options.host)
     up = Up(data, options.host, port, say if once else lambda line: print(line, flush=True))
     try:
         if not up.start():

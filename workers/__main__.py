@@ -94,7 +94,7 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
         from workers.trainer import Trainer
 
         quiet_transformers()
-        with contextlib.closing(Verifier(spec.data.verifier)) as verifier:
+        with Verifier(spec.data.verifier, processes=min(4, os.cpu_count() or 1)) as verifier:
             trainer = Trainer(spec, run_dir, spool, verifier, stop)
             try:
                 trainer.train()

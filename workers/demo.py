@@ -148,6 +148,7 @@ def train_agent(agent: str, folder: Path, seed: int, steps: int, report: Callabl
     """Teach one agent and save it as a plain Hugging Face folder. `report` hears each finished step."""
     import torch
     from torch.nn import functional
+    from transformers.utils import logging
 
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -167,6 +168,7 @@ def train_agent(agent: str, folder: Path, seed: int, steps: int, report: Callabl
         optimizer.step()
         optimizer.zero_grad()
         report(step + 1)
+    logging.disable_progress_bar()
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.save_pretrained(folder)

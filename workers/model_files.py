@@ -24,6 +24,7 @@ MAX_VALUE = 10_000_000
 PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "intermediate_size")
 
 
@@ -72,9 +73,9 @@ def check_model(location: str, revision: str | None) -> Report:
         ("config.json", _check_config),
         ("No code of its own", _check_no_code),
         ("Weights are safetensors", _check_weights),
+        ("Sizes make sense", _check_sizes),
         ("Tokenizer loads", _check_tokenizer),
         ("Chat template", _check_chat_template),
-        ("Sizes make sense", _check_sizes),
     ]
     for name, step in steps:
         try:
@@ -257,6 +258,9 @@ def _check_tokenizer(report: Report) -> str:
     from transformers import AutoTokenizer
     from transformers.utils import logging
 
+    if not any((report.folder / name).is_file() for name in TOKENIZER_FILES):
+        # transformers would make an empty tokenizer from config.json alone
+        raise Unfit("There is no tokenizer: copy tokenizer.json and tokenizer_config.json into the folder.")
     logging.set_verbosity_error()
     try:
         tokenizer = AutoTokenizer.from_pretrained(report.folder, local_files_only=True, trust_remote_code=False)
@@ -266,19 +270,23 @@ def _check_tokenizer(report: Report) -> str:
             "copy tokenizer.json and tokenizer_config.json into the folder."
         ) from None
     report.tokenizer = tokenizer
+    rows, pieces = report.facts["vocab_size"], len(tokenizer)
+    if rows is not None and pieces > rows:
+        raise Unfit(f"The tokenizer has {pieces:,} pieces but the model only {rows:,}: they do not belong together.")
     generation = report.folder / "generation_config.json"
     stops = _read_json(generation) if generation.is_file() else {}
     stops = stops.get("eos_token_id") if isinstance(stops, dict) else None
     eos_ids = {*(stops if isinstance(stops, list) else [stops]), tokenizer.eos_token_id} - {None}
     report.facts |= {
         "tokenizer_hash": tokenizer_hash(tokenizer),
-        "tokenizer_size": len(tokenizer),
+        "tokenizer_size": pieces,
+        "vocab_size": rows or pieces,
         "eos": tokenizer.eos_token or "",
         "eos_ids": sorted(value for value in eos_ids if isinstance(value, int)),
     }
     if not report.facts["eos_ids"]:
         raise Unfit("Neither the tokenizer nor generation_config.json names an end-of-text token: set eos_token.")
-    return f"{len(tokenizer):,} pieces, ends with {tokenizer.eos_token or report.facts['eos_ids']}."
+    return f"{pieces:,} pieces, ends with {tokenizer.eos_token or report.facts['eos_ids']}."
 
 
 def _check_chat_template(report: Report) -> str:
@@ -304,8 +312,5 @@ def _check_sizes(report: Report) -> str:
     for name, value in [*sizes.items(), ("the context length", context)]:
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_VALUE):
             raise Unfit(f"{name} is {str(value)[:40]} in config.json: a whole number from 1 to {MAX_VALUE:,} is needed.")
-    rows, pieces = sizes.get("vocab_size"), report.facts["tokenizer_size"]
-    if rows is not None and pieces > rows:
-        raise Unfit(f"The tokenizer has {pieces:,} pieces but the model only {rows:,}: they do not belong together.")
-    report.facts |= {"vocab_size": rows or pieces, "context_length": context, "sizes": sizes}
+    report.facts |= {"vocab_size": sizes.get("vocab_size"), "context_length": context, "sizes": sizes}
     return f"Context of {context:,} tokens." if context else "The context length is not stated."

@@ -48,8 +48,7 @@ def compare(first: Report, second: Report) -> dict[str, Any]:
     """The report on a pair. `length_ratio` is tokens of the second by tokens of the first, over the sample texts."""
     kind, reason = heterogeneity(first, second)
     ours, theirs = _pieces(first.tokenizer), _pieces(second.tokenizer)
-    texts = [text for text in SAMPLES]
-    lengths = [(_length(first.tokenizer, text), _length(second.tokenizer, text)) for text in texts]
+    lengths = [(_length(first.tokenizer, text), _length(second.tokenizer, text)) for text in SAMPLES]
     return {
         "kind": kind,
         "reason": reason,
@@ -64,7 +63,7 @@ def compare(first: Report, second: Report) -> dict[str, Any]:
                 "survives": _survives(first.tokenizer, second.tokenizer, text)
                 and _survives(second.tokenizer, first.tokenizer, text),
             }
-            for text, pair in zip(texts, lengths, strict=True)
+            for text, pair in zip(SAMPLES, lengths, strict=True)
         ],
         "models": [first.facts, second.facts],
     }

@@ -59,8 +59,8 @@ class Pair:
         found = []
         if self.drift is not None and self.drift > MAX_DRIFT:
             found.append(
-                f"{100 * self.drift:.1f} % more tokens for the same text: with ratio length “own”, the sequence ratio s "
-                "is biased away from 1 before any learning. Consider “source”."
+                f"{100 * self.drift:.1f} % more tokens for the same text: with ratio length “own”, the sequence ratio "
+                "s is biased away from 1 before any learning. Consider “source”."
             )
         texts = (self.facts or {}).get("texts") or []
         lost = sum(1 for text in texts if isinstance(text, dict) and text.get("survives") is False)

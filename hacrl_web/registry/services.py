@@ -5,6 +5,7 @@ Each function checks everything, then writes everything or nothing. What is wron
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,8 @@ def register_model(
     checks, facts = inspect_model(where, version)
     if kind == "local":
         facts["folder_fingerprint"] = places.folder_fingerprint(Path(where))
+    else:
+        version = _pinned(version, facts)
     row = LanguageModel(owner=owner, name=named, kind=kind, location=where, revision=version)
     row.architecture = str(facts.get("architecture") or "")[:200]
     row.num_parameters = _count(facts.get("num_parameters"))
@@ -102,6 +105,15 @@ def inspect_model(location: str, revision: str) -> tuple[list[dict[str, Any]], d
         message = str(answer.get("error") or "The inspection said nothing about this model.")
         raise ModelRefused([FieldError("check_failed", message, "location")], checks)
     return checks, facts
+
+
+def _pinned(revision: str, facts: dict[str, Any]) -> str:
+    """The commit that was inspected, so that a branch that moves on does not change a registered model."""
+    commit = facts.get("commit")
+    if not isinstance(commit, str) or not re.fullmatch("[0-9a-f]{40}", commit):
+        return revision
+    facts["asked_revision"] = revision
+    return commit
 
 
 def _check(check: dict[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,9 @@ def run_create(request: HttpRequest) -> HttpResponse:
     try:
         if request.POST.get("compare"):
             return redirect(_launch_sweep(request))
-        run = launch(request.user, parse(request.POST))
+        asked = parse(request.POST)
+        asked.pop("algorithms", None)  # the sweep's boxes stay in the form, hidden
+        run = launch(request.user, asked)
         messages.success(request, f"{run.name} is in the queue.")
         return redirect(run)
     except FieldErrors as refused:

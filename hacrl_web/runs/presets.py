@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from workers.demo_recipe import demo_settings
+
 # Sec. 4.1: what all runs of the paper have in common.
 _PAPER: dict[str, Any] = {
     "training.steps": 58,
@@ -36,33 +38,19 @@ _PAIRS = (
     ("Qwen3-4B-Base + Llama3.2-3B-Instruct", 1.0, 0.2, 0.025),
 )
 
-# The recipe of the demo: two small models with complementary skills, minutes on a CPU.
-_DEMO: dict[str, Any] = {
-    "training.steps": 40,
-    "training.train_batch_size": 24,
-    "training.mini_batch_size": 24,
-    "training.num_iterations": 1,
-    "training.learning_rate": 4e-4,
-    "training.lr_schedule": "linear",
-    "training.warmup_steps": 3,
-    "training.adam_beta2": 0.95,
-    "rollout.num_generations": 8,
-    "rollout.temperature": 1.0,
-    "rollout.max_prompt_length": 64,
-    "rollout.max_completion_length": 26,
-    "algorithm.alpha": 1.0,
-    "algorithm.delta": 0.8,
-    "algorithm.delta_step": 0.025,
-    "algorithm.beta": 0.0,
-    "algorithm.capability_window": 5,
-    "algorithm.cross_clip_gradient": "zero",
-    "evaluation.eval_interval": 10,
-}
+
+def _demo() -> dict[str, Any]:
+    """The recipe of the demo: two small models with complementary skills, minutes on a CPU."""
+    sections = demo_settings("hacpo")
+    found = {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}
+    # The preset is about numbers; which algorithms run is chosen above it.
+    del found["algorithm.name"]
+    return found
 
 
 def presets() -> list[dict[str, Any]]:
     """Each preset: its label and {dotted field: value}."""
-    found = [{"label": "The demo's settings (small models on a CPU)", "values": _DEMO}]
+    found = [{"label": "The demo's settings (small models on a CPU)", "values": _demo()}]
     for pair, alpha, delta, delta_step in _PAIRS:
         own = {"algorithm.alpha": alpha, "algorithm.delta": delta, "algorithm.delta_step": delta_step}
         found.append({"label": f"Paper: {pair}", "values": {**_PAPER, **own}})

@@ -22,13 +22,13 @@ from django.views.decorators.http import require_GET, require_POST
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.reports import csv_cell, hosts, metric_rows, prompts_of_step, rollout_steps
+from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
 
 PAGE_SIZE = 50
 TABS = ("overview", "config", "events", "logs")
 ACTIVE = (State.STARTING, State.RUNNING, State.PAUSED, State.LOST)
 FAILED_SHOWN = 10
-DEMO_BENCHMARK = "order of operations"  # what ./hacrl demo registers; its pages carry a caveat
 
 
 @require_GET
@@ -154,7 +154,7 @@ def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
         "runs": runs,
         "is_done": all(run.is_terminal for run in runs),
         "has_results": any(run.state == State.COMPLETED for run in runs),
-        "is_demo": any(run.spec["data"]["benchmark"] == DEMO_BENCHMARK for run in runs),
+        "is_demo": any(run.spec["data"]["benchmark"] == BENCHMARK_NAME for run in runs),
     }
     return render(request, "runs/sweep_detail.html", context)
 
@@ -202,7 +202,7 @@ def worker_list(request: HttpRequest) -> HttpResponse:
     places = {pk: place for place, pk in enumerate(queue, start=1)}
     waiting = list(visible.filter(pk__in=list(places)[:500]))
     for run in waiting:
-        run.place = places[run.pk]  # type: ignore[attr-defined]
+        run.place = places[run.pk]
     context = {
         "hosts": hosts(request.user),
         "queue": sorted(waiting, key=lambda run: places[run.pk]),
@@ -221,7 +221,7 @@ class _Example(forms.Form):
 @require_GET
 def components(request: HttpRequest) -> HttpResponse:
     """Every component of the pages on one page, for whoever works on them."""
-    if not request.user.is_staff:  # type: ignore[union-attr]
+    if not request.user.is_staff:
         raise Http404
     context = {
         "states": State.values,

@@ -37,12 +37,6 @@ class Server:
     login_path: str
     data: Path
 
-    def manage(self, *arguments: str) -> str:
-        """Output of a manage.py command over the same data folder."""
-        environment = {**os.environ, "HACRL_DATA": str(self.data)}
-        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

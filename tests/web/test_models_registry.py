@@ -239,6 +239,12 @@ def test_hub_id_never_resolves_to_a_local_folder(ada, root, monkeypatch, tmp_pat
     assert not seen["shell"]
 
 
+def test_hub_model_is_pinned_to_the_commit_that_was_inspected(ada, root, monkeypatch):
+    answer_inspections(monkeypatch, PASSED | {"facts": FACTS | {"commit": "ab" * 20}})
+    model = services.register_model(ada, kind="hub", location="owner/name", revision="main")
+    assert (model.name, model.revision, model.facts["asked_revision"]) == ("name", "ab" * 20, "main")
+
+
 @pytest.mark.parametrize(
     "answer",
     [b"", b"not json", b"[]", b"{", b"[" * 100_000, b"\xff\xfe", {}, {"checks": []}, {"checks": "x"},

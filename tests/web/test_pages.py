@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, Sweep, TelemetryEvent
 from tests.web import factories
+from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
 
 EVENT = {"attempt": 1, "step": 1, "agent": "A", "source": "", "time": 1.0}
@@ -100,7 +101,9 @@ def test_every_page_of_a_run_renders(web, user):
         assert web.get(page).status_code == 200, page
 
 
-@pytest.mark.parametrize("query", ["page=-1", "page=x", "page=99999999999999999999", "state=bogus", "q=%00%ff", "q=" + "x" * 5000])
+@pytest.mark.parametrize(
+    "query", ["page=-1", "page=x", "page=99999999999999999999", "state=bogus", "q=%00%ff", "q=" + "x" * 5000]
+)
 def test_odd_queries_of_the_run_list_are_harmless(web, user, query):
     factories.make_run(user)
     assert web.get(reverse("runs:run_list") + "?" + query).status_code == 200
@@ -118,7 +121,7 @@ def test_run_list_filters_by_state_and_name(web, user):
 
 def test_foreign_runs_and_sweeps_do_not_exist(web, user):
     owner = factories.make_user()
-    run = factories.make_run(owner)
+    run = factories.make_run(owner, name="their run")
     sweep = Sweep.objects.create(owner=owner, name="theirs")
     for name in ("run_detail", "run_rollouts", "run_clone", "metrics_csv"):
         assert web.get(reverse(f"runs:{name}", args=[run.pk])).status_code == 404, name
@@ -145,6 +148,14 @@ def test_posted_form_queues_the_run_it_describes(web, user, form):
     assert (run.owner, run.state, run.seed, run.algorithm) == (user, "queued", 3, "hacpo")
     assert (run.spec["algorithm"]["alpha"], run.spec["evaluation"]["eval_interval"]) == (3.0, 2)
     assert run.spec["algorithm"]["sharing"] is True
+
+
+def test_what_stands_under_the_closed_compare_switch_does_not_count(web, form):
+    response = web.post(
+        reverse("runs:run_create"), {**form, "algorithms": ["gspo", "gspox2"], "seeds": "0, 1", "preset": "0"}
+    )
+    assert response.status_code == 302
+    assert list(Run.objects.values_list("algorithm", "sweep")) == [("hacpo", None)]
 
 
 def test_unticked_box_turns_a_setting_off(web, form):
@@ -220,7 +231,7 @@ def test_confirmation_survives_another_error(web, form):
         {"training.steps": "\x00"},
         {"__proto__.x": "1"},
         {"schema_version": "2"},
-        {"x" * 3000: "y"},
+        {"x" * 900: "y"},
         {"algorithm.name": "x" * 100_000},
         {"compare": "1", "algorithms": "hacpo", "seeds": "1;drop table"},
         {"compare": "1", "algorithms": "hacpo", "seeds": "0 " * 60_000},
@@ -239,7 +250,9 @@ def test_hostile_form_is_refused_and_nothing_is_written(web, form, hostile):
 
 
 def test_form_of_random_bytes_is_refused(web):
-    response = web.post(reverse("runs:run_create"), b"\xff\xfe=%ff&%00=%f0%28", content_type="application/x-www-form-urlencoded")
+    response = web.post(
+        reverse("runs:run_create"), b"\xff\xfe=%ff&%00=%f0%28", content_type="application/x-www-form-urlencoded"
+    )
     assert response.status_code == 422
 
 
@@ -252,6 +265,26 @@ def test_compare_launches_each_algorithm_with_each_seed(web, form):
     assert launched == {("gspo", 4), ("gspo", 7), ("hacpo", 4), ("hacpo", 7)}
     page = text_of(web.get(sweep.get_absolute_url()))
     assert all(str(run.pk) in page for run in sweep.runs.all())
+
+
+def test_every_preset_fills_fields_that_exist_with_values_that_are_accepted(web, form):
+    html = text_of(web.get(reverse("runs:run_create")))
+    data = json.loads(re.search(r'id="form-data" type="application/json">(.*?)</script>', html, re.DOTALL)[1])
+    assert len(data["presets"]) == 7  # the demo's and the paper's six pairs
+    for preset in data["presets"]:
+        assert all(f'name="{path}"' in html for path in preset["values"]), preset["label"]
+        values = {path: str(value) for path, value in preset["values"].items()}
+        response = web.post(reverse("runs:run_create"), {**form, **values, "confirm": "delta_above_half"})
+        assert response.status_code == 302, preset["label"]
+
+
+def test_page_of_a_demo_sweep_says_what_it_does_not_show(web, user):
+    sweep = Sweep.objects.create(owner=user, name="any")
+    run = factories.launch(user, factories.launch_request(user), sweep=sweep)
+    assert "no estimate" not in text_of(web.get(sweep.get_absolute_url()))
+    run.spec["data"]["benchmark"] = BENCHMARK_NAME
+    run.save()
+    assert "no estimate of HACPO's benefit in general" in text_of(web.get(sweep.get_absolute_url()))
 
 
 def test_clone_starts_from_the_settings_of_the_run(web, user):
@@ -307,12 +340,28 @@ def test_rollout_text_is_never_markup_and_its_weight_is_shown(web, user):
     common = {"run": run, "attempt": 1, "step": 2, "prompt_id": "q1", "sample": 0, "num_tokens": 4}
     attack = "<script>alert(1)</script><img src=x onerror=alert(1)>"
     RolloutSample.objects.create(
-        **common, seq=1, agent="A", prompt=attack, completion=attack, answer=attack, reward=1.0, finish_reason="stop",
+        **common,
+        seq=1,
+        agent="A",
+        prompt=attack,
+        completion=attack,
+        answer=attack,
+        reward=1.0,
+        finish_reason="stop",
         mean_logp=-0.5,
     )
     Contribution.objects.create(
-        **common, seq=2, agent="B", source="A", advantage=0.5, sequence_ratio=0.9, clipped_ratio=0.9, clip_side="none",
-        omega=1.25, weight=0.50625, mini_batch=1,
+        **common,
+        seq=2,
+        agent="B",
+        source="A",
+        advantage=0.5,
+        sequence_ratio=0.9,
+        clipped_ratio=0.9,
+        clip_side="none",
+        omega=1.25,
+        weight=0.50625,
+        mini_batch=1,
     )
     html = text_of(web.get(reverse("runs:run_rollouts", args=[run.pk])))
     assert "<script>alert" not in html

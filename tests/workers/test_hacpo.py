@@ -383,7 +383,15 @@ def test_hacpo_with_one_agent_is_gspo():
         if name == "hacpo":
             everyone = torch.ones(rows, dtype=torch.bool)
             loss, stats = hacpo.loss(
-                logps, mask, mean, ours[0].flatten(), everyone, torch.ones(rows), 0, config(beta=0.1), ref_logps=reference
+                logps,
+                mask,
+                mean,
+                ours[0].flatten(),
+                everyone,
+                torch.ones(rows),
+                0,
+                config(beta=0.1),
+                ref_logps=reference,
             )
         else:
             loss, stats = gspo.loss(

@@ -73,7 +73,9 @@ def test_empty_text_is_dropped(tmp_path):
 def test_prompt_goes_through_the_agents_own_format(tmp_path):
     policy, _ = make_policy(tmp_path, agent={"prompt_template": "({question}"})
     assert policy.tokenizer.convert_ids_to_tokens(policy.encode_prompt("1+1=")) == list("(1+1=")
-    policy.tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}*{% endif %}"
+    policy.tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}*{% endif %}"
+    )
     policy.tokenizer.save_pretrained(tmp_path / "model")
     policy, _ = make_policy(tmp_path)  # auto: chat, now that there is a template
     assert policy.tokenizer.convert_ids_to_tokens(policy.encode_prompt("1+1=")) == list("1+1=*")

@@ -130,13 +130,20 @@ def test_hostile_answer_is_unscorable_within_its_limit_and_the_next_one_is_score
     assert not Path(f"/proc/{before[0]}").exists()
 
 
-def test_memory_of_an_answer_is_limited(fresh_verifier, monkeypatch):
-    monkeypatch.setattr(rewards, "TIME_LIMIT_S", 20.0)
-    assert reward(fresh_verifier, "\\boxed{10^{10^{10}}}", "5") is None
-    for pid in children_of(fresh_verifier):
-        status = Path(f"/proc/{pid}/status").read_text()
-        peak_kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
-        assert peak_kib <= rewards.MEMORY_LIMIT_BYTES // 1024
+@pytest.mark.slow
+def test_memory_and_processor_time_of_a_child_are_limited_even_without_a_parent():
+    request = json.dumps({"gold": "5", "answer": "2^{100000000000}"})  # 12 GB, were it written out
+    program = (
+        "import resource, subprocess, sys\n"
+        "child = [sys.executable, '-m', 'workers.symbolic', str(500 * 2**20), '3']\n"
+        "subprocess.run(child, input=sys.argv[1].encode() + b'\\n', stdout=subprocess.DEVNULL)\n"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+        "print(used.ru_maxrss // 1024, used.ru_utime + used.ru_stime)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, request], capture_output=True, text=True, check=True)
+    peak_mib, seconds = map(float, done.stdout.split())
+    assert peak_mib <= 500
+    assert seconds < 12  # import about 2, then 3 + 2
 
 
 def test_killed_child_is_replaced_and_its_answer_asked_again_next_time(verifier):

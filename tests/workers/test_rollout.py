@@ -91,7 +91,9 @@ def test_entropy_is_that_of_the_distributions(policy):
     ids = torch.tensor([policy.encode_prompt(PROMPTS[0]) + found.token_ids])
     with torch.no_grad():
         logits = policy.model(ids).logits[0, -len(found.token_ids) - 1 : -1] / 0.7
-    assert found.entropy == pytest.approx(torch.distributions.Categorical(logits=logits).entropy().sum().item(), abs=1e-4)
+    assert found.entropy == pytest.approx(
+        torch.distributions.Categorical(logits=logits).entropy().sum().item(), abs=1e-4
+    )
 
 
 def test_uniforms_are_uniform_and_belong_to_their_key():

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train, weights
+from workers.benchmarks import Question
 from workers.messages import Generated, Response
 from workers.plan import batch_of_step, build_mini_batches, learning_rate
-from workers.benchmarks import Question
 from workers.stopping import StopFlag, Stopped
 from workers.trainer import Diverged
 
@@ -77,7 +77,10 @@ def test_order_of_agents_changes_nothing(tmp_path, pair):
 
 def test_micro_batches_are_memory_not_mathematics(tmp_path, pair):
     runs = [
-        train(make_spec(tmp_path, pair, algorithm={"beta": 0.01}, training={"micro_batch_size": size}), tmp_path / str(size))
+        train(
+            make_spec(tmp_path, pair, algorithm={"beta": 0.01}, training={"micro_batch_size": size}),
+            tmp_path / str(size),
+        )
         for size in (3, 64)
     ]
     for index in range(2):
@@ -85,7 +88,9 @@ def test_micro_batches_are_memory_not_mathematics(tmp_path, pair):
 
 
 def test_same_seed_repeats_and_another_does_not(tmp_path, pair):
-    runs = [train(make_spec(tmp_path, pair, seed=seed), tmp_path / name) for name, seed in [("a", 3), ("b", 3), ("c", 4)]]
+    runs = [
+        train(make_spec(tmp_path, pair, seed=seed), tmp_path / name) for name, seed in [("a", 3), ("b", 3), ("c", 4)]
+    ]
     assert_same_bits(weights(runs[0], 0), weights(runs[1], 0))
     assert distance(weights(runs[0], 0), weights(runs[2], 0)) > 1e-4
 
@@ -123,7 +128,11 @@ def test_resumed_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path, pair, be
     for count in ("rollouts_generated", "tokens_generated"):
         assert last[count] == expected[count]
     ends = [
-        [(record["agent"], record["source"], record["values"], record["ratios"]) for record in found if record["step"] == 4]
+        [
+            (record["agent"], record["source"], record["values"], record["ratios"])
+            for record in found
+            if record["step"] == 4
+        ]
         for found in (records(tmp_path / name, "metrics") for name in ("broken", "whole"))
     ]
     assert ends[0] == ends[1]
@@ -231,7 +240,11 @@ def test_contributions_can_be_recomputed_from_their_own_fields(tmp_path, pair):
 
 def test_old_logps_are_those_of_the_first_update(tmp_path, pair):
     train(make_spec(tmp_path, pair), tmp_path / "run")
-    found = [record["values"]["sampling_logp_difference/max"] for record in records(tmp_path / "run", "metrics") if not record["source"]]
+    found = [
+        record["values"]["sampling_logp_difference/max"]
+        for record in records(tmp_path / "run", "metrics")
+        if not record["source"]
+    ]
     assert max(value for value in found if value is not None) < 5e-6
 
 

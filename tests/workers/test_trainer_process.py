@@ -49,13 +49,15 @@ def wait_for(run_dir: Path, kind: str, process: subprocess.Popen[bytes]) -> None
     raise AssertionError(f"no {kind} event: {(run_dir / 'trainer.log').read_text()}")
 
 
+@pytest.mark.slow
 def test_run_completes_and_a_second_call_resumes_it(tmp_path, spec):
     done = run(spec, tmp_path / "run")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert RunSpec.from_file(tmp_path / "run" / "spec.json") == spec
-    assert records(tmp_path / "run", "finished")[0] | {"step": 2, "outcome": "completed"} == records(
-        tmp_path / "run", "finished"
-    )[0]
+    assert (
+        records(tmp_path / "run", "finished")[0] | {"step": 2, "outcome": "completed"}
+        == records(tmp_path / "run", "finished")[0]
+    )
     again = run(spec, tmp_path / "run")  # the second attempt finds nothing left to do
     assert again.returncode == 0
     started = records(tmp_path / "run", "started")
@@ -64,6 +66,7 @@ def test_run_completes_and_a_second_call_resumes_it(tmp_path, spec):
     assert seqs == list(range(1, len(seqs) + 1))
 
 
+@pytest.mark.slow
 def test_failure_is_the_last_event_with_its_reason(tmp_path, spec):
     broken = spec.model_dump(mode="json")
     broken["agents"][0]["model"] = str(tmp_path / "missing")
@@ -102,6 +105,7 @@ def test_run_dir_of_another_run_or_trainer_is_refused(tmp_path, spec):
     assert (done.returncode, "holds another run" in done.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_term_stops_after_the_phase_with_a_checkpoint(tmp_path, spec):
     run_dir = tmp_path / "run"
     run_dir.mkdir()
@@ -119,6 +123,7 @@ def test_term_stops_after_the_phase_with_a_checkpoint(tmp_path, spec):
     trainer.kill()
 
 
+@pytest.mark.slow
 def test_term_while_loading_is_obeyed(tmp_path, spec):
     run_dir = tmp_path / "run"
     run_dir.mkdir()
@@ -134,6 +139,7 @@ def test_term_while_loading_is_obeyed(tmp_path, spec):
     trainer.kill()
 
 
+@pytest.mark.slow
 def test_trainer_dies_with_its_supervisor(tmp_path, spec):
     run_dir = tmp_path / "run"
     run_dir.mkdir()

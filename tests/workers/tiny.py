@@ -120,7 +120,9 @@ class HashVerifier:
     def close(self) -> None: ...
 
 
-def train(spec: RunSpec, run_dir: Path, attempt: int = 1, verifier: Any = None, stop: StopFlag | None = None) -> Trainer:
+def train(
+    spec: RunSpec, run_dir: Path, attempt: int = 1, verifier: Any = None, stop: StopFlag | None = None
+) -> Trainer:
     """Train in this process and return the trainer; its events are in run_dir."""
     run_dir.mkdir(exist_ok=True)
     spool = SpoolWriter(run_dir, attempt)

@@ -26,10 +26,16 @@ function scheme() {
 }
 
 /** @param {HTMLElement} element */
+async function recolour(element) {
+  await window.Plotly.relayout(element, scheme());
+  await window.Plotly.restyle(element, { "error_y.color": colour("--text") });
+}
+
+/** @param {HTMLElement} element */
 async function draw(element) {
   const figure = readJson(element.dataset.figure ?? "");
   await window.Plotly.newPlot(element, figure.data, figure.layout, { displayModeBar: false, responsive: true });
-  await window.Plotly.relayout(element, scheme());
+  await recolour(element);
   element.dataset.drawn = "true";
 }
 
@@ -48,6 +54,6 @@ for (const element of document.querySelectorAll("[data-figure]")) seen.observe(e
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const element of document.querySelectorAll("[data-drawn]")) {
-    window.Plotly.relayout(/** @type {HTMLElement} */ (element), scheme());
+    recolour(/** @type {HTMLElement} */ (element));
   }
 });

@@ -103,7 +103,7 @@ function showWarnings(prompts, miniBatch, chosen, agents) {
     warnings.push(`Mini batch size ${miniBatch} does not divide train batch size ${prompts}.`);
   }
   if (chosen.includes("gspox2") && miniBatch % 2) warnings.push("GSPOx2 halves the mini-batch: it must be even.");
-  if (shares && delta > 0.5) warnings.push(`Delta ${delta}: the lower bound becomes ${(1 - delta).toPrecision(3)}. You will be asked to confirm it.`);
+  if (shares && delta > 0.5) warnings.push(`Delta ${delta}: the lower bound becomes ${Number((1 - delta).toPrecision(3))}. You will be asked to confirm it.`);
   if (shares && agents === 1) warnings.push("One agent alone: HACPO is then GSPO.");
   if (compares() && chosen.length === 0) warnings.push("Choose at least one algorithm.");
   if (compares() && seeds() === 0) warnings.push("Give at least one seed.");

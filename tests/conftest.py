@@ -1,0 +1,62 @@
+"""What holds for every test: one thread for each process, GPU tests only with a GPU, and no missing part in CI.
+
+A skip whose reason names an install command says that a part is missing. On a laptop that is a skip; where CI=true it
+is a failure, or the suite would shrink without anybody noticing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator
+from typing import TypeVar
+
+import pytest
+
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the hub
+# Playwright's event loop runs in the thread of the tests, where Django would take ORM calls for blocking ones.
+os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+
+MISSING_PART = re.compile(r"\b(apt-get|pip|npm) (install|ci)\b")
+AnyReport = TypeVar("AnyReport", pytest.TestReport, pytest.CollectReport)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if not on_gpu or _has_gpu():
+        return
+    for item in on_gpu:
+        item.add_marker(pytest.mark.skip(reason="needs a CUDA device, and there is none"))
+
+
+def _has_gpu() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()
+
+
+def strict(report: AnyReport) -> AnyReport:
+    """In CI, a skip for want of an installable part becomes a failure."""
+    if os.environ.get("CI") == "true" and report.skipped and isinstance(report.longrepr, tuple):
+        reason = str(report.longrepr[2])
+        if MISSING_PART.search(reason):
+            report.outcome = "failed"
+            report.longrepr = f"With CI=true nothing may be missing. {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return strict((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return strict((yield))

@@ -1,0 +1,222 @@
+"""The house rules, read from the source: who may import whom, what lies at the top, and that no two files need each other."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("hacrl_web", "workers")
+CONTRACT = ("spec", "events", "launcher", "weights")  # workers/*.py that the web may import
+ML = {
+    "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",
+    "sympy", "math_verify", "latex2sympy2_extended", "huggingface_hub", "datasets", "pandas", "pyarrow", "sklearn",
+}  # fmt: skip
+WEB = {"django", "celery", "kombu", "channels", "channels_redis", "redis", "valkey", "ninja", "uvicorn", "hacrl_web"}
+# An app may import itself, what stands left of it, and the modules above all apps that are listed below.
+APPS = ("accounts", "registry", "runs", "leaderboard")
+SHARED = ("settings", "errors", "middleware", "celery", "preflight", "processes")  # import no app
+ASSEMBLY = ("urls", "api", "asgi", "demo")  # put the apps together; only the demo's command and Django import them
+RUNS_MODELS = "hacrl_web.runs.models"
+# Views and pages may use all of runs; each layer only what stands right of it.
+RUNS_LAYERS = (
+    ("views", "form_views", "api", "consumers", "urls"),
+    ("tasks",),
+    ("telemetry",),
+    ("models",),
+)
+TOP_LEVEL = {
+    ".ci", ".gitignore", ".pre-commit-config.yaml", "LICENSE", "README.md", "constraints.txt", "docker", "docs",
+    "frontend", "hacrl", "hacrl_web", "manage.py", "pyproject.toml", "tests", "workers",
+}  # fmt: skip
+
+
+def sources(*folders: str) -> list[Path]:
+    return [
+        path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")) if "node_modules" not in path.parts
+    ]
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def module_names() -> frozenset[str]:
+    return frozenset(module_name(path) for path in sources(*PACKAGES))
+
+
+@cache
+def imports(path: Path, *, at_start: bool = False) -> frozenset[str]:
+    """Full names of what a file imports; `at_start`: without functions' bodies and TYPE_CHECKING blocks."""
+    names: set[str] = set()
+    for node in _nodes(ast.parse(path.read_text()), at_start):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            base = node.module or ""
+            names.update(f"{base}.{alias.name}" for alias in node.names)
+    return frozenset(names)
+
+
+def _nodes(tree: ast.AST, at_start: bool) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if at_start and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if at_start and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        yield node
+        yield from _nodes(node, at_start)
+
+
+def ours(path: Path, *, at_start: bool = False) -> set[str]:
+    """The project's modules that a file imports, resolved: `from a.b import c` is a.b.c if that is a file, else a.b."""
+    found = set()
+    for name in imports(path, at_start=at_start):
+        while name and name not in module_names():
+            name = name.rpartition(".")[0]
+        if name:
+            found.add(name)
+    return found
+
+
+def roots(path: Path) -> set[str]:
+    return {name.partition(".")[0] for name in imports(path)}
+
+
+def ids(paths: list[Path]) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+def each(*folders: str) -> pytest.MarkDecorator:
+    paths = sources(*folders)
+    return pytest.mark.parametrize("path", paths, ids=ids(paths))
+
+
+@each("workers/algorithms")
+def test_algorithms_import_only_torch_and_the_standard_library(path: Path) -> None:
+    allowed = set(sys.stdlib_module_names) | {"torch"}
+    others = {n for n in imports(path) if n.partition(".")[0] not in allowed and not n.startswith("workers.algorithms")}
+    assert others == set()
+
+
+@pytest.mark.parametrize("name", [name for name in CONTRACT if (ROOT / "workers" / f"{name}.py").exists()])
+def test_contract_imports_only_pydantic_and_itself(name: str) -> None:
+    path = ROOT / "workers" / f"{name}.py"
+    allowed = set(sys.stdlib_module_names) | {"pydantic", "pydantic_core", "annotated_types"}
+    assert roots(path) - allowed <= {"workers"}
+    assert ours(path) <= {f"workers.{other}" for other in CONTRACT}
+
+
+def test_contract_loads_no_torch_in_a_fresh_process() -> None:
+    heavy = sorted(ML | {"django", "celery", "redis", "channels"})
+    code = (
+        "import sys, workers.spec, workers.events, workers.launcher\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@each("workers")
+def test_trainer_side_knows_nothing_of_the_web(path: Path) -> None:
+    assert roots(path) & WEB == set()
+
+
+@each("hacrl_web")
+def test_web_imports_no_ml_library_and_only_the_contract(path: Path) -> None:
+    assert roots(path) & ML == set()
+    # workers.demo_recipe is data: the demo's names and settings, as a user would type them into the form.
+    allowed = {f"workers.{name}" for name in CONTRACT} | {"workers.demo_recipe"}
+    assert {name for name in ours(path) if name.startswith("workers")} <= allowed
+
+
+def test_web_process_loads_no_ml_library() -> None:
+    code = (
+        "import os, sys, tempfile\n"
+        "os.environ['HACRL_DATA'] = tempfile.mkdtemp()\n"
+        "import hacrl_web.asgi\n"
+        f"print([name for name in {sorted(ML)} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_apps_import_only_what_stands_below_them(app: str) -> None:
+    below = {f"hacrl_web.{name}" for name in (*APPS[: APPS.index(app) + 1], *SHARED)}
+    for path in sources(f"hacrl_web/{app}"):
+        extra = {"hacrl_web.demo"} if module_name(path).endswith("management.commands.demo") else set()
+        for name in ours(path):
+            if name.startswith("hacrl_web."):
+                assert ".".join(name.split(".")[:2]) in below | extra, f"{path.relative_to(ROOT)} imports {name}"
+
+
+@pytest.mark.parametrize("name", [name for name in SHARED if (ROOT / "hacrl_web" / f"{name}.py").exists()])
+def test_shared_modules_import_no_app(name: str) -> None:
+    named = ours(ROOT / "hacrl_web" / f"{name}.py")
+    assert {other for other in named if other.split(".")[1:2] and other.split(".")[1] in (*APPS, *ASSEMBLY)} == set()
+
+
+def test_layers_of_runs_import_downwards() -> None:
+    for level, layer in enumerate(RUNS_LAYERS):
+        above = {f"hacrl_web.runs.{name}" for higher in RUNS_LAYERS[:level] for name in higher}
+        for name in layer:
+            path = ROOT / "hacrl_web" / "runs" / f"{name}.py"
+            if path.exists():
+                assert ours(path) & above == set(), f"{name} imports upwards"
+    models = ours(ROOT / "hacrl_web" / "runs" / "models.py")
+    assert {name for name in models if name.startswith("hacrl_web.runs.")} == set()
+
+
+def test_no_file_needs_itself_through_others() -> None:
+    graph = {module_name(path): ours(path, at_start=True) - {module_name(path)} for path in sources(*PACKAGES)}
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " -> ".join([*trail[trail.index(name) :], name])
+        if name not in done:
+            for other in sorted(graph.get(name, ())):
+                visit(other, (*trail, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+
+
+@each("hacrl_web", "workers", "tests")
+def test_imports_are_full_and_inits_are_empty(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            # The tests' settings are the product's, changed: Django's own idiom.
+            assert [a.name for a in node.names] != ["*"] or path == ROOT / "tests" / "settings.py", (
+                f"{path}:{node.lineno}"
+            )
+    if path.name == "__init__.py":
+        assert path.read_text() == ""
+
+
+def test_top_level_is_as_fixed() -> None:
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listing.returncode:
+        pytest.skip("not a git checkout: nothing says which files belong to it")
+    tracked = {name.partition("/")[0] for name in listing.stdout.split("\0") if name}
+    assert tracked - TOP_LEVEL == set()
+
+
+def test_launcher_needs_only_the_standard_library() -> None:
+    tree = ast.parse((ROOT / "hacrl").read_text())
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in names} <= set(sys.stdlib_module_names)

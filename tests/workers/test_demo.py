@@ -1,0 +1,246 @@
+"""The demo's recipe: its task, its tokenizers and models, its settings, and its cache."""
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from workers.benchmarks import load_questions
+from workers.demo_recipe import (
+    AGENTS,
+    ALGORITHMS,
+    BENCHMARK_NAME,
+    CONFIRM,
+    HELD_OUT_FILE,
+    RECIPE_FILE,
+    SKILLS,
+    TRAIN_FILE,
+    demo_settings,
+)
+from workers.demo_task import make_problems
+from workers.rewards import Verifier
+from workers.spec import RunSpec
+
+NEEDS_TORCH = "torch and transformers are missing: pip install -c constraints.txt -e '.[train]'"
+
+
+def spec_of(folder: Path, algorithm: str, **sections: dict) -> RunSpec:
+    settings = demo_settings(algorithm)
+    for name, changes in sections.items():
+        settings[name] = {**settings.get(name, {}), **changes}
+    return RunSpec.model_validate(
+        {
+            "agents": [{"name": name, "model": str(folder / agent)} for agent, name in AGENTS.items()],
+            "data": {
+                "benchmark": BENCHMARK_NAME,
+                "train_path": str(folder / TRAIN_FILE),
+                "eval_path": str(folder / HELD_OUT_FILE),
+            },
+            **settings,
+        }
+    )
+
+
+def test_every_problem_is_worked_right_and_its_misconception_wrong():
+    train, held_out = make_problems(seed=0)
+    for problem in train + held_out:
+        assert eval(problem.text[:-1]) == problem.answer
+        for working, is_right in ((problem.right, True), (problem.mistaken, False)):
+            found = re.fullmatch(r"(\S+)=(-?\d+);(\S+)=\\boxed\{(-?\d+)\}", working)
+            assert found, working
+            assert eval(found[1]) == int(found[2])
+            assert eval(found[3]) == int(found[4])
+            assert (int(found[4]) == problem.answer) is is_right
+
+
+def test_each_skill_has_500_problems_to_learn_from_and_100_held_out_apart():
+    train, held_out = make_problems(seed=0)
+    assert Counter(problem.skill for problem in held_out) == dict.fromkeys(SKILLS, 100)
+    assert min(Counter(problem.skill for problem in train).values()) >= 500
+    assert not {problem.text for problem in train} & {problem.text for problem in held_out}
+    assert {tuple(re.findall(r"[^\d=]", problem.text)) for problem in train} == {
+        tuple(re.findall(r"[^abc]", form)) for form in SKILLS.values()
+    }
+
+
+def test_problems_depend_on_the_seed_alone():
+    assert make_problems(seed=3) == make_problems(seed=3)
+    assert make_problems(seed=3) != make_problems(seed=4)
+
+
+def test_verifier_agrees_with_the_workings():
+    train, _ = make_problems(seed=0)
+    with Verifier("math") as verifier:
+        answers = [str(problem.answer) for problem in train]
+        right = verifier.score([problem.right for problem in train], answers)
+        mistaken = verifier.score([problem.mistaken for problem in train], answers)
+    assert {verdict.reward for verdict in right} == {1.0}
+    assert {verdict.reward for verdict in mistaken} == {0.0}
+
+
+def test_settings_are_valid_and_differ_by_the_rule_only(tmp_path):
+    specs = {algorithm: spec_of(tmp_path, algorithm) for algorithm in ALGORITHMS}
+    assert [spec.algorithm.name for spec in specs.values()] == list(ALGORITHMS)
+    assert len({spec.training for spec in specs.values()}) == 1
+    # Updates of a step: GSPO 1, GSPOx2 2, HACPO 1 own and 1 cross. Rollouts of a prompt: 8, 16, 8.
+    assert [spec.updates_per_block for spec in specs.values()] == [1, 2, 1]
+    assert [spec.num_generations for spec in specs.values()] == [8, 16, 8]
+
+
+def test_request_confirms_exactly_the_cautions_that_the_demo_raises(tmp_path):
+    cautions = {caution.code for name in ALGORITHMS for caution in spec_of(tmp_path, name).cautions()}
+    assert cautions == set(CONFIRM)
+
+
+def test_unknown_algorithm_has_no_settings():
+    with pytest.raises(ValueError, match="the demo runs gspo, gspox2, hacpo, not 'ppo'"):
+        demo_settings("ppo")
+
+
+def test_recipe_imports_no_ml_library():
+    program = "import sys, workers.demo_recipe; print(sorted({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("has_digit_pairs", [False, True])
+def test_tokenizers_give_back_every_working(has_digit_pairs):
+    pytest.importorskip("transformers", reason=NEEDS_TORCH)
+    from workers.demo import make_tokenizer
+
+    tokenizer = make_tokenizer(has_digit_pairs)
+    for problem in make_problems(seed=0)[0]:
+        for text in (problem.text, problem.right, problem.mistaken):
+            ids = tokenizer(text, split_special_tokens=True).input_ids
+            assert tokenizer.decode(ids, skip_special_tokens=True) == text
+            assert tokenizer.unk_token_id not in ids
+            limit = 16 if text == problem.text else 26 - 1  # the end takes one
+            assert len(ids) <= limit
+
+
+def test_tokenizers_cut_numbers_differently():
+    pytest.importorskip("transformers", reason=NEEDS_TORCH)
+    from workers.demo import make_tokenizer
+
+    assert make_tokenizer(False).tokenize("17+103=\\boxed{9}") == [*"17+103=", "\\boxed{", "9", "}"]
+    assert make_tokenizer(True).tokenize("17+103=\\boxed{9}") == ["17", "+", "10", "3", "=", "\\boxed{", "9", "}"]
+
+
+def test_models_have_the_announced_families_and_sizes():
+    pytest.importorskip("torch", reason=NEEDS_TORCH)
+    from workers.demo import make_model, make_tokenizer
+
+    small = make_model("qwen3", make_tokenizer(False))
+    large = make_model("llama", make_tokenizer(True))
+    assert (small.config.model_type, small.num_parameters()) == ("qwen3", 100_224)
+    assert (large.config.model_type, large.num_parameters()) == ("llama", 250_944)
+    assert small.config.head_dim == large.config.head_dim == 32
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The demo after a few steps: whole, though not clever."""
+    pytest.importorskip("torch", reason=NEEDS_TORCH)
+    from workers.demo import make_demo
+
+    folder = tmp_path_factory.mktemp("demo") / "cache"
+    assert make_demo(folder, seed=5, steps=3) is True
+    return folder
+
+
+def test_made_folder_is_used_again_and_nothing_is_left_beside_it(made):
+    from workers.demo import make_demo
+
+    before = (made / RECIPE_FILE).stat().st_mtime_ns
+    assert make_demo(made, seed=5, steps=3) is False
+    assert (made / RECIPE_FILE).stat().st_mtime_ns == before
+    assert [path.name for path in made.parent.iterdir()] == ["cache"]
+
+
+def test_models_do_not_depend_on_where_and_when_they_are_made(made, tmp_path):
+    from workers.demo import make_demo
+
+    make_demo(tmp_path / "again", seed=5, steps=3)
+    assert (tmp_path / "again" / RECIPE_FILE).read_bytes() == (made / RECIPE_FILE).read_bytes()
+
+
+def test_damaged_or_differently_made_folder_is_not_valid(made, tmp_path):
+    from workers.demo import is_valid, make_demo
+
+    assert is_valid(made, seed=5, steps=3)
+    assert not is_valid(made, seed=6, steps=3)
+    assert not is_valid(made, seed=5, steps=4)
+    assert not is_valid(tmp_path / "absent", seed=5, steps=3)
+    weights = made / "llama" / "model.safetensors"
+    data = weights.read_bytes()
+    weights.write_bytes(data[:-1])
+    assert not is_valid(made, seed=5, steps=3)
+    assert make_demo(made, seed=5, steps=3) is True
+    assert weights.read_bytes() == data
+
+
+def test_failed_training_leaves_nothing(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason=NEEDS_TORCH)
+    from workers import demo
+
+    monkeypatch.setattr(demo, "AGENTS", {"qwen3": "a", "no such agent": "b"})
+    with pytest.raises(RuntimeError, match="no such agent failed"):
+        demo.make_demo(tmp_path / "cache", seed=5, steps=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_models_load_with_plain_transformers_and_pass_inspection(made, capsys):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from workers import inspect
+
+    for agent in AGENTS:
+        model = AutoModelForCausalLM.from_pretrained(made / agent)
+        tokenizer = AutoTokenizer.from_pretrained(made / agent)
+        inputs = tokenizer("3+4*5=", return_tensors="pt")
+        assert model.generate(**inputs, max_new_tokens=4, do_sample=False).shape[0] == 1
+        assert tokenizer.eos_token_id == model.generation_config.eos_token_id
+        assert inspect.main(["model", str(made / agent)]) == 0
+    capsys.readouterr()
+
+
+def test_question_files_are_read_whole(made):
+    train, held_out = load_questions(spec_of(made, "gspo").data)
+    problems, held_out_problems = make_problems(seed=5)
+    assert [question.question for question in train] == [problem.text for problem in problems]
+    assert [question.answer for question in held_out] == [str(problem.answer) for problem in held_out_problems]
+    assert {question.subject for question in held_out} == set(SKILLS)
+
+
+@pytest.mark.full
+def test_sharing_beats_learning_alone_on_one_seed(tmp_path):
+    """demo.md: one-seed smoke test, HACPO - GSPO >= .05, and HACPO rises by .30. Measured: .19 to .27, and .48 to .61."""
+    pytest.importorskip("torch", reason=NEEDS_TORCH)
+    from workers.demo import make_demo
+    from workers.events import read_records
+
+    make_demo(tmp_path / "demo")
+    accuracy = {}
+    for algorithm in ("gspo", "hacpo"):
+        spec_path = tmp_path / f"{algorithm}.json"
+        spec_path.write_text(spec_of(tmp_path / "demo", algorithm).to_json())
+        command = [sys.executable, "-m", "workers", str(spec_path), str(tmp_path / algorithm)]
+        subprocess.run(command, check=True, capture_output=True, timeout=280)
+        records = [record for _, record in read_records(tmp_path / algorithm / "events.jsonl")]
+        for step in (0, 40):
+            values = [record["value"] for record in records if record["type"] == "evaluation" and record["step"] == step]
+            accuracy[algorithm, step] = sum(values) / len(values)
+    assert accuracy["hacpo", 40] - accuracy["gspo", 40] >= 0.05
+    assert accuracy["hacpo", 40] - accuracy["hacpo", 0] >= 0.30
+
+
+def test_command_line_says_where_everything_is(made):
+    command = [sys.executable, "-m", "workers.demo", str(made), "--seed", "5", "--steps", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    report = json.loads(done.stdout)
+    assert (report["made"], report["train"]) == (False, str(made / TRAIN_FILE))
+    assert set(report["models"]) == set(AGENTS.values())

@@ -1,0 +1,264 @@
+"""Inspection of models, pairs and benchmarks: what is found, and what is refused with a reason that helps."""
+
+import json
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers", reason="transformers is missing: pip install -c constraints.txt -e '.[train]'")
+pytest.importorskip("torch", reason="torch is missing: pip install -c constraints.txt -e '.[train]'")
+
+from workers import inspect
+from workers.demo import make_model, make_tokenizer
+
+
+def save(folder: Path, agent: str) -> Path:
+    tokenizer = make_tokenizer(has_digit_pairs=agent == "llama")
+    make_model(agent, tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def model(tmp_path):
+    return save(tmp_path / "model", "qwen3")
+
+
+def ask(capsys, *arguments: object) -> tuple[int, dict]:
+    status = inspect.main([str(argument) for argument in arguments])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def refusal(capsys, folder: object) -> tuple[str, str]:
+    """Name and text of the check that fails; it is the last one made."""
+    status, report = ask(capsys, "model", "--", folder)
+    assert (status, report["ok"]) == (1, False)
+    *passed, failed = report["checks"]
+    assert all(check["ok"] for check in passed)
+    assert not failed["ok"]
+    return failed["name"], failed["detail"]
+
+
+def edit(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def header_file(path: Path, header: dict, data: bytes) -> None:
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def test_sound_model_passes_every_check_and_its_facts_are_right(capsys, model):
+    status, report = ask(capsys, "model", model)
+    assert (status, report["ok"], len(report["checks"])) == (0, True, 7)
+    facts = report["facts"]
+    assert facts["architecture"] == "Qwen3ForCausalLM"
+    # Embedding 23*64; per layer: q, o 64*64 each, k, v 64*32 each, feed-forward 3*64*192, norms 2*64 + 2*32; last norm 64.
+    assert facts["num_parameters"] == 23 * 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 192 + 2 * 64 + 2 * 32) + 64
+    assert (facts["vocab_size"], facts["context_length"], facts["has_chat_template"]) == (23, 128, False)
+    assert (facts["eos"], facts["eos_ids"], facts["dtype"]) == ("<eos>", [1], "F32")
+    assert facts["weights_bytes"] == (model / "model.safetensors").stat().st_size
+
+
+def test_weights_are_never_loaded(capsys, model):
+    count = 10**11  # 400 GB of zeros in a file with a hole
+    header_file(
+        model / "model.safetensors", {"w": {"dtype": "F32", "shape": [count], "data_offsets": [0, 4 * count]}}, b""
+    )
+    header_bytes = (model / "model.safetensors").stat().st_size
+    os.truncate(model / "model.safetensors", header_bytes + 4 * count)
+    assert ask(capsys, "model", model)[1]["facts"]["num_parameters"] == count
+
+
+def test_chat_template_is_reported(capsys, model):
+    edit(model / "tokenizer_config.json", chat_template="{{ messages[0].content }}")
+    assert ask(capsys, "model", model)[1]["facts"]["has_chat_template"] is True
+
+
+def test_missing_folder_is_refused(capsys, tmp_path):
+    assert refusal(capsys, tmp_path / "absent")[1].startswith("There is no folder")
+
+
+@pytest.mark.parametrize("location", ["~/model", "https://example.org/model", "a\\b", "a/b/c", "-x/y", "a/../b", "Qwеn/x"])
+def test_location_that_is_neither_a_path_nor_a_hub_id_is_refused(capsys, location):
+    name, detail = refusal(capsys, location)
+    assert name == "Files can be read"
+    assert "hub id such as" in detail
+
+
+def test_odd_revision_is_refused(capsys):
+    status, report = ask(capsys, "model", "owner/name", "--revision", "main;rm")
+    assert status == 1
+    assert "revision may hold" in report["checks"][-1]["detail"]
+
+
+def test_model_without_config_is_refused(capsys, model):
+    (model / "config.json").unlink()
+    assert refusal(capsys, model) == (
+        "config.json",
+        "There is no config.json: give the folder that save_pretrained wrote.",
+    )
+
+
+def test_type_that_transformers_does_not_know_is_refused(capsys, model):
+    edit(model / "config.json", model_type="mystery")
+    assert "no text-generating model of type 'mystery'" in refusal(capsys, model)[1]
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("config.json", {"auto_map": {"AutoModel": "code.Model"}}),
+        ("config.json", {"text_config": {"deep": [{"auto_map": {}}]}}),
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": "code.Tokenizer"}}),
+        ("generation_config.json", {"trust_remote_code": True}),
+    ],
+)
+def test_code_of_its_own_is_refused_at_any_depth(capsys, model, file, change):
+    edit(model / file, **change)
+    name, detail = refusal(capsys, model)
+    assert name == "No code of its own"
+    assert detail.startswith(f"{file} asks for code")
+
+
+def test_folder_without_safetensors_is_refused(capsys, model):
+    (model / "model.safetensors").unlink()
+    assert refusal(capsys, model)[1] == "There is no model.safetensors: copy the weights into the folder."
+
+
+def test_pickled_weights_are_refused(capsys, model):
+    (model / "model.safetensors").rename(model / "pytorch_model.bin")
+    assert "can run code when they are loaded" in refusal(capsys, model)[1]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\x80\x04\x95pickle renamed", "header length is impossible"),
+        (b"", "header length is impossible"),
+        (struct.pack("<Q", 10) + b"not json!!", "header is not JSON"),
+        (struct.pack("<Q", 2**60) + b"{}", "header length is impossible"),
+    ],
+)
+def test_file_that_is_not_safetensors_is_refused(capsys, model, data, said):
+    (model / "model.safetensors").write_bytes(data)
+    name, detail = refusal(capsys, model)
+    assert name == "Weights are safetensors"
+    assert said in detail
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}, "tensor 'w' is impossible"),
+        ({"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}, "tensor 'w' is impossible"),
+        ({"dtype": "OBJ", "shape": [1], "data_offsets": [0, 4]}, "tensor 'w' is impossible"),
+        ({"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}, "overlap or leave holes"),
+        ({"dtype": "F32", "shape": [10**9], "data_offsets": [0, 4 * 10**9]}, "4,000,000,000 bytes of weights are announced"),
+    ],
+)
+def test_header_that_lies_is_refused(capsys, model, entry, said):
+    header_file(model / "model.safetensors", {"w": entry}, b"1234")
+    assert said in refusal(capsys, model)[1]
+
+
+def test_truncated_weights_are_refused(capsys, model):
+    path = model / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "bytes of weights are announced" in refusal(capsys, model)[1]
+
+
+@pytest.mark.parametrize("shard", ["../other.safetensors", "/etc/passwd", "sub/x.safetensors", "code.py"])
+def test_shard_name_that_leaves_the_folder_is_refused(capsys, model, shard):
+    (model / "model.safetensors").unlink()
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": shard}}))
+    assert "does not stay in the folder" in refusal(capsys, model)[1]
+
+
+def test_missing_shard_is_named(capsys, model):
+    (model / "model.safetensors").unlink()
+    (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": "model-1.safetensors"}}))
+    assert "model-1.safetensors is missing" in refusal(capsys, model)[1]
+
+
+def test_link_out_of_the_folder_and_pipe_are_refused(capsys, model, tmp_path):
+    outside = tmp_path / "outside.safetensors"
+    (model / "model.safetensors").rename(outside)
+    (model / "model.safetensors").symlink_to(outside)
+    assert "is a link that leaves the folder" in refusal(capsys, model)[1]
+    (model / "model.safetensors").unlink()
+    os.mkfifo(model / "model.safetensors")
+    assert "is no plain file" in refusal(capsys, model)[1]
+
+
+def test_tokenizer_that_is_missing_or_larger_than_the_model_is_refused(capsys, model):
+    edit(model / "config.json", vocab_size=5)
+    assert "23 pieces but the model only 5" in refusal(capsys, model)[1]
+    (model / "tokenizer.json").write_text("{")
+    name, detail = refusal(capsys, model)
+    assert name == "Tokenizer loads"
+    assert "copy tokenizer.json" in detail
+
+
+def test_chat_template_that_is_not_text_is_refused(capsys, model):
+    edit(model / "tokenizer_config.json", chat_template=[{"name": "default", "template": {"a": 1}}])
+    assert "chat_template in tokenizer_config.json is not text" in refusal(capsys, model)[1]
+
+
+@pytest.mark.parametrize("value", [0, -1, 10**12, "128", True])
+def test_absurd_sizes_are_refused(capsys, model, value):
+    edit(model / "config.json", max_position_embeddings=value)
+    assert "context length is" in refusal(capsys, model)[1]
+
+
+def test_pair_of_two_families_is_model_heterogeneous(capsys, model, tmp_path):
+    other = save(tmp_path / "other", "llama")
+    status, report = ask(capsys, "pair", model, other)
+    assert (status, report["kind"], report["same_tokenizer"]) == (0, "model", False)
+    # 23 shared pieces (3 special, 19 characters, the box) of 23 + 90 digit pairs.
+    assert report["shared_pieces"] == 23
+    assert report["vocabulary_overlap"] == pytest.approx(23 / 113, abs=1e-12)
+    # "3*4=12;17+12=\boxed{29}": 17 characters and boxes, 13 with the pairs 12, 17, 12, 29.
+    assert report["texts"][2]["lengths"] == [17, 13]
+    assert report["texts"][2]["survives"]
+
+
+def test_pair_of_other_weights_is_state_heterogeneous_and_of_other_sizes_size_heterogeneous(capsys, model, tmp_path):
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    twin = save(tmp_path / "twin", "qwen3")
+    assert ask(capsys, "pair", model, twin)[1]["kind"] == "state"
+    assert ask(capsys, "pair", model, model)[1]["kind"] == "identical"
+    large = save(tmp_path / "large", "qwen3")
+    config = Qwen3Config.from_pretrained(large, hidden_size=128)
+    Qwen3ForCausalLM(config).save_pretrained(large)
+    report = ask(capsys, "pair", model, large)[1]
+    assert (report["kind"], report["same_tokenizer"], report["length_ratio"]) == ("size", True, 1.0)
+
+
+def test_pair_names_the_model_that_is_unfit(capsys, model, tmp_path):
+    status, report = ask(capsys, "pair", model, tmp_path / "absent")
+    assert status == 1
+    assert report["error"].startswith(f"{tmp_path / 'absent'}: There is no folder")
+
+
+def test_benchmark_report_counts_and_shows_rows(capsys, tmp_path):
+    path = tmp_path / "q.jsonl"
+    path.write_text("".join(json.dumps({"q": f"{n}+1", "a": n + 1, "subject": "sum"}) + "\n" for n in range(50)))
+    status, report = ask(capsys, "benchmark", path, "--question-field", "q", "--answer-field", "a")
+    assert status == 0
+    assert report["num_train"] + report["num_held_out"] == 50
+    assert report["subjects"] == {"sum": 50}
+    assert len(report["sample"]) == 5
+
+
+def test_benchmark_error_names_the_line(capsys, tmp_path):
+    path = tmp_path / "q.jsonl"
+    path.write_text('{"question": "x", "answer": "1"}\n{"question": "y"}\n')
+    assert ask(capsys, "benchmark", path) == (
+        1,
+        {"ok": False, "error": "q.jsonl, line 2: no key 'answer' (keys here: question)"},
+    )
+    assert ask(capsys, "benchmark", path, "--held-out-fraction", "2")[1]["error"].startswith("held_out_fraction: ")

@@ -1,0 +1,110 @@
+"""Options of a run that change its path through the trainer: more agents, passes, precisions, ends of sequence."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
+
+
+@pytest.fixture(scope="module")
+def trio(tmp_path_factory) -> list[dict]:
+    root = tmp_path_factory.mktemp("trio")
+    return [*make_pair(root), {"name": "Third", "model": str(make_agent(root / "third", "llama", seed=9))}]
+
+
+def values(run_dir, agent: str, source: str | None, name: str) -> list[float]:
+    found = records(run_dir, "metrics")
+    return [record["values"][name] for record in found if (record["agent"], record["source"]) == (agent, source)]
+
+
+def test_three_agents_learn_from_each_other(tmp_path, trio):
+    run_dir = tmp_path / "run"
+    train(make_spec(tmp_path, trio), run_dir)
+    pairs = {(record["agent"], record["source"]) for record in records(run_dir, "metrics") if record["source"]}
+    assert len(pairs) == 6
+    names = [agent["name"] for agent in trio]
+    for step in range(3):
+        omega = {pair: values(run_dir, *pair, "omega")[step] for pair in pairs}
+        # omega(source, learner): each is the other's reciprocal where neither is clamped.
+        for a, b in ((names[0], names[1]), (names[1], names[2])):
+            assert omega[a, b] * omega[b, a] == pytest.approx(1.0)
+    rows = [row for row in records(run_dir, "contribution") if row["agent"] != row["source"]]
+    assert {row["mini_batch"] for row in rows} == {1, 2}
+    for mini_batch in (1, 2):  # mixed: both sources in each
+        learner = [row["source"] for row in rows if (row["agent"], row["mini_batch"]) == (names[0], mini_batch)]
+        assert set(learner) == set(names[1:])
+
+
+def test_three_agents_end_at_the_bound_of_two(tmp_path, trio):
+    spec = make_spec(tmp_path, trio, algorithm={"delta": 0.2, "delta_step": 0.05})
+    # M = 1, n = 3: the last update is number 2 instead of 1; the step is halved, .05 * 1 / 2.
+    assert spec.delta_step == pytest.approx(0.025)
+    assert spec.last_lower_bound == pytest.approx(0.85)
+    run_dir = tmp_path / "run"
+    train(spec, run_dir)
+    below = [
+        row for row in records(run_dir, "contribution") if row["clip_side"] == "lower" and row["agent"] != row["source"]
+    ]
+    assert below
+    for row in below:
+        assert row["clipped_ratio"] == pytest.approx({1: 0.825, 2: 0.85}[row["mini_batch"]])
+
+
+def test_second_pass_moves_weights_and_is_told_once(tmp_path, trio):
+    run_dir = tmp_path / "run"
+    twice = train(make_spec(tmp_path, trio[:2], training={"num_iterations": 2, "steps": 1}), run_dir)
+    once = train(make_spec(tmp_path, trio[:2], training={"steps": 1}), tmp_path / "once")
+    assert not torch.equal(weights(twice, 0)["model.norm.weight"], weights(once, 0)["model.norm.weight"])
+    rows = records(run_dir, "contribution")
+    assert len(rows) == 2 * 2 * 16
+    assert {row["mini_batch"] for row in rows} == {0, 2}
+    (told,) = [r for r in records(run_dir, "metrics") if (r["agent"], r["source"]) == ("Qwen", "Llama")]
+    assert told["ratios"]["used_frac"][1] == 32  # the metric counts both visits
+
+
+def test_bfloat16_scores_its_own_rollouts_again(tmp_path, trio):
+    run_dir = tmp_path / "run"
+    spec = make_spec(tmp_path, trio[:1], algorithm={"name": "gspo"}, compute={"dtype": "bfloat16"})
+    trainer = train(spec, run_dir)
+    assert next(iter(weights(trainer, 0).values())).dtype == torch.bfloat16
+    own = [row for row in records(run_dir, "contribution") if row["sequence_ratio"] is not None]
+    # One update a step: the old log-probabilities are of the same weights and the same kernels, whatever sampling said.
+    assert own
+    assert max(abs(row["sequence_ratio"] - 1) for row in own) < 2e-2
+    told = values(run_dir, "Qwen", None, "sampling_logp_difference/max")
+    assert all(value is not None for value in told)
+    resumed = train(spec, run_dir, attempt=2)
+    for name, master in resumed.agents[0].policy._masters.items():  # type: ignore[attr-defined]
+        assert torch.equal(master, trainer.agents[0].policy._masters[name])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("changes", [{"eos": "strip"}, {"eos": "literal"}, {"ratio_length": "source"}, {"beta": 0.1}])
+def test_every_option_of_the_loss_trains(tmp_path, trio, changes):
+    run_dir = tmp_path / "run"
+    train(make_spec(tmp_path, trio[:2], algorithm=changes, training={"steps": 2}), run_dir)
+    rows = [row for row in records(run_dir, "contribution") if row["weight"]]
+    assert {row["agent"] == row["source"] for row in rows} == {True, False}
+    difference = [value for value in values(run_dir, "Qwen", None, "sampling_logp_difference/max") if value is not None]
+    assert max(difference) < 5e-6
+    kl = values(run_dir, "Qwen", None, "kl")
+    assert (kl[0] is not None) == ("beta" in changes)
+    if "beta" in changes:
+        assert kl[0] == pytest.approx(0.0, abs=1e-6)  # the first update starts at the reference
+        assert kl[1] > 1e-6
+
+
+def test_rollouts_are_recorded_every_so_many_steps(tmp_path, trio):
+    train(make_spec(tmp_path, trio[:1], telemetry={"rollout_interval": 2}), tmp_path / "run")
+    assert {record["step"] for record in records(tmp_path / "run", "rollout")} == {2}
+    train(make_spec(tmp_path, trio[:1], telemetry={"rollout_interval": 0}), tmp_path / "none")
+    assert not records(tmp_path / "none", "rollout")
+
+
+def test_sampled_evaluation_repeats_itself(tmp_path, trio):
+    spec = make_spec(tmp_path, trio[:1], evaluation={"temperature": 1.0}, training={"steps": 1})
+    for name in ("a", "b"):
+        train(spec, tmp_path / name)
+    scores = [[record["correct"] for record in records(tmp_path / name, "evaluation")] for name in ("a", "b")]
+    assert scores[0] == scores[1]
