@@ -232,7 +232,7 @@ class Supervisor:
         deadline = time.monotonic() + grace_s
         terminate(process)
         while process.poll() is None and time.monotonic() < deadline and not self.impatient:
-            self._sleep(deadline - time.monotonic())
+            self._sleep(min(0.5, deadline - time.monotonic()))
         kill_group(process.pid)
         process.wait()
 

@@ -69,7 +69,9 @@ _DROPPED = re.compile(
 _SPACES = re.compile(r"(?<!\\)\\(?:quad|qquad|\s)|~|\s+")
 _WRAPPER = re.compile(r"\\(?:mathbf|mathrm|mathit|mathsf|bm|underline|textbf|textrm|textit|text|mbox)\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
-_UNIT_TEXT = re.compile(r"(?:(?<=[\d}\])])|(?<=\\pi))\s*\\(?:text|mathrm|mbox|textrm)\s*\{\s*[a-zA-Z$/ ]*\}(?:\^\{?\d\}?)?\s*$")
+_UNIT_TEXT = re.compile(
+    r"(?:(?<=[\d}\])])|(?<=\\pi))\s*\\(?:text|mathrm|mbox|textrm)\s*\{\s*[a-zA-Z$/ ]*\}(?:\^\{?\d\}?)?\s*$"
+)
 
 
 _SYMBOLS = {"√": "\\sqrt ", "∞": "\\infty ", "°": "^\\circ", "π": "\\pi ", "×": "\\times ", "·": "\\cdot ", "÷": "/"}
@@ -190,14 +192,13 @@ def decide(answer: str, gold: str) -> bool | None:
             or _is_rounding(gold, answer_value)
             or _percent_read_plainly(answer, gold, answer_value, gold_value)
         )
-    if (answer_digits := in_base(answer)) or (gold_digits := in_base(gold)):
-        gold_digits = in_base(gold)
+    answer_digits, gold_digits = in_base(answer), in_base(gold)
+    if answer_digits or gold_digits:
         return _decide_base(answer, gold, answer_digits, gold_digits)
     if re.search(r"\d \d", answer) and re.fullmatch(r"[\d. ]+", answer):
         return False  # two numbers side by side are no number
-    if re.fullmatch(r"[A-Za-z][A-Za-z ]+", gold) and re.fullmatch(r"[A-Za-z][A-Za-z ]+", answer):
-        if gold.lower() == answer.lower():
-            return True
+    if re.fullmatch(r"[A-Za-z][A-Za-z ]+", gold) and gold.lower() == answer.lower():
+        return True
     return None
 
 

@@ -88,9 +88,7 @@ def make_model(agent: str, tokenizer: Any) -> Any:
     }
     if agent == "qwen3":
         return Qwen3ForCausalLM(
-            Qwen3Config(
-                hidden_size=64, intermediate_size=192, num_attention_heads=2, num_key_value_heads=1, **shared
-            )
+            Qwen3Config(hidden_size=64, intermediate_size=192, num_attention_heads=2, num_key_value_heads=1, **shared)
         )
     return LlamaForCausalLM(
         LlamaConfig(hidden_size=96, intermediate_size=288, num_attention_heads=3, num_key_value_heads=3, **shared)
@@ -268,7 +266,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     def say(share: float) -> None:
         if is_terminal:
-            print(f"\rteaching two small models: {share:4.0%} {time.monotonic() - begin:4.0f} s", end="", file=sys.stderr)
+            print(
+                f"\rteaching two small models: {share:4.0%} {time.monotonic() - begin:4.0f} s", end="", file=sys.stderr
+            )
 
     made = make_demo(options.folder, options.seed, options.steps, say)
     if is_terminal and made:

@@ -8,10 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from workers.model_files import PICKLES, Unfit
-
+PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 SMALL_FILES = ["*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken"]
 TIMEOUT_S = 10
+
+
+class Unfit(Exception):
+    """The model is refused; the text says why and what to do."""
 
 
 def fetch_small_files(hub_id: str, revision: str | None) -> Path:
@@ -49,7 +52,9 @@ def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
         metadata = api.get_safetensors_metadata(hub_id, revision=revision)
     except NotASafetensorsRepoError:
         has_pickles = any(Path(name).suffix in PICKLES for name in files)
-        kind = "only pickled weights, which can run code when they are loaded" if has_pickles else "no safetensors weights"
+        kind = (
+            "only pickled weights, which can run code when they are loaded" if has_pickles else "no safetensors weights"
+        )
         raise Unfit(f"{hub_id} has {kind}: choose a model with safetensors.") from None
     except SafetensorsParsingError:
         raise Unfit(f"The safetensors headers of {hub_id} are damaged.") from None

@@ -16,20 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workers.hub import PICKLES, Unfit, fetch_small_files, weight_facts
 from workers.safetensors_header import DamagedHeader, read_header
 
 MAX_ENTRIES = 10_000
 MAX_JSON_BYTES = 50_000_000
 MAX_VALUE = 10_000_000
-PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "intermediate_size")
-
-
-class Unfit(Exception):
-    """The model is refused; the text says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +91,6 @@ def _check_files(report: Report) -> str:
             raise Unfit("This is neither an absolute path nor a hub id such as Qwen/Qwen3-0.6B.")
         if report.revision is not None and not REVISION.fullmatch(report.revision):
             raise Unfit("The revision may hold letters, digits and . _ / - only.")
-        from workers.hub import fetch_small_files
-
         report.folder = fetch_small_files(location, report.revision)
         return f"{location} was found on the hub."
     report.folder = Path(location).resolve()
@@ -182,7 +176,7 @@ def _check_no_code(report: Report) -> str:
             raise Unfit(f"{path.name} is nested too deeply.") from None
         if mentions:
             raise Unfit(
-                f"{path.name} asks for code of the model's own (auto_map or trust_remote_code), which is never run here: "
+                f"{path.name} asks for code of the model's own (auto_map or trust_remote_code), which never runs here: "
                 "use a model whose architecture is part of transformers."
             )
     return "Nothing asks for it."
@@ -214,8 +208,6 @@ def _shards(report: Report) -> Iterator[str]:
 
 def _check_weights(report: Report) -> str:
     if report.is_hub:
-        from workers.hub import weight_facts
-
         report.facts |= weight_facts(report.location, report.revision)
     else:
         counts: dict[str, int] = {}
@@ -311,6 +303,8 @@ def _check_sizes(report: Report) -> str:
     )
     for name, value in [*sizes.items(), ("the context length", context)]:
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_VALUE):
-            raise Unfit(f"{name} is {str(value)[:40]} in config.json: a whole number from 1 to {MAX_VALUE:,} is needed.")
+            raise Unfit(
+                f"{name} is {str(value)[:40]} in config.json: a whole number from 1 to {MAX_VALUE:,} is needed."
+            )
     report.facts |= {"vocab_size": sizes.get("vocab_size"), "context_length": context, "sizes": sizes}
     return f"Context of {context:,} tokens." if context else "The context length is not stated."

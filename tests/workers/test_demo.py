@@ -161,6 +161,7 @@ def test_made_folder_is_used_again_and_nothing_is_left_beside_it(made):
     assert [path.name for path in made.parent.iterdir()] == ["cache"]
 
 
+@pytest.mark.slow
 def test_models_do_not_depend_on_where_and_when_they_are_made(made, tmp_path):
     from workers.demo import make_demo
 
@@ -168,6 +169,7 @@ def test_models_do_not_depend_on_where_and_when_they_are_made(made, tmp_path):
     assert (tmp_path / "again" / RECIPE_FILE).read_bytes() == (made / RECIPE_FILE).read_bytes()
 
 
+@pytest.mark.slow
 def test_damaged_or_differently_made_folder_is_not_valid(made, tmp_path):
     from workers.demo import is_valid, make_demo
 
@@ -183,6 +185,7 @@ def test_damaged_or_differently_made_folder_is_not_valid(made, tmp_path):
     assert weights.read_bytes() == data
 
 
+@pytest.mark.slow
 def test_failed_training_leaves_nothing(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason=NEEDS_TORCH)
     from workers import demo
@@ -218,7 +221,7 @@ def test_question_files_are_read_whole(made):
 
 @pytest.mark.full
 def test_sharing_beats_learning_alone_on_one_seed(tmp_path):
-    """demo.md: one-seed smoke test, HACPO - GSPO >= .05, and HACPO rises by .30. Measured: .19 to .27, and .48 to .61."""
+    """One seed: HACPO - GSPO >= .05, HACPO rises by .30. Measured: .19 to .27, and .48 to .61 (docs/LOG.md)."""
     pytest.importorskip("torch", reason=NEEDS_TORCH)
     from workers.demo import make_demo
     from workers.events import read_records
@@ -232,7 +235,9 @@ def test_sharing_beats_learning_alone_on_one_seed(tmp_path):
         subprocess.run(command, check=True, capture_output=True, timeout=280)
         records = [record for _, record in read_records(tmp_path / algorithm / "events.jsonl")]
         for step in (0, 40):
-            values = [record["value"] for record in records if record["type"] == "evaluation" and record["step"] == step]
+            values = [
+                record["value"] for record in records if record["type"] == "evaluation" and record["step"] == step
+            ]
             accuracy[algorithm, step] = sum(values) / len(values)
     assert accuracy["hacpo", 40] - accuracy["gspo", 40] >= 0.05
     assert accuracy["hacpo", 40] - accuracy["hacpo", 0] >= 0.30

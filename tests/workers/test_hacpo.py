@@ -144,7 +144,8 @@ def test_uniform_group_teaches_nothing():
     found, baseline = hacpo.advantages(rewards, ratio, 0)
     assert baseline.tolist() == [1.0]
     assert found.tolist() == [[[0.0, 0.0]], [[0.0, 0.0]]]
-    assert hacpo.baselines(rewards, ratio, 0).uniform.tolist() == [True]
+    rules = hacpo.baselines(rewards, ratio, 0)
+    assert (rules.uniform.tolist(), rules.guarded.tolist()) == ([True], [False])
 
 
 def test_baseline_above_the_highest_reward_falls_back_to_the_own_mean():

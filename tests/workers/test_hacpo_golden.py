@@ -1,4 +1,4 @@
-"""Golden numbers: every case whose convention is ours gives the same capabilities, ratios, advantages, loss and gradient.
+"""Golden numbers: every case whose convention is ours gives the same capabilities, advantages, loss and gradient.
 
 Not ours: `advantage_v1_caps`, which weighs the baseline with ratios that are not clamped. Eq. (8) is clamped to
 [0.1, 10] here and in both public codes, in the baseline as in the loss. Where no ratio leaves the clamp the two agree,

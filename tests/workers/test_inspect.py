@@ -55,7 +55,7 @@ def test_sound_model_passes_every_check_and_its_facts_are_right(capsys, model):
     assert (status, report["ok"], len(report["checks"])) == (0, True, 7)
     facts = report["facts"]
     assert facts["architecture"] == "Qwen3ForCausalLM"
-    # Embedding 23*64; per layer: q, o 64*64 each, k, v 64*32 each, feed-forward 3*64*192, norms 2*64 + 2*32; last norm 64.
+    # Embedding; per layer q and o, k and v, feed-forward, norms of the stream and of q and k; last norm.
     assert facts["num_parameters"] == 23 * 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 192 + 2 * 64 + 2 * 32) + 64
     assert (facts["vocab_size"], facts["context_length"], facts["has_chat_template"]) == (23, 128, False)
     assert (facts["eos"], facts["eos_ids"], facts["dtype"]) == ("<eos>", [1], "F32")
@@ -81,7 +81,9 @@ def test_missing_folder_is_refused(capsys, tmp_path):
     assert refusal(capsys, tmp_path / "absent")[1].startswith("There is no folder")
 
 
-@pytest.mark.parametrize("location", ["~/model", "https://example.org/model", "a\\b", "a/b/c", "-x/y", "a/../b", "Qwеn/x"])
+@pytest.mark.parametrize(
+    "location", ["~/model", "https://example.org/model", "a\\b", "a/b/c", "-x/y", "a/../b", "Qwеn/x"]
+)
 def test_location_that_is_neither_a_path_nor_a_hub_id_is_refused(capsys, location):
     name, detail = refusal(capsys, location)
     assert name == "Files can be read"
@@ -156,7 +158,10 @@ def test_file_that_is_not_safetensors_is_refused(capsys, model, data, said):
         ({"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}, "tensor 'w' is impossible"),
         ({"dtype": "OBJ", "shape": [1], "data_offsets": [0, 4]}, "tensor 'w' is impossible"),
         ({"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}, "overlap or leave holes"),
-        ({"dtype": "F32", "shape": [10**9], "data_offsets": [0, 4 * 10**9]}, "4,000,000,000 bytes of weights are announced"),
+        (
+            {"dtype": "F32", "shape": [10**9], "data_offsets": [0, 4 * 10**9]},
+            "4,000,000,000 bytes of weights are announced",
+        ),
     ],
 )
 def test_header_that_lies_is_refused(capsys, model, entry, said):

@@ -38,7 +38,7 @@ def test_finished_rollout_gets_the_learners_own_eos(tmp_path):
 
 
 def test_special_token_of_the_source_stays_text(tmp_path):
-    policy, spec = make_policy(tmp_path)
+    policy, _ = make_policy(tmp_path)
     assert policy.turn_eos not in policy.encode_response("1<eos>2")
     assert policy.turn_eos in policy.encode_response("1<eos>2", literal=True)
 

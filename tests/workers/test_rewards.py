@@ -216,7 +216,10 @@ def test_command_line_prints_a_verdict_a_line(tmp_path):
     command = [sys.executable, "-m", "workers.rewards", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(line["id"], line["reward"], line["reason"]) for line in lines] == [("a", 1.0, "right"), ("b", 0.0, "wrong")]
+    assert [(line["id"], line["reward"], line["reason"]) for line in lines] == [
+        ("a", 1.0, "right"),
+        ("b", 0.0, "wrong"),
+    ]
     assert set(lines[0]) == {"id", "reward", "reason", "seconds"}
 
 

@@ -75,6 +75,14 @@ def test_a_row_depends_on_its_own_key_only(policy):
     assert among_others[3].token_ids != alone.token_ids
 
 
+def test_finished_neighbours_change_nothing(policy):
+    rows, keys = [index % 3 for index in range(40)], list(range(100, 140))
+    together = draw(policy, rows, keys, temperature=2.0)
+    assert sum(len(found.token_ids) < 9 for found in together) > 10  # rows have left the batch on the way
+    alone = draw(policy, rows, keys, temperature=2.0, batch_size=1)
+    assert [found.token_ids for found in together] == [found.token_ids for found in alone]
+
+
 def test_first_tokens_have_the_models_probabilities(policy):
     count = 4000
     samples = draw(policy, [0] * count, [derived_key("test", index) for index in range(count)], batch_size=count)

@@ -70,9 +70,9 @@ def test_sharing_changes_both_agents(tmp_path, pair):
 def test_order_of_agents_changes_nothing(tmp_path, pair):
     forward = train(make_spec(tmp_path, pair), tmp_path / "forward")
     backward = train(make_spec(tmp_path, pair[::-1]), tmp_path / "backward")
-    # Sums over the agents of a group may round differently; nothing else does.
-    assert distance(weights(forward, 0), weights(backward, 1)) < 1e-5
-    assert distance(weights(forward, 1), weights(backward, 0)) < 1e-5
+    # Sums over the agents of a group may round differently, which Adam enlarges; one other token would move 1e-3.
+    assert distance(weights(forward, 0), weights(backward, 1)) < 1e-4
+    assert distance(weights(forward, 1), weights(backward, 0)) < 1e-4
 
 
 def test_micro_batches_are_memory_not_mathematics(tmp_path, pair):
@@ -84,7 +84,7 @@ def test_micro_batches_are_memory_not_mathematics(tmp_path, pair):
         for size in (3, 64)
     ]
     for index in range(2):
-        assert distance(weights(runs[0], index), weights(runs[1], index)) < 1e-5
+        assert distance(weights(runs[0], index), weights(runs[1], index)) < 1e-4
 
 
 def test_same_seed_repeats_and_another_does_not(tmp_path, pair):

