@@ -222,10 +222,7 @@ class Supervisor:
             terminate(process)
         for process, grace_s in [*others, *running[:1]]:
             self._end(process, grace_s)
-        for process in {*left, *_descendants()}:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(list({*left, *_descendants()}), timeout=5)
+        end_all([*left, *_descendants()], grace_s=0)
         self._reap_orphans()
 
     def _end(self, process: subprocess.Popen[bytes], grace_s: float) -> None:
@@ -235,6 +232,25 @@ class Supervisor:
             self._sleep(min(0.5, deadline - time.monotonic()))
         kill_group(process.pid)
         process.wait()
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Zombies are not: under a first process that reaps nobody, as in some containers, they stay for ever."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def end_all(processes: list[psutil.Process], grace_s: float) -> None:
+    """Wait for their end, KILL those that outlive the grace, and wait for these too."""
+    for patience_s in (grace_s, 5.0):
+        deadline = time.monotonic() + patience_s
+        while (alive := [process for process in processes if is_alive(process)]) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for process in alive:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
 
 
 def _descendants() -> list[psutil.Process]:

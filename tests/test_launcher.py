@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from hacrl_web import preflight
-from hacrl_web.processes import Child, Supervisor, rotate
+from hacrl_web.processes import Child, Supervisor, is_alive, rotate
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -420,7 +420,7 @@ def test_up_serves_mends_itself_and_leaves_no_process(up: RunningUp) -> None:
     assert len(family) >= 5  # redis, web, dispatcher, the worker and its pool child
     up.process.terminate()
     assert up.process.wait(timeout=60) == 0
-    assert [process for process in family if process.is_running()] == []
+    assert [process for process in family if is_alive(process)] == []
     assert not (up.data / "up.json").exists()
     assert up.run("status").returncode == 1
 
@@ -431,7 +431,7 @@ def test_down_stops_up_and_a_killed_up_leaves_nothing_to_the_next(up: RunningUp,
     family = up.family()
     os.kill(up.process.pid, signal.SIGKILL)
     up.process.wait()
-    assert within(60, lambda: not any(process.is_running() for process in family))
+    assert within(60, lambda: not any(map(is_alive, family)))
     following = RunningUp(up.data)
     try:
         assert following.first_line().startswith("HACRL Web: "), following.said()

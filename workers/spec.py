@@ -199,6 +199,7 @@ class AlgorithmSpec(Section):
     )
     eos: Literal["map", "strip", "literal"] = setting(
         "map",
+        label="End of sequence",
         help="End of a shared rollout: the learner's own EOS, none, or the source's text.",
         source="design: tokenizers and text",
     )
@@ -219,7 +220,12 @@ class RolloutSpec(Section):
 
     engine: Literal["transformers"] = setting("transformers", help="What generates rollouts.", source="design")
     num_generations: Count = setting(
-        8, help="G: rollouts per prompt and agent (gspox2 takes twice as many).", source="Sec. 4.1", ge=1, le=1024
+        8,
+        label="Rollouts per prompt",
+        help="G: rollouts per prompt and agent (gspox2 takes twice as many).",
+        source="Sec. 4.1",
+        ge=1,
+        le=1024,
     )
     temperature: Number = setting(
         1.0, help="Sampling temperature; log-probabilities are taken at it too.", source="Sec. 4.1", gt=0, le=5
@@ -267,7 +273,7 @@ class TrainingSpec(Section):
     )
     learning_rate: Number = setting(1e-6, help="Peak learning rate.", source="Sec. 4.1", gt=0, le=1)
     lr_schedule: Literal["constant", "linear", "cosine"] = setting(
-        "constant", help="After the warm-up.", source="Sec. 4.1"
+        "constant", label="Learning-rate schedule", help="After the warm-up.", source="Sec. 4.1"
     )
     warmup_steps: Count = setting(0, help="Steps of linear warm-up.", source="Sec. 4.1", ge=0, le=100_000)
     weight_decay: Number = setting(0.01, help="AdamW weight decay.", source="AdamW", ge=0, le=1)
@@ -317,7 +323,7 @@ class ComputeSpec(Section):
 
     device: Literal["auto", "cpu", "cuda"] = setting("auto", help="auto: a GPU where there is one.", source="product")
     dtype: Literal["auto", "float32", "bfloat16"] = setting(
-        "auto", help="Weights; auto: bfloat16 on a GPU, float32 on a CPU.", source="product"
+        "auto", label="Number type", help="Weights; auto: bfloat16 on a GPU, float32 on a CPU.", source="product"
     )
     num_threads: Count = setting(
         0, help="CPU threads of the trainer; 0: as many as there are cores.", source="product", ge=0, le=1024

@@ -19,6 +19,7 @@ def ring(run_id: UUID) -> bool:
     if not guard.is_open():
         return False
     try:
+        client().ping()  # Celery's connection tries a frozen Redis several times before it gives up
         with app.connection_for_write(transport_options=_FAST) as connection:
             app.send_task(TASK_NAME, args=[str(run_id)], connection=connection, retry=False, ignore_result=True)
     except (OperationalError, redis.RedisError, OSError) as error:

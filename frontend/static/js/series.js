@@ -31,7 +31,7 @@ export const CHART_GROUPS = [
     note: "Learner ← source: the colour is the learner's, the dash is the source's.",
     pairs: true,
     charts: [
-      { key: "omega", title: "Capability ratio ω", help: "Capability of the learner over that of the source, Eq. (8).", metric: "omega", kind: "pair" },
+      { key: "omega", title: "Capability ratio ω", help: "Capability of the source over that of the learner, Eq. (8); above 1 the source is stronger.", metric: "omega", kind: "pair" },
       { key: "used", title: "Rollouts used", help: "Share of the source's rollouts whose gradient is not zero.", metric: "used_frac", kind: "pair", range: SHARE },
       { key: "lower-positive", title: "Clipped below, A > 0", help: "Share of the encouraging rollouts (positive advantage) below the band: under the paper's clip they teach nothing.", metric: "clip_lower_frac/positive", kind: "pair", range: SHARE, alarm: true },
       { key: "lower-negative", title: "Clipped below, A < 0", help: "Share of the discouraging rollouts (negative advantage) below the band.", metric: "clip_lower_frac/negative", kind: "pair", range: SHARE },

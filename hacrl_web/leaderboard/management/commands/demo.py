@@ -74,7 +74,7 @@ def _unfinished_sweep(user: Any) -> Sweep | None:
     return Sweep.objects.filter(**names).exclude(runs__isnull=True).filter(runs__state__in=_OPEN).first()
 
 
-_OPEN = [state for state in State if state not in TERMINAL]
+_OPEN = [state for state in State.values if state not in TERMINAL]
 
 
 def _interval(value: Estimate | None) -> str:
