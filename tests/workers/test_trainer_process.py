@@ -150,3 +150,24 @@ def test_trainer_dies_with_its_supervisor(tmp_path, spec):
     os.close(trainer._death_pipe)  # what the kernel does when the supervisor is gone
     trainer._death_pipe = -1
     assert trainer.process.wait(5) == -signal.SIGKILL
+
+
+def test_second_request_ends_at_once_and_leaves_a_sound_spool(tmp_path, spec, monkeypatch):
+    from workers import __main__ as process
+    from workers.trainer import Trainer
+
+    def interrupted(trainer: Trainer) -> None:
+        trainer.spool.seq += 5  # counted but not yet written when the signal came
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the second signal did not end the phase")
+
+    monkeypatch.setattr(Trainer, "train", interrupted)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        assert process.run(spec, tmp_path, 1) == 0
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    (finished,) = records(tmp_path, "finished")
+    assert (finished["seq"], finished["outcome"], finished["reason"]) == (1, "stopped", "stop was requested twice")
