@@ -94,6 +94,7 @@ class Up:
     def _web_arguments(self) -> list[str]:
         return [
             *("-m", "uvicorn", "hacrl_web.asgi:application", "--host", self.host, "--port", str(self.port)),
+            "--no-proxy-headers",  # X-Forwarded-For from anybody would dodge the login throttle
             *("--lifespan", "off", "--no-server-header", "--timeout-graceful-shutdown", "3", "--ws-max-size", "65536"),
         ]
 

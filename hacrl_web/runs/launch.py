@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
+from hacrl_web.registry.services import check_unchanged
 from hacrl_web.runs import doorbell
 from hacrl_web.runs.models import Run, State, StatusChange, Sweep
 from workers.spec import RunSpec
@@ -156,6 +157,7 @@ def _plan(user: Any, request: Any, known: frozenset[str] = KEYS) -> tuple[RunSpe
     if group and not draft["agents"]:
         errors.append(FieldError("empty_group", "This group has no agents: add one first.", "group"))
         draft["agents"] = [{"name": "-", "model": "-"}]
+    errors += _changed_models(group) if group else []
     spec = None
     try:
         spec = RunSpec.model_validate(draft)
@@ -166,6 +168,17 @@ def _plan(user: Any, request: Any, known: frozenset[str] = KEYS) -> tuple[RunSpe
     if errors or spec is None:
         raise LaunchError(errors)
     return spec, group, benchmark
+
+
+def _changed_models(group: AgentGroup) -> list[FieldError]:
+    """A local model that is gone, or is no longer what was inspected, cannot be trained."""
+    errors: list[FieldError] = []
+    for model in LanguageModel.objects.filter(agents__group=group).distinct():
+        try:
+            check_unchanged(model, field="group")
+        except FieldErrors as refused:
+            errors += refused.errors
+    return errors
 
 
 def build_spec(user: Any, request: Mapping[str, Any]) -> RunSpec:

@@ -23,7 +23,7 @@ def _own_folders(settings, tmp_path):
 def _forget_redis(monkeypatch):
     """Nothing that one test learnt of Redis is known to the next."""
     monkeypatch.setattr(redis_client, "_client", None)
-    monkeypatch.setattr(redis_client, "guard", redis_client.Guard())
+    monkeypatch.setattr(redis_client.guard, "_closed_until", 0.0)
 
 
 @pytest.fixture

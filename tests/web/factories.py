@@ -6,9 +6,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
+from hacrl_web.registry.places import folder_fingerprint
 from hacrl_web.runs.launch import launch
 from hacrl_web.runs.models import Run
 from workers.events import Body, Metrics, SpoolWriter
@@ -22,8 +24,16 @@ def make_user(name: str = "", *, is_staff: bool = False) -> Any:
 
 def make_model(owner: Any, name: str = "") -> LanguageModel:
     name = name or f"model {next(_numbers)}"
+    folder = Path(settings.MODELS_DIR).resolve() / f"made {next(_numbers)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = {"folder_fingerprint": folder_fingerprint(folder)}
     return LanguageModel.objects.create(
-        owner=owner, name=name, location=f"/models/{name}", architecture="Qwen3ForCausalLM", num_parameters=100_000
+        owner=owner,
+        name=name,
+        location=str(folder),
+        architecture="Qwen3ForCausalLM",
+        num_parameters=100_000,
+        facts=facts,
     )
 
 

@@ -1,10 +1,12 @@
 """From request to queued run: what is filled in, what is refused and where, and that a refusal writes nothing."""
 
 import json
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch import LaunchError, build_spec, launch, launch_sweep
 from hacrl_web.runs.models import Run, StatusChange, Sweep
 from tests.web.factories import launch_request, make_group, make_run, make_user
@@ -256,3 +258,10 @@ class TestApi:
         shown = api_client.get(f"/api/v1/sweeps/{answer.json()['id']}").json()
         assert [run["algorithm"] for run in shown["runs"]] == ["gspo", "hacpo"]
         assert shown["is_finished"] is False
+
+
+def test_model_folder_that_changed_since_it_was_registered_is_refused(user):
+    request = launch_request(user)
+    model = LanguageModel.objects.filter(agents__group=request["group"]).first()
+    (Path(model.location) / "model.safetensors").write_bytes(b"other weights")
+    assert refusal(user, request) == {"group": "model_changed"}
