@@ -122,7 +122,7 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             except UnicodeDecodeError as error:
                 raise BenchmarkError(f"{path.name}, line {number}: not UTF-8 (byte {error.start + 1})") from None
             if text.strip():
-                yield number, text
+                yield number, text.rstrip("\r\n")
 
 
 def _no_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
