@@ -41,7 +41,12 @@ def make_agents() -> Path:
     """Make the demo's models and questions, or find them made; returns their folder. Error: CalledProcessError."""
     folder = Path(settings.MODELS_DIR) / "demo"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([sys.executable, "-m", "workers.demo", str(folder)], check=True, cwd=settings.BASE_DIR, stdout=2)
+    subprocess.run(
+        [sys.executable, "-m", "workers.demo", str(folder)],
+        check=True,
+        cwd=settings.BASE_DIR,
+        stdout=subprocess.DEVNULL,
+    )
     return folder
 
 

@@ -54,6 +54,8 @@ def demo_settings(algorithm: str) -> dict[str, dict[str, Any]]:
             "adam_beta2": 0.95,
         },
         "evaluation": {"eval_interval": 10, "temperature": 0.0},
+        # Often enough to kill the worker and watch the run go on where it was.
+        "checkpoint": {"save_steps": 5},
         # One thread: models of this size gain nothing from two, and the web needs the other core.
         "compute": {"device": "cpu", "dtype": "float32", "num_threads": 1},
     }

@@ -14,8 +14,9 @@ from uuid import uuid4
 import pytest
 import redis
 import uvicorn
+from asgiref.sync import sync_to_async
 from django.contrib.sessions.models import Session
-from django.db import connection
+from django.db import connection, connections
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -49,6 +50,7 @@ class Server:
             running = hub._hubs.get(asyncio.get_running_loop())
             if running is not None:
                 await running.close()
+            await sync_to_async(connections.close_all)()
 
         asyncio.run(serve())
 
@@ -298,6 +300,14 @@ class TestStream:
     def test_browser_that_does_not_read_costs_only_itself(self, tab, owner, server, client, monkeypatch):
         monkeypatch.setattr(hub, "MAX_QUEUED_BATCHES", 2)
         monkeypatch.setattr(feed, "BATCH_EVENTS", 50)
+        real, overflows = hub.Subscription.offer, []
+
+        def offer(subscription, batch):
+            was_live = subscription.is_live
+            real(subscription, batch)
+            overflows.extend([subscription] * (was_live and not subscription.is_live))
+
+        monkeypatch.setattr(hub.Subscription, "offer", offer)
         run = claimed(owner)
         slow = Browser(server, owner, client)
         slow.sub(run)
@@ -311,6 +321,7 @@ class TestStream:
             Shipper(run.pk, run.run_dir, 1).ship()
             tab.until(lambda step=step: tab.cursor == (step + 1) * 80)
         assert tab.seqs == list(range(1, 801))
+        assert overflows, "the slow one was never slow"
         slow.until(lambda: slow.cursor == 800)
         assert slow.seqs == tab.seqs
         slow.socket.close()
