@@ -168,13 +168,18 @@ class DamagedLine(ValueError):
     """A spool line whose checksum or form is wrong."""
 
 
-def decode(line: bytes) -> dict[str, Any]:
-    """The JSON object of a spool line, its checksum verified and removed. Error: DamagedLine."""
+def verified(line: bytes) -> bytes:
+    """The JSON text of a spool line, its checksum verified and removed. Error: DamagedLine."""
     text, mark, tail = line.rstrip(b"\n").rpartition(b',"crc":"')
     text += b"}"
     if not mark or tail != b'%08x"}' % zlib.crc32(text):
         raise DamagedLine(f"checksum does not match: {line[:80]!r}")
-    record: dict[str, Any] = json.loads(text)
+    return text
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """The JSON object of a spool line, its checksum verified and removed. Error: DamagedLine."""
+    record: dict[str, Any] = json.loads(verified(line))
     return record
 
 

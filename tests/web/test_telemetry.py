@@ -86,7 +86,7 @@ def test_rows_that_are_there_already_are_kept(run):
 def test_crash_inside_the_transaction_leaves_nothing(run, monkeypatch):
     write_spool(run.run_dir, 1, metrics(1), metrics(2))
     with monkeypatch.context() as patch:
-        patch.setattr(telemetry, "_insert", lambda *_: (_ for _ in ()).throw(OperationalError("gone")))
+        patch.setattr(telemetry, "insert", lambda *_: (_ for _ in ()).throw(OperationalError("gone")))
         one = shipper(run)
         with pytest.raises(OperationalError):
             one.ship()
@@ -133,6 +133,15 @@ def test_text_that_databases_refuse_is_mended(run):
     assert run.events.get().payload["message"] == "a\ufffdb\ufffdc\U0001f600"
 
 
+def test_names_cannot_forge_numbers(run):
+    """Metrics pass as the text they are: a name that looks like the start of the numbers stays a name."""
+    odd = 'A","values":{"x":2},"y":"'
+    write_spool(run.run_dir, 1, metrics(1, odd, odd, **{odd: 1.0}))
+    shipper(run).ship()
+    event = run.events.get()
+    assert (event.agent, event.source, event.payload) == (odd, odd, {"values": {odd: 1.0}, "ratios": {}})
+
+
 def test_numbers_that_are_not_finite_arrive_as_null_and_their_kind(run):
     write_spool(run.run_dir, 1, metrics(1, loss=float("nan"), kl=float("inf")))
     shipper(run).ship()
@@ -149,6 +158,7 @@ def test_numbers_that_are_not_finite_arrive_as_null_and_their_kind(run):
         {"type": "rollout", "step": 1, "agent": "A", "reward": "high"},
         {"type": "contribution", "step": 1},
         {"type": "x" * 100, "step": None},
+        {"type": "metrics", "step": 1, "agent": "A", "values": {"x": float("nan")}},
         {"type": "metrics", "step": -5, "agent": {"a": 1}},
     ],
 )

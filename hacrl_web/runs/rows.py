@@ -1,0 +1,127 @@
+"""Spool records as rows of the three telemetry tables, and the one fast way to insert them.
+
+Plain tuples and one statement: model objects would cost more than the database does.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import DataError, IntegrityError, connection, models, transaction
+
+from hacrl_web.runs.models import Contribution, RolloutSample, TelemetryEvent
+
+log = logging.getLogger(__name__)
+Record = dict[str, Any]
+Row = tuple[Any, ...]
+PAYLOAD_TEXT = "payload text"  # key of a record whose payload is still the text of its spool line
+_HEAD = ("seq", "attempt", "time", "type", "step", "agent", "source")
+_LARGEST = 2**31 - 1
+
+
+def integer(value: Any) -> int:
+    """A whole number that every integer column holds. Errors: ValueError, TypeError."""
+    return max(0, min(int(value or 0), _LARGEST))
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _text(limit: int | None) -> Callable[[Any], str]:
+    return lambda value: str("" if value is None else value)[:limit]
+
+
+def _or_none(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else make(value)
+
+
+def _maker(column: models.Field) -> Callable[[Any], Any]:
+    """What makes the stored value of an event's value: of the column's kind and within its limits."""
+    make: Callable[[Any], Any] = _text(column.max_length)
+    if isinstance(column, models.FloatField):
+        make = _number
+    elif isinstance(column, models.IntegerField):
+        make = integer
+    return _or_none(make) if column.null else make
+
+
+class Table:
+    """One telemetry table: its columns, and the statements that fill it."""
+
+    def __init__(self, model: type[models.Model]) -> None:
+        self.name = model._meta.db_table
+        columns = [column for column in model._meta.concrete_fields if not column.primary_key]
+        self.makers = {c.name: _maker(c) for c in columns if c.name not in ("run", "seq", "payload")}
+        self.columns = ["run_id", "seq", *self.makers, *(c.name for c in columns if c.name == "payload")]
+
+    def row(self, run_id: UUID, record: Record) -> Row:
+        values = tuple(make(record.get(name)) for name, make in self.makers.items())
+        if self.columns[-1] != "payload":
+            return (run_id, record["seq"], *values)
+        return (run_id, record["seq"], *values, _payload(record))
+
+    def insert(self, rows: Sequence[Row]) -> None:
+        """Store rows; those whose (run, seq) is there already are kept as they are."""
+        names = ", ".join(f'"{name}"' for name in self.columns)
+        into = f'INSERT INTO "{self.name}" ({names})'
+        once = 'ON CONFLICT ("run_id", "seq") DO NOTHING'
+        with connection.cursor() as cursor:
+            if connection.vendor == "postgresql":
+                staging = f"new_{self.name}"
+                cursor.execute(
+                    f'CREATE TEMPORARY TABLE IF NOT EXISTS "{staging}" ON COMMIT DELETE ROWS '
+                    f'AS SELECT {names} FROM "{self.name}" WITH NO DATA'
+                )
+                cursor.execute(f'DELETE FROM "{staging}"')
+                with cursor.copy(f'COPY "{staging}" ({names}) FROM STDIN') as copy:
+                    for row in rows:
+                        copy.write_row(row)
+                cursor.execute(f'{into} SELECT {names} FROM "{staging}" {once}')
+            else:
+                marks = ", ".join(["%s"] * len(self.columns))
+                cursor.executemany(f"{into} VALUES ({marks}) {once}", [(row[0].hex, *row[1:]) for row in rows])
+
+
+def _payload(record: Record) -> str:
+    if PAYLOAD_TEXT in record:
+        return str(record[PAYLOAD_TEXT])
+    return json.dumps({key: value for key, value in record.items() if key not in _HEAD}, allow_nan=False)
+
+
+EVENTS = Table(TelemetryEvent)
+ROLLOUTS = Table(RolloutSample)
+CONTRIBUTIONS = Table(Contribution)
+EVENTS.makers["time"] = lambda value: float(value or 0)
+_TABLE_OF = {"rollout": ROLLOUTS, "contribution": CONTRIBUTIONS}
+
+
+def insert(run_id: UUID, records: Sequence[Record]) -> None:
+    """Store records, within the caller's transaction; one that the database refuses is stored as a log event."""
+    try:
+        rows: dict[Table, list[Row]] = {}
+        for record in records:
+            table = _TABLE_OF.get(record["type"], EVENTS)
+            rows.setdefault(table, []).append(table.row(run_id, record))
+        with transaction.atomic():
+            for table, of_table in rows.items():
+                table.insert(of_table)
+    except (DataError, IntegrityError, ValueError, TypeError, OverflowError) as error:
+        if len(records) > 1:
+            middle = len(records) // 2
+            insert(run_id, records[:middle])
+            insert(run_id, records[middle:])
+        else:
+            _insert_stand_in(run_id, records[0], error)
+
+
+def _insert_stand_in(run_id: UUID, record: Record, error: Exception) -> None:
+    """A log event with the refused record's number: no number is missing."""
+    message = f"An event of type {record['type'][:16]!r} could not be stored: {str(error)[:200]}".replace("\x00", "")
+    log.warning("run %s, seq %s: %s", run_id, record["seq"], message)
+    body = {"type": "log", "level": "warning", "message": message}
+    EVENTS.insert([EVENTS.row(run_id, {"seq": record["seq"], "attempt": record["attempt"], **body})])
