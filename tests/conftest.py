@@ -17,19 +17,29 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the hub
-# Playwright's event loop runs in the thread of the tests, where Django would take ORM calls for blocking ones.
-os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
 
 MISSING_PART = re.compile(r"\b(apt-get|pip|npm) (install|ci)\b")
 AnyReport = TypeVar("AnyReport", pytest.TestReport, pytest.CollectReport)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_turn)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu or _has_gpu():
         return
     for item in on_gpu:
         item.add_marker(pytest.mark.skip(reason="needs a CUDA device, and there is none"))
+
+
+def _turn(item: pytest.Item) -> int:
+    """The longest first, so that two processes end together; browser tests last.
+
+    Playwright leaves an event loop running in its thread: an ORM call or an asyncio test after it would be refused.
+    """
+    if item.get_closest_marker("browser"):
+        return 2
+    return 0 if item.path.name == "test_postgresql.py" else 1
 
 
 def _has_gpu() -> bool:

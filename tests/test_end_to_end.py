@@ -1,0 +1,99 @@
+"""The demo, headless, as a newcomer runs it: every number of its last line is one that the product's database holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workers.demo_recipe import AGENTS, ALGORITHMS
+
+ROOT = Path(__file__).resolve().parents[1]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+# Runs where none of our code can be imported: an exported agent needs only transformers.
+ANSWERS = """
+import json, sys
+from transformers import AutoModelForCausalLM, AutoTokenizer
+folder, questions = sys.argv[1], json.loads(sys.argv[2])
+model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+texts = []
+for question in questions:
+    inputs = tokenizer(question, return_tensors="pt")
+    ids = model.generate(inputs.input_ids, max_new_tokens=26, do_sample=False)[0, inputs.input_ids.shape[1]:]
+    texts.append(tokenizer.decode(ids, skip_special_tokens=True))
+assert not any(name.split(".")[0] in ("workers", "hacrl_web") for name in sys.modules)
+print(json.dumps(texts))
+"""
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Data folder and last line of `demo --once --json`."""
+    data = tmp_path_factory.mktemp("demo")
+    environment = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "REDIS_URL")}
+    command = [sys.executable, "-m", "hacrl_web.up", "demo", "--once", "--json"]
+    environment |= {"HACRL_DATA": str(data), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=850)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return data, json.loads(done.stdout.splitlines()[-1])
+
+
+def test_hacpo_beats_gspo_on_the_demo_pair(demo: tuple[Path, dict[str, Any]]) -> None:
+    runs = {run["algorithm"]: run for run in demo[1]["runs"]}
+    assert set(runs) == set(ALGORITHMS)
+    assert runs["hacpo"]["accuracy_final"] - runs["gspo"]["accuracy_final"] >= 0.05
+    assert runs["hacpo"]["accuracy_final"] - runs["hacpo"]["accuracy_start"] >= 0.30
+    # 40 steps, 24 prompts, G 8, 2 agents; GSPOx2 pays double.
+    assert runs["hacpo"]["rollouts"] == runs["gspo"]["rollouts"] == 40 * 24 * 8 * 2
+    assert runs["gspox2"]["rollouts"] == 2 * 40 * 24 * 8 * 2
+
+
+def test_every_number_comes_from_the_database(demo: tuple[Path, dict[str, Any]]) -> None:
+    data, summary = demo
+    with sqlite3.connect(data / "db.sqlite3") as database:
+        for run in summary["runs"]:
+            key = run["run"].replace("-", "")
+            query = "select step, payload from runs_telemetryevent where run_id = ? and type = 'evaluation'"
+            found: dict[int, list[float]] = {}
+            for step, payload in database.execute(query, [key]):
+                found.setdefault(step, []).append(json.loads(payload)["value"])
+            assert {len(values) for values in found.values()} == {len(AGENTS)}
+            assert run["accuracy_start"] == pytest.approx(sum(found[0]) / len(AGENTS), abs=1e-12)
+            assert run["accuracy_final"] == pytest.approx(sum(found[40]) / len(AGENTS), abs=1e-12)
+            counted = database.execute("select count(*) from runs_rolloutsample where run_id = ?", [key]).fetchone()[0]
+            assert run["rollouts"] == counted
+
+
+def test_every_event_is_stored_exactly_once(demo: tuple[Path, dict[str, Any]]) -> None:
+    data, summary = demo
+    with sqlite3.connect(data / "db.sqlite3") as database:
+        for run in summary["runs"]:
+            spool = (data / "runs" / run["run"] / "events.jsonl").read_text()
+            emitted = [json.loads(line)["seq"] for line in spool.splitlines()]
+            assert emitted == list(range(1, len(emitted) + 1))
+            stored: list[int] = []
+            for table in ("telemetryevent", "rolloutsample", "contribution"):
+                rows = database.execute(f"select seq from runs_{table} where run_id = ?", [run["run"].replace("-", "")])
+                stored += [seq for (seq,) in rows]
+            assert sorted(stored) == emitted
+
+
+def test_trained_agent_answers_without_our_code(demo: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    data, summary = demo
+    run = next(run for run in summary["runs"] if run["algorithm"] == "hacpo")
+    questions = [json.loads(line) for line in (data / "models" / "demo" / "held_out.jsonl").read_text().splitlines()]
+    for index, (name, result) in enumerate(run["agents"].items()):
+        (folder,) = (data / "runs" / run["run"] / "checkpoints" / "step-000040" / "agents").glob(f"{index}-*")
+        command = [sys.executable, "-I", "-c", ANSWERS, str(folder), json.dumps([q["question"] for q in questions])]
+        output = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        texts = json.loads(output.splitlines()[-1])
+        right = sum(f"\\boxed{{{q['answer']}}}" in text for q, text in zip(questions, texts, strict=True))
+        # As good alone, outside, as the run said; the verifier also accepts an expression in the box.
+        assert right / len(questions) == pytest.approx(result["accuracy_final"], abs=0.02), name
