@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from django.core.files.base import File
 from django.core.files.uploadedfile import UploadedFile
 
 from hacrl_web.accounts.models import User
+from hacrl_web.errors import FieldErrors
 from hacrl_web.registry import services
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.launch import launch_sweep
@@ -51,28 +53,47 @@ def make_agents() -> Path:
 
 
 def register(user: User, folder: Path) -> tuple[AgentGroup, Benchmark]:
-    """The group and the benchmark of the demo, registered as a user would where they are not yet."""
-    group = AgentGroup.objects.filter(owner=user, name=GROUP_NAME).first()
+    """The group and the benchmark of the demo, registered as a user would where they are not yet.
+
+    Where the models were made anew since (another recipe, a damaged file), a new set is registered beside the old one.
+    """
+    for number in count(1):
+        suffix = "" if number == 1 else f" ({number})"
+        group = AgentGroup.objects.filter(owner=user, name=GROUP_NAME + suffix).first()
+        if group is None or _is_unchanged(group):
+            break
     if group is None:
-        agents = [{"model": _model(user, folder / place, name).pk, "name": name} for place, name in AGENTS.items()]
-        group = services.create_group(user, name=GROUP_NAME, agents=agents)
-    benchmark = Benchmark.objects.filter(owner=user, name=BENCHMARK_NAME).first()
-    if benchmark is None:
-        with open(folder / TRAIN_FILE, "rb") as train, open(folder / HELD_OUT_FILE, "rb") as held_out:
-            benchmark = services.create_benchmark(
-                user,
-                name=BENCHMARK_NAME,
-                file=_upload(train),
-                held_out_file=_upload(held_out),
-                question_field=QUESTION_FIELD,
-                answer_field=ANSWER_FIELD,
-            )
-    return group, benchmark
+        models = {name: _model(user, folder / place, name + suffix) for place, name in AGENTS.items()}
+        agents = [{"model": model.pk, "name": name} for name, model in models.items()]
+        group = services.create_group(user, name=GROUP_NAME + suffix, agents=agents)
+    benchmark = Benchmark.objects.filter(owner=user, name=BENCHMARK_NAME + suffix).first()
+    return group, benchmark or _benchmark(user, folder, BENCHMARK_NAME + suffix)
+
+
+def _is_unchanged(group: AgentGroup) -> bool:
+    try:
+        for agent in group.agents.select_related("model"):
+            services.check_unchanged(agent.model)
+    except FieldErrors:
+        return False
+    return True
 
 
 def _model(user: User, folder: Path, name: str) -> LanguageModel:
     found = LanguageModel.objects.filter(owner=user, name=name).first()
     return found or services.register_model(user, location=str(folder), name=name)
+
+
+def _benchmark(user: User, folder: Path, name: str) -> Benchmark:
+    with open(folder / TRAIN_FILE, "rb") as train, open(folder / HELD_OUT_FILE, "rb") as held_out:
+        return services.create_benchmark(
+            user,
+            name=name,
+            file=_upload(train),
+            held_out_file=_upload(held_out),
+            question_field=QUESTION_FIELD,
+            answer_field=ANSWER_FIELD,
+        )
 
 
 def _upload(file: Any) -> UploadedFile:

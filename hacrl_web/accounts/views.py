@@ -11,6 +11,7 @@ from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.decorators import method_decorator
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
@@ -59,7 +60,9 @@ def login_by_link(request: HttpRequest, token: str) -> HttpResponse:
         user = LoginLink.objects.use(token)
         if user is not None:
             login(request, user, backend=BACKEND)
-            return redirect("home")
+            target = request.GET.get("next", "")
+            is_ours = url_has_allowed_host_and_scheme(target, {request.get_host()}, request.is_secure())
+            return redirect(target if is_ours else "home")
     elif LoginLink.objects.usable(token).exists():
         return render(request, "accounts/login_link.html", {"is_usable": True})
     return render(request, "accounts/login_link.html", {"is_usable": False}, status=410)

@@ -105,6 +105,13 @@ def test_password_lets_in_and_goes_to_next(client):
     assert response["Location"] == "/models/"
 
 
+@pytest.mark.parametrize(("target", "place"), [("/sweeps/1", "/sweeps/1"), ("//evil.example", "/"), ("", "/")])
+def test_login_link_goes_to_next_on_this_host_only(client, target, place):
+    token = LoginLink.objects.make(make_user("ada"))
+    response = client.post(f"/login/{token}?next={target}")
+    assert (response.status_code, response["Location"]) == (302, place)
+
+
 @pytest.mark.parametrize(
     "target",
     ["//evil.example", "https://evil.example/", "http:///evil", "/\\evil", "\\\\evil", "javascript:alert(1)",

@@ -14,7 +14,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
 
 from hacrl_web import demo
-from hacrl_web.accounts.models import first_user
+from hacrl_web.accounts.models import User, first_user
+from hacrl_web.errors import FieldErrors
 from hacrl_web.leaderboard.scores import Board, Estimate, run_results, sweep_board
 from hacrl_web.runs.models import TERMINAL, Run, State, Sweep
 
@@ -35,14 +36,14 @@ class Command(BaseCommand):
             seeds = [int(seed) for seed in options["seeds"].split(",")]
         except ValueError:
             raise CommandError(f"--seeds wants whole numbers, such as 0,1,2; not {options['seeds']!r}") from None
+        if options["json"] and not options["once"]:
+            raise CommandError("--json prints the outcome, which only --once waits for: give both.")
         user = first_user()
         sweep = None if options["once"] else _unfinished_sweep(user)
         if sweep is None:
-            try:
-                folder = demo.make_agents()
-            except subprocess.CalledProcessError as error:
-                raise CommandError(f"The demo agents could not be made (exit status {error.returncode}).") from None
-            sweep = demo.launch(user, *demo.register(user, folder), seeds)
+            sweep = _launched(user, seeds)
+        else:
+            self.stderr.write("The demo that was started before goes on; a new one can start when it has ended.")
         if not options["once"]:
             self.stdout.write(reverse("runs:sweep_detail", args=[sweep.pk]))
             return
@@ -66,6 +67,15 @@ class Command(BaseCommand):
             if all(run.state in TERMINAL for run in runs):
                 return
             time.sleep(LOOK_EVERY_S)
+
+
+def _launched(user: User, seeds: list[int]) -> Sweep:
+    try:
+        return demo.launch(user, *demo.register(user, demo.make_agents()), seeds)
+    except subprocess.CalledProcessError as error:
+        raise CommandError(f"The demo agents could not be made (exit status {error.returncode}).") from None
+    except FieldErrors as refused:
+        raise CommandError(f"The demo could not be launched: {refused}") from None
 
 
 def _unfinished_sweep(user: Any) -> Sweep | None:
