@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
 
-STEPS = 60
+STEPS = 100
 
 
 def register_model(page: Page, name: str, folder: Path) -> None:
@@ -86,6 +86,21 @@ def points(page: Page) -> int:
     return int(page.locator("#charts").get_attribute("data-points") or 0)
 
 
+def drawn(page: Page) -> dict[str, list[float | None]]:
+    """Every point that the charts hold: {"chart / line / step": [seq, value]}."""
+    return page.evaluate(
+        """async () => {
+            const { store } = await import(document.querySelector("script[src*='js/run.js']").src);
+            const found = {};
+            for (const [chart, lines] of store.charts)
+                for (const [line, points] of lines)
+                    for (const [step, point] of points)
+                        found[`${chart} / ${line} / ${step}`] = [point.seq, point.value];
+            return found;
+        }"""
+    )
+
+
 def wait_for_points(page: Page, more_than: int) -> None:
     page.wait_for_function(
         "least => Number(document.querySelector('#charts').dataset.points) > least", arg=more_than, timeout=60_000
@@ -103,19 +118,22 @@ def test_run_streams_live_and_a_reload_loses_nothing(page: Page, registered) -> 
             "seen => Number(document.querySelector('#charts').dataset.updates) > seen", arg=max(updates), timeout=60_000
         )
     assert page.locator("#run").get_attribute("data-state") == "running"
-    before, sequence = points(page), int(page.locator("#charts").get_attribute("data-last-seq") or 0)
-    assert before > 0
+    before = drawn(page)
+    assert len(before) > 0
 
     page.reload()  # in mid-run
-    wait_for_points(page, before)  # the same points and new ones
-    assert int(page.locator("#charts").get_attribute("data-last-seq") or 0) > sequence
+    wait_for_points(page, len(before))
+    after = drawn(page)
+    assert {key: after[key] for key in before} == before  # the same points ...
+    assert len(after) > len(before)  # ... and new ones
     expect(page.locator("#run")).to_have_attribute("data-state", "completed", timeout=120_000)
-    at_end = points(page)
+    expect(page.locator("[data-show='step']")).to_have_text(str(STEPS))
+    expect(page.locator("#event-rows")).to_contain_text("trainer completed")  # the last event of all
+    streamed = drawn(page)
 
     page.reload()  # after the end: what was streamed equals what is stored
-    wait_for_points(page, before)
-    page.wait_for_function("least => Number(document.querySelector('#charts').dataset.points) >= least", arg=at_end)
-    assert points(page) == at_end
+    wait_for_points(page, len(streamed) - 1)
+    assert drawn(page) == streamed
     expect(page.locator("[data-show='step']")).to_have_text(str(STEPS))
 
 
