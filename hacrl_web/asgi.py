@@ -9,14 +9,23 @@ http = get_asgi_application()  # loads the apps, which the imports below need
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from django.urls import path  # noqa: E402
+from django.urls import path, re_path  # noqa: E402
 
 from hacrl_web.body_limit import LimitBody  # noqa: E402
 from hacrl_web.runs.consumers import RunConsumer  # noqa: E402
 
+
+
+async def no_such_socket(scope, receive, send) -> None:
+    """Any other address: the handshake is refused."""
+    await receive()
+    await send({"type": "websocket.close", "code": 4404})
+
+
+sockets = URLRouter([path("ws", RunConsumer.as_asgi()), re_path("", no_such_socket)])
 application = ProtocolTypeRouter(
     {
         "http": LimitBody(http),
-        "websocket": AuthMiddlewareStack(URLRouter([path("ws", RunConsumer.as_asgi())])),
+        "websocket": AuthMiddlewareStack(sockets),
     }
 )

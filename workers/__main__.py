@@ -70,26 +70,26 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
             own.write_text(spec.to_json(), encoding="utf-8")
         if attempt is None:
             attempt = 1
-            with contextlib.suppress(FileNotFoundError):
+            # From a damaged line on the spool is cut by its writer.
+            with contextlib.suppress(FileNotFoundError, events.DamagedLine):
                 for _, record in events.read_records(run_dir / events.SPOOL_NAME):
                     attempt = record["attempt"] + 1
     except launcher.RunDirBusy as error:
         raise Refused(str(error)) from None
     except OSError as error:
         raise Refused(f"cannot use {run_dir}: {error.strerror}") from None
-    except events.DamagedLine as error:
-        raise Refused(f"{run_dir / events.SPOOL_NAME} is damaged: {error}") from None
     return attempt
 
 
 def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     """Train, and tell how it ended."""
-    spool = events.SpoolWriter(run_dir, attempt)
+    spool: events.SpoolWriter | None = None
     stop = StopFlag()
     stop.obey_signals()
     step = 0
     outcome: Literal["completed", "stopped", "failed"]
     try:
+        spool = events.SpoolWriter(run_dir, attempt)
         from workers.rewards import Verifier  # torch takes seconds: not before the spec is known to be good
         from workers.trainer import Trainer
 
@@ -110,6 +110,9 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     except Exception as error:
         traceback.print_exc()
         outcome, reason = "failed", f"{type(error).__name__}: {error}"
+    if spool is None:
+        print(f"python -m workers: cannot write {run_dir / events.SPOOL_NAME}: {reason}", file=sys.stderr)
+        return 1
     spool.emit(events.Finished(step=step, outcome=outcome, reason=reason))
     spool.close()
     return 1 if outcome == "failed" else 0

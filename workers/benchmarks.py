@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,7 @@ from workers.spec import DataSpec
 
 MAX_LINE_BYTES = 1_000_000
 MAX_QUESTIONS = 1_000_000
-
-log = logging.getLogger(__name__)
+MAX_ID_LENGTH = 200  # characters, as the database stores it
 
 
 class BenchmarkError(ValueError):
@@ -53,13 +51,6 @@ class _Refused(ValueError):
 def load_questions(data: DataSpec) -> tuple[list[Question], list[Question]]:
     """Training and held-out questions of a run. Errors: BenchmarkError."""
     split = split_questions(data)
-    if split.num_repeated or split.num_overlapping:
-        log.info(
-            "%s: left out %d repeated questions and %d training questions that are held out",
-            data.benchmark,
-            split.num_repeated,
-            split.num_overlapping,
-        )
     return split.train, split.held_out
 
 
@@ -163,8 +154,11 @@ def _parse(line: str, question_field: str, answer_field: str) -> Question:
     question = _text(record, question_field)
     answer = _text(record, answer_field)
     digest = hashlib.sha256(_key(question).encode("utf-8", "surrogatepass")).hexdigest()
+    given = _text(record, "id") if record.get("id") not in (None, "") else ""
+    if len(given) > MAX_ID_LENGTH:
+        raise _Refused(f"'id' has {len(given)} characters, {MAX_ID_LENGTH} at most")
     return Question(
-        id=_text(record, "id") if record.get("id") not in (None, "") else f"q-{digest[:12]}",
+        id=given or f"q-{digest[:12]}",
         question=question,
         answer=answer,
         subject=_text(record, "subject") if record.get("subject") not in (None, "") else "",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import time
 import zlib
 from collections.abc import Iterator
@@ -184,19 +185,27 @@ def decode(line: bytes) -> dict[str, Any]:
 
 
 class SpoolWriter:
-    """Appends events to a run's spool; `seq` goes on where the last complete line ended.
+    """Appends events to a run's spool; `seq` goes on where the last sound line ended.
 
-    One writer at a time: the caller holds the run directory's lock.
+    `damage`: what was wrong with the line where the spool was cut, or empty; the lines from there on are kept in
+    `events.jsonl.damaged`. One writer at a time: the caller holds the run directory's lock.
     """
 
     def __init__(self, run_dir: Path, attempt: int) -> None:
         self.attempt = attempt
         self.seq = 0
+        self.damage = ""
         path = run_dir / SPOOL_NAME
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - open for the writer's life
         complete = 0
-        for offset, record in read_records(path):
-            complete, self.seq = offset, record["seq"]
+        try:
+            for offset, record in read_records(path):
+                complete, self.seq = offset, record["seq"]
+        except DamagedLine as error:
+            self.damage = f"line {self.seq + 1} of {SPOOL_NAME} is damaged ({error})"
+            with open(path, "rb") as spool, open(run_dir / f"{SPOOL_NAME}.damaged", "ab") as rest:
+                spool.seek(complete)
+                shutil.copyfileobj(spool, rest)
         self._file.truncate(complete)  # a line torn by a kill is dropped: it was never shipped
 
     def emit(self, *bodies: Body) -> int:

@@ -5,8 +5,11 @@ Where the hub cannot be reached, what an earlier download left in the local cach
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
+
+from workers.safetensors_header import read_header
 
 PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 SMALL_FILES = ["*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken"]
@@ -17,10 +20,18 @@ class Unfit(Exception):
     """The model is refused; the text says why and what to do."""
 
 
+def _hub_errors() -> tuple[type[Exception], ...]:
+    """What a request to the hub raises: OSError, the hub client's own errors, and those of its HTTP client."""
+    from huggingface_hub import errors
+
+    kinds = [OSError, *errors.HfHubHTTPError.__bases__, *vars(errors).values()]
+    return tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception))
+
+
 def fetch_small_files(hub_id: str, revision: str | None) -> Path:
     """A local folder with the model's configuration and tokenizer. Error: Unfit."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
     from huggingface_hub.errors import RevisionNotFoundError as NoSuchRevision
 
     try:
@@ -31,7 +42,7 @@ def fetch_small_files(hub_id: str, revision: str | None) -> Path:
         raise Unfit(f"The hub has no model {hub_id}, or it is private: check the name.") from None
     except NoSuchRevision:
         raise Unfit(f"{hub_id} has no revision {revision}: check its name.") from None
-    except (LocalEntryNotFoundError, OSError) as error:
+    except _hub_errors() as error:
         reason = type(error).__name__
         raise Unfit(
             f"Could not reach the hub for {hub_id} (within {TIMEOUT_S} s, 1 try; {reason}), and it is not in the local "
@@ -58,10 +69,13 @@ def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
         raise Unfit(f"{hub_id} has {kind}: choose a model with safetensors.") from None
     except SafetensorsParsingError:
         raise Unfit(f"The safetensors headers of {hub_id} are damaged.") from None
-    except OSError as error:
+    except _hub_errors() as error:
+        cached = _cached_weight_facts(hub_id, revision)
+        if cached is not None:
+            return cached
         raise Unfit(
-            f"Could not reach the hub for the weights of {hub_id} ({type(error).__name__}): "
-            "check the connection, or give a local folder."
+            f"Could not reach the hub for the weights of {hub_id} ({type(error).__name__}), and they are not in the "
+            "local cache: check the connection, or give a local folder."
         ) from None
     counts = metadata.parameter_count
     return {
@@ -69,4 +83,30 @@ def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
         "weights_bytes": sum(size for name, size in files.items() if name.endswith(".safetensors")),
         "dtype": max(counts, key=lambda dtype: counts[dtype]),
         "commit": info.sha,
+    }
+
+
+def _cached_weight_facts(hub_id: str, revision: str | None) -> dict[str, Any] | None:
+    """The same from an earlier download; None where it is not whole."""
+    from huggingface_hub import snapshot_download
+
+    counts: dict[str, int] = {}
+    size = 0
+    try:
+        folder = Path(snapshot_download(hub_id, revision=revision, local_files_only=True))
+        index = folder / "model.safetensors.index.json"
+        names = json.loads(index.read_bytes())["weight_map"].values() if index.is_file() else ["model.safetensors"]
+        for name in sorted({Path(name).name for name in names}):
+            size += (folder / name).stat().st_size
+            for dtype, count in read_header(folder / name).items():
+                counts[dtype] = counts.get(dtype, 0) + count
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return None  # an index or a header that is damaged
+    except _hub_errors():
+        return None
+    return {
+        "num_parameters": sum(counts.values()),
+        "weights_bytes": size,
+        "dtype": max(counts, key=lambda dtype: counts[dtype], default=""),
+        "commit": folder.name,
     }

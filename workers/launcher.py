@@ -88,8 +88,13 @@ def start_trainer(
 ) -> Trainer:
     """Start `python -m workers spec.json run_dir` for one attempt, its output in trainer.log.
 
+    It works in its run directory, not here: a hub id such as tests/web must not name a folder of this tree.
     `command` replaces the part before the arguments (the tests' fake trainer). Error: RunDirBusy.
     """
+    run_dir = run_dir.resolve()
+    variables = dict(os.environ if environment is None else environment)
+    root = str(Path(__file__).resolve().parent.parent)
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [root, variables.get("PYTHONPATH")]))
     lock = lock_run_dir(run_dir)
     read_end, write_end = os.pipe()
     try:
@@ -107,8 +112,8 @@ def start_trainer(
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 pass_fds=(lock, read_end),
-                env={**(os.environ if environment is None else environment), DEATH_PIPE_VARIABLE: str(read_end)},
-                cwd=Path(__file__).resolve().parent.parent,
+                env={**variables, DEATH_PIPE_VARIABLE: str(read_end)},
+                cwd=run_dir,
             )
     except BaseException:
         os.close(write_end)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import stat
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.hub import PICKLES, Unfit, fetch_small_files, weight_facts
-from workers.safetensors_header import DamagedHeader, read_header
+from workers.safetensors_header import DamagedHeader, tensors
 
 MAX_ENTRIES = 10_000
 MAX_JSON_BYTES = 50_000_000
@@ -26,6 +27,7 @@ HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "intermediate_size")
+OPTIONAL_SIZES = ("head_dim", "num_key_value_heads")
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Report:
     config: dict[str, Any] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
+    shapes: set[tuple[int, ...]] = field(default_factory=set)  # of a local model's tensors
     tokenizer: Any = None
 
     @property
@@ -120,12 +123,16 @@ def _check_inside(folder: Path, name: str) -> None:
         raise Unfit(f"{name} is no plain file: remove it.")
 
 
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number")
+
+
 def _read_json(path: Path) -> Any:
     """A JSON file of the model. Error: Unfit."""
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
             raise Unfit(f"{path.name} is larger than {MAX_JSON_BYTES // 10**6} MB.")
-        return json.loads(path.read_bytes())
+        return json.loads(path.read_bytes(), parse_constant=_no_constant)
     except OSError as error:
         raise Unfit(f"{path.name} cannot be read ({error.strerror}).") from None
     except (ValueError, RecursionError):
@@ -217,12 +224,13 @@ def _check_weights(report: Report) -> str:
             if not path.is_file():
                 raise Unfit(f"{name} is missing: download the model again.")
             try:
-                header = read_header(path)
+                header = tensors(path)
             except DamagedHeader as error:
                 raise Unfit(f"{name} is not a whole safetensors file ({error}): download it again.") from None
             size += path.stat().st_size
-            for dtype, count in header.items():
-                counts[dtype] = counts.get(dtype, 0) + count
+            for dtype, shape in header.values():
+                counts[dtype] = counts.get(dtype, 0) + math.prod(shape)
+                report.shapes.add(shape)
         report.facts |= {
             "num_parameters": sum(counts.values()),
             "weights_bytes": size,
@@ -291,20 +299,46 @@ def _check_chat_template(report: Report) -> str:
         if template is not None and not isinstance(template, str):
             raise Unfit("chat_template in tokenizer_config.json is not text.")
     has_template = bool(report.tokenizer.chat_template)
+    if has_template:
+        _try_chat_template(report.tokenizer)
     report.facts["has_chat_template"] = has_template
     return "Yes: questions are asked through it." if has_template else "None: questions are asked as plain text."
 
 
+def _try_chat_template(tokenizer: Any) -> None:
+    """Ask one question through the template, as a run will do."""
+    try:
+        question = [{"role": "user", "content": "What is 1+1?"}]
+        text = tokenizer.apply_chat_template(question, tokenize=False, add_generation_prompt=True)
+    except Exception as error:  # a template may raise anything, from syntax to its own complaints
+        raise Unfit(
+            f"chat_template does not work ({type(error).__name__}: {str(error)[:200]}): mend or remove it."
+        ) from None
+    if "What is 1+1?" not in text:
+        raise Unfit("chat_template leaves the question out: mend or remove it.")
+
+
 def _check_sizes(report: Report) -> str:
     config = report.config.get("text_config") or report.config
+    if not isinstance(config, dict):
+        raise Unfit("text_config in config.json is no object: download the model again.")
+    if report.config.get("quantization_config"):
+        raise Unfit("The weights are quantised, which cannot be trained: give the model in full precision.")
     sizes = {name: config[name] for name in SIZES if name in config}
     context = next(
         (config[name] for name in ("max_position_embeddings", "n_positions", "seq_length") if name in config), None
     )
-    for name, value in [*sizes.items(), ("the context length", context)]:
+    optional = {name: config[name] for name in OPTIONAL_SIZES if name in config}
+    for name, value in [*sizes.items(), *optional.items(), ("the context length", context)]:
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_VALUE):
             raise Unfit(
                 f"{name} is {str(value)[:40]} in config.json: a whole number from 1 to {MAX_VALUE:,} is needed."
             )
+    embedding = (sizes.get("vocab_size"), sizes.get("hidden_size"))
+    if report.shapes and None not in embedding and embedding not in report.shapes:
+        raise Unfit(
+            f"No tensor has the shape of the embedding, {embedding[0]} x {embedding[1]} (vocab_size x hidden_size): "
+            "weights and config.json do not belong together."
+        )
     report.facts |= {"vocab_size": sizes.get("vocab_size"), "context_length": context, "sizes": sizes}
     return f"Context of {context:,} tokens." if context else "The context length is not stated."

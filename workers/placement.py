@@ -29,19 +29,13 @@ class Agent(Protocol):
 
     def describe(self) -> dict[str, Any]: ...
     def fits(self, questions: Sequence[Question]) -> list[bool]: ...
+    def longest_prompt(self, questions: Sequence[Question]) -> int: ...
     def generate(self, step: int, questions: Sequence[Question]) -> Generated: ...
     def update(self, mini_batches: Sequence[Sequence[Row]], learning_rate: float) -> UpdateReport: ...
     def evaluate(self, step: int, questions: Sequence[Question]) -> list[str]: ...
     def save(self, folder: Path) -> None: ...
     def save_state(self, stem: Path) -> None: ...
     def load_state(self, stem: Path) -> None: ...
-
-
-class Placement(Protocol):
-    """Agents in the order of the spec, and the device as people call it."""
-
-    agents: Sequence[Agent]
-    device_name: str
 
 
 class LocalPlacement:
@@ -80,12 +74,17 @@ class LocalAgent:
             "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
             "num_bytes": sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()),
             "dtype": str(model.dtype).removeprefix("torch."),
+            "context_length": self.policy.context_length,
         }
 
     def fits(self, questions: Sequence[Question]) -> list[bool]:
         """Whether each question's prompt is at most max_prompt_length tokens of this agent, and not empty."""
         limit = self.spec.rollout.max_prompt_length
         return [0 < len(self._encode(question)) <= limit for question in questions]
+
+    def longest_prompt(self, questions: Sequence[Question]) -> int:
+        """Tokens of the longest of these questions' prompts."""
+        return max((len(self._encode(question)) for question in questions), default=0)
 
     def _encode(self, question: Question) -> list[int]:
         if question.question not in self._encoded:

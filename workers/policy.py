@@ -35,9 +35,18 @@ def choose_dtype(spec: RunSpec, device: torch.device) -> torch.dtype:
 
 def load_model(location: str, revision: str | None, dtype: torch.dtype, device: torch.device) -> Any:
     """A causal language model from a folder or the hub; safetensors only. Errors: OSError, ValueError."""
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        location, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True
+    found: Any = AutoModelForCausalLM.from_pretrained(
+        location,
+        revision=revision,
+        dtype=dtype,
+        trust_remote_code=False,
+        use_safetensors=True,
+        output_loading_info=True,
     )
+    model, loaded = found
+    if absent := [*loaded["missing_keys"], *loaded["mismatched_keys"]]:
+        # transformers would fill them with random numbers and go on
+        raise ValueError(f"{location} lacks {len(absent)} tensors of its model, such as {absent[0]}: not whole weights")
     # No dropout anywhere: the old log-probabilities must be those of the policy that is updated.
     return model.to(device).eval()
 
@@ -86,6 +95,16 @@ class Policy:
     def sampling_logps_are_exact(self) -> bool:
         """True where sampling and scoring agree to rounding (4e-7 measured), so that nothing is scored twice."""
         return self.device.type == "cpu" and self.model.dtype == torch.float32
+
+    @property
+    def context_length(self) -> int | None:
+        """Tokens that the model can place, prompt and response together; None where it names no limit."""
+        config = self.model.config.get_text_config()
+        limit = getattr(config, "max_position_embeddings", None)
+        rope = getattr(config, "rope_parameters", None) or {}
+        # Stretched rotary embeddings: some models name the stretched length, some the one before.
+        stretched = (rope.get("original_max_position_embeddings") or limit or 0) * (rope.get("factor") or 1)
+        return max(limit, int(stretched)) if limit else None
 
     def encode_prompt(self, question: str) -> list[int]:
         """The ids of a question in the agent's own prompt format."""

@@ -22,6 +22,14 @@ class DamagedHeader(ValueError):
 
 def read_header(path: Path) -> dict[str, int]:
     """How many numbers of each dtype a file holds. Error: DamagedHeader."""
+    counts: dict[str, int] = {}
+    for dtype, shape in tensors(path).values():
+        counts[dtype] = counts.get(dtype, 0) + math.prod(shape)
+    return counts
+
+
+def tensors(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """dtype and shape of each tensor in a file, by name. Error: DamagedHeader."""
     size = path.stat().st_size
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -35,11 +43,11 @@ def read_header(path: Path) -> dict[str, int]:
     if not isinstance(header, dict):
         raise DamagedHeader("its header is no object")
     header.pop("__metadata__", None)
-    counts: dict[str, int] = {}
+    found = {}
     spans = []
     for name, entry in header.items():
-        dtype, count, begin, end = _tensor(name, entry)
-        counts[dtype] = counts.get(dtype, 0) + count
+        dtype, shape, begin, end = _tensor(name, entry)
+        found[name] = (dtype, shape)
         spans.append((begin, end))
     position = 0
     for begin, end in sorted(spans):
@@ -48,11 +56,11 @@ def read_header(path: Path) -> dict[str, int]:
         position = end
     if position != size - 8 - length:
         raise DamagedHeader(f"{position:,} bytes of weights are announced, {size - 8 - length:,} are there")
-    return counts
+    return found
 
 
-def _tensor(name: str, entry: Any) -> tuple[str, int, int, int]:
-    """dtype, number count, first and last byte of one tensor. Error: DamagedHeader."""
+def _tensor(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:
+    """dtype, shape, first and last byte of one tensor. Error: DamagedHeader."""
     try:
         dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
         is_whole = all(type(value) is int and value >= 0 for value in [*shape, begin, end])
@@ -60,4 +68,4 @@ def _tensor(name: str, entry: Any) -> tuple[str, int, int, int]:
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise DamagedHeader(f"the entry of tensor {name[:80]!r} is impossible") from None
-    return dtype, math.prod(shape), begin, end
+    return dtype, tuple(shape), begin, end

@@ -146,7 +146,7 @@ class AlgorithmSpec(Section):
     epsilon: Number = setting(3e-4, help="Lower clip of the self ratio.", source="GSPO; Eq. (47)", gt=0, lt=1)
     epsilon_high: Number = setting(4e-4, help="Upper clip of the self ratio.", source="GSPO; Eq. (47)", gt=0, le=10)
     delta: Number = setting(
-        0.2, help="The cross ratio's first lower bound is 1 - delta.", source="Eq. (14), Sec. 3.4", ge=0, le=1
+        0.2, help="The cross ratio's lower bound is 1 - delta at m = 0.", source="Eq. (14), Sec. 3.4", ge=0, le=1
     )
     delta_step: Number = setting(
         0.025,
@@ -364,6 +364,14 @@ class RunSpec(Section):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two agents are named {name!r}: give each its own name")
+        by_seed: dict[int, str] = {}
+        for agent in agents:
+            other = by_seed.setdefault(agent.stable_seed, agent.name)
+            if other != agent.name:
+                raise ValueError(
+                    f"agents {other!r} and {agent.name!r} have the same seed {agent.stable_seed}, so the same random "
+                    "choices: give each its own seed, or none"
+                )
         return agents
 
     @field_validator("training")
@@ -405,8 +413,10 @@ class RunSpec(Section):
 
     def cautions(self) -> list[Caution]:
         """What is allowed but probably not meant; a request confirms each by its code."""
-        found = []
-        if self.algorithm.shares_rollouts and self.algorithm.delta > 0.5:
+        found: list[Caution] = []
+        if not self.algorithm.shares_rollouts or len(self.agents) == 1:
+            return found
+        if self.algorithm.delta > 0.5:
             bound = 1 - self.algorithm.delta
             found.append(
                 Caution(
@@ -416,12 +426,17 @@ class RunSpec(Section):
                     f"did you mean {bound:.3g}?",
                 )
             )
-        if self.algorithm.shares_rollouts and len(self.agents) > 1 and self.last_lower_bound >= 1:
+        if self.last_lower_bound >= 1:
+            taught = {
+                "zero": "teaches nothing",
+                "keep": "weighs every shared rollout as if its ratio were 1",
+                "sided": "teaches only where a step moves the ratio towards 1",
+            }[self.algorithm.cross_clip_gradient]
             found.append(
                 Caution(
                     code="last_bound_reaches_one",
                     field="algorithm.delta_step",
-                    message="The last cross mini-batch of each step has a lower bound of 1 and teaches nothing: "
+                    message=f"The last cross mini-batch of each step has a lower bound of 1 and {taught}: "
                     "lower delta_step or raise mini_batch_size.",
                 )
             )

@@ -66,7 +66,12 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     advantages = record.advantages[agent] if record.sharing else record.advantages[agent][agent : agent + 1]
     advantages = advantages[used]  # (rows,)
     differences = report.sampling_logp_differences
-    own = [result for _, row, result in _visits(record, agent) if row.is_self and result.sequence_ratio is not None]
+    # With a KL penalty rows of advantage 0 are evaluated too, but the clip has nothing to take from them.
+    own = [
+        result
+        for _, row, result in _visits(record, agent)
+        if row.is_self and row.advantage != 0 and result.sequence_ratio is not None
+    ]
     entropy_sum, entropy_count = record.generated[agent].entropy
     values: dict[str, float | None] = {
         "capability": record.tracker.capability[agent].item(),

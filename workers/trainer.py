@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 from tqdm import tqdm
 
 from workers import events
 from workers.algorithms import gspo, hacpo
-from workers.benchmarks import Question, load_questions
+from workers.benchmarks import Question, split_questions
 from workers.checkpoint import newest_checkpoint, save_checkpoint
 from workers.messages import Generated, UpdateReport
 from workers.placement import Agent, LocalPlacement
@@ -71,24 +72,29 @@ class Trainer:
     def train(self) -> None:
         """The whole run. Errors: Stopped, Diverged, or whatever went wrong."""
         spec = self.spec
-        train, held_out = load_questions(spec.data)
+        split = split_questions(spec.data)
         self.load()
-        train, held_out = self.questions_that_fit(train, held_out)
-        if self.step == 0:
+        if split.num_repeated or split.num_overlapping:
+            left_out = f"{split.num_repeated} repeated questions, {split.num_overlapping} training questions held out"
+            self.log("info", f"{spec.data.benchmark}: left out {left_out}")
+        train, held_out = self.questions_that_fit(split.train, split.held_out)
+        # Also on resuming: a stop may have come before or amid this step's evaluation. It repeats itself exactly.
+        if self.step == 0 or self.is_due(spec.evaluation.eval_interval):
             self.evaluate(held_out)
+        if self.step:
+            self.report_progress(self.elapsed_before_s / self.step)
         bar = tqdm(total=spec.training.steps, initial=self.step, unit="step", disable=not sys.stderr.isatty())
         with bar:
             while self.step < spec.training.steps:
                 step_started = time.monotonic()
                 self.phase_s = defaultdict(float)
                 record = self.one_step(batch_of_step(spec, self.step, train))
-                with self.phase("telemetry"):
+                with self.phase("telemetry", obeys_stop=False):  # a step that may be saved has been told
                     interval = spec.telemetry.rollout_interval
                     self.spool.emit(*step_events(record, with_rollouts=bool(interval and self.step % interval == 0)))
-                is_last = self.step == spec.training.steps
-                if is_last or _is_due(self.step, spec.evaluation.eval_interval):
+                if self.is_due(spec.evaluation.eval_interval):
                     self.evaluate(held_out)
-                if is_last or _is_due(self.step, spec.checkpoint.save_steps):
+                if self.is_due(spec.checkpoint.save_steps):
                     self.save()
                 self.report_progress(time.monotonic() - step_started)
                 bar.update()
@@ -165,8 +171,8 @@ class Trainer:
         advantages, baselines, guarded = [], [], []
         for learner in range(len(rewards)):
             if self.spec.algorithm.shares_rollouts:
-                found, baseline = hacpo.advantages(rewards, ratio, learner, valid=valid, reward_max=REWARD_MAX)
                 rules = hacpo.baselines(rewards, ratio, learner, valid=valid, reward_max=REWARD_MAX)
+                found, baseline = hacpo.advantages(rewards, ratio, learner, valid=valid, baseline=rules.value)
                 guarded.append(rules.guarded)
             else:
                 found = torch.zeros_like(rewards)
@@ -217,6 +223,8 @@ class Trainer:
                 },
             )
         )
+        if self.spool.damage:
+            self.log("warning", f"events lost: {self.spool.damage}; what follows it is in {events.SPOOL_NAME}.damaged")
         for problem in problems:
             self.log("warning", f"checkpoint not used: {problem}")
         for agent in self.agents:
@@ -229,7 +237,10 @@ class Trainer:
     def questions_that_fit(
         self, train: Sequence[Question], held_out: Sequence[Question]
     ) -> tuple[list[Question], list[Question]]:
-        """Leave out what is too long for any agent. Error: ValueError where a batch cannot be filled."""
+        """Leave out what is too long for any agent.
+
+        Errors: ValueError where a batch cannot be filled, or an agent's context is too short.
+        """
         limit = self.spec.evaluation.max_questions or len(held_out)
         kept = []
         for kind, questions in (("training", train), ("held-out", held_out[:limit])):
@@ -243,7 +254,21 @@ class Trainer:
                 f"{len(kept[0])} training questions cannot fill a batch of {self.spec.training.train_batch_size}: "
                 "lower train_batch_size or raise max_prompt_length"
             )
+        for agent in self.agents:
+            self.check_context(agent, agent.longest_prompt([*kept[0], *kept[1]]))
         return kept[0], kept[1]
+
+    def check_context(self, agent: Agent, prompt_length: int) -> None:
+        """Error: ValueError where a prompt and a full response would not fit into the agent's context."""
+        context, response = agent.describe()["context_length"], self.spec.rollout.max_completion_length
+        if context is None or prompt_length + response <= context:
+            return
+        room = context - prompt_length
+        cure = f"lower rollout.max_completion_length to {room} or " if room > 0 else ""
+        raise ValueError(
+            f"{agent.name} has a context of {context} tokens, but its longest prompt of {prompt_length} tokens and a "
+            f"response of {response} need {prompt_length + response}: {cure}lower rollout.max_prompt_length"
+        )
 
     def save(self) -> None:
         """A checkpoint of all agents at the end of a step."""
@@ -254,10 +279,16 @@ class Trainer:
         self.spool.emit(events.Checkpoint(step=self.step, path=path, size_bytes=saved.size_bytes))
 
     def save_if_cheap(self) -> None:
-        """On the way out: only between steps (all agents or none), and only what is quick to write."""
+        """On the way out: only between steps (all agents or none), and only what is quick to write.
+
+        A full disk must not turn a stop into a failure.
+        """
         size = sum(agent.describe()["num_bytes"] for agent in getattr(self, "agents", ()))
         if 0 < size < CHEAP_CHECKPOINT_BYTES and self.step and self.step != self.saved_step and not self.is_mid_step:
-            self.save()
+            try:
+                self.save()
+            except (OSError, SafetensorError) as error:
+                self.log("warning", f"step {self.step} could not be saved ({error}): free space on the disk")
 
     def state_dict(self) -> dict[str, Any]:
         """The trainer's own state, beside the agents'."""
@@ -287,6 +318,10 @@ class Trainer:
         yield
         self.phase_s[name] = self.phase_s.get(name, 0.0) + time.monotonic() - started
 
+    def is_due(self, interval: int) -> bool:
+        """Whether what happens every `interval` steps, and after the last, happens after this one."""
+        return self.step == self.spec.training.steps or (interval > 0 and self.step % interval == 0)
+
     def report_progress(self, step_s: float) -> None:
         remaining = self.spec.training.steps - self.step
         self.usual_step_s = 0.7 * self.usual_step_s + 0.3 * step_s if self.usual_step_s else step_s
@@ -304,10 +339,6 @@ class Trainer:
 
     def log(self, level: Level, message: str) -> None:
         self.spool.emit(events.Log(level=level, message=message, step=self.step))
-
-
-def _is_due(step: int, interval: int) -> bool:
-    return bool(interval) and step % interval == 0
 
 
 def _mean_rewards(record: StepRecord) -> Iterator[tuple[str, float]]:

@@ -112,7 +112,14 @@ def _backward(
     if policy.reference is not None and any(row.is_self for row, _, _ in chunk):
         with torch.no_grad():
             ref_logps, _ = policy.token_logps(prompts, responses, model=policy.reference)  # (b, T)
-    loss, stats = _loss(algorithm, policy.device, chunk, logps, mask, ref_logps, num_updates, denominator)
+    mean_logp = torch.tensor([inputs.mean_logp for _, _, inputs in chunk], device=policy.device)  # (b,)
+    if num_updates == 0 and not policy.sampling_logps_are_exact:
+        # The weights are still those that sampled, so s = 1. In low precision a score made in another batch shape
+        # is off by more than the clip of 3e-4.
+        present = logps.detach().sum(dim=1) / mask.sum(dim=1)  # (b,)
+        is_self = torch.tensor([row.is_self for row, _, _ in chunk], device=policy.device)  # (b,)
+        mean_logp = torch.where(is_self, present, mean_logp)
+    loss, stats = _loss(algorithm, policy.device, chunk, logps, mask, mean_logp, ref_logps, num_updates, denominator)
     loss.backward()
     policy.collect_gradients()
     _fill(chunk, stats, num_updates, algorithm.beta > 0, report)
@@ -125,6 +132,7 @@ def _loss(
     chunk: Sequence[tuple[Row, RowResult, Inputs]],
     logps: Tensor,
     mask: Tensor,
+    mean_logp: Tensor,
     ref_logps: Tensor | None,
     num_updates: int,
     denominator: int,
@@ -134,9 +142,8 @@ def _loss(
     def column(values: list[Any]) -> Tensor:
         return torch.tensor(values, device=device)
 
-    mean_logp = column([inputs.mean_logp for _, _, inputs in chunk])  # (b,)
     advantages = column([row.advantage for row, _, _ in chunk])  # (b,)
-    if not uses_hacpo(algorithm):
+    if not algorithm.shares_rollouts:  # HACPO without sharing is GSPO, so it goes the same way
         return gspo.loss(logps, mask, mean_logp, advantages, algorithm, ref_logps=ref_logps, denominator=denominator)
     return hacpo.loss(
         logps,
@@ -151,11 +158,6 @@ def _loss(
         source_lengths=column([inputs.length for _, _, inputs in chunk]),
         denominator=denominator,
     )
-
-
-def uses_hacpo(algorithm: AlgorithmSpec) -> bool:
-    """HACPO without sharing is GSPO, so it goes the same way."""
-    return algorithm.shares_rollouts
 
 
 def _fill(

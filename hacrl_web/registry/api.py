@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import File, Form, Query, Router, Schema
 from ninja.files import UploadedFile
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from hacrl_web.registry import services
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
@@ -19,9 +19,9 @@ router = Router(tags=["registry"])
 
 
 class Request(Schema):
-    """A request body: unknown keys are refused."""
+    """A request body: unknown keys are refused, and true is no number."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class PageQuery(Schema):
@@ -91,7 +91,7 @@ class AgentIn(Request):
 
 class GroupIn(Request):
     name: str
-    agents: list[AgentIn]
+    agents: list[AgentIn] = Field(max_length=100)  # the service says how many are possible
 
 
 class AgentOut(Schema):

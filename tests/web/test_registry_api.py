@@ -210,3 +210,11 @@ def test_visitors_get_401_and_cookies_without_csrf_are_refused(ada):
         assert strict.post(f"/api/v1/{kind}", {"name": "x"}, content_type=JSON).status_code == 403
     assert written_rows() == 0
     assert not LanguageModel.objects.exists()
+
+
+def test_true_is_no_model_and_a_hundred_thousand_agents_are_refused_at_once(client, ada):
+    body = {"name": "g", "agents": [{"model": True}]}
+    assert errors(client.post("/api/v1/groups", body, content_type=JSON))[0]["field"] == "agents.0.model"
+    body["agents"] = [{"model": 1}] * 100_000
+    assert errors(client.post("/api/v1/groups", body, content_type=JSON))[0]["field"] == "agents"
+    assert not AgentGroup.objects.exists()

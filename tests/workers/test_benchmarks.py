@@ -54,6 +54,7 @@ def test_broken_line_is_named_with_its_column(tmp_path):
         ({"question": "x", "answer": {"a": 1}}, "line 3: 'answer' must be text or a number, not an object"),
         ({"question": "x", "answer": True}, "line 3: 'answer' must be text or a number, not true or false"),
         ({"question": ["x"], "answer": "1"}, "line 3: 'question' must be text or a number, not a list"),
+        ({"id": "k" * 201, "question": "x", "answer": "1"}, "line 3: 'id' has 201 characters, 200 at most"),
         ("[1]", "line 3: a JSON object is needed, not a list"),
         ("NaN", "line 3: NaN is not a JSON number"),
         ('{"question": "x", "question": "y", "answer": "1"}', "line 3: key 'question' stands there twice"),

@@ -48,6 +48,22 @@ def test_torn_tail_is_cut_and_its_seq_given_again(tmp_path):
     assert [(r["seq"], r["message"]) for r in records(tmp_path)] == [(1, "whole"), (2, "next")]
 
 
+def test_spool_is_cut_at_a_damaged_line_and_the_rest_is_kept_beside_it(tmp_path):
+    writer = SpoolWriter(tmp_path, attempt=1)
+    writer.emit(Log(message="whole"), Log(message="damaged"), Log(message="behind"))
+    writer.close()
+    path = tmp_path / SPOOL_NAME
+    path.write_bytes(path.read_bytes().replace(b"damaged", b"demaged"))
+    again = SpoolWriter(tmp_path, attempt=2)
+    assert again.damage.startswith("line 2 of events.jsonl is damaged (checksum does not match")
+    again.emit(Log(message="next"))
+    again.close()
+    assert [(r["seq"], r["attempt"], r["message"]) for r in records(tmp_path)] == [(1, 1, "whole"), (2, 2, "next")]
+    kept = (tmp_path / "events.jsonl.damaged").read_text().splitlines()
+    assert [json.loads(line)["message"] for line in kept] == ["demaged", "behind"]
+    assert SpoolWriter(tmp_path, attempt=3).damage == ""
+
+
 def test_reading_goes_on_at_an_offset(tmp_path):
     writer = SpoolWriter(tmp_path, attempt=1)
     writer.emit(Log(message="a"), Log(message="b"))

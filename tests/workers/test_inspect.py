@@ -199,8 +199,8 @@ def test_link_out_of_the_folder_and_pipe_are_refused(capsys, model, tmp_path):
 
 
 def test_tokenizer_that_is_missing_or_larger_than_the_model_is_refused(capsys, model):
-    edit(model / "config.json", vocab_size=5)
-    assert "23 pieces but the model only 5" in refusal(capsys, model)[1]
+    make_tokenizer(has_digit_pairs=True).save_pretrained(model)  # another model's, with 90 pieces more
+    assert "113 pieces but the model only 23" in refusal(capsys, model)[1]
     (model / "tokenizer.json").write_text("{")
     name, detail = refusal(capsys, model)
     assert name == "Tokenizer loads"
@@ -216,6 +216,32 @@ def test_chat_template_that_is_not_text_is_refused(capsys, model):
 def test_absurd_sizes_are_refused(capsys, model, value):
     edit(model / "config.json", max_position_embeddings=value)
     assert "context length is" in refusal(capsys, model)[1]
+
+
+def test_weights_of_another_model_are_refused(capsys, model):
+    entry = {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
+    header_file(model / "model.safetensors", {"a": entry}, b"\0" * 16)
+    assert "weights and config.json do not belong together" in refusal(capsys, model)[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"head_dim": 0}, "head_dim is 0"),
+        ({"text_config": [1, 2]}, "text_config"),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantised"),
+        ({"rms_norm_eps": float("nan")}, "not valid JSON"),
+    ],
+)
+def test_config_that_would_only_fail_in_the_run_is_refused_before(capsys, model, change, said):
+    edit(model / "config.json", **change)
+    assert said in refusal(capsys, model)[1]
+
+
+@pytest.mark.parametrize("template", ["{% bad", "{{ messages[0].role }}", "{{ raise_exception('no') }}"])
+def test_chat_template_that_does_not_ask_the_question_is_refused(capsys, model, template):
+    edit(model / "tokenizer_config.json", chat_template=template)
+    assert "chat_template" in refusal(capsys, model)[1]
 
 
 def test_pair_of_two_families_is_model_heterogeneous(capsys, model, tmp_path):

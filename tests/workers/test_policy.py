@@ -9,7 +9,7 @@ import torch
 
 from tests.workers.tiny import make_agent, make_spec
 from workers.messages import Response
-from workers.policy import Policy, eos_ids
+from workers.policy import Policy, eos_ids, load_model
 from workers.spec import RunSpec
 from workers.updates import ResponseTooLong, retokenize
 
@@ -83,6 +83,14 @@ def test_prompt_goes_through_the_agents_own_format(tmp_path):
     assert policy.tokenizer.convert_ids_to_tokens(policy.encode_prompt("1+1=")) == list("1+1=")
 
 
+def test_context_is_what_the_model_can_place(tmp_path):
+    policy, _ = make_policy(tmp_path)
+    assert policy.context_length == 64
+    # Rotary embeddings stretched by 4 from 64, where the configuration still names the length before.
+    policy.model.config.rope_parameters = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+    assert policy.context_length == 256
+
+
 def test_all_sources_of_eos_count(tmp_path):
     policy, _ = make_policy(tmp_path)
     policy.model.generation_config.eos_token_id = [4, 5]
@@ -123,3 +131,14 @@ def test_update_without_finite_gradient_changes_nothing(tmp_path):
         _, taken = policy.step(1.0, is_sound=is_sound)
         assert not taken
     assert all(torch.equal(value, before[name]) for name, value in policy.model.state_dict().items())
+
+
+def test_weights_that_lack_a_tensor_are_refused(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = make_agent(tmp_path / "qwen", "qwen3")
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"lacks 1 tensors of its model, such as model\.layers\.1\.mlp\.up_proj"):
+        load_model(str(folder), None, torch.float32, torch.device("cpu"))

@@ -53,6 +53,16 @@ def test_two_agents_need_two_names():
     assert "'a'" in refused(agents=[{"name": "a", "model": "m"}] * 2)[("agents",)]
 
 
+def test_two_agents_need_two_seeds():
+    # They would sample with the same random keys.
+    pair = [{"name": "a", "model": "m", "seed": 7}, {"name": "b", "model": "m", "seed": 7}]
+    message = refused(agents=pair)[("agents",)]
+    assert "agents 'a' and 'b' have the same seed 7" in message
+    assert "give each its own seed" in message
+    derived = AgentSpec(name="a", model="m").stable_seed
+    assert "the same seed" in refused(agents=[{"name": "a", "model": "m"}, dict(pair[1], seed=derived)])[("agents",)]
+
+
 def test_nine_agents_and_no_agent_are_refused():
     nine = [{"name": str(i), "model": "m"} for i in range(9)]
     assert ("agents",) in refused(agents=nine)
@@ -92,6 +102,12 @@ def test_delta_needs_no_confirmation_where_nothing_is_shared():
     assert spec(algorithm={"name": "gspo", "delta": 0.8}).cautions() == []
 
 
+def test_one_agent_alone_is_asked_nothing_about_sharing():
+    alone = BASE["agents"][:1]
+    assert spec(agents=alone, algorithm={"delta": 0.8}).cautions() == []
+    assert spec(algorithm={"delta": 0.8, "sharing": False}).cautions() == []
+
+
 def test_gspox2_doubles_rollouts_and_halves_the_mini_batch():
     doubled = spec(algorithm={"name": "gspox2"}, training={"train_batch_size": 24, "mini_batch_size": 24})
     assert doubled.num_generations == 16
@@ -123,6 +139,23 @@ def test_raw_schedule_of_five_agents_warns_that_the_last_batch_teaches_nothing()
     raw = spec(agents=agents, algorithm={"cross_clip_schedule": "raw"})
     assert raw.last_lower_bound == 1.0
     assert [c.code for c in raw.cautions()] == ["last_bound_reaches_one"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        ("zero", "teaches nothing"),
+        ("keep", "weighs every shared rollout as if its ratio were 1"),
+        ("sided", "teaches only where a step moves the ratio towards 1"),
+    ],
+)
+def test_last_bound_of_one_is_told_as_its_clip_mode_has_it(mode, told):
+    (caution,) = spec(algorithm={"delta_step": 0.2, "cross_clip_gradient": mode}).cautions()
+    assert caution.code == "last_bound_reaches_one"
+    assert caution.message == (
+        f"The last cross mini-batch of each step has a lower bound of 1 and {told}: "
+        "lower delta_step or raise mini_batch_size."
+    )
 
 
 def test_agent_seed_depends_on_the_name_not_the_place():

@@ -30,7 +30,7 @@ def record() -> StepRecord:
     ]
     # Learner 0: its own four rollouts, then the source's. Columns: advantage, s, side, flows, weight.
     own = [
-        (0.0, None, 0, False, 0.0),
+        (0.0, 0.99, -1, False, 0.0),  # evaluated for the KL penalty alone: in no clip ratio
         (-1.0, 0.99, -1, False, 0.0),
         (1.0, 1.01, 1, False, 0.0),
         (-1.0, 1.0, 0, True, -1.0),

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train, weights
+from workers.algorithms import hacpo
 from workers.benchmarks import Question
+from workers.events import SpoolWriter
 from workers.messages import Generated, Response
+from workers.placement import LocalAgent
 from workers.plan import batch_of_step, build_mini_batches, learning_rate
 from workers.stopping import StopFlag, Stopped
-from workers.trainer import Diverged
+from workers.trainer import Diverged, Trainer
 
 
 @pytest.fixture(scope="module")
@@ -151,9 +156,6 @@ def test_stop_between_steps_saves_and_resumes(tmp_path, pair):
             stop.is_set = stop.is_set or self.calls == 4
             return super().score(completions, answers)
 
-    from workers.events import SpoolWriter
-    from workers.trainer import Trainer
-
     run_dir = tmp_path / "stopped"
     run_dir.mkdir()
     trainer = Trainer(spec, run_dir, SpoolWriter(run_dir, 1), StopsInStepTwo(), stop)  # type: ignore[arg-type]
@@ -163,6 +165,81 @@ def test_stop_between_steps_saves_and_resumes(tmp_path, pair):
     assert [record["step"] for record in records(run_dir, "checkpoint")] == [1]
     resumed = train(spec, run_dir, attempt=2)
     assert_same_bits(weights(resumed, 0), weights(whole, 0))
+
+
+TOLD = ("metrics", "rollout", "contribution", "evaluation", "progress")
+
+
+def told(run_dir: Path) -> set[tuple]:
+    keys = ("type", "step", "agent", "source", "prompt_id", "sample")
+    return {tuple(record.get(key) for key in keys) for kind in TOLD for record in records(run_dir, kind)}
+
+
+def stop_in(monkeypatch, method: str, step: int, agent: str) -> StopFlag:
+    """A flag that is set while `agent` is in `method` of this step (evaluate: of what follows the step)."""
+    stop = StopFlag()
+    original = getattr(LocalAgent, method)
+    calls = Counter[str]()
+
+    def spied(self, *arguments):
+        calls[self.name] += 1
+        number = arguments[0] if method == "evaluate" else calls[self.name]
+        stop.is_set = stop.is_set or (self.name == agent and number == step)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(LocalAgent, method, spied)
+    return stop
+
+
+@pytest.mark.parametrize(
+    ("method", "step", "agent"),
+    [
+        ("update", 2, "Llama"),  # the step ends with an evaluation
+        ("update", 1, "Llama"),
+        ("update", 3, "Llama"),  # the last
+        ("evaluate", 2, "Qwen"),
+        ("evaluate", 3, "Qwen"),
+        ("evaluate", 0, "Qwen"),
+    ],
+)
+def test_stop_at_any_moment_loses_no_event(tmp_path, pair, monkeypatch, method, step, agent):
+    spec = make_spec(tmp_path, pair)
+    train(spec, tmp_path / "whole")
+    run_dir = tmp_path / "stopped"
+    run_dir.mkdir()
+    stop = stop_in(monkeypatch, method, step, agent)
+    trainer = Trainer(spec, run_dir, SpoolWriter(run_dir, 1), HashVerifier(), stop)  # type: ignore[arg-type]
+    with pytest.raises(Stopped):
+        trainer.train()
+    trainer.save_if_cheap()
+    assert [record["step"] for record in records(run_dir, "checkpoint")] == [step] * (step > 0)
+    monkeypatch.undo()
+    train(spec, run_dir, attempt=2)
+    assert told(run_dir) == told(tmp_path / "whole")
+    whole, resumed = (
+        {(r["step"], r["agent"]): (r["correct"], r["asked"]) for r in records(path, "evaluation")}
+        for path in (tmp_path / "whole", run_dir)
+    )
+    assert resumed == whole
+    if step:  # told once more for whoever looks on, with the totals so far
+        assert [r["step"] for r in records(run_dir, "progress") if r["attempt"] == 2] == list(range(step, 4))
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("I/O error")])
+def test_full_disk_does_not_turn_a_stop_into_a_failure(tmp_path, pair, monkeypatch, error):
+    def full(*arguments):
+        raise error
+
+    trainer = train(make_spec(tmp_path, pair[:1], training={"steps": 1}), tmp_path / "run")
+    trainer.spool = SpoolWriter(tmp_path / "run", 1)
+    trainer.saved_step = None
+    monkeypatch.setattr("workers.trainer.save_checkpoint", full)
+    trainer.save_if_cheap()
+    warning = records(tmp_path / "run", "log")[-1]
+    assert (warning["level"], warning["message"]) == (
+        "warning",
+        f"step 1 could not be saved ({error}): free space on the disk",
+    )
 
 
 def test_three_updates_without_finite_loss_end_the_run(tmp_path, pair):
@@ -356,6 +433,56 @@ def test_too_few_questions_say_what_to_do(tmp_path, pair):
     spec = make_spec(tmp_path, pair, training={"train_batch_size": 40, "mini_batch_size": 40})
     with pytest.raises(ValueError, match="18 training questions cannot fill a batch of 40: lower train_batch_size"):
         train(spec, tmp_path / "run")
+
+
+def test_prompt_and_response_beyond_the_context_are_refused_before_the_first_step(tmp_path, pair):
+    # Context 64. The longest prompt is "0+14=" or alike: 5 characters of Qwen; 5 + 60 = 65.
+    spec = make_spec(tmp_path, pair, rollout={"max_completion_length": 60})
+    with pytest.raises(ValueError) as caught:
+        train(spec, tmp_path / "run")
+    assert str(caught.value) == (
+        "Qwen has a context of 64 tokens, but its longest prompt of 5 tokens and a response of 60 need 65: "
+        "lower rollout.max_completion_length to 59 or lower rollout.max_prompt_length"
+    )
+    assert not records(tmp_path / "run", "evaluation")
+    # What is allowed but does not occur is no reason: max_prompt_length 64 with prompts of 5.
+    fits = {"max_completion_length": 59, "max_prompt_length": 64}
+    train(make_spec(tmp_path, pair, rollout=fits, training={"steps": 1}), tmp_path / "fits")
+
+
+def test_left_out_questions_are_told(tmp_path, pair):
+    spec = make_spec(tmp_path, pair[:1], training={"steps": 1}, data={"eval_path": str(tmp_path / "eval.jsonl")})
+    path = tmp_path / "questions.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    (tmp_path / "eval.jsonl").write_text("".join(lines[:3]))
+    path.write_text("".join([*lines, lines[5]]))
+    train(spec, tmp_path / "run")
+    messages = [record["message"] for record in records(tmp_path / "run", "log")]
+    assert "questions: left out 1 repeated questions, 3 training questions held out" in messages
+
+
+def test_damaged_spool_is_cut_and_the_run_goes_on(tmp_path, pair):
+    spec = make_spec(tmp_path, pair[:1], training={"steps": 2}, checkpoint={"save_steps": 1})
+    train(spec, tmp_path / "run")
+    spool = tmp_path / "run" / "events.jsonl"
+    spool.write_bytes(spool.read_bytes().replace(b'"type":"progress"', b'"type":"progrezz"', 1))
+    train(spec, tmp_path / "run", attempt=2)
+    assert records(tmp_path / "run", "started")[-1]["step"] == 2
+    (message,) = [r["message"] for r in records(tmp_path / "run", "log") if r["message"].startswith("events lost")]
+    assert "is damaged (checksum does not match" in message
+
+
+def test_baselines_are_computed_once_for_each_learner(tmp_path, pair, monkeypatch):
+    calls = []
+    original = hacpo.baselines
+
+    def counted(rewards, ratio, learner, **options):
+        calls.append(learner)
+        return original(rewards, ratio, learner, **options)
+
+    monkeypatch.setattr(hacpo, "baselines", counted)
+    train(make_spec(tmp_path, pair, training={"steps": 2}), tmp_path / "run")
+    assert calls == [0, 1, 0, 1]
 
 
 def test_questions_too_long_for_any_agent_are_left_out_and_counted(tmp_path, pair):

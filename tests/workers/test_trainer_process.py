@@ -152,6 +152,31 @@ def test_trainer_dies_with_its_supervisor(tmp_path, spec):
     assert trainer.process.wait(5) == -signal.SIGKILL
 
 
+def test_spool_that_cannot_be_opened_is_reported(tmp_path, spec, capsys, monkeypatch):
+    from workers import __main__ as process
+
+    monkeypatch.setattr(process.StopFlag, "obey_signals", lambda stop: None)
+    (tmp_path / "events.jsonl").mkdir()
+    assert process.run(spec, tmp_path, 1) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"python -m workers: cannot write {tmp_path / 'events.jsonl'}: IsADirectoryError")
+
+
+def test_attempt_after_a_damaged_line_counts_the_sound_ones(tmp_path, spec, monkeypatch):
+    from workers import __main__ as process
+    from workers.events import Log, SpoolWriter
+
+    for attempt in (1, 2):
+        writer = SpoolWriter(tmp_path, attempt)
+        writer.emit(Log(message=f"attempt {attempt}"))
+        writer.close()
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"attempt 2", b"attempt 9"))
+    monkeypatch.setenv(process.launcher.DEATH_PIPE_VARIABLE, "")
+    monkeypatch.setattr(process.launcher, "die_with_supervisor", lambda: None)
+    assert process.prepare(spec, tmp_path, None) == 2
+
+
 def test_second_request_ends_at_once_and_leaves_a_sound_spool(tmp_path, spec, monkeypatch):
     from workers import __main__ as process
     from workers.trainer import Trainer

@@ -127,15 +127,17 @@ def advantages(
     valid: Tensor | None = None,
     reward_max: float = 1.0,
     epsilon: float = 1e-6,
+    baseline: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Advantages of every rollout as one learner sees them, Eq. (6): (r - mu_k) / (std_ddof1 of all + epsilon).
 
     rewards: (n, B, G).  ratio: (n, n), Eq. (8).  valid: (n, B, G) bool, True = scored; an unscored rollout counts
-    nowhere and gets advantage 0.
+    nowhere and gets advantage 0.  baseline: (B,), where the caller has already asked `baselines`.
     Returns advantages (n, B, G) and baselines (B,).
     """
     valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
-    baseline = baselines(rewards, ratio, learner, valid=valid, reward_max=reward_max).value  # (B,)
+    if baseline is None:
+        baseline = baselines(rewards, ratio, learner, valid=valid, reward_max=reward_max).value  # (B,)
     count = valid.sum(dim=(0, 2))  # (B,)
     mean = rewards.where(valid, 0.0).sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)
     centred = (rewards - mean[:, None]).where(valid, 0.0)  # (n, B, G)
