@@ -1,6 +1,7 @@
 """The REST API: routers of the apps, one error shape, session authentication with CSRF."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
@@ -11,7 +12,19 @@ from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.api import router as registry_router
 from hacrl_web.runs.api import router as runs_router
 
-api = NinjaAPI(title="HACRL Web", version="1", auth=django_auth, docs_url=None)
+
+def _for_users(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """The description of the API is for whoever may use it."""
+
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not request.user.is_authenticated:
+            return not_logged_in(request, AuthenticationError())
+        return view(request, *args, **kwargs)
+
+    return guarded
+
+
+api = NinjaAPI(title="HACRL Web", version="1", auth=django_auth, docs_url=None, docs_decorator=_for_users)
 api.add_router("", registry_router)
 api.add_router("", runs_router)
 

@@ -1,13 +1,16 @@
 """Every page needs a login unless it says otherwise, and a busy database is said in words."""
 
+import sys
 from collections.abc import Callable
 
 from django.contrib.auth.middleware import LoginRequiredMiddleware
-from django.db import OperationalError
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.views.defaults import server_error
 
 API_PREFIX = "/api/"
+BUSY = (OperationalError, InterfaceError)
 
 
 class LoginRequired(LoginRequiredMiddleware):
@@ -29,13 +32,21 @@ class DatabaseBusy:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if not isinstance(exception, OperationalError):
-            return None
-        message = "The database is busy. Try again in a moment."
-        if request.path_info.startswith(API_PREFIX):
-            error = {"code": "database_busy", "message": message, "field": None}
-            response: HttpResponse = JsonResponse({"error": error, "errors": [error]}, status=503)
-        else:
-            response = render(request, "503.html", {"message": message}, status=503)
-        response["Retry-After"] = "5"
-        return response
+        return busy(request) if isinstance(exception, BUSY) else None
+
+
+def busy(request: HttpRequest) -> HttpResponse:
+    """The 503 of a page or of the API."""
+    if request.path_info.startswith(API_PREFIX):
+        error = {"code": "database_busy", "message": "The database is busy. Try again in a moment.", "field": None}
+        response: HttpResponse = JsonResponse({"error": error, "errors": [error]}, status=503)
+    else:
+        # Without the request: the frame of a logged-in page would ask the database who that is.
+        response = HttpResponse(render_to_string("503.html"), status=503)
+    response["Retry-After"] = "5"
+    return response
+
+
+def handler500(request: HttpRequest) -> HttpResponse:
+    """What no view raised: a session that cannot be read is a busy database too, all else is our mistake."""
+    return busy(request) if isinstance(sys.exc_info()[1], BUSY) else server_error(request)

@@ -5,6 +5,7 @@ from django.urls import include, path
 from hacrl_web.api import api
 from hacrl_web.runs.views import home
 
+handler500 = "hacrl_web.middleware.handler500"
 urlpatterns = [
     path("", home, name="home"),
     path("", include("hacrl_web.accounts.urls")),

@@ -13,10 +13,14 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
+from django.db.models import Max
+
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent
 
 BASELINE = "gspo"
+SHARING = "hacpo"
 METRIC = "accuracy"
+Source = Sweep | tuple[int, int]
 # Two-sided 95 % points of Student's t by degrees of freedom, from 1; beyond 30 the next smaller entry is used.
 _T95: tuple[float, ...] = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
 _T95 += (
@@ -212,6 +216,9 @@ def _agent_result(by_step: dict[int, dict[str, Any]]) -> AgentResult:
     return AgentResult(first["value"], last["value"], last.get("correct", 0), last.get("asked", 0))
 
 
+# Settings of the cross rollouts, which the algorithms without sharing do not have: they make no GSPO run another one.
+_CROSS_ONLY = frozenset({"sharing", "delta", "delta_step", "alpha", "overflow"})
+_CROSS_ONLY_PREFIXES = ("cross_", "capability_", "ratio_")
 _COMPARED = ("algorithm", "rollout", "training", "evaluation", "agents", "data")
 
 
@@ -228,6 +235,16 @@ def _settings(run: Run) -> dict[str, Any]:
     return found
 
 
+def _without_cross(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that act where nothing is shared."""
+
+    def is_cross(path: str) -> bool:
+        section, _, name = path.partition(".")
+        return section == "algorithm" and (name in _CROSS_ONLY or name.startswith(_CROSS_ONLY_PREFIXES))
+
+    return {path: value for path, value in settings.items() if not is_cross(path)}
+
+
 def _key(settings: dict[str, Any]) -> str:
     return json.dumps(settings, sort_keys=True, default=str)
 
@@ -242,7 +259,7 @@ def _paired(mine: dict[int, float], base: dict[int, float]) -> Estimate | None:
 
 
 def _row(results: list[RunResult], base: list[RunResult] | None, settings: dict[str, Any]) -> Row:
-    """One row; `base`: GSPO's results under the same settings, None where this is GSPO itself."""
+    """One row; `base`: GSPO's results under the same settings of those it has, None where this is GSPO itself."""
 
     def by_seed(some: list[RunResult], agent: str | None = None) -> dict[int, float]:
         return {r.run.seed: r.accuracy_final if agent is None else r.agents[agent].final for r in some}
@@ -286,6 +303,8 @@ def rows(runs: Iterable[Run]) -> list[Row]:
     settings: dict[str, dict[str, Any]] = {}
     for result in sorted(run_results(runs), key=lambda r: r.run.created_at):
         own = _settings(result.run)
+        if result.run.algorithm != SHARING:
+            own = _without_cross(own)
         key = _key(own)
         settings[key] = own
         newest[result.run.algorithm, key, result.run.seed] = result
@@ -295,7 +314,7 @@ def rows(runs: Iterable[Run]) -> list[Row]:
     found = []
     for (algorithm, key), results in grouped.items():
         others = [settings[k] for a, k in grouped if a == algorithm and k != key]
-        base = None if algorithm == BASELINE else grouped.get((BASELINE, key))
+        base = None if algorithm == BASELINE else grouped.get((BASELINE, _key(_without_cross(settings[key]))))
         found.append(_row(results, base, _differences(settings[key], others)))
     found.sort(key=lambda row: -row.final.mean)
     _mark_best(found)
@@ -323,16 +342,29 @@ def sweep_board(sweep: Sweep) -> Board:
     return Board(sweep.name, sweep, group, benchmark, rows(runs))
 
 
-def boards(user: Any) -> list[Board]:
-    """Every board that the user may see and that has a row, newest sweep first, then runs launched one by one."""
-    found = [sweep_board(sweep) for sweep in Sweep.objects.visible_to(user)]
-    alone: dict[tuple[int, int], list[Run]] = {}
-    single = Run.objects.visible_to(user).filter(
+def _alone(user: Any) -> Any:
+    """Completed runs that were launched one by one."""
+    return Run.objects.visible_to(user).filter(
         state=State.COMPLETED, sweep=None, group__isnull=False, benchmark__isnull=False
     )
-    for run in single.select_related("group", "benchmark"):
-        alone.setdefault((run.group_id, run.benchmark_id), []).append(run)
-    for runs in alone.values():
-        group, benchmark = runs[0].group, runs[0].benchmark
-        found.append(Board(group.name, None, group, benchmark.name, rows(runs)))
+
+
+def sources(user: Any) -> list[Source]:
+    """What the user's boards are made of, newest sweep first, then (group, benchmark) of runs launched one by one."""
+    sweeps = Sweep.objects.visible_to(user).filter(runs__state=State.COMPLETED).distinct()
+    pairs = _alone(user).order_by().values_list("group_id", "benchmark_id").annotate(newest=Max("created_at"))
+    return [*sweeps, *((group, benchmark) for group, benchmark, _ in pairs.order_by("-newest"))]
+
+
+def boards(user: Any, chosen: Iterable[Source] | None = None) -> list[Board]:
+    """The boards of these sources (all of them, where none are chosen) that have a row: each costs several queries."""
+    found = []
+    for source in sources(user) if chosen is None else chosen:
+        if isinstance(source, Sweep):
+            found.append(sweep_board(source))
+            continue
+        runs = list(_alone(user).filter(group=source[0], benchmark=source[1]).select_related("group", "benchmark"))
+        if runs:
+            group, benchmark = runs[0].group, runs[0].benchmark
+            found.append(Board(group.name, None, group, benchmark.name, rows(runs)))
     return [board for board in found if board.rows]

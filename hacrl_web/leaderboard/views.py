@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from hacrl_web.leaderboard.scores import boards
+from hacrl_web.leaderboard.scores import boards, sources
 
 PAGE_SIZE = 8
 
@@ -15,5 +15,6 @@ PAGE_SIZE = 8
 @require_GET
 def index(request: HttpRequest) -> HttpResponse:
     """Boards, newest first: a sweep, or the single runs of one group on one benchmark."""
-    page = Paginator(boards(request.user), PAGE_SIZE).get_page(request.GET.get("page"))
+    page = Paginator(sources(request.user), PAGE_SIZE).get_page(request.GET.get("page"))
+    page.object_list = boards(request.user, page.object_list)  # only this page's are worked out
     return render(request, "leaderboard/index.html", {"page": page})

@@ -16,6 +16,7 @@ from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.series import series
 
 MAX_PAGE = 200
+MAX_ID = 2**63 - 1
 NO_NAMES: list[str] = []
 Payload = Annotated[dict[str, Any], Body()]
 Names = Annotated[list[str], Query()]
@@ -68,7 +69,7 @@ def create_run(request: HttpRequest, payload: Payload) -> Any:
 def list_runs(
     request: HttpRequest,
     state: str | None = None,
-    sweep: int | None = None,
+    sweep: Annotated[int | None, Query(ge=1, le=MAX_ID)] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
     offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
 ) -> Any:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import time
+from collections.abc import Coroutine, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -21,6 +22,7 @@ from django.http.request import validate_host
 
 from hacrl_web.runs.feed import dump, events_frame, find_visible
 from hacrl_web.runs.hub import Hub, Subscription, get_hub
+from hacrl_web.runs.models import Run
 
 FRAME_PAUSE_S = 0.1  # at most ten rounds of frames a second
 SESSION_CHECK_S = 60.0
@@ -30,6 +32,8 @@ FRAMES_PER_S = 20.0
 FRAMES_AT_ONCE = 200.0  # a page that comes back subscribes to many runs at once
 MAX_CURSOR = 2**62
 SESSION_ENDED, FLOODED = 4401, 4429
+SENDER_FAILED, TRY_AGAIN_LATER = 1011, 1013
+_GONE = "Unexpected ASGI message"  # the server's words for a frame to a browser that has left
 log = logging.getLogger(__name__)
 
 
@@ -62,11 +66,16 @@ def is_same_origin(headers: list[tuple[bytes, bytes]]) -> bool:
     return validate_host(f"[{host[0]}]" if ":" in host[0] else host[0], allowed)
 
 
-def _is_session_alive(session_key: str | None, user_id: Any) -> bool:
+def _session_user(session_key: str | None, user_id: Any) -> Any:
+    """The user of a session as the database knows it now; None where the session has ended or is another's."""
     request = HttpRequest()
     request.session = SessionStore(session_key)
     user = get_user(request)
-    return user.is_authenticated and user.is_active and user.pk == user_id
+    return user if user.is_authenticated and user.is_active and user.pk == user_id else None
+
+
+def _still_visible(user: Any, run_ids: Iterable[UUID]) -> set[UUID]:
+    return set(Run.objects.visible_to(user).filter(pk__in=list(run_ids)).values_list("pk", flat=True))
 
 
 class _BadFrame(ValueError):
@@ -99,7 +108,8 @@ class RunConsumer(AsyncWebsocketConsumer):
         self.user = user
         self.hub: Hub = get_hub()
         await self.accept()
-        self.tasks = [asyncio.create_task(self._send_on()), asyncio.create_task(self._watch_session())]
+        jobs = (self._send_on(), self._watch_session())
+        self.tasks = [asyncio.create_task(self._guarded(job)) for job in jobs]
 
     async def disconnect(self, code: int) -> None:
         self.is_closing = True
@@ -120,7 +130,8 @@ class RunConsumer(AsyncWebsocketConsumer):
         except _BadFrame as error:
             await self._say({"op": "error", "code": error.code, "message": str(error)})
         except Error:
-            await self._say({"op": "error", "code": "database_busy", "message": "The database is busy; try again."})
+            # An answer would be forgotten with the question: a browser that comes back asks from its cursor again.
+            await self._close(TRY_AGAIN_LATER)
 
     def _is_allowed(self) -> bool:
         now = time.monotonic()
@@ -154,6 +165,11 @@ class RunConsumer(AsyncWebsocketConsumer):
         if subscription is not None:
             self.hub.unsubscribe(subscription)
 
+    async def _drop(self, run_id: UUID) -> None:
+        """End a subscription whose run is gone, or gone from this user's sight."""
+        self._unsubscribe(run_id)
+        await self._say({"op": "error", "code": "not_found", "message": f"There is no run {run_id}."})
+
     async def _say(self, body: dict[str, Any]) -> None:
         await self._send_text(dump(body))
 
@@ -167,6 +183,19 @@ class RunConsumer(AsyncWebsocketConsumer):
             self.is_closing = True
             await self.close(code=code)
 
+    async def _guarded(self, job: Coroutine[Any, Any, None]) -> None:
+        """A socket whose sender or session watch died must not stay open: nothing would ever come, or end it."""
+        try:
+            await job
+            return
+        except Exception as error:
+            if isinstance(error, OSError) or str(error).startswith(_GONE):
+                log.debug("a browser is gone: %s", error)
+            else:
+                log.exception("a socket's task failed; the browser is told to come back")
+        with contextlib.suppress(OSError, RuntimeError):
+            await self._close(SENDER_FAILED)
+
     async def _send_on(self) -> None:
         """Until the browser leaves: send what there is, never faster than it takes it."""
         while True:
@@ -179,9 +208,6 @@ class RunConsumer(AsyncWebsocketConsumer):
                 except Error:
                     is_behind = True
                     await asyncio.sleep(1)  # the database is away: the backlog waits
-                except (RuntimeError, OSError) as error:  # the server says that the browser is gone
-                    log.debug("a browser is gone: %s", error)
-                    return
             if is_behind:
                 self.wake.set()
             else:
@@ -192,8 +218,7 @@ class RunConsumer(AsyncWebsocketConsumer):
         if self.subscriptions.get(subscription.run_id) is not subscription:
             return False
         if subscription.is_gone:
-            self._unsubscribe(subscription.run_id)
-            await self._say({"op": "error", "code": "not_found", "message": f"There is no run {subscription.run_id}."})
+            await self._drop(subscription.run_id)
             return False
         status = self.hub.feeds[subscription.run_id].status
         batches = subscription.take() if subscription.is_live else [await self.hub.read_backlog(subscription)]
@@ -213,14 +238,19 @@ class RunConsumer(AsyncWebsocketConsumer):
         return bool(subscription.queue) or not subscription.is_live
 
     async def _watch_session(self) -> None:
-        """Close the socket when its session ends, its user is shut out or changes the password."""
+        """Close the socket when its session ends, its user is shut out or changes the password; drop hidden runs."""
         while True:
             await asyncio.sleep(SESSION_CHECK_S)
             session_key = getattr(self.scope.get("session"), "session_key", None)
             with contextlib.suppress(Error):
-                if not await self.hub.read(_is_session_alive, session_key, self.user.pk):
+                user = await self.hub.read(_session_user, session_key, self.user.pk)
+                if user is None:
                     await self._close(SESSION_ENDED)
                     return
+                self.user = user  # rights may have changed
+                watched = set(self.subscriptions)
+                for run_id in watched - await self.hub.read(_still_visible, user, watched):
+                    await self._drop(run_id)
 
 
 def _parse(text: str | None) -> dict[str, Any]:

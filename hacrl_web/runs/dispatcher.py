@@ -14,9 +14,10 @@ from datetime import datetime
 from uuid import UUID
 
 import psutil
+from django.db.models import Q
 
 from hacrl_web.runs import doorbell
-from hacrl_web.runs.models import HELD, Desire, Run, State
+from hacrl_web.runs.models import HELD, USER_STOP, Desire, Run, State
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.supervisor import host_name
 
@@ -93,10 +94,12 @@ class Dispatcher:
             ring_bell(run.pk)
 
     def revive(self) -> None:
-        """Give lost runs back to the queue, or end those that were interrupted too often or are no longer wanted."""
-        for run in Run.objects.filter(state=State.LOST):
+        """Give lost runs back to the queue; end those interrupted too often, and idle ones that are to stop."""
+        # A queued run that is to stop: whoever wished it died before the end was written.
+        unwanted = Q(state=State.QUEUED, desired_state=Desire.STOP)
+        for run in Run.objects.filter(unwanted | Q(state=State.LOST)):
             if run.desired_state == Desire.STOP:
-                run.transition_to(State.STOPPED, reason="stopped by the user", attempt=run.attempt)
+                run.transition_to(State.STOPPED, reason=USER_STOP, attempt=run.attempt)
             else:
                 run.requeue(reason=run.reason, attempt=run.attempt, is_interruption=True)
             ring_bell(run.pk)

@@ -27,9 +27,8 @@ def dump(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive events of a run: all with `after` < seq <= `seq`, as the inside of a JSON list."""
+    """Consecutive events of a run up to `seq`, as the inside of a JSON list."""
 
-    after: int
     seq: int
     text: str
     count: int
@@ -53,9 +52,9 @@ def read_batch(run_id: UUID, after: int, up_to: int | None = None) -> Batch:
         .values_list(*_COLUMNS, Cast("payload", TextField()))[:BATCH_EVENTS]
     )
     if not rows:
-        return Batch(after, after, "", 0)
+        return Batch(after, "", 0)
     text = ",".join(f'{dump(dict(zip(_COLUMNS, row, strict=False)))[:-1]},"payload":{row[-1]}}}' for row in rows)
-    return Batch(after, rows[-1][0], text, len(rows))
+    return Batch(rows[-1][0], text, len(rows))
 
 
 @dataclass(frozen=True)

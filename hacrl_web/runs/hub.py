@@ -80,7 +80,6 @@ class Hub:
 
     def __init__(self) -> None:
         self.feeds: dict[UUID, Feed] = {}
-        self.is_bell_heard = False
         self._rung: set[UUID] = set()
         self._ring = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -142,7 +141,7 @@ class Hub:
 
     async def _listen(self) -> None:
         """Hear the bell; without Redis keep trying, with growing pauses."""
-        pause_s = 1.0
+        pause_s, is_heard = 1.0, False
         while True:
             try:
                 # No read time-out: an idle channel is not a broken one. Keep-alive notices a dead peer.
@@ -151,15 +150,15 @@ class Hub:
                 )
                 async with client, client.pubsub() as bell:
                     await bell.subscribe(BELL_CHANNEL)
-                    self.is_bell_heard, pause_s = True, 1.0
+                    is_heard, pause_s = True, 1.0
                     for run_id in list(self.feeds):  # what rang meanwhile was not heard
                         self.ring(run_id)
                     async for message in bell.listen():
                         self._heard(message)
             except (redis.RedisError, OSError) as error:
-                if self.is_bell_heard or pause_s == 1.0:
+                if is_heard or pause_s == 1.0:
                     log.warning("the bell is not heard (%s); polling every %g s", error, POLL_S)
-            self.is_bell_heard = False
+            is_heard = False
             await asyncio.sleep(pause_s)
             pause_s = min(10.0, pause_s * 2)
 

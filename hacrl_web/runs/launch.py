@@ -165,6 +165,7 @@ def _plan(user: Any, request: Any, known: frozenset[str] = KEYS) -> tuple[RunSpe
         errors += plain_errors(error)
     else:
         errors += [FieldError(c.code, c.message, c.field) for c in spec.cautions() if c.code not in confirmed]
+        errors += _too_long(spec, group) if group else []
     if errors or spec is None:
         raise LaunchError(errors)
     return spec, group, benchmark
@@ -181,14 +182,27 @@ def _changed_models(group: AgentGroup) -> list[FieldError]:
     return errors
 
 
+def _too_long(spec: RunSpec, group: AgentGroup) -> list[FieldError]:
+    """A model cannot write beyond its context: said here, not by a trainer that fails in its first rollout."""
+    asked = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
+    return [
+        FieldError(
+            "context_too_short",
+            f"Agent {agent.name} reads and writes at most {agent.model.context_length} tokens; "
+            f"max_prompt_length and max_completion_length together are {asked}.",
+            "rollout.max_completion_length",
+        )
+        for agent in group.agents.select_related("model")
+        if agent.model.context_length and asked > agent.model.context_length
+    ]
+
+
 def build_spec(user: Any, request: Mapping[str, Any]) -> RunSpec:
     """The RunSpec of a launch request; writes nothing. Error: LaunchError."""
     return _plan(user, request)[0]
 
 
-def _create(
-    user: Any, spec: RunSpec, group: AgentGroup, benchmark: Benchmark, sweep: Sweep | None, priority: int
-) -> Run:
+def _create(user: Any, spec: RunSpec, group: AgentGroup, benchmark: Benchmark, sweep: Sweep | None) -> Run:
     run = Run.objects.create(
         owner=user,
         name=spec.name,
@@ -200,18 +214,17 @@ def _create(
         seed=spec.seed,
         state=State.QUEUED,
         total_steps=spec.training.steps,
-        priority=priority,
     )
     StatusChange.objects.create(run=run, to_state=State.QUEUED, attempt=0, reason="launched")
     transaction.on_commit(lambda: doorbell.ring(run.pk))
     return run
 
 
-def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None, priority: int = 0) -> Run:
+def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None) -> Run:
     """Queue a run. Error: LaunchError, and nothing is written."""
     spec, group, benchmark = _plan(user, request)
     with transaction.atomic():
-        return _create(user, spec, group, benchmark, sweep, priority)
+        return _create(user, spec, group, benchmark, sweep)
 
 
 def _each_once(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> list[Any]:
@@ -259,5 +272,5 @@ def launch_sweep(user: Any, request: Any) -> Sweep:
         for spec, group, benchmark in plans:
             label = f"{spec.name[:90]} {spec.algorithm.name} seed {spec.seed}"
             named_spec = spec.model_copy(update={"name": label})
-            _create(user, named_spec, group, benchmark, sweep, 0)
+            _create(user, named_spec, group, benchmark, sweep)
     return sweep

@@ -19,9 +19,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from hacrl_web.accounts.visibility import OwnedQuerySet
-from hacrl_web.registry.models import AGENT_COLORS
 
 MAX_INTERRUPTIONS = 3
+USER_STOP = "stopped by the user"
 
 
 class State(models.TextChoices):
@@ -195,10 +195,6 @@ class Run(models.Model):
         return self.state in TERMINAL
 
     @property
-    def is_held(self) -> bool:
-        return self.state in HELD
-
-    @property
     def can_stop(self) -> bool:
         return not self.is_terminal and self.desired_state != Desire.STOP
 
@@ -206,34 +202,45 @@ class Run(models.Model):
     def agent_names(self) -> list[str]:
         return [agent["name"] for agent in self.spec["agents"]]
 
-    @property
-    def agent_colors(self) -> dict[str, str]:
-        """Each agent's colour, by its place, on every page."""
-        return {name: AGENT_COLORS[i % len(AGENT_COLORS)] for i, name in enumerate(self.agent_names)}
-
     def transition_to(self, new: str, *, reason: str, attempt: int | None = None, **columns: Any) -> bool:
         """Change state by one conditional UPDATE and record it; False where the state machine or the fence refuses.
 
         attempt: refuse unless this attempt owns the run.  columns: further columns to write with it.
+        A run that its user wants stopped does not go back to the queue, where nobody would take it: it is stopped.
         """
-        new = State(new)
+        asked = State(new)
         now = timezone.now()
         with transaction.atomic():
             while True:
-                seen = Run.objects.filter(pk=self.pk).values_list("state", "attempt").first()
-                if seen is None or new not in TRANSITIONS[seen[0]] or attempt not in (None, seen[1]):
+                seen = Run.objects.filter(pk=self.pk).values_list("state", "attempt", "desired_state").first()
+                if seen is None:
                     return False
-                old, old_attempt = seen
-                columns |= {"state": new, "reason": reason} | ({"finished_at": now} if new in TERMINAL else {})
-                if Run.objects.filter(pk=self.pk, state=old, attempt=old_attempt).update(**columns):
+                old, old_attempt, wish = seen
+                new = asked
+                if asked == State.QUEUED and wish == Desire.STOP:
+                    new, reason = State.STOPPED, USER_STOP
+                if new not in TRANSITIONS[old] or attempt not in (None, old_attempt):
+                    return False
+                values = columns | {"state": new, "reason": reason} | ({"finished_at": now} if new in TERMINAL else {})
+                unchanged = Run.objects.filter(pk=self.pk, state=old, attempt=old_attempt, desired_state=wish)
+                if unchanged.update(**values):
                     break  # otherwise someone else changed it in between: look again
+            if new not in HELD:
+                self._forget_eta()
             StatusChange.objects.create(
                 run_id=self.pk, from_state=old, to_state=new, attempt=old_attempt, reason=reason, at=now
             )
         self.refresh_from_db()
         return True
 
-    def request_stop(self, reason: str = "stopped by the user") -> None:
+    def _forget_eta(self) -> None:
+        """Nobody trains: no page says when it will be done. The row is locked by the change of state."""
+        row = Run.objects.filter(pk=self.pk)
+        progress = row.values_list("progress", flat=True).first()
+        if progress and progress.pop("eta_s", None) is not None:
+            row.update(progress=progress)
+
+    def request_stop(self, reason: str = USER_STOP) -> None:
         """Ask for the run's end: at once where nobody holds it, else its supervisor sees to it."""
         # First the wish: from here on nobody can claim it.
         Run.objects.filter(pk=self.pk).exclude(state__in=TERMINAL).update(desired_state=Desire.STOP)

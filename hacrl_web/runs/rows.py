@@ -5,8 +5,10 @@ Plain tuples and one statement: model objects would cost more than the database 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
@@ -30,6 +32,13 @@ def integer(value: Any) -> int:
 
 def _number(value: Any) -> float | None:
     return None if value is None else float(value)
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is no time")
+    return number
 
 
 def _text(limit: int | None) -> Callable[[Any], str]:
@@ -96,7 +105,7 @@ def _payload(record: Record) -> str:
 EVENTS = Table(TelemetryEvent)
 ROLLOUTS = Table(RolloutSample)
 CONTRIBUTIONS = Table(Contribution)
-EVENTS.makers["time"] = lambda value: float(value or 0)
+EVENTS.makers["time"] = lambda value: _finite(value or 0)
 _TABLE_OF = {"rollout": ROLLOUTS, "contribution": CONTRIBUTIONS}
 
 
@@ -120,8 +129,11 @@ def insert(run_id: UUID, records: Sequence[Record]) -> None:
 
 
 def _insert_stand_in(run_id: UUID, record: Record, error: Exception) -> None:
-    """A log event with the refused record's number: no number is missing."""
+    """A log event with the refused record's number, time and step: no number is missing, and it stands in its place."""
     message = f"An event of type {record['type'][:16]!r} could not be stored: {str(error)[:200]}".replace("\x00", "")
     log.warning("run %s, seq %s: %s", run_id, record["seq"], message)
-    body = {"type": "log", "level": "warning", "message": message}
-    EVENTS.insert([EVENTS.row(run_id, {"seq": record["seq"], "attempt": record["attempt"], **body})])
+    body = {key: record[key] for key in ("seq", "attempt")} | {"type": "log", "level": "warning", "message": message}
+    for name in ("time", "step"):
+        with contextlib.suppress(ValueError, TypeError, OverflowError):  # it may be just what was refused
+            body[name] = EVENTS.makers[name](record.get(name))
+    EVENTS.insert([EVENTS.row(run_id, body)])

@@ -25,7 +25,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
-from hacrl_web.runs.models import Desire, Run, State, Worker
+from hacrl_web.runs.models import USER_STOP, Desire, Run, State, Worker
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.telemetry import LeaseLost, Shipper
 from workers.events import Log, SpoolWriter
@@ -48,11 +48,17 @@ _ALLOWED = re.compile(
     r"|HACRL_FAKE_\w+"
 )
 _SECRET = re.compile(r"TOKEN(?!IZERS)|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY", re.IGNORECASE)
+_PROXY_LOGIN = re.compile(r"^([a-z][a-z0-9+.-]*://)?.*@", re.IGNORECASE | re.DOTALL)  # user:password@
 
 
 def trainer_environment() -> dict[str, str]:
     """The trainer's environment: what it needs and no secret."""
-    return {k: v for k, v in os.environ.items() if _ALLOWED.fullmatch(k) and not _SECRET.search(k)}
+    kept = {k: v for k, v in os.environ.items() if _ALLOWED.fullmatch(k) and not _SECRET.search(k)}
+    for name in kept:
+        if name.lower() in ("http_proxy", "https_proxy"):
+            kept[name] = _PROXY_LOGIN.sub(r"\1", kept[name])
+    # Nor does it pick up a hub token that lies in a file of HF_HOME.
+    return kept | {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
 
 
 def data_folder_id() -> str:
@@ -125,6 +131,8 @@ class Supervisor:
         self.run = run
         self.attempt = run.attempt
         self.is_shutting_down = is_shutting_down
+        self.has_started = False  # the trainer's first word was read
+        self.is_announced = False  # and the run is called running
         self.finished: dict[str, Any] | None = None  # the trainer's last word
         self.stop_asked_at: float | None = None
         self.is_user_stop = False
@@ -197,13 +205,17 @@ class Supervisor:
 
     def _ship(self) -> bool:
         batch = self.shipper.ship()
+        # A shipped record is seen once: only notes in this loop, nothing that could fail and pass over the rest.
         for record in batch.records:
             if record["attempt"] != self.attempt:
                 continue  # an earlier attempt's last lines
             if record["type"] == "started":
-                self.run.transition_to(State.RUNNING, reason="training", attempt=self.attempt)
+                self.has_started = True
             elif record["type"] == "finished":
                 self.finished = record
+        if self.has_started and not self.is_announced:  # tried again in the next round where the database fails
+            self.run.transition_to(State.RUNNING, reason="training", attempt=self.attempt)
+            self.is_announced = True
         return batch.is_full
 
     def _beat_and_watch(self) -> None:
@@ -269,9 +281,7 @@ class Supervisor:
         if outcome == "completed":
             self._end(State.COMPLETED, reason)
         elif wish == Desire.STOP:
-            self._end(
-                State.STOPPED, "stopped by the user" if outcome else "stopped by the user; the trainer was killed"
-            )
+            self._end(State.STOPPED, USER_STOP if outcome else f"{USER_STOP}; the trainer was killed")
         elif outcome == "failed":
             self._end(State.FAILED, reason or "the trainer gave no reason")
         elif self.is_shutting_down():

@@ -21,6 +21,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, State, Sweep
+from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.reports import csv_cell, hosts, metric_rows, prompts_of_step, rollout_steps
 from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
@@ -167,6 +168,7 @@ def run_stop(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         messages.info(request, f"The run had already ended: {run.state}.")
     else:
         run.request_stop()
+        ring_bell(run.pk)
         messages.info(request, "Stopped." if run.is_terminal else "Stopping: the trainer ends after its current phase.")
     return redirect(run)
 

@@ -181,6 +181,14 @@ class TestReap:
         run.refresh_from_db()
         assert run.state == "stopped"
 
+    def test_queued_run_that_should_stop_is_stopped(self, watch):
+        """Who wished it died between the wish and the end."""
+        run = make_run()
+        Run.objects.filter(pk=run.pk).update(desired_state="stop")
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert (run.state, run.reason) == ("stopped", "stopped by the user")
+
     def test_dispatcher_that_died_halfway_finishes_later(self, watch):
         run = elsewhere(make_run())
         run.transition_to(State.LOST, reason="silent", attempt=1)

@@ -265,3 +265,16 @@ def test_model_folder_that_changed_since_it_was_registered_is_refused(user):
     model = LanguageModel.objects.filter(agents__group=request["group"]).first()
     (Path(model.location) / "model.safetensors").write_bytes(b"other weights")
     assert refusal(user, request) == {"group": "model_changed"}
+
+
+def test_lengths_beyond_a_known_context_are_refused_where_they_are_set(user):
+    request = launch_request(user, rollout={"max_prompt_length": 100, "max_completion_length": 29})
+    models = LanguageModel.objects.filter(agents__group=request["group"])
+    models.filter(agents__name="B").update(context_length=128)  # A's is not known
+    assert refusal(user, request) == {"rollout.max_completion_length": "context_too_short"}
+    text = messages(user, request)["rollout.max_completion_length"]
+    assert "Agent B" in text
+    assert "128" in text
+    assert "129" in text
+    request["rollout"]["max_completion_length"] = 28
+    assert launch(user, request).state == "queued"

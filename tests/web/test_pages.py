@@ -425,3 +425,22 @@ def test_form_without_its_token_says_so(user):
     response = strict.post(reverse("runs:run_create"), {"name": "x"})
     assert response.status_code == 403
     assert "This form has expired" in text_of(response)
+
+
+def test_stop_button_rings_the_bell_as_the_api_does(web, user, monkeypatch):
+    rung = []
+    for module in ("views", "api"):
+        monkeypatch.setattr(f"hacrl_web.runs.{module}.ring_bell", rung.append)
+    for path in ("/runs/{}/stop", "/api/v1/runs/{}/stop"):
+        run = factories.make_run(user)
+        web.post(path.format(run.pk))
+        assert rung.pop() == run.pk
+
+
+def test_number_in_the_header_is_what_its_link_shows(web, user):
+    for state in ("queued", "starting", "running", "running", "paused"):
+        Run.objects.filter(pk=factories.make_run(user).pk).update(state=state)
+    html = text_of(web.get("/runs/"))
+    shown = re.search(r'class="top-running" href="([^"]+)".*?<strong>(\d+)</strong>', html)
+    assert shown.group(2) == "2"
+    assert web.get(shown.group(1)).context["page"].paginator.count == 2

@@ -5,7 +5,7 @@ import threading
 import pytest
 from django.db import connection
 
-from hacrl_web.runs.models import HELD, TERMINAL, TRANSITIONS, Run, State, StatusChange, Worker
+from hacrl_web.runs.models import HELD, TERMINAL, TRANSITIONS, Run, RunQuerySet, State, StatusChange, Worker
 from tests.web import factories
 from tests.web.factories import make_user
 
@@ -59,6 +59,16 @@ class TestTransitions:
         assert not run.transition_to(State.COMPLETED, reason="", attempt=1)
         assert not Run.objects.held_by(run.pk, 1).exists()
         assert Run.objects.held_by(run.pk, 2).exists()
+
+    @pytest.mark.parametrize("new", ["queued", "lost", "failed", "completed"])
+    def test_only_a_run_with_a_trainer_has_an_eta(self, make_run, new):
+        run = make_run()
+        Run.objects.claim(run.pk, worker())
+        Run.objects.filter(pk=run.pk).update(progress={"eta_s": 60.0, "elapsed_s": 5.0})
+        run.transition_to(State.RUNNING, reason="", attempt=1)
+        assert run.progress["eta_s"] == 60.0
+        run.transition_to(new, reason="", attempt=1)
+        assert run.progress == {"elapsed_s": 5.0}
 
     def test_deleted_run_cannot_change(self, make_run):
         run = make_run()
@@ -141,6 +151,32 @@ class TestRequeue:
             Run.objects.claim(run.pk, worker())
             run.requeue(reason="deploy", attempt=attempt, is_interruption=False)
         assert (run.state, run.interruptions) == ("queued", 0)
+
+    @pytest.mark.parametrize("is_interruption", [True, False])
+    def test_run_that_is_to_stop_is_stopped_instead_of_queued_for_ever(self, make_run, is_interruption):
+        """The wish came after its supervisor had read it; `run` is what the supervisor remembers."""
+        run = make_run()
+        Run.objects.claim(run.pk, worker())
+        run.refresh_from_db()
+        Run.objects.get(pk=run.pk).request_stop()
+        assert run.requeue(reason="deploy", attempt=1, is_interruption=is_interruption)
+        assert (run.state, run.reason, run.finished_at is not None) == ("stopped", "stopped by the user", True)
+
+    def test_wish_that_comes_between_look_and_write_is_seen(self, make_run, monkeypatch):
+        run = make_run()
+        Run.objects.claim(run.pk, worker())
+        real, writes = RunQuerySet.update, []
+
+        def update(rows, **columns):
+            if columns.get("state") == State.QUEUED and not writes:
+                writes.append(1)
+                Run.objects.get(pk=run.pk).request_stop()  # the run is still held: only the wish is written
+            return real(rows, **columns)
+
+        monkeypatch.setattr(RunQuerySet, "update", update)
+        assert run.requeue(reason="busy", attempt=1, is_interruption=False)
+        assert writes
+        assert run.state == "stopped"
 
 
 @pytest.mark.django_db

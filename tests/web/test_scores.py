@@ -3,7 +3,9 @@
 import math
 
 import pytest
+from django.urls import reverse
 
+from hacrl_web.leaderboard import scores, views
 from hacrl_web.leaderboard.scores import Estimate, boards, estimate, rows, run_results, sweep_board, t95
 from hacrl_web.runs.launch import launch, launch_sweep
 from hacrl_web.runs.models import Run, State, TelemetryEvent
@@ -115,7 +117,7 @@ def test_evaluation_of_the_highest_attempt_counts(user):
     assert run_results(sweep.runs.all())[0].accuracy_final == pytest.approx(0.4)
 
 
-def test_different_settings_are_different_rows_and_are_not_paired(user):
+def test_settings_of_the_cross_rollouts_make_rows_but_do_not_part_them_from_gspo(user):
     request = launch_request(user, algorithm={"name": "hacpo", "alpha": 1.0})
     finish(launch(user, request), {"A": 0.5, "B": 0.5})
     finish(launch(user, {**request, "algorithm": {"name": "hacpo", "alpha": 3.0}}), {"A": 0.6, "B": 0.6})
@@ -124,7 +126,7 @@ def test_different_settings_are_different_rows_and_are_not_paired(user):
     assert board.sweep is None
     found = [(row.algorithm, row.settings, row.gain_over_gspo and row.gain_over_gspo.mean) for row in board.rows]
     assert found == [
-        ("hacpo", {"algorithm.alpha": 3.0}, None),
+        ("hacpo", {"algorithm.alpha": 3.0}, pytest.approx(0.3)),
         ("hacpo", {"algorithm.alpha": 1.0}, pytest.approx(0.2)),
         ("gspo", {}, None),
     ]
@@ -156,3 +158,40 @@ def test_boards_show_only_what_the_user_may_see(user):
     assert [board.sweep for board in boards(user)] == [sweep]
     assert boards(make_user()) == []
     assert len(boards(make_user(is_staff=True))) == 1
+
+
+def test_run_launched_alone_is_paired_with_a_gspo_that_left_the_cross_settings_at_their_defaults(user):
+    request = launch_request(user)
+    cross = {"delta": 0.3, "delta_step": 0.01, "cross_weight": 0.5, "capability_window": 7, "ratio_max": 4.0}
+    finish(launch(user, {**request, "algorithm": {"name": "hacpo", **cross}}), {"A": 0.5, "B": 0.7})
+    finish(launch(user, {**request, "algorithm": {"name": "gspo"}}), {"A": 0.3, "B": 0.3})
+    finish(launch(user, {**request, "algorithm": {"name": "gspo", "delta": 0.4}, "seed": 2}), {"A": 0.3, "B": 0.3})
+    (board,) = boards(user)
+    hacpo, gspo = board.rows
+    assert hacpo.gain_over_gspo == Estimate(pytest.approx(0.3), None, 1)
+    assert (gspo.seeds, gspo.settings) == ([1, 2], {})
+
+
+@pytest.mark.parametrize("changed", [{"beta": 0.5}, {"epsilon": 0.1}, {"eos": "strip"}])
+def test_settings_that_act_on_gspo_are_not_paired(user, changed):
+    request = launch_request(user)
+    finish(launch(user, {**request, "algorithm": {"name": "hacpo", **changed}}), {"A": 0.5, "B": 0.5})
+    finish(launch(user, {**request, "algorithm": {"name": "gspo"}}), {"A": 0.3, "B": 0.3})
+    (board,) = boards(user)
+    assert [row.gain_over_gspo for row in board.rows] == [None, None]
+
+
+def test_leaderboard_works_out_only_the_boards_of_its_page(user, client, monkeypatch):
+    for _ in range(3):
+        finish(sweep_of(user, ["gspo"], [1]).runs.get(), {"A": 0.4, "B": 0.4})
+    finish(launch(user, launch_request(user)), {"A": 0.5, "B": 0.5})
+    worked_out = []
+    real = scores.rows
+    monkeypatch.setattr(scores, "rows", lambda runs: worked_out.append(1) or real(runs))
+    monkeypatch.setattr(views, "PAGE_SIZE", 2)
+    client.force_login(user)
+    for page in (1, 2):
+        response = client.get(reverse("leaderboard:index"), {"page": page})
+        assert (len(response.context["page"]), response.context["page"].paginator.count) == (2, 4)
+        assert len(worked_out) == 2 * page
+    assert [board.sweep is None for board in response.context["page"]] == [False, True]

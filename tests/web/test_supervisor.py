@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import psutil
@@ -21,6 +20,7 @@ from hacrl_web.runs.supervisor import data_folder_id, supervise, trainer_environ
 from tests.web.conftest import wait_until
 from tests.web.factories import make_run
 from workers.events import SPOOL_NAME, read_records
+from workers.launcher import RunDirBusy, start_trainer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("fake_trainer")]
 
@@ -163,7 +163,7 @@ def test_child_of_the_trainer_does_not_outlive_the_run():
     run.refresh_from_db()
     assert run.state == "completed"
     child = int(re.search(r"child (\d+)", (run.run_dir / "trainer.log").read_text()).group(1))
-    assert wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie", 2)
+    assert wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie")
 
 
 def test_shutdown_of_the_worker_requeues_without_counting():
@@ -260,6 +260,47 @@ def test_database_that_is_away_for_a_while_costs_nothing(monkeypatch):
     assert_nothing_left(run)
 
 
+@pytest.mark.parametrize("name", ["complete", "fail"])
+def test_database_that_fails_after_a_batch_is_stored_costs_no_word_of_the_trainer(monkeypatch, name):
+    """All the trainer says comes in one batch, and the database is gone when the run should be called running."""
+    monkeypatch.setattr(supervisor, "DATABASE_PAUSE_S", 0.01)
+    real_ship, real_transition, failed = telemetry.Shipper.ship, Run.transition_to, []
+
+    def ship(self):
+        finished = self.path.exists() and any(r["type"] == "finished" for _, r in read_records(self.path))
+        return real_ship(self) if finished else telemetry.Batch(offset=self.offset)
+
+    def transition_to(self, new, **columns):
+        if new == State.RUNNING and len(failed) < 2:
+            failed.append(1)
+            raise OperationalError("the database is away")
+        return real_transition(self, new, **columns)
+
+    monkeypatch.setattr(telemetry.Shipper, "ship", ship)
+    monkeypatch.setattr(Run, "transition_to", transition_to)
+    run = make_run(name=name)
+    supervise(run.pk)
+    run.refresh_from_db()
+    assert len(failed) == 2
+    assert changes(run) == ["queued", "starting", "running", "completed" if name == "complete" else "failed"]
+    assert run.interruptions == 0
+    assert_nothing_left(run)
+
+
+def test_stop_while_the_directory_is_busy_ends_the_run(monkeypatch):
+    """The user stops after the claim; the run must not go back to a queue from which nobody takes it."""
+    run = make_run()
+
+    def start(self):
+        Run.objects.get(pk=run.pk).request_stop()
+        raise RunDirBusy("in use")
+
+    monkeypatch.setattr(supervisor.Supervisor, "_start", start)
+    assert supervise(run.pk)
+    run.refresh_from_db()
+    assert (run.state, run.desired_state) == ("stopped", "stop")
+
+
 def test_spool_shortened_by_a_power_cut_does_not_reuse_numbers():
     run = make_run(name="crash-once", checkpoint={"save_steps": 2})
     supervise(run.pk)
@@ -299,7 +340,7 @@ supervise(uuid.UUID(sys.argv[4]))
 """
 
 
-def test_kill_of_the_supervisor_ends_the_trainer_within_two_seconds(settings):
+def test_kill_of_the_supervisor_ends_the_trainer(settings):
     run = make_run(training={"steps": 100_000, "train_batch_size": 4, "mini_batch_size": 4})
     arguments = [
         str(connection.settings_dict["NAME"]),
@@ -318,9 +359,8 @@ def test_kill_of_the_supervisor_ends_the_trainer_within_two_seconds(settings):
     finally:
         process.kill()
         process.wait()
-    killed_at = time.monotonic()
-    assert wait_until(lambda: processes_of(run) == [], 2), "the trainer outlived its supervisor"
-    assert time.monotonic() - killed_at < 2
+    # By itself it would go on for a quarter of an hour.
+    assert wait_until(lambda: processes_of(run) == []), "the trainer outlived its supervisor"
     run.refresh_from_db()
     assert run.state == "running"  # nobody could say so: the dispatcher finds out
 
@@ -344,4 +384,33 @@ def test_trainer_sees_no_secret(monkeypatch):
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
     seen = trainer_environment()
     assert not set(secrets) & set(seen)
+    assert seen["HF_HUB_DISABLE_IMPLICIT_TOKEN"] == "1"
     assert {"PATH", "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE", "TOKENIZERS_PARALLELISM"} <= set(seen)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("https_proxy", "http://ada:p@ss/w@proxy.example:3128", "http://proxy.example:3128"),
+        ("HTTP_PROXY", "ada:pw@proxy.example:3128", "proxy.example:3128"),
+        ("http_proxy", "http://proxy.example:3128/", "http://proxy.example:3128/"),
+        ("no_proxy", "localhost,.example", "localhost,.example"),
+    ],
+)
+def test_trainer_sees_no_login_of_a_proxy(monkeypatch, name, value, kept):
+    monkeypatch.setenv(name, value)
+    assert trainer_environment()[name] == kept
+
+
+def test_trainer_works_in_its_run_directory_and_finds_our_code(tmp_path, monkeypatch):
+    """A hub id such as tests/web must not be taken for the folder of that name."""
+    monkeypatch.chdir(tmp_path)
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    say = "import os, sys, workers.spec; print(os.getcwd(), os.path.exists('tests/web'), os.path.exists(sys.argv[1]))"
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": "/elsewhere"}
+    (run_dir / "spec.json").write_text("{}")
+    trainer = start_trainer(Path("run"), 1, command=[sys.executable, "-c", say], environment=environment)
+    trainer.process.wait(60)
+    assert trainer.kill() == 0
+    assert (run_dir / "trainer.log").read_text() == f"{run_dir.resolve()} False True\n"

@@ -171,6 +171,23 @@ def test_odd_event_does_not_hold_up_the_others(run, record):
     assert run.events.get(seq=3).payload["message"] == "after it"
 
 
+@pytest.mark.parametrize(
+    ("record", "time", "step"),
+    [
+        ({"time": 1700000000.5, "step": 4, "values": {"x": float("nan")}, "type": "evaluation"}, 1700000000.5, 4),
+        ({"time": 1700000000.5, "step": "soon", "type": "metrics"}, 1700000000.5, None),
+        ({"time": float("inf"), "step": 4, "type": "metrics"}, 0, 4),
+    ],
+)
+def test_event_that_was_refused_keeps_its_time_and_step(run, record, time, step):
+    write_spool(run.run_dir, 1, metrics(1))
+    write_line(run, seq=2, attempt=1, agent="A", **record)
+    shipper(run).ship()
+    event = run.events.get(seq=2)
+    assert (event.type, event.time, event.step) == ("log", time, step)
+    assert "could not be stored" in event.payload["message"]
+
+
 def test_damaged_line_is_skipped(run):
     write_spool(run.run_dir, 1, metrics(1), metrics(2))
     path = run.run_dir / SPOOL_NAME

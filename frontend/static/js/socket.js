@@ -20,6 +20,9 @@ const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 15_000;
 /** The server's close code for a login that is over: coming back would not help. */
 const SESSION_ENDED = 4401;
+/** The server's close code for a database that is busy; and how many tries its return is worth. */
+const TRY_AGAIN_LATER = 1013;
+const BUSY_TRIES = 3;
 const PING_MS = 15_000;
 /** Without a word for this long (pings are answered) the connection is taken for dead. */
 const SILENCE_MS = 35_000;
@@ -91,6 +94,8 @@ export class RunSocket {
     };
     socket.onclose = (event) => {
       if (socket !== this.socket) return;
+      // An open socket counts as a success; one that is closed so is none.
+      if (event.code === TRY_AGAIN_LATER) this.tries = Math.max(this.tries, BUSY_TRIES);
       if (event.code === SESSION_ENDED) this.onLink("ended");
       else this.#lost();
     };

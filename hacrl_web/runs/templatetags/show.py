@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import Run, State
 
 register = template.Library()
 
@@ -50,9 +50,9 @@ def rail_pages(context: template.Context) -> list[dict[str, Any]]:
 
 @register.simple_tag(takes_context=True)
 def running_count(context: template.Context) -> int:
-    """How many of the visible runs have a trainer."""
+    """How many of the visible runs are running: what the list behind the number shows."""
     try:
-        return Run.objects.visible_to(context["user"]).filter(state__in=("starting", "running")).count()
+        return Run.objects.visible_to(context["user"]).filter(state=State.RUNNING).count()
     except DatabaseError:  # the frame of the page that says "database busy" must not need the database
         return 0
 
