@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, RawPostDataException
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import django_auth
@@ -11,6 +11,7 @@ from ninja.security import django_auth
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.api import router as registry_router
 from hacrl_web.runs.api import router as runs_router
+from hacrl_web.runs.launch import plain_message
 
 
 def _for_users(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -41,7 +42,7 @@ def field_errors(request: HttpRequest, exception: FieldErrors) -> HttpResponse:
 
 @api.exception_handler(ValidationError)
 def malformed(request: HttpRequest, exception: ValidationError) -> HttpResponse:
-    errors = [FieldError(str(e.get("type", "invalid")), str(e["msg"]), _field(e["loc"])) for e in exception.errors]
+    errors = [FieldError(str(e.get("type", "invalid")), plain_message(e), _field(e["loc"])) for e in exception.errors]
     return _answer(request, errors, 422)
 
 
@@ -59,6 +60,13 @@ def not_found(request: HttpRequest, exception: Http404) -> HttpResponse:
 @api.exception_handler(AuthenticationError)
 def not_logged_in(request: HttpRequest, exception: AuthenticationError) -> HttpResponse:
     return _answer(request, [FieldError("not_authenticated", "Log in first.", None)], 401)
+
+
+@api.exception_handler(RawPostDataException)
+def not_json(request: HttpRequest, exception: RawPostDataException) -> HttpResponse:
+    """A form was sent where JSON is read: the check of its CSRF token has used the body up."""
+    error = FieldError("unsupported_media_type", "Send JSON, with Content-Type: application/json.", None)
+    return _answer(request, [error], 415)
 
 
 @api.exception_handler(HttpError)

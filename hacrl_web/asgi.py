@@ -15,7 +15,6 @@ from hacrl_web.body_limit import LimitBody  # noqa: E402
 from hacrl_web.runs.consumers import RunConsumer  # noqa: E402
 
 
-
 async def no_such_socket(scope, receive, send) -> None:
     """Any other address: the handshake is refused."""
     await receive()

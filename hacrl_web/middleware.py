@@ -7,7 +7,7 @@ from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
-from django.views.defaults import server_error
+from django.views.defaults import bad_request, page_not_found, server_error
 
 API_PREFIX = "/api/"
 BUSY = (OperationalError, InterfaceError)
@@ -38,8 +38,7 @@ class DatabaseBusy:
 def busy(request: HttpRequest) -> HttpResponse:
     """The 503 of a page or of the API."""
     if request.path_info.startswith(API_PREFIX):
-        error = {"code": "database_busy", "message": "The database is busy. Try again in a moment.", "field": None}
-        response: HttpResponse = JsonResponse({"error": error, "errors": [error]}, status=503)
+        response = _api_error("database_busy", "The database is busy. Try again in a moment.", 503)
     else:
         # Without the request: the frame of a logged-in page would ask the database who that is.
         response = HttpResponse(render_to_string("503.html"), status=503)
@@ -47,6 +46,28 @@ def busy(request: HttpRequest) -> HttpResponse:
     return response
 
 
+def _api_error(code: str, message: str, status: int) -> HttpResponse:
+    error = {"code": code, "message": message, "field": None}
+    return JsonResponse({"error": error, "errors": [error]}, status=status)
+
+
+def handler400(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Too many fields, a body that is no form: in the words of the page or of the API."""
+    if request.path_info.startswith(API_PREFIX):
+        return _api_error("bad_request", "This request cannot be read.", 400)
+    return bad_request(request, exception)
+
+
+def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if request.path_info.startswith(API_PREFIX):
+        return _api_error("not_found", "There is no such address.", 404)
+    return page_not_found(request, exception)
+
+
 def handler500(request: HttpRequest) -> HttpResponse:
     """What no view raised: a session that cannot be read is a busy database too, all else is our mistake."""
-    return busy(request) if isinstance(sys.exc_info()[1], BUSY) else server_error(request)
+    if isinstance(sys.exc_info()[1], BUSY):
+        return busy(request)
+    if request.path_info.startswith(API_PREFIX):
+        return _api_error("server_error", "This is a mistake of ours; the server's log tells what it was.", 500)
+    return server_error(request)

@@ -5,6 +5,8 @@ from django.urls import include, path
 from hacrl_web.api import api
 from hacrl_web.runs.views import home
 
+handler400 = "hacrl_web.middleware.handler400"
+handler404 = "hacrl_web.middleware.handler404"
 handler500 = "hacrl_web.middleware.handler500"
 urlpatterns = [
     path("", home, name="home"),

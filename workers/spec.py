@@ -13,6 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
+# What a name may not hold: control characters, and those that turn the writing direction of the rest of the page.
+UNPRINTABLE = r"\x00-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+
 
 class Section(BaseModel):
     """A group of settings: immutable, finite numbers only, no unknown keys."""
@@ -26,14 +29,16 @@ def setting(default: Any = ..., *, help: str, source: str, label: str = "", unit
     return Field(default, description=help, json_schema_extra={k: v for k, v in extra.items() if v}, **bounds)
 
 
-def _no_bool(value: Any) -> Any:
+def _plain_number(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("a number is needed, not true or false")
+    if isinstance(value, str) and "_" in value:  # Python would read 1_0 as 10
+        raise ValueError("a number has no underscore in it")
     return value
 
 
-Count = Annotated[int, BeforeValidator(_no_bool)]
-Number = Annotated[float, BeforeValidator(_no_bool)]
+Count = Annotated[int, BeforeValidator(_plain_number)]
+Number = Annotated[float, BeforeValidator(_plain_number)]
 
 
 class AgentSpec(Section):
@@ -44,7 +49,7 @@ class AgentSpec(Section):
         source="product",
         min_length=1,
         max_length=80,
-        pattern=r"^[^\x00-\x1f\x7f/\\]+$",
+        pattern=rf"^[^{UNPRINTABLE}/\\]+$",
     )
     model: str = setting(
         help="Folder with config.json, tokenizer and *.safetensors, or a hub id.",
@@ -288,7 +293,7 @@ class TrainingSpec(Section):
     def _mini_batch_divides(cls, size: int, info: ValidationInfo) -> int:
         batch = info.data.get("train_batch_size")  # missing where it was itself refused
         if batch and batch % size:
-            raise ValueError(f"mini_batch_size {size} must divide train_batch_size {batch}")
+            raise ValueError(f"must divide train_batch_size {batch}; {size} does not")
         return size
 
 
@@ -343,7 +348,9 @@ class RunSpec(Section):
     """All of a run: who learns, on what, by which rule."""
 
     schema_version: Literal[1] = 1
-    name: str = setting("run", help="Shown in lists.", source="product", min_length=1, max_length=120)
+    name: str = setting(
+        "run", help="Shown in lists.", source="product", min_length=1, max_length=120, pattern=rf"^[^{UNPRINTABLE}]+$"
+    )
     seed: Count = setting(
         0, help="Every random choice is derived from it.", source="design: randomness", ge=0, le=2**31 - 1
     )
@@ -379,7 +386,7 @@ class RunSpec(Section):
     def _gspox2_halves_mini_batches(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
         algorithm = info.data.get("algorithm")
         if algorithm and algorithm.name == "gspox2" and training.mini_batch_size % 2:
-            raise ValueError("gspox2 halves the mini-batch: mini_batch_size must be even")
+            raise ValueError("mini_batch_size must be even, for gspox2 halves it")
         return training
 
     @property

@@ -89,7 +89,8 @@ class RunConsumer(AsyncWebsocketConsumer):
 
     It sends {"op": "sub", "run": id, "after": seq}, {"op": "unsub", "run": id}, {"op": "ping"}; it gets
     {"op": "events", "run", "prev", "seq", "events": [...]}, {"op": "run", "run", "state", ...}, {"op": "synced", "run",
-    "seq"} once after the backlog of a sub, {"op": "error", "code", "message"} and {"op": "pong"}.
+    "seq"} once after the backlog of a sub, {"op": "link", "delayed"} when Redis goes away or comes back,
+    {"op": "error", "code", "message"} and {"op": "pong"}.
     """
 
     channel_layer_alias = None  # a Redis restart must not close the socket
@@ -101,6 +102,7 @@ class RunConsumer(AsyncWebsocketConsumer):
         self.sending = asyncio.Lock()
         self.allowance, self.allowance_at = FRAMES_AT_ONCE, time.monotonic()
         self.is_closing = False
+        self.said_delayed = False
         user = self.scope.get("user")
         if not is_same_origin(self.scope["headers"]) or user is None or not user.is_authenticated:
             await self.close()
@@ -201,6 +203,9 @@ class RunConsumer(AsyncWebsocketConsumer):
         while True:
             await self.wake.wait()
             self.wake.clear()
+            if self.hub.is_delayed != self.said_delayed:
+                self.said_delayed = self.hub.is_delayed
+                await self._say({"op": "link", "delayed": self.said_delayed})
             is_behind = False
             for subscription in list(self.subscriptions.values()):
                 try:

@@ -46,7 +46,8 @@ def run_create(request: HttpRequest) -> HttpResponse:
 def _launch_sweep(request: HttpRequest) -> Any:
     seeds = parse_seeds(request.POST.get("seeds", ""))
     asked = parse(request.POST)
-    asked.pop("seed", None)
+    asked.pop("seed", None)  # those of the single run stay in the form, hidden
+    asked.get("algorithm", {}).pop("name", None)
     asked.setdefault("algorithms", [])
     sweep = launch_sweep(request.user, asked | {"seeds": seeds})
     messages.success(request, f"{sweep.runs.count()} runs are in the queue.")

@@ -25,6 +25,7 @@ from hacrl_web.runs.feed import Batch, Status, read_batch, read_status
 from hacrl_web.runs.redis_client import BELL_CHANNEL
 
 POLL_S = 2.0
+BELL_CHECK_S = 3.0  # a quiet bell is asked whether it is still there
 COALESCE_S = 0.05  # bells within this time cost one read
 MAX_QUEUED_BATCHES = 20
 FRAME_CHARACTERS = 500_000
@@ -83,6 +84,7 @@ class Hub:
         self._rung: set[UUID] = set()
         self._ring = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self.is_delayed = False  # True: no bell, only the poll; the pages say so
         # One thread, one connection: the database is read once, however many watch.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="hub-reader")
 
@@ -141,26 +143,39 @@ class Hub:
 
     async def _listen(self) -> None:
         """Hear the bell; without Redis keep trying, with growing pauses."""
-        pause_s, is_heard = 1.0, False
+        pause_s = 1.0
         while True:
             try:
-                # No read time-out: an idle channel is not a broken one. Keep-alive notices a dead peer.
-                client = redis.asyncio.Redis.from_url(
-                    settings.REDIS_URL, socket_timeout=None, socket_connect_timeout=2, health_check_interval=15
-                )
+                client = redis.asyncio.Redis.from_url(settings.REDIS_URL, socket_timeout=None, socket_connect_timeout=2)
                 async with client, client.pubsub() as bell:
-                    await bell.subscribe(BELL_CHANNEL)
-                    is_heard, pause_s = True, 1.0
+                    async with asyncio.timeout(BELL_CHECK_S):
+                        await bell.subscribe(BELL_CHANNEL)
+                        await client.ping()
+                    self._set_delayed(False)
+                    pause_s = 1.0
                     for run_id in list(self.feeds):  # what rang meanwhile was not heard
                         self.ring(run_id)
-                    async for message in bell.listen():
-                        self._heard(message)
+                    while True:
+                        message = await bell.get_message(ignore_subscribe_messages=True, timeout=BELL_CHECK_S)
+                        if message is not None:
+                            self._heard(message)
+                            continue
+                        # Silence is no proof: a frozen Redis keeps its connections open.
+                        async with asyncio.timeout(BELL_CHECK_S):
+                            await client.ping()
             except (redis.RedisError, OSError) as error:
-                if is_heard or pause_s == 1.0:
-                    log.warning("the bell is not heard (%s); polling every %g s", error, POLL_S)
-            is_heard = False
+                if not self.is_delayed:
+                    log.warning("the bell is not heard (%r); polling every %g s", error, POLL_S)
+            self._set_delayed(True)
             await asyncio.sleep(pause_s)
             pause_s = min(10.0, pause_s * 2)
+
+    def _set_delayed(self, is_delayed: bool) -> None:
+        if is_delayed != self.is_delayed:
+            self.is_delayed = is_delayed
+            for feed in self.feeds.values():
+                for subscription in feed.subscriptions:
+                    subscription.wake.set()
 
     def _heard(self, message: dict[str, Any]) -> None:
         if message["type"] == "message":

@@ -34,10 +34,10 @@ class LaunchError(FieldErrors):
 _PLAIN = {
     "missing": "This is needed.",
     "extra_forbidden": "There is no setting of this name.",
-    "greater_than": "Must be greater than {gt}.",
-    "greater_than_equal": "Must be at least {ge}.",
-    "less_than": "Must be less than {lt}.",
-    "less_than_equal": "Must be at most {le}.",
+    "greater_than": "Must be greater than {gt:g}.",
+    "greater_than_equal": "Must be at least {ge:g}.",
+    "less_than": "Must be less than {lt:g}.",
+    "less_than_equal": "Must be at most {le:g}.",
     "finite_number": "Must be a finite number.",
     "float_parsing": "Must be a number such as 0.001 (with a point, not a comma).",
     "float_type": "Must be a number.",
@@ -56,22 +56,30 @@ _PLAIN = {
     "too_long": "At most {max_length} are possible.",
     "too_short": "At least {min_length} is needed.",
     "model_type": "Must be an object with settings.",
+    "model_attributes_type": "Must be an object with settings.",
+    "list_type": "Must be a list.",
     "dict_type": "Must be an object with settings.",
 }
+
+
+def plain_message(item: Mapping[str, Any]) -> str:
+    """What one of pydantic's errors says, for the person who filled in the field."""
+    kind, context = item["type"], item.get("ctx", {})
+    if kind != "value_error":
+        return _PLAIN.get(kind, item["msg"]).format_map(context)
+    text = str(context.get("error", item["msg"]))
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
 
 
 def plain_errors(error: ValidationError) -> list[FieldError]:
     """pydantic's errors with dotted field paths, in plain words."""
     found = []
     for item in error.errors(include_url=False)[:MAX_ERRORS]:
-        kind, context = item["type"], item.get("ctx", {})
-        if kind == "value_error":
-            text = str(context.get("error", item["msg"]))
-            message = text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
-        else:
-            message = _PLAIN.get(kind, item["msg"]).format_map(context)
+        kind, message = item["type"], plain_message(item)
         value = item.get("input")
-        if isinstance(value, str | int | float) and not isinstance(value, bool) and kind != "extra_forbidden":
+        if value == "":
+            message = "Must not be empty."
+        elif isinstance(value, str | int | float) and not isinstance(value, bool) and kind != "extra_forbidden":
             message += f" You gave {str(value)[:60]!r}." if isinstance(value, str) else f" You gave {str(value)[:60]}."
         code = {"extra_forbidden": "unknown_key", "value_error": "invalid"}.get(kind, kind)
         found.append(FieldError(code, message, ".".join(str(part) for part in item["loc"])[:200]))
@@ -166,6 +174,7 @@ def _plan(user: Any, request: Any, known: frozenset[str] = KEYS) -> tuple[RunSpe
     else:
         errors += [FieldError(c.code, c.message, c.field) for c in spec.cautions() if c.code not in confirmed]
         errors += _too_long(spec, group) if group else []
+        errors += _too_few_questions(spec, benchmark) if benchmark else []
     if errors or spec is None:
         raise LaunchError(errors)
     return spec, group, benchmark
@@ -195,6 +204,14 @@ def _too_long(spec: RunSpec, group: AgentGroup) -> list[FieldError]:
         for agent in group.agents.select_related("model")
         if agent.model.context_length and asked > agent.model.context_length
     ]
+
+
+def _too_few_questions(spec: RunSpec, benchmark: Benchmark) -> list[FieldError]:
+    wanted, there = spec.training.train_batch_size, benchmark.num_train
+    if wanted <= there:
+        return []
+    message = f"The benchmark has {there} training questions, too few for a batch of {wanted}."
+    return [FieldError("too_few_questions", message, "training.train_batch_size")]
 
 
 def build_spec(user: Any, request: Mapping[str, Any]) -> RunSpec:
@@ -235,7 +252,8 @@ def _each_once(request: Mapping[str, Any], key: str, errors: list[FieldError]) -
     if len(values) > MAX_SWEEP_RUNS:
         errors.append(FieldError("too_long", f"At most {MAX_SWEEP_RUNS} {key} are possible.", key))
         return []
-    if any(values.count(value) > 1 for value in values):
+    texts = [str(value) for value in values]
+    if len(set(texts)) < len(texts):
         errors.append(FieldError("repeated", f"Each of the {key} may be named once.", key))
     return list(values)
 
@@ -255,8 +273,11 @@ def launch_sweep(user: Any, request: Any) -> Sweep:
     if len(algorithms) * len(seeds) > MAX_SWEEP_RUNS:
         errors.append(FieldError("too_many_runs", f"A sweep has at most {MAX_SWEEP_RUNS} runs.", "seeds"))
     shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
-    section = shared.get("algorithm", {})
-    base = {} if isinstance(section, str) else section
+    base = shared.get("algorithm", {})
+    if isinstance(base, str) or (isinstance(base, Mapping) and "name" in base):
+        errors.append(FieldError("unknown_key", "A sweep takes its algorithms from “algorithms”.", "algorithm.name"))
+    if "seed" in shared:
+        errors.append(FieldError("unknown_key", "A sweep takes its seeds from “seeds”.", "seed"))
     plans = []
     # Seeds outside: a sweep that is still running compares the algorithms on the seeds it has.
     for seed, algorithm in [(s, a) for s in seeds for a in algorithms] if not errors else [(0, "hacpo")]:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -132,6 +133,7 @@ class Browser:
         cookie = client.cookies["hacrl_session"].value
         self.server, self.cookie, self.is_slow = server, cookie, is_slow
         self.cursor, self.seqs, self.runs, self.synced = 0, [], [], []
+        self.delayed: list[bool] = []
         self.socket: ClientConnection = self.open(origin)
 
     def open(self, origin: str | None = None) -> ClientConnection:
@@ -172,6 +174,8 @@ class Browser:
             self.runs.append(frame)
         elif frame["op"] == "synced":
             self.synced.append(frame["seq"])
+        elif frame["op"] == "link":
+            self.delayed.append(frame["delayed"])
         return frame
 
     def until(self, condition, timeout_s: float = 15.0) -> float:
@@ -374,6 +378,21 @@ class TestStream:
         real_redis.wait()
         emit(run, 3)
         tab.until(lambda: tab.cursor == 3)
+        tab.until(lambda: tab.delayed == [True])  # and the page says so
+
+    @pytest.mark.slow
+    def test_frozen_redis_is_told_to_the_page_and_its_return_too(self, tab, owner, real_redis):
+        run = claimed(owner)
+        tab.sub(run)
+        tab.until(lambda: tab.synced)
+        real_redis.send_signal(signal.SIGSTOP)
+        try:
+            emit(run, 3)
+            tab.until(lambda: tab.cursor == 3)
+            tab.until(lambda: tab.delayed == [True], timeout_s=20)
+        finally:
+            real_redis.send_signal(signal.SIGCONT)
+        tab.until(lambda: tab.delayed == [True, False], timeout_s=30)
 
 
 def test_without_redis_the_poll_brings_everything(tab, owner):
@@ -493,7 +512,7 @@ class TestRefusals:
         emit(run, 1)
         tab.sub(run)
         with pytest.raises(ConnectionClosed) as caught:
-            tab.receive()
+            tab.until(lambda: tab.cursor == 1)
         assert caught.value.rcvd.code == consumers.SENDER_FAILED == 1011
         assert "a socket's task failed" in caplog.text
 

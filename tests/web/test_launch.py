@@ -278,3 +278,23 @@ def test_lengths_beyond_a_known_context_are_refused_where_they_are_set(user):
     assert "129" in text
     request["rollout"]["max_completion_length"] = 28
     assert launch(user, request).state == "queued"
+
+
+def test_batch_larger_than_the_benchmark_is_refused(user):
+    request = launch_request(user, training={"steps": 5, "train_batch_size": 20_000, "mini_batch_size": 20_000})
+    assert refusal(user, request) == {"training.train_batch_size": "too_few_questions"}  # it has 10,000
+
+
+def test_sweep_names_each_seed_and_algorithm_once_and_in_its_lists_only(user):
+    base = {k: v for k, v in launch_request(user).items() if k not in ("algorithm", "seed")}
+    sweep = {**base, "algorithms": ["gspo"], "seeds": [0]}
+    for wrong, field in [
+        ({"seeds": [0, "0"]}, "seeds"),
+        ({"seed": 3}, "seed"),
+        ({"algorithm": "gspo"}, "algorithm.name"),
+        ({"algorithm": {"name": "hacpo"}}, "algorithm.name"),
+    ]:
+        with pytest.raises(LaunchError) as caught:
+            launch_sweep(user, {**sweep, **wrong})
+        assert field in [error.field for error in caught.value.errors]
+    assert not Run.objects.exists()

@@ -23,7 +23,7 @@ def refused(**over) -> dict[tuple, str]:
 
 
 @pytest.mark.parametrize(
-    "text", ["nan", "inf", "-inf", "0", "-1", "1,5", "", "１", "1e400", "0x1", "9" * 5000, True, [1], {}]
+    "text", ["nan", "inf", "-inf", "0", "-1", "1,5", "", "１", "1e400", "0x1", "1_0", "9" * 5000, True, [1], {}]
 )
 def test_learning_rate_must_be_a_finite_positive_number(text):
     assert ("training", "learning_rate") in refused(training={"learning_rate": text})
@@ -44,9 +44,15 @@ def test_unknown_top_level_key_is_refused():
     assert ("trust_remote_code",) in refused(trust_remote_code=True)
 
 
+@pytest.mark.parametrize("name", ["a\x00b", "a\nb", "\x7f", "a\u202eb", ""])
+def test_control_characters_in_a_name_are_refused(name):
+    assert ("name",) in refused(name=name)
+    assert ("agents", 0, "name") in refused(agents=[{"name": name, "model": "m"}])
+
+
 def test_mini_batch_that_does_not_divide_is_named_at_its_field():
     message = refused(training={"train_batch_size": 24, "mini_batch_size": 7})[("training", "mini_batch_size")]
-    assert "mini_batch_size 7 must divide train_batch_size 24" in message
+    assert "must divide train_batch_size 24; 7 does not" in message
 
 
 def test_two_agents_need_two_names():

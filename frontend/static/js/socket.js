@@ -129,6 +129,10 @@ export class RunSocket {
   #read(text) {
     this.heardAt = Date.now();
     const frame = JSON.parse(text);
+    if (frame.op === "link") {
+      this.onLink(frame.delayed ? "delayed" : "live"); // without Redis the server only polls
+      return;
+    }
     if (frame.op === "error" && !frame.run) {
       for (const { handlers } of this.runs.values()) handlers.error?.(frame.message);
       return;

@@ -1,0 +1,53 @@
+"""Whatever goes wrong under /api/, the answer has the API's one error shape."""
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+
+pytestmark = pytest.mark.django_db
+
+
+def error_of(response) -> dict:
+    body = response.json()
+    assert set(body) == {"error", "errors"}
+    assert body["error"] == body["errors"][0]
+    assert body["error"]["message"]
+    return body["error"]
+
+
+@pytest.mark.parametrize("path", ["runs", "sweeps", "models", "groups"])
+def test_form_data_where_json_is_read_is_told_so(client, user, path):
+    client.force_login(user)
+    client.handler.enforce_csrf_checks = True
+    client.get("/account")
+    token = client.cookies["hacrl_csrf"].value
+    file = SimpleUploadedFile("x", b"y")
+    response = client.post(f"/api/v1/{path}", {"file": file}, headers={"X-CSRFToken": token})
+    assert response.status_code in (400, 415)
+    assert error_of(response)["code"] in ("unsupported_media_type", "bad_request")
+
+
+def test_unknown_address_is_told_in_json(client, user):
+    client.force_login(user)
+    response = client.get("/api/v1/nothing")
+    assert response.status_code == 404
+    assert error_of(response)["code"] == "not_found"
+
+
+def test_mistake_of_ours_is_told_in_json(client, user, monkeypatch):
+    def broken(*_):
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr("hacrl_web.runs.api.launch", broken)
+    client.force_login(user)
+    client.raise_request_exception = False
+    response = client.post("/api/v1/runs", {}, content_type="application/json")
+    assert response.status_code == 500
+    assert error_of(response)["code"] == "server_error"
+
+
+def test_words_are_ours_and_not_the_frameworks(client, user):
+    client.force_login(user)
+    response = client.post("/api/v1/groups", {"name": "g", "agents": 3, "x": 1}, content_type="application/json")
+    assert response.status_code == 422
+    messages = {e["field"]: e["message"] for e in response.json()["errors"]}
+    assert messages == {"agents": "Must be a list.", "x": "There is no setting of this name."}
