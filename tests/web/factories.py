@@ -46,7 +46,11 @@ def make_group(owner: Any, agents: tuple[str, ...] = ("A", "B")) -> AgentGroup:
 
 def make_benchmark(owner: Any) -> Benchmark:
     return Benchmark.objects.create(
-        owner=owner, name=f"benchmark {next(_numbers)}", train_path="/data/train.jsonl", num_train=10_000, num_held_out=2_000
+        owner=owner,
+        name=f"benchmark {next(_numbers)}",
+        train_path="/data/train.jsonl",
+        num_train=10_000,
+        num_held_out=2_000,
     )
 
 
