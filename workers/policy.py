@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from workers.snapshot import Snapshot
 from workers.spec import AgentSpec, RunSpec
 
 
@@ -70,6 +71,7 @@ class Policy:
             name: parameter.detach().float().clone() if dtype != torch.float32 else parameter
             for name, parameter in self._parameters.items()
         }
+        self.micro_batch_size = spec.training.micro_batch_size  # halved where memory runs out
         self.optimizer = torch.optim.AdamW(
             self._masters.values(),
             lr=agent.learning_rate or spec.training.learning_rate,
@@ -77,6 +79,7 @@ class Policy:
             weight_decay=spec.training.weight_decay,
             fused=True,
         )
+        self.snapshot = Snapshot(self._masters, self.optimizer)
 
     @property
     def device(self) -> torch.device:
@@ -152,6 +155,11 @@ class Policy:
             logps = logps.gather(1, index)
         return logps.where(mask, 0.0), mask
 
+    @torch.no_grad()
+    def reference_logps(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Tensor:
+        """token_logps of the starting model, (b, T); only where beta is above 0."""
+        return self.token_logps(prompts, responses, model=self.reference)[0]
+
     def collect_gradients(self) -> None:
         """After a backward pass: move bfloat16 gradients into the float32 masters, where they add up exactly."""
         for name, parameter in self._parameters.items():
@@ -161,10 +169,26 @@ class Policy:
                 master.grad = gradient if master.grad is None else master.grad.add_(gradient)
                 parameter.grad = None
 
-    def step(self, learning_rate: float, *, is_sound: bool) -> tuple[float, bool]:
+    def gradients(self) -> list[Tensor]:
+        """Take away the gathered gradients: one tensor for each parameter that has one, on the device."""
+        found = [
+            torch.zeros_like(master) if master.grad is None else master.grad.detach()
+            for master in self._masters.values()
+        ]
+        self.discard_gradients()
+        return found
+
+    def discard_gradients(self) -> None:
+        """Forget what backward passes have left, whole or half."""
+        for parameter in self._parameters.values():
+            parameter.grad = None
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def step(self, learning_rate: float, *, is_sound: bool, is_first: bool = False) -> tuple[float, bool]:
         """One optimizer step with the gathered gradients. Returns their norm before scaling, and whether it was taken.
 
-        Without sound gradients (`is_sound` false, or a norm that is not finite) nothing changes.
+        Without sound gradients (`is_sound` false, or a norm that is not finite) nothing changes. is_first: of the
+        training step; the weights from before it are kept to roll back to.
         """
         for master in self._masters.values():
             if master.grad is None:  # a mini-batch without any active row is still an update
@@ -172,15 +196,25 @@ class Policy:
         norm = torch.nn.utils.clip_grad_norm_(self._masters.values(), self.max_grad_norm).item()
         taken = is_sound and norm == norm and norm != float("inf")
         if taken:
+            if is_first:
+                self.snapshot.take()
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
             self.optimizer.step()
-            with torch.no_grad():
-                for name, parameter in self._parameters.items():
-                    if self._masters[name] is not parameter:
-                        parameter.copy_(self._masters[name])
+            self._push_masters()
         self.optimizer.zero_grad(set_to_none=True)
         return norm, taken
+
+    def roll_back(self) -> None:
+        """Return to the last weights that gave a finite gradient."""
+        self.snapshot.restore()
+        self._push_masters()
+
+    @torch.no_grad()
+    def _push_masters(self) -> None:
+        for name, parameter in self._parameters.items():
+            if self._masters[name] is not parameter:
+                parameter.copy_(self._masters[name])
 
     def save(self, folder: Path) -> None:
         """An ordinary Hugging Face model folder that loads without any of our code."""

@@ -18,16 +18,14 @@ from workers import events
 from workers.algorithms import hacpo
 from workers.benchmarks import Question
 from workers.messages import Generated, Row, RowResult, UpdateReport
+from workers.rules import Judgement
 
 CLIP_SIDES: dict[int, Literal["lower", "none", "upper"]] = {-1: "lower", 0: "none", 1: "upper"}
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """All of one step. Tensors: rewards, valid (n, B, G); advantages[learner] (n, B, G); baselines[learner] (B,).
-
-    guarded[learner] (B,): prompts whose baseline the guard replaced. plans[learner]: its mini-batches.
-    """
+    """All of one step. Tensors: rewards, valid (n, B, G). plans[learner]: its mini-batches."""
 
     step: int
     names: Sequence[str]
@@ -36,9 +34,7 @@ class StepRecord:
     rewards: Tensor
     valid: Tensor
     tracker: hacpo.CapabilityTracker
-    advantages: Sequence[Tensor]
-    baselines: Sequence[Tensor]
-    guarded: Sequence[Tensor]
+    judged: Judgement
     plans: Sequence[Sequence[Sequence[Row]]]
     reports: Sequence[UpdateReport]
     sharing: bool
@@ -63,7 +59,9 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     responses = [response for group in record.generated[agent].responses for response in group]
     scored = record.valid[agent]  # (B, G)
     used = record.valid if record.sharing else record.valid[agent : agent + 1]  # (sources, B, G)
-    advantages = record.advantages[agent] if record.sharing else record.advantages[agent][agent : agent + 1]
+    advantages = (
+        record.judged.advantages[agent] if record.sharing else record.judged.advantages[agent][agent : agent + 1]
+    )
     advantages = advantages[used]  # (rows,)
     differences = report.sampling_logp_differences
     own = [result for _, row, result in _visits(record, agent) if row.is_self and result.sequence_ratio is not None]
@@ -72,7 +70,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "capability": record.tracker.capability[agent].item(),
         "advantage/mean": advantages.mean().item() if len(advantages) else None,
         "advantage/std": advantages.std().item() if len(advantages) > 1 else None,
-        "baseline/mean": record.baselines[agent].mean().item(),
+        "baseline/mean": record.judged.baselines[agent].mean().item(),
         "entropy": entropy_sum / entropy_count if entropy_count else None,
         "kl": report.kl[0] / report.kl[1] if report.kl[1] else None,
         "grad_norm": _average(report.grad_norms),
@@ -89,13 +87,13 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "reward/mean": (record.rewards[agent][scored].sum().item(), float(scored.sum())),
         "frac_reward_zero_std": (_uniform(record, [agent]), num_prompts),
         "frac_reward_zero_std_joint": (_uniform(record, range(len(record.names))), num_prompts),
-        "guard_frac": (float(record.guarded[agent].sum()), num_prompts),
+        "guard_frac": (float(record.judged.guarded[agent].sum()), num_prompts),
         "completions/clipped_ratio": (
             float(sum(response.finish_reason == "length" for response in responses)),
             float(len(responses)),
         ),
-        "clip_ratio/low_mean": _share(own, lambda result: result.clip_side < 0 and not result.gradient_flows),
-        "clip_ratio/high_mean": _share(own, lambda result: result.clip_side > 0 and not result.gradient_flows),
+        "clip_ratio/low_mean": (sum(result.clipped_low for result in own), float(len(own))),
+        "clip_ratio/high_mean": (sum(result.clipped_high for result in own), float(len(own))),
     }
     return events.Metrics(step=record.step, agent=record.names[agent], values=values, ratios=ratios)
 
@@ -120,6 +118,8 @@ def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metric
     }
     for percent in (10, 50, 90):
         values[f"sequence_ratio/p{percent}"] = float(np.percentile(ratio, percent)) if len(ratio) else None
+    if source in record.reports[learner].alignment:
+        values["gradient_alignment"] = record.reports[learner].alignment[source]
     own, other = ((record.rewards[agent] > 0) & record.valid[agent] for agent in (learner, source))  # (B, G) each
     rescued = ~own.any(dim=1) & record.valid[learner].any(dim=1) & other.any(dim=1)  # (B,)
     ratios = {

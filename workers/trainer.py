@@ -21,19 +21,20 @@ from torch import Tensor
 from tqdm import tqdm
 
 from workers import events
-from workers.algorithms import gspo, hacpo
+from workers.algorithms import hacpo
 from workers.benchmarks import Question, load_questions
 from workers.checkpoint import newest_checkpoint, save_checkpoint
-from workers.messages import Generated, UpdateReport
+from workers.messages import Generated, RolloutsMissing, UpdateReport
 from workers.placement import Agent, LocalPlacement
 from workers.plan import batch_of_step, build_mini_batches, learning_rate
 from workers.rewards import Verifier
+from workers.rules import judge
 from workers.spec import RunSpec
 from workers.stopping import StopFlag
 from workers.telemetry import StepRecord, evaluation_event, step_events
+from workers.updates import MAX_FAILURES_IN_A_ROW
 
 REWARD_MAX = 1.0  # the verifier's upper bound
-MAX_FAILURES_IN_A_ROW = 3
 Level = Literal["info", "warning", "error"]
 # A checkpoint on the way out must fit into the grace between TERM and KILL.
 CHEAP_CHECKPOINT_BYTES = 2_000_000_000
@@ -101,7 +102,7 @@ class Trainer:
         generated: list[Generated] = []
         for agent in self.agents:
             with self.phase("generate"):
-                generated.append(agent.generate(self.step, questions))
+                generated.append(self.generate(agent, questions))
         with self.phase("verify"):
             rewards, valid = self.verify(questions, generated)  # (n, B, G) each
         # 3. Barrier: capabilities, ratios and every learner's advantages, of policies frozen at the start of the step.
@@ -109,16 +110,19 @@ class Trainer:
         self.is_mid_step = True  # from here on the run's state is that of no step
         self.tracker.update(rewards, valid)
         ratio = self.tracker.ratio()  # (n, n)  ratio[a, b] = omega(a, b)
-        advantages, baselines, guarded = self.judge(rewards, valid, ratio)
+        judged = judge(spec.algorithm, rewards, valid, ratio, REWARD_MAX)
         # 4. Each learner takes its [self block, cross block] in mini-batches, one optimizer step each.
         plans = [
-            build_mini_batches(spec, self.step, learner, generated, advantages[learner], valid, ratio)
+            build_mini_batches(spec, self.step, learner, generated, judged.advantages[learner], valid, ratio)
             for learner in range(n)
         ]
+        interval = spec.telemetry.alignment_interval
+        measures_alignment = bool(interval and (self.step + 1) % interval == 0 and spec.algorithm.shares_rollouts)
         reports: list[UpdateReport] = []
         for learner, agent in enumerate(self.agents):
             with self.phase("update"):
-                reports.append(agent.update(plans[learner], learning_rate(spec, learner, self.step)))
+                rate = learning_rate(spec, learner, self.step)
+                reports.append(agent.update(plans[learner], rate, measures_alignment=measures_alignment))
             self.watch_for_divergence(agent.name, reports[-1])
         # 5. The new weights are the next step's policies.
         self.step += 1
@@ -134,9 +138,7 @@ class Trainer:
             rewards=rewards,
             valid=valid,
             tracker=self.tracker,
-            advantages=advantages,
-            baselines=baselines,
-            guarded=guarded,
+            judged=judged,
             plans=plans,
             reports=reports,
             sharing=spec.algorithm.shares_rollouts,
@@ -150,36 +152,47 @@ class Trainer:
             for question, group in zip(questions, found.responses, strict=True)
             for response in group
         ]
-        rewards = self.score(pairs)
+        scored = iter(self.score(pairs))
         shape = (len(generated), len(questions), self.spec.num_generations)
-        values = torch.tensor([0.0 if reward is None else reward for reward in rewards]).view(shape)
-        return values, torch.tensor([reward is not None for reward in rewards]).view(shape)
+        values, valid = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
+        for agent, found in enumerate(generated):
+            for prompt, group in enumerate(found.responses):
+                for number, _ in enumerate(group):
+                    reward = next(scored)
+                    values[agent, prompt, number] = reward or 0.0
+                    valid[agent, prompt, number] = reward is not None
+        return values, valid
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float | None]:
         """Rewards of (completion, answer) pairs; None: unscorable."""
         verdicts = self.verifier.score([text for text, _ in pairs], [answer for _, answer in pairs])
         return [verdict.reward for verdict in verdicts]
 
-    def judge(self, rewards: Tensor, valid: Tensor, ratio: Tensor) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """Each learner's advantages (n, B, G), baselines (B,) and guarded prompts (B,)."""
-        advantages, baselines, guarded = [], [], []
-        for learner in range(len(rewards)):
-            if self.spec.algorithm.shares_rollouts:
-                found, baseline = hacpo.advantages(rewards, ratio, learner, valid=valid, reward_max=REWARD_MAX)
-                rules = hacpo.baselines(rewards, ratio, learner, valid=valid, reward_max=REWARD_MAX)
-                guarded.append(rules.guarded)
-            else:
-                found = torch.zeros_like(rewards)
-                found[learner], baseline = gspo.advantages(rewards[learner], valid=valid[learner])
-                guarded.append(torch.zeros_like(baseline, dtype=torch.bool))
-            advantages.append(found)
-            baselines.append(baseline)
-        return advantages, baselines, guarded
+    def generate(self, agent: Agent, questions: Sequence[Question]) -> Generated:
+        """An agent's rollouts, or none where it cannot deliver and the run may go on. Error: RolloutsMissing."""
+        try:
+            generated = agent.generate(self.step, questions)
+        except RolloutsMissing as error:
+            algorithm = self.spec.algorithm
+            may_go_on = algorithm.on_missing_source == "degrade" and algorithm.shares_rollouts and len(self.agents) > 1
+            if not may_go_on:
+                raise
+            self.log("warning", f"step {self.step + 1} goes on without the rollouts of {agent.name}: {error}")
+            return Generated([[] for _ in questions], (0.0, 0.0), is_missing=True)
+        for note in generated.notes:
+            self.log("warning", f"{agent.name}: {note}")
+        return generated
 
     def watch_for_divergence(self, name: str, report: UpdateReport) -> None:
+        """Tell what the updates of a step have to say. Error: Diverged."""
+        for note in report.notes:
+            self.log("warning", f"{name}: {note}")
         if report.skipped_updates:
             skipped = f"skipped {report.skipped_updates} updates of step {self.step + 1}"
             self.log("warning", f"{name}: {skipped}: loss or gradient not finite")
+        if report.rolled_back:
+            back = "back at the last weights whose gradient was finite"
+            self.log("warning", f"{name}: {MAX_FAILURES_IN_A_ROW} updates in a row without one: {back}")
         if report.failures_in_a_row >= MAX_FAILURES_IN_A_ROW:
             failures = f"{report.failures_in_a_row} updates in a row without a finite loss or gradient"
             raise Diverged(f"diverged at step {self.step + 1}: {name} had {failures}")

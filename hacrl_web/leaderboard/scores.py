@@ -18,7 +18,22 @@ from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent
 BASELINE = "gspo"
 METRIC = "accuracy"
 # Two-sided 95 % points of Student's t by degrees of freedom, from 1; beyond 30 the next smaller entry is used.
-_T95: tuple[float, ...] = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145)
+_T95: tuple[float, ...] = (
+    12.706,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+    2.228,
+    2.201,
+    2.179,
+    2.160,
+    2.145,
+)
 _T95 += (2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
 _T95_BEYOND = ((120, 1.980), (60, 2.000), (40, 2.021), (30, 2.042))
 

@@ -12,6 +12,7 @@ import torch
 from workers.algorithms import hacpo
 from workers.benchmarks import Question
 from workers.messages import Generated, Response, Row, RowResult, UpdateReport
+from workers.rules import Judgement
 from workers.telemetry import StepRecord, agent_metrics, evaluation_event, pair_metrics
 
 REWARDS = torch.tensor([[[0.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 1.0]]])  # (n, B, G)
@@ -48,7 +49,9 @@ def record() -> StepRecord:
             prompt, sample = divmod(index, 2)
             shared = generated[1].responses[prompt][sample] if source else None
             rows.append(Row(prompt, source, sample, not source, advantage, 3.0 if source else 1.0, shared))
-            outcomes.append(RowResult(4, ratio, ratio, side, flows, weight))
+            cut = ratio is not None and not flows
+            low, high = float(cut and side < 0), float(cut and side > 0)
+            outcomes.append(RowResult(4, ratio, ratio, side, flows, weight, clipped_low=low, clipped_high=high))
         plans.append(rows)
         results.append(outcomes)
     results[1][3].drop_reason = "overflow"
@@ -66,9 +69,11 @@ def record() -> StepRecord:
         rewards=REWARDS,
         valid=torch.ones(2, 2, 2, dtype=torch.bool),
         tracker=tracker,
-        advantages=[advantages, advantages],
-        baselines=[torch.tensor([0.25, 0.75])] * 2,
-        guarded=[torch.tensor([True, False])] * 2,
+        judged=Judgement(
+            advantages=[advantages, advantages],
+            baselines=[torch.tensor([0.25, 0.75])] * 2,
+            guarded=[torch.tensor([True, False])] * 2,
+        ),
         plans=[plans, []],
         reports=[report, UpdateReport()],
         sharing=True,
