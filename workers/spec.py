@@ -351,6 +351,14 @@ class TrainingSpec(Section):
     weight_decay: Number = setting(0.01, help="AdamW weight decay.", source="AdamW", ge=0, le=1)
     adam_beta1: Number = setting(0.9, help="AdamW beta 1.", source="AdamW", ge=0, lt=1)
     adam_beta2: Number = setting(0.999, help="AdamW beta 2.", source="AdamW", ge=0, lt=1)
+    max_unscorable: Number = setting(
+        0.5,
+        help="Share of an agent's answers that may be unscorable in a step; above it the run pauses, asks the "
+        "verifier again, and in the end fails.",
+        source="design: guards",
+        ge=0,
+        le=1,
+    )
     max_grad_norm: Number = setting(
         1.0, help="Gradients are scaled down to this norm.", source="first public code", gt=0, le=1e6
     )

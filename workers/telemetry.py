@@ -25,7 +25,10 @@ CLIP_SIDES: dict[int, Literal["lower", "none", "upper"]] = {-1: "lower", 0: "non
 
 @dataclass(frozen=True)
 class StepRecord:
-    """All of one step. Tensors: rewards, valid (n, B, G). plans[learner]: its mini-batches."""
+    """All of one step. Tensors: rewards, valid (n, B, G).
+
+    timeouts: of the verifier, by agent.  plans[learner]: its mini-batches.
+    """
 
     step: int
     names: Sequence[str]
@@ -34,6 +37,7 @@ class StepRecord:
     rewards: Tensor
     valid: Tensor
     tracker: hacpo.CapabilityTracker
+    timeouts: Sequence[int]
     judged: Judgement
     plans: Sequence[Sequence[Sequence[Row]]]
     reports: Sequence[UpdateReport]
@@ -80,6 +84,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "sampling_logp_difference/max": max(differences) if differences else None,
         "completions/mean_length": _average([float(response.num_tokens) for response in responses]),
         "verifier/unscorable": float((~scored).sum()),
+        "verifier/timeout": float(record.timeouts[agent]),
         "skipped_updates": float(report.skipped_updates),
     }
     num_prompts = float(len(record.questions))

@@ -11,13 +11,12 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-from torch import Tensor
+from safetensors import SafetensorError
 from tqdm import tqdm
 
 from workers import events
@@ -29,6 +28,7 @@ from workers.placement import Agent, LocalPlacement
 from workers.plan import batch_of_step, build_mini_batches, learning_rate
 from workers.rewards import Verifier
 from workers.rules import judge
+from workers.scoring import Scorer
 from workers.spec import RunSpec
 from workers.stopping import StopFlag
 from workers.telemetry import StepRecord, evaluation_event, step_events
@@ -36,12 +36,17 @@ from workers.updates import MAX_FAILURES_IN_A_ROW
 
 REWARD_MAX = 1.0  # the verifier's upper bound
 Level = Literal["info", "warning", "error"]
+MAX_FAILED_SAVES = 3
 # A checkpoint on the way out must fit into the grace between TERM and KILL.
 CHEAP_CHECKPOINT_BYTES = 2_000_000_000
 
 
 class Diverged(RuntimeError):
-    """Three updates in a row had no finite loss or gradient."""
+    """Three updates in a row had no finite loss or gradient, and there was nothing left to roll back to."""
+
+
+class CheckpointsFail(RuntimeError):
+    """Three checkpoints in a row could not be written."""
 
 
 class Trainer:
@@ -50,7 +55,8 @@ class Trainer:
     def __init__(
         self, spec: RunSpec, run_dir: Path, spool: events.SpoolWriter, verifier: Verifier, stop: StopFlag
     ) -> None:
-        self.spec, self.run_dir, self.spool, self.verifier, self.stop = spec, run_dir, spool, verifier, stop
+        self.spec, self.run_dir, self.spool, self.stop = spec, run_dir, spool, stop
+        self.scorer = Scorer(verifier, stop, lambda message: self.log("warning", message), spec.training.max_unscorable)
         algorithm = spec.algorithm
         self.tracker = hacpo.CapabilityTracker(
             len(spec.agents),
@@ -62,6 +68,7 @@ class Trainer:
         self.step = 0  # completed steps
         self.is_mid_step = False
         self.saved_step: int | None = None
+        self.failed_saves = 0  # in a row
         self.rollouts_generated = 0
         self.tokens_generated = 0
         self.elapsed_before_s = 0.0
@@ -89,7 +96,9 @@ class Trainer:
                 is_last = self.step == spec.training.steps
                 if is_last or _is_due(self.step, spec.evaluation.eval_interval):
                     self.evaluate(held_out)
-                if is_last or _is_due(self.step, spec.checkpoint.save_steps):
+                if is_last:
+                    self.save_last()
+                elif _is_due(self.step, spec.checkpoint.save_steps):
                     self.save()
                 self.report_progress(time.monotonic() - step_started)
                 bar.update()
@@ -104,16 +113,17 @@ class Trainer:
             with self.phase("generate"):
                 generated.append(self.generate(agent, questions))
         with self.phase("verify"):
-            rewards, valid = self.verify(questions, generated)  # (n, B, G) each
+            names = [agent.name for agent in self.agents]
+            scores = self.scorer.score_step(questions, generated, names, spec.num_generations)
         # 3. Barrier: capabilities, ratios and every learner's advantages, of policies frozen at the start of the step.
         self.stop.check()
         self.is_mid_step = True  # from here on the run's state is that of no step
-        self.tracker.update(rewards, valid)
+        self.tracker.update(scores.rewards, scores.valid)
         ratio = self.tracker.ratio()  # (n, n)  ratio[a, b] = omega(a, b)
-        judged = judge(spec.algorithm, rewards, valid, ratio, REWARD_MAX)
+        judged = judge(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX)
         # 4. Each learner takes its [self block, cross block] in mini-batches, one optimizer step each.
         plans = [
-            build_mini_batches(spec, self.step, learner, generated, judged.advantages[learner], valid, ratio)
+            build_mini_batches(spec, self.step, learner, generated, judged.advantages[learner], scores.valid, ratio)
             for learner in range(n)
         ]
         interval = spec.telemetry.alignment_interval
@@ -132,41 +142,18 @@ class Trainer:
         self.tokens_generated += sum(response.num_tokens for response in responses)
         return StepRecord(
             step=self.step,
-            names=[agent.name for agent in self.agents],
+            names=names,
             questions=questions,
             generated=generated,
-            rewards=rewards,
-            valid=valid,
+            rewards=scores.rewards,
+            valid=scores.valid,
+            timeouts=scores.timeouts,
             tracker=self.tracker,
             judged=judged,
             plans=plans,
             reports=reports,
             sharing=spec.algorithm.shares_rollouts,
         )
-
-    def verify(self, questions: Sequence[Question], generated: Sequence[Generated]) -> tuple[Tensor, Tensor]:
-        """Score every text once. Returns rewards (0 where unscorable) and the valid mask, (n, B, G) each."""
-        pairs = [
-            (response.text, question.answer)
-            for found in generated
-            for question, group in zip(questions, found.responses, strict=True)
-            for response in group
-        ]
-        scored = iter(self.score(pairs))
-        shape = (len(generated), len(questions), self.spec.num_generations)
-        values, valid = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
-        for agent, found in enumerate(generated):
-            for prompt, group in enumerate(found.responses):
-                for number, _ in enumerate(group):
-                    reward = next(scored)
-                    values[agent, prompt, number] = reward or 0.0
-                    valid[agent, prompt, number] = reward is not None
-        return values, valid
-
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float | None]:
-        """Rewards of (completion, answer) pairs; None: unscorable."""
-        verdicts = self.verifier.score([text for text, _ in pairs], [answer for _, answer in pairs])
-        return [verdict.reward for verdict in verdicts]
 
     def generate(self, agent: Agent, questions: Sequence[Question]) -> Generated:
         """An agent's rollouts, or none where it cannot deliver and the run may go on. Error: RolloutsMissing."""
@@ -202,7 +189,8 @@ class Trainer:
         for agent in self.agents if questions else ():
             with self.phase("evaluate"):
                 texts = agent.evaluate(self.step, questions)
-                rewards = self.score([(text, question.answer) for text, question in zip(texts, questions, strict=True)])
+                pairs = [(text, question.answer) for text, question in zip(texts, questions, strict=True)]
+                rewards = [verdict.reward for verdict in self.scorer.score(pairs)]
                 benchmark = self.spec.data.benchmark
                 self.spool.emit(evaluation_event(self.step, agent.name, benchmark, questions, rewards, REWARD_MAX))
 
@@ -259,18 +247,36 @@ class Trainer:
         return kept[0], kept[1]
 
     def save(self) -> None:
-        """A checkpoint of all agents at the end of a step."""
-        with self.phase("checkpoint", obeys_stop=False):
-            saved = save_checkpoint(self.run_dir, self.step, self.agents, self.state_dict(), self.spec.checkpoint.keep)
-        self.saved_step = self.step
+        """A checkpoint of all agents at the end of a step. Error: CheckpointsFail, after three in a row.
+
+        One that cannot be written leaves the earlier ones as they were, and training goes on.
+        """
+        try:
+            with self.phase("checkpoint", obeys_stop=False):
+                saved = save_checkpoint(
+                    self.run_dir, self.step, self.agents, self.state_dict(), self.spec.checkpoint.keep
+                )
+        except (OSError, SafetensorError) as error:
+            self.failed_saves += 1
+            self.log("warning", f"checkpoint of step {self.step} not written, the earlier ones are kept: {error}")
+            if self.failed_saves >= MAX_FAILED_SAVES:
+                raise CheckpointsFail(f"disk: {self.failed_saves} checkpoints in a row not written: {error}") from error
+            return
+        self.saved_step, self.failed_saves = self.step, 0
         path = saved.path.relative_to(self.run_dir).as_posix()
         self.spool.emit(events.Checkpoint(step=self.step, path=path, size_bytes=saved.size_bytes))
+
+    def save_last(self) -> None:
+        """The checkpoint that all of the run was for: tried again at once. Error: CheckpointsFail."""
+        while self.saved_step != self.step:
+            self.save()
 
     def save_if_cheap(self) -> None:
         """On the way out: only between steps (all agents or none), and only what is quick to write."""
         size = sum(agent.describe()["num_bytes"] for agent in getattr(self, "agents", ()))
         if 0 < size < CHEAP_CHECKPOINT_BYTES and self.step and self.step != self.saved_step and not self.is_mid_step:
-            self.save()
+            with suppress(CheckpointsFail):
+                self.save()
 
     def state_dict(self) -> dict[str, Any]:
         """The trainer's own state, beside the agents'."""

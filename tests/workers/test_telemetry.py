@@ -69,6 +69,7 @@ def record() -> StepRecord:
         rewards=REWARDS,
         valid=torch.ones(2, 2, 2, dtype=torch.bool),
         tracker=tracker,
+        timeouts=[0, 2],
         judged=Judgement(
             advantages=[advantages, advantages],
             baselines=[torch.tensor([0.25, 0.75])] * 2,
