@@ -49,9 +49,7 @@ class Scorer:
         """A verdict on each pair. Errors: VerifierFails, Stopped."""
         return self._patiently(pairs, lambda verdicts: "")
 
-    def score_step(
-        self, questions: Sequence[Question], generated: Sequence[Generated], names: Sequence[str], per_prompt: int
-    ) -> Scores:
+    def score_step(self, questions: Sequence[Question], generated: Sequence[Generated], per_prompt: int) -> Scores:
         """Score every text of a step once. Errors: VerifierFails, Stopped."""
         places, pairs = [], []
         for agent, found in enumerate(generated):
@@ -59,16 +57,14 @@ class Scorer:
                 for number, response in enumerate(group):
                     places.append((agent, prompt, number))
                     pairs.append((response.text, question.answer))
-        owners = [agent for agent, _, _ in places]
 
         def complaint(verdicts: Sequence[Verdict]) -> str:
-            lost = Counter(owner for owner, verdict in zip(owners, verdicts, strict=True) if verdict.reward is None)
-            for agent, count in sorted(lost.items()):
-                if count > self.max_unscorable * owners.count(agent):
-                    reasons = Counter(verdict.reason for verdict in verdicts if verdict.reward is None)
-                    (reason, _), *_ = reasons.most_common(1)
-                    return f"{count} of {owners.count(agent)} answers of {names[agent]} could not be scored ({reason})"
-            return ""
+            # Of all agents together: one that writes odd answers is no sign of a verifier that fails.
+            lost = [verdict.reason for verdict in verdicts if verdict.reward is None]
+            if len(lost) <= self.max_unscorable * len(verdicts):
+                return ""
+            (reason, _), *_ = Counter(lost).most_common(1)
+            return f"{len(lost)} of {len(verdicts)} answers could not be scored ({reason})"
 
         verdicts = self._patiently(pairs, complaint)
         shape = (len(generated), len(questions), per_prompt)

@@ -353,7 +353,7 @@ class TrainingSpec(Section):
     adam_beta2: Number = setting(0.999, help="AdamW beta 2.", source="AdamW", ge=0, lt=1)
     max_unscorable: Number = setting(
         0.5,
-        help="Share of an agent's answers that may be unscorable in a step; above it the run pauses, asks the "
+        help="Share of all answers that may be unscorable in a step; above it the run pauses, asks the "
         "verifier again, and in the end fails.",
         source="design: guards",
         ge=0,

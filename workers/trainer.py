@@ -113,8 +113,7 @@ class Trainer:
             with self.phase("generate"):
                 generated.append(self.generate(agent, questions))
         with self.phase("verify"):
-            names = [agent.name for agent in self.agents]
-            scores = self.scorer.score_step(questions, generated, names, spec.num_generations)
+            scores = self.scorer.score_step(questions, generated, spec.num_generations)
         # 3. Barrier: capabilities, ratios and every learner's advantages, of policies frozen at the start of the step.
         self.stop.check()
         self.is_mid_step = True  # from here on the run's state is that of no step
@@ -142,7 +141,7 @@ class Trainer:
         self.tokens_generated += sum(response.num_tokens for response in responses)
         return StepRecord(
             step=self.step,
-            names=names,
+            names=[agent.name for agent in self.agents],
             questions=questions,
             generated=generated,
             rewards=scores.rewards,
