@@ -87,7 +87,10 @@ class Rollout(Body):
 
 
 class Contribution(Body):
-    """What one rollout taught one learner: one row per (step, learner, rollout)."""
+    """What one rollout taught one learner: one row per (step, learner, rollout).
+
+    `num_tokens` is in the learner's tokens, `source_num_tokens` in the source's; `alpha` is empty for own rollouts.
+    """
 
     type: Literal["contribution"] = "contribution"
     step: int
@@ -104,6 +107,11 @@ class Contribution(Body):
     weight: float
     mini_batch: int | None = None
     drop_reason: str | None = None
+    reward: float | None = None
+    source_num_tokens: int | None = None
+    alpha: float | None = None
+    capability: float | None = None
+    source_capability: float | None = None
 
 
 class Evaluation(Body):

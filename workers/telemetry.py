@@ -42,6 +42,7 @@ class StepRecord:
     plans: Sequence[Sequence[Sequence[Row]]]
     reports: Sequence[UpdateReport]
     sharing: bool
+    alpha: float | None = None  # of HACPO
 
 
 def step_events(record: StepRecord, *, with_rollouts: bool) -> list[events.Body]:
@@ -163,6 +164,7 @@ def rollout_events(record: StepRecord) -> Iterator[events.Rollout]:
 
 def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
     """One event for each learner and rollout: its first visit, where a step makes several passes."""
+    rewards, capability = record.rewards.tolist(), record.tracker.capability.tolist()
     for learner, name in enumerate(record.names):
         told: set[tuple[int, int, int]] = set()
         for num_updates, row, result in _visits(record, learner):
@@ -185,6 +187,11 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
                 weight=result.weight,
                 mini_batch=num_updates,
                 drop_reason=result.drop_reason,
+                reward=rewards[row.source][row.prompt][row.sample],
+                source_num_tokens=record.generated[row.source].responses[row.prompt][row.sample].length,
+                alpha=None if row.is_self else record.alpha,
+                capability=capability[learner],
+                source_capability=capability[row.source],
             )
 
 

@@ -152,6 +152,7 @@ class Trainer:
             plans=plans,
             reports=reports,
             sharing=spec.algorithm.shares_rollouts,
+            alpha=spec.algorithm.alpha if spec.algorithm.name == "hacpo" else None,
         )
 
     def generate(self, agent: Agent, questions: Sequence[Question]) -> Generated:

@@ -59,6 +59,7 @@ def record() -> StepRecord:
         results=results, losses=[0.1, 0.3], grad_norms=[1.0, 3.0], kl=(0.5, 4.0), learning_rate=0.01,
         sampling_logp_differences=[1e-6, 3e-6],
     )  # fmt: skip
+    report.alignment = {1: 0.25}
     advantages = torch.zeros(2, 2, 2)
     advantages[0, 0, 0] = 4.0
     return StepRecord(
@@ -103,6 +104,7 @@ def test_agent_metrics_by_hand():
     assert values["completions/mean_length"] == 4.0
     assert values["sampling_logp_difference/mean"] == pytest.approx(2e-6)
     assert values["sampling_logp_difference/max"] == 3e-6
+    assert values["verifier/timeout"] == 0.0
 
 
 def test_pair_metrics_by_hand():
@@ -120,6 +122,7 @@ def test_pair_metrics_by_hand():
     }
     values = found.values
     assert (values["omega"], values["omega_clamped"], values["dropped"]) == (3.0, 0.0, 1.0)  # (3/4) / (1/4)
+    assert values["gradient_alignment"] == 0.25
     # s = .5, .9, .8: mean .7333, deviations -.2333, .1667, .0667, squares .08667, / 2, root .20817.
     assert values["sequence_ratio/mean"] == pytest.approx(2.2 / 3)
     assert values["sequence_ratio/std"] == pytest.approx(0.2081666, abs=1e-6)

@@ -222,6 +222,11 @@ def test_contributions_can_be_recomputed_from_their_own_fields(tmp_path, pair):
             assert (row["omega"], row["mini_batch"]) == (1.0, 0)  # self first
             continue
         assert row["mini_batch"] == 1
+        # Every term of the weight stands in the row itself.
+        omega = min(max(row["source_capability"] / row["capability"], 0.1), 10.0)
+        assert (row["alpha"], row["omega"]) == (1.0, pytest.approx(omega))
+        assert row["reward"] == rewards[row["step"], row["source"], row["prompt_id"], row["sample"]]
+        assert row["source_num_tokens"] > 0
         if row["sequence_ratio"] is None:
             assert row["advantage"] == 0 or row["drop_reason"]
             continue
