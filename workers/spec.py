@@ -396,6 +396,11 @@ class CheckpointSpec(Section):
         0, help="Steps between checkpoints; 0: only after the last.", source="TRL", unit="steps", ge=0, le=1_000_000
     )
     keep: Count = setting(2, help="Newest checkpoints kept.", source="product", ge=1, le=1000)
+    keep_best: bool = setting(
+        True,
+        help="The checkpoint with the best evaluation (mean of all agents) is kept beside the newest.",
+        source="product",
+    )
 
 
 class ComputeSpec(Section):

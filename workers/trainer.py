@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from safetensors import SafetensorError
@@ -69,6 +70,8 @@ class Trainer:
         self.is_mid_step = False
         self.saved_step: int | None = None
         self.failed_saves = 0  # in a row
+        self.score: tuple[int, float] | None = None  # step and mean accuracy of the last evaluation
+        self.best: tuple[int, float] | None = None  # of those with a checkpoint
         self.rollouts_generated = 0
         self.tokens_generated = 0
         self.elapsed_before_s = 0.0
@@ -186,13 +189,18 @@ class Trainer:
 
     def evaluate(self, questions: Sequence[Question]) -> None:
         """Each agent alone on the held-out questions."""
+        accuracies: list[float] = []
         for agent in self.agents if questions else ():
             with self.phase("evaluate"):
                 texts = agent.evaluate(self.step, questions)
                 pairs = [(text, question.answer) for text, question in zip(texts, questions, strict=True)]
                 rewards = [verdict.reward for verdict in self.scorer.score(pairs)]
                 benchmark = self.spec.data.benchmark
-                self.spool.emit(evaluation_event(self.step, agent.name, benchmark, questions, rewards, REWARD_MAX))
+                event = evaluation_event(self.step, agent.name, benchmark, questions, rewards, REWARD_MAX)
+                self.spool.emit(event)
+                accuracies.append(event.value)
+        if accuracies:
+            self.score = self.step, fmean(accuracies)
 
     def load(self) -> None:
         """Agents from the spec, or all of the run from its newest checkpoint where this is a later attempt."""
@@ -251,13 +259,17 @@ class Trainer:
 
         One that cannot be written leaves the earlier ones as they were, and training goes on.
         """
+        before, options = self.best, self.spec.checkpoint
+        if self.score and self.score[0] == self.step and (self.best is None or self.score[1] > self.best[1]):
+            self.best = self.score
+        best_step = self.best[0] if self.best and options.keep_best else None
         try:
             with self.phase("checkpoint", obeys_stop=False):
                 saved = save_checkpoint(
-                    self.run_dir, self.step, self.agents, self.state_dict(), self.spec.checkpoint.keep
+                    self.run_dir, self.step, self.agents, self.state_dict(), options.keep, best_step
                 )
         except (OSError, SafetensorError) as error:
-            self.failed_saves += 1
+            self.failed_saves, self.best = self.failed_saves + 1, before
             self.log("warning", f"checkpoint of step {self.step} not written, the earlier ones are kept: {error}")
             if self.failed_saves >= MAX_FAILED_SAVES:
                 raise CheckpointsFail(f"disk: {self.failed_saves} checkpoints in a row not written: {error}") from error
@@ -282,6 +294,7 @@ class Trainer:
         """The trainer's own state, beside the agents'."""
         return {
             "tracker": self.tracker.state_dict(),
+            "best": self.best,
             "rollouts_generated": self.rollouts_generated,
             "tokens_generated": self.tokens_generated,
             "elapsed_s": self.elapsed_s,
@@ -289,6 +302,7 @@ class Trainer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.tracker.load_state_dict(state["tracker"])
+        self.best = tuple(state["best"]) if state.get("best") else None
         self.rollouts_generated = state["rollouts_generated"]
         self.tokens_generated = state["tokens_generated"]
         self.elapsed_before_s = state["elapsed_s"]
