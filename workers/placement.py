@@ -88,7 +88,8 @@ class LocalAgent:
         model = self.policy.model
         return {
             "architecture": type(model).__name__,
-            "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "num_parameters": self.policy.num_parameters,
+            "num_trained": self.policy.num_trained,
             "num_bytes": sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()),
             "dtype": str(model.dtype).removeprefix("torch."),
         }

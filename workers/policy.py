@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from workers import lora
+from workers.randomness import derived_key
 from workers.snapshot import Snapshot
 from workers.spec import AgentSpec, RunSpec
 
@@ -52,23 +55,30 @@ class Policy:
         self.temperature = spec.rollout.temperature
         self.max_grad_norm = spec.training.max_grad_norm
         dtype = choose_dtype(spec, device)
-        location, revision = (agent.model, agent.revision) if folder is None else (str(folder), None)
+        self._uses_lora = agent.lora_rank > 0
+        # With LoRA a checkpoint's folder holds the merged weights; going on needs the starting ones.
+        starts_here = folder is None or self._uses_lora
+        location, revision = (agent.model, agent.revision) if starts_here else (str(folder), None)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(location, revision=revision, trust_remote_code=False)
         self.model = load_model(location, revision, dtype, device)
+        self._load_start = partial(load_model, agent.model, agent.revision, dtype, device)
+        if self._uses_lora:
+            seed = derived_key("lora", spec.seed, agent.stable_seed)
+            lora.add_adapter(self.model, agent, seed)
         self.reference: Any = None
-        if spec.algorithm.beta > 0:
-            starts_here = folder is None
-            self.reference = (
-                copy.deepcopy(self.model) if starts_here else load_model(agent.model, agent.revision, dtype, device)
-            ).requires_grad_(False)
+        if spec.algorithm.beta > 0 and not self._uses_lora:
+            self.reference = (copy.deepcopy(self.model) if starts_here else self._load_start()).requires_grad_(False)
         self.eos_ids = eos_ids(self.tokenizer, self.model)
         self.turn_eos = self.tokenizer.eos_token_id if self.tokenizer.eos_token_id is not None else self.eos_ids[0]
         self.uses_chat = agent.prompt_format == "chat" or (
             agent.prompt_format == "auto" and bool(self.tokenizer.chat_template)
         )
-        self._parameters = dict(self.model.named_parameters())  # tied weights once
+        # Those that are trained; tied weights once.
+        self._parameters = {
+            name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad
+        }
         self._masters = {
-            name: parameter.detach().float().clone() if dtype != torch.float32 else parameter
+            name: parameter.detach().float().clone() if parameter.dtype != torch.float32 else parameter
             for name, parameter in self._parameters.items()
         }
         self.micro_batch_size = spec.training.micro_batch_size  # halved where memory runs out
@@ -84,6 +94,16 @@ class Policy:
     @property
     def device(self) -> torch.device:
         return self.model.device
+
+    @property
+    def num_trained(self) -> int:
+        """Weights that an update changes."""
+        return sum(parameter.numel() for parameter in self._parameters.values())
+
+    @property
+    def num_parameters(self) -> int:
+        """Weights of the model as it is exported."""
+        return self.model.num_parameters() - (self.num_trained if self._uses_lora else 0)
 
     @property
     def sampling_logps_are_exact(self) -> bool:
@@ -159,6 +179,9 @@ class Policy:
     @torch.no_grad()
     def reference_logps(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Tensor:
         """token_logps of the starting model, (b, T); only where beta is above 0."""
+        if self._uses_lora:
+            with lora.adapter_off(self.model):
+                return self.token_logps(prompts, responses)[0]
         return self.token_logps(prompts, responses, model=self.reference)[0]
 
     def collect_gradients(self) -> None:
@@ -219,7 +242,11 @@ class Policy:
 
     def save(self, folder: Path) -> None:
         """An ordinary Hugging Face model folder that loads without any of our code."""
-        self.model.save_pretrained(folder)
+        model = self.model
+        if self._uses_lora:
+            model = self._load_start()
+            lora.merge_into(model, self.model)
+        model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
     def state_tensors(self) -> dict[str, Tensor]:
@@ -228,10 +255,11 @@ class Policy:
         for name, master in self._masters.items():
             for key, value in self.optimizer.state.get(master, {}).items():
                 tensors[f"{key}/{name}"] = value.contiguous()
-            if master is not self._parameters[name]:
-                tensors[f"master/{name}"] = master
+            if master is not self._parameters[name] or self._uses_lora:
+                tensors[f"master/{name}"] = master.detach().contiguous()
         return tensors
 
+    @torch.no_grad()
     def load_state_tensors(self, tensors: dict[str, Tensor]) -> None:
         """The reverse of state_tensors."""
         for joined, value in tensors.items():
@@ -242,6 +270,8 @@ class Policy:
             else:
                 # A fused AdamW wants its step counter beside the weights.
                 self.optimizer.state[master][key] = value.to(master.device).clone()
+        if self._uses_lora:
+            self._push_masters()
 
 
 def eos_ids(tokenizer: Any, model: Any) -> list[int]:

@@ -93,6 +93,17 @@ class AgentSpec(Section):
         {}, help="Extra arguments of the chat template, such as enable_thinking.", source="official recipe"
     )
 
+    lora_rank: Count = setting(
+        0,
+        help="Rank of LoRA matrices, trained in place of the weights; 0: all weights are trained.",
+        source="LoRA, arXiv 2106.09685",
+        ge=0,
+        le=1024,
+    )
+    lora_alpha: Number = setting(
+        32.0, help="LoRA matrices are scaled by lora_alpha / lora_rank.", source="arXiv 2106.09685", gt=0, le=10_000
+    )
+
     @field_validator("prompt_template")
     @classmethod
     def _template_holds_question(cls, template: str) -> str:

@@ -231,7 +231,9 @@ class Trainer:
         for agent in self.agents:
             facts = agent.describe()
             size = f"{facts['num_parameters']:,} parameters, {facts['dtype']}"
-            self.log("info", f"{agent.name}: {facts['architecture']}, {size}")
+            trained = facts["num_trained"]
+            by_lora = "" if trained == facts["num_parameters"] else f"; {trained:,} LoRA parameters are trained"
+            self.log("info", f"{agent.name}: {facts['architecture']}, {size}{by_lora}")
         for caution in self.spec.cautions():
             self.log("warning", caution.message)
 
