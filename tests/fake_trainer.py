@@ -132,7 +132,7 @@ def rollouts(step: int, agents: list[str], chance: random.Random) -> list[Body]:
 
 
 def evaluations(step: int, spec: RunSpec) -> list[Body]:
-    gain = {"gspo": 30, "gspox2": 35, "hacpo": 50}[spec.algorithm.name]
+    gain = {"gspo": 30, "gspox2": 35, "hacpo": 50}.get(spec.algorithm.name, 40)
     found: list[Body] = []
     for place, agent in enumerate(spec.agents):
         correct = 10 + place + (gain + spec.seed) * step // spec.training.steps

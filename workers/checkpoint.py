@@ -54,9 +54,16 @@ def slug(name: str) -> str:
 
 
 def save_checkpoint(
-    run_dir: Path, step: int, agents: Sequence[Agent], trainer: dict[str, Any], keep: int
+    run_dir: Path,
+    step: int,
+    agents: Sequence[Agent],
+    trainer: dict[str, Any],
+    keep: int,
+    best_step: int | None = None,
 ) -> SavedCheckpoint:
     """Write, verify by manifest, and only then show a checkpoint; afterwards remove the oldest beyond `keep`.
+
+    That of `best_step` stays in any case.
 
     A crash at any moment leaves the earlier checkpoints and no half one. Error: OSError (disk full).
     """
@@ -92,7 +99,8 @@ def save_checkpoint(
     _sync(root)
     others = [path for path in _step_folders(root) if path != final]
     for old in others[: max(0, len(others) - (keep - 1))]:
-        shutil.rmtree(old)
+        if best_step is None or old.name != f"step-{best_step:06d}":
+            shutil.rmtree(old)
     return SavedCheckpoint(step, final, sum(int(entry["size"]) for entry in files.values()))
 
 

@@ -7,6 +7,7 @@ not finite travel as null, and `nonfinite` says which they were. No torch, no Dj
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -20,6 +21,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 SPOOL_NAME = "events.jsonl"
+# Of events that a full disk keeps out of the spool: more than this is no passing trouble.
+MAX_HELD_BYTES = 64 * 2**20
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Body(BaseModel):
@@ -84,7 +88,10 @@ class Rollout(Body):
 
 
 class Contribution(Body):
-    """What one rollout taught one learner: one row per (step, learner, rollout)."""
+    """What one rollout taught one learner: one row per (step, learner, rollout).
+
+    `num_tokens` is in the learner's tokens, `source_num_tokens` in the source's; `alpha` is empty for own rollouts.
+    """
 
     type: Literal["contribution"] = "contribution"
     step: int
@@ -101,6 +108,11 @@ class Contribution(Body):
     weight: float
     mini_batch: int | None = None
     drop_reason: str | None = None
+    reward: float | None = None
+    source_num_tokens: int | None = None
+    alpha: float | None = None
+    capability: float | None = None
+    source_capability: float | None = None
 
 
 class Evaluation(Body):
@@ -207,19 +219,38 @@ class SpoolWriter:
                 spool.seek(complete)
                 shutil.copyfileobj(spool, rest)
         self._file.truncate(complete)  # a line torn by a kill is dropped: it was never shipped
+        self._size = complete
+        self._held = b""  # what a full disk has kept out so far
 
     def emit(self, *bodies: Body) -> int:
-        """Append events in one write and return the last seq."""
+        """Append events in one write and return the last seq.
+
+        While the disk is full they are held back and go out with the next ones. Error: OSError, also where they
+        become too many.
+        """
         lines = []
         for body in bodies:
             self.seq += 1
             lines.append(encode(self.seq, self.attempt, time.time(), body))
-        view = memoryview(b"".join(lines))
-        while view:
-            view = view[self._file.write(view) :]
+        self._held += b"".join(lines)
+        try:
+            self._write_held()
+        except OSError as error:
+            self._file.truncate(self._size)  # no torn line for those who read along
+            if error.errno not in DISK_FULL or len(self._held) > MAX_HELD_BYTES:
+                raise
         return self.seq
 
+    def _write_held(self) -> None:
+        view = memoryview(self._held)
+        while view:
+            view = view[self._file.write(view) :]
+        self._size += len(self._held)
+        self._held = b""
+
     def close(self) -> None:
+        """Write what is held, and all of it to the disk. Error: OSError, where the disk is still full."""
+        self._write_held()
         os.fsync(self._file.fileno())
         self._file.close()
 

@@ -24,12 +24,21 @@ class Response:
     mean_logp: float
 
 
+class RolloutsMissing(RuntimeError):
+    """An agent could not deliver its rollouts of a step; the text says why."""
+
+
 @dataclass(frozen=True)
 class Generated:
-    """An agent's rollouts of a step: responses[prompt][sample], and (sum, count) of the sampled tokens' entropy."""
+    """An agent's rollouts of a step: responses[prompt][sample], and (sum, count) of the sampled tokens' entropy.
+
+    is_missing: there are none; responses[prompt] is empty then.  notes: what people should be told.
+    """
 
     responses: list[list[Response]]
     entropy: tuple[float, float]
+    is_missing: bool = False
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,11 +68,18 @@ class RowResult:
     gradient_flows: bool = False
     weight: float = 0.0
     drop_reason: str | None = None
+    # Share of the row's tokens whose gradient the clip took away, on either side; 0 or 1 where a row has one ratio.
+    clipped_low: float = 0.0
+    clipped_high: float = 0.0
 
 
 @dataclass
 class UpdateReport:
-    """A learner's updates of a step: results[m][row], and numbers over its updates."""
+    """A learner's updates of a step: results[m][row], and numbers over its updates.
+
+    alignment: by source, the cosine of its gradient with the learner's own; None where either is 0, empty where it was
+    not measured.  notes: what people should be told.
+    """
 
     results: list[list[RowResult]] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
@@ -72,4 +88,7 @@ class UpdateReport:
     learning_rate: float = 0.0
     skipped_updates: int = 0
     failures_in_a_row: int = 0
+    rolled_back: bool = False
     sampling_logp_differences: list[float] = field(default_factory=list)
+    alignment: dict[int, float | None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,12 +15,17 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from workers.benchmarks import Question
-from workers.messages import Generated, Response, Row, UpdateReport
+from workers.memory import OutOfMemory, halving
+from workers.messages import Generated, Response, RolloutsMissing, Row, UpdateReport
 from workers.policy import Policy, choose_device
 from workers.randomness import derived_key
 from workers.rollout import Sample, sample
+from workers.rules import needs_token_logps, rescores_shared
 from workers.spec import AgentSpec, RunSpec
-from workers.updates import Inputs, retokenize, run_updates
+from workers.updates import LOWER_LENGTH, Inputs, retokenize, run_updates
+
+MAX_ROLL_BACKS = 3  # in a run and agent
+Place = tuple[int, int, int]  # source, prompt, sample
 
 
 class Agent(Protocol):
@@ -31,7 +37,9 @@ class Agent(Protocol):
     def fits(self, questions: Sequence[Question]) -> list[bool]: ...
     def longest_prompt(self, questions: Sequence[Question]) -> int: ...
     def generate(self, step: int, questions: Sequence[Question]) -> Generated: ...
-    def update(self, mini_batches: Sequence[Sequence[Row]], learning_rate: float) -> UpdateReport: ...
+    def update(
+        self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
+    ) -> UpdateReport: ...
     def evaluate(self, step: int, questions: Sequence[Question]) -> list[str]: ...
     def save(self, folder: Path) -> None: ...
     def save_state(self, stem: Path) -> None: ...
@@ -60,7 +68,10 @@ class LocalAgent:
         self.name = agent.name
         self.spec = spec
         self.policy = Policy(agent, spec, device, folder=folder)
+        self._rollout_batch_size = spec.rollout.rollout_batch_size  # halved where memory runs out
         self._failures_in_a_row = 0
+        self._num_roll_backs = 0
+        self._untold: list[str] = []  # of an evaluation, told with the next rollouts
         self._encoded: dict[str, list[int]] = {}
         self._prompts: list[list[int]] = []
         self._own: dict[tuple[int, int], Inputs | str] = {}
@@ -71,7 +82,8 @@ class LocalAgent:
         model = self.policy.model
         return {
             "architecture": type(model).__name__,
-            "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "num_parameters": self.policy.num_parameters,
+            "num_trained": self.policy.num_trained,
             "num_bytes": sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()),
             "dtype": str(model.dtype).removeprefix("torch."),
             "context_length": self.policy.context_length,
@@ -93,44 +105,59 @@ class LocalAgent:
 
     def _sample(
         self, kind: str, step: int, questions: Sequence[Question], per_prompt: int, temperature: float
-    ) -> list[Sample]:
-        rollout = self.spec.rollout
+    ) -> tuple[list[Sample], list[str]]:
+        """One sample for each question and number, and what people should be told. Error: OutOfMemory."""
         agent_seed = self.policy.agent.stable_seed
-        return sample(
-            self.policy.model,
-            [self._encode(question) for question in questions],
-            [index for index in range(len(questions)) for _ in range(per_prompt)],
-            [
-                derived_key(kind, self.spec.seed, agent_seed, step, question.id, number)
-                for question in questions
-                for number in range(per_prompt)
-            ],
-            temperature=temperature,
-            max_new_tokens=rollout.max_completion_length,
-            eos_ids=self.policy.eos_ids,
-            batch_size=rollout.rollout_batch_size,
+        keys = [
+            derived_key(kind, self.spec.seed, agent_seed, step, question.id, number)
+            for question in questions
+            for number in range(per_prompt)
+        ]
+        prompts = [self._encode(question) for question in questions]
+
+        def attempt(size: int) -> list[Sample]:
+            return sample(
+                self.policy.model,
+                prompts,
+                [index for index in range(len(questions)) for _ in range(per_prompt)],
+                keys,
+                temperature=temperature,
+                max_new_tokens=self.spec.rollout.max_completion_length,
+                eos_ids=self.policy.eos_ids,
+                batch_size=size,
+            )
+
+        notes: list[str] = []
+        samples, self._rollout_batch_size = halving(
+            attempt, self._rollout_batch_size, "rollout_batch_size", LOWER_LENGTH, notes
         )
+        return samples, notes
 
     def generate(self, step: int, questions: Sequence[Question]) -> Generated:
-        """G rollouts of each question, scored by this agent's own trainer weights."""
+        """G rollouts of each question, scored by this agent's own trainer weights. Error: RolloutsMissing."""
         per_prompt = self.spec.num_generations
-        samples = self._sample("rollout", step, questions, per_prompt, self.spec.rollout.temperature)
         self._prompts = [self._encode(question) for question in questions]
+        self._own, self._scoring_differences = {}, []
+        try:
+            samples, notes = self._sample("rollout", step, questions, per_prompt, self.spec.rollout.temperature)
+        except OutOfMemory as error:
+            raise RolloutsMissing(str(error)) from error
         kept = [self._counted(found) for found in samples]
-        sampled = [_mean(found.logps[: len(ids)]) for found, ids in zip(samples, kept, strict=True)]
+        sampled = [found.logps[: len(ids)] for found, ids in zip(samples, kept, strict=True)]
         scored = sampled
-        self._scoring_differences = []
         if not self.policy.sampling_logps_are_exact:
-            scored = self._score([(index // per_prompt, ids) for index, ids in enumerate(kept)])
-            self._scoring_differences = [abs(a - b) for a, b in zip(sampled, scored, strict=True)]
-        self._own = {}
+            scored = self._score([(index // per_prompt, ids) for index, ids in enumerate(kept)], notes)
+            self._scoring_differences = [abs(_mean(a) - _mean(b)) for a, b in zip(sampled, scored, strict=True)]
+        by_token = needs_token_logps(self.spec.algorithm)
         responses: list[list[Response]] = [[] for _ in questions]
-        for index, (found, ids, mean_logp) in enumerate(zip(samples, kept, scored, strict=True)):
+        for index, (found, ids, logps) in enumerate(zip(samples, kept, scored, strict=True)):
             prompt, number = divmod(index, per_prompt)
-            self._own[prompt, number] = Inputs(self._prompts[prompt], ids, mean_logp, len(ids)) if ids else "empty"
-            responses[prompt].append(self._response(found, ids, mean_logp))
+            own = Inputs(self._prompts[prompt], ids, _mean(logps), len(ids), logps if by_token else ())
+            self._own[prompt, number] = own if ids else "empty"
+            responses[prompt].append(self._response(found, ids, _mean(logps)))
         entropy = (sum(found.entropy for found in samples), float(sum(len(found.token_ids) for found in samples)))
-        return Generated(responses, entropy)
+        untold, self._untold = [*self._untold, *notes], []
+        return Generated(responses, entropy, notes=tuple(untold))
 
     def _counted(self, found: Sample) -> list[int]:
         """The response tokens that count: with the EOS, unless it is stripped."""
@@ -151,42 +178,79 @@ class LocalAgent:
         )
 
     @torch.no_grad()
-    def _score(self, rows: list[tuple[int, list[int]]]) -> list[float]:
-        """Mean log-probabilities of own responses (prompt index, ids) as the update will compute them."""
-        found = [0.0] * len(rows)
+    def _score(self, rows: Sequence[tuple[int, Sequence[int]]], notes: list[str]) -> list[list[float]]:
+        """Log-probabilities by token of responses (prompt index, ids) as the update will compute them."""
         order = sorted((index for index in range(len(rows)) if rows[index][1]), key=lambda index: len(rows[index][1]))
-        size = self.spec.training.micro_batch_size
-        for start in range(0, len(order), size):
-            chunk = order[start : start + size]
-            logps, mask = self.policy.token_logps(
-                [self._prompts[rows[index][0]] for index in chunk], [rows[index][1] for index in chunk]
-            )
-            for index, value in zip(chunk, (logps.sum(1) / mask.sum(1)).tolist(), strict=True):
-                found[index] = value
+
+        def attempt(size: int) -> list[list[float]]:
+            found: list[list[float]] = [[] for _ in rows]
+            for start in range(0, len(order), size):
+                chunk = order[start : start + size]
+                logps, _ = self.policy.token_logps(
+                    [self._prompts[rows[index][0]] for index in chunk], [rows[index][1] for index in chunk]
+                )
+                for index, values in zip(chunk, logps.tolist(), strict=True):
+                    found[index] = values[: len(rows[index][1])]
+            return found
+
+        found, self.policy.micro_batch_size = halving(
+            attempt, self.policy.micro_batch_size, "micro_batch_size", LOWER_LENGTH, notes
+        )
         return found
 
-    def update(self, mini_batches: Sequence[Sequence[Row]], learning_rate: float) -> UpdateReport:
+    def _inputs(self, row: Row) -> Inputs | str:
+        """A row in this agent's tokens, or the reason why it is dropped."""
+        if row.response is None:
+            return self._own[row.prompt, row.sample]
+        if not row.response.length:
+            return "empty"
+        ids = retokenize(self.policy, row.response, self.spec.algorithm, self.spec.rollout.max_completion_length)
+        if isinstance(ids, str):
+            return ids
+        return Inputs(self._prompts[row.prompt], ids, row.response.mean_logp, row.response.length)
+
+    def _rescored(self, mini_batches: Sequence[Sequence[Row]], notes: list[str]) -> dict[Place, Inputs | str]:
+        """Shared rows with this agent's own log-probabilities of before the step's updates (naive_learner)."""
+        found: dict[Place, Inputs | str] = {
+            (row.source, row.prompt, row.sample): self._inputs(row)
+            for rows in mini_batches
+            for row in rows
+            if not row.is_self
+        }
+        kept = [(place, inputs) for place, inputs in found.items() if isinstance(inputs, Inputs)]
+        scored = self._score([(place[1], inputs.response) for place, inputs in kept], notes)
+        for (place, inputs), logps in zip(kept, scored, strict=True):
+            # Both sides are this agent's tokens now, so both are divided by their number.
+            found[place] = replace(inputs, mean_logp=_mean(logps), length=len(logps))
+        return found
+
+    def update(
+        self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
+    ) -> UpdateReport:
         """One optimizer step for each mini-batch, in order."""
-
-        def inputs_of(row: Row) -> Inputs | str:
-            if row.response is None:
-                return self._own[row.prompt, row.sample]
-            if not row.response.length:
-                return "empty"
-            ids = retokenize(self.policy, row.response, self.spec.algorithm, self.spec.rollout.max_completion_length)
-            if isinstance(ids, str):
-                return ids
-            return Inputs(self._prompts[row.prompt], ids, row.response.mean_logp, row.response.length)
-
-        report = run_updates(self.policy, self.spec, mini_batches, inputs_of, learning_rate, self._failures_in_a_row)
+        notes: list[str] = []
+        rescored = self._rescored(mini_batches, notes) if rescores_shared(self.spec.algorithm) else {}
+        report = run_updates(
+            self.policy,
+            self.spec,
+            mini_batches,
+            lambda row: rescored.get((row.source, row.prompt, row.sample)) or self._inputs(row),
+            learning_rate,
+            self._failures_in_a_row,
+            may_roll_back=self._num_roll_backs < MAX_ROLL_BACKS,
+            measures_alignment=measures_alignment,
+        )
+        report.notes[:0] = notes
         self._failures_in_a_row = report.failures_in_a_row
+        self._num_roll_backs += report.rolled_back
         if not self.policy.sampling_logps_are_exact:
             report.sampling_logp_differences = self._scoring_differences
         return report
 
     def evaluate(self, step: int, questions: Sequence[Question]) -> list[str]:
         """One response text for each question: greedy unless the spec says otherwise."""
-        samples = self._sample("evaluation", step, questions, 1, self.spec.evaluation.temperature)
+        samples, notes = self._sample("evaluation", step, questions, 1, self.spec.evaluation.temperature)
+        self._untold += notes
         return [self.policy.decode(found.token_ids[:-1] if found.finished else found.token_ids) for found in samples]
 
     def save(self, folder: Path) -> None:
@@ -195,13 +259,32 @@ class LocalAgent:
 
     def save_state(self, stem: Path) -> None:
         """What resuming needs beside the model folder: `stem`.safetensors and `stem`.json."""
-        save_file(self.policy.state_tensors(), stem.with_suffix(".safetensors"))
-        stem.with_suffix(".json").write_text(json.dumps({"failures_in_a_row": self._failures_in_a_row}))
+        tensors = self.policy.state_tensors()
+        snapshot = self.policy.snapshot
+        if self._failures_in_a_row and snapshot.is_fresh:  # else the next update takes a new one
+            tensors |= {f"snapshot/{name}": value for name, value in snapshot.tensors.items()}
+        save_file(tensors, stem.with_suffix(".safetensors"))
+        counters = {
+            "failures_in_a_row": self._failures_in_a_row,
+            "num_roll_backs": self._num_roll_backs,
+            "micro_batch_size": self.policy.micro_batch_size,
+            "rollout_batch_size": self._rollout_batch_size,
+        }
+        stem.with_suffix(".json").write_text(json.dumps(counters))
 
     def load_state(self, stem: Path) -> None:
         """The reverse of save_state."""
-        self.policy.load_state_tensors(load_file(stem.with_suffix(".safetensors")))
-        self._failures_in_a_row = json.loads(stem.with_suffix(".json").read_text())["failures_in_a_row"]
+        tensors = load_file(stem.with_suffix(".safetensors"))
+        mark = "snapshot/"
+        self.policy.snapshot.load(
+            {name.removeprefix(mark): value for name, value in tensors.items() if name.startswith(mark)}
+        )
+        self.policy.load_state_tensors({name: value for name, value in tensors.items() if not name.startswith(mark)})
+        counters = json.loads(stem.with_suffix(".json").read_text())
+        self._failures_in_a_row = counters["failures_in_a_row"]
+        self._num_roll_backs = counters.get("num_roll_backs", 0)
+        self.policy.micro_batch_size = counters.get("micro_batch_size", self.policy.micro_batch_size)
+        self._rollout_batch_size = counters.get("rollout_batch_size", self._rollout_batch_size)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -45,8 +45,9 @@ def build_mini_batches(
 
     advantages, valid: (n, B, G).  ratio: (n, n).
     """
-    n, num_prompts, per_prompt = advantages.shape
+    _, num_prompts, per_prompt = advantages.shape
     values, scored = advantages.tolist(), valid.tolist()
+    is_modulated = spec.algorithm.name == "hacpo" and spec.algorithm.modulate_gradient
 
     def rows_of(source: int) -> list[Row | None]:
         return [
@@ -56,7 +57,7 @@ def build_mini_batches(
                 number,
                 source == learner,
                 values[source][prompt][number],
-                1.0 if source == learner else ratio[source, learner].item(),
+                1.0 if source == learner or not is_modulated else ratio[source, learner].item(),
                 None if source == learner else generated[source].responses[prompt][number],
             )
             if scored[source][prompt][number]
@@ -67,10 +68,14 @@ def build_mini_batches(
 
     blocks = rows_of(learner) * spec.training.num_iterations
     if spec.algorithm.shares_rollouts:
-        cross = [row for source in range(n) if source != learner for row in rows_of(source)]
+        sources = chosen_sources(spec, step, learner)
         order = spec.algorithm.cross_order
+        is_mixed = order == "mixed" or (order == "auto" and len(sources) > 1)
+        if is_mixed:  # an order that does not depend on the agents' places in the list
+            sources.sort(key=lambda source: spec.agents[source].name)
+        cross = [row for source in sources for row in rows_of(source)]
         for iteration in range(spec.training.num_iterations):
-            if order == "mixed" or (order == "auto" and n > 2):
+            if is_mixed:
                 seed = spec.agents[learner].stable_seed
                 key = derived_key("cross", spec.seed, seed, step, iteration)
                 blocks += [cross[index] for index in permutation(len(cross), key)]
@@ -78,3 +83,17 @@ def build_mini_batches(
                 blocks += cross
     size = spec.mini_batch_prompts * per_prompt  # planned rows: also the loss denominator, whatever is missing
     return [[row for row in blocks[start : start + size] if row] for start in range(0, len(blocks), size)]
+
+
+def chosen_sources(spec: RunSpec, step: int, learner: int) -> list[int]:
+    """The peers whose rollouts a learner trains on in a step, in the order of the list.
+
+    With max_sources_per_learner they are drawn by step, learner and peer, whatever the agents' places in the list.
+    """
+    peers = [source for source in range(len(spec.agents)) if source != learner]
+    seeds = [agent.stable_seed for agent in spec.agents]
+
+    def draw(source: int) -> int:
+        return derived_key("sources", spec.seed, seeds[learner], seeds[source], step)
+
+    return sorted(sorted(peers, key=draw)[: spec.num_blocks - 1])

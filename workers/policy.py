@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from workers import lora
+from workers.randomness import derived_key
+from workers.snapshot import Snapshot
 from workers.spec import AgentSpec, RunSpec
 
 
@@ -60,25 +64,33 @@ class Policy:
         self.temperature = spec.rollout.temperature
         self.max_grad_norm = spec.training.max_grad_norm
         dtype = choose_dtype(spec, device)
-        location, revision = (agent.model, agent.revision) if folder is None else (str(folder), None)
+        self._uses_lora = agent.lora_rank > 0
+        # With LoRA a checkpoint's folder holds the merged weights; going on needs the starting ones.
+        starts_here = folder is None or self._uses_lora
+        location, revision = (agent.model, agent.revision) if starts_here else (str(folder), None)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(location, revision=revision, trust_remote_code=False)
         self.model = load_model(location, revision, dtype, device)
+        self._load_start = partial(load_model, agent.model, agent.revision, dtype, device)
+        if self._uses_lora:
+            seed = derived_key("lora", spec.seed, agent.stable_seed)
+            lora.add_adapter(self.model, agent, seed)
         self.reference: Any = None
-        if spec.algorithm.beta > 0:
-            starts_here = folder is None
-            self.reference = (
-                copy.deepcopy(self.model) if starts_here else load_model(agent.model, agent.revision, dtype, device)
-            ).requires_grad_(False)
+        if spec.algorithm.beta > 0 and not self._uses_lora:
+            self.reference = (copy.deepcopy(self.model) if starts_here else self._load_start()).requires_grad_(False)
         self.eos_ids = eos_ids(self.tokenizer, self.model)
         self.turn_eos = self.tokenizer.eos_token_id if self.tokenizer.eos_token_id is not None else self.eos_ids[0]
         self.uses_chat = agent.prompt_format == "chat" or (
             agent.prompt_format == "auto" and bool(self.tokenizer.chat_template)
         )
-        self._parameters = dict(self.model.named_parameters())  # tied weights once
+        # Those that are trained; tied weights once.
+        self._parameters = {
+            name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad
+        }
         self._masters = {
-            name: parameter.detach().float().clone() if dtype != torch.float32 else parameter
+            name: parameter.detach().float().clone() if parameter.dtype != torch.float32 else parameter
             for name, parameter in self._parameters.items()
         }
+        self.micro_batch_size = spec.training.micro_batch_size  # halved where memory runs out
         self.optimizer = torch.optim.AdamW(
             self._masters.values(),
             lr=agent.learning_rate or spec.training.learning_rate,
@@ -86,10 +98,21 @@ class Policy:
             weight_decay=spec.training.weight_decay,
             fused=True,
         )
+        self.snapshot = Snapshot(self._masters, self.optimizer)
 
     @property
     def device(self) -> torch.device:
         return self.model.device
+
+    @property
+    def num_trained(self) -> int:
+        """Weights that an update changes."""
+        return sum(parameter.numel() for parameter in self._parameters.values())
+
+    @property
+    def num_parameters(self) -> int:
+        """Weights of the model as it is exported."""
+        return self.model.num_parameters() - (self.num_trained if self._uses_lora else 0)
 
     @property
     def sampling_logps_are_exact(self) -> bool:
@@ -156,7 +179,8 @@ class Policy:
         # Padding stands behind every real token, so the causal mask alone keeps it out: no attention mask.
         logits = (model or self.model)(
             input_ids=ids[:, :-1], use_cache=False, logits_to_keep=torch.arange(first - 1, width - 1, device=device)
-        ).logits.float()  # (b, S - first, V)
+        ).logits  # (b, S - first, V)
+        logits = logits if logits.dtype == torch.float64 else logits.float()
         if self.temperature != 1.0:
             logits = logits / self.temperature
         logps = -functional.cross_entropy(
@@ -171,6 +195,14 @@ class Policy:
             logps = logps.gather(1, index)
         return logps.where(mask, 0.0), mask
 
+    @torch.no_grad()
+    def reference_logps(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Tensor:
+        """token_logps of the starting model, (b, T); only where beta is above 0."""
+        if self._uses_lora:
+            with lora.adapter_off(self.model):
+                return self.token_logps(prompts, responses)[0]
+        return self.token_logps(prompts, responses, model=self.reference)[0]
+
     def collect_gradients(self) -> None:
         """After a backward pass: move bfloat16 gradients into the float32 masters, where they add up exactly."""
         for name, parameter in self._parameters.items():
@@ -180,10 +212,26 @@ class Policy:
                 master.grad = gradient if master.grad is None else master.grad.add_(gradient)
                 parameter.grad = None
 
-    def step(self, learning_rate: float, *, is_sound: bool) -> tuple[float, bool]:
+    def gradients(self) -> list[Tensor]:
+        """Take away the gathered gradients: one tensor for each parameter that has one, on the device."""
+        found = [
+            torch.zeros_like(master) if master.grad is None else master.grad.detach()
+            for master in self._masters.values()
+        ]
+        self.discard_gradients()
+        return found
+
+    def discard_gradients(self) -> None:
+        """Forget what backward passes have left, whole or half."""
+        for parameter in self._parameters.values():
+            parameter.grad = None
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def step(self, learning_rate: float, *, is_sound: bool, is_first: bool = False) -> tuple[float, bool]:
         """One optimizer step with the gathered gradients. Returns their norm before scaling, and whether it was taken.
 
-        Without sound gradients (`is_sound` false, or a norm that is not finite) nothing changes.
+        Without sound gradients (`is_sound` false, or a norm that is not finite) nothing changes. is_first: of the
+        training step; the weights from before it are kept to roll back to.
         """
         for master in self._masters.values():
             if master.grad is None:  # a mini-batch without any active row is still an update
@@ -191,19 +239,33 @@ class Policy:
         norm = torch.nn.utils.clip_grad_norm_(self._masters.values(), self.max_grad_norm).item()
         taken = is_sound and norm == norm and norm != float("inf")
         if taken:
+            if is_first:
+                self.snapshot.take()
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
             self.optimizer.step()
-            with torch.no_grad():
-                for name, parameter in self._parameters.items():
-                    if self._masters[name] is not parameter:
-                        parameter.copy_(self._masters[name])
+            self._push_masters()
         self.optimizer.zero_grad(set_to_none=True)
         return norm, taken
 
+    def roll_back(self) -> None:
+        """Return to the last weights that gave a finite gradient."""
+        self.snapshot.restore()
+        self._push_masters()
+
+    @torch.no_grad()
+    def _push_masters(self) -> None:
+        for name, parameter in self._parameters.items():
+            if self._masters[name] is not parameter:
+                parameter.copy_(self._masters[name])
+
     def save(self, folder: Path) -> None:
         """An ordinary Hugging Face model folder that loads without any of our code."""
-        self.model.save_pretrained(folder)
+        model = self.model
+        if self._uses_lora:
+            model = self._load_start()
+            lora.merge_into(model, self.model)
+        model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
     def state_tensors(self) -> dict[str, Tensor]:
@@ -212,10 +274,11 @@ class Policy:
         for name, master in self._masters.items():
             for key, value in self.optimizer.state.get(master, {}).items():
                 tensors[f"{key}/{name}"] = value.contiguous()
-            if master is not self._parameters[name]:
-                tensors[f"master/{name}"] = master
+            if master is not self._parameters[name] or self._uses_lora:
+                tensors[f"master/{name}"] = master.detach().contiguous()
         return tensors
 
+    @torch.no_grad()
     def load_state_tensors(self, tensors: dict[str, Tensor]) -> None:
         """The reverse of state_tensors."""
         for joined, value in tensors.items():
@@ -226,6 +289,8 @@ class Policy:
             else:
                 # A fused AdamW wants its step counter beside the weights.
                 self.optimizer.state[master][key] = value.to(master.device).clone()
+        if self._uses_lora:
+            self._push_masters()
 
 
 def eos_ids(tokenizer: Any, model: Any) -> list[int]:

@@ -37,6 +37,7 @@ class Verdict:
 
     reward: float | None
     reason: str
+    is_timeout: bool = False
 
 
 RIGHT = Verdict(1.0, "right")
@@ -68,7 +69,7 @@ class _Child:
             reply = {}
         if reply is None or "right" not in reply:
             self.close()
-            return Verdict(None, f"unscorable: no verdict in {TIME_LIMIT_S:g} s") if reply is None else DIED
+            return Verdict(None, f"unscorable: no verdict in {TIME_LIMIT_S:g} s", True) if reply is None else DIED
         if reply["right"] is None:
             return Verdict(None, f"unscorable: {reply['error']}")
         return RIGHT if reply["right"] else WRONG
@@ -176,6 +177,12 @@ class Verifier:
             if len(self._remembered) > REMEMBERED:
                 self._remembered.popitem(last=False)
         return verdict
+
+    def forget_unscorable(self) -> None:
+        """Ask again next time about what could not be scored so far."""
+        with self._lock:
+            for pair in [pair for pair, verdict in self._remembered.items() if verdict.reward is None]:
+                del self._remembered[pair]
 
     def close(self) -> None:
         """End the children. The verifier is not used afterwards."""

@@ -37,8 +37,20 @@ def _plain_number(value: Any) -> Any:
     return value
 
 
+def _empty_is_none(value: Any) -> Any:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
 Count = Annotated[int, BeforeValidator(_plain_number)]
 Number = Annotated[float, BeforeValidator(_plain_number)]
+# Empty (also an empty text, as a form sends it) means: the algorithm's own value.
+OwnNumber = Annotated[Number | None, BeforeValidator(_empty_is_none)]
+
+# Algorithms in which learners train on other agents' rollouts, unless `sharing` is off.
+SHARING = ("hacpo", "naive_source", "naive_learner")
+# epsilon, epsilon_high where a run names none. The others clip whole sequences, as GSPO does.
+OWN_EPSILONS = {"grpo": (0.2, 0.28)}
+SEQUENCE_EPSILONS = (3e-4, 4e-4)
 
 
 class AgentSpec(Section):
@@ -86,6 +98,17 @@ class AgentSpec(Section):
     )
     chat_template_kwargs: dict[str, bool | int | str] = setting(
         {}, help="Extra arguments of the chat template, such as enable_thinking.", source="official recipe"
+    )
+
+    lora_rank: Count = setting(
+        0,
+        help="Rank of LoRA matrices, trained in place of the weights; 0: all weights are trained.",
+        source="LoRA, arXiv 2106.09685",
+        ge=0,
+        le=1024,
+    )
+    lora_alpha: Number = setting(
+        32.0, help="LoRA matrices are scaled by lora_alpha / lora_rank.", source="arXiv 2106.09685", gt=0, le=10_000
     )
 
     @field_validator("prompt_template")
@@ -139,17 +162,33 @@ class DataSpec(Section):
 class AlgorithmSpec(Section):
     """The rule that turns verified rollouts into updates, and its numbers. The loss reads this object by attribute."""
 
-    name: Literal["hacpo", "gspo", "gspox2"] = setting(
+    name: Literal["hacpo", "gspo", "gspox2", "grpo", "naive_source", "naive_learner"] = setting(
         "hacpo",
-        help="hacpo: rollouts are shared; gspo: each agent alone; gspox2: alone with double rollouts and updates.",
+        help="hacpo: rollouts are shared; gspo: each agent alone; gspox2: alone with double rollouts and updates; "
+        "grpo: alone, token-level ratio; naive_source, naive_learner: shared without HACPO's corrections, the old "
+        "log-probability the source's, or the learner's own.",
         source="Sec. 3, Sec. 4.1",
         label="Algorithm",
     )
     sharing: bool = setting(
-        True, help="HACPO without sharing is n independent GSPO runs, bit for bit.", source="design"
+        True,
+        help="A sharing algorithm without sharing is n independent GSPO runs, bit for bit.",
+        source="design",
     )
-    epsilon: Number = setting(3e-4, help="Lower clip of the self ratio.", source="GSPO; Eq. (47)", gt=0, lt=1)
-    epsilon_high: Number = setting(4e-4, help="Upper clip of the self ratio.", source="GSPO; Eq. (47)", gt=0, le=10)
+    epsilon: OwnNumber = setting(
+        None,
+        help="Lower clip of the self ratio; empty: the algorithm's own, 3e-4 (grpo: 0.2).",
+        source="GSPO; Eq. (47)",
+        gt=0,
+        lt=1,
+    )
+    epsilon_high: OwnNumber = setting(
+        None,
+        help="Upper clip of the self ratio; empty: the algorithm's own, 4e-4 (grpo: 0.28).",
+        source="GSPO; Eq. (47)",
+        gt=0,
+        le=10,
+    )
     delta: Number = setting(
         0.2, help="The cross ratio's lower bound is 1 - delta at m = 0.", source="Eq. (14), Sec. 3.4", ge=0, le=1
     )
@@ -161,6 +200,31 @@ class AlgorithmSpec(Section):
         le=1,
     )
     alpha: Number = setting(1.0, help="Exponent of the stop-gradient cross ratio.", source="Eq. (12)", ge=0, le=10)
+    advantage: Literal["capability", "plain"] = setting(
+        "capability",
+        help="Baseline of shared groups: weighed by omega, or the plain joint mean (the paper's -adv).",
+        source="Eq. (7); Sec. 4.3",
+    )
+    cross_advantage: Literal["learner", "source"] = setting(
+        "learner",
+        help="Whose baseline stands behind a shared rollout's advantage.",
+        source="App. E; Eq. (10): source",
+    )
+    scale_rewards: Literal["group", "batch", "none"] = setting(
+        "group",
+        help="Advantages are divided by the standard deviation of the prompt's rewards, of all rewards, or not.",
+        source="Eq. (6); batch, none: TRL",
+    )
+    modulate_gradient: bool = setting(
+        True,
+        help="Shared rollouts are weighed by omega; off is the paper's -omega.",
+        source="Eq. (10); Sec. 4.3",
+    )
+    clip_cross: bool = setting(
+        True,
+        help="The ratio of shared rollouts is clipped; off is the paper's no_clip.",
+        source="Eq. (50); Sec. 4.3",
+    )
     cross_weight: Number = setting(
         1.0, help="Factor on every cross rollout; 1/(n-1) keeps many peers in check.", source="design", ge=0, le=10
     )
@@ -176,6 +240,19 @@ class AlgorithmSpec(Section):
     )
     cross_order: Literal["auto", "mixed", "source_order"] = setting(
         "auto", help="Order of cross rollouts over the mini-batches; auto: mixed for n > 2.", source="design"
+    )
+    max_sources_per_learner: Count = setting(
+        0,
+        help="A learner trains on at most this many peers in a step, drawn anew each step; 0: all. All peers still "
+        "count in its baseline.",
+        source="design",
+        ge=0,
+        le=7,
+    )
+    on_missing_source: Literal["error", "degrade"] = setting(
+        "error",
+        help="An agent that delivers no rollouts in a step: the run fails, or the others go on without them.",
+        source="design",
     )
     ratio_length: Literal["own", "source"] = setting(
         "own", help="Length that divides the learner's log-probability of a cross rollout.", source="Eq. (11)"
@@ -193,6 +270,9 @@ class AlgorithmSpec(Section):
         source="first public code",
         ge=0,
         le=10,
+    )
+    cross_kl: bool = setting(
+        False, help="The KL penalty is on shared rollouts too.", source="design; off: first public code"
     )
     capability_window: Count = setting(
         5, help="K: steps over which a capability is averaged.", source="Eq. (9)", ge=1, le=1000
@@ -217,7 +297,12 @@ class AlgorithmSpec(Section):
     @property
     def shares_rollouts(self) -> bool:
         """True where learners train on other agents' rollouts."""
-        return self.name == "hacpo" and self.sharing
+        return self.name in SHARING and self.sharing
+
+    @property
+    def clips_shared(self) -> bool:
+        """True where delta, delta_step and the rest of HACPO's cross clip act."""
+        return self.name == "hacpo" and self.sharing and self.clip_cross
 
 
 class RolloutSpec(Section):
@@ -284,6 +369,14 @@ class TrainingSpec(Section):
     weight_decay: Number = setting(0.01, help="AdamW weight decay.", source="AdamW", ge=0, le=1)
     adam_beta1: Number = setting(0.9, help="AdamW beta 1.", source="AdamW", ge=0, lt=1)
     adam_beta2: Number = setting(0.999, help="AdamW beta 2.", source="AdamW", ge=0, lt=1)
+    max_unscorable: Number = setting(
+        0.5,
+        help="Share of all answers that may be unscorable in a step; above it the run pauses, asks the "
+        "verifier again, and in the end fails.",
+        source="design: guards",
+        ge=0,
+        le=1,
+    )
     max_grad_norm: Number = setting(
         1.0, help="Gradients are scaled down to this norm.", source="first public code", gt=0, le=1e6
     )
@@ -321,6 +414,11 @@ class CheckpointSpec(Section):
         0, help="Steps between checkpoints; 0: only after the last.", source="TRL", unit="steps", ge=0, le=1_000_000
     )
     keep: Count = setting(2, help="Newest checkpoints kept.", source="product", ge=1, le=1000)
+    keep_best: bool = setting(
+        True,
+        help="The checkpoint with the best evaluation (mean of all agents) is kept beside the newest.",
+        source="product",
+    )
 
 
 class ComputeSpec(Section):
@@ -341,6 +439,14 @@ class TelemetrySpec(Section):
 
     rollout_interval: Count = setting(
         1, help="Rollouts are recorded every so many steps; 0: never.", source="product", unit="steps", ge=0, le=100_000
+    )
+    alignment_interval: Count = setting(
+        10,
+        help="gradient_alignment is measured every so many steps (as costly as that step's updates); 0: never.",
+        source="Theorem 4.3",
+        unit="steps",
+        ge=0,
+        le=100_000,
     )
 
 
@@ -405,9 +511,29 @@ class RunSpec(Section):
         return self.training.num_iterations * self.training.train_batch_size // self.mini_batch_prompts
 
     @property
+    def num_blocks(self) -> int:
+        """Agents whose rollouts one learner trains on in a step, itself included."""
+        if not self.algorithm.shares_rollouts:
+            return 1
+        return 1 + min(self.algorithm.max_sources_per_learner or len(self.agents), len(self.agents) - 1)
+
+    @property
+    def rule(self) -> AlgorithmSpec:
+        """The algorithm with every number filled in: what the loss reads."""
+        low, high = OWN_EPSILONS.get(self.algorithm.name, SEQUENCE_EPSILONS)
+        epsilon, epsilon_high = self.algorithm.epsilon, self.algorithm.epsilon_high
+        return self.algorithm.model_copy(
+            update={
+                "epsilon": low if epsilon is None else epsilon,
+                "epsilon_high": high if epsilon_high is None else epsilon_high,
+                "delta_step": self.delta_step,
+            }
+        )
+
+    @property
     def delta_step(self) -> float:
         """Rise of the cross lower bound per update, after cross_clip_schedule."""
-        algorithm, n, m = self.algorithm, len(self.agents), self.updates_per_block
+        algorithm, n, m = self.algorithm, self.num_blocks, self.updates_per_block
         scaled = algorithm.cross_clip_schedule == "scaled" or (algorithm.cross_clip_schedule == "auto" and n > 2)
         # With n agents the last update is number nM - 1 instead of 2M - 1: same last bound for every n.
         return algorithm.delta_step * ((2 * m - 1) / (n * m - 1) if scaled and n * m > 1 else 1.0)
@@ -415,13 +541,13 @@ class RunSpec(Section):
     @property
     def last_lower_bound(self) -> float:
         """The cross lower bound of a step's last update, Eq. (14)."""
-        last_update = len(self.agents) * self.updates_per_block - 1
+        last_update = self.num_blocks * self.updates_per_block - 1
         return min(1.0, 1.0 - self.algorithm.delta + last_update * self.delta_step)
 
     def cautions(self) -> list[Caution]:
         """What is allowed but probably not meant; a request confirms each by its code."""
         found: list[Caution] = []
-        if not self.algorithm.shares_rollouts or len(self.agents) == 1:
+        if not self.algorithm.clips_shared or len(self.agents) == 1:
             return found
         if self.algorithm.delta > 0.5:
             bound = 1 - self.algorithm.delta

@@ -18,15 +18,16 @@ from workers import events
 from workers.algorithms import hacpo
 from workers.benchmarks import Question
 from workers.messages import Generated, Row, RowResult, UpdateReport
+from workers.rules import Judgement
 
 CLIP_SIDES: dict[int, Literal["lower", "none", "upper"]] = {-1: "lower", 0: "none", 1: "upper"}
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """All of one step. Tensors: rewards, valid (n, B, G); advantages[learner] (n, B, G); baselines[learner] (B,).
+    """All of one step. Tensors: rewards, valid (n, B, G).
 
-    guarded[learner] (B,): prompts whose baseline the guard replaced. plans[learner]: its mini-batches.
+    timeouts: of the verifier, by agent.  plans[learner]: its mini-batches.
     """
 
     step: int
@@ -36,12 +37,12 @@ class StepRecord:
     rewards: Tensor
     valid: Tensor
     tracker: hacpo.CapabilityTracker
-    advantages: Sequence[Tensor]
-    baselines: Sequence[Tensor]
-    guarded: Sequence[Tensor]
+    timeouts: Sequence[int]
+    judged: Judgement
     plans: Sequence[Sequence[Sequence[Row]]]
     reports: Sequence[UpdateReport]
     sharing: bool
+    alpha: float | None = None  # of HACPO
 
 
 def step_events(record: StepRecord, *, with_rollouts: bool) -> list[events.Body]:
@@ -63,7 +64,9 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     responses = [response for group in record.generated[agent].responses for response in group]
     scored = record.valid[agent]  # (B, G)
     used = record.valid if record.sharing else record.valid[agent : agent + 1]  # (sources, B, G)
-    advantages = record.advantages[agent] if record.sharing else record.advantages[agent][agent : agent + 1]
+    advantages = (
+        record.judged.advantages[agent] if record.sharing else record.judged.advantages[agent][agent : agent + 1]
+    )
     advantages = advantages[used]  # (rows,)
     differences = report.sampling_logp_differences
     # With a KL penalty rows of advantage 0 are evaluated too, but the clip has nothing to take from them.
@@ -77,7 +80,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "capability": record.tracker.capability[agent].item(),
         "advantage/mean": advantages.mean().item() if len(advantages) else None,
         "advantage/std": advantages.std().item() if len(advantages) > 1 else None,
-        "baseline/mean": record.baselines[agent].mean().item(),
+        "baseline/mean": record.judged.baselines[agent].mean().item(),
         "entropy": entropy_sum / entropy_count if entropy_count else None,
         "kl": report.kl[0] / report.kl[1] if report.kl[1] else None,
         "grad_norm": _average(report.grad_norms),
@@ -87,6 +90,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "sampling_logp_difference/max": max(differences) if differences else None,
         "completions/mean_length": _average([float(response.num_tokens) for response in responses]),
         "verifier/unscorable": float((~scored).sum()),
+        "verifier/timeout": float(record.timeouts[agent]),
         "skipped_updates": float(report.skipped_updates),
     }
     num_prompts = float(len(record.questions))
@@ -94,13 +98,13 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "reward/mean": (record.rewards[agent][scored].sum().item(), float(scored.sum())),
         "frac_reward_zero_std": (_uniform(record, [agent]), num_prompts),
         "frac_reward_zero_std_joint": (_uniform(record, range(len(record.names))), num_prompts),
-        "guard_frac": (float(record.guarded[agent].sum()), num_prompts),
+        "guard_frac": (float(record.judged.guarded[agent].sum()), num_prompts),
         "completions/clipped_ratio": (
             float(sum(response.finish_reason == "length" for response in responses)),
             float(len(responses)),
         ),
-        "clip_ratio/low_mean": _share(own, lambda result: result.clip_side < 0 and not result.gradient_flows),
-        "clip_ratio/high_mean": _share(own, lambda result: result.clip_side > 0 and not result.gradient_flows),
+        "clip_ratio/low_mean": (sum(result.clipped_low for result in own), float(len(own))),
+        "clip_ratio/high_mean": (sum(result.clipped_high for result in own), float(len(own))),
     }
     return events.Metrics(step=record.step, agent=record.names[agent], values=values, ratios=ratios)
 
@@ -125,6 +129,8 @@ def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metric
     }
     for percent in (10, 50, 90):
         values[f"sequence_ratio/p{percent}"] = float(np.percentile(ratio, percent)) if len(ratio) else None
+    if source in record.reports[learner].alignment:
+        values["gradient_alignment"] = record.reports[learner].alignment[source]
     own, other = ((record.rewards[agent] > 0) & record.valid[agent] for agent in (learner, source))  # (B, G) each
     rescued = ~own.any(dim=1) & record.valid[learner].any(dim=1) & other.any(dim=1)  # (B,)
     ratios = {
@@ -163,6 +169,7 @@ def rollout_events(record: StepRecord) -> Iterator[events.Rollout]:
 
 def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
     """One event for each learner and rollout: its first visit, where a step makes several passes."""
+    rewards, capability = record.rewards.tolist(), record.tracker.capability.tolist()
     for learner, name in enumerate(record.names):
         told: set[tuple[int, int, int]] = set()
         for num_updates, row, result in _visits(record, learner):
@@ -185,6 +192,11 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
                 weight=result.weight,
                 mini_batch=num_updates,
                 drop_reason=result.drop_reason,
+                reward=rewards[row.source][row.prompt][row.sample],
+                source_num_tokens=record.generated[row.source].responses[row.prompt][row.sample].length,
+                alpha=None if row.is_self else record.alpha,
+                capability=capability[learner],
+                source_capability=capability[row.source],
             )
 
 

@@ -11,37 +11,43 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
-import torch
 from safetensors import SafetensorError
-from torch import Tensor
 from tqdm import tqdm
 
 from workers import events
-from workers.algorithms import gspo, hacpo
+from workers.algorithms import hacpo
 from workers.benchmarks import Question, split_questions
 from workers.checkpoint import newest_checkpoint, save_checkpoint
-from workers.messages import Generated, UpdateReport
+from workers.messages import Generated, RolloutsMissing, UpdateReport
 from workers.placement import Agent, LocalPlacement
 from workers.plan import batch_of_step, build_mini_batches, learning_rate
 from workers.rewards import Verifier
+from workers.rules import judge
+from workers.scoring import Scorer
 from workers.spec import RunSpec
 from workers.stopping import StopFlag
 from workers.telemetry import StepRecord, evaluation_event, step_events
+from workers.updates import MAX_FAILURES_IN_A_ROW
 
 REWARD_MAX = 1.0  # the verifier's upper bound
-MAX_FAILURES_IN_A_ROW = 3
 Level = Literal["info", "warning", "error"]
+MAX_FAILED_SAVES = 3
 # A checkpoint on the way out must fit into the grace between TERM and KILL.
 CHEAP_CHECKPOINT_BYTES = 2_000_000_000
 
 
 class Diverged(RuntimeError):
-    """Three updates in a row had no finite loss or gradient."""
+    """Three updates in a row had no finite loss or gradient, and there was nothing left to roll back to."""
+
+
+class CheckpointsFail(RuntimeError):
+    """Three checkpoints in a row could not be written."""
 
 
 class Trainer:
@@ -50,7 +56,8 @@ class Trainer:
     def __init__(
         self, spec: RunSpec, run_dir: Path, spool: events.SpoolWriter, verifier: Verifier, stop: StopFlag
     ) -> None:
-        self.spec, self.run_dir, self.spool, self.verifier, self.stop = spec, run_dir, spool, verifier, stop
+        self.spec, self.run_dir, self.spool, self.stop = spec, run_dir, spool, stop
+        self.scorer = Scorer(verifier, stop, lambda message: self.log("warning", message), spec.training.max_unscorable)
         algorithm = spec.algorithm
         self.tracker = hacpo.CapabilityTracker(
             len(spec.agents),
@@ -62,6 +69,9 @@ class Trainer:
         self.step = 0  # completed steps
         self.is_mid_step = False
         self.saved_step: int | None = None
+        self.failed_saves = 0  # in a row
+        self.score: tuple[int, float] | None = None  # step and mean accuracy of the last evaluation
+        self.best: tuple[int, float] | None = None  # of those with a checkpoint
         self.rollouts_generated = 0
         self.tokens_generated = 0
         self.elapsed_before_s = 0.0
@@ -82,6 +92,7 @@ class Trainer:
         if self.step == 0 or self.is_due(spec.evaluation.eval_interval):
             self.evaluate(held_out)
         if self.step:
+            self.note_best()  # the checkpoint of this step is there: this attempt came from it
             self.report_progress(self.elapsed_before_s / self.step)
         bar = tqdm(total=spec.training.steps, initial=self.step, unit="step", disable=not sys.stderr.isatty())
         with bar:
@@ -94,7 +105,9 @@ class Trainer:
                     self.spool.emit(*step_events(record, with_rollouts=bool(interval and self.step % interval == 0)))
                 if self.is_due(spec.evaluation.eval_interval):
                     self.evaluate(held_out)
-                if self.is_due(spec.checkpoint.save_steps):
+                if self.step == spec.training.steps:
+                    self.save_last()
+                elif self.is_due(spec.checkpoint.save_steps):
                     self.save()
                 self.report_progress(time.monotonic() - step_started)
                 bar.update()
@@ -107,24 +120,27 @@ class Trainer:
         generated: list[Generated] = []
         for agent in self.agents:
             with self.phase("generate"):
-                generated.append(agent.generate(self.step, questions))
+                generated.append(self.generate(agent, questions))
         with self.phase("verify"):
-            rewards, valid = self.verify(questions, generated)  # (n, B, G) each
+            scores = self.scorer.score_step(questions, generated, spec.num_generations)
         # 3. Barrier: capabilities, ratios and every learner's advantages, of policies frozen at the start of the step.
         self.stop.check()
         self.is_mid_step = True  # from here on the run's state is that of no step
-        self.tracker.update(rewards, valid)
+        self.tracker.update(scores.rewards, scores.valid)
         ratio = self.tracker.ratio()  # (n, n)  ratio[a, b] = omega(a, b)
-        advantages, baselines, guarded = self.judge(rewards, valid, ratio)
+        judged = judge(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX)
         # 4. Each learner takes its [self block, cross block] in mini-batches, one optimizer step each.
         plans = [
-            build_mini_batches(spec, self.step, learner, generated, advantages[learner], valid, ratio)
+            build_mini_batches(spec, self.step, learner, generated, judged.advantages[learner], scores.valid, ratio)
             for learner in range(n)
         ]
+        interval = spec.telemetry.alignment_interval
+        measures_alignment = bool(interval and (self.step + 1) % interval == 0 and spec.algorithm.shares_rollouts)
         reports: list[UpdateReport] = []
         for learner, agent in enumerate(self.agents):
             with self.phase("update"):
-                reports.append(agent.update(plans[learner], learning_rate(spec, learner, self.step)))
+                rate = learning_rate(spec, learner, self.step)
+                reports.append(agent.update(plans[learner], rate, measures_alignment=measures_alignment))
             self.watch_for_divergence(agent.name, reports[-1])
         # 5. The new weights are the next step's policies.
         self.step += 1
@@ -137,67 +153,60 @@ class Trainer:
             names=[agent.name for agent in self.agents],
             questions=questions,
             generated=generated,
-            rewards=rewards,
-            valid=valid,
+            rewards=scores.rewards,
+            valid=scores.valid,
+            timeouts=scores.timeouts,
             tracker=self.tracker,
-            advantages=advantages,
-            baselines=baselines,
-            guarded=guarded,
+            judged=judged,
             plans=plans,
             reports=reports,
             sharing=spec.algorithm.shares_rollouts,
+            alpha=spec.algorithm.alpha if spec.algorithm.name == "hacpo" else None,
         )
 
-    def verify(self, questions: Sequence[Question], generated: Sequence[Generated]) -> tuple[Tensor, Tensor]:
-        """Score every text once. Returns rewards (0 where unscorable) and the valid mask, (n, B, G) each."""
-        pairs = [
-            (response.text, question.answer)
-            for found in generated
-            for question, group in zip(questions, found.responses, strict=True)
-            for response in group
-        ]
-        rewards = self.score(pairs)
-        shape = (len(generated), len(questions), self.spec.num_generations)
-        values = torch.tensor([0.0 if reward is None else reward for reward in rewards]).view(shape)
-        return values, torch.tensor([reward is not None for reward in rewards]).view(shape)
-
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float | None]:
-        """Rewards of (completion, answer) pairs; None: unscorable."""
-        verdicts = self.verifier.score([text for text, _ in pairs], [answer for _, answer in pairs])
-        return [verdict.reward for verdict in verdicts]
-
-    def judge(self, rewards: Tensor, valid: Tensor, ratio: Tensor) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """Each learner's advantages (n, B, G), baselines (B,) and guarded prompts (B,)."""
-        advantages, baselines, guarded = [], [], []
-        for learner in range(len(rewards)):
-            if self.spec.algorithm.shares_rollouts:
-                rules = hacpo.baselines(rewards, ratio, learner, valid=valid, reward_max=REWARD_MAX)
-                found, baseline = hacpo.advantages(rewards, ratio, learner, valid=valid, baseline=rules.value)
-                guarded.append(rules.guarded)
-            else:
-                found = torch.zeros_like(rewards)
-                found[learner], baseline = gspo.advantages(rewards[learner], valid=valid[learner])
-                guarded.append(torch.zeros_like(baseline, dtype=torch.bool))
-            advantages.append(found)
-            baselines.append(baseline)
-        return advantages, baselines, guarded
+    def generate(self, agent: Agent, questions: Sequence[Question]) -> Generated:
+        """An agent's rollouts, or none where it cannot deliver and the run may go on. Error: RolloutsMissing."""
+        try:
+            generated = agent.generate(self.step, questions)
+        except RolloutsMissing as error:
+            algorithm = self.spec.algorithm
+            may_go_on = algorithm.on_missing_source == "degrade" and algorithm.shares_rollouts and len(self.agents) > 1
+            if not may_go_on:
+                raise
+            self.log("warning", f"step {self.step + 1} goes on without the rollouts of {agent.name}: {error}")
+            return Generated([[] for _ in questions], (0.0, 0.0), is_missing=True)
+        for note in generated.notes:
+            self.log("warning", f"{agent.name}: {note}")
+        return generated
 
     def watch_for_divergence(self, name: str, report: UpdateReport) -> None:
+        """Tell what the updates of a step have to say. Error: Diverged."""
+        for note in report.notes:
+            self.log("warning", f"{name}: {note}")
         if report.skipped_updates:
             skipped = f"skipped {report.skipped_updates} updates of step {self.step + 1}"
             self.log("warning", f"{name}: {skipped}: loss or gradient not finite")
+        if report.rolled_back:
+            back = "back at the last weights whose gradient was finite"
+            self.log("warning", f"{name}: {MAX_FAILURES_IN_A_ROW} updates in a row without one: {back}")
         if report.failures_in_a_row >= MAX_FAILURES_IN_A_ROW:
             failures = f"{report.failures_in_a_row} updates in a row without a finite loss or gradient"
             raise Diverged(f"diverged at step {self.step + 1}: {name} had {failures}")
 
     def evaluate(self, questions: Sequence[Question]) -> None:
         """Each agent alone on the held-out questions."""
+        accuracies: list[float] = []
         for agent in self.agents if questions else ():
             with self.phase("evaluate"):
                 texts = agent.evaluate(self.step, questions)
-                rewards = self.score([(text, question.answer) for text, question in zip(texts, questions, strict=True)])
+                pairs = [(text, question.answer) for text, question in zip(texts, questions, strict=True)]
+                rewards = [verdict.reward for verdict in self.scorer.score(pairs)]
                 benchmark = self.spec.data.benchmark
-                self.spool.emit(evaluation_event(self.step, agent.name, benchmark, questions, rewards, REWARD_MAX))
+                event = evaluation_event(self.step, agent.name, benchmark, questions, rewards, REWARD_MAX)
+                self.spool.emit(event)
+                accuracies.append(event.value)
+        if accuracies:
+            self.score = self.step, fmean(accuracies)
 
     def load(self) -> None:
         """Agents from the spec, or all of the run from its newest checkpoint where this is a later attempt."""
@@ -230,7 +239,9 @@ class Trainer:
         for agent in self.agents:
             facts = agent.describe()
             size = f"{facts['num_parameters']:,} parameters, {facts['dtype']}"
-            self.log("info", f"{agent.name}: {facts['architecture']}, {size}")
+            trained = facts["num_trained"]
+            by_lora = "" if trained == facts["num_parameters"] else f"; {trained:,} LoRA parameters are trained"
+            self.log("info", f"{agent.name}: {facts['architecture']}, {size}{by_lora}")
         for caution in self.spec.cautions():
             self.log("warning", caution.message)
 
@@ -271,12 +282,38 @@ class Trainer:
         )
 
     def save(self) -> None:
-        """A checkpoint of all agents at the end of a step."""
-        with self.phase("checkpoint", obeys_stop=False):
-            saved = save_checkpoint(self.run_dir, self.step, self.agents, self.state_dict(), self.spec.checkpoint.keep)
-        self.saved_step = self.step
+        """A checkpoint of all agents at the end of a step. Error: CheckpointsFail, after three in a row.
+
+        One that cannot be written leaves the earlier ones as they were, and training goes on.
+        """
+        before, options = self.best, self.spec.checkpoint
+        self.note_best()
+        best_step = self.best[0] if self.best and options.keep_best else None
+        try:
+            with self.phase("checkpoint", obeys_stop=False):
+                saved = save_checkpoint(
+                    self.run_dir, self.step, self.agents, self.state_dict(), options.keep, best_step
+                )
+        except (OSError, SafetensorError) as error:
+            self.failed_saves, self.best = self.failed_saves + 1, before
+            kept = "the earlier ones are kept"
+            self.log("warning", f"checkpoint of step {self.step} not written, {kept}: {error} (is the disk full?)")
+            if self.failed_saves >= MAX_FAILED_SAVES:
+                raise CheckpointsFail(f"disk: {self.failed_saves} checkpoints in a row not written: {error}") from error
+            return
+        self.saved_step, self.failed_saves = self.step, 0
         path = saved.path.relative_to(self.run_dir).as_posix()
         self.spool.emit(events.Checkpoint(step=self.step, path=path, size_bytes=saved.size_bytes))
+
+    def note_best(self) -> None:
+        """Remember the evaluation of this step, where none with a checkpoint was better."""
+        if self.score and self.score[0] == self.step and (self.best is None or self.score[1] > self.best[1]):
+            self.best = self.score
+
+    def save_last(self) -> None:
+        """The checkpoint that all of the run was for: tried again at once. Error: CheckpointsFail."""
+        while self.saved_step != self.step:
+            self.save()
 
     def save_if_cheap(self) -> None:
         """On the way out: only between steps (all agents or none), and only what is quick to write.
@@ -285,15 +322,14 @@ class Trainer:
         """
         size = sum(agent.describe()["num_bytes"] for agent in getattr(self, "agents", ()))
         if 0 < size < CHEAP_CHECKPOINT_BYTES and self.step and self.step != self.saved_step and not self.is_mid_step:
-            try:
+            with suppress(CheckpointsFail):
                 self.save()
-            except (OSError, SafetensorError) as error:
-                self.log("warning", f"step {self.step} could not be saved ({error}): free space on the disk")
 
     def state_dict(self) -> dict[str, Any]:
         """The trainer's own state, beside the agents'."""
         return {
             "tracker": self.tracker.state_dict(),
+            "best": self.best,
             "rollouts_generated": self.rollouts_generated,
             "tokens_generated": self.tokens_generated,
             "elapsed_s": self.elapsed_s,
@@ -301,6 +337,7 @@ class Trainer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.tracker.load_state_dict(state["tracker"])
+        self.best = tuple(state["best"]) if state.get("best") else None
         self.rollouts_generated = state["rollouts_generated"]
         self.tokens_generated = state["tokens_generated"]
         self.elapsed_before_s = state["elapsed_s"]

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from workers.algorithms import gspo, hacpo
+from workers import rules
+from workers.memory import halving
 from workers.messages import Response, Row, RowResult, UpdateReport
 from workers.policy import Policy
 from workers.spec import AlgorithmSpec, RunSpec
+
+# Updates in a row without a finite loss or gradient before the weights are rolled back, or the run ends.
+MAX_FAILURES_IN_A_ROW = 3
+LOWER_LENGTH = "lower max_completion_length or max_prompt_length"
 
 # (row) -> prompt ids, response ids and source_mean_logp, or the reason why the row is dropped
 RowInputs = Callable[[Row], "Inputs | str"]
@@ -24,12 +29,25 @@ RowInputs = Callable[[Row], "Inputs | str"]
 
 @dataclass(frozen=True)
 class Inputs:
-    """A row in the learner's own tokens. length: the source's tokens behind mean_logp."""
+    """A row in the learner's own tokens. length: the source's tokens behind mean_logp.
+
+    token_logps: the old log-probabilities token by token, where the rule needs them (own rollouts only).
+    """
 
     prompt: Sequence[int]
     response: Sequence[int]
     mean_logp: float
     length: int
+    token_logps: Sequence[float] = ()
+
+
+@dataclass
+class Gathered:
+    """What one pass over rows has added up while its gradients gathered."""
+
+    loss: float = 0.0
+    kl: tuple[float, float] = (0.0, 0.0)
+    sampling_logp_differences: list[float] = field(default_factory=list)
 
 
 class ResponseTooLong(ValueError):
@@ -61,121 +79,195 @@ def run_updates(
     inputs_of: RowInputs,
     learning_rate: float,
     failures_in_a_row: int,
+    *,
+    may_roll_back: bool = True,
+    measures_alignment: bool = False,
 ) -> UpdateReport:
     """Make one optimizer step for each mini-batch, m = 0, 1, ...; see UpdateReport for what comes back."""
     report = UpdateReport(learning_rate=learning_rate, failures_in_a_row=failures_in_a_row)
-    algorithm = spec.algorithm.model_copy(update={"delta_step": spec.delta_step})  # after cross_clip_schedule
+    rule = spec.rule
     denominator = spec.mini_batch_prompts * spec.num_generations
     cache: dict[tuple[int, int, int], Inputs | str] = {}
-    for num_updates, rows in enumerate(mini_batches):
-        results = [RowResult() for _ in rows]
-        active: list[tuple[Row, RowResult, Inputs]] = []
-        for row, result in zip(rows, results, strict=True):
-            place = (row.source, row.prompt, row.sample)
-            if place not in cache:
-                cache[place] = inputs_of(row)
-            inputs = cache[place]
-            if isinstance(inputs, str):
-                result.drop_reason = inputs
-                continue
-            result.num_tokens = len(inputs.response)
-            if row.advantage != 0 or (row.is_self and algorithm.beta > 0):
-                active.append((row, result, inputs))
-        # Rows of like length share a micro-batch. A stable sort: the split belongs to the rows alone.
-        active.sort(key=lambda item: len(item[2].prompt) + len(item[2].response))
-        loss = 0.0
-        for start in range(0, len(active), spec.training.micro_batch_size):
-            chunk = active[start : start + spec.training.micro_batch_size]
-            loss += _backward(policy, algorithm, chunk, num_updates, denominator, report)
-        norm, taken = policy.step(learning_rate, is_sound=math.isfinite(loss))
+    prepared = [_prepare(rows, inputs_of, rule, cache) for rows in mini_batches]
+    if measures_alignment:
+        report.alignment = _alignment(policy, rule, [item for _, active in prepared for item in active], report.notes)
+    for num_updates, (results, active) in enumerate(prepared):
+        report.results.append(results)
+        if report.rolled_back:  # these rollouts are those of weights that are gone
+            report.skipped_updates += 1
+            for result in results:
+                result.drop_reason = "rolled back"
+            continue
+        gathered = _gather(policy, rule, active, num_updates, denominator, report.notes)
+        is_sound = math.isfinite(gathered.loss)
+        norm, taken = policy.step(learning_rate, is_sound=is_sound, is_first=num_updates == 0)
         report.failures_in_a_row = 0 if taken else report.failures_in_a_row + 1
         report.skipped_updates += not taken
-        report.losses.append(loss)
+        report.losses.append(gathered.loss)
         report.grad_norms.append(norm)
-        report.results.append(results)
+        report.kl = (report.kl[0] + gathered.kl[0], report.kl[1] + gathered.kl[1])
+        report.sampling_logp_differences += gathered.sampling_logp_differences
+        if report.failures_in_a_row >= MAX_FAILURES_IN_A_ROW and may_roll_back and policy.snapshot.is_fresh:
+            policy.roll_back()
+            report.failures_in_a_row, report.rolled_back = 0, True
     return report
+
+
+# A row with its place in the report and in the learner's own tokens
+Active = tuple[Row, RowResult, Inputs]
+
+
+def _prepare(
+    rows: Sequence[Row], inputs_of: RowInputs, rule: AlgorithmSpec, cache: dict[tuple[int, int, int], Inputs | str]
+) -> tuple[list[RowResult], list[Active]]:
+    """The results to fill in, and the rows that can move the weights."""
+    results = [RowResult() for _ in rows]
+    active: list[Active] = []
+    for row, result in zip(rows, results, strict=True):
+        place = (row.source, row.prompt, row.sample)
+        if place not in cache:
+            cache[place] = inputs_of(row)
+        inputs = cache[place]
+        if isinstance(inputs, str):
+            result.drop_reason = inputs
+            continue
+        result.num_tokens = len(inputs.response)
+        if row.advantage != 0 or _is_penalised(row, rule):
+            active.append((row, result, inputs))
+    return results, active
+
+
+def _is_penalised(row: Row, rule: AlgorithmSpec) -> bool:
+    """Whether the KL penalty is on a row."""
+    return rule.beta > 0 and (row.is_self or rule.cross_kl)
+
+
+def _gather(
+    policy: Policy, rule: AlgorithmSpec, active: Sequence[Active], num_updates: int, denominator: int, notes: list[str]
+) -> Gathered:
+    """Leave the gradients of a mini-batch in the policy, in micro-batches that fit."""
+    # Rows of like length share a micro-batch. A stable sort: the split belongs to the rows alone.
+    rows = sorted(active, key=lambda item: len(item[2].prompt) + len(item[2].response))
+
+    def attempt(size: int) -> Gathered:
+        policy.discard_gradients()
+        gathered = Gathered()
+        for start in range(0, len(rows), size):
+            _backward(policy, rule, rows[start : start + size], num_updates, denominator, gathered)
+        return gathered
+
+    gathered, policy.micro_batch_size = halving(
+        attempt, policy.micro_batch_size, "micro_batch_size", LOWER_LENGTH, notes
+    )
+    return gathered
 
 
 def _backward(
     policy: Policy,
-    algorithm: AlgorithmSpec,
-    chunk: Sequence[tuple[Row, RowResult, Inputs]],
+    rule: AlgorithmSpec,
+    chunk: Sequence[Active],
     num_updates: int,
     denominator: int,
-    report: UpdateReport,
-) -> float:
-    """Forward and backward of one micro-batch; fills in the row results and returns its share of the loss."""
+    gathered: Gathered,
+) -> None:
+    """Forward and backward of one micro-batch; fills in the row results and adds to `gathered`."""
     prompts = [inputs.prompt for _, _, inputs in chunk]
     responses = [inputs.response for _, _, inputs in chunk]
     logps, mask = policy.token_logps(prompts, responses)  # (b, T)
     ref_logps = None
-    if policy.reference is not None and any(row.is_self for row, _, _ in chunk):
-        with torch.no_grad():
-            ref_logps, _ = policy.token_logps(prompts, responses, model=policy.reference)  # (b, T)
-    mean_logp = torch.tensor([inputs.mean_logp for _, _, inputs in chunk], device=policy.device)  # (b,)
+    if any(_is_penalised(row, rule) for row, _, _ in chunk):
+        ref_logps = policy.reference_logps(prompts, responses)  # (b, T)
+
+    def column(values: list[Any]) -> Tensor:
+        return torch.tensor(values, device=policy.device)  # (b,)
+
+    is_self = column([row.is_self for row, _, _ in chunk])
+    mean_logp = column([inputs.mean_logp for _, _, inputs in chunk])
+    old_logps = None
+    if rules.needs_token_logps(rule):
+        width = mask.shape[1]
+        padded = [[*inputs.token_logps, *([0.0] * (width - len(inputs.token_logps)))] for _, _, inputs in chunk]
+        old_logps = torch.tensor(padded, device=policy.device)  # (b, T)
     if num_updates == 0 and not policy.sampling_logps_are_exact:
         # The weights are still those that sampled, so s = 1. In low precision a score made in another batch shape
         # is off by more than the clip of 3e-4.
-        present = logps.detach().sum(dim=1) / mask.sum(dim=1)  # (b,)
-        is_self = torch.tensor([row.is_self for row, _, _ in chunk], device=policy.device)  # (b,)
-        mean_logp = torch.where(is_self, present, mean_logp)
-    loss, stats = _loss(algorithm, policy.device, chunk, logps, mask, mean_logp, ref_logps, num_updates, denominator)
+        present = logps.detach()  # (b, T)
+        by_learner = is_self | rules.rescores_shared(rule)  # (b,)  whose old log-probability is the learner's own
+        mean_logp = torch.where(by_learner, present.sum(dim=1) / mask.sum(dim=1), mean_logp)
+        old_logps = None if old_logps is None else present
+    batch = rules.MicroBatch(
+        logps=logps,
+        mask=mask,
+        old_mean_logp=mean_logp,
+        advantages=column([row.advantage for row, _, _ in chunk]),
+        is_self=is_self,
+        omega=column([row.omega for row, _, _ in chunk]),
+        source_lengths=column([inputs.length for _, _, inputs in chunk]),
+        ref_logps=ref_logps,
+        old_logps=old_logps,
+    )
+    loss, stats = rules.loss(rule, batch, num_updates, denominator)
     loss.backward()
     policy.collect_gradients()
-    _fill(chunk, stats, num_updates, algorithm.beta > 0, report)
-    return loss.item()
-
-
-def _loss(
-    algorithm: AlgorithmSpec,
-    device: torch.device,
-    chunk: Sequence[tuple[Row, RowResult, Inputs]],
-    logps: Tensor,
-    mask: Tensor,
-    mean_logp: Tensor,
-    ref_logps: Tensor | None,
-    num_updates: int,
-    denominator: int,
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """The rule that this run is about."""
-
-    def column(values: list[Any]) -> Tensor:
-        return torch.tensor(values, device=device)
-
-    advantages = column([row.advantage for row, _, _ in chunk])  # (b,)
-    if not algorithm.shares_rollouts:  # HACPO without sharing is GSPO, so it goes the same way
-        return gspo.loss(logps, mask, mean_logp, advantages, algorithm, ref_logps=ref_logps, denominator=denominator)
-    return hacpo.loss(
-        logps,
-        mask,
-        mean_logp,
-        advantages,
-        column([row.is_self for row, _, _ in chunk]),
-        column([row.omega for row, _, _ in chunk]),
-        num_updates,
-        algorithm,
-        ref_logps=ref_logps,
-        source_lengths=column([inputs.length for _, _, inputs in chunk]),
-        denominator=denominator,
-    )
+    _fill(chunk, stats, num_updates, rule.beta > 0, gathered)
+    gathered.loss += loss.item()
 
 
 def _fill(
-    chunk: Sequence[tuple[Row, RowResult, Inputs]],
+    chunk: Sequence[Active],
     stats: Mapping[str, Tensor],
     num_updates: int,
     has_reference: bool,
-    report: UpdateReport,
+    gathered: Gathered,
 ) -> None:
-    ratios, clipped, sides, flows, weights, kls = (
-        stats[name].tolist()
-        for name in ("sequence_ratio", "clipped_ratio", "clip_side", "gradient_flows", "weight", "kl")
+    names = ("sequence_ratio", "clipped_ratio", "clip_side", "gradient_flows", "weight", "kl")
+    ratios, clipped, sides, flows, weights, kls = (stats[name].tolist() for name in names)
+    # A rule with one ratio for a row clips all of it or nothing.
+    is_cut = ~stats["gradient_flows"]
+    low, high = (
+        stats.get(f"clipped_{side}", (sign * stats["clip_side"] > 0) & is_cut).tolist()
+        for side, sign in (("low", -1), ("high", 1))
     )
     for index, (row, result, _) in enumerate(chunk):
         result.sequence_ratio, result.clipped_ratio = ratios[index], clipped[index]
         result.clip_side, result.gradient_flows, result.weight = sides[index], flows[index], weights[index]
+        result.clipped_low, result.clipped_high = float(low[index]), float(high[index])
         if row.is_self:
             if num_updates == 0:  # same weights as when it was sampled: log s is the engine's error
-                report.sampling_logp_differences.append(abs(math.log(ratios[index])) if ratios[index] > 0 else math.nan)
+                error = abs(math.log(ratios[index])) if ratios[index] > 0 else math.nan
+                gathered.sampling_logp_differences.append(error)
             if has_reference:
-                report.kl = (report.kl[0] + kls[index], report.kl[1] + 1)
+                gathered.kl = (gathered.kl[0] + kls[index], gathered.kl[1] + 1)
+
+
+def _alignment(
+    policy: Policy, rule: AlgorithmSpec, active: Sequence[Active], notes: list[str]
+) -> dict[int, float | None]:
+    """By source: the cosine between its cross term's gradient and the self term's, at the present weights.
+
+    Over all rows once, with the bound of m = 0 and without the KL term. None where either norm is 0 or not finite.
+    """
+    plain = rule.model_copy(update={"beta": 0.0})
+    by_source: dict[int, dict[tuple[int, int], Active]] = {}
+    own = -1
+    for row, _, inputs in active:
+        own = row.source if row.is_self else own
+        if row.advantage != 0:
+            rows = by_source.setdefault(row.source, {})
+            rows[row.prompt, row.sample] = (row, RowResult(), inputs)  # of several passes once
+
+    def gradient(source: int) -> list[Tensor]:
+        rows = list(by_source.get(source, {}).values())
+        _gather(policy, plain, rows, 0, max(1, len(rows)), notes)
+        return policy.gradients()
+
+    sources = sorted({row.source for row, _, _ in active if not row.is_self})
+    mine = gradient(own) if sources else []
+    return {source: _cosine(gradient(source), mine) for source in sources}
+
+
+def _cosine(left: Sequence[Tensor], right: Sequence[Tensor]) -> float | None:
+    dot = sum((a * b).sum(dtype=torch.float64).item() for a, b in zip(left, right, strict=True))
+    norms = [math.sqrt(sum(a.square().sum(dtype=torch.float64).item() for a in each)) for each in (left, right)]
+    product = norms[0] * norms[1]
+    return dot / product if product > 0 and math.isfinite(product) else None

@@ -16,32 +16,15 @@ from typing import Any
 from django.db.models import Max
 
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent
+from workers.spec import OWN_EPSILONS, SEQUENCE_EPSILONS, SHARING
 
 BASELINE = "gspo"
-SHARING = "hacpo"
 METRIC = "accuracy"
 Source = Sweep | tuple[int, int]
 # Two-sided 95 % points of Student's t by degrees of freedom, from 1; beyond 30 the next smaller entry is used.
 _T95: tuple[float, ...] = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
-_T95 += (
-    2.145,
-    2.131,
-    2.120,
-    2.110,
-    2.101,
-    2.093,
-    2.086,
-    2.080,
-    2.074,
-    2.069,
-    2.064,
-    2.060,
-    2.056,
-    2.052,
-    2.048,
-    2.045,
-    2.042,
-)
+_T95 += (2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074)
+_T95 += (2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
 _T95_BEYOND = ((120, 1.980), (60, 2.000), (40, 2.021), (30, 2.042))
 
 
@@ -217,13 +200,17 @@ def _agent_result(by_step: dict[int, dict[str, Any]]) -> AgentResult:
 
 
 # Settings of the cross rollouts, which the algorithms without sharing do not have: they make no GSPO run another one.
-_CROSS_ONLY = frozenset({"sharing", "delta", "delta_step", "alpha", "overflow"})
+_CROSS_ONLY = frozenset({"sharing", "delta", "delta_step", "alpha", "overflow", "advantage", "modulate_gradient"})
+_CROSS_ONLY |= {"clip_cross", "max_sources_per_learner", "on_missing_source"}
 _CROSS_ONLY_PREFIXES = ("cross_", "capability_", "ratio_")
 _COMPARED = ("algorithm", "rollout", "training", "evaluation", "agents", "data")
 
 
-def _settings(run: Run) -> dict[str, Any]:
-    """Settings that make a row of its own, by dotted path."""
+def _settings(run: Run, algorithm: str) -> dict[str, Any]:
+    """Settings that make a row of its own, by dotted path, without what `algorithm` has no use for.
+
+    An epsilon that a run leaves empty is the algorithm's own: a row of its own only where the number differs.
+    """
     found: dict[str, Any] = {}
     for section in _COMPARED:
         value = run.spec.get(section)
@@ -232,7 +219,11 @@ def _settings(run: Run) -> dict[str, Any]:
         else:
             found[section] = value
     found.pop("algorithm.name", None)
-    return found
+    own = OWN_EPSILONS.get(algorithm, SEQUENCE_EPSILONS)
+    for path, epsilon in zip(("algorithm.epsilon", "algorithm.epsilon_high"), own, strict=True):
+        if found.get(path) is None:
+            found[path] = epsilon
+    return found if algorithm in SHARING else _without_cross(found)
 
 
 def _without_cross(settings: dict[str, Any]) -> dict[str, Any]:
@@ -302,9 +293,7 @@ def rows(runs: Iterable[Run]) -> list[Row]:
     newest: dict[tuple[str, str, int], RunResult] = {}
     settings: dict[str, dict[str, Any]] = {}
     for result in sorted(run_results(runs), key=lambda r: r.run.created_at):
-        own = _settings(result.run)
-        if result.run.algorithm != SHARING:
-            own = _without_cross(own)
+        own = _settings(result.run, result.run.algorithm)
         key = _key(own)
         settings[key] = own
         newest[result.run.algorithm, key, result.run.seed] = result
@@ -314,7 +303,9 @@ def rows(runs: Iterable[Run]) -> list[Row]:
     found = []
     for (algorithm, key), results in grouped.items():
         others = [settings[k] for a, k in grouped if a == algorithm and k != key]
-        base = None if algorithm == BASELINE else grouped.get((BASELINE, _key(_without_cross(settings[key]))))
+        # GSPO as the same request would have had it
+        as_base = _key(_settings(results[0].run, BASELINE))
+        base = None if algorithm == BASELINE else grouped.get((BASELINE, as_base))
         found.append(_row(results, base, _differences(settings[key], others)))
     found.sort(key=lambda row: -row.final.mean)
     _mark_best(found)

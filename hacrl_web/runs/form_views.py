@@ -16,13 +16,18 @@ from hacrl_web.runs.forms import CAUTIONS, default_values, draw, parse, parse_se
 from hacrl_web.runs.launch import launch, launch_sweep
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.presets import presets
-from workers.spec import AlgorithmSpec
+from workers.spec import SHARING, AlgorithmSpec
 
 ALGORITHMS = get_args(AlgorithmSpec.model_fields["name"].annotation)
+# Ticked from the start in a comparison; the others wait to be chosen.
+COMPARED = ("hacpo", "gspo", "gspox2")
 ALGORITHM_WORDS = {
     "hacpo": "HACPO: agents learn from each other's verified rollouts",
     "gspo": "GSPO: each agent alone",
     "gspox2": "GSPOx2: each agent alone, with double rollouts and updates (the equal-cost baseline)",
+    "grpo": "GRPO: each agent alone, with a ratio for each token",
+    "naive_source": "Naive sharing: shared without HACPO's corrections, ratio against the source",
+    "naive_learner": "Naive sharing, ratio against the learner's own start of the step",
 }
 
 
@@ -85,7 +90,7 @@ def _show(
     for key, rows in (("group", groups), ("benchmark", benchmarks)):
         if fields[key].value is None and len(rows) == 1:
             fields[key].value = rows[0].pk
-    chosen = posted.getlist("algorithms") if posted else list(ALGORITHMS)
+    chosen = posted.getlist("algorithms") if posted else list(COMPARED)
     context = {
         "fields": fields,
         "sections": sections,
@@ -98,7 +103,11 @@ def _show(
         "confirmed": [{"code": code, "field": CAUTIONS[code]} for code in confirmed],
         "clone_of": values.get("clone_of"),
         "presets": presets(),
-        "form_data": {"presets": presets(), "groups": [_group_data(group) for group in groups]},
+        "form_data": {
+            "presets": presets(),
+            "groups": [_group_data(group) for group in groups],
+            "sharing": list(SHARING),
+        },
     }
     return render(request, "runs/run_form.html", context, status=status)
 

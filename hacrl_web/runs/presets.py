@@ -20,8 +20,8 @@ _PAPER: dict[str, Any] = {
     "rollout.temperature": 1.0,
     "rollout.max_prompt_length": 1024,
     "rollout.max_completion_length": 4096,
-    "algorithm.epsilon": 3e-4,
-    "algorithm.epsilon_high": 4e-4,
+    "algorithm.epsilon": "",  # each algorithm's own, so that GRPO may stand beside GSPO in a comparison
+    "algorithm.epsilon_high": "",
     "algorithm.beta": 1e-3,
     "algorithm.capability_window": 5,
     "algorithm.cross_clip_gradient": "zero",

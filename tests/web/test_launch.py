@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from hacrl_web.registry.models import LanguageModel
+from hacrl_web.runs.form_views import ALGORITHM_WORDS, ALGORITHMS
 from hacrl_web.runs.launch import LaunchError, build_spec, launch, launch_sweep
 from hacrl_web.runs.models import Run, StatusChange, Sweep
 from tests.web.factories import launch_request, make_group, make_run, make_user
@@ -45,6 +46,14 @@ def test_launched_run_is_queued_with_its_whole_spec(user):
 
 def test_algorithm_may_be_named_in_short(user):
     assert build_spec(user, launch_request(user, algorithm="gspo")).algorithm.name == "gspo"
+
+
+def test_every_algorithm_can_be_chosen_and_empty_epsilons_are_its_own(user):
+    assert set(ALGORITHM_WORDS) == set(ALGORITHMS)
+    for name in ALGORITHMS:
+        spec = build_spec(user, launch_request(user, algorithm={"name": name, "epsilon": "", "epsilon_high": ""}))
+        assert spec.algorithm.epsilon is None
+        assert spec.rule.epsilon == (0.2 if name == "grpo" else 3e-4)
 
 
 def test_form_texts_are_read_as_numbers(user):

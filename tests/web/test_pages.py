@@ -132,6 +132,29 @@ def test_foreign_runs_and_sweeps_do_not_exist(web, user):
     assert run.desired_state == "run"
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "shares", "can_trap"),
+    [
+        ({"name": "hacpo"}, True, True),
+        ({"name": "hacpo", "cross_clip_gradient": "sided"}, True, False),
+        ({"name": "hacpo", "clip_cross": False}, True, False),
+        ({"name": "hacpo", "sharing": False}, False, False),
+        ({"name": "naive_source"}, True, False),
+        ({"name": "naive_learner"}, True, False),
+        ({"name": "grpo"}, False, False),
+        ({"name": "gspo"}, False, False),
+    ],
+)
+def test_run_page_draws_pairs_where_rollouts_are_shared_and_warns_where_the_papers_clip_acts(
+    web, user, algorithm, shares, can_trap
+):
+    run = factories.make_run(user, algorithm=algorithm)
+    response = web.get(reverse("runs:run_detail", args=[run.pk]))
+    data = response.context["page_data"]
+    assert (data["shares"], data["can_trap"]) == (shares, can_trap)
+    assert ("so there are no charts of pairs" in text_of(response)) is not shares
+
+
 def test_form_has_a_control_for_every_setting(web, form):
     html = text_of(web.get(reverse("runs:run_create")))
     drawn = set(re.findall(r'name="([a-z]+\.[a-z_0-9]+)"', html))

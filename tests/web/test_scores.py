@@ -172,7 +172,35 @@ def test_run_launched_alone_is_paired_with_a_gspo_that_left_the_cross_settings_a
     assert (gspo.seeds, gspo.settings) == ([1, 2], {})
 
 
-@pytest.mark.parametrize("changed", [{"beta": 0.5}, {"epsilon": 0.1}, {"eos": "strip"}])
+@pytest.mark.parametrize("epsilon", [{}, {"epsilon": 0.2, "epsilon_high": 0.28}, {"epsilon": 3e-4}])
+def test_every_rule_is_paired_with_the_gspo_of_the_same_request(user, epsilon):
+    names = ["gspo", "grpo", "naive_source", "naive_learner", "hacpo"]
+    sweep = sweep_of(user, names, [1])
+    for place, name in enumerate(names):
+        run = by_name(sweep)[name, 1]
+        Run.objects.filter(pk=run.pk).update(
+            spec=run.spec | {"algorithm": run.spec["algorithm"] | epsilon | {"name": name}}
+        )
+        finish(run, dict.fromkeys("AB", 0.3 + 0.1 * place))
+    gains = {row.algorithm: row.gain_over_gspo and row.gain_over_gspo.mean for row in sweep_board(sweep).rows}
+    assert gains == {"gspo": None} | {name: pytest.approx(0.1 * place) for place, name in enumerate(names) if place}
+
+
+def test_empty_epsilon_is_the_algorithms_own_and_options_of_sharing_part_no_gspo(user):
+    request = launch_request(user)
+    sharing = {"advantage": "plain", "modulate_gradient": False, "clip_cross": False, "cross_kl": True}
+    sharing |= {"max_sources_per_learner": 1, "on_missing_source": "degrade", "cross_advantage": "source"}
+    finish(launch(user, {**request, "algorithm": {"name": "hacpo", **sharing}}), {"A": 0.5, "B": 0.5})
+    finish(launch(user, {**request, "algorithm": {"name": "gspo"}}), {"A": 0.3, "B": 0.3})
+    written_out = {"name": "gspo", "epsilon": 3e-4, "epsilon_high": 4e-4}
+    finish(launch(user, {**request, "algorithm": written_out, "seed": 2}), {"A": 0.3, "B": 0.3})
+    (board,) = boards(user)
+    hacpo, gspo = board.rows
+    assert hacpo.gain_over_gspo == Estimate(pytest.approx(0.2), None, 1)
+    assert (gspo.seeds, gspo.settings) == ([request["seed"], 2], {})
+
+
+@pytest.mark.parametrize("changed", [{"scale_rewards": "none"}, {"beta": 0.5}, {"epsilon": 0.1}, {"eos": "strip"}])
 def test_settings_that_act_on_gspo_are_not_paired(user, changed):
     request = launch_request(user)
     finish(launch(user, {**request, "algorithm": {"name": "hacpo", **changed}}), {"A": 0.5, "B": 0.5})

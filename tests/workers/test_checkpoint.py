@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.tiny import make_pair, make_spec, records, train
+from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train
 from workers.checkpoint import DamagedCheckpoint, load_checkpoint, newest_checkpoint, save_checkpoint, slug
+from workers.rewards import Verdict
 
 
 class FakeAgent:
@@ -91,6 +92,50 @@ def test_only_the_newest_are_kept(tmp_path, keep, left):
         save(tmp_path, step, keep=keep)
     names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert names == [f"step-{step:06d}" for step in left]
+
+
+def test_best_checkpoint_outlives_the_newest(tmp_path):
+    for step in range(1, 6):
+        save_checkpoint(tmp_path, step, [FakeAgent("A")], {}, 2, best_step=min(step, 2))  # type: ignore[list-item]
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == ["step-000002", "step-000004", "step-000005"]
+
+
+@pytest.mark.parametrize(("keep_best", "left"), [(True, [2, 4, 5, 6]), (False, [5, 6])])
+def test_run_keeps_its_best_checkpoint_over_a_resume(tmp_path, keep_best, left):
+    # Both agents' accuracy by step: the best of those with a checkpoint is step 2 until step 4 does better.
+    accuracy = {0: 0.9, 1: 0.1, 2: 0.5, 3: 0.5, 4: 0.6, 5: 0.2, 6: 0.6}
+    options = {"save_steps": 1, "keep": 2, "keep_best": keep_best}
+    pair = make_pair(tmp_path)
+    spec = make_spec(
+        tmp_path,
+        pair,
+        checkpoint=options,
+        training={"steps": 3, "lr_schedule": "constant"},
+        evaluation={"eval_interval": 1},
+    )
+
+    class Graded(HashVerifier):
+        def score(self, completions, answers):
+            if len(completions) > 8:  # a step's rollouts: 32
+                return super().score(completions, answers)
+            right = round(accuracy[self.step] * len(completions))
+            self.asked += 1
+            self.step += self.asked % 2 == 0
+            return [Verdict(float(index < right), "graded") for index in range(len(completions))]
+
+        def __init__(self, step: int) -> None:
+            super().__init__()
+            self.step, self.asked = step, 0
+
+    run_dir = tmp_path / "run"
+    train(spec, run_dir, verifier=Graded(0))
+    longer = spec.model_copy(update={"training": spec.training.model_copy(update={"steps": 6})})
+    trainer = train(longer, run_dir, attempt=2, verifier=Graded(3))
+    kept = sorted(int(path.name[-6:]) for path in (run_dir / "checkpoints").iterdir())
+    assert kept == [step for step in left if step != 2]  # step 4 was better than step 2
+    assert trainer.best is not None
+    assert trainer.best[0] == 4
 
 
 def test_steps_are_ordered_as_numbers(tmp_path):

@@ -139,6 +139,20 @@ def test_scaled_schedule_ends_at_the_two_agent_bound_for_every_n(n, step):
     assert many.last_lower_bound == pytest.approx(two.last_lower_bound, abs=1e-12)
 
 
+def test_schedule_counts_the_sources_that_are_trained_on():
+    agents = [{"name": str(i), "model": "m"} for i in range(5)]
+    few = spec(agents=agents, algorithm={"max_sources_per_learner": 1})
+    # One peer a step: two blocks of M = 2 updates each, as with two agents.
+    assert (few.num_blocks, few.delta_step, few.last_lower_bound) == (2, 0.025, pytest.approx(0.875))
+    assert spec(agents=agents).num_blocks == 5
+    assert spec(agents=agents, algorithm={"name": "gspo"}).num_blocks == 1
+
+
+def test_only_what_is_clipped_has_cautions_about_the_clip():
+    for changes in ({"name": "naive_source"}, {"clip_cross": False}, {"sharing": False}):
+        assert spec(algorithm={"delta": 0.8, **changes}).cautions() == []
+
+
 def test_raw_schedule_of_five_agents_warns_that_the_last_batch_teaches_nothing():
     # n 5, M 2: last m = 9: 1 - .2 + 9 * .025 = 1.025, cut to 1.
     agents = [{"name": str(i), "model": "m"} for i in range(5)]

@@ -12,6 +12,7 @@ import torch
 from workers.algorithms import hacpo
 from workers.benchmarks import Question
 from workers.messages import Generated, Response, Row, RowResult, UpdateReport
+from workers.rules import Judgement
 from workers.telemetry import StepRecord, agent_metrics, evaluation_event, pair_metrics
 
 REWARDS = torch.tensor([[[0.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 1.0]]])  # (n, B, G)
@@ -48,7 +49,9 @@ def record() -> StepRecord:
             prompt, sample = divmod(index, 2)
             shared = generated[1].responses[prompt][sample] if source else None
             rows.append(Row(prompt, source, sample, not source, advantage, 3.0 if source else 1.0, shared))
-            outcomes.append(RowResult(4, ratio, ratio, side, flows, weight))
+            cut = ratio is not None and not flows
+            low, high = float(cut and side < 0), float(cut and side > 0)
+            outcomes.append(RowResult(4, ratio, ratio, side, flows, weight, clipped_low=low, clipped_high=high))
         plans.append(rows)
         results.append(outcomes)
     results[1][3].drop_reason = "overflow"
@@ -56,6 +59,7 @@ def record() -> StepRecord:
         results=results, losses=[0.1, 0.3], grad_norms=[1.0, 3.0], kl=(0.5, 4.0), learning_rate=0.01,
         sampling_logp_differences=[1e-6, 3e-6],
     )  # fmt: skip
+    report.alignment = {1: 0.25}
     advantages = torch.zeros(2, 2, 2)
     advantages[0, 0, 0] = 4.0
     return StepRecord(
@@ -66,9 +70,12 @@ def record() -> StepRecord:
         rewards=REWARDS,
         valid=torch.ones(2, 2, 2, dtype=torch.bool),
         tracker=tracker,
-        advantages=[advantages, advantages],
-        baselines=[torch.tensor([0.25, 0.75])] * 2,
-        guarded=[torch.tensor([True, False])] * 2,
+        timeouts=[0, 2],
+        judged=Judgement(
+            advantages=[advantages, advantages],
+            baselines=[torch.tensor([0.25, 0.75])] * 2,
+            guarded=[torch.tensor([True, False])] * 2,
+        ),
         plans=[plans, []],
         reports=[report, UpdateReport()],
         sharing=True,
@@ -97,6 +104,7 @@ def test_agent_metrics_by_hand():
     assert values["completions/mean_length"] == 4.0
     assert values["sampling_logp_difference/mean"] == pytest.approx(2e-6)
     assert values["sampling_logp_difference/max"] == 3e-6
+    assert values["verifier/timeout"] == 0.0
 
 
 def test_pair_metrics_by_hand():
@@ -114,6 +122,7 @@ def test_pair_metrics_by_hand():
     }
     values = found.values
     assert (values["omega"], values["omega_clamped"], values["dropped"]) == (3.0, 0.0, 1.0)  # (3/4) / (1/4)
+    assert values["gradient_alignment"] == 0.25
     # s = .5, .9, .8: mean .7333, deviations -.2333, .1667, .0667, squares .08667, / 2, root .20817.
     assert values["sequence_ratio/mean"] == pytest.approx(2.2 / 3)
     assert values["sequence_ratio/std"] == pytest.approx(0.2081666, abs=1e-6)

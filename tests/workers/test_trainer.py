@@ -181,11 +181,11 @@ def stop_in(monkeypatch, method: str, step: int, agent: str) -> StopFlag:
     original = getattr(LocalAgent, method)
     calls = Counter[str]()
 
-    def spied(self, *arguments):
+    def spied(self, *arguments, **options):
         calls[self.name] += 1
         number = arguments[0] if method == "evaluate" else calls[self.name]
         stop.is_set = stop.is_set or (self.name == agent and number == step)
-        return original(self, *arguments)
+        return original(self, *arguments, **options)
 
     monkeypatch.setattr(LocalAgent, method, spied)
     return stop
@@ -238,7 +238,7 @@ def test_full_disk_does_not_turn_a_stop_into_a_failure(tmp_path, pair, monkeypat
     warning = records(tmp_path / "run", "log")[-1]
     assert (warning["level"], warning["message"]) == (
         "warning",
-        f"step 1 could not be saved ({error}): free space on the disk",
+        f"checkpoint of step 1 not written, the earlier ones are kept: {error} (is the disk full?)",
     )
 
 
@@ -299,6 +299,11 @@ def test_contributions_can_be_recomputed_from_their_own_fields(tmp_path, pair):
             assert (row["omega"], row["mini_batch"]) == (1.0, 0)  # self first
             continue
         assert row["mini_batch"] == 1
+        # Every term of the weight stands in the row itself.
+        omega = min(max(row["source_capability"] / row["capability"], 0.1), 10.0)
+        assert (row["alpha"], row["omega"]) == (1.0, pytest.approx(omega))
+        assert row["reward"] == rewards[row["step"], row["source"], row["prompt_id"], row["sample"]]
+        assert row["source_num_tokens"] > 0
         if row["sequence_ratio"] is None:
             assert row["advantage"] == 0 or row["drop_reason"]
             continue

@@ -7,10 +7,10 @@ import torch
 
 from tests.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
 from workers.benchmarks import split_questions
-from workers.messages import Row
+from workers.messages import Response, Row
 from workers.placement import LocalAgent
 from workers.policy import Policy
-from workers.updates import Inputs, run_updates
+from workers.updates import Inputs, _gather, _prepare, run_updates
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +69,18 @@ def test_second_pass_moves_weights_and_is_told_once(tmp_path, trio):
     assert told["ratios"]["used_frac"][1] == 32  # the metric counts both visits
 
 
-def test_bfloat16_scores_its_own_rollouts_again(tmp_path, trio, monkeypatch):
+@pytest.mark.parametrize("name", ["gspo", "grpo"])
+def test_bfloat16_scores_its_own_rollouts_again(tmp_path, trio, monkeypatch, name):
     run_dir = tmp_path / "run"
     # Off by .002, as other batch shapes make it on a GPU (never in a model so small): five times the clip of 4e-4.
     exact = LocalAgent._score
-    monkeypatch.setattr(LocalAgent, "_score", lambda self, rows: [value + 2e-3 for value in exact(self, rows)])
+    monkeypatch.setattr(
+        LocalAgent,
+        "_score",
+        lambda self, rows, notes: [[value + 2e-3 for value in row] for row in exact(self, rows, notes)],
+    )
     changes = {"compute": {"dtype": "bfloat16"}, "training": {"mini_batch_size": 2}}
-    spec = make_spec(tmp_path, trio[:1], algorithm={"name": "gspo"}, **changes)
+    spec = make_spec(tmp_path, trio[:1], algorithm={"name": name}, **changes)
     trainer = train(spec, run_dir)
     assert next(iter(weights(trainer, 0).values())).dtype == torch.bfloat16
     own = [row for row in records(run_dir, "contribution") if row["sequence_ratio"] is not None]
@@ -119,6 +124,42 @@ def test_sampled_evaluation_repeats_itself(tmp_path, trio):
     assert texts[0] == texts[1]
     assert len(set(texts[0])) > 2
     assert trainers[0].agents[0].evaluate(2, questions) != texts[0]  # sampled: another step, other texts
+
+
+@pytest.mark.parametrize("name", ["hacpo", "gspo", "grpo", "naive_source"])
+def test_gradients_of_any_micro_batch_size_are_the_same_in_float64(tmp_path, trio, name):
+    spec = make_spec(tmp_path, trio[:2], algorithm={"name": name, "beta": 0.05, "delta": 0.2})
+    policy = Policy(spec.agents[0], spec, torch.device("cpu"))
+    policy.model.double()
+    policy.reference.double()
+    shares = name in ("hacpo", "naive_source")
+    response = Response("1", "1", "stop", 2, 2, -1.0)
+    rows, inputs = [], []
+    for number in range(32):  # prompts and responses of 1 to 4 and 1 to 7 tokens
+        prompt, ids = (
+            [2 + number % 9] * (1 + number % 4),
+            [2 + (number * 5 + place) % 16 for place in range(1 + number % 7)],
+        )
+        with torch.no_grad():
+            logps, _ = policy.token_logps([prompt], [ids])
+        is_self = number % 2 == 0 or not shares
+        old = [value + 0.1 * (number % 3) for value in logps[0].tolist()]
+        advantage = (-1.0) ** number * (0.3 + number % 5)
+        rows.append(Row(0, 0 if is_self else 1, number, is_self, advantage, 1.5, None if is_self else response))
+        inputs.append(Inputs(prompt, ids, sum(old) / len(ids), len(ids), old))
+    found = []
+    for size in (32, 8, 1, 5):
+        policy.micro_batch_size = size
+        results, active = _prepare(rows, lambda row: inputs[row.sample], spec.rule, {})
+        gathered = _gather(policy, spec.rule, active, 1, 40, [])
+        found.append((gathered.loss, torch.cat([part.flatten() for part in policy.gradients()])))
+        assert len(active) == 32
+        assert any(result.gradient_flows for result in results)
+    assert found[0][1].dtype == torch.float64
+    assert found[0][1].abs().max() > 1e-2
+    for loss, gradient in found[1:]:
+        assert loss == pytest.approx(found[0][0], abs=1e-6)
+        torch.testing.assert_close(gradient, found[0][1], rtol=0, atol=1e-6)
 
 
 def test_missing_rollouts_stay_in_the_denominator(tmp_path, trio):

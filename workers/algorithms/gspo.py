@@ -10,11 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from workers.algorithms import terms
 
-def advantages(rewards: Tensor, *, valid: Tensor | None = None, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]:
+
+def advantages(
+    rewards: Tensor, *, valid: Tensor | None = None, epsilon: float = 1e-6, scale_rewards: str = "group"
+) -> tuple[Tensor, Tensor]:
     """Group-relative advantages of one agent: (r - mean) / (std_ddof1 + epsilon).
 
     rewards: (B, G).  valid: (B, G) bool, True = scored; an unscored rollout counts nowhere and gets advantage 0.
+    scale_rewards: the std is of the prompt's group, of the batch, or 1 (none).
     Returns advantages (B, G) and baselines (B,).
     """
     valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
@@ -26,9 +31,7 @@ def advantages(rewards: Tensor, *, valid: Tensor | None = None, epsilon: float =
     # A uniform group teaches nothing; without this, rounding of the mean divided by epsilon would.
     baseline = torch.where((highest == lowest) & (count > 0), highest, mean)  # (B,)
     deviation = (rewards - baseline[:, None]).where(valid, 0.0)  # (B, G)
-    centred = (rewards - mean[:, None]).where(valid, 0.0)  # (B, G)
-    std = (centred.square().sum(dim=1) / (count - 1).clamp(min=1)).sqrt()  # (B,)
-    return deviation / (std[:, None] + epsilon), baseline
+    return deviation / terms.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
 
 
 def loss(

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from workers.algorithms import terms
+
 CAPABILITY_FLOOR = 1e-8
 
 
@@ -127,24 +129,21 @@ def advantages(
     valid: Tensor | None = None,
     reward_max: float = 1.0,
     epsilon: float = 1e-6,
+    scale_rewards: str = "group",
     baseline: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Advantages of every rollout as one learner sees them, Eq. (6): (r - mu_k) / (std_ddof1 of all + epsilon).
 
     rewards: (n, B, G).  ratio: (n, n), Eq. (8).  valid: (n, B, G) bool, True = scored; an unscored rollout counts
-    nowhere and gets advantage 0.  baseline: (B,), where the caller has already asked `baselines`.
+    nowhere and gets advantage 0.  scale_rewards: the std is of the prompt's group, of the batch, or 1 (none).
+    baseline: (B,), where the caller has already asked `baselines`.
     Returns advantages (n, B, G) and baselines (B,).
     """
     valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
     if baseline is None:
         baseline = baselines(rewards, ratio, learner, valid=valid, reward_max=reward_max).value  # (B,)
-    count = valid.sum(dim=(0, 2))  # (B,)
-    mean = rewards.where(valid, 0.0).sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)
-    centred = (rewards - mean[:, None]).where(valid, 0.0)  # (n, B, G)
-    # ddof 1; a lone rollout is a uniform group, whose advantage is 0 whatever the divisor.
-    std = (centred.square().sum(dim=(0, 2)) / (count - 1).clamp(min=1)).sqrt()  # (B,)
     deviation = (rewards - baseline[:, None]).where(valid, 0.0)  # (n, B, G)
-    return deviation / (std[:, None] + epsilon), baseline
+    return deviation / terms.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
 
 
 def lower_bound(num_updates: int, config: Any) -> float:
@@ -171,27 +170,32 @@ def loss(
     logps, completion_mask, ref_logps: (b, T), the learner's tokens at the sampling temperature.  source_mean_logp,
     advantages, is_self, omega, source_lengths: (b,); omega is omega(source, learner).  num_updates: m, the learner's
     updates so far within the step.  config: epsilon, epsilon_high, delta, delta_step, alpha, cross_weight,
-    cross_clip_gradient, ratio_length, beta, and max_log_ratio (10 where it has none).  denominator: rows planned for
-    the whole mini-batch (default: b; the KL mean is then over the self rows), so that the sum over micro-batches does
-    not depend on how it was split.
+    cross_clip_gradient, ratio_length, beta; where it has none, max_log_ratio is 10, clip_cross true, cross_kl false.
+    denominator: rows planned for the whole mini-batch (default: b; the KL mean is then over the rows that have one), so
+    that the sum over micro-batches does not depend on how it was split.
     Returns the scalar and per-row stats (b,): sequence_ratio, clipped_ratio, clip_side (-1 below, 0, 1 above the
     band), gradient_flows, weight, objective, kl.
     """
     dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
     mask, logps = completion_mask.to(dtype), logps.to(dtype)
     advantages, omega = advantages.to(dtype), omega.to(dtype)
-    log_ratio, length, saturated = _log_ratio(logps, mask, source_mean_logp.to(dtype), is_self, source_lengths, config)
-    own, own_clipped, own_side, own_flows = _self_term(log_ratio, advantages, config)
+    log_ratio, length, saturated = terms.log_ratio(
+        logps, mask, source_mean_logp.to(dtype), is_self, source_lengths, config
+    )
+    # Eq. (47): min(s A, clip(s) A)
+    own, own_clipped, own_side, own_flows = terms.clipped_objective(
+        log_ratio, advantages, 1 - config.epsilon, 1 + config.epsilon_high
+    )
     cross, clipped, side, flows = _cross_term(log_ratio, advantages, omega, num_updates, config)
     objective = torch.where(is_self, own, cross)  # (b,)
     rows = float(denominator if denominator is not None else max(len(logps), 1))
     total = -objective.sum() / rows
     kl = torch.zeros_like(length)  # (b,)
     if ref_logps is not None:
-        gap = (ref_logps.to(dtype) - logps).where((mask > 0) & is_self[:, None], 0.0)  # (b, T)
-        kl = ((gap.exp() - gap - 1) * mask).sum(dim=1) / length  # (b,) k3, 0 on shared rollouts
-        # The trainer's mini-batches are all self or all shared, so the planned rows are the self rollouts.
-        total = total + config.beta * kl.sum() / (rows if denominator is not None else is_self.sum().clamp(min=1))
+        penalised = is_self | getattr(config, "cross_kl", False)  # (b,)
+        kl = terms.kl_to_reference(logps, ref_logps, mask, penalised)  # (b,)
+        # The trainer's mini-batches are all self or all shared, so the planned rows are the rows that the mean is over.
+        total = total + config.beta * kl.sum() / (rows if denominator is not None else penalised.sum().clamp(min=1))
     with torch.no_grad():
         flows = torch.where(is_self, own_flows, flows) & ~saturated & (objective != 0)  # (b,)
         stats = {
@@ -206,40 +210,16 @@ def loss(
     return total, {name: value.detach() for name, value in stats.items()}
 
 
-def _log_ratio(
-    logps: Tensor, mask: Tensor, source_mean_logp: Tensor, is_self: Tensor, source_lengths: Tensor | None, config: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    """log s of Eq. (11), clamped, (b,); the learner's lengths (b,); where the clamp cut, (b,) bool."""
-    length = mask.sum(dim=1).clamp(min=1)  # (b,)
-    divisor = length
-    if config.ratio_length == "source":
-        if source_lengths is None:
-            raise ValueError("ratio_length 'source' needs source_lengths")
-        # (1 / L_source)(sum log pi_k - sum log pi_j) = sum log pi_k / L_source - source_mean_logp
-        divisor = torch.where(is_self, length, source_lengths.to(length.dtype).clamp(min=1))
-    raw = (logps * mask).sum(dim=1) / divisor - source_mean_logp  # (b,)
-    limit = getattr(config, "max_log_ratio", 10.0)
-    return raw.clamp(-limit, limit), length, raw.detach().abs() > limit
-
-
-def _self_term(log_ratio: Tensor, advantages: Tensor, config: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """min(s A, clip(s) A) of own rollouts, the clipped s, the side of the band, where the gradient flows; (b,) each."""
-    ratio = log_ratio.exp()  # (b,)
-    low, high = 1 - config.epsilon, 1 + config.epsilon_high
-    clipped = ratio.detach().clamp(low, high)  # (b,)
-    flows = ratio.detach() * advantages <= clipped * advantages  # (b,)  the unclipped branch is the minimum
-    objective = torch.where(flows, ratio, clipped) * advantages  # (b,)
-    return objective, clipped, _side(ratio.detach(), low, high), flows
-
-
 def _cross_term(
     log_ratio: Tensor, advantages: Tensor, omega: Tensor, num_updates: int, config: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """sg(c)^(1 + alpha) omega A cross_weight log s, with the value of c^(1 + alpha) omega A cross_weight; (b,) each."""
     ratio = log_ratio.detach().exp()  # (b,)
-    low = lower_bound(num_updates, config)
-    clipped = ratio.clamp(low, 1.0)  # (b,)
-    side = _side(ratio, low, 1.0)
+    # Without the clip (the paper's ablation) no ratio is outside the band, and c is s.
+    is_clipped = getattr(config, "clip_cross", True)
+    low, high = (lower_bound(num_updates, config), 1.0) if is_clipped else (0.0, float("inf"))
+    clipped = ratio.clamp(low, high)  # (b,)
+    side = terms.side_of_band(ratio, low, high)
     weight = clipped ** (1 + config.alpha) * omega * advantages * config.cross_weight  # (b,)
     if config.cross_clip_gradient == "zero":  # the paper: outside the band a rollout teaches nothing
         flows = side == 0
@@ -252,7 +232,3 @@ def _cross_term(
     # Eq. (12): d/dx [c sg(c)^alpha] = sg(c)^(1 + alpha) d/dx log s; written so, all modes log the paper's objective.
     objective = weight * (1 + torch.where(flows, log_ratio - log_ratio.detach(), 0.0))  # (b,)
     return objective, clipped, side, flows
-
-
-def _side(ratio: Tensor, low: float, high: float) -> Tensor:
-    return (ratio > high).int() - (ratio < low).int()

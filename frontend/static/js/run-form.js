@@ -8,7 +8,7 @@ import { count, make, must, readJson } from "./format.js";
  */
 
 const form = /** @type {HTMLFormElement} */ (must("#run-form"));
-/** @type {{groups: Group[], presets: Preset[]}} */
+/** @type {{groups: Group[], presets: Preset[], sharing: string[]}} */
 const data = readJson("form-data");
 
 /**
@@ -25,6 +25,12 @@ function control(name) {
 function number(name) {
   const text = control(name)?.value ?? "";
   return text.trim() === "" ? NaN : Number(text);
+}
+
+/** @param {string} name */
+function isOn(name) {
+  const box = control(name);
+  return !(box instanceof HTMLInputElement) || box.type !== "checkbox" || box.checked;
 }
 
 function compares() {
@@ -98,13 +104,14 @@ function showCost() {
 function showWarnings(prompts, miniBatch, chosen, agents) {
   const warnings = [];
   const delta = number("algorithm.delta");
-  const shares = chosen.includes("hacpo");
+  const shares = data.sharing.some((name) => chosen.includes(name)) && isOn("algorithm.sharing");
+  const clips = shares && chosen.includes("hacpo") && isOn("algorithm.clip_cross") && agents !== 1;
   if (Number.isFinite(prompts / miniBatch) && prompts % miniBatch !== 0) {
     warnings.push(`Mini batch size ${miniBatch} does not divide train batch size ${prompts}.`);
   }
   if (chosen.includes("gspox2") && miniBatch % 2) warnings.push("GSPOx2 halves the mini-batch: it must be even.");
-  if (shares && delta > 0.5) warnings.push(`Delta ${delta}: the lower bound becomes ${Number((1 - delta).toPrecision(3))}. You will be asked to confirm it.`);
-  if (shares && agents === 1) warnings.push("One agent alone: HACPO is then GSPO.");
+  if (clips && delta > 0.5) warnings.push(`Delta ${delta}: the lower bound becomes ${Number((1 - delta).toPrecision(3))}. You will be asked to confirm it.`);
+  if (shares && agents === 1) warnings.push("One agent alone has nobody to share with: HACPO and naive sharing are then GSPO.");
   if (compares() && chosen.length === 0) warnings.push("Choose at least one algorithm.");
   if (compares() && seeds() === 0) warnings.push("Give at least one seed.");
   const list = must("#warnings");

@@ -126,7 +126,7 @@ function describe(event) {
 
 /** Says which pairs are in the delta trap now: encouraging rollouts that the clip throws away, step after step. */
 function showTraps() {
-  if (!settings.shares || settings.clip_gradient !== "zero") return; // in the other modes a clipped rollout can still teach
+  if (!settings.shares || !settings.can_trap) return;
   const trapped = [];
   for (const learner of settings.agents) {
     for (const source of settings.agents) {

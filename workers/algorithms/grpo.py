@@ -1,0 +1,65 @@
+"""GRPO, each agent alone: one ratio for each token, mean over tokens and then over rows. Pure tensor functions.
+
+Its advantages are GSPO's (gspo.advantages): the two rules differ in the ratio only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workers.algorithms import terms
+
+
+def loss(
+    logps: Tensor,
+    completion_mask: Tensor,
+    old_logps: Tensor,
+    advantages: Tensor,
+    config: Any,
+    *,
+    ref_logps: Tensor | None = None,
+    denominator: float | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The GRPO loss of one micro-batch: -(1/rows) sum_i mean_t min(r_t A_i, clip(r_t) A_i) + beta * KL.
+
+    logps, completion_mask, old_logps, ref_logps: (b, T).  advantages: (b,).
+    config: epsilon, epsilon_high, beta, max_log_ratio.  denominator: rows planned for the whole mini-batch; default: b.
+    Returns the scalar and per-row stats (b,) as gspo.loss does, where sequence_ratio = exp(mean_t log r_t),
+    clipped_ratio the same of clipped r_t, clip_side the side on which more tokens lie, gradient_flows = any token's;
+    and clipped_low, clipped_high: shares of tokens whose gradient the clip took away.
+    """
+    dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
+    mask, logps = completion_mask.to(dtype), logps.to(dtype)
+    length = mask.sum(dim=1).clamp(min=1)  # (b,)
+    given = advantages.to(dtype)[:, None]  # (b, 1)
+    raw = (logps - old_logps.to(dtype)) * mask  # (b, T)
+    log_ratio = raw.clamp(-config.max_log_ratio, config.max_log_ratio)  # (b, T)
+    low, high = 1 - config.epsilon, 1 + config.epsilon_high
+    objective, clipped, side, flows = terms.clipped_objective(log_ratio, given, low, high)  # (b, T) each
+
+    def over_tokens(values: Tensor) -> Tensor:
+        return (values.to(dtype) * mask).sum(dim=1) / length  # (b,)
+
+    rows = float(denominator if denominator is not None else max(len(logps), 1))
+    total = -over_tokens(objective).sum() / rows
+    kl = torch.zeros_like(length)  # (b,)
+    if ref_logps is not None:
+        kl = terms.kl_to_reference(logps, ref_logps, mask, torch.ones_like(length, dtype=torch.bool))  # (b,)
+        total = total + config.beta * kl.sum() / rows
+    with torch.no_grad():
+        flows = flows & (raw.abs() <= config.max_log_ratio) & (given != 0) & (mask > 0)  # (b, T)
+        stats = {
+            "sequence_ratio": over_tokens(log_ratio).exp(),
+            "clipped_ratio": over_tokens(clipped.log()).exp(),
+            "clip_side": (side * mask).sum(dim=1).sign().int(),
+            "gradient_flows": flows.any(dim=1),
+            "weight": over_tokens(torch.where(flows, objective, 0.0)),
+            "objective": over_tokens(objective),
+            "kl": kl,
+            "clipped_low": over_tokens((side < 0) & ~flows),
+            "clipped_high": over_tokens((side > 0) & ~flows),
+        }
+    return total, {name: value.detach() for name, value in stats.items()}

@@ -1,0 +1,77 @@
+"""Naive sharing, the paper's negative control: a joint plain mean, no omega, GSPO's clip on every rollout.
+
+The two kinds differ outside the loss: the old log-probability of a shared rollout is its source's (naive_source), or
+the learner's own at the start of the step (naive_learner). Pure tensor functions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from workers.algorithms import terms
+
+
+def advantages(
+    rewards: Tensor, *, valid: Tensor | None = None, scale_rewards: str = "group", epsilon: float = 1e-6
+) -> tuple[Tensor, Tensor]:
+    """The same for every learner: (r - mean of all r of the prompt) / (std_ddof1 of all + epsilon).
+
+    rewards: (n, B, G).  valid: (n, B, G) bool, True = scored; an unscored rollout gets advantage 0.
+    Returns advantages (n, B, G) and baselines (B,).
+    """
+    valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
+    count = valid.sum(dim=(0, 2))  # (B,)
+    mean = rewards.where(valid, 0.0).sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)
+    highest = rewards.where(valid, -torch.inf).amax(dim=(0, 2))  # (B,)
+    lowest = rewards.where(valid, torch.inf).amin(dim=(0, 2))  # (B,)
+    # A uniform group teaches nothing; without this, rounding of the mean divided by epsilon would.
+    baseline = torch.where((highest == lowest) & (count > 0), highest, mean)  # (B,)
+    deviation = (rewards - baseline[:, None]).where(valid, 0.0)  # (n, B, G)
+    return deviation / terms.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
+
+
+def loss(
+    logps: Tensor,
+    completion_mask: Tensor,
+    old_mean_logp: Tensor,
+    advantages: Tensor,
+    is_self: Tensor,
+    config: Any,
+    *,
+    ref_logps: Tensor | None = None,
+    source_lengths: Tensor | None = None,
+    denominator: float | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """GSPO's loss over own and shared rollouts alike; the KL penalty is on own ones, or on all with cross_kl.
+
+    Shapes, denominator and stats as in hacpo.loss.
+    """
+    dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
+    mask, logps, advantages = completion_mask.to(dtype), logps.to(dtype), advantages.to(dtype)
+    log_ratio, length, saturated = terms.log_ratio(
+        logps, mask, old_mean_logp.to(dtype), is_self, source_lengths, config
+    )
+    low, high = 1 - config.epsilon, 1 + config.epsilon_high
+    objective, clipped, side, flows = terms.clipped_objective(log_ratio, advantages, low, high)  # (b,) each
+    rows = float(denominator if denominator is not None else max(len(logps), 1))
+    total = -objective.sum() / rows
+    kl = torch.zeros_like(length)  # (b,)
+    if ref_logps is not None:
+        penalised = is_self | getattr(config, "cross_kl", False)  # (b,)
+        kl = terms.kl_to_reference(logps, ref_logps, mask, penalised)  # (b,)
+        total = total + config.beta * kl.sum() / (rows if denominator is not None else penalised.sum().clamp(min=1))
+    with torch.no_grad():
+        flows = flows & ~saturated & (advantages != 0)  # (b,)
+        stats = {
+            "sequence_ratio": log_ratio.exp(),
+            "clipped_ratio": clipped,
+            "clip_side": side,
+            "gradient_flows": flows,
+            "weight": torch.where(flows, objective, 0.0),
+            "objective": objective,
+            "kl": kl,
+        }
+    return total, {name: value.detach() for name, value in stats.items()}

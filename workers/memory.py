@@ -1,0 +1,44 @@
+"""What to do when a device has no more memory: the same work again in halves, and a line that says so."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+
+
+class OutOfMemory(RuntimeError):
+    """Not even one sequence at a time fits."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that memory ran out; a CPU says so in a plain RuntimeError."""
+    return isinstance(error, torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )
+
+
+def halving(work: Callable[[int], Result], size: int, what: str, advice: str, notes: list[str]) -> tuple[Result, int]:
+    """work(size), halved as often as memory runs out. Returns its result and the size that fitted.
+
+    `work` starts from nothing each time. notes: gets a line for each halving. Error: OutOfMemory.
+    """
+    while True:
+        try:
+            return work(size), size
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            reason = str(error).splitlines()[0][:200]
+        # Out here the error no longer holds the tensors of the failed work.
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if size == 1:
+            raise OutOfMemory(f"out of memory with one sequence at a time: {advice} ({reason})")
+        size = (size + 1) // 2
+        notes.append(f"out of memory: {what} is now {size} ({reason})")

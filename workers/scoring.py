@@ -1,0 +1,107 @@
+"""Step 2 of Algorithm 1, its verdicts: rewards of all rollouts, and a pause where the verifier itself fails.
+
+Too many unscorable answers are no verdict about the agents. Learning from the few that are left would drive omega to
+its clamp, so the run waits, asks again, and in the end fails with the reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from workers.benchmarks import Question
+from workers.messages import Generated
+from workers.rewards import Verdict, Verifier, VerifierError
+from workers.stopping import StopFlag
+
+# Seconds to wait before each further try.
+WAITS_S = (2.0, 5.0, 15.0, 30.0, 60.0)
+Pair = tuple[str, str]  # completion, reference answer
+
+
+class VerifierFails(RuntimeError):
+    """The verifier could not score enough, time after time."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Rewards (0 where unscorable) and the valid mask, (n, B, G) each; time-outs by agent."""
+
+    rewards: Tensor
+    valid: Tensor
+    timeouts: list[int]
+
+
+class Scorer:
+    """Asks the verifier, and tells people when it has to wait for it."""
+
+    def __init__(
+        self, verifier: Verifier, stop: StopFlag, warn: Callable[[str], None], max_unscorable: float = 1.0
+    ) -> None:
+        self.verifier, self.stop, self.warn, self.max_unscorable = verifier, stop, warn, max_unscorable
+
+    def score(self, pairs: Sequence[Pair]) -> list[Verdict]:
+        """A verdict on each pair. Errors: VerifierFails, Stopped."""
+        return self._patiently(pairs, lambda verdicts: "")
+
+    def score_step(self, questions: Sequence[Question], generated: Sequence[Generated], per_prompt: int) -> Scores:
+        """Score every text of a step once. Errors: VerifierFails, Stopped."""
+        places, pairs = [], []
+        for agent, found in enumerate(generated):
+            for prompt, (question, group) in enumerate(zip(questions, found.responses, strict=True)):
+                for number, response in enumerate(group):
+                    places.append((agent, prompt, number))
+                    pairs.append((response.text, question.answer))
+
+        def complaint(verdicts: Sequence[Verdict]) -> str:
+            # Of all agents together: one that writes odd answers is no sign of a verifier that fails.
+            lost = [verdict.reason for verdict in verdicts if verdict.reward is None]
+            if len(lost) <= self.max_unscorable * len(verdicts):
+                return ""
+            (reason, _), *_ = Counter(lost).most_common(1)
+            return f"{len(lost)} of {len(verdicts)} answers could not be scored ({reason})"
+
+        verdicts = self._patiently(pairs, complaint)
+        shape = (len(generated), len(questions), per_prompt)
+        rewards, valid = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
+        timeouts = [0] * len(generated)
+        for place, verdict in zip(places, verdicts, strict=True):
+            rewards[place] = verdict.reward or 0.0
+            valid[place] = verdict.reward is not None
+            timeouts[place[0]] += verdict.is_timeout
+        return Scores(rewards, valid, timeouts)
+
+    def _patiently(self, pairs: Sequence[Pair], complaint: Callable[[Sequence[Verdict]], str]) -> list[Verdict]:
+        """All verdicts, once the verifier runs and `complaint` has nothing to say; what has a reward keeps it."""
+        verdicts: list[Verdict | None] = [None] * len(pairs)
+        for tries, wait_s in enumerate((*WAITS_S, None), start=1):
+            still_open = [index for index, found in enumerate(verdicts) if found is None or found.reward is None]
+            if tries > 1:
+                self.verifier.forget_unscorable()
+            try:
+                asked = [pairs[index] for index in still_open]
+                answers = self.verifier.score([text for text, _ in asked], [answer for _, answer in asked])
+                for index, verdict in zip(still_open, answers, strict=True):
+                    verdicts[index] = verdict
+                problem = complaint([found for found in verdicts if found is not None])
+            except VerifierError as error:
+                problem = str(error)
+            if not problem:
+                break
+            if wait_s is None:
+                raise VerifierFails(f"the verifier fails: {problem}; {tries} tries")
+            self.warn(f"paused: the verifier fails: {problem}; try {tries + 1} of {len(WAITS_S) + 1} in {wait_s:g} s")
+            self._wait(wait_s)
+        return [found for found in verdicts if found is not None]
+
+    def _wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self.stop.check()
+            time.sleep(min(0.2, left))
+        self.stop.check()
