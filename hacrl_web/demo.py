@@ -39,17 +39,21 @@ GROUP_NAME = " + ".join(AGENTS.values())
 SWEEP_NAME = "Demo"
 
 
+def folder() -> Path:
+    """Where the demo's models and questions lie once they are made."""
+    return Path(settings.MODELS_DIR) / "demo"
+
+
 def make_agents() -> Path:
     """Make the demo's models and questions, or find them made; returns their folder. Error: CalledProcessError."""
-    folder = Path(settings.MODELS_DIR) / "demo"
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder().parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(
-        [sys.executable, "-m", "workers.demo", str(folder)],
+        [sys.executable, "-m", "workers.demo", str(folder())],
         check=True,
         cwd=settings.BASE_DIR,
         stdout=subprocess.DEVNULL,
     )
-    return folder
+    return folder()
 
 
 def register(user: User, folder: Path) -> tuple[AgentGroup, Benchmark]:

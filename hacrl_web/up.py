@@ -291,6 +291,10 @@ def down() -> int:
 def manage(arguments: list[str]) -> None:
     """Any manage.py command, with the data folder and the Redis of a running `up`."""
     data = preflight.data_folder()
+    demo = preflight.data_folder("var/demo")
+    if not os.environ.get("HACRL_DATA") and preflight.lock_holder(data) is None and preflight.lock_holder(demo):
+        data = demo
+        say(f"For the demo that is up, over {demo}; name another data folder in HACRL_DATA.")
     os.environ.setdefault("HACRL_DATA", str(data))
     running = preflight.read_state(data).get("redis_url") if preflight.lock_holder(data) else None
     if running:

@@ -313,16 +313,14 @@ def rows(runs: Iterable[Run]) -> list[Row]:
 
 
 def _mark_best(found: list[Row]) -> None:
-    """The best row, and those that the same seeds cannot tell from it."""
-    if not found:
+    """The best row, and those that the same seeds cannot tell from it; none before all have two or more, the same."""
+    if len(found) < 2 or len(found[0].seeds) < 2 or any(row.seeds != found[0].seeds for row in found):
         return
     best = found[0]
     top = {r.run.seed: r.accuracy_final for r in best.results}
     for row in found:
         difference = _paired({r.run.seed: r.accuracy_final for r in row.results}, top)
-        # With one seed there is no interval: only equal numbers are a tie.
-        is_tie = difference is not None and difference.half_width is not None and not difference.is_clear
-        row.is_best = row is best or is_tie or row.final.mean == best.final.mean
+        row.is_best = row is best or (difference is not None and not difference.is_clear)
 
 
 def sweep_board(sweep: Sweep) -> Board:

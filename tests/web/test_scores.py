@@ -152,6 +152,14 @@ def test_rows_that_cannot_be_told_apart_are_both_best(user):
     }
 
 
+def test_nothing_is_best_before_all_rows_have_the_same_two_seeds(user):
+    sweep = sweep_of(user, ["gspo", "hacpo"], [1, 2])
+    for (algorithm, seed), run in by_name(sweep).items():
+        if algorithm == "gspo" or seed == 1:
+            finish(run, dict.fromkeys("AB", 0.9 if algorithm == "hacpo" else 0.1))
+    assert [row.is_best for row in sweep_board(sweep).rows] == [False, False]
+
+
 def test_boards_show_only_what_the_user_may_see(user):
     sweep = sweep_of(user, ["gspo"], [1])
     finish(sweep.runs.get(), {"A": 0.4, "B": 0.4})

@@ -64,7 +64,7 @@ function showRun(frame) {
   if (TERMINAL.has(frame.state)) show("eta", "–");
   const reason = must("#reason");
   reason.textContent = frame.reason;
-  reason.hidden = !frame.reason;
+  reason.hidden = !frame.reason || frame.state === "running"; // the state's word says that already
   reason.classList.toggle("alert-error", frame.state === "failed");
 }
 
@@ -116,7 +116,8 @@ function describe(event) {
     case "evaluation":
       return addEvent(event, "evaluation", `${event.agent}: ${significant(body.value)} (${count(body.correct)} of ${count(body.asked)})`);
     case "checkpoint":
-      return addEvent(event, "checkpoint", `${body.path}, ${count(body.size_bytes / 1024)} KiB`);
+      show("checkpoint", `step ${count(event.step ?? 0)}`);
+      return addEvent(event, "checkpoint", `${settings.run_dir}/${body.path}/agents, ${count(body.size_bytes / 1024)} KiB`);
     case "finished":
       return addEvent(event, `trainer ${body.outcome}`, body.reason ?? "");
     default:

@@ -41,7 +41,7 @@ class Command(BaseCommand):
         user = first_user()
         sweep = None if options["once"] else _unfinished_sweep(user)
         if sweep is None:
-            sweep = _launched(user, seeds)
+            sweep = _launched(user, seeds, self.stderr)
         else:
             self.stderr.write("The demo that was started before goes on; a new one can start when it has ended.")
         if not options["once"]:
@@ -69,7 +69,9 @@ class Command(BaseCommand):
             time.sleep(LOOK_EVERY_S)
 
 
-def _launched(user: User, seeds: list[int]) -> Sweep:
+def _launched(user: User, seeds: list[int], stderr: Any) -> Sweep:
+    if not demo.folder().exists():
+        stderr.write("Making the demo's two models: about a minute, once. Its runs start after that.")
     try:
         return demo.launch(user, *demo.register(user, demo.make_agents()), seeds)
     except subprocess.CalledProcessError as error:
