@@ -117,7 +117,7 @@ function describe(event) {
       return addEvent(event, "evaluation", `${event.agent}: ${significant(body.value)} (${count(body.correct)} of ${count(body.asked)})`);
     case "checkpoint":
       show("checkpoint", `step ${count(event.step ?? 0)}`);
-      return addEvent(event, "checkpoint", `${settings.run_dir}/${body.path}/agents, ${count(body.size_bytes / 1024)} KiB`);
+      return addEvent(event, "checkpoint", `${body.path}, ${count(body.size_bytes / 1024)} KiB`);
     case "finished":
       return addEvent(event, `trainer ${body.outcome}`, body.reason ?? "");
     default:
