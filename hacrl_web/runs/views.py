@@ -106,6 +106,7 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "changes": run.status_changes.order_by("-pk")[:200],
         "page_data": {
             "agents": run.agent_names,
+            "unmeasured": [] if spec.algorithm.beta else ["kl"],
             "shares": spec.algorithm.shares_rollouts and len(spec.agents) > 1,
             # In the other modes a clipped rollout can still teach, and the other rules have another band.
             "can_trap": spec.algorithm.clips_shared and spec.algorithm.cross_clip_gradient == "zero",

@@ -48,8 +48,9 @@ export class RunCharts {
    * @param {import("./series.js").SeriesStore} store
    * @param {string[]} agents in the order of their positions, which fixes their colours
    * @param {boolean} shares false: no pairs, so no sharing charts
+   * @param {string[]} unmeasured metrics that this run does not have, so no charts of them
    */
-  constructor(root, store, agents, shares) {
+  constructor(root, store, agents, shares, unmeasured) {
     this.store = store;
     this.sync = uPlot.sync("run");
     /** @type {{plot: uPlot, key: string, keys: string[], frame: HTMLElement, empty: HTMLElement}[]} */
@@ -58,7 +59,8 @@ export class RunCharts {
     this.zoomed = new WeakSet();
     for (const group of CHART_GROUPS) {
       if (group.pairs && !shares) continue;
-      this.#group(root, group, agents);
+      const charts = group.charts.filter((spec) => !unmeasured.includes(spec.metric));
+      this.#group(root, { ...group, charts }, agents);
     }
     this.resize = new ResizeObserver((entries) => this.#fit(entries));
     for (const chart of this.charts) this.resize.observe(chart.frame);

@@ -18,7 +18,7 @@ const run = page.dataset.run ?? "";
 const settings = readJson("run-data");
 export const store = new SeriesStore();
 const container = must("#charts");
-const charts = new RunCharts(container, store, settings.agents, settings.shares);
+const charts = new RunCharts(container, store, settings.agents, settings.shares, settings.unmeasured);
 let updates = 0;
 let synced = false;
 
