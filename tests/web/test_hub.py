@@ -377,7 +377,7 @@ class TestStream:
         real_redis.kill()
         real_redis.wait()
         emit(run, 3)
-        tab.until(lambda: tab.cursor == 3)
+        assert tab.until(lambda: tab.cursor == 3) < hub.POLL_S + 1.5
         tab.until(lambda: tab.delayed == [True])  # and the page says so
 
     @pytest.mark.slow
@@ -400,7 +400,7 @@ def test_without_redis_the_poll_brings_everything(tab, owner):
     tab.sub(run)
     tab.until(lambda: tab.synced)
     emit(run, 3)
-    tab.until(lambda: tab.cursor == 3)
+    assert tab.until(lambda: tab.cursor == 3) < hub.POLL_S + 1.5
     assert tab.seqs == [1, 2, 3]
 
 
