@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.spec import DataSpec
+from workers.spec_sections import DataSpec
 
 MAX_LINE_BYTES = 1_000_000
 MAX_QUESTIONS = 1_000_000

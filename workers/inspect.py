@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from workers.benchmarks import BenchmarkError, split_questions
-from workers.spec import DataSpec
+from workers.spec_sections import DataSpec
 
 SAMPLE_ROWS = 5
 

@@ -21,7 +21,8 @@ from workers.policy import Policy, choose_device
 from workers.randomness import derived_key
 from workers.rollout import Sample, sample
 from workers.rules import needs_token_logps, rescores_shared
-from workers.spec import AgentSpec, RunSpec
+from workers.spec import RunSpec
+from workers.spec_sections import AgentSpec
 from workers.updates import LOWER_LENGTH, Inputs, retokenize, run_updates
 
 MAX_ROLL_BACKS = 3  # in a run and agent

@@ -19,7 +19,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from workers import lora
 from workers.randomness import derived_key
 from workers.snapshot import Snapshot
-from workers.spec import AgentSpec, RunSpec
+from workers.spec import RunSpec
+from workers.spec_sections import AgentSpec
 
 
 def choose_device(spec: RunSpec) -> torch.device:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from workers.algorithms import grpo, gspo, hacpo, naive
-from workers.spec import AlgorithmSpec
+from workers.spec_algorithm import AlgorithmSpec
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from workers import rules
 from workers.memory import halving
 from workers.messages import Response, Row, RowResult, UpdateReport
 from workers.policy import Policy
-from workers.spec import AlgorithmSpec, RunSpec
+from workers.spec import RunSpec
+from workers.spec_algorithm import AlgorithmSpec
 
 # Updates in a row without a finite loss or gradient before the weights are rolled back, or the run ends.
 MAX_FAILURES_IN_A_ROW = 3

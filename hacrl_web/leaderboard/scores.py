@@ -16,7 +16,7 @@ from typing import Any
 from django.db.models import Max
 
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent
-from workers.spec import OWN_EPSILONS, SEQUENCE_EPSILONS, SHARING
+from workers.spec_algorithm import OWN_EPSILONS, SEQUENCE_EPSILONS, SHARING
 
 BASELINE = "gspo"
 METRIC = "accuracy"

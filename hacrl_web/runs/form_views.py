@@ -16,7 +16,7 @@ from hacrl_web.runs.forms import CAUTIONS, default_values, draw, parse, parse_se
 from hacrl_web.runs.launch import launch, launch_sweep
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.presets import presets
-from workers.spec import SHARING, AlgorithmSpec
+from workers.spec_algorithm import SHARING, AlgorithmSpec
 
 ALGORITHMS = get_args(AlgorithmSpec.model_fields["name"].annotation)
 # Ticked from the start in a comparison; the others wait to be chosen.

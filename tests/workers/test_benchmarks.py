@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from workers.benchmarks import BenchmarkError, load_questions, split_questions
-from workers.spec import DataSpec
+from workers.spec_sections import DataSpec
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "shared" / "data" / "benchmarks"
 

@@ -1,0 +1,159 @@
+"""RunSpec's algorithm: the rule that turns verified rollouts into updates, its options and their numbers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from workers.spec_fields import Count, Number, OwnNumber, Section, setting
+
+# Algorithms in which learners train on other agents' rollouts, unless `sharing` is off.
+SHARING = ("hacpo", "naive_source", "naive_learner")
+# epsilon, epsilon_high where a run names none. The others clip whole sequences, as GSPO does.
+OWN_EPSILONS = {"grpo": (0.2, 0.28)}
+SEQUENCE_EPSILONS = (3e-4, 4e-4)
+
+
+class AlgorithmSpec(Section):
+    """The rule that turns verified rollouts into updates, and its numbers. The loss reads this object by attribute."""
+
+    name: Literal["hacpo", "gspo", "gspox2", "grpo", "naive_source", "naive_learner"] = setting(
+        "hacpo",
+        help="hacpo: rollouts are shared; gspo: each agent alone; gspox2: alone with double rollouts and updates; "
+        "grpo: alone, token-level ratio; naive_source, naive_learner: shared without HACPO's corrections, the old "
+        "log-probability the source's, or the learner's own.",
+        source="Sec. 3, Sec. 4.1",
+        label="Algorithm",
+    )
+    sharing: bool = setting(
+        True,
+        help="A sharing algorithm without sharing is n independent GSPO runs, bit for bit.",
+        source="design",
+    )
+    epsilon: OwnNumber = setting(
+        None,
+        help="Lower clip of the self ratio; empty: the algorithm's own, 3e-4 (grpo: 0.2).",
+        source="GSPO; Eq. (47)",
+        gt=0,
+        lt=1,
+    )
+    epsilon_high: OwnNumber = setting(
+        None,
+        help="Upper clip of the self ratio; empty: the algorithm's own, 4e-4 (grpo: 0.28).",
+        source="GSPO; Eq. (47)",
+        gt=0,
+        le=10,
+    )
+    delta: Number = setting(
+        0.2, help="The cross ratio's lower bound is 1 - delta at m = 0.", source="Eq. (14), Sec. 3.4", ge=0, le=1
+    )
+    delta_step: Number = setting(
+        0.025,
+        help="The lower bound rises by this much with each update within a step.",
+        source="Eq. (14), Table 5",
+        ge=0,
+        le=1,
+    )
+    alpha: Number = setting(1.0, help="Exponent of the stop-gradient cross ratio.", source="Eq. (12)", ge=0, le=10)
+    advantage: Literal["capability", "plain"] = setting(
+        "capability",
+        help="Baseline of shared groups: weighed by omega, or the plain joint mean (the paper's -adv).",
+        source="Eq. (7); Sec. 4.3",
+    )
+    cross_advantage: Literal["learner", "source"] = setting(
+        "learner",
+        help="Whose baseline stands behind a shared rollout's advantage.",
+        source="App. E; Eq. (10): source",
+    )
+    scale_rewards: Literal["group", "batch", "none"] = setting(
+        "group",
+        help="Advantages are divided by the standard deviation of the prompt's rewards, of all rewards, or not.",
+        source="Eq. (6); batch, none: TRL",
+    )
+    modulate_gradient: bool = setting(
+        True,
+        help="Shared rollouts are weighed by omega; off is the paper's -omega.",
+        source="Eq. (10); Sec. 4.3",
+    )
+    clip_cross: bool = setting(
+        True,
+        help="The ratio of shared rollouts is clipped; off is the paper's no_clip.",
+        source="Eq. (50); Sec. 4.3",
+    )
+    cross_weight: Number = setting(
+        1.0, help="Factor on every cross rollout; 1/(n-1) keeps many peers in check.", source="design", ge=0, le=10
+    )
+    cross_clip_gradient: Literal["zero", "keep", "sided"] = setting(
+        "zero",
+        help="Gradient outside the band: zero (the paper), keep, or sided: kept where the update still helps.",
+        source="Eq. (50); keep, sided: ours",
+    )
+    cross_clip_schedule: Literal["auto", "raw", "scaled"] = setting(
+        "auto",
+        help="raw: Eq. (14); scaled: ends at the two-agent bound for every n; auto: scaled for n > 2.",
+        source="design",
+    )
+    cross_order: Literal["auto", "mixed", "source_order"] = setting(
+        "auto", help="Order of cross rollouts over the mini-batches; auto: mixed for n > 2.", source="design"
+    )
+    max_sources_per_learner: Count = setting(
+        0,
+        help="A learner trains on at most this many peers in a step, drawn anew each step; 0: all. All peers still "
+        "count in its baseline.",
+        source="design",
+        ge=0,
+        le=7,
+    )
+    on_missing_source: Literal["error", "degrade"] = setting(
+        "error",
+        help="An agent that delivers no rollouts in a step: the run fails, or the others go on without them.",
+        source="design",
+    )
+    ratio_length: Literal["own", "source"] = setting(
+        "own", help="Length that divides the learner's log-probability of a cross rollout.", source="Eq. (11)"
+    )
+    max_log_ratio: Number = setting(
+        10.0,
+        help="The log of a sequence ratio is clamped to plus or minus this.",
+        source="official recipe",
+        gt=0,
+        le=50,
+    )
+    beta: Number = setting(
+        1e-3,
+        help="Weight of the KL penalty to the starting model (self rollouts).",
+        source="first public code",
+        ge=0,
+        le=10,
+    )
+    cross_kl: bool = setting(
+        False, help="The KL penalty is on shared rollouts too.", source="design; off: first public code"
+    )
+    capability_window: Count = setting(
+        5, help="K: steps over which a capability is averaged.", source="Eq. (9)", ge=1, le=1000
+    )
+    ratio_min: Number = setting(0.1, help="Smallest capability ratio omega.", source="first public code", gt=0, le=1)
+    ratio_max: Number = setting(10.0, help="Largest capability ratio omega.", source="first public code", ge=1, le=1000)
+    ratio_warmup_steps: Count = setting(
+        0, help="Omega is 1 during these first steps.", source="official recipe", ge=0, le=100_000
+    )
+    eos: Literal["map", "strip", "literal"] = setting(
+        "map",
+        label="End of sequence",
+        help="End of a shared rollout: the learner's own EOS, none, or the source's text.",
+        source="design: tokenizers and text",
+    )
+    overflow: Literal["drop", "truncate", "error"] = setting(
+        "drop",
+        help="A shared rollout longer than max_completion_length in the learner's tokens.",
+        source="design: tokenizers and text",
+    )
+
+    @property
+    def shares_rollouts(self) -> bool:
+        """True where learners train on other agents' rollouts."""
+        return self.name in SHARING and self.sharing
+
+    @property
+    def clips_shared(self) -> bool:
+        """True where delta, delta_step and the rest of HACPO's cross clip act."""
+        return self.name == "hacpo" and self.sharing and self.clip_cross
