@@ -80,9 +80,13 @@ class Policy:
             self.reference = (copy.deepcopy(self.model) if starts_here else self._load_start()).requires_grad_(False)
         self.eos_ids = eos_ids(self.tokenizer, self.model)
         self.turn_eos = self.tokenizer.eos_token_id if self.tokenizer.eos_token_id is not None else self.eos_ids[0]
-        self.uses_chat = agent.prompt_format == "chat" or (
-            agent.prompt_format == "auto" and bool(self.tokenizer.chat_template)
-        )
+        has_template = bool(self.tokenizer.chat_template)
+        if agent.prompt_format == "chat" and not has_template:
+            raise ValueError(
+                f"agent {agent.name!r} has prompt_format chat, but the tokenizer of {location} has no chat template: "
+                "choose auto or plain, or add a template"
+            )
+        self.uses_chat = has_template and agent.prompt_format != "plain"
         # Those that are trained; tied weights once.
         self._parameters = {
             name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import selectors
 import subprocess
 import sys
@@ -29,6 +30,10 @@ TIME_LIMIT_S = 3.0
 START_LIMIT_S = 60.0
 MEMORY_LIMIT_BYTES = 1536 * 2**20
 REMEMBERED = 100_000
+# A reference answer with more words than this is prose, which no algebra compares.
+MAX_ANSWER_WORDS = 8
+_WORD = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,}")
+_PROBE = "271828"  # wrong for nearly everything; every sound reference answer can be compared with it
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,27 @@ class Verifier:
             for index in open_pairs[pair]:
                 verdicts[index] = verdict
         return [verdict for verdict in verdicts if verdict is not None]
+
+    def doubts(self, answers: list[str]) -> list[str]:
+        """Why no response, or none but a copy, could match each reference answer; empty where one can.
+
+        Error: VerifierError.
+        """
+        return list(self._pool.map(self._doubt, answers))
+
+    def _doubt(self, gold: str) -> str:
+        if final_answer(f"\\boxed{{{gold}}}") != gold:
+            return "its braces do not close"
+        if self.kind == "exact":
+            return ""
+        if len(gold) > MAX_ANSWER_CHARACTERS:
+            return f"longer than {MAX_ANSWER_CHARACTERS} characters"
+        cleaned = clean(gold)
+        if (words := len(_WORD.findall(cleaned))) > MAX_ANSWER_WORDS:
+            return f"prose of {words} words: only the same text would match"
+        settled = _score_plainly(f"\\boxed{{{_PROBE}}}", gold)
+        verdict = settled if isinstance(settled, Verdict) else self._ask(settled)
+        return verdict.reason if verdict.reward is None else ""
 
     def _ask(self, pair: tuple[str, str]) -> Verdict:
         """The verdict on (answer, gold), remembered or from a child."""

@@ -45,6 +45,19 @@ class Scorer:
     ) -> None:
         self.verifier, self.stop, self.warn, self.max_unscorable = verifier, stop, warn, max_unscorable
 
+    def check_answers(self, questions: Sequence[Question]) -> None:
+        """Tell which reference answers no response could match. Errors: ValueError where it is all of them; Stopped."""
+        doubts = self.verifier.doubts([question.answer for question in questions])
+        self.stop.check()
+        doubtful = [(question, doubt) for question, doubt in zip(questions, doubts, strict=True) if doubt]
+        if not doubtful:
+            return
+        question, doubt = doubtful[0]
+        told = f"reference answers cannot be verified; the first is that of question {question.id} ({doubt})"
+        if len(doubtful) == len(questions):
+            raise ValueError(f"all {len(questions)} {told}: choose another answer_field or verifier")
+        self.warn(f"{len(doubtful)} of {len(questions)} {told}")
+
     def score(self, pairs: Sequence[Pair]) -> list[Verdict]:
         """A verdict on each pair. Errors: VerifierFails, Stopped."""
         return self._patiently(pairs, lambda verdicts: "")

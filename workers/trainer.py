@@ -88,6 +88,8 @@ class Trainer:
             left_out = f"{split.num_repeated} repeated questions, {split.num_overlapping} training questions held out"
             self.log("info", f"{spec.data.benchmark}: left out {left_out}")
         train, held_out = self.questions_that_fit(split.train, split.held_out)
+        if self.step == 0:
+            self.scorer.check_answers([*train, *held_out])
         # Also on resuming: a stop may have come before or amid this step's evaluation. It repeats itself exactly.
         if self.step == 0 or self.is_due(spec.evaluation.eval_interval):
             self.evaluate(held_out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import math
 
 import pytest
@@ -16,7 +17,7 @@ from workers.memory import OutOfMemory
 from workers.messages import Row
 from workers.placement import LocalAgent
 from workers.policy import Policy
-from workers.rewards import Verdict, VerifierError
+from workers.rewards import Verdict, Verifier, VerifierError
 from workers.scoring import VerifierFails
 from workers.stopping import StopFlag, Stopped
 from workers.trainer import CheckpointsFail, Diverged
@@ -227,6 +228,28 @@ def test_share_of_unscorable_answers_is_a_setting(tmp_path, pair):
     told = [record for record in records(tmp_path / "run", "metrics") if not record["source"]]
     assert [record["values"]["verifier/timeout"] for record in told] == [16, 16]
     assert not warnings(tmp_path / "run")
+
+
+@pytest.mark.parametrize("num_proofs", [1, 24])
+def test_answers_that_cannot_be_verified_are_told_before_the_first_step(tmp_path, pair, num_proofs):
+    spec = make_spec(tmp_path, pair[:1], data={"verifier": "math"}, training={"steps": 1})
+    path = tmp_path / "questions.jsonl"
+    questions = [json.loads(line) for line in path.read_text().splitlines()]
+    for question in questions[:num_proofs]:
+        question["answer"] = "As every step of the proof above is valid, the claim holds."
+    path.write_text("".join(json.dumps(question) + "\n" for question in questions))
+    with Verifier("math") as verifier:
+        if num_proofs == 24:
+            told = (
+                "all 24 reference answers cannot be verified; the first is that of question q\\d+ \\(prose of 12 words"
+            )
+            with pytest.raises(ValueError, match=told):
+                train(spec, tmp_path / "run", verifier=verifier)
+            assert not records(tmp_path / "run", "evaluation")
+            return
+        train(spec, tmp_path / "run", verifier=verifier)
+    (told,) = warnings(tmp_path / "run")
+    assert told.startswith("1 of 24 reference answers cannot be verified; the first is that of question q0 (prose of")
 
 
 def test_stop_is_obeyed_while_waiting_for_the_verifier(tmp_path, pair):

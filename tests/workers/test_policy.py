@@ -83,6 +83,13 @@ def test_prompt_goes_through_the_agents_own_format(tmp_path):
     assert policy.tokenizer.convert_ids_to_tokens(policy.encode_prompt("1+1=")) == list("1+1=")
 
 
+def test_chat_format_without_a_chat_template_is_refused(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"agent 'A' has prompt_format chat, but the tokenizer of .* has no chat template"
+    ):
+        make_policy(tmp_path, agent={"name": "A", "prompt_format": "chat"})
+
+
 def test_context_is_what_the_model_can_place(tmp_path):
     policy, _ = make_policy(tmp_path)
     assert policy.context_length == 64

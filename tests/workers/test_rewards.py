@@ -212,6 +212,29 @@ def test_clean_drops_decoration_only():
     assert clean("$\\displaystyle\\left(\\dfrac{1}{2},\\,\\text{ odd }\\right).$") == "(\\frac{1}{2}, odd )"
 
 
+@pytest.mark.parametrize(
+    ("kind", "gold", "doubt"),
+    [
+        ("math", "17", ""),
+        ("math", "\\frac{x+1}{2}", ""),
+        ("math", "\\text{even}", ""),
+        (
+            "math",
+            "It follows by induction on n, as was to be shown.",
+            "prose of 10 words: only the same text would match",
+        ),
+        ("math", "\\frac{1}{2", "its braces do not close"),
+        ("math", "9^{9^{9^{9}}}", "unscorable: no verdict in 3 s"),
+        ("math", "(" + "x+" * 500 + "1)", "longer than 1000 characters"),
+        ("exact", "It follows by induction on n, as was to be shown.", ""),
+        ("exact", "a}", "its braces do not close"),
+    ],
+)
+def test_reference_answer_that_no_response_could_match_is_doubted(kind, gold, doubt):
+    with Verifier(kind) as verifier:
+        assert verifier.doubts([gold]) == [doubt]
+
+
 def test_lengths_must_agree():
     with Verifier("exact") as verifier, pytest.raises(ValueError, match="1 responses but 2"):
         verifier.score(["a"], ["a", "b"])

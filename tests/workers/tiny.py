@@ -117,6 +117,9 @@ class HashVerifier:
             verdicts.append(Verdict(None if is_unscorable else float(value < 85), "hash"))
         return verdicts
 
+    def doubts(self, answers: list[str]) -> list[str]:
+        return [""] * len(answers)
+
     def close(self) -> None: ...
 
 
