@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-import psutil
 from django.db.models import Q
 
 from hacrl_web.runs import doorbell
+from hacrl_web.runs.hosts import host_name, process_start
 from hacrl_web.runs.models import HELD, USER_STOP, Desire, Run, State
 from hacrl_web.runs.redis_client import ring_bell
-from hacrl_web.runs.supervisor import host_name
 
 RING_EVERY_S = 10.0
 RINGS_AT_ONCE = 20
@@ -109,10 +108,5 @@ def _is_process_gone(run: Run) -> bool:
     """True where the supervisor ran on this host and its process no longer exists."""
     if run.worker_host != host_name() or not run.worker_pid or run.worker_started is None:
         return False
-    try:
-        process = psutil.Process(run.worker_pid)
-        return abs(process.create_time() - run.worker_started) > 2 or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-    except psutil.AccessDenied:
-        return False
+    started = process_start(run.worker_pid)
+    return started is None or abs(started - run.worker_started) > 2

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import models, transaction
-from django.db.models import F
+from django.db.models import Exists, F
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 from django.utils import timezone
@@ -95,6 +95,8 @@ class RunQuerySet(OwnedQuerySet["Run"]):
         with transaction.atomic():
             # A run that has begun waits for the data folder that holds its spool and checkpoints.
             claimable = self.in_queue().filter(pk=run_id, data_folder__in=["", worker.data_folder])
+            drained = Host.objects.filter(name=worker.host).exclude(drain=Drain.NO)
+            claimable = claimable.filter(~Exists(drained))
             claimed = claimable.order_by().update(
                 state=State.STARTING,
                 attempt=F("attempt") + 1,
@@ -256,6 +258,47 @@ class Run(models.Model):
             text = f"interrupted {self.interruptions + 1} times, the last time: {reason}"
             return self.transition_to(State.FAILED, reason=text, attempt=attempt)
         return self.transition_to(State.QUEUED, reason=reason, attempt=attempt, interruptions=F("interruptions") + 1)
+
+
+class Drain(models.TextChoices):
+    """Whether a host takes runs."""
+
+    NO = "no"  # it does
+    FINISH = "finish"  # no new ones; those under way train to their end
+    NOW = "now"  # none at all: those under way are checkpointed after their step and go back to the queue
+
+
+class Host(models.Model):
+    """A machine that trains: written by its worker's heartbeat (hosts.py), drained by people."""
+
+    name = models.CharField(max_length=255, unique=True)
+    data_folder = models.CharField(max_length=64, blank=True)
+    boot_id = models.CharField(max_length=64, blank=True)  # another one after each restart of the machine
+    # By the database's clock, so that hosts can be compared, whatever their own clocks say.
+    last_seen = models.DateTimeField(null=True, blank=True)
+    clock_offset_s = models.FloatField(null=True, blank=True)  # its clock minus the database's
+    schema = models.CharField(max_length=120, blank=True)  # newest migration its code knows
+    versions = models.JSONField(default=dict, blank=True)  # package -> version
+    devices = models.JSONField(default=list, blank=True)  # [{"kind", "name", ...}]
+    drain = models.CharField(max_length=8, choices=Drain.choices, default=Drain.NO)
+    drain_reason = models.CharField(max_length=255, blank=True)  # who drained it and why
+
+    objects = models.Manager()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_drained(self) -> bool:
+        return self.drain != Drain.NO
+
+    @property
+    def silent_s(self) -> float | None:
+        """Seconds since it was last heard of; None where it never was."""
+        return None if self.last_seen is None else max(0.0, (timezone.now() - self.last_seen).total_seconds())
 
 
 class StatusChange(models.Model):

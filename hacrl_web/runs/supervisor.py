@@ -10,21 +10,19 @@ import logging
 import os
 import re
 import signal
-import socket
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import psutil
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
+from hacrl_web.runs.hosts import data_folder_id, host_name, process_start
 from hacrl_web.runs.models import USER_STOP, Desire, Run, State, Worker
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.telemetry import LeaseLost, Shipper
@@ -61,25 +59,9 @@ def trainer_environment() -> dict[str, str]:
     return kept | {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
 
 
-def data_folder_id() -> str:
-    """The id of this data folder, made once: a run goes on where its run directory is."""
-    path = Path(settings.DATA_DIR) / "data_id"
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_text().strip()
-    with open(descriptor, "w") as file:
-        file.write(uuid.uuid4().hex)
-    return path.read_text().strip()
-
-
-def host_name() -> str:
-    return os.environ.get("HACRL_HOST") or socket.gethostname()
-
-
 def this_worker() -> Worker:
     """This process, as a claim names it."""
-    return Worker(host_name(), os.getpid(), psutil.Process().create_time(), data_folder_id())
+    return Worker(host_name(), os.getpid(), process_start(os.getpid()) or 0.0, data_folder_id())
 
 
 def supervise(run_id: UUID, *, is_shutting_down: Callable[[], bool] = lambda: False) -> bool:

@@ -10,10 +10,16 @@ from celery import signals
 
 from hacrl_web.celery import app
 from hacrl_web.runs import supervisor
+from hacrl_web.runs.hosts import HeartbeatThread
 
 # One byte shared by the worker's main process and the pool child that it forks: 1 once the worker shuts down. Celery
 # lets a running task end by itself then, and tells it nothing.
 _shutting_down = mmap.mmap(-1, 1)
+
+
+@signals.worker_ready.connect
+def _beat_for_the_host(**_: Any) -> None:
+    HeartbeatThread().start()
 
 
 @signals.worker_shutting_down.connect

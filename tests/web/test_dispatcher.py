@@ -2,7 +2,6 @@
 
 import os
 
-import psutil
 import pytest
 
 from hacrl_web.runs import dispatcher as module
@@ -161,7 +160,7 @@ class TestReap:
     def test_other_process_with_the_same_pid_is_not_taken_for_it(self, watch):
         run = make_run()
         me = this_worker()
-        Run.objects.claim(run.pk, Worker(me.host, os.getpid(), psutil.Process().create_time() - 100, me.data_folder))
+        Run.objects.claim(run.pk, Worker(me.host, os.getpid(), me.started - 100, me.data_folder))
         Dispatcher(watch).tick()
         run.refresh_from_db()
         assert run.state == "queued"

@@ -1,0 +1,69 @@
+"""Hosts: the heartbeat row, the identity of processes, and a drained host that takes nothing."""
+
+import os
+import subprocess
+import time
+
+import pytest
+
+from hacrl_web.runs import hosts
+from hacrl_web.runs.hosts import HeartbeatThread, beat, boot_id, host_name, known_schema, process_start
+from hacrl_web.runs.models import Drain, Host, Run, Worker
+from tests.web.conftest import wait_until
+from tests.web.factories import make_run
+
+
+@pytest.mark.django_db
+class TestBeat:
+    def test_beat_writes_who_and_when_by_the_databases_clock(self):
+        host = beat(devices=[{"kind": "cpu"}])
+        assert (host.name, host.boot_id, host.devices) == (host_name(), boot_id(), [{"kind": "cpu"}])
+        assert host.silent_s is not None
+        assert host.silent_s < 5
+
+    def test_clock_that_is_an_hour_ahead_is_shown_as_its_offset(self, monkeypatch):
+        real = time.time
+        monkeypatch.setattr(hosts.time, "time", lambda: real() + 3600)
+        assert beat().clock_offset_s == pytest.approx(3600, abs=5)
+
+    def test_later_beats_keep_the_drain(self):
+        beat()
+        Host.objects.update(drain=Drain.FINISH, drain_reason="ada: new disks")
+        assert beat().is_drained
+        assert Host.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_drained_host_takes_no_run_and_others_do():
+    run = make_run()
+    Host.objects.create(name="full", drain=Drain.FINISH)
+    Host.objects.create(name="free")
+    assert Run.objects.claim(run.pk, Worker("full", 1, 0.0, "folder")) is None
+    assert Run.objects.claim(run.pk, Worker("free", 1, 0.0, "folder")) is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_thread_beats_and_ends():
+    thread = HeartbeatThread()
+    thread.start()
+    try:
+        assert wait_until(lambda: Host.objects.filter(name=host_name(), last_seen__isnull=False).exists())
+        assert wait_until(lambda: Host.objects.get().schema == known_schema())
+    finally:
+        thread.end()
+        thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_process_is_known_by_its_start_and_a_zombie_is_none():
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        mine, its = process_start(os.getpid()), process_start(process.pid)
+        assert mine is not None
+        assert its is not None
+        assert mine < its <= mine + 24 * 3600
+        process.kill()
+        assert wait_until(lambda: process_start(process.pid) is None)  # nobody has waited for it yet
+    finally:
+        process.kill()
+        process.wait()
