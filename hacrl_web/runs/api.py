@@ -11,12 +11,15 @@ from ninja import Body, Query, Router, Status
 
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs.launch import launch, launch_sweep
-from hacrl_web.runs.models import Run, State, Sweep
+from hacrl_web.runs.models import Contribution, Run, State, Sweep
 from hacrl_web.runs.redis_client import ring_bell
+from hacrl_web.runs.reports import contributions_of_step
 from hacrl_web.runs.series import series
 
 MAX_PAGE = 200
+MAX_CONTRIBUTIONS = 5000
 MAX_ID = 2**63 - 1
+CONTRIBUTION_FIELDS = [f.name for f in Contribution._meta.concrete_fields if f.name not in ("id", "run", "seq")]
 NO_NAMES: list[str] = []
 Payload = Annotated[dict[str, Any], Body()]
 Names = Annotated[list[str], Query()]
@@ -101,6 +104,21 @@ def get_series(request: HttpRequest, run_id: UUID, metric: Names = NO_NAMES, age
     """Choose with ?metric=reward/mean&metric=capability&agent=A; without a choice, everything."""
     run = _visible_run(request, run_id)
     return {"run": str(run.pk), "last_seq": run.last_seq, "series": series(run, set(metric), set(agent))}
+
+
+@router.get("/runs/{run_id}/contributions", response=dict, summary="What each rollout of a step taught each learner")
+def get_contributions(
+    request: HttpRequest,
+    run_id: UUID,
+    step: Annotated[int, Query(ge=0, le=2**31 - 1)],
+    limit: Annotated[int, Query(ge=1, le=MAX_CONTRIBUTIONS)] = 1000,
+    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+) -> Any:
+    """One object for each rollout and learner, with the fields of docs/metrics.md; the step's latest attempt."""
+    run = _visible_run(request, run_id)
+    rows = contributions_of_step(run, step)
+    page = rows.order_by("seq").values(*CONTRIBUTION_FIELDS)[offset : offset + limit]
+    return {"run": str(run.pk), "step": step, "count": rows.count(), "contributions": list(page)}
 
 
 @router.post("/sweeps", response={201: dict}, summary="Launch one run for each algorithm and seed")

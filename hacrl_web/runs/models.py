@@ -394,6 +394,11 @@ class Contribution(models.Model):
     weight = models.FloatField(null=True)
     mini_batch = models.PositiveIntegerField(null=True)
     drop_reason = models.CharField(max_length=200, blank=True, null=True)
+    reward = models.FloatField(null=True)
+    source_num_tokens = models.PositiveIntegerField(null=True)
+    alpha = models.FloatField(null=True)
+    capability = models.FloatField(null=True)
+    source_capability = models.FloatField(null=True)
 
     objects = OfRunQuerySet.as_manager()
 

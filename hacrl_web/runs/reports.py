@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
-from hacrl_web.runs.models import HELD, Run
+from hacrl_web.runs.models import HELD, Contribution, Run
 
 # A supervisor's heartbeat older than this is shown as a warning.
 LATE_HEARTBEAT = timedelta(seconds=30)
@@ -41,21 +41,33 @@ def rollout_steps(run: Run) -> list[int]:
     return sorted(run.rollouts.order_by().values_list("step", flat=True).distinct())
 
 
+def contributions_of_step(run: Run, step: int) -> QuerySet[Contribution]:
+    """What each rollout of a step taught each learner, in the latest attempt that made the step."""
+    rows = run.contributions.filter(step=step)
+    return rows.filter(attempt=rows.aggregate(Max("attempt"))["attempt__max"] or 0)
+
+
 def prompts_of_step(run: Run, step: int) -> list[ShownPrompt]:
     """The first prompts of a step, of the latest attempt that made it, with what each rollout taught each learner."""
     attempt = run.rollouts.filter(step=step).aggregate(Max("attempt"))["attempt__max"]
     rows = run.rollouts.filter(step=step, attempt=attempt)
     chosen = list(dict.fromkeys(rows.order_by("seq").values_list("prompt_id", flat=True)))[:PROMPTS_SHOWN]
     taught: dict[tuple[str, str, int], dict[str, Any]] = {}
-    for row in run.contributions.filter(step=step, attempt=attempt, prompt_id__in=chosen):
+    for row in contributions_of_step(run, step).filter(attempt=attempt, prompt_id__in=chosen):
         taught.setdefault((row.source, row.prompt_id, row.sample), {})[row.agent] = row
     agents = run.agent_names
+    cross_weight = run.spec["algorithm"].get("cross_weight", 1.0)
     prompts: dict[str, ShownPrompt] = {}
     for row in rows.filter(prompt_id__in=chosen).order_by("seq"):
         prompt = prompts.setdefault(row.prompt_id, ShownPrompt(row.prompt_id, row.prompt, row.answer))
         by_learner = taught.get((row.agent, row.prompt_id, row.sample), {})
         learners = [
-            {"agent": name, "position": place, "row": by_learner[name]}
+            {
+                "agent": name,
+                "position": place,
+                "row": by_learner[name],
+                "equation": weight_equation(by_learner[name], cross_weight),
+            }
             for place, name in enumerate(agents)
             if name in by_learner
         ]
@@ -64,6 +76,19 @@ def prompts_of_step(run: Run, step: int) -> list[ShownPrompt]:
     for prompt in prompts.values():
         prompt.rollouts.sort(key=lambda shown: (shown.position, shown.row.sample))
     return list(prompts.values())
+
+
+def weight_equation(row: Contribution, cross_weight: float) -> str:
+    """A shared rollout's weight with its numbers put in, Eqs. (10) and (12); empty where another rule made it."""
+    if row.alpha is None or row.clipped_ratio is None or row.omega is None or row.advantage is None:
+        return ""
+    if not row.weight:
+        return "no gradient flows: outside the band, or A is 0"
+    factor = f" · {cross_weight:.3g}" if cross_weight != 1 else ""
+    return (
+        f"c^(1+α) · ω · A{' · cross_weight' if factor else ''} = "
+        f"{row.clipped_ratio:.3g}^{1 + row.alpha:.3g} · {row.omega:.3g} · {row.advantage:.3g}{factor}"
+    )
 
 
 def _number(metric: str, payload: dict[str, Any]) -> float | None:

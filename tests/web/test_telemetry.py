@@ -15,6 +15,7 @@ from hacrl_web.runs.telemetry import LeaseLost, Shipper
 from tests.fake_trainer import rollouts
 from tests.web.factories import make_run, metrics, write_spool
 from workers.events import SPOOL_NAME, Evaluation, Log, Metrics, Progress, Started
+from workers.events import Contribution as ContributionEvent
 
 pytestmark = pytest.mark.django_db
 
@@ -239,3 +240,44 @@ class TestSeries:
         assert [(step, value) for step, _, _, _, value in metric_rows(run)] == list(
             zip(column["steps"], column["values"], strict=True)
         )
+
+
+def test_every_field_of_a_contribution_arrives_in_its_row_and_is_served(run, client):
+    event = ContributionEvent(
+        step=3,
+        agent="A",
+        source="B",
+        prompt_id="q7",
+        sample=2,
+        num_tokens=11,
+        advantage=0.5,
+        sequence_ratio=0.8,
+        clipped_ratio=0.9,
+        clip_side="lower",
+        omega=1.25,
+        weight=0.50625,
+        mini_batch=1,
+        drop_reason="overflow",
+        reward=1.0,
+        source_num_tokens=9,
+        alpha=2.0,
+        capability=0.25,
+        source_capability=0.75,
+    )
+    sent = event.model_dump(exclude={"type"})
+    assert not [name for name, field in ContributionEvent.model_fields.items() if sent.get(name) == field.default]
+    write_spool(run.run_dir, 1, event)
+    shipper(run).ship()
+    assert run.contributions.values(*sent).get() == sent
+    client.force_login(run.owner)
+    served = client.get(f"/api/v1/runs/{run.pk}/contributions?step=3").json()
+    assert served["contributions"] == [sent | {"attempt": 1}]
+
+
+def test_contributions_of_a_repeated_step_are_those_of_its_latest_attempt(run, client):
+    for seq, attempt in ((1, 1), (2, 2)):
+        run.contributions.create(seq=seq, attempt=attempt, step=3, agent="A", source="B", sample=seq, num_tokens=1)
+    client.force_login(run.owner)
+    served = client.get(f"/api/v1/runs/{run.pk}/contributions?step=3").json()
+    assert (served["count"], [row["sample"] for row in served["contributions"]]) == (1, [2])
+    assert client.get(f"/api/v1/runs/{run.pk}/contributions?step=4").json()["contributions"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import datetime
 from typing import Any
@@ -91,6 +92,32 @@ def _short(number: float, digits: int) -> str:
 def _grouped(text: str) -> str:
     whole, point, rest = text.partition(".")
     return f"{int(whole):,}".replace(",", "\u202f") + point + rest if abs(int(whole)) >= 10_000 else text
+
+
+@register.filter
+def plain(value: Any) -> str:
+    """A setting or a number in words, without markup: yes and no, an en dash for nothing, lists and objects as JSON."""
+    if value is None or value == "" or value == {} or value == [] or value == ():
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+@register.filter
+def size(num_bytes: Any) -> str:
+    """`512 B`, `9.8 KiB`, `982 KiB`, `1.0 MiB`."""
+    if num_bytes is None or num_bytes == "":
+        return MISSING
+    amount = float(num_bytes)
+    unit = "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if round(amount) < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 99.95 else f"{amount:.1f} {unit}"
 
 
 @register.filter
