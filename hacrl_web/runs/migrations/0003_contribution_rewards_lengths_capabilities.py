@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("runs", "0001_start"),
+        ("runs", "0002_host"),
     ]
 
     operations = [
