@@ -1,7 +1,7 @@
 """The inside of a verifier's child process: limits from the kernel, and questions answered until stdin ends.
 
-It reads `{"answer", "gold"}` lines on stdin and writes `{"right"}` lines on stdout, on its main thread. It sets no alarm
-of its own: an answer that never returns is ended from outside, by `workers.rewards.Child`.
+It reads `{"answer", "gold"}` lines on stdin and writes `{"right"}` lines on stdout, on its main thread. It sets no
+alarm of its own: an answer that never returns is ended from outside, by `workers.rewards.Child`.
 """
 
 from __future__ import annotations

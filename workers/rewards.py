@@ -76,7 +76,14 @@ class Child:
         return RIGHT if reply["right"] else WRONG
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", self._module, str(MEMORY_LIMIT_BYTES), str(int(TIME_LIMIT_S)), *self._arguments]
+        command = [
+            sys.executable,
+            "-m",
+            self._module,
+            str(MEMORY_LIMIT_BYTES),
+            str(int(TIME_LIMIT_S)),
+            *self._arguments,
+        ]
         # The child's work is single-threaded; without this, numeric libraries reserve memory for each core.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         process = subprocess.Popen(
