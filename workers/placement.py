@@ -39,7 +39,12 @@ class Agent(Protocol):
     def longest_prompt(self, questions: Sequence[Question]) -> int: ...
     def generate(self, step: int, questions: Sequence[Question]) -> Generated: ...
     def update(
-        self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
+        self,
+        mini_batches: Sequence[Sequence[Row]],
+        learning_rate: float,
+        *,
+        measures_alignment: bool = False,
+        quarantined: Sequence[Row] = (),
     ) -> UpdateReport: ...
     def evaluate(self, step: int, questions: Sequence[Question]) -> list[str]: ...
     def save(self, folder: Path) -> None: ...
@@ -226,11 +231,17 @@ class LocalAgent:
         return found
 
     def update(
-        self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
+        self,
+        mini_batches: Sequence[Sequence[Row]],
+        learning_rate: float,
+        *,
+        measures_alignment: bool = False,
+        quarantined: Sequence[Row] = (),
     ) -> UpdateReport:
-        """One optimizer step for each mini-batch, in order."""
+        """One optimizer step for each mini-batch, in order; quarantined rows are only measured."""
         notes: list[str] = []
-        rescored = self._rescored(mini_batches, notes) if rescores_shared(self.spec.algorithm) else {}
+        measured = quarantined if measures_alignment else ()
+        rescored = self._rescored([*mini_batches, measured], notes) if rescores_shared(self.spec.algorithm) else {}
         report = run_updates(
             self.policy,
             self.spec,
@@ -240,6 +251,7 @@ class LocalAgent:
             self._failures_in_a_row,
             may_roll_back=self._num_roll_backs < MAX_ROLL_BACKS,
             measures_alignment=measures_alignment,
+            quarantined=measured,
         )
         report.notes[:0] = notes
         self._failures_in_a_row = report.failures_in_a_row

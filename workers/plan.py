@@ -40,35 +40,20 @@ def build_mini_batches(
     advantages: Tensor,
     valid: Tensor,
     ratio: Tensor,
+    trusted: Sequence[bool] | None = None,
 ) -> list[list[Row]]:
     """[self block, cross block] of one learner, split into mini-batches m = 0, 1, ...; unscorable rollouts left out.
 
-    advantages, valid: (n, B, G).  ratio: (n, n).
+    advantages, valid: (n, B, G).  ratio: (n, n).  trusted: by source; the others have no place in the cross block.
     """
-    _, num_prompts, per_prompt = advantages.shape
-    values, scored = advantages.tolist(), valid.tolist()
-    is_modulated = spec.algorithm.name == "hacpo" and spec.algorithm.modulate_gradient
+    per_prompt = advantages.shape[2]
 
     def rows_of(source: int) -> list[Row | None]:
-        return [
-            Row(
-                prompt,
-                source,
-                number,
-                source == learner,
-                values[source][prompt][number],
-                1.0 if source == learner or not is_modulated else ratio[source, learner].item(),
-                None if source == learner else generated[source].responses[prompt][number],
-            )
-            if scored[source][prompt][number]
-            else None
-            for prompt in range(num_prompts)
-            for number in range(per_prompt)
-        ]
+        return rows_from(spec, learner, source, generated, advantages, valid, ratio)
 
     blocks = rows_of(learner) * spec.training.num_iterations
     if spec.algorithm.shares_rollouts:
-        sources = chosen_sources(spec, step, learner)
+        sources = chosen_sources(spec, step, learner, trusted)
         order = spec.algorithm.cross_order
         is_mixed = order == "mixed" or (order == "auto" and len(sources) > 1)
         if is_mixed:  # an order that does not depend on the agents' places in the list
@@ -85,12 +70,68 @@ def build_mini_batches(
     return [[row for row in blocks[start : start + size] if row] for start in range(0, len(blocks), size)]
 
 
-def chosen_sources(spec: RunSpec, step: int, learner: int) -> list[int]:
-    """The peers whose rollouts a learner trains on in a step, in the order of the list.
+def rows_from(
+    spec: RunSpec,
+    learner: int,
+    source: int,
+    generated: Sequence[Generated],
+    advantages: Tensor,
+    valid: Tensor,
+    ratio: Tensor,
+) -> list[Row | None]:
+    """The rollouts of one source as rows of one learner, by prompt and number; None where there is no reward.
+
+    advantages, valid: (n, B, G).  ratio: (n, n).
+    """
+    _, num_prompts, per_prompt = advantages.shape
+    values, scored = advantages[source].tolist(), valid[source].tolist()
+    is_modulated = spec.algorithm.name == "hacpo" and spec.algorithm.modulate_gradient
+    omega = 1.0 if source == learner or not is_modulated else ratio[source, learner].item()
+    return [
+        Row(
+            prompt,
+            source,
+            number,
+            source == learner,
+            values[prompt][number],
+            omega,
+            None if source == learner else generated[source].responses[prompt][number],
+        )
+        if scored[prompt][number]
+        else None
+        for prompt in range(num_prompts)
+        for number in range(per_prompt)
+    ]
+
+
+def quarantined_rows(
+    spec: RunSpec,
+    learner: int,
+    generated: Sequence[Generated],
+    advantages: Tensor,
+    valid: Tensor,
+    ratio: Tensor,
+    trusted: Sequence[bool],
+) -> list[Row]:
+    """The rollouts of the sources that a learner does not trust: they teach it nothing, and are watched."""
+    if not spec.algorithm.shares_rollouts:
+        return []
+    sources = [source for source in range(len(trusted)) if not trusted[source]]
+    return [
+        row
+        for source in sources
+        for row in rows_from(spec, learner, source, generated, advantages, valid, ratio)
+        if row
+    ]
+
+
+def chosen_sources(spec: RunSpec, step: int, learner: int, trusted: Sequence[bool] | None = None) -> list[int]:
+    """The trusted peers whose rollouts a learner trains on in a step, in the order of the list.
 
     With max_sources_per_learner they are drawn by step, learner and peer, whatever the agents' places in the list.
     """
-    peers = [source for source in range(len(spec.agents)) if source != learner]
+    everybody = range(len(spec.agents))
+    peers = [source for source in everybody if source != learner and (trusted is None or trusted[source])]
     seeds = [agent.stable_seed for agent in spec.agents]
 
     def draw(source: int) -> int:

@@ -56,10 +56,11 @@ class VerifierError(RuntimeError):
     """The verifier itself does not work; this is no verdict about an answer."""
 
 
-class _Child:
-    """One warm `workers.symbolic` process and its pipe. Used by one thread at a time."""
+class Child:
+    """One warm verifier process, `python -m module`, and its pipe. Used by one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str, *arguments: str) -> None:
+        self._module, self._arguments = module, arguments
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
 
@@ -80,7 +81,14 @@ class _Child:
         return RIGHT if reply["right"] else WRONG
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "workers.symbolic", str(MEMORY_LIMIT_BYTES), str(int(TIME_LIMIT_S))]
+        command = [
+            sys.executable,
+            "-m",
+            self._module,
+            str(MEMORY_LIMIT_BYTES),
+            str(int(TIME_LIMIT_S)),
+            *self._arguments,
+        ]
         # The child's work is single-threaded; without this, numeric libraries reserve memory for each core.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         process = subprocess.Popen(
@@ -132,8 +140,8 @@ class Verifier:
 
     def __init__(self, kind: Literal["math", "exact"], processes: int = 1) -> None:
         self.kind = kind
-        self._children = [_Child() for _ in range(processes)]
-        self._free: SimpleQueue[_Child] = SimpleQueue()
+        self._children = [Child("workers.symbolic") for _ in range(processes)]
+        self._free: SimpleQueue[Child] = SimpleQueue()
         for child in self._children:
             self._free.put(child)
         self._pool = ThreadPoolExecutor(processes, thread_name_prefix="verifier")

@@ -16,11 +16,16 @@ from workers.spec_algorithm import AlgorithmSpec
 
 @dataclass(frozen=True)
 class Judgement:
-    """By learner: advantages (n, B, G), baselines (B,), and prompts whose baseline the guard replaced (B,) bool."""
+    """By learner: advantages (n, B, G), baselines (B,), and prompts whose baseline the guard replaced (B,) bool.
+
+    heard: (n, B, G) bool, the rollouts that stand behind its baseline. A source that it does not trust is not among
+    them; the advantages of such a source are those that it would have if it were trusted too.
+    """
 
     advantages: list[Tensor]
     baselines: list[Tensor]
     guarded: list[Tensor]
+    heard: list[Tensor]
 
 
 @dataclass(frozen=True)
@@ -42,27 +47,31 @@ class MicroBatch:
 
 
 def judge(
-    algorithm: AlgorithmSpec, rewards: Tensor, valid: Tensor, ratio: Tensor, reward_max: float = 1.0
+    algorithm: AlgorithmSpec,
+    rewards: Tensor,
+    valid: Tensor,
+    ratio: Tensor,
+    reward_max: float = 1.0,
+    trusted: Tensor | None = None,
 ) -> Judgement:
-    """Every learner's view of a step. rewards, valid: (n, B, G).  ratio: (n, n), omega."""
-    n, scale = len(rewards), algorithm.scale_rewards
-    advantages, baselines, guarded = [], [], []
-    weights = ratio if algorithm.advantage == "capability" else torch.ones_like(ratio)  # -adv: a plain joint mean
+    """Every learner's view of a step. rewards, valid: (n, B, G).  ratio: (n, n), omega.
+
+    trusted: (n, n) bool, [learner, source], its diagonal True; None: everybody trusts everybody.
+    """
+    n = len(rewards)
+    advantages, baselines, guarded, heard = [], [], [], []
     for learner in range(n):
-        rules = None
+        listens = torch.ones(n, dtype=torch.bool) if trusted is None else trusted[learner]  # (n,)
         if not algorithm.shares_rollouts:
-            found = torch.zeros_like(rewards)
-            found[learner], baseline = gspo.advantages(rewards[learner], valid=valid[learner], scale_rewards=scale)
-        elif algorithm.name == "hacpo":
-            rules = hacpo.baselines(rewards, weights, learner, valid=valid, reward_max=reward_max)
-            found, baseline = hacpo.advantages(
-                rewards, weights, learner, valid=valid, scale_rewards=scale, baseline=rules.value
-            )
-        else:
-            found, baseline = naive.advantages(rewards, valid=valid, scale_rewards=scale)
+            listens = torch.arange(n) == learner
+        heard.append(valid & listens[:, None, None])
+        found, baseline, replaced = _view(algorithm, rewards, valid, ratio, learner, listens, reward_max)
+        for source in (~listens).nonzero()[:, 0].tolist() if algorithm.shares_rollouts else ():
+            also = listens | (torch.arange(n) == source)
+            found[source] = _view(algorithm, rewards, valid, ratio, learner, also, reward_max)[0][source]
         advantages.append(found)
         baselines.append(baseline)
-        guarded.append(torch.zeros_like(baseline, dtype=torch.bool) if rules is None else rules.guarded)
+        guarded.append(replaced)
     if algorithm.shares_rollouts and algorithm.cross_advantage == "source":
         # Eq. (10) read literally: behind a shared rollout stands its source's baseline.
         by_source = torch.stack([advantages[source][source] for source in range(n)])  # (n, B, G)
@@ -70,7 +79,35 @@ def judge(
             own = advantages[learner][learner]
             advantages[learner] = by_source.clone()
             advantages[learner][learner] = own
-    return Judgement(advantages, baselines, guarded)
+    return Judgement(advantages, baselines, guarded, heard)
+
+
+def _view(
+    algorithm: AlgorithmSpec,
+    rewards: Tensor,
+    valid: Tensor,
+    ratio: Tensor,
+    learner: int,
+    listens: Tensor,
+    reward_max: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Advantages (n, B, G), baselines (B,) and guarded (B,) of a learner that listens to some agents, (n,) bool."""
+    scale = algorithm.scale_rewards
+    heard = valid & listens[:, None, None]  # (n, B, G)
+    if not algorithm.shares_rollouts or (len(rewards) > 1 and listens.sum() == 1):
+        # Nobody else is heard: GSPO, bit for bit.
+        found = torch.zeros_like(rewards)
+        found[learner], baseline = gspo.advantages(rewards[learner], valid=valid[learner], scale_rewards=scale)
+        return found, baseline, torch.zeros_like(baseline, dtype=torch.bool)
+    if algorithm.name == "hacpo":
+        weights = ratio if algorithm.advantage == "capability" else torch.ones_like(ratio)  # -adv: a plain joint mean
+        rules = hacpo.baselines(rewards, weights, learner, valid=heard, reward_max=reward_max)
+        found, baseline = hacpo.advantages(
+            rewards, weights, learner, valid=heard, scale_rewards=scale, baseline=rules.value
+        )
+        return found, baseline, rules.guarded
+    found, baseline = naive.advantages(rewards, valid=heard, scale_rewards=scale)
+    return found, baseline, torch.zeros_like(baseline, dtype=torch.bool)
 
 
 def needs_token_logps(algorithm: AlgorithmSpec) -> bool:

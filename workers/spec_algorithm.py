@@ -108,6 +108,57 @@ class AlgorithmSpec(Section):
         help="An agent that delivers no rollouts in a step: the run fails, or the others go on without them.",
         source="design",
     )
+    peer_quarantine: bool = setting(
+        False,
+        help="A source whose smoothed gradient alignment with a learner is negative stops teaching it, and leaves its "
+        "baseline, until it recovers.",
+        source="ours; Theorem 4.3 says positive",
+    )
+    quarantine_interval: Count = setting(
+        1,
+        help="Alignment is measured for the quarantine every so many steps (as costly as that step's updates).",
+        source="ours",
+        unit="steps",
+        ge=1,
+        le=100_000,
+    )
+    quarantine_smoothing: Number = setting(
+        0.8,
+        help="What earlier alignments weigh at each new one: the mean is over about 1 / (1 - this) of them.",
+        source="ours",
+        ge=0,
+        lt=1,
+    )
+    quarantine_release: Number = setting(
+        0.05,
+        help="A quarantine ends when the smoothed alignment is above this.",
+        source="ours",
+        ge=0,
+        le=1,
+    )
+    audit_share: Number = setting(
+        0.0,
+        help="Share of each agent's rollouts whose rewards a second, independent verifier checks; 0: none. It decides "
+        "clear cases only.",
+        source="ours",
+        ge=0,
+        le=1,
+    )
+    audit_threshold: Number = setting(
+        0.2,
+        help="Others stop learning from an agent whose rewards the second verifier contradicts more often than this "
+        "(smoothed), until it is half as often.",
+        source="ours",
+        gt=0,
+        le=1,
+    )
+    audit_smoothing: Number = setting(
+        0.8,
+        help="What earlier steps weigh in that share at each new step: it is over about 1 / (1 - this) steps.",
+        source="ours",
+        ge=0,
+        lt=1,
+    )
     ratio_length: Literal["own", "source"] = setting(
         "own", help="Length that divides the learner's log-probability of a cross rollout.", source="Eq. (11)"
     )

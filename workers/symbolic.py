@@ -1,21 +1,19 @@
 """The child process that compares two mathematical answers by computer algebra. Killed at will by `workers.rewards`.
 
-Third station of a reward, for what plain text cannot decide. It reads `{"answer", "gold"}` lines on stdin and writes
-`{"right"}` lines on stdout, on its main thread, with its memory and CPU time limited by the kernel. It sets no alarm of
-its own: an answer that never returns is ended from outside. Run as `python -m workers.symbolic MEMORY_BYTES SECONDS`.
+Third station of a reward, for what plain text cannot decide; `workers.child` is its loop and its limits.
+Run as `python -m workers.symbolic MEMORY_BYTES SECONDS`.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-import resource
 import signal
 import sys
 from typing import Any
 
 from workers.answers import decide, number
+from workers.child import serve
 
 _EQUALS = re.compile(r"(?<![\\<>!=:])=(?!=)")
 _NAME = re.compile(r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_\{?\w+\}?)?(?:'|\([a-zA-Z, ]*\))?")
@@ -113,26 +111,10 @@ def is_right(gold: str, answer: str) -> bool:
 
 def main() -> None:
     """Serve until stdin ends."""
-    memory_bytes, seconds = int(sys.argv[1]), int(sys.argv[2])
     logging.disable(logging.CRITICAL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which may still want its answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the start: loading takes seconds
     is_right("x+1", "1+x")  # the libraries load and warm up before the first question, which has only seconds
-
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_CPU)
-    print(json.dumps({"ready": True}), flush=True)
-    for line in sys.stdin:
-        request = json.loads(line)
-        # Should the parent die, the kernel ends an answer that never returns.
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        limit = int(used.ru_utime + used.ru_stime) + seconds + 2
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, hard_limit))
-        try:
-            reply: dict[str, Any] = {"right": is_right(request["gold"], request["answer"])}
-        except (MemoryError, RecursionError) as error:
-            reply = {"right": None, "error": type(error).__name__}
-        print(json.dumps(reply), flush=True)
+    serve(is_right, int(sys.argv[1]), int(sys.argv[2]))
 
 
 if __name__ == "__main__":

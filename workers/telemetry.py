@@ -18,6 +18,7 @@ from workers import events
 from workers.algorithms import hacpo
 from workers.benchmarks import Question
 from workers.messages import Generated, Row, RowResult, UpdateReport
+from workers.quarantine import Audited, Trust
 from workers.rules import Judgement
 
 CLIP_SIDES: dict[int, Literal["lower", "none", "upper"]] = {-1: "lower", 0: "none", 1: "upper"}
@@ -42,6 +43,10 @@ class StepRecord:
     plans: Sequence[Sequence[Sequence[Row]]]
     reports: Sequence[UpdateReport]
     sharing: bool
+    quarantined: Sequence[Sequence[Row]] = ()  # [learner]: rollouts of sources that it does not trust
+    trusted: Sequence[Sequence[bool]] = ()  # [learner][source], where anybody watches
+    trust: Trust | None = None
+    audited: Sequence[Audited] = ()  # by agent
     alpha: float | None = None  # of HACPO
 
 
@@ -63,11 +68,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     report = record.reports[agent]
     responses = [response for group in record.generated[agent].responses for response in group]
     scored = record.valid[agent]  # (B, G)
-    used = record.valid if record.sharing else record.valid[agent : agent + 1]  # (sources, B, G)
-    advantages = (
-        record.judged.advantages[agent] if record.sharing else record.judged.advantages[agent][agent : agent + 1]
-    )
-    advantages = advantages[used]  # (rows,)
+    advantages = record.judged.advantages[agent][record.judged.heard[agent]]  # (rows,)
     differences = report.sampling_logp_differences
     # With a KL penalty rows of advantage 0 are evaluated too, but the clip has nothing to take from them.
     own = [
@@ -106,6 +107,10 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "clip_ratio/low_mean": (sum(result.clipped_low for result in own), float(len(own))),
         "clip_ratio/high_mean": (sum(result.clipped_high for result in own), float(len(own))),
     }
+    if record.audited:
+        found = record.audited[agent]
+        ratios["audit/disagreement"] = (float(found.disagreed), float(found.decided))
+        ratios["audit/decided"] = (float(found.decided), float(found.asked))
     return events.Metrics(step=record.step, agent=record.names[agent], values=values, ratios=ratios)
 
 
@@ -131,6 +136,9 @@ def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metric
         values[f"sequence_ratio/p{percent}"] = float(np.percentile(ratio, percent)) if len(ratio) else None
     if source in record.reports[learner].alignment:
         values["gradient_alignment"] = record.reports[learner].alignment[source]
+    if record.trust is not None:
+        values["quarantined"] = float(not record.trusted[learner][source])
+        values["gradient_alignment/smoothed"] = record.trust.alignment[learner][source].mean
     own, other = ((record.rewards[agent] > 0) & record.valid[agent] for agent in (learner, source))  # (B, G) each
     rescued = ~own.any(dim=1) & record.valid[learner].any(dim=1) & other.any(dim=1)  # (B,)
     ratios = {
@@ -231,12 +239,14 @@ def evaluation_event(
     )
 
 
-def _visits(record: StepRecord, learner: int) -> Iterator[tuple[int, Row, RowResult]]:
-    """(m, row, result) of every row in the order in which the learner took them."""
+def _visits(record: StepRecord, learner: int) -> Iterator[tuple[int | None, Row, RowResult]]:
+    """(m, row, result) of every row in the order in which the learner took them; last, without m, the quarantined."""
     plan, results = record.plans[learner], record.reports[learner].results
     for num_updates, (rows, outcomes) in enumerate(zip(plan, results, strict=True)):
         for row, result in zip(rows, outcomes, strict=True):
             yield num_updates, row, result
+    for row in record.quarantined[learner] if record.quarantined else ():
+        yield None, row, RowResult(drop_reason="quarantined")
 
 
 def _uniform(record: StepRecord, agents: Sequence[int]) -> float:

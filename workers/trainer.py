@@ -11,22 +11,25 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+import torch
 from safetensors import SafetensorError
 from tqdm import tqdm
 
 from workers import events
 from workers.algorithms import hacpo
+from workers.audit import Audit
 from workers.benchmarks import Question, split_questions
 from workers.checkpoint import newest_checkpoint, save_checkpoint
 from workers.messages import Generated, RolloutsMissing, UpdateReport
 from workers.placement import Agent, LocalPlacement
-from workers.plan import batch_of_step, build_mini_batches, learning_rate
+from workers.plan import batch_of_step, build_mini_batches, learning_rate, quarantined_rows
+from workers.quarantine import Change, Trust
 from workers.rewards import Verifier
 from workers.rules import judge
 from workers.scoring import Scorer
@@ -66,6 +69,8 @@ class Trainer:
             ratio_max=algorithm.ratio_max,
             warmup_steps=algorithm.ratio_warmup_steps,
         )
+        self.trust = Trust([agent.name for agent in spec.agents], algorithm)
+        self.audit = Audit(spec)
         self.step = 0  # completed steps
         self.is_mid_step = False
         self.saved_step: int | None = None
@@ -97,7 +102,7 @@ class Trainer:
             self.note_best()  # the checkpoint of this step is there: this attempt came from it
             self.report_progress(self.elapsed_before_s / self.step)
         bar = tqdm(total=spec.training.steps, initial=self.step, unit="step", disable=not sys.stderr.isatty())
-        with bar:
+        with bar, closing(self.audit):
             while self.step < spec.training.steps:
                 step_started = time.monotonic()
                 self.phase_s = defaultdict(float)
@@ -125,25 +130,39 @@ class Trainer:
                 generated.append(self.generate(agent, questions))
         with self.phase("verify"):
             scores = self.scorer.score_step(questions, generated, spec.num_generations)
+            audited = self.audit.check(self.step, questions, generated, scores) if self.trust.audits else []
         # 3. Barrier: capabilities, ratios and every learner's advantages, of policies frozen at the start of the step.
         self.stop.check()
         self.is_mid_step = True  # from here on the run's state is that of no step
+        self.tell(self.trust.note_audit(audited))
         self.tracker.update(scores.rewards, scores.valid)
         ratio = self.tracker.ratio()  # (n, n)  ratio[a, b] = omega(a, b)
-        judged = judge(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX)
+        trusted = [self.trust.trusted(learner) for learner in range(n)]
+        judged = judge(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
         # 4. Each learner takes its [self block, cross block] in mini-batches, one optimizer step each.
-        plans = [
-            build_mini_batches(spec, self.step, learner, generated, judged.advantages[learner], scores.valid, ratio)
-            for learner in range(n)
-        ]
+        plans, left_out = [], []
+        for learner, advantages in enumerate(judged.advantages):
+            view = (learner, generated, advantages, scores.valid, ratio, trusted[learner])
+            plans.append(build_mini_batches(spec, self.step, *view))
+            left_out.append(quarantined_rows(spec, *view))
         interval = spec.telemetry.alignment_interval
-        measures_alignment = bool(interval and (self.step + 1) % interval == 0 and spec.algorithm.shares_rollouts)
+        is_told = bool(interval and (self.step + 1) % interval == 0 and spec.algorithm.shares_rollouts)
+        is_watched = self.trust.is_due(self.step + 1)
         reports: list[UpdateReport] = []
         for learner, agent in enumerate(self.agents):
             with self.phase("update"):
                 rate = learning_rate(spec, learner, self.step)
-                reports.append(agent.update(plans[learner], rate, measures_alignment=measures_alignment))
+                reports.append(
+                    agent.update(
+                        plans[learner],
+                        rate,
+                        measures_alignment=is_told or is_watched,
+                        quarantined=left_out[learner],
+                    )
+                )
             self.watch_for_divergence(agent.name, reports[-1])
+            if is_watched:
+                self.tell(self.trust.note_alignment(learner, reports[-1].alignment))
         # 5. The new weights are the next step's policies.
         self.step += 1
         self.is_mid_step = False
@@ -162,6 +181,10 @@ class Trainer:
             judged=judged,
             plans=plans,
             reports=reports,
+            quarantined=left_out,
+            trusted=trusted,
+            trust=self.trust if self.trust.is_on else None,
+            audited=audited,
             sharing=spec.algorithm.shares_rollouts,
             alpha=spec.algorithm.alpha if spec.algorithm.name == "hacpo" else None,
         )
@@ -180,6 +203,13 @@ class Trainer:
         for note in generated.notes:
             self.log("warning", f"{agent.name}: {note}")
         return generated
+
+    def tell(self, changes: Sequence[Change]) -> None:
+        """Say who is no longer, or again, trusted."""
+        for change in changes:
+            self.log(change.level, change.message)
+            if change.readmitted is not None:  # what it earned while its rewards were wrong says nothing
+                self.tracker.forget(change.readmitted)
 
     def watch_for_divergence(self, name: str, report: UpdateReport) -> None:
         """Tell what the updates of a step have to say. Error: Diverged."""
@@ -335,6 +365,7 @@ class Trainer:
             "rollouts_generated": self.rollouts_generated,
             "tokens_generated": self.tokens_generated,
             "elapsed_s": self.elapsed_s,
+            **({"trust": self.trust.state_dict()} if self.trust.is_on else {}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -343,6 +374,8 @@ class Trainer:
         self.rollouts_generated = state["rollouts_generated"]
         self.tokens_generated = state["tokens_generated"]
         self.elapsed_before_s = state["elapsed_s"]
+        if "trust" in state:
+            self.trust.load_state_dict(state["trust"])
 
     @property
     def elapsed_s(self) -> float:

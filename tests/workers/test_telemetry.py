@@ -75,6 +75,7 @@ def record() -> StepRecord:
             advantages=[advantages, advantages],
             baselines=[torch.tensor([0.25, 0.75])] * 2,
             guarded=[torch.tensor([True, False])] * 2,
+            heard=[torch.ones(2, 2, 2, dtype=torch.bool)] * 2,
         ),
         plans=[plans, []],
         reports=[report, UpdateReport()],

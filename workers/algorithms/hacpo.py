@@ -48,6 +48,10 @@ class CapabilityTracker:
                 history.append(own[scored].clamp(min=0).mean().item())
         self.num_steps += 1
 
+    def forget(self, agent: int) -> None:
+        """Begin an agent's capability anew."""
+        self._history[agent].clear()
+
     @property
     def capability(self) -> Tensor:
         """P, (n,) float64, Eq. (9). An agent without any valid rollout so far stands at the floor."""

@@ -1,0 +1,53 @@
+"""Step 2 of Algorithm 1, checked: a share of every agent's rollouts is scored by a second, independent verifier.
+
+Which rollouts is drawn by run seed, agent, step, prompt and sample, so that a resumed run repeats it and no agent can
+know. The second verifier (workers.second_verifier) runs in a child process with the limits of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workers.benchmarks import Question
+from workers.messages import Generated
+from workers.quarantine import Audited
+from workers.randomness import derived_key
+from workers.rewards import Child
+from workers.scoring import Scores
+from workers.spec import RunSpec
+
+
+class Audit:
+    """Compares verdicts with those of the second verifier. Its child starts with the first question."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self.spec = spec
+        self._child = Child("workers.second_verifier", spec.data.verifier)
+
+    def check(
+        self, step: int, questions: Sequence[Question], generated: Sequence[Generated], scores: Scores
+    ) -> list[Audited]:
+        """By agent: how many rewards of a step were checked, and how many turned out otherwise.
+
+        Rollouts without a reward are not asked about. Error: VerifierError where the second verifier cannot run.
+        """
+        found = []
+        for agent, spec in enumerate(self.spec.agents):
+            asked, verdicts = 0, []
+            for prompt, (question, group) in enumerate(zip(questions, generated[agent].responses, strict=True)):
+                for number, response in enumerate(group):
+                    key = derived_key("audit", self.spec.seed, spec.stable_seed, step, question.id, number)
+                    is_drawn = key < self.spec.algorithm.audit_share * 2**64
+                    if not is_drawn or not scores.valid[agent, prompt, number]:
+                        continue
+                    asked += 1
+                    second = self._child.ask(response.text, question.answer).reward
+                    if second is not None:
+                        verdicts.append((scores.rewards[agent, prompt, number].item(), second))
+            found.append(
+                Audited(asked, len(verdicts), sum((first > 0.5) != (second > 0.5) for first, second in verdicts))
+            )
+        return found
+
+    def close(self) -> None:
+        self._child.close()

@@ -1,0 +1,89 @@
+r"""The child process that checks the verifier: a second reading of the same response, by other code.
+
+Station of the audit. It decides only clear cases: the same text, plain numbers, no answer at all; else it cannot tell.
+It shares no line with `workers.answers` or `workers.symbolic`, so that one mistake does not make both wrong; only the
+rules of the two kinds of verifier are the same. Run as `python -m workers.second_verifier MEMORY_BYTES SECONDS KIND`.
+"""
+
+from __future__ import annotations
+
+import sys
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial
+
+from workers.child import serve
+
+BOX = "\\boxed"
+# Ways of stating an answer without a box, which only the first verifier reads.
+STATING = ("answer", "####", "\\fbox")
+MAX_CHARACTERS = 50_000
+MAX_NUMBER_CHARACTERS = 60
+ROUNDED_DIGITS = 6  # from here on the first verifier takes a decimal for a fraction that never ends
+
+
+def is_right(gold: str, response: str, *, kind: str) -> bool | None:
+    """Whether a response answers `gold`; None where that is not clear. kind: exact or math, as the first verifier."""
+    if len(response) > MAX_CHARACTERS or "\\fbox" in response:
+        return None
+    gold, start = gold.strip(), response.rfind(BOX)
+    if start < 0:
+        if kind == "exact":
+            return response.strip() == gold
+        return None if any(word in response.lower() for word in STATING) else False
+    rest = response[start + len(BOX) :]
+    if not rest.startswith("{"):
+        return None
+    found = _group(rest)
+    if found is None:  # cut off inside its last box
+        return False
+    if found == gold:
+        return bool(gold)
+    return False if kind == "exact" or not found else _same_number(gold, found)
+
+
+def _group(text: str) -> str | None:
+    """What stands in the braces that `text` begins with; None where they are not closed."""
+    depth = 0
+    escaped = False
+    for place, letter in enumerate(text):
+        if escaped:
+            escaped = False
+        elif letter == "\\":
+            escaped = True
+        else:
+            depth += (letter == "{") - (letter == "}")
+            if depth == 0:
+                return text[1:place].strip()
+    return None
+
+
+def _same_number(gold: str, found: str) -> bool | None:
+    """Whether two plain numbers are equal; None where either is none, or may be the other one rounded."""
+    values = _number(gold), _number(found)
+    if values[0] is None or values[1] is None:
+        return None
+    is_equal = values[0] == values[1]
+    may_be_rounded = any(len(text.partition(".")[2]) >= ROUNDED_DIGITS for text in (gold, found))
+    return None if may_be_rounded and not is_equal else is_equal
+
+
+def _number(text: str) -> Fraction | None:
+    r"""An integer, a decimal, or a fraction written 3/4 or \frac{3}{4}; None for anything else."""
+    sign, text = (-1, text[1:]) if text[:1] == "-" else (1, text)
+    if len(text) > MAX_NUMBER_CHARACTERS or not text.isascii():
+        return None
+    if text.startswith("\\frac{") and text.endswith("}"):
+        text = text[len("\\frac{") : -1].replace("}{", "/")
+    top, slash, bottom = text.partition("/")
+    if slash:
+        if not (top.isdigit() and bottom.isdigit() and int(bottom)):
+            return None
+        return sign * Fraction(int(top), int(bottom))
+    whole, point, digits = text.partition(".")
+    is_plain = whole.isdigit() and (digits.isdigit() if point else True)
+    return sign * Fraction(Decimal(text)) if is_plain else None
+
+
+if __name__ == "__main__":
+    serve(partial(is_right, kind=sys.argv[3]), int(sys.argv[1]), int(sys.argv[2]))
