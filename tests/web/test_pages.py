@@ -11,6 +11,7 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, Sweep, TelemetryEvent
+from hacrl_web.runs.templatetags.show import size
 from tests.web import factories
 from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
@@ -153,6 +154,29 @@ def test_run_page_draws_pairs_where_rollouts_are_shared_and_warns_where_the_pape
     data = response.context["page_data"]
     assert (data["shares"], data["can_trap"]) == (shares, can_trap)
     assert ("so there are no charts of pairs" in text_of(response)) is not shares
+
+
+@pytest.mark.parametrize(
+    ("changes", "unmeasured"),
+    [
+        ({"algorithm": {"name": "hacpo"}, "telemetry": {"alignment_interval": 5}}, []),
+        ({"algorithm": {"name": "hacpo"}, "telemetry": {"alignment_interval": 6}}, ["gradient_alignment"]),  # 5 steps
+        ({"algorithm": {"name": "hacpo"}, "telemetry": {"alignment_interval": 0}}, ["gradient_alignment"]),
+        ({"algorithm": {"name": "hacpo", "beta": 0}, "telemetry": {"alignment_interval": 1}}, ["kl"]),
+        ({"algorithm": {"name": "naive_source"}, "telemetry": {"alignment_interval": 1}}, ["omega"]),
+        ({"algorithm": {"name": "naive_learner"}, "telemetry": {"alignment_interval": 1}}, ["omega"]),
+        ({"algorithm": {"name": "gspo"}, "telemetry": {"alignment_interval": 1}}, ["omega"]),
+        # the paper's -omega still weighs its baseline by it; without both, nothing reads it
+        ({"algorithm": {"modulate_gradient": False}, "telemetry": {"alignment_interval": 1}}, []),
+        (
+            {"algorithm": {"modulate_gradient": False, "advantage": "plain"}, "telemetry": {"alignment_interval": 1}},
+            ["omega"],
+        ),
+    ],
+)
+def test_run_page_has_no_chart_of_what_the_run_does_not_measure_or_use(web, user, changes, unmeasured):
+    run = factories.make_run(user, **changes)
+    assert web.get(run.get_absolute_url()).context["page_data"]["unmeasured"] == unmeasured
 
 
 def test_form_has_a_control_for_every_setting(web, form):
@@ -391,6 +415,36 @@ def test_rollout_text_is_never_markup_and_its_weight_is_shown(web, user):
     assert "<img src=x" not in html
     assert "&lt;script&gt;alert(1)" in html
     assert "0.506" in html
+
+
+def test_weight_of_a_shared_rollout_shows_its_equation(web, user):
+    run = factories.make_run(user, algorithm={"name": "hacpo", "cross_weight": 0.5})
+    place = {"run": run, "attempt": 1, "step": 1, "prompt_id": "q", "sample": 0, "num_tokens": 4}
+    RolloutSample.objects.create(**place, seq=1, agent="A", prompt="p", completion="c", finish_reason="stop")
+    numbers = {"advantage": 0.5, "sequence_ratio": 0.9, "clipped_ratio": 0.9, "omega": 1.25, "alpha": 1.0}
+    # .9^(1 + 1) * 1.25 * .5 * .5 = .253125
+    taught = {"weight": 0.253125, "capability": 0.4, "source_capability": 0.5, "source_num_tokens": 6}
+    Contribution.objects.create(**place, seq=2, agent="B", source="A", clip_side="none", **numbers, **taught)
+    html = text_of(web.get(reverse("runs:run_rollouts", args=[run.pk])))
+    assert "c^(1+α) · ω · A · cross_weight = 0.9^2 · 1.25 · 0.5 · 0.5" in html
+    assert "P of the source 0.5, of the learner 0.4" in html
+    assert "6 in the source&#x27;s tokenizer" in html or "6 in the source's tokenizer" in html
+
+
+def test_settings_are_shown_in_words(web, user):
+    run = factories.make_run(user)
+    shown = text_of(web.get(run.get_absolute_url() + "?tab=config")).partition("As JSON")[0]
+    assert '<dt>sharing</dt><dd class="mono">yes</dd>' in shown
+    assert not re.search(r">(True|False|None|{})<", shown)
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"),
+    [(None, "–"), (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (10_035, "9.8 KiB"), (1_005_568, "982 KiB"),
+     (1_048_575, "1.0 MiB"), (1_048_576, "1.0 MiB"), (104_857_600, "100 MiB"), (3 * 2**30, "3.0 GiB")],
+)  # fmt: skip
+def test_bytes_are_written_in_one_way(num_bytes, text):
+    assert size(num_bytes) == text
 
 
 def test_hostile_names_stay_text(web, user):
