@@ -87,9 +87,7 @@ def test_group_and_run_pages_show_them(client, user, two):
     for page in (group.get_absolute_url(), run.get_absolute_url() + "?tab=config"):
         html = client.get(page).content.decode()
         assert "lora_rank" in html
-        assert (
-            "{&quot;enable_thinking&quot;: false, &quot;budget&quot;: 5, &quot;style&quot;: &quot;short&quot;}" in html
-        )
+        assert json.dumps(GIVEN["chat_template_kwargs"]) in unescape(html)
 
 
 @pytest.mark.parametrize(

@@ -249,17 +249,56 @@ def test_delta_above_one_half_asks_for_confirmation_beside_its_field(web, form):
     assert response.status_code == 422
     assert "The lower bound becomes 0.2" in shown
     assert "did you mean 0.2?" in shown
-    assert 'name="confirm" value="delta_above_half"' in shown
+    assert 'name="confirm" value="delta_above_half=0.8"' in shown
     assert not Run.objects.exists()
-    confirmed = web.post(reverse("runs:run_create"), {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half"})
+    confirmed = web.post(
+        reverse("runs:run_create"), {**form, "algorithm.delta": ".80", "confirm": "delta_above_half=0.8"}
+    )
     assert confirmed.status_code == 302
     assert Run.objects.get().spec["algorithm"]["delta"] == 0.8
 
 
+@pytest.mark.parametrize("confirm", ["delta_above_half=0.8", "delta_above_half", "delta_above_half=x", "=0.9", "\x00"])
+def test_what_was_confirmed_is_the_value_and_another_one_is_asked_about_again(web, form, confirm):
+    response = web.post(reverse("runs:run_create"), {**form, "algorithm.delta": "0.9", "confirm": confirm})
+    assert response.status_code == 422
+    assert 'value="delta_above_half=0.9"' in field_of(response, "algorithm.delta")
+    assert "checked" not in field_of(response, "algorithm.delta")
+    assert not Run.objects.exists()
+
+
+def test_clone_of_a_confirmed_run_is_confirmed(web, user):
+    request = factories.launch_request(user, algorithm={"name": "hacpo", "delta": 0.8}, confirm=["delta_above_half"])
+    run = factories.launch(user, request)
+    page = web.get(reverse("runs:run_create") + f"?clone={run.pk}")
+    assert 'value="delta_above_half=0.8" checked' in field_of(page, "algorithm.delta")
+    assert "confirm" not in field_of(page, "algorithm.delta_step")
+    plain = factories.make_run(user)
+    page = web.get(reverse("runs:run_create") + f"?clone={plain.pk}")
+    assert 'name="confirm"' not in text_of(page)
+
+
+def test_odd_mini_batch_of_gspox2_is_explained_beside_its_field(web, form):
+    odd = {"algorithm.name": "gspox2", "training.train_batch_size": "9", "training.mini_batch_size": "3"}
+    response = web.post(reverse("runs:run_create"), {**form, **odd})
+    assert response.status_code == 422
+    assert "mini_batch_size must be even" in field_of(response, "training.mini_batch_size")
+    assert response.context["homeless"] == []
+
+
+def test_seed_that_is_named_twice_is_said_and_not_merged(web, form):
+    values = {**form, "compare": "1", "algorithms": ["gspo", "hacpo"], "seeds": "1, 0, 1"}
+    response = web.post(reverse("runs:run_create"), values)
+    assert response.status_code == 422
+    assert "Named more than once: 1." in field_of(response, "seeds")
+    assert 'value="1, 0, 1"' in text_of(response)
+    assert not Run.objects.exists()
+
+
 def test_confirmation_survives_another_error(web, form):
-    values = {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half", "training.steps": "0"}
+    values = {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half=0.8", "training.steps": "0"}
     shown = field_of(web.post(reverse("runs:run_create"), values), "algorithm.delta")
-    assert 'value="delta_above_half" checked' in shown
+    assert 'value="delta_above_half=0.8" checked' in shown
 
 
 @pytest.mark.parametrize(
@@ -321,7 +360,8 @@ def test_every_preset_fills_fields_that_exist_with_values_that_are_accepted(web,
     for preset in data["presets"]:
         assert all(f'name="{path}"' in html for path in preset["values"]), preset["label"]
         values = {path: str(value) for path, value in preset["values"].items()}
-        response = web.post(reverse("runs:run_create"), {**form, **values, "confirm": "delta_above_half"})
+        confirm = [one["text"] for one in preset["confirm"]]
+        response = web.post(reverse("runs:run_create"), {**form, **values, "confirm": confirm})
         assert response.status_code == 302, preset["label"]
 
 
