@@ -8,10 +8,9 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import django_auth
 
-from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.errors import FieldError, FieldErrors, plain_message
 from hacrl_web.registry.api import router as registry_router
 from hacrl_web.runs.api import router as runs_router
-from hacrl_web.runs.launch import plain_message
 
 
 def _for_users(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:

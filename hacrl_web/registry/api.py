@@ -83,10 +83,17 @@ def get_model(request: HttpRequest, pk: int) -> Any:
 
 
 class AgentIn(Request):
+    """Settings of AgentSpec: the service has them checked, and says what is wrong in the form's words."""
+
     model: int
     name: str = ""
-    learning_rate: Any = None  # the service says what is wrong with it, in the form's words
-    prompt_format: str = "auto"
+    learning_rate: Any = None
+    prompt_format: Any = None
+    lora_rank: Any = None
+    lora_alpha: Any = None
+    seed: Any = None
+    prompt_template: Any = None
+    chat_template_kwargs: Any = None
 
 
 class GroupIn(Request):
@@ -100,10 +107,35 @@ class AgentOut(Schema):
     position: int
     learning_rate: float | None
     prompt_format: str
+    lora_rank: int
+    lora_alpha: float
+    seed: int | None
+    prompt_template: str
+    chat_template_kwargs: dict[str, bool | int | str]
 
     @staticmethod
     def resolve_model(agent: Any) -> int:
         return agent.model_id
+
+    @staticmethod
+    def resolve_lora_rank(agent: Any) -> int:
+        return agent.setting("lora_rank")
+
+    @staticmethod
+    def resolve_lora_alpha(agent: Any) -> float:
+        return agent.setting("lora_alpha")
+
+    @staticmethod
+    def resolve_seed(agent: Any) -> int | None:
+        return agent.setting("seed")
+
+    @staticmethod
+    def resolve_prompt_template(agent: Any) -> str:
+        return agent.setting("prompt_template")
+
+    @staticmethod
+    def resolve_chat_template_kwargs(agent: Any) -> dict[str, Any]:
+        return agent.setting("chat_template_kwargs")
 
 
 class GroupOut(Schema):

@@ -7,9 +7,10 @@ from typing import Any
 from django import forms
 
 from hacrl_web.errors import FieldErrors
-from hacrl_web.registry.models import MAX_AGENTS, Benchmark, LanguageModel
+from hacrl_web.registry.models import AGENT_SETTINGS, MAX_AGENTS, Benchmark, LanguageModel
 from hacrl_web.registry.services import MAX_HELD_OUT_FRACTION
 from hacrl_web.registry.values import MAX_KEY, MAX_NAME
+from workers.spec_sections import AgentSpec
 
 INPUT = {"class": "input"}
 
@@ -21,6 +22,18 @@ def _text(label: str, most: int, help_text: str = "", initial: str = "", *, requ
     return forms.CharField(
         label=label, help_text=help_text, initial=initial, required=False, strip=False, widget=widget, validators=[]
     )
+
+
+def _setting(name: str, label: str, placeholder: str = "", rows: int = 0) -> forms.CharField:
+    """A setting of an agent: help and default are the contract's; empty means the default."""
+    described = AgentSpec.model_fields[name]
+    default = described.default if placeholder == "" else placeholder
+    attributes = INPUT | {"autocomplete": "off", "spellcheck": "false"}
+    attributes |= {"placeholder": "from the name" if default is None else str(default)}
+    widget = forms.Textarea(attrs=attributes | {"rows": rows}) if rows else forms.TextInput(attrs=attributes)
+    widget.is_required = False
+    help_text = described.description or ""
+    return forms.CharField(label=label, help_text=help_text, required=False, strip=False, widget=widget, validators=[])
 
 
 class ServiceForm(forms.Form):
@@ -67,6 +80,12 @@ class AgentForm(ServiceForm):
         widget=forms.Select(attrs=INPUT),
     )
 
+    lora_rank = _setting("lora_rank", "LoRA rank")
+    lora_alpha = _setting("lora_alpha", "LoRA alpha")
+    seed = _setting("seed", "Seed")
+    chat_template_kwargs = _setting("chat_template_kwargs", "Arguments of the chat template", "{}", rows=2)
+    prompt_template = _setting("prompt_template", "Prompt template", rows=2)
+
     def __init__(self, *args: Any, models: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["model"].choices = [("", "no agent here"), *models]
@@ -75,11 +94,24 @@ class AgentForm(ServiceForm):
 
     @property
     def is_used(self) -> bool:
-        return any(self[field].value() for field in ("model", "name", "learning_rate"))
+        return any(self[field].value() for field in self.fields if field != "prompt_format")
+
+    @property
+    def basic(self) -> list[forms.BoundField]:
+        return [self[field] for field in self.fields if field not in AGENT_SETTINGS]
+
+    @property
+    def advanced(self) -> list[forms.BoundField]:
+        """What stands in the fold."""
+        return [self[field] for field in AGENT_SETTINGS]
+
+    @property
+    def is_fold_open(self) -> bool:
+        return any(field.value() or field.errors for field in self.advanced)
 
     def asked(self) -> dict[str, Any]:
-        """The row as the service takes it."""
-        return {field: self.data.get(self.add_prefix(field), "") for field in self.fields}
+        """The row as the service takes it; a browser ends the lines of a text with CR LF."""
+        return {field: self.data.get(self.add_prefix(field), "").replace("\r\n", "\n") for field in self.fields}
 
 
 def agent_forms(models: list[tuple[str, str]], data: Any = None) -> list[AgentForm]:

@@ -10,8 +10,11 @@ from django.db import models
 from django.urls import reverse
 
 from hacrl_web.accounts.visibility import OwnedQuerySet
+from workers.spec_sections import AgentSpec
 
 MAX_AGENTS = 8
+# Fields of AgentSpec that stand in Agent.settings.
+AGENT_SETTINGS = ("lora_rank", "lora_alpha", "seed", "prompt_template", "chat_template_kwargs")
 # Okabe and Ito's colours, told apart by colour-blind readers; an agent keeps its colour on every page.
 AGENT_COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#000000")
 
@@ -88,6 +91,8 @@ class Agent(models.Model):
     position = models.PositiveSmallIntegerField()
     learning_rate = models.FloatField(null=True, blank=True)
     prompt_format = models.CharField(max_length=8, choices=PromptFormat.choices, default=PromptFormat.AUTO)
+    # Further fields of workers.spec.AgentSpec, as far as they differ from its defaults; checked by it when written.
+    settings: Any = models.JSONField(default=dict, blank=True)
 
     class Meta:
         ordering = ["position"]
@@ -98,6 +103,10 @@ class Agent(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def setting(self, name: str) -> Any:
+        """One of AGENT_SETTINGS: this agent's own value, or the default."""
+        return self.settings.get(name, AgentSpec.model_fields[name].default)
 
     @property
     def color(self) -> str:

@@ -16,6 +16,7 @@ from django.db import IntegrityError, models, transaction
 
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry import places, uploads, values
+from hacrl_web.registry.agent_settings import note_same_seeds, take_settings
 from hacrl_web.registry.inspection import inspect
 from hacrl_web.registry.models import MAX_AGENTS, Agent, AgentGroup, Benchmark, LanguageModel
 
@@ -23,7 +24,6 @@ TRAIN_FILE = "questions.jsonl"
 EVAL_FILE = "held_out.jsonl"
 MAX_PREVIEW_ROWS = 20
 MAX_PREVIEW_LETTERS = 2000
-MAX_LEARNING_RATE = 1.0
 MAX_HELD_OUT_FRACTION = 0.9
 
 
@@ -149,7 +149,7 @@ def check_unchanged(model: LanguageModel, field: str = "agents") -> None:
 
 
 def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) -> AgentGroup:
-    """Write a group and its agents; an agent has `model` (id), `name`, `learning_rate`, `prompt_format`.
+    """Write a group and its agents; an agent has `model` (id), `name` and the fields of agent_settings.FIELDS.
 
     Errors: FieldErrors, with fields such as `agents.1.name`.
     """
@@ -159,6 +159,7 @@ def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) 
         found.add("agents", "agent_count", f"Choose 1 to {MAX_AGENTS} models; these are {len(agents)}.")
     rows = [_agent(found, owner, position, agent) for position, agent in enumerate(agents[:MAX_AGENTS])]
     _name_agents(found, rows)
+    note_same_seeds(found, rows)
     if named is not None and (taken := _name_taken(AgentGroup, owner, named)):
         found.errors.extend(taken.errors)
     (named,) = found.finish(named)
@@ -187,18 +188,8 @@ def _agent(found: values.Checker, owner: Any, position: int, asked: Mapping[str,
             row.model = model
     if asked.get("name") not in (None, ""):
         row.name = found.take(f"{place}.name", values.name, asked["name"]) or ""
-    rate = asked.get("learning_rate")
-    if rate is not None and rate != "":
-        row.learning_rate = found.take(f"{place}.learning_rate", _learning_rate, rate)
-    prompt_format = asked.get("prompt_format") or Agent.PromptFormat.AUTO
-    row.prompt_format = (
-        found.take(f"{place}.prompt_format", values.choice, prompt_format, Agent.PromptFormat.values) or "auto"
-    )
+    take_settings(found, row, asked)
     return row
-
-
-def _learning_rate(value: object) -> float:
-    return values.number(value, above=0, most=MAX_LEARNING_RATE)
 
 
 def _name_agents(found: values.Checker, rows: list[Agent]) -> None:

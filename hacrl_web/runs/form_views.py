@@ -12,10 +12,11 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.models import AgentGroup, Benchmark
-from hacrl_web.runs.forms import CAUTIONS, default_values, draw, parse, parse_seeds
+from hacrl_web.runs.forms import CAUTIONS, confirmed, confirmed_by, default_values, draw, parse, parse_seeds
 from hacrl_web.runs.launch import launch, launch_sweep
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.presets import presets
+from workers.spec import RunSpec
 from workers.spec_algorithm import SHARING, AlgorithmSpec
 
 ALGORITHMS = get_args(AlgorithmSpec.model_fields["name"].annotation)
@@ -70,6 +71,7 @@ def _first_values(request: HttpRequest) -> dict[str, Any]:
     if run is not None:
         values |= default_values(run.spec)
         values |= {"group": run.group_id, "benchmark": run.benchmark_id, "clone_of": run.name}
+        values["confirmed"] = confirmed_by(RunSpec.model_validate(run.spec))
     for key in ("group", "benchmark"):
         if key in request.GET:
             values[key] = request.GET[key]
@@ -81,7 +83,6 @@ def _show(
 ) -> HttpResponse:
     posted = request.POST if request.method == "POST" else QueryDict()
     errors = errors or []
-    confirmed = [code for code in posted.getlist("confirm") if code in CAUTIONS]
     asked = [error for error in errors if error.code in CAUTIONS]
     fields, sections, homeless = draw(values, [e for e in errors if e not in asked], asked)
     groups = AgentGroup.objects.visible_to(request.user).prefetch_related("agents__model")
@@ -100,7 +101,7 @@ def _show(
         "benchmarks": benchmarks,
         "algorithms": [{"value": a, "label": ALGORITHM_WORDS.get(a, a), "chosen": a in chosen} for a in ALGORITHMS],
         "compare": bool(posted.get("compare")) or request.GET.get("compare") == "1",
-        "confirmed": [{"code": code, "field": CAUTIONS[code]} for code in confirmed],
+        "confirmed": confirmed(posted) if posted else values.get("confirmed", []),
         "clone_of": values.get("clone_of"),
         "presets": presets(),
         "form_data": {

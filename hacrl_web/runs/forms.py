@@ -55,8 +55,8 @@ COMMON = {
 # Codes of RunSpec.cautions() and the field that each asks about.
 CAUTIONS = {"delta_above_half": "algorithm.delta", "last_bound_reaches_one": "algorithm.delta_step"}
 TOP_LEVEL = ("name", "group", "benchmark", "seed")
-LISTS = ("confirm", "algorithms")
-OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds")
+LISTS = ("algorithms",)
+OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm")
 MAX_SEEDS = 20
 MAX_SEEDS_TEXT = 1000
 MAX_TEXT = 20_000
@@ -195,7 +195,7 @@ def _place(
 
 def _mentioned(every: Mapping[str, FormField], error: FieldError) -> FormField | None:
     """The control that an error of a whole section speaks of first, such as "mini_batch_size 7 must divide ..."."""
-    words = re.findall(r"[a-z_0-9]+", error.message)
+    words = re.findall(r"[a-z_0-9]+", error.message.lower())
     if error.field and error.field not in SECTIONS:
         return None
     within = {
@@ -214,9 +214,51 @@ def default_values(spec: Mapping[str, Any] | None = None) -> dict[str, Any]:
     return values
 
 
+@dataclass(frozen=True)
+class Confirmation:
+    """A caution that was answered with "I mean it", and the value of its field that was meant."""
+
+    code: str
+    value: str
+
+    @property
+    def field(self) -> str:
+        return CAUTIONS[self.code]
+
+    @property
+    def text(self) -> str:
+        """What its box on the form sends: another value typed over this one was not confirmed."""
+        return f"{self.code}={self.value}"
+
+
+def confirmed(post: QueryDict) -> list[Confirmation]:
+    """The confirmations of a posted form whose fields still hold the value that was confirmed."""
+    found = []
+    for text in post.getlist("confirm"):
+        code, _, value = text.partition("=")
+        if code in CAUTIONS and _is_same(str(post.get(CAUTIONS[code], "")), value):
+            found.append(Confirmation(code, value[:40]))
+    return found
+
+
+def confirmed_by(spec: RunSpec) -> list[Confirmation]:
+    """What whoever launched this spec has confirmed."""
+    codes = [caution.code for caution in spec.cautions() if caution.code in CAUTIONS]
+    values = default_values(spec.model_dump(mode="json"))
+    return [Confirmation(code, str(values[CAUTIONS[code]])) for code in codes]
+
+
+def _is_same(typed: str, meant: str) -> bool:
+    try:
+        return float(typed) == float(meant)
+    except ValueError:
+        return False
+
+
 def parse(post: QueryDict) -> dict[str, Any]:
     """The nested request of a posted form; texts stay texts, RunSpec reads them. Error: FieldErrors."""
     request: dict[str, Any] = {key: post.getlist(key) for key in LISTS if key in post}
+    request["confirm"] = [one.code for one in confirmed(post)]
     errors = []
     for path in post:
         if path in LISTS or path in OTHER:
@@ -238,11 +280,16 @@ def parse(post: QueryDict) -> dict[str, Any]:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """`0, 1, 2` as numbers, each once. Error: FieldErrors."""
+    """`0, 1, 2` as numbers. Error: FieldErrors, also where one stands there twice."""
     parts = text.replace(",", " ").split()
     if len(text) > MAX_SEEDS_TEXT or not all(part.isascii() and part.isdigit() and len(part) <= 10 for part in parts):
         raise FieldErrors([FieldError("invalid_seeds", "Seeds are whole numbers from 0, such as 0, 1, 2.", "seeds")])
-    seeds = list(dict.fromkeys(int(part) for part in parts))
+    seeds = [int(part) for part in parts]
+    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if twice and len(seeds) <= MAX_SEEDS:
+        named = ", ".join(map(str, twice))
+        message = f"Named more than once: {named}. A seed makes one run of each algorithm."
+        raise FieldErrors([FieldError("repeated", message, "seeds")])
     if not 1 <= len(seeds) <= MAX_SEEDS:
-        raise FieldErrors([FieldError("invalid_seeds", f"Give 1 to {MAX_SEEDS} different seeds.", "seeds")])
+        raise FieldErrors([FieldError("invalid_seeds", f"Give 1 to {MAX_SEEDS} seeds.", "seeds")])
     return seeds

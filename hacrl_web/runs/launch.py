@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 from pydantic import ValidationError
 
-from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.errors import MAX_ERRORS, FieldError, FieldErrors, plain_errors
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.registry.services import check_unchanged
 from hacrl_web.runs import doorbell
@@ -23,67 +23,10 @@ SECTIONS = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "com
 KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", *SECTIONS})
 SWEEP_KEYS = frozenset({"algorithms", "seeds"})
 MAX_SWEEP_RUNS = 60
-MAX_ERRORS = 50
 
 
 class LaunchError(FieldErrors):
     """A launch request that is refused: `errors` lists every field that is wrong."""
-
-
-# pydantic's words are for programmers; these are for the person who filled in the field.
-_PLAIN = {
-    "missing": "This is needed.",
-    "extra_forbidden": "There is no setting of this name.",
-    "greater_than": "Must be greater than {gt:g}.",
-    "greater_than_equal": "Must be at least {ge:g}.",
-    "less_than": "Must be less than {lt:g}.",
-    "less_than_equal": "Must be at most {le:g}.",
-    "finite_number": "Must be a finite number.",
-    "float_parsing": "Must be a number such as 0.001 (with a point, not a comma).",
-    "float_type": "Must be a number.",
-    "int_parsing": "Must be a whole number.",
-    "int_parsing_size": "This number is too large.",
-    "int_from_float": "Must be a whole number.",
-    "int_type": "Must be a whole number.",
-    "bool_parsing": "Must be true or false.",
-    "bool_type": "Must be true or false.",
-    "literal_error": "Must be one of {expected}.",
-    "string_type": "Must be text.",
-    "string_too_short": "Must not be empty.",
-    "string_too_long": "Must have at most {max_length} characters.",
-    "string_pattern_mismatch": "Has characters that are not allowed here.",
-    "string_unicode": "Is not valid Unicode text.",
-    "too_long": "At most {max_length} are possible.",
-    "too_short": "At least {min_length} is needed.",
-    "model_type": "Must be an object with settings.",
-    "model_attributes_type": "Must be an object with settings.",
-    "list_type": "Must be a list.",
-    "dict_type": "Must be an object with settings.",
-}
-
-
-def plain_message(item: Mapping[str, Any]) -> str:
-    """What one of pydantic's errors says, for the person who filled in the field."""
-    kind, context = item["type"], item.get("ctx", {})
-    if kind != "value_error":
-        return _PLAIN.get(kind, item["msg"]).format_map(context)
-    text = str(context.get("error", item["msg"]))
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
-
-
-def plain_errors(error: ValidationError) -> list[FieldError]:
-    """pydantic's errors with dotted field paths, in plain words."""
-    found = []
-    for item in error.errors(include_url=False)[:MAX_ERRORS]:
-        kind, message = item["type"], plain_message(item)
-        value = item.get("input")
-        if value == "":
-            message = "Must not be empty."
-        elif isinstance(value, str | int | float) and not isinstance(value, bool) and kind != "extra_forbidden":
-            message += f" You gave {str(value)[:60]!r}." if isinstance(value, str) else f" You gave {str(value)[:60]}."
-        code = {"extra_forbidden": "unknown_key", "value_error": "invalid"}.get(kind, kind)
-        found.append(FieldError(code, message, ".".join(str(part) for part in item["loc"])[:200]))
-    return found
 
 
 def _unknown_keys(request: Mapping[str, Any], known: frozenset[str]) -> list[FieldError]:
@@ -112,6 +55,7 @@ def _chosen(model: type, user: Any, request: Mapping[str, Any], field: str, erro
 def _agent(agent: Agent) -> dict[str, Any]:
     model = agent.model
     return {
+        **agent.settings,
         "name": agent.name,
         "model": model.location,
         "revision": (model.revision or None) if model.kind == LanguageModel.Kind.HUB else None,

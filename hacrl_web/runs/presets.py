@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from workers.demo_recipe import demo_settings
+from hacrl_web.runs.forms import CAUTIONS, Confirmation
+from workers.demo_recipe import CONFIRM, demo_settings
 
 # Sec. 4.1: what all runs of the paper have in common.
 _PAPER: dict[str, Any] = {
@@ -49,9 +50,12 @@ def _demo() -> dict[str, Any]:
 
 
 def presets() -> list[dict[str, Any]]:
-    """Each preset: its label and {dotted field: value}."""
-    found = [{"label": "The demo's settings (small models on a CPU)", "values": _demo()}]
+    """Each preset: its label, {dotted field: value}, and the cautions that choosing it answers."""
+    demo = _demo()
+    meant = [Confirmation(code, str(demo[CAUTIONS[code]])) for code in CONFIRM]
+    boxes = [{"field": one.field, "value": one.value, "text": one.text} for one in meant]
+    found = [{"label": "The demo's settings (small models on a CPU)", "values": demo, "confirm": boxes}]
     for pair, alpha, delta, delta_step in _PAIRS:
         own = {"algorithm.alpha": alpha, "algorithm.delta": delta, "algorithm.delta_step": delta_step}
-        found.append({"label": f"Paper: {pair}", "values": {**_PAPER, **own}})
+        found.append({"label": f"Paper: {pair}", "values": {**_PAPER, **own}, "confirm": []})
     return found

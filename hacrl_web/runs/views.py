@@ -106,13 +106,21 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "changes": run.status_changes.order_by("-pk")[:200],
         "page_data": {
             "agents": run.agent_names,
-            "unmeasured": [] if spec.algorithm.beta else ["kl"],
+            "unmeasured": _unmeasured(spec),
             "shares": spec.algorithm.shares_rollouts and len(spec.agents) > 1,
             # In the other modes a clipped rollout can still teach, and the other rules have another band.
             "can_trap": spec.algorithm.clips_shared and spec.algorithm.cross_clip_gradient == "zero",
         },
     }
     return render(request, "runs/run_detail.html", context)
+
+
+def _unmeasured(spec: RunSpec) -> list[str]:
+    """Metrics that this run does not have, or has no use for: no chart of them."""
+    rule, interval = spec.algorithm, spec.telemetry.alignment_interval
+    has_omega = rule.name == "hacpo" and (rule.modulate_gradient or rule.advantage == "capability")
+    measured = {"kl": rule.beta > 0, "omega": has_omega, "gradient_alignment": 0 < interval <= spec.training.steps}
+    return [name for name, is_there in measured.items() if not is_there]
 
 
 def _spec_sections(spec: dict[str, Any]) -> list[dict[str, Any]]:

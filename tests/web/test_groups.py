@@ -103,11 +103,14 @@ def test_learning_rate_that_is_no_rate_is_refused_beside_its_field(ada, two, rat
     ]
 
 
-@pytest.mark.parametrize("rate", ["nan", "1,5", "0", "１"])
-def test_form_shows_a_bad_learning_rate_beside_its_field_and_keeps_what_was_typed(client, two, rate):
+@pytest.mark.parametrize(
+    ("rate", "words"),
+    [("nan", "finite number"), ("1,5", "such as 0.001"), ("0", "greater than 0"), ("１", "such as 0.001")],
+)
+def test_form_shows_a_bad_learning_rate_beside_its_field_and_keeps_what_was_typed(client, two, rate, words):
     response = post(client, {"model": two[0].pk}, {"model": two[1].pk, "learning_rate": rate})
     assert response.status_code == 422
-    assert "such as" in field_error(response, "agents-1-learning_rate")
+    assert words in field_error(response, "agents-1-learning_rate")
     assert f'value="{rate}"' in response.content.decode()
 
 
@@ -138,8 +141,8 @@ def test_all_that_is_wrong_is_said_at_once(ada, two):
     wrong = {"model": two[0].pk, "learning_rate": "nan", "prompt_format": "yaml"}
     assert errors_of(ada, wrong, {"model": "x"}, name="") == [
         ("name", "missing"),
-        ("agents.0.learning_rate", "not_a_number"),
-        ("agents.0.prompt_format", "not_a_choice"),
+        ("agents.0.learning_rate", "finite_number"),
+        ("agents.0.prompt_format", "literal_error"),
         ("agents.1.model", "bad_id"),
     ]
 

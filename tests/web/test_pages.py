@@ -11,6 +11,7 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, Sweep, TelemetryEvent
+from hacrl_web.runs.templatetags.show import size
 from tests.web import factories
 from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
@@ -155,6 +156,29 @@ def test_run_page_draws_pairs_where_rollouts_are_shared_and_warns_where_the_pape
     assert ("so there are no charts of pairs" in text_of(response)) is not shares
 
 
+@pytest.mark.parametrize(
+    ("changes", "unmeasured"),
+    [
+        ({"algorithm": {"name": "hacpo"}, "telemetry": {"alignment_interval": 5}}, []),
+        ({"algorithm": {"name": "hacpo"}, "telemetry": {"alignment_interval": 6}}, ["gradient_alignment"]),  # 5 steps
+        ({"algorithm": {"name": "hacpo"}, "telemetry": {"alignment_interval": 0}}, ["gradient_alignment"]),
+        ({"algorithm": {"name": "hacpo", "beta": 0}, "telemetry": {"alignment_interval": 1}}, ["kl"]),
+        ({"algorithm": {"name": "naive_source"}, "telemetry": {"alignment_interval": 1}}, ["omega"]),
+        ({"algorithm": {"name": "naive_learner"}, "telemetry": {"alignment_interval": 1}}, ["omega"]),
+        ({"algorithm": {"name": "gspo"}, "telemetry": {"alignment_interval": 1}}, ["omega"]),
+        # the paper's -omega still weighs its baseline by it; without both, nothing reads it
+        ({"algorithm": {"modulate_gradient": False}, "telemetry": {"alignment_interval": 1}}, []),
+        (
+            {"algorithm": {"modulate_gradient": False, "advantage": "plain"}, "telemetry": {"alignment_interval": 1}},
+            ["omega"],
+        ),
+    ],
+)
+def test_run_page_has_no_chart_of_what_the_run_does_not_measure_or_use(web, user, changes, unmeasured):
+    run = factories.make_run(user, **changes)
+    assert web.get(run.get_absolute_url()).context["page_data"]["unmeasured"] == unmeasured
+
+
 def test_form_has_a_control_for_every_setting(web, form):
     html = text_of(web.get(reverse("runs:run_create")))
     drawn = set(re.findall(r'name="([a-z]+\.[a-z_0-9]+)"', html))
@@ -225,17 +249,56 @@ def test_delta_above_one_half_asks_for_confirmation_beside_its_field(web, form):
     assert response.status_code == 422
     assert "The lower bound becomes 0.2" in shown
     assert "did you mean 0.2?" in shown
-    assert 'name="confirm" value="delta_above_half"' in shown
+    assert 'name="confirm" value="delta_above_half=0.8"' in shown
     assert not Run.objects.exists()
-    confirmed = web.post(reverse("runs:run_create"), {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half"})
+    confirmed = web.post(
+        reverse("runs:run_create"), {**form, "algorithm.delta": ".80", "confirm": "delta_above_half=0.8"}
+    )
     assert confirmed.status_code == 302
     assert Run.objects.get().spec["algorithm"]["delta"] == 0.8
 
 
+@pytest.mark.parametrize("confirm", ["delta_above_half=0.8", "delta_above_half", "delta_above_half=x", "=0.9", "\x00"])
+def test_what_was_confirmed_is_the_value_and_another_one_is_asked_about_again(web, form, confirm):
+    response = web.post(reverse("runs:run_create"), {**form, "algorithm.delta": "0.9", "confirm": confirm})
+    assert response.status_code == 422
+    assert 'value="delta_above_half=0.9"' in field_of(response, "algorithm.delta")
+    assert "checked" not in field_of(response, "algorithm.delta")
+    assert not Run.objects.exists()
+
+
+def test_clone_of_a_confirmed_run_is_confirmed(web, user):
+    request = factories.launch_request(user, algorithm={"name": "hacpo", "delta": 0.8}, confirm=["delta_above_half"])
+    run = factories.launch(user, request)
+    page = web.get(reverse("runs:run_create") + f"?clone={run.pk}")
+    assert 'value="delta_above_half=0.8" checked' in field_of(page, "algorithm.delta")
+    assert "confirm" not in field_of(page, "algorithm.delta_step")
+    plain = factories.make_run(user)
+    page = web.get(reverse("runs:run_create") + f"?clone={plain.pk}")
+    assert 'name="confirm"' not in text_of(page)
+
+
+def test_odd_mini_batch_of_gspox2_is_explained_beside_its_field(web, form):
+    odd = {"algorithm.name": "gspox2", "training.train_batch_size": "9", "training.mini_batch_size": "3"}
+    response = web.post(reverse("runs:run_create"), {**form, **odd})
+    assert response.status_code == 422
+    assert "mini_batch_size must be even" in field_of(response, "training.mini_batch_size")
+    assert response.context["homeless"] == []
+
+
+def test_seed_that_is_named_twice_is_said_and_not_merged(web, form):
+    values = {**form, "compare": "1", "algorithms": ["gspo", "hacpo"], "seeds": "1, 0, 1"}
+    response = web.post(reverse("runs:run_create"), values)
+    assert response.status_code == 422
+    assert "Named more than once: 1." in field_of(response, "seeds")
+    assert 'value="1, 0, 1"' in text_of(response)
+    assert not Run.objects.exists()
+
+
 def test_confirmation_survives_another_error(web, form):
-    values = {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half", "training.steps": "0"}
+    values = {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half=0.8", "training.steps": "0"}
     shown = field_of(web.post(reverse("runs:run_create"), values), "algorithm.delta")
-    assert 'value="delta_above_half" checked' in shown
+    assert 'value="delta_above_half=0.8" checked' in shown
 
 
 @pytest.mark.parametrize(
@@ -297,7 +360,8 @@ def test_every_preset_fills_fields_that_exist_with_values_that_are_accepted(web,
     for preset in data["presets"]:
         assert all(f'name="{path}"' in html for path in preset["values"]), preset["label"]
         values = {path: str(value) for path, value in preset["values"].items()}
-        response = web.post(reverse("runs:run_create"), {**form, **values, "confirm": "delta_above_half"})
+        confirm = [one["text"] for one in preset["confirm"]]
+        response = web.post(reverse("runs:run_create"), {**form, **values, "confirm": confirm})
         assert response.status_code == 302, preset["label"]
 
 
@@ -391,6 +455,36 @@ def test_rollout_text_is_never_markup_and_its_weight_is_shown(web, user):
     assert "<img src=x" not in html
     assert "&lt;script&gt;alert(1)" in html
     assert "0.506" in html
+
+
+def test_weight_of_a_shared_rollout_shows_its_equation(web, user):
+    run = factories.make_run(user, algorithm={"name": "hacpo", "cross_weight": 0.5})
+    place = {"run": run, "attempt": 1, "step": 1, "prompt_id": "q", "sample": 0, "num_tokens": 4}
+    RolloutSample.objects.create(**place, seq=1, agent="A", prompt="p", completion="c", finish_reason="stop")
+    numbers = {"advantage": 0.5, "sequence_ratio": 0.9, "clipped_ratio": 0.9, "omega": 1.25, "alpha": 1.0}
+    # .9^(1 + 1) * 1.25 * .5 * .5 = .253125
+    taught = {"weight": 0.253125, "capability": 0.4, "source_capability": 0.5, "source_num_tokens": 6}
+    Contribution.objects.create(**place, seq=2, agent="B", source="A", clip_side="none", **numbers, **taught)
+    html = text_of(web.get(reverse("runs:run_rollouts", args=[run.pk])))
+    assert "c^(1+α) · ω · A · cross_weight = 0.9^2 · 1.25 · 0.5 · 0.5" in html
+    assert "P of the source 0.5, of the learner 0.4" in html
+    assert "6 in the source&#x27;s tokenizer" in html or "6 in the source's tokenizer" in html
+
+
+def test_settings_are_shown_in_words(web, user):
+    run = factories.make_run(user)
+    shown = text_of(web.get(run.get_absolute_url() + "?tab=config")).partition("As JSON")[0]
+    assert '<dt>sharing</dt><dd class="mono">yes</dd>' in shown
+    assert not re.search(r">(True|False|None|{})<", shown)
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"),
+    [(None, "–"), (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (10_035, "9.8 KiB"), (1_005_568, "982 KiB"),
+     (1_048_575, "1.0 MiB"), (1_048_576, "1.0 MiB"), (104_857_600, "100 MiB"), (3 * 2**30, "3.0 GiB")],
+)  # fmt: skip
+def test_bytes_are_written_in_one_way(num_bytes, text):
+    assert size(num_bytes) == text
 
 
 def test_hostile_names_stay_text(web, user):

@@ -135,8 +135,8 @@ export class RunCharts {
       cursor: { sync: { key: this.sync.key, setSeries: false }, points: { size: 6 }, drag: { x: true, y: false } },
       // The legend knows two dashes; the sources alternate between them.
       legend: { live: true, markers: { dash: (_, index) => (spec.kind === "pair" ? (drawn[index - 1].source % 2 ? "dotted" : "dashed") : "solid") } },
-      hooks: { setCursor: [showLast] },
-      scales: { x: { time: false, range: (plot, low, high) => this.#steps(plot, low, high) }, y: range ? { range: () => range } : { range: (_, low, high) => padded(low, high) } },
+      hooks: { setCursor: [showLast], drawAxes: spec.zero ? [drawZero] : [] },
+      scales: { x: { time: false, range: (plot, low, high) => this.#steps(plot, low, high) }, y: range ? { range: () => range } : { range: (_, low, high) => padded(low, high, spec.zero) } },
       axes: [
         { ...axis, size: 26, space: 44, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000] },
         { ...axis, size: 48, space: 28, values: (_, splits) => splits.map((split) => String(Number(split.toPrecision(3)))) },
@@ -217,13 +217,32 @@ function showLast(plot) {
 }
 
 /**
+ * A line at 0, under the lines of the agents.
+ * @param {uPlot} plot
+ */
+function drawZero(plot) {
+  const { left, width } = plot.bbox;
+  const y = Math.round(plot.valToPos(0, "y", true)) + 0.5;
+  plot.ctx.save();
+  plot.ctx.strokeStyle = colour("--line-strong");
+  plot.ctx.lineWidth = devicePixelRatio;
+  plot.ctx.beginPath();
+  plot.ctx.moveTo(left, y);
+  plot.ctx.lineTo(left + width, y);
+  plot.ctx.stroke();
+  plot.ctx.restore();
+}
+
+/**
  * A range with a tenth of air around the values.
  * @param {number | null} low
  * @param {number | null} high
+ * @param {boolean} [zero] 0 lies inside, whatever the values
  * @returns {[number, number]}
  */
-function padded(low, high) {
-  if (low === null || high === null) return [0, 1];
+function padded(low, high, zero) {
+  if (low === null || high === null) return zero ? [-1, 1] : [0, 1];
+  if (zero) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
   const air = (high - low || Math.abs(high) || 1) / 10;
-  return [low >= 0 ? Math.max(0, low - air) : low - air, high + air];
+  return [low >= 0 && !zero ? Math.max(0, low - air) : low - air, high + air];
 }

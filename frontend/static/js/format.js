@@ -31,6 +31,17 @@ export function duration(seconds) {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+/** @param {number | null | undefined} amount bytes: `512 B`, `9.8 KiB`, `982 KiB`, `1.0 MiB` */
+export function size(amount) {
+  if (amount === null || amount === undefined || !Number.isFinite(amount)) return "–";
+  let unit = "B";
+  for (const larger of ["KiB", "MiB", "GiB", "TiB"]) {
+    if (Math.round(amount) < 1024) break;
+    [amount, unit] = [amount / 1024, larger];
+  }
+  return `${unit === "B" || amount >= 99.95 ? amount.toFixed(0) : amount.toFixed(1)} ${unit}`;
+}
+
 /**
  * A name that leaves room for another beside it; where it is cut, the whole stands in a title.
  * @param {string} name

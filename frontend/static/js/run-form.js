@@ -4,7 +4,8 @@ import { count, make, must, readJson } from "./format.js";
 
 /**
  * @typedef {{id: number, name: string, agents: {name: string, model: string, position: number}[]}} Group
- * @typedef {{label: string, values: Record<string, string | number | boolean>}} Preset
+ * @typedef {{label: string, values: Record<string, string | number | boolean>,
+ *   confirm: {field: string, value: string, text: string}[]}} Preset
  */
 
 const form = /** @type {HTMLFormElement} */ (must("#run-form"));
@@ -46,7 +47,12 @@ function algorithms() {
 
 function seeds() {
   if (!compares()) return 1;
-  return new Set((control("seeds")?.value ?? "").split(/[\s,]+/).filter((part) => /^\d+$/.test(part))).size;
+  return new Set(namedSeeds()).size;
+}
+
+/** @returns {number[]} as often as they are named */
+function namedSeeds() {
+  return (control("seeds")?.value ?? "").split(/[\s,]+/).filter((part) => /^\d+$/.test(part)).map(Number);
 }
 
 /** @returns {Group | undefined} */
@@ -110,9 +116,10 @@ function showWarnings(prompts, miniBatch, chosen, agents) {
     warnings.push(`Mini batch size ${miniBatch} does not divide train batch size ${prompts}.`);
   }
   if (chosen.includes("gspox2") && miniBatch % 2) warnings.push("GSPOx2 halves the mini-batch: it must be even.");
-  if (clips && delta > 0.5) warnings.push(`Delta ${delta}: the lower bound becomes ${Number((1 - delta).toPrecision(3))}. You will be asked to confirm it.`);
+  if (clips && delta > 0.5 && !isConfirmed("algorithm.delta")) warnings.push(`Delta ${delta}: the lower bound becomes ${Number((1 - delta).toPrecision(3))}. You will be asked to confirm it.`);
   if (shares && agents === 1) warnings.push("One agent alone has nobody to share with: HACPO and naive sharing are then GSPO.");
   if (compares() && chosen.length === 0) warnings.push("Choose at least one algorithm.");
+  if (compares() && seeds() < namedSeeds().length) warnings.push("A seed is named more than once: it makes one run of each algorithm.");
   if (compares() && seeds() === 0) warnings.push("Give at least one seed.");
   const list = must("#warnings");
   list.hidden = warnings.length === 0;
@@ -133,7 +140,41 @@ function applyPreset(preset) {
     const target = control(name);
     if (target instanceof HTMLInputElement && target.type === "checkbox") target.checked = Boolean(value);
     else if (target) target.value = String(value);
+    if (target) dropStaleConfirmations(target);
   }
+  for (const one of preset.confirm) showConfirmation(one);
+}
+
+/**
+ * The box that stands beside a value which the preset has confirmed.
+ * @param {{field: string, value: string, text: string}} one
+ */
+function showConfirmation({ field, value, text }) {
+  const place = form.querySelector(`[data-field="${field}"]`);
+  if (!place || place.querySelector(`[name="confirm"][value="${text}"]`)) return;
+  const box = make("input");
+  Object.assign(box, { type: "checkbox", name: "confirm", value: text, checked: true, id: `confirm-${text}` });
+  const label = make("label", "", `I mean it: use ${value}`);
+  label.htmlFor = box.id;
+  const row = make("div", "choice caution");
+  row.append(box, label);
+  place.insertBefore(row, place.querySelector(".field-help"));
+}
+
+/**
+ * What was confirmed was another value: typing over it asks again.
+ * @param {HTMLInputElement | HTMLSelectElement} target
+ */
+function dropStaleConfirmations(target) {
+  for (const box of target.closest("[data-field]")?.querySelectorAll('[name="confirm"]') ?? []) {
+    const meant = /** @type {HTMLInputElement} */ (box).value.split("=")[1];
+    if (Number(meant) !== Number(target.value)) box.closest(".caution")?.remove();
+  }
+}
+
+/** @param {string} field */
+function isConfirmed(field) {
+  return form.querySelector(`[data-field="${field}"] [name="confirm"]:checked`) !== null;
 }
 
 function refresh() {
@@ -146,6 +187,8 @@ form.addEventListener("input", (event) => {
   const target = event.target;
   if (target instanceof HTMLSelectElement && target.name === "preset" && target.value !== "") {
     applyPreset(data.presets[Number(target.value)]);
+  } else if ((target instanceof HTMLInputElement || target instanceof HTMLSelectElement) && target.name !== "confirm") {
+    dropStaleConfirmations(target);
   }
   refresh();
 });

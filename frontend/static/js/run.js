@@ -1,7 +1,7 @@
 /** The run page: header, charts, logs and events, all filled from the run's socket. */
 
 import { RunCharts } from "./charts.js";
-import { clock, count, cut, duration, make, must, readJson, showState, significant } from "./format.js";
+import { clock, count, cut, duration, make, must, readJson, showState, significant, size } from "./format.js";
 import { SeriesStore } from "./series.js";
 import { pageSocket } from "./socket.js";
 
@@ -117,7 +117,7 @@ function describe(event) {
       return addEvent(event, "evaluation", `${event.agent}: ${significant(body.value)} (${count(body.correct)} of ${count(body.asked)})`);
     case "checkpoint":
       show("checkpoint", `step ${count(event.step ?? 0)}`);
-      return addEvent(event, "checkpoint", `${body.path}, ${count(body.size_bytes / 1024)} KiB`);
+      return addEvent(event, "checkpoint", `${body.path}, ${size(body.size_bytes)}`);
     case "finished":
       return addEvent(event, `trainer ${body.outcome}`, body.reason ?? "");
     default:

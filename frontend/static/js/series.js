@@ -7,7 +7,7 @@
 
 /**
  * @typedef {{key: string, title: string, help: string, metric: string, kind: "agent" | "pair", range?: [number, number],
- *   points?: boolean, alarm?: boolean}} ChartSpec
+ *   points?: boolean, alarm?: boolean, zero?: boolean}} ChartSpec zero: a line at 0, always in view
  * @typedef {{title: string, note: string, pairs: boolean, charts: ChartSpec[]}} ChartGroup
  */
 
@@ -33,6 +33,7 @@ export const CHART_GROUPS = [
     charts: [
       { key: "omega", title: "Capability ratio ω", help: "Capability of the source over that of the learner, Eq. (8); above 1 the source is stronger.", metric: "omega", kind: "pair" },
       { key: "used", title: "Rollouts used", help: "Share of the source's rollouts whose gradient is not zero.", metric: "used_frac", kind: "pair", range: SHARE },
+      { key: "alignment", title: "Gradient alignment", help: "Cosine between the gradients of the source's rollouts and of the learner's own. Theorem 4.3 says positive; below the line at 0 the source pulls the learner away from what its own rollouts teach.", metric: "gradient_alignment", kind: "pair", points: true, zero: true },
       { key: "lower-positive", title: "Clipped below, A > 0", help: "Share of the encouraging rollouts (positive advantage) below the band: under the paper's clip they teach nothing.", metric: "clip_lower_frac/positive", kind: "pair", range: SHARE, alarm: true },
       { key: "lower-negative", title: "Clipped below, A < 0", help: "Share of the discouraging rollouts (negative advantage) below the band.", metric: "clip_lower_frac/negative", kind: "pair", range: SHARE },
       { key: "upper-positive", title: "Clipped above, A > 0", help: "Share of the encouraging rollouts above the band (s > 1).", metric: "clip_upper_frac/positive", kind: "pair", range: SHARE },
