@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hacrl_web.processes import Child, Supervisor
 
 START_TIMEOUT_S = 120.0  # a first start on a cold disk
-WORKER_GRACE_S = 40.0  # a trainer has 30 s to end by itself
+WORKER_GRACE_S = 50.0  # a trainer has 10 s to end its step and 30 s to end by itself
 FAILURES_BEFORE_GIVING_UP = 3
 
 

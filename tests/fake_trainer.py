@@ -5,6 +5,7 @@ Start it with HACRL_TRAINER_COMMAND='["python", "-m", "tests.fake_trainer"]'.
 The first word of the run's name (or HACRL_FAKE_MODE) is the misbehaviour:
   crash: exits with status 3 in step 3    crash-once: only in attempt 1    deaf: ignores TERM    hang: stops in step 3
   fail: says "failed"    silent: exits with 0 and no last word    orphan: leaves a child process behind
+  verifier: pauses by itself in step 3, in attempt 1    slow: step 3 takes 4 s, with a pulse    load: hangs at its start
 HACRL_FAKE_STEP_S: seconds per step (default 0.01).
 """
 
@@ -18,7 +19,9 @@ import sys
 import time
 from pathlib import Path
 
+from workers import pulse
 from workers.events import (
+    PAUSE_ASKED,
     Body,
     Checkpoint,
     Contribution,
@@ -32,16 +35,22 @@ from workers.events import (
     Started,
     read_records,
 )
-from workers.launcher import die_with_supervisor
+from workers.launcher import PAUSE_SIGNAL, die_with_supervisor, dump_stacks_on_signal
 from workers.spec import RunSpec
 
-MODES = ("crash", "crash-once", "deaf", "hang", "fail", "silent", "orphan")
+MODES = ("crash", "crash-once", "deaf", "hang", "fail", "silent", "orphan", "verifier", "slow", "load")
 is_stopped = False
+is_pause_asked = False
 
 
 def note_stop(*_: object) -> None:
     global is_stopped
     is_stopped = True
+
+
+def note_pause(*_: object) -> None:
+    global is_pause_asked
+    is_pause_asked = True
 
 
 def last_checkpoint(run_dir: Path) -> int:
@@ -174,10 +183,17 @@ def misbehave(mode: str, step: int, attempt: int) -> None:
         os._exit(3)
     if step == 3 and mode == "hang":
         time.sleep(3600)
+    if step == 3 and mode == "slow":
+        for _ in range(40):
+            time.sleep(0.1)
+            pulse.beat()
 
 
 def main(spec_path: str, run_dir: str, attempt: int) -> None:
     die_with_supervisor()
+    dump_stacks_on_signal()
+    signal.signal(PAUSE_SIGNAL, note_pause)
+    pulse.start(Path(run_dir))
     spec = RunSpec.from_file(Path(spec_path))
     first_word = os.environ.get("HACRL_FAKE_MODE") or spec.name.split()[0]
     mode = first_word if first_word in MODES else "complete"
@@ -185,6 +201,8 @@ def main(spec_path: str, run_dir: str, attempt: int) -> None:
     if mode == "orphan":
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
         print(f"child {child.pid}", flush=True)
+    if mode == "load":
+        time.sleep(3600)
     spool = SpoolWriter(Path(run_dir), attempt)
     first = last_checkpoint(Path(run_dir))
     names = [agent.name for agent in spec.agents]
@@ -194,7 +212,12 @@ def main(spec_path: str, run_dir: str, attempt: int) -> None:
         *(evaluations(0, spec) if first == 0 else ()),
     )
     step, started, chance = first, time.monotonic(), random.Random(spec.seed)
-    while step < spec.training.steps and not is_stopped:
+    reason = PAUSE_ASKED
+    while step < spec.training.steps and not is_stopped and not is_pause_asked:
+        if step == 2 and mode == "verifier" and attempt == 1:
+            note_pause()
+            reason = "the verifier fails: it did not start; 6 tries"
+            break
         step += 1
         misbehave(mode, step, attempt)
         spool.emit(*step_bodies(step, spec, started, chance))
@@ -206,6 +229,9 @@ def main(spec_path: str, run_dir: str, attempt: int) -> None:
     if is_stopped:
         spool.emit(Checkpoint(step=step, path=f"checkpoints/step-{step:06d}", size_bytes=0))
         spool.emit(Finished(step=step, outcome="stopped"))
+    elif is_pause_asked and step < spec.training.steps:
+        spool.emit(Checkpoint(step=step, path=f"checkpoints/step-{step:06d}", size_bytes=0))
+        spool.emit(Finished(step=step, outcome="paused", reason=reason))
     elif mode == "fail":
         spool.emit(Finished(step=step, outcome="failed", reason="the fake loss became NaN in step 3"))
     else:

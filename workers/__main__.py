@@ -1,6 +1,6 @@
 """`python -m workers SPEC.json RUN_DIR`: the trainer process, from the command line to the `finished` event.
 
-Exit status: 0 completed or stopped, 1 failed (the reason is in the `finished` event, the traceback on stderr),
+Exit status: 0 completed, stopped or paused, 1 failed (the reason is in the `finished` event, the traceback on stderr),
 2 nothing was started (invalid spec, busy run directory).
 """
 
@@ -16,9 +16,9 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from workers import events, launcher
+from workers import events, launcher, pulse
 from workers.spec import RunSpec
-from workers.stopping import StopFlag, StopNow, Stopped
+from workers.stopping import Paused, StopFlag, StopNow, Stopped
 
 
 class Refused(Exception):
@@ -59,6 +59,7 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
     """Make the run directory ours and put the spec into it. Returns the attempt. Error: Refused."""
     is_supervised = launcher.DEATH_PIPE_VARIABLE in os.environ  # then the lock was inherited with the pipe
     launcher.die_with_supervisor()
+    launcher.dump_stacks_on_signal()
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
         if not is_supervised:
@@ -87,10 +88,12 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     stop = StopFlag()
     stop.obey_signals()
     step = 0
-    outcome: Literal["completed", "stopped", "failed"]
+    outcome: Literal["completed", "stopped", "paused", "failed"]
     try:
         spool = events.SpoolWriter(run_dir, attempt)
+        pulse.start(run_dir)
         from workers.rewards import Verifier  # torch takes seconds: not before the spec is known to be good
+        from workers.scoring import VerifierFails
         from workers.trainer import Trainer
 
         quiet_transformers()
@@ -102,6 +105,11 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
             except Stopped:
                 trainer.save_if_cheap()
                 outcome, reason = "stopped", "stop was requested"
+            except Paused as paused:
+                outcome, reason = "paused", str(paused)
+            except VerifierFails as failure:  # no fault of the agents: whoever mends it can resume the run
+                trainer.save_if_between_steps()
+                outcome, reason = "paused", str(failure)
             finally:
                 step = trainer.step
     except StopNow:

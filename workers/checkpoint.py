@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workers import pulse
 from workers.placement import Agent
 
 FOLDER_NAME = "checkpoints"
@@ -77,12 +78,14 @@ def save_checkpoint(
     try:
         for index, agent in enumerate(agents):
             name = f"{index}-{slug(agent.name)}"
+            pulse.beat()
             agent.save(building / "agents" / name)
             agent.save_state(building / "state" / name)
             entries.append({"name": agent.name, "folder": f"agents/{name}"})
         (building / "state" / "trainer.json").write_text(json.dumps(trainer))
         files: dict[str, dict[str, Any]] = {}
         for path in _files(building):
+            pulse.beat()
             _sync(path)
             files[path.relative_to(building).as_posix()] = {"size": path.stat().st_size, "sha256": _sha256(path)}
         manifest = building / MANIFEST_NAME

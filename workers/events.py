@@ -24,6 +24,10 @@ SPOOL_NAME = "events.jsonl"
 # Of events that a full disk keeps out of the spool: more than this is no passing trouble.
 MAX_HELD_BYTES = 64 * 2**20
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+# How the reason of a `paused` begins where a pause was asked for; any other one is the trainer's own.
+PAUSE_ASKED = "pause was requested"
+# What a run met and how it went on: shown in the list of events, not only in the log.
+Incident = Literal["not finite", "out of memory", "disk", "verifier", "damaged file", "no rollouts"]
 
 
 class Body(BaseModel):
@@ -139,20 +143,21 @@ class Checkpoint(Body):
 
 
 class Log(Body):
-    """A line for people."""
+    """A line for people; `incident` where it tells of trouble that the run has dealt with."""
 
     type: Literal["log"] = "log"
     level: Literal["info", "warning", "error"] = "info"
     message: str
     step: int | None = None
+    incident: Incident | None = None
 
 
 class Finished(Body):
-    """The trainer's last word."""
+    """The trainer's last word. paused: it can go on from its newest checkpoint."""
 
     type: Literal["finished"] = "finished"
     step: int
-    outcome: Literal["completed", "stopped", "failed"]
+    outcome: Literal["completed", "stopped", "paused", "failed"]
     reason: str = ""
 
 

@@ -7,6 +7,7 @@ happens). No torch, no Django.
 
 from __future__ import annotations
 
+import faulthandler
 import fcntl
 import os
 import signal
@@ -20,6 +21,9 @@ DEATH_PIPE_VARIABLE = "HACRL_DEATH_PIPE"
 SPEC_NAME = "spec.json"
 LOG_NAME = "trainer.log"
 LOCK_NAME = "lock"
+PULSE_NAME = "pulse"  # its time changes while the trainer works (workers/pulse.py)
+PAUSE_SIGNAL = signal.SIGUSR1  # finish the step, save a checkpoint, end
+STACK_SIGNAL = signal.SIGUSR2  # write the stacks of all threads to stderr
 
 
 class RunDirBusy(RuntimeError):
@@ -55,6 +59,16 @@ class Trainer:
     def request_stop(self) -> None:
         """Ask the trainer to end after its current phase (SIGTERM to the trainer itself)."""
         self._signal(signal.SIGTERM, group=False)
+
+    def request_pause(self) -> None:
+        """Ask the trainer to end after the step under way, with a checkpoint. Only once it has said `started`:
+        before that it has no handler, and the signal would end it.
+        """
+        self._signal(PAUSE_SIGNAL, group=False)
+
+    def dump_stacks(self) -> None:
+        """Have the trainer write where each of its threads stands to trainer.log, however stuck it is."""
+        self._signal(STACK_SIGNAL, group=False)
 
     def end(self, grace_s: float = 30.0) -> int:
         """TERM, wait `grace_s`, then KILL; nothing of the process group survives. Returns the exit status."""
@@ -122,6 +136,11 @@ def start_trainer(
         os.close(read_end)
         os.close(lock)  # the child holds its own copy: the lock lives as long as the trainer
     return Trainer(process, write_end)
+
+
+def dump_stacks_on_signal() -> None:
+    """Called by the trainer at its start: STACK_SIGNAL writes all stacks to stderr, from C, so also while hung."""
+    faulthandler.register(STACK_SIGNAL, file=sys.stderr, all_threads=True)
 
 
 def die_with_supervisor() -> None:

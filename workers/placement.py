@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from safetensors.torch import load_file, save_file
 
+from workers import pulse
 from workers.benchmarks import Question
 from workers.memory import OutOfMemory, halving
 from workers.messages import Generated, Response, RolloutsMissing, Row, UpdateReport
@@ -191,6 +192,7 @@ class LocalAgent:
         def attempt(size: int) -> list[list[float]]:
             found: list[list[float]] = [[] for _ in rows]
             for start in range(0, len(order), size):
+                pulse.beat()
                 chunk = order[start : start + size]
                 logps, _ = self.policy.token_logps(
                     [self._prompts[rows[index][0]] for index in chunk], [rows[index][1] for index in chunk]

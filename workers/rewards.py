@@ -24,6 +24,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal
 
+from workers import pulse
 from workers.answers import MAX_ANSWER_CHARACTERS, clean, decide, final_answer
 
 TIME_LIMIT_S = 3.0
@@ -168,6 +169,7 @@ class Verifier:
             if not isinstance(settled, Verdict):
                 open_pairs.setdefault(settled, []).append(index)
         for pair, verdict in zip(open_pairs, self._pool.map(self._ask, open_pairs), strict=True):
+            pulse.beat()
             for index in open_pairs[pair]:
                 verdicts[index] = verdict
         return [verdict for verdict in verdicts if verdict is not None]

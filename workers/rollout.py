@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
+from workers import pulse
 from workers.randomness import uniforms
 
 # Below this share of unfinished rows the batch is made smaller: copying the cache costs about two forward passes.
@@ -91,6 +92,7 @@ def _sample_batch(
     finished = torch.zeros(num_rows, dtype=torch.bool, device=device)
     alive = torch.arange(num_rows, device=device)  # rows in the batch now
     for position in range(max_new_tokens):
+        pulse.beat()
         token, logp, entropy = _choose(batch.logits, noise[alive, position], temperature)  # (a,) each
         tokens[alive, position], logps[alive, position], entropies[alive, position] = token, logp, entropy
         ended = torch.isin(token, stops) & ~finished[alive]  # (a,)

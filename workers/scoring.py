@@ -1,7 +1,7 @@
 """Step 2 of Algorithm 1, its verdicts: rewards of all rollouts, and a pause where the verifier itself fails.
 
 Too many unscorable answers are no verdict about the agents. Learning from the few that are left would drive omega to
-its clamp, so the run waits, asks again, and in the end fails with the reason.
+its clamp, so the run waits, asks again, and in the end is paused with the reason.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Scorer:
                 break
             if wait_s is None:
                 raise VerifierFails(f"the verifier fails: {problem}; {tries} tries")
-            self.warn(f"paused: the verifier fails: {problem}; try {tries + 1} of {len(WAITS_S) + 1} in {wait_s:g} s")
+            self.warn(f"waiting: the verifier fails: {problem}; try {tries + 1} of {len(WAITS_S) + 1} in {wait_s:g} s")
             self._wait(wait_s)
         return [found for found in verdicts if found is not None]
 

@@ -182,8 +182,8 @@ class TrainingSpec(Section):
     adam_beta2: Number = setting(0.999, help="AdamW beta 2.", source="AdamW", ge=0, lt=1)
     max_unscorable: Number = setting(
         0.5,
-        help="Share of all answers that may be unscorable in a step; above it the run pauses, asks the "
-        "verifier again, and in the end fails.",
+        help="Share of all answers that may be unscorable in a step; above it the run asks the verifier "
+        "again, and in the end is paused.",
         source="design: guards",
         ge=0,
         le=1,
@@ -241,6 +241,17 @@ class ComputeSpec(Section):
     )
     num_threads: Count = setting(
         0, help="CPU threads of the trainer; 0: as many as there are cores.", source="product", ge=0, le=1024
+    )
+    stall_timeout_s: Count = setting(
+        0,
+        label="Stall time-out",
+        help="Without any sign of work (an event, a token, a micro-batch) for so long, the trainer is taken for hung: "
+        "its stacks go to its log, and it is started again from the last checkpoint. 0: 20 times its longest step, "
+        "at least 30 minutes.",
+        source="product",
+        unit="s",
+        ge=0,
+        le=604_800,
     )
     placement: Literal["local"] = setting("local", help="local: all agents take turns in one process.", source="design")
 

@@ -1,13 +1,22 @@
-"""How a run is asked to stop: a flag set from a signal handler, which the trainer looks at between phases. No torch."""
+"""How a run is asked to stop or to pause: flags set from signal handlers, which the trainer looks at. No torch.
+
+A stop is obeyed between two phases, a pause between two steps.
+"""
 
 from __future__ import annotations
 
 import signal
 from types import FrameType
 
+from workers.launcher import PAUSE_SIGNAL
+
 
 class Stopped(Exception):
     """Raised between two phases, when someone has asked the run to stop."""
+
+
+class Paused(Exception):
+    """Raised between two steps, when someone has asked the run to pause; what could be saved is saved."""
 
 
 class StopNow(BaseException):
@@ -19,17 +28,22 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.is_set = False
+        self.is_pause_asked = False
 
     def check(self) -> None:
         if self.is_set:
             raise Stopped
 
     def obey_signals(self) -> None:
-        """TERM or Ctrl-C: stop after the current phase; the second time at once."""
+        """TERM or Ctrl-C: stop after the current phase; the second time at once. USR1: pause after the step."""
         signal.signal(signal.SIGTERM, self._request)
         signal.signal(signal.SIGINT, self._request)
+        signal.signal(PAUSE_SIGNAL, self._request_pause)
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         if self.is_set:
             raise StopNow
         self.is_set = True
+
+    def _request_pause(self, number: int, frame: FrameType | None) -> None:
+        self.is_pause_asked = True

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import torch
 from safetensors import SafetensorError
@@ -34,7 +34,7 @@ from workers.rewards import Verifier
 from workers.rules import judge
 from workers.scoring import Scorer
 from workers.spec import RunSpec
-from workers.stopping import StopFlag
+from workers.stopping import Paused, StopFlag
 from workers.telemetry import StepRecord, evaluation_event, step_events
 from workers.updates import MAX_FAILURES_IN_A_ROW
 
@@ -60,7 +60,9 @@ class Trainer:
         self, spec: RunSpec, run_dir: Path, spool: events.SpoolWriter, verifier: Verifier, stop: StopFlag
     ) -> None:
         self.spec, self.run_dir, self.spool, self.stop = spec, run_dir, spool, stop
-        self.scorer = Scorer(verifier, stop, lambda message: self.log("warning", message), spec.training.max_unscorable)
+        self.scorer = Scorer(
+            verifier, stop, lambda text: self.log("warning", text, "verifier"), spec.training.max_unscorable
+        )
         algorithm = spec.algorithm
         self.tracker = hacpo.CapabilityTracker(
             len(spec.agents),
@@ -72,7 +74,8 @@ class Trainer:
         self.trust = Trust([agent.name for agent in spec.agents], algorithm)
         self.audit = Audit(spec)
         self.step = 0  # completed steps
-        self.is_mid_step = False
+        self.is_in_step = False
+        self.is_mid_step = False  # its state is that of no step: nothing may be saved
         self.saved_step: int | None = None
         self.failed_saves = 0  # in a row
         self.score: tuple[int, float] | None = None  # step and mean accuracy of the last evaluation
@@ -104,6 +107,8 @@ class Trainer:
         bar = tqdm(total=spec.training.steps, initial=self.step, unit="step", disable=not sys.stderr.isatty())
         with bar, closing(self.audit):
             while self.step < spec.training.steps:
+                if self.stop.is_pause_asked:
+                    self.pause()
                 step_started = time.monotonic()
                 self.phase_s = defaultdict(float)
                 record = self.one_step(batch_of_step(spec, self.step, train))
@@ -123,6 +128,7 @@ class Trainer:
     def one_step(self, questions: Sequence[Question]) -> StepRecord:
         """Algorithm 1, one round; the numbers are its lines in design order."""
         spec, n = self.spec, len(self.agents)
+        self.is_in_step = True
         # 1, 2. The same prompts go to all agents; each samples G rollouts and scores them with its own weights.
         generated: list[Generated] = []
         for agent in self.agents:
@@ -133,7 +139,7 @@ class Trainer:
             audited = self.audit.check(self.step, questions, generated, scores) if self.trust.audits else []
         # 3. Barrier: capabilities, ratios and every learner's advantages, of policies frozen at the start of the step.
         self.stop.check()
-        self.is_mid_step = True  # from here on the run's state is that of no step
+        self.is_mid_step = True
         self.tell(self.trust.note_audit(audited))
         self.tracker.update(scores.rewards, scores.valid)
         ratio = self.tracker.ratio()  # (n, n)  ratio[a, b] = omega(a, b)
@@ -165,7 +171,7 @@ class Trainer:
                 self.tell(self.trust.note_alignment(learner, reports[-1].alignment))
         # 5. The new weights are the next step's policies.
         self.step += 1
-        self.is_mid_step = False
+        self.is_in_step = self.is_mid_step = False
         responses = [response for found in generated for group in found.responses for response in group]
         self.rollouts_generated += len(responses)
         self.tokens_generated += sum(response.num_tokens for response in responses)
@@ -198,10 +204,11 @@ class Trainer:
             may_go_on = algorithm.on_missing_source == "degrade" and algorithm.shares_rollouts and len(self.agents) > 1
             if not may_go_on:
                 raise
-            self.log("warning", f"step {self.step + 1} goes on without the rollouts of {agent.name}: {error}")
+            told = f"step {self.step + 1} goes on without the rollouts of {agent.name}: {error}"
+            self.log("warning", told, "no rollouts")
             return Generated([[] for _ in questions], (0.0, 0.0), is_missing=True)
         for note in generated.notes:
-            self.log("warning", f"{agent.name}: {note}")
+            self.log("warning", f"{agent.name}: {note}", "out of memory")
         return generated
 
     def tell(self, changes: Sequence[Change]) -> None:
@@ -214,13 +221,13 @@ class Trainer:
     def watch_for_divergence(self, name: str, report: UpdateReport) -> None:
         """Tell what the updates of a step have to say. Error: Diverged."""
         for note in report.notes:
-            self.log("warning", f"{name}: {note}")
+            self.log("warning", f"{name}: {note}", "out of memory")
         if report.skipped_updates:
             skipped = f"skipped {report.skipped_updates} updates of step {self.step + 1}"
-            self.log("warning", f"{name}: {skipped}: loss or gradient not finite")
+            self.log("warning", f"{name}: {skipped}: loss or gradient not finite", "not finite")
         if report.rolled_back:
             back = "back at the last weights whose gradient was finite"
-            self.log("warning", f"{name}: {MAX_FAILURES_IN_A_ROW} updates in a row without one: {back}")
+            self.log("warning", f"{name}: {MAX_FAILURES_IN_A_ROW} updates in a row without one: {back}", "not finite")
         if report.failures_in_a_row >= MAX_FAILURES_IN_A_ROW:
             failures = f"{report.failures_in_a_row} updates in a row without a finite loss or gradient"
             raise Diverged(f"diverged at step {self.step + 1}: {name} had {failures}")
@@ -265,9 +272,10 @@ class Trainer:
             )
         )
         if self.spool.damage:
-            self.log("warning", f"events lost: {self.spool.damage}; what follows it is in {events.SPOOL_NAME}.damaged")
+            told = f"events lost: {self.spool.damage}; what follows it is in {events.SPOOL_NAME}.damaged"
+            self.log("warning", told, "damaged file")
         for problem in problems:
-            self.log("warning", f"checkpoint not used: {problem}")
+            self.log("warning", f"checkpoint not used: {problem}", "damaged file")
         for agent in self.agents:
             facts = agent.describe()
             size = f"{facts['num_parameters']:,} parameters, {facts['dtype']}"
@@ -329,7 +337,8 @@ class Trainer:
         except (OSError, SafetensorError) as error:
             self.failed_saves, self.best = self.failed_saves + 1, before
             kept = "the earlier ones are kept"
-            self.log("warning", f"checkpoint of step {self.step} not written, {kept}: {error} (is the disk full?)")
+            told = f"checkpoint of step {self.step} not written, {kept}: {error} (is the disk full?)"
+            self.log("warning", told, "disk")
             if self.failed_saves >= MAX_FAILED_SAVES:
                 raise CheckpointsFail(f"disk: {self.failed_saves} checkpoints in a row not written: {error}") from error
             return
@@ -347,13 +356,24 @@ class Trainer:
         while self.saved_step != self.step:
             self.save()
 
-    def save_if_cheap(self) -> None:
-        """On the way out: only between steps (all agents or none), and only what is quick to write.
+    def pause(self) -> NoReturn:
+        """Save what is not saved and end. Error: Paused, always."""
+        self.save_if_between_steps()
+        reason = events.PAUSE_ASKED
+        if self.step and self.saved_step != self.step:
+            reason += f"; no checkpoint of step {self.step} could be written, so it goes on from an earlier one"
+        raise Paused(reason)
 
-        A full disk must not turn a stop into a failure.
-        """
+    def save_if_cheap(self) -> None:
+        """On the way out with a grace: only what is quick to write."""
         size = sum(agent.describe()["num_bytes"] for agent in getattr(self, "agents", ()))
-        if 0 < size < CHEAP_CHECKPOINT_BYTES and self.step and self.step != self.saved_step and not self.is_mid_step:
+        if size < CHEAP_CHECKPOINT_BYTES:
+            self.save_if_between_steps()
+
+    def save_if_between_steps(self) -> None:
+        """On the way out: all agents or none. A full disk must not turn a stop or a pause into a failure."""
+        has_agents = bool(getattr(self, "agents", ()))
+        if has_agents and self.step and self.step != self.saved_step and not self.is_mid_step:
             with suppress(CheckpointsFail):
                 self.save()
 
@@ -409,8 +429,10 @@ class Trainer:
             )
         )
 
-    def log(self, level: Level, message: str) -> None:
-        self.spool.emit(events.Log(level=level, message=message, step=self.step))
+    def log(self, level: Level, message: str, incident: events.Incident | None = None) -> None:
+        # Trouble amid a step belongs to that step; `self.step` counts those that are done.
+        step = self.step + (incident is not None and self.is_in_step)
+        self.spool.emit(events.Log(level=level, message=message, step=step, incident=incident))
 
 
 def _mean_rewards(record: StepRecord) -> Iterator[tuple[str, float]]:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workers import rules
+from workers import pulse, rules
 from workers.memory import halving
 from workers.messages import Response, Row, RowResult, UpdateReport
 from workers.policy import Policy
@@ -212,6 +212,7 @@ def _backward(
         ref_logps=ref_logps,
         old_logps=old_logps,
     )
+    pulse.beat()
     loss, stats = rules.loss(rule, batch, num_updates, denominator)
     loss.backward()
     policy.collect_gradients()

@@ -6,6 +6,7 @@ the fencing token: it is refused once another attempt owns the run, or the run h
 
 from __future__ import annotations
 
+import time
 import uuid
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ from hacrl_web.accounts.visibility import OwnedQuerySet
 
 MAX_INTERRUPTIONS = 3
 USER_STOP = "stopped by the user"
+QUEUE_ORDER = ("-priority", "queue_key", "created_at", "pk")
 
 
 class State(models.TextChoices):
@@ -42,21 +44,22 @@ class Desire(models.TextChoices):
     """What the user wants of a run; its supervisor obeys."""
 
     RUN = "run"
+    PAUSE = "pause"
     STOP = "stop"
 
 
 TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.STOPPED})
 # A supervisor holds the run.
-HELD = frozenset({State.STARTING, State.RUNNING, State.PAUSED})
+HELD = frozenset({State.STARTING, State.RUNNING})
 # Nobody holds the run and it has not ended.
-IDLE = frozenset({State.DRAFT, State.QUEUED, State.LOST})
+IDLE = frozenset({State.DRAFT, State.QUEUED, State.PAUSED, State.LOST})
 TRANSITIONS: dict[str, frozenset[str]] = {
     State.DRAFT: frozenset({State.QUEUED, State.STOPPED}),
-    State.QUEUED: frozenset({State.STARTING, State.STOPPED, State.FAILED}),
-    State.STARTING: frozenset({State.RUNNING, State.QUEUED, State.LOST, *TERMINAL}),
+    State.QUEUED: frozenset({State.STARTING, State.PAUSED, State.STOPPED, State.FAILED}),
+    State.STARTING: frozenset({State.RUNNING, State.PAUSED, State.QUEUED, State.LOST, *TERMINAL}),
     State.RUNNING: frozenset({State.PAUSED, State.QUEUED, State.LOST, *TERMINAL}),
-    State.PAUSED: frozenset({State.RUNNING, State.QUEUED, State.LOST, *TERMINAL}),
-    State.LOST: frozenset({State.QUEUED, State.FAILED, State.STOPPED}),
+    State.PAUSED: frozenset({State.QUEUED, State.STOPPED}),
+    State.LOST: frozenset({State.QUEUED, State.PAUSED, State.FAILED, State.STOPPED}),
     **{state: frozenset() for state in TERMINAL},
 }
 
@@ -87,7 +90,7 @@ class RunQuerySet(OwnedQuerySet["Run"]):
 
     def in_queue(self) -> RunQuerySet:
         """Runs that wait for a worker, in the order they should start."""
-        return self.filter(state=State.QUEUED, desired_state=Desire.RUN).order_by("-priority", "created_at", "pk")
+        return self.filter(state=State.QUEUED, desired_state=Desire.RUN).order_by(*QUEUE_ORDER)
 
     def claim(self, run_id: uuid.UUID, worker: Worker) -> Run | None:
         """Take a queued run and raise its attempt, by compare-and-swap; None where it was not to be had."""
@@ -103,6 +106,7 @@ class RunQuerySet(OwnedQuerySet["Run"]):
                 worker_host=worker.host,
                 worker_pid=worker.pid,
                 worker_started=worker.started,
+                worker_boot=worker.boot,
                 data_folder=worker.data_folder,
                 heartbeat_at=now,
                 started_at=Coalesce("started_at", now),
@@ -125,11 +129,15 @@ class RunQuerySet(OwnedQuerySet["Run"]):
 class Worker:
     """Who claims: a process on a host, and the data folder it works in."""
 
-    def __init__(self, host: str, pid: int, started: float, data_folder: str) -> None:
+    def __init__(self, host: str, pid: int, started: float, data_folder: str, boot: str = "") -> None:
         self.host = host
         self.pid = pid
         self.started = started
         self.data_folder = data_folder
+        self.boot = boot
+
+
+_SEEN = ("state", "attempt", "desired_state", "desire_reason")
 
 
 class Run(models.Model):
@@ -148,17 +156,22 @@ class Run(models.Model):
     spec = models.JSONField()  # workers.spec.RunSpec
     algorithm = models.CharField(max_length=32)
     seed = models.PositiveIntegerField()
+    retry_of = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="retries")
     priority = models.IntegerField(default=0)
+    queue_key = models.FloatField(default=time.time)  # order within a priority
 
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     desired_state = models.CharField(max_length=8, choices=Desire.choices, default=Desire.RUN)
+    desire_reason = models.TextField(blank=True)  # who wants it paused, and why
     attempt = models.PositiveIntegerField(default=0)
     interruptions = models.PositiveIntegerField(default=0)
     reason = models.TextField(blank=True)
 
     worker_host = models.CharField(max_length=255, blank=True)
     worker_pid = models.PositiveIntegerField(null=True, blank=True)
-    worker_started = models.FloatField(null=True, blank=True)  # tells a process from a later one with the same pid
+    # Seconds since the host's boot: tells a process from a later one with the same pid.
+    worker_started = models.FloatField(null=True, blank=True)
+    worker_boot = models.CharField(max_length=64, blank=True)  # of the host, which has restarted if it has another
     data_folder = models.CharField(max_length=64, blank=True)  # id of the data folder that holds the run directory
     heartbeat_at = models.DateTimeField(null=True, blank=True)
 
@@ -179,7 +192,7 @@ class Run(models.Model):
         indexes = [
             models.Index(fields=["owner", "-created_at"], name="run_owner_created"),
             models.Index(fields=["-created_at"], name="run_created"),
-            models.Index(fields=["state", "-priority", "created_at"], name="run_queue"),
+            models.Index(fields=["state", "-priority", "queue_key"], name="run_queue"),
         ]
 
     def __str__(self) -> str:
@@ -201,6 +214,17 @@ class Run(models.Model):
         return not self.is_terminal and self.desired_state != Desire.STOP
 
     @property
+    def can_pause(self) -> bool:
+        return (
+            self.desired_state == Desire.RUN and not self.is_terminal and self.state not in (State.DRAFT, State.PAUSED)
+        )
+
+    @property
+    def can_resume(self) -> bool:
+        """Also while the pause is not reached yet: then it is taken back."""
+        return self.desired_state == Desire.PAUSE and not self.is_terminal
+
+    @property
     def agent_names(self) -> list[str]:
         return [agent["name"] for agent in self.spec["agents"]]
 
@@ -208,29 +232,34 @@ class Run(models.Model):
         """Change state by one conditional UPDATE and record it; False where the state machine or the fence refuses.
 
         attempt: refuse unless this attempt owns the run.  columns: further columns to write with it.
-        A run that its user wants stopped does not go back to the queue, where nobody would take it: it is stopped.
+        A run that its user wants stopped or paused does not go back to the queue, where nobody would take it: it is
+        stopped or paused. A paused run stays so until somebody resumes it.
         """
         asked = State(new)
         now = timezone.now()
         with transaction.atomic():
             while True:
-                seen = Run.objects.filter(pk=self.pk).values_list("state", "attempt", "desired_state").first()
+                seen = Run.objects.filter(pk=self.pk).values_list(*_SEEN).first()
                 if seen is None:
                     return False
-                old, old_attempt, wish = seen
-                new = asked
-                if asked == State.QUEUED and wish == Desire.STOP:
-                    new, reason = State.STOPPED, USER_STOP
+                old, old_attempt, wish, wish_reason = seen
+                new, why = asked, reason
+                if asked in (State.QUEUED, State.PAUSED) and wish == Desire.STOP:
+                    new, why = State.STOPPED, USER_STOP
+                elif asked == State.QUEUED and wish == Desire.PAUSE:
+                    new, why = State.PAUSED, f"{wish_reason}; {reason}"
                 if new not in TRANSITIONS[old] or attempt not in (None, old_attempt):
                     return False
-                values = columns | {"state": new, "reason": reason} | ({"finished_at": now} if new in TERMINAL else {})
+                values = columns | {"state": new, "reason": why} | ({"finished_at": now} if new in TERMINAL else {})
+                if new == State.PAUSED:
+                    values["desired_state"] = Desire.PAUSE
                 unchanged = Run.objects.filter(pk=self.pk, state=old, attempt=old_attempt, desired_state=wish)
                 if unchanged.update(**values):
                     break  # otherwise someone else changed it in between: look again
             if new not in HELD:
                 self._forget_eta()
             StatusChange.objects.create(
-                run_id=self.pk, from_state=old, to_state=new, attempt=old_attempt, reason=reason, at=now
+                run_id=self.pk, from_state=old, to_state=new, attempt=old_attempt, reason=why, at=now
             )
         self.refresh_from_db()
         return True
@@ -248,6 +277,25 @@ class Run(models.Model):
         Run.objects.filter(pk=self.pk).exclude(state__in=TERMINAL).update(desired_state=Desire.STOP)
         self.refresh_from_db()
         while self.state in IDLE and not self.transition_to(State.STOPPED, reason=reason):
+            self.refresh_from_db()
+
+    def request_pause(self, reason: str) -> None:
+        """Ask for a pause: at once where the run is queued, else after the step under way. reason: who and why."""
+        pausable = Run.objects.filter(pk=self.pk, desired_state=Desire.RUN).exclude(state__in=[*TERMINAL, State.DRAFT])
+        pausable.update(desired_state=Desire.PAUSE, desire_reason=reason)
+        self.refresh_from_db()
+        # A lost run is paused by the dispatcher, which counts the interruption.
+        while self.state == State.QUEUED and self.desired_state == Desire.PAUSE:
+            self.transition_to(State.PAUSED, reason=self.desire_reason)
+            self.refresh_from_db()
+
+    def request_resume(self, reason: str) -> None:
+        """Back to the queue, to go on from the checkpoint; a pause that is not reached yet is taken back."""
+        paused = Run.objects.filter(pk=self.pk, desired_state=Desire.PAUSE).exclude(state__in=TERMINAL)
+        paused.update(desired_state=Desire.RUN, desire_reason="")
+        self.refresh_from_db()
+        while self.state == State.PAUSED and self.desired_state == Desire.RUN:
+            self.transition_to(State.QUEUED, reason=reason)
             self.refresh_from_db()
 
     def requeue(self, *, reason: str, attempt: int, is_interruption: bool) -> bool:

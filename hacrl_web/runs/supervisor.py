@@ -22,11 +22,12 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
-from hacrl_web.runs.hosts import data_folder_id, host_name, process_start
-from hacrl_web.runs.models import USER_STOP, Desire, Run, State, Worker
+from hacrl_web.runs.hosts import boot_id, data_folder_id, drain_of, host_name, process_start
+from hacrl_web.runs.models import USER_STOP, Desire, Drain, Run, State, Worker
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.telemetry import LeaseLost, Shipper
-from workers.events import Log, SpoolWriter
+from hacrl_web.runs.watchdog import Watchdog
+from workers.events import PAUSE_ASKED, Log, SpoolWriter
 from workers.launcher import LOG_NAME, SPEC_NAME, RunDirBusy, Trainer, lock_run_dir, start_trainer
 from workers.spec import RunSpec
 
@@ -34,6 +35,7 @@ HEARTBEAT_S = 2.0
 WATCH_S = 0.5  # how often the user's wish is read
 IDLE_S = 0.1  # pause when the spool has nothing new
 STOP_GRACE_S = 30.0
+SHUTDOWN_PATIENCE_S = 10.0  # for the step under way, so that a deploy costs nothing; then TERM with its grace
 DATABASE_PAUSE_S = 2.0
 LAST_LINES = 15
 log = logging.getLogger(__name__)
@@ -61,7 +63,7 @@ def trainer_environment() -> dict[str, str]:
 
 def this_worker() -> Worker:
     """This process, as a claim names it."""
-    return Worker(host_name(), os.getpid(), process_start(os.getpid()) or 0.0, data_folder_id())
+    return Worker(host_name(), os.getpid(), process_start(os.getpid()) or 0.0, data_folder_id(), boot_id())
 
 
 def supervise(run_id: UUID, *, is_shutting_down: Callable[[], bool] = lambda: False) -> bool:
@@ -112,12 +114,16 @@ class Supervisor:
     def __init__(self, run: Run, is_shutting_down: Callable[[], bool]) -> None:
         self.run = run
         self.attempt = run.attempt
+        self.host = run.worker_host
         self.is_shutting_down = is_shutting_down
         self.has_started = False  # the trainer's first word was read
         self.is_announced = False  # and the run is called running
         self.finished: dict[str, Any] | None = None  # the trainer's last word
+        self.wish: str = Desire.RUN  # of the user, as last read
+        self.is_drained_now = False  # of the host
+        self.pause_asked = False
+        self.shutdown_seen_at: float | None = None
         self.stop_asked_at: float | None = None
-        self.is_user_stop = False
         self.parent = os.getppid()
         self.is_orphan = False
         self._next_heartbeat = 0.0
@@ -155,6 +161,7 @@ class Supervisor:
         temporary.replace(run_dir / SPEC_NAME)
         self._mend_spool(run_dir)
         self.shipper = self._insist(lambda: Shipper(self.run.pk, run_dir, self.attempt))
+        self.watchdog = Watchdog(run_dir, spec.compute.stall_timeout_s)
         return start_trainer(run_dir, self.attempt, command=settings.TRAINER_COMMAND, environment=trainer_environment())
 
     def _mend_spool(self, run_dir: Path) -> None:
@@ -182,6 +189,9 @@ class Supervisor:
                 self._database_failed(error)
                 is_behind = False
             self._obey(trainer)
+            if self.stop_asked_at is None and self.watchdog.is_hung():
+                self.watchdog.bark(trainer)
+                self._ask_stop(trainer)
             if not is_behind:
                 time.sleep(IDLE_S)
 
@@ -191,6 +201,7 @@ class Supervisor:
         for record in batch.records:
             if record["attempt"] != self.attempt:
                 continue  # an earlier attempt's last lines
+            self.watchdog.note(record)
             if record["type"] == "started":
                 self.has_started = True
             elif record["type"] == "finished":
@@ -206,25 +217,45 @@ class Supervisor:
         if now >= self._next_heartbeat:
             if not mine.update(heartbeat_at=timezone.now()):
                 raise LeaseLost(f"attempt {self.attempt} is no longer current")
+            self.is_drained_now = drain_of(self.host) == Drain.NOW
             self._next_heartbeat = now + HEARTBEAT_S
         if now >= self._next_watch:
             desired = mine.values_list("desired_state", flat=True).first()
             if desired is None:
                 raise LeaseLost(f"attempt {self.attempt} is no longer current")
-            self.is_user_stop = desired == Desire.STOP
+            self.wish = desired
             self._next_watch = now + WATCH_S
 
     def _obey(self, trainer: Trainer) -> None:
-        """Ask the trainer to stop where the user or a shutdown wants it; kill it when its grace is over."""
+        """Ask the trainer to stop or to pause where somebody wants it; kill it when its grace is over."""
         if os.getppid() != self.parent:  # the worker was killed: its successor must find the devices free
             self.is_orphan = True
             trainer.kill()
-        elif self.stop_asked_at is None and (self.is_user_stop or self.is_shutting_down()):
-            trainer.request_stop()
-            self.stop_asked_at = time.monotonic()
-        elif self.stop_asked_at is not None and time.monotonic() - self.stop_asked_at > STOP_GRACE_S:
-            log.warning("run %s: the trainer did not stop within %g s; killed", self.run.pk, STOP_GRACE_S)
-            trainer.kill()
+        elif self.stop_asked_at is not None:
+            if time.monotonic() - self.stop_asked_at > STOP_GRACE_S:
+                log.warning("run %s: the trainer did not stop within %g s; killed", self.run.pk, STOP_GRACE_S)
+                trainer.kill()
+        elif self.wish == Desire.STOP or self._is_patience_over():
+            self._ask_stop(trainer)
+        elif self.wish == Desire.PAUSE or self.is_drained_now or self.shutdown_seen_at is not None:
+            self._ask_pause(trainer)
+
+    def _is_patience_over(self) -> bool:
+        """True once a shutdown has waited long enough for the end of the step."""
+        if self.shutdown_seen_at is None and self.is_shutting_down():
+            self.shutdown_seen_at = time.monotonic()
+        return self.shutdown_seen_at is not None and time.monotonic() - self.shutdown_seen_at > SHUTDOWN_PATIENCE_S
+
+    def _ask_stop(self, trainer: Trainer) -> None:
+        trainer.request_stop()
+        self.stop_asked_at = time.monotonic()
+
+    def _ask_pause(self, trainer: Trainer) -> None:
+        if not self.has_started:  # nothing of this attempt is worth a wait
+            self._ask_stop(trainer)
+        elif not self.pause_asked:
+            trainer.request_pause()
+            self.pause_asked = True
 
     def _drain(self) -> None:
         """Ship the rest of the spool, however long the database is away."""
@@ -257,22 +288,39 @@ class Supervisor:
         outcome = self.finished["outcome"] if self.finished else None
         reason = str(self.finished.get("reason") or "") if self.finished else ""
         mine = Run.objects.held_by(self.run.pk, self.attempt)
-        wish = mine.values_list("desired_state", flat=True).first()
-        if wish is None:
+        wishes = mine.values_list("desired_state", "desire_reason").first()
+        if wishes is None:
             raise LeaseLost(f"attempt {self.attempt} is no longer current")
+        wish, wish_reason = wishes
+        was_asked = outcome == "stopped" or reason.startswith(PAUSE_ASKED) or self.stop_asked_at is not None
         if outcome == "completed":
             self._end(State.COMPLETED, reason)
         elif wish == Desire.STOP:
             self._end(State.STOPPED, USER_STOP if outcome else f"{USER_STOP}; the trainer was killed")
         elif outcome == "failed":
             self._end(State.FAILED, reason or "the trainer gave no reason")
+        elif self.watchdog.verdict:
+            self._died(status, outcome)
+        elif outcome == "paused" and not was_asked:
+            self._end(State.PAUSED, reason or "the trainer paused and gave no reason")
+        elif wish == Desire.PAUSE and was_asked:
+            self._end(
+                State.PAUSED, wish_reason + reason.removeprefix(PAUSE_ASKED) if outcome == "paused" else wish_reason
+            )
         elif self.is_shutting_down():
-            self.run.requeue(reason="the worker is restarting", attempt=self.attempt, is_interruption=False)
+            self._requeue("the worker is restarting")
+        elif self.is_drained_now:
+            self._requeue(f"host {self.host} is drained")
+        elif outcome == "paused":
+            self._requeue("resumed before it was paused")
         else:
             self._died(status, outcome)
 
     def _end(self, state: str, reason: str) -> None:
         self.run.transition_to(state, reason=reason, attempt=self.attempt)
+
+    def _requeue(self, reason: str) -> None:
+        self.run.requeue(reason=reason, attempt=self.attempt, is_interruption=False)
 
     def _died(self, status: int, outcome: str | None) -> None:
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
@@ -281,6 +329,7 @@ class Supervisor:
             reason = "the trainer was told to stop by something else than this product"
         if self.is_orphan:
             reason = "its worker was killed"
+        reason = self.watchdog.verdict or reason
         lines = last_lines(self.run.run_dir / LOG_NAME)
         self.run.refresh_from_db()
         text = f"{reason}\n{lines}" if lines else reason

@@ -207,14 +207,16 @@ def test_failing_verifier_pauses_the_run_which_then_goes_on_as_if_nothing_had_be
         assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     told = warnings(tmp_path / "paused")
     assert len(told) == 2
-    assert told[0].startswith("paused: the verifier fails: ")
+    assert told[0].startswith("waiting: the verifier fails: ")
     assert told[0].endswith("try 2 of 3 in 0 s")
     assert ("did not start" if raises else "32 of 32 answers could not be scored") in told[0]
     assert verifier.forgotten == 2
+    incidents = [(r["incident"], r["step"]) for r in records(tmp_path / "paused", "log") if r["incident"]]
+    assert incidents == [("verifier", 1)] * 2
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_verifier_that_stays_broken_fails_the_run_before_omega_is_touched(tmp_path, pair):
+def test_verifier_that_stays_broken_ends_the_attempt_before_omega_is_touched(tmp_path, pair):
     with pytest.raises(VerifierFails, match=r"32 of 32 answers could not be scored \(unscorable: no verdict"):
         train(make_spec(tmp_path, pair), tmp_path / "run", verifier=LameVerifier(4, 99))
     told = [record for record in records(tmp_path / "run", "metrics") if record["source"]]

@@ -1,0 +1,77 @@
+"""Tells a slow trainer from a hung one. It is hung when neither its spool nor its pulse has changed for too long.
+
+Only changes count, never a date, and a look that comes late counts as a short one: clock jumps, a machine that slept
+and a supervisor that was frozen kill nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from workers.events import SPOOL_NAME
+from workers.launcher import PULSE_NAME, Trainer
+
+STALL_FLOOR_S = 1800.0
+STALL_FACTOR = 20.0  # times the longest step so far
+LOADING_S = 7200.0  # before its first word: models come from slow disks and networks
+LONGEST_LOOK_S = 5.0
+DUMP_S = 0.5  # for the stacks to be written
+log = logging.getLogger(__name__)
+
+
+class Watchdog:
+    """Watches one attempt; `verdict` is why its trainer was taken for hung, or empty."""
+
+    def __init__(self, run_dir: Path, timeout_s: float, watch: Callable[[], float] = time.monotonic) -> None:
+        self.verdict = ""
+        self._paths = (run_dir / SPOOL_NAME, run_dir / PULSE_NAME)
+        self._timeout_s = timeout_s  # 0: derived from the steps
+        self._now = watch
+        self._has_started = False
+        self._longest_step_s = 0.0
+        self._signs: list[tuple[int, int] | None] = []
+        self._silent_s = 0.0
+        self._looked_at = watch()
+
+    @property
+    def limit_s(self) -> float:
+        if not self._has_started:
+            return max(LOADING_S, self._timeout_s)
+        return self._timeout_s or max(STALL_FLOOR_S, STALL_FACTOR * self._longest_step_s)
+
+    def note(self, record: dict[str, Any]) -> None:
+        """Learn from an event of this attempt."""
+        self._has_started = True
+        phases = record.get("phase_s")
+        if record["type"] == "progress" and isinstance(phases, dict):
+            step_s = sum(value for value in phases.values() if isinstance(value, int | float))
+            self._longest_step_s = max(self._longest_step_s, step_s)
+
+    def is_hung(self) -> bool:
+        """Look once more."""
+        now = self._now()
+        signs = [_sign(path) for path in self._paths]
+        self._silent_s = self._silent_s + min(now - self._looked_at, LONGEST_LOOK_S) if signs == self._signs else 0.0
+        self._signs, self._looked_at = signs, now
+        return self._silent_s > self.limit_s
+
+    def bark(self, trainer: Trainer) -> None:
+        """Have the stacks written to trainer.log, and note the verdict."""
+        trainer.dump_stacks()
+        time.sleep(DUMP_S)
+        where = "while training" if self._has_started else "while loading"
+        self.verdict = f"no sign of work for {self._silent_s:.0f} s {where}: the trainer was taken for hung and killed"
+        log.warning("pid %d: %s", trainer.pid, self.verdict)
+
+
+def _sign(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
