@@ -8,13 +8,18 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from workers import demo_task
+from workers import warm_start as recipe
 from workers.demo import WARM_STARTS
-from workers.demo_recipe import AGENTS, SKILLS
+from workers.demo_recipe import AGENTS, BENCHMARK_NAME, HELD_OUT_FILE, SKILLS, TRAIN_FILE, demo_settings
 from workers.demo_task import make_problems, write_questions
-from workers.warm_start import BOX, DIGIT_PAIRS, WarmStart, train_agent
+from workers.spec import RunSpec
+from workers.warm_start import BOX, DIGIT_PAIRS, STEPS, WarmStart, train_agent
 
 QWEN3, LLAMA = AGENTS["qwen3"], AGENTS["llama"]
 # Numbers up to 199 and whole steps such as `3*4=`: half as many tokens as characters for the same working.
@@ -53,17 +58,18 @@ PAIRS: dict[str, dict[str, WarmStart]] = {
 }
 
 
-def warm_start(agent: WarmStart, seed: int, cache: Path) -> Path:
+def warm_start(agent: WarmStart, seed: int, cache: Path, steps: int = STEPS) -> Path:
     """The folder of a warm-started agent, made where the cache has none. Safe beside other processes."""
-    recipe = json.dumps([asdict(agent), seed], sort_keys=True)
-    folder = cache / f"{agent.architecture}-{seed}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+    code = "".join(Path(str(module.__file__)).read_text(encoding="utf-8") for module in (recipe, demo_task))
+    identity = json.dumps([asdict(agent), seed, steps, code], sort_keys=True)
+    folder = cache / f"{agent.architecture}-{seed}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     cache.mkdir(parents=True, exist_ok=True)
     with open(f"{folder}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             workshop = Path(tempfile.mkdtemp(dir=cache))
             try:
-                train_agent(agent, workshop / "made", seed)
+                train_agent(agent, workshop / "made", seed, steps)
                 os.rename(workshop / "made", folder)
             finally:
                 shutil.rmtree(workshop)
@@ -83,3 +89,20 @@ def questions(seed: int, cache: Path) -> Path:
             if not folder.exists():
                 raise
     return folder
+
+
+def run_spec(agents: Mapping[str, Path], data: Path, **sections: Any) -> RunSpec:
+    """The demo's HACPO for these agents and question files. `sections` are merged section by section."""
+    settings: dict[str, Any] = {
+        **demo_settings("hacpo"),
+        "agents": [{"name": name, "model": str(folder)} for name, folder in agents.items()],
+        "data": {
+            "benchmark": BENCHMARK_NAME,
+            "train_path": str(data / TRAIN_FILE),
+            "eval_path": str(data / HELD_OUT_FILE),
+            "verifier": "exact",
+        },
+    }
+    for name, changes in sections.items():
+        settings[name] = {**settings.get(name, {}), **changes} if isinstance(changes, dict) else changes
+    return RunSpec.model_validate(settings)

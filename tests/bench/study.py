@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.pairs import PAIRS, questions, warm_start
-from workers.demo_recipe import BENCHMARK_NAME, HELD_OUT_FILE, TRAIN_FILE, demo_settings
+from tests.bench.pairs import PAIRS, questions, run_spec, warm_start
 from workers.events import SPOOL_NAME, read_records
 from workers.spec import RunSpec
 
@@ -62,27 +61,15 @@ class Run:
 def spec_of(run: Run, cache: Path) -> RunSpec:
     """The run's specification: the demo's settings, the option, and nothing recorded that costs time."""
     start = run.seed % run.starts
-    data = questions(start, cache)
-    settings = demo_settings("hacpo")
-    settings["algorithm"] |= OPTIONS[run.option]
-    return RunSpec.model_validate(
-        settings
-        | {
-            "name": f"{run.pair}, {run.option}, seed {run.seed}",
-            "seed": run.seed,
-            "agents": [
-                {"name": name, "model": str(warm_start(agent, start, cache))} for name, agent in PAIRS[run.pair].items()
-            ],
-            "data": {
-                "benchmark": BENCHMARK_NAME,
-                "train_path": str(data / TRAIN_FILE),
-                "eval_path": str(data / HELD_OUT_FILE),
-                "verifier": "exact",
-            },
-            "evaluation": {"eval_interval": 0, "temperature": 0.0},
-            "checkpoint": {"save_steps": 0},
-            "telemetry": {"rollout_interval": 0, "alignment_interval": 0},
-        }
+    return run_spec(
+        {name: warm_start(agent, start, cache) for name, agent in PAIRS[run.pair].items()},
+        questions(start, cache),
+        name=f"{run.pair}, {run.option}, seed {run.seed}",
+        seed=run.seed,
+        algorithm=OPTIONS[run.option],
+        evaluation={"eval_interval": 0},
+        checkpoint={"save_steps": 0},
+        telemetry={"rollout_interval": 0, "alignment_interval": 0},
     )
 
 
@@ -171,7 +158,7 @@ def table(out: Path, pair: str, options: Sequence[str], baseline: str) -> list[s
     """Markdown: one row for each option that has results."""
     base = accuracies(load(out, pair, baseline))
     lines = [
-        f"| {pair} | runs | accuracy | by agent | minus {baseline} | correct peer rollouts below the band, by learner |",
+        f"| {pair} | runs | accuracy | by agent | minus {baseline} | lost, by learner |",
         "|---|---|---|---|---|---|",
     ]
     for option in options:
