@@ -24,6 +24,7 @@ from workers.demo_recipe import (
 from workers.demo_task import make_problems
 from workers.rewards import Verifier
 from workers.spec import RunSpec
+from workers.warm_start import DIGIT_PAIRS
 
 NEEDS_TORCH = "torch and transformers are missing: pip install -c constraints.txt -e '.[train]'"
 
@@ -107,12 +108,12 @@ def test_recipe_imports_no_ml_library():
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("has_digit_pairs", [False, True])
-def test_tokenizers_give_back_every_working(has_digit_pairs):
+@pytest.mark.parametrize("pieces", [(), DIGIT_PAIRS])
+def test_tokenizers_give_back_every_working(pieces):
     pytest.importorskip("transformers", reason=NEEDS_TORCH)
-    from workers.demo import make_tokenizer
+    from workers.warm_start import make_tokenizer
 
-    tokenizer = make_tokenizer(has_digit_pairs)
+    tokenizer = make_tokenizer(pieces)
     for problem in make_problems(seed=0)[0]:
         for text in (problem.text, problem.right, problem.mistaken):
             ids = tokenizer(text, split_special_tokens=True).input_ids
@@ -124,18 +125,27 @@ def test_tokenizers_give_back_every_working(has_digit_pairs):
 
 def test_tokenizers_cut_numbers_differently():
     pytest.importorskip("transformers", reason=NEEDS_TORCH)
-    from workers.demo import make_tokenizer
+    from workers.warm_start import make_tokenizer
 
-    assert make_tokenizer(False).tokenize("17+103=\\boxed{9}") == [*"17+103=", "\\boxed{", "9", "}"]
-    assert make_tokenizer(True).tokenize("17+103=\\boxed{9}") == ["17", "+", "10", "3", "=", "\\boxed{", "9", "}"]
+    assert make_tokenizer().tokenize("17+103=\\boxed{9}") == [*"17+103=", "\\boxed{", "9", "}"]
+    assert make_tokenizer(DIGIT_PAIRS).tokenize("17+103=\\boxed{9}") == [
+        "17",
+        "+",
+        "10",
+        "3",
+        "=",
+        "\\boxed{",
+        "9",
+        "}",
+    ]
 
 
 def test_models_have_the_announced_families_and_sizes():
     pytest.importorskip("torch", reason=NEEDS_TORCH)
-    from workers.demo import make_model, make_tokenizer
+    from workers.warm_start import make_model, make_tokenizer
 
-    small = make_model("qwen3", make_tokenizer(False))
-    large = make_model("llama", make_tokenizer(True))
+    small = make_model("qwen3", make_tokenizer())
+    large = make_model("llama", make_tokenizer(DIGIT_PAIRS))
     assert (small.config.model_type, small.num_parameters()) == ("qwen3", 100_224)
     assert (large.config.model_type, large.num_parameters()) == ("llama", 250_944)
     assert small.config.head_dim == large.config.head_dim == 32
@@ -217,31 +227,6 @@ def test_question_files_are_read_whole(made):
     assert [question.question for question in train] == [problem.text for problem in problems]
     assert [question.answer for question in held_out] == [str(problem.answer) for problem in held_out_problems]
     assert {question.subject for question in held_out} == set(SKILLS)
-
-
-@pytest.mark.full
-@pytest.mark.timeout(900)
-def test_sharing_beats_learning_alone_on_one_seed(tmp_path):
-    """One seed: HACPO - GSPO >= .05, HACPO rises by .30. Measured: .19 to .27, and .48 to .61 (docs/LOG.md)."""
-    pytest.importorskip("torch", reason=NEEDS_TORCH)
-    from workers.demo import make_demo
-    from workers.events import read_records
-
-    make_demo(tmp_path / "demo")
-    accuracy = {}
-    for algorithm in ("gspo", "hacpo"):
-        spec_path = tmp_path / f"{algorithm}.json"
-        spec_path.write_text(spec_of(tmp_path / "demo", algorithm).to_json())
-        command = [sys.executable, "-m", "workers", str(spec_path), str(tmp_path / algorithm)]
-        subprocess.run(command, check=True, capture_output=True, timeout=400)
-        records = [record for _, record in read_records(tmp_path / algorithm / "events.jsonl")]
-        for step in (0, 40):
-            values = [
-                record["value"] for record in records if record["type"] == "evaluation" and record["step"] == step
-            ]
-            accuracy[algorithm, step] = sum(values) / len(values)
-    assert accuracy["hacpo", 40] - accuracy["gspo", 40] >= 0.05
-    assert accuracy["hacpo", 40] - accuracy["hacpo", 0] >= 0.30
 
 
 def test_command_line_says_where_everything_is(made):

@@ -11,11 +11,11 @@ pytest.importorskip("transformers", reason="transformers is missing: pip install
 pytest.importorskip("torch", reason="torch is missing: pip install -c constraints.txt -e '.[train]'")
 
 from workers import inspect
-from workers.demo import make_model, make_tokenizer
+from workers.warm_start import DIGIT_PAIRS, make_model, make_tokenizer
 
 
 def save(folder: Path, agent: str) -> Path:
-    tokenizer = make_tokenizer(has_digit_pairs=agent == "llama")
+    tokenizer = make_tokenizer(DIGIT_PAIRS if agent == "llama" else ())
     make_model(agent, tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -199,7 +199,7 @@ def test_link_out_of_the_folder_and_pipe_are_refused(capsys, model, tmp_path):
 
 
 def test_tokenizer_that_is_missing_or_larger_than_the_model_is_refused(capsys, model):
-    make_tokenizer(has_digit_pairs=True).save_pretrained(model)  # another model's, with 90 pieces more
+    make_tokenizer(DIGIT_PAIRS).save_pretrained(model)  # another model's, with 90 pieces more
     assert "113 pieces but the model only 23" in refusal(capsys, model)[1]
     (model / "tokenizer.json").write_text("{")
     name, detail = refusal(capsys, model)

@@ -1,0 +1,108 @@
+"""Kinds of agents for studies: small models whose warm starts leave them something to learn from each other."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from workers import demo_task
+from workers import warm_start as recipe
+from workers.demo import WARM_STARTS
+from workers.demo_recipe import AGENTS, BENCHMARK_NAME, HELD_OUT_FILE, SKILLS, TRAIN_FILE, demo_settings
+from workers.demo_task import make_problems, write_questions
+from workers.spec import RunSpec
+from workers.warm_start import BOX, DIGIT_PAIRS, STEPS, WarmStart, train_agent
+
+QWEN3, LLAMA = AGENTS["qwen3"], AGENTS["llama"]
+# Numbers up to 199 and whole steps such as `3*4=`: half as many tokens as characters for the same working.
+COARSE_PIECES = (
+    *DIGIT_PAIRS,
+    *(str(value) for value in range(100, 200)),
+    *(f"{a}{symbol}{b}=" for symbol in "+-*" for a in range(1, 10) for b in range(1, 10)),
+    f"={BOX}",
+)
+
+
+def knows(right: float, *skills: str, otherwise: float = 0.02) -> dict[str, float]:
+    """A mixture: the right working of these skills with probability `right`, of the others with `otherwise`."""
+    return {skill: right if skill in skills else otherwise for skill in SKILLS}
+
+
+FIRST, *OTHERS = SKILLS
+_QWEN3, _LLAMA = WARM_STARTS["qwen3"], WARM_STARTS["llama"]
+PAIRS: dict[str, dict[str, WarmStart]] = {
+    "complementary": {QWEN3: _QWEN3, LLAMA: _LLAMA},  # the demo's
+    "mirrored": {
+        QWEN3: WarmStart("qwen3", _LLAMA.right_share),
+        LLAMA: WarmStart("llama", _QWEN3.right_share, DIGIT_PAIRS),
+    },
+    "strong and weak": {
+        QWEN3: WarmStart("qwen3", knows(0.05, *SKILLS)),
+        LLAMA: WarmStart("llama", knows(0.5, *SKILLS), DIGIT_PAIRS),
+    },
+    "tokenizers": {QWEN3: _QWEN3, LLAMA: WarmStart("llama", _LLAMA.right_share, COARSE_PIECES)},
+    # Each knows one part: M; S; P and the fourth.
+    "three": {
+        QWEN3: _QWEN3,
+        LLAMA: WarmStart("llama", knows(0.5, OTHERS[0]), DIGIT_PAIRS),
+        "OLMo2 140k": WarmStart("olmo2", knows(0.5, *OTHERS[1:])),
+    },
+}
+
+
+def warm_start(agent: WarmStart, seed: int, cache: Path, steps: int = STEPS) -> Path:
+    """The folder of a warm-started agent, made where the cache has none. Safe beside other processes."""
+    code = "".join(Path(str(module.__file__)).read_text(encoding="utf-8") for module in (recipe, demo_task))
+    identity = json.dumps([asdict(agent), seed, steps, code], sort_keys=True)
+    folder = cache / f"{agent.architecture}-{seed}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            workshop = Path(tempfile.mkdtemp(dir=cache))
+            try:
+                train_agent(agent, workshop / "made", seed, steps)
+                os.rename(workshop / "made", folder)
+            finally:
+                shutil.rmtree(workshop)
+    return folder
+
+
+def questions(seed: int, cache: Path) -> Path:
+    """The folder of the question files that belong to a warm start's seed."""
+    folder = cache / f"questions-{seed}"
+    if not folder.exists():
+        workshop = Path(tempfile.mkdtemp(dir=cache))
+        try:
+            write_questions(workshop, *make_problems(seed))
+            os.rename(workshop, folder)
+        except OSError:  # another process was first
+            shutil.rmtree(workshop)
+            if not folder.exists():
+                raise
+    return folder
+
+
+def run_spec(agents: Mapping[str, Path], data: Path, **sections: Any) -> RunSpec:
+    """The demo's HACPO for these agents and question files. `sections` are merged section by section."""
+    settings: dict[str, Any] = {
+        **demo_settings("hacpo"),
+        "agents": [{"name": name, "model": str(folder)} for name, folder in agents.items()],
+        "data": {
+            "benchmark": BENCHMARK_NAME,
+            "train_path": str(data / TRAIN_FILE),
+            "eval_path": str(data / HELD_OUT_FILE),
+            "verifier": "exact",
+        },
+    }
+    for name, changes in sections.items():
+        settings[name] = {**settings.get(name, {}), **changes} if isinstance(changes, dict) else changes
+    return RunSpec.model_validate(settings)

@@ -1,0 +1,245 @@
+"""Compares options on pairs of agents over seeds: `python -m tests.bench.study run|table OUT ...`.
+
+Each run is one of `python -m workers`, in a process that imports torch once, and leaves one JSON file: what is there is
+not run again. The table gives means, 95 % intervals over the seeds (Student's t) and paired differences to a baseline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.bench.pairs import PAIRS, questions, run_spec, warm_start
+from workers.events import SPOOL_NAME, read_records
+from workers.spec import RunSpec
+
+PAPER = {"delta": 0.2}
+SIDED = {"cross_clip_gradient": "sided"}
+SOURCE = {"ratio_length": "source"}
+# What differs from the demo's HACPO, which has delta .8.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "zero .2": PAPER,
+    "zero .8": {},
+    "sided .2": PAPER | SIDED,
+    "sided .8": SIDED,
+    "keep .2": PAPER | {"cross_clip_gradient": "keep"},
+    "gspo": {"name": "gspo"},
+    "naive_source": {"name": "naive_source"},
+    "source, zero .2": PAPER | SOURCE,
+    "source, zero .8": SOURCE,
+    "source, sided .2": PAPER | SIDED | SOURCE,
+    "source, sided .8": SIDED | SOURCE,
+}
+BASELINE = "zero .2"
+EARLY, LATE = range(1, 11), range(31, 41)  # steps
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the study. Its seed decides prompts and sampling; its warm start is that number modulo `starts`."""
+
+    pair: str
+    option: str
+    seed: int
+    starts: int = 1
+
+    def path(self, out: Path) -> Path:
+        return out / self.pair / self.option / f"{self.seed}.json"
+
+
+def spec_of(run: Run, cache: Path) -> RunSpec:
+    """The run's specification: the demo's settings, the option, and nothing recorded that costs time."""
+    start = run.seed % run.starts
+    return run_spec(
+        {name: warm_start(agent, start, cache) for name, agent in PAIRS[run.pair].items()},
+        questions(start, cache),
+        name=f"{run.pair}, {run.option}, seed {run.seed}",
+        seed=run.seed,
+        algorithm=OPTIONS[run.option],
+        evaluation={"eval_interval": 0},
+        checkpoint={"save_steps": 0},
+        telemetry={"rollout_interval": 0, "alignment_interval": 0},
+    )
+
+
+def execute(run: Run, out: Path) -> Run:
+    """Run it and write its result. Error: RuntimeError where the trainer did not complete."""
+    from workers.__main__ import main as train
+
+    cpu_before = time_of_process()
+    with tempfile.TemporaryDirectory() as workshop:
+        spec, folder = spec_of(run, out / "cache"), Path(workshop) / "run"
+        spec_path = Path(workshop) / "spec.json"
+        spec_path.write_text(spec.to_json(), encoding="utf-8")
+        if train([str(spec_path), str(folder), "--attempt", "1"]):
+            raise RuntimeError(f"{run} failed")
+        records = [record for _, record in read_records(folder / SPOOL_NAME)]
+    if records[-1]["type"] != "finished" or records[-1]["outcome"] != "completed":
+        raise RuntimeError(f"{run} did not complete")
+    result = {"algorithm": spec.algorithm.model_dump(mode="json"), **summary(records, spec.training.steps)}
+    result["cpu_s"] = round(time_of_process() - cpu_before, 1)
+    path = run.path(out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".part").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    os.replace(path.with_suffix(".part"), path)
+    return run
+
+
+def time_of_process() -> float:
+    """CPU seconds of this process so far."""
+    times = os.times()
+    return times.user + times.system
+
+
+def summary(records: Sequence[dict[str, Any]], steps: int) -> dict[str, Any]:
+    """What the table needs: accuracies by agent, and shares by learner <- source in early and late steps."""
+    result: dict[str, Any] = {"start": {}, "final": {}, "skills": {}, "shares": {}}
+    for record in records:
+        if record["type"] == "evaluation":
+            result["start" if record["step"] == 0 else "final"][record["agent"]] = record["value"]
+            if record["step"] == steps:
+                result["skills"][record["agent"]] = record["slices"]
+    metrics = [record for record in records if record["type"] == "metrics" and record["source"]]
+    for agent, source in sorted({(record["agent"], record["source"]) for record in metrics}):
+        own = [record for record in metrics if (record["agent"], record["source"]) == (agent, source)]
+        shares: dict[str, float | None] = {}
+        for name in ("clip_lower_frac/positive", "clip_upper_frac/positive", "clip_upper_frac", "used_frac"):
+            for when, span in (("early", EARLY), ("late", LATE)):
+                pairs = [record["ratios"][name] for record in own if record["step"] in span]
+                total, count = map(sum, zip(*pairs, strict=True)) if pairs else (0.0, 0.0)
+                shares[f"{name} {when}"] = total / count if count else None
+        lengths = [record["values"]["retok_len_ratio"] for record in own if record["values"]["retok_len_ratio"]]
+        shares["retok_len_ratio"] = statistics.fmean(lengths) if lengths else None
+        first = [record["values"]["sequence_ratio/mean"] for record in own if record["step"] == 1]
+        shares["first sequence_ratio/mean"] = first[0] if first else None
+        result["shares"][f"{agent} <- {source}"] = shares
+    return result
+
+
+def interval(values: Sequence[float]) -> float:
+    """Half the width of the mean's 95 % interval; nan for fewer than two values."""
+    if len(values) < 2:
+        return math.nan
+    return t_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def t_quantile(degrees: int, level: float = 0.975) -> float:
+    """Student's t: the value below which it lies with probability `level`."""
+    from mpmath import betainc, findroot
+
+    def excess(t: float) -> Any:
+        return 1 - betainc(degrees / 2, 0.5, 0, degrees / (degrees + t * t), regularized=True) / 2 - level
+
+    return float(findroot(excess, (1.9, 13.0), solver="anderson"))
+
+
+def load(out: Path, pair: str, option: str) -> dict[int, dict[str, Any]]:
+    """Results by seed."""
+    return {int(path.stem): json.loads(path.read_text()) for path in (out / pair / option).glob("*.json")}
+
+
+def accuracies(results: dict[int, dict[str, Any]], moment: str = "final") -> dict[int, float]:
+    """By seed: the mean of the agents."""
+    return {seed: statistics.fmean(result[moment].values()) for seed, result in sorted(results.items())}
+
+
+def table(out: Path, pair: str, options: Sequence[str], baseline: str) -> list[str]:
+    """Markdown: one row for each option that has results."""
+    base = accuracies(load(out, pair, baseline))
+    lines = [
+        f"| {pair} | runs | accuracy | by agent | minus {baseline} | lost, by learner |",
+        "|---|---|---|---|---|---|",
+    ]
+    for option in options:
+        results = load(out, pair, option)
+        if not results:
+            continue
+        final = accuracies(results)
+        names = list(next(iter(results.values()))["final"])
+        agents = ", ".join(shown(statistics.fmean(r["final"][name] for r in results.values())) for name in names)
+        common = sorted(final.keys() & base.keys())
+        differences = [final[seed] - base[seed] for seed in common] if option != baseline else []
+        gain = f"{signed(statistics.fmean(differences))} +- {shown(interval(differences))}" if differences else ""
+        values = list(final.values())
+        mean = f"{shown(statistics.fmean(values))} +- {shown(interval(values))}"
+        lines.append(f"| {option} | {len(final)} | {mean} | {agents} | {gain} | {trap(results)} |")
+    starts = accuracies(load(out, pair, baseline), "start").values()
+    if starts:
+        lines.append(f"| start | | {shown(statistics.fmean(starts))} | | | |")
+    return lines
+
+
+def trap(results: dict[int, dict[str, Any]]) -> str:
+    """Share of each source's correct rollouts that lie below the band: early to late steps, mean over seeds."""
+    first = next(iter(results.values()))["shares"]
+    parts = []
+    for pair in first:
+        values = [
+            [r["shares"][pair][f"clip_lower_frac/positive {when}"] for r in results.values()]
+            for when in ("early", "late")
+        ]
+        means = [statistics.fmean(v for v in each if v is not None) if any(each) else 0.0 for each in values]
+        parts.append(f"{pair.split(' ')[0]} {shown(means[0])} to {shown(means[1])}")
+    return ", ".join(parts)
+
+
+def shown(value: float) -> str:
+    """.705: three decimals without the zero in front."""
+    return f"{value:.3f}".replace("0.", ".", 1)
+
+
+def signed(value: float) -> str:
+    return ("+" if value >= 0 else "-") + shown(abs(value))
+
+
+def run_all(out: Path, runs: Sequence[Run], processes: int) -> int:
+    """Run what has no result yet; the exit status."""
+    missing = [run for run in runs if not run.path(out).exists()]
+    failed = 0
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        futures = [pool.submit(execute, run, out) for run in missing]
+        for number, future in enumerate(as_completed(futures), start=1):
+            try:
+                print(f"{number}/{len(missing)} {future.result()}", flush=True)
+            except RuntimeError as error:
+                failed += 1
+                print(error, file=sys.stderr, flush=True)
+    return 1 if failed else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.study", description=__doc__)
+    parser.add_argument("action", choices=("run", "table"))
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder of warm starts and results")
+    parser.add_argument("--pairs", default="complementary;mirrored;strong and weak", help="separated by ;")
+    parser.add_argument("--options", default=";".join(OPTIONS), help="separated by ;")
+    parser.add_argument("--seeds", type=int, default=5, help="run seeds 0 to N - 1")
+    parser.add_argument("--starts", type=int, default=1, help="warm starts per pair: run seed modulo this")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--baseline", default=BASELINE)
+    given = parser.parse_args(arguments)
+    pairs, options = given.pairs.split(";"), given.options.split(";")
+    if given.action == "table":
+        for pair in pairs:
+            print("\n".join(table(given.out, pair, options, given.baseline)), end="\n\n")
+        return 0
+    runs = [
+        Run(pair, option, seed, given.starts) for option in options for pair in pairs for seed in range(given.seeds)
+    ]  # options outermost: all seeds of one before the next begins
+    return run_all(given.out, runs, given.processes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""Makes a small model that works problems out well and half knows the rules of order: where a demo agent starts.
+
+Taught from a mixture of right workings and misconceptions. What is left to learn is a choice between two procedures, as
+it is for large models under reinforcement learning. Deterministic by seed.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workers.demo_task import Problem, make_problems
+
+STEPS = 1000
+BATCH_SIZE = 64
+LEARNING_RATE = 3e-3
+WARMUP_STEPS = 50
+CHARACTERS = "0123456789+-*^()=;}"
+BOX = "\\boxed{"
+DIGIT_PAIRS = tuple(str(value) for value in range(10, 100))
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "qwen3": {  # about 100k parameters
+        "model_type": "qwen3",
+        "hidden_size": 64,
+        "intermediate_size": 192,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+    },
+    "llama": {  # about 250k
+        "model_type": "llama",
+        "hidden_size": 96,
+        "intermediate_size": 288,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 3,
+    },
+    "olmo2": {  # about 140k
+        "model_type": "olmo2",
+        "hidden_size": 64,
+        "intermediate_size": 160,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+    },
+}
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """An agent to be: a key of ARCHITECTURES, how often it is shown the right working of each skill, and the pieces
+    that its tokenizer knows beyond single characters and the opening of a box."""
+
+    architecture: str
+    right_share: Mapping[str, float]
+    pieces: tuple[str, ...] = ()
+
+
+def make_tokenizer(pieces: tuple[str, ...] = ()) -> Any:
+    """A tokenizer of single characters, the opening of a box and further pieces; the longest that fits is taken."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    known = ["<pad>", "<eos>", "<unk>", *CHARACTERS, BOX, *pieces]
+    longest_first = sorted((BOX, *pieces), key=len, reverse=True)
+    pattern = "|".join([*map(re.escape, longest_first), r"[\s\S]"])
+    vocabulary = {piece: index for index, piece in enumerate(known)}
+    tokenizer = Tokenizer(models.WordLevel(vocab=vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="<eos>",
+        unk_token="<unk>",
+        clean_up_tokenization_spaces=False,
+        model_max_length=128,
+        padding_side="left",
+    )
+
+
+def make_model(architecture: str, tokenizer: Any) -> Any:
+    """An untrained model; `architecture` is a key of ARCHITECTURES."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    settings: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 128,
+        "tie_word_embeddings": True,
+        "initializer_range": 0.05,
+        "head_dim": 32,  # a size that vLLM's CPU attention supports
+        "pad_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "bos_token_id": None,
+        **ARCHITECTURES[architecture],
+    }
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(**settings))
+
+
+class _Corpus:
+    """Worked problems as token ids, drawn with the agent's share of right workings."""
+
+    def __init__(self, agent: WarmStart, problems: list[Problem], tokenizer: Any, seed: int) -> None:
+        self._random = random.Random(f"{seed} {agent.architecture}")
+        self._share = agent.right_share
+        self._problems = problems
+        end = [tokenizer.eos_token_id]
+        self._ids = [
+            (
+                tokenizer(problem.text).input_ids,
+                tokenizer(problem.right).input_ids + end,
+                tokenizer(problem.mistaken).input_ids + end,
+            )
+            for problem in problems
+        ]
+
+    def draw(self) -> tuple[list[int], list[int]]:
+        """Prompt and working of one random problem."""
+        index = self._random.randrange(len(self._problems))
+        prompt, right, mistaken = self._ids[index]
+        is_right = self._random.random() < self._share[self._problems[index].skill]
+        return prompt, right if is_right else mistaken
+
+
+def _learning_rate(step: int, steps: int) -> float:
+    """Warm-up, then half a cosine to 0."""
+    if step < WARMUP_STEPS:
+        return LEARNING_RATE * (step + 1) / WARMUP_STEPS
+    return LEARNING_RATE * 0.5 * (1 + math.cos(math.pi * (step - WARMUP_STEPS) / max(1, steps - WARMUP_STEPS)))
+
+
+def _batch(corpus: _Corpus) -> tuple[Any, Any]:
+    """Ids (b, S) and labels (b, S); labels are -100 where they do not count: in the prompt and the padding."""
+    import torch
+
+    drawn = [corpus.draw() for _ in range(BATCH_SIZE)]
+    width = max(len(prompt) + len(working) for prompt, working in drawn)
+    ids = torch.zeros(BATCH_SIZE, width, dtype=torch.long)
+    labels = torch.full((BATCH_SIZE, width), -100)
+    for row, (prompt, working) in enumerate(drawn):
+        end = len(prompt) + len(working)
+        ids[row, :end] = torch.tensor(prompt + working)
+        labels[row, len(prompt) : end] = torch.tensor(working)
+    return ids, labels
+
+
+def train_agent(
+    agent: WarmStart, folder: Path, seed: int, steps: int = STEPS, report: Callable[[int], None] = lambda step: None
+) -> None:
+    """Teach one agent and save it as a plain Hugging Face folder. `report` hears each finished step."""
+    import torch
+    from torch.nn import functional
+    from transformers.utils import logging
+
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    tokenizer = make_tokenizer(agent.pieces)
+    model = make_model(agent.architecture, tokenizer)
+    corpus = _Corpus(agent, make_problems(seed)[0], tokenizer, seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = _learning_rate(step, steps)
+        ids, labels = _batch(corpus)
+        # Padding stands on the right, behind every token that counts: the causal mask alone keeps it out.
+        logits = model(input_ids=ids[:, :-1], use_cache=False).logits  # (b, S - 1, V)
+        loss = functional.cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        report(step + 1)
+    logging.disable_progress_bar()
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
