@@ -1,0 +1,155 @@
+"""Stopwatches of the bench: steps of our trainer with the time of each part, and medians with their spread."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+
+from tests.bench.models import BenchVerifier
+from workers import placement, rules, trainer, updates
+from workers.events import SpoolWriter
+from workers.plan import batch_of_step
+from workers.policy import Policy
+from workers.spec import RunSpec
+from workers.stopping import StopFlag
+from workers.telemetry import step_events
+
+# What is not of these is the step's share outside the model.
+MODEL_PARTS = ("generation", "forward", "backward")
+
+
+@dataclass
+class Timed:
+    """One step: wall and processor seconds, seconds by part, and what was done in it."""
+
+    wall_s: float
+    cpu_s: float
+    parts: dict[str, float] = field(default_factory=dict)
+    tokens: int = 0  # generated
+    rows: int = 0  # planned for training
+    active: int = 0  # that were trained on
+
+    @property
+    def outside(self) -> float:
+        """Share of the step spent outside generation and the model's forward and backward passes."""
+        return 1 - sum(self.parts[name] for name in MODEL_PARTS) / self.wall_s
+
+
+class Steps:
+    """Our trainer, one timed step at a time: what Trainer.train does in its loop, telemetry included."""
+
+    def __init__(self, spec: RunSpec, run_dir: Path) -> None:
+        self.spec, self.verifier = spec, BenchVerifier()
+        run_dir.mkdir()
+        self.spool = SpoolWriter(run_dir, 1)
+        self.trainer = trainer.Trainer(spec, run_dir, self.spool, self.verifier, StopFlag())  # type: ignore[arg-type]
+        self.trainer.load()
+        split = trainer.split_questions(spec.data)
+        self.questions, _ = self.trainer.questions_that_fit(split.train, split.held_out)
+        self.parts: dict[str, float] = defaultdict(float)
+
+    def close(self) -> None:
+        self.spool.close()
+
+    def step(self, reward: Callable[[str, str], float]) -> Timed:
+        self.verifier.reward = reward
+        self.parts = defaultdict(float)
+        tokens = self.trainer.tokens_generated
+        with self._watched():
+            wall, cpu = time.perf_counter(), time.process_time()
+            self.trainer.phase_s = defaultdict(float)
+            record = self.trainer.one_step(batch_of_step(self.spec, self.trainer.step, self.questions))
+            with self._part("telemetry"):
+                self.spool.emit(*step_events(record, with_rollouts=True))
+                self.trainer.report_progress(1.0)
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        results = [result for report in record.reports for found in report.results for result in found]
+        return Timed(
+            wall,
+            cpu,
+            dict(self.parts),
+            self.trainer.tokens_generated - tokens,
+            len(results),
+            sum(result.sequence_ratio is not None for result in results),
+        )
+
+    @contextmanager
+    def _part(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.parts[name] += time.perf_counter() - started
+
+    def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **more: Any) -> Any:
+            with self._part(name):
+                return function(*arguments, **more)
+
+        return call
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Time the parts of a step. A forward pass within generation counts as both `generation` and `sampling pass`."""
+        is_sampling = False
+        timed_sample = self._timed("generation", placement.sample)
+
+        def sample(*arguments: Any, **more: Any) -> Any:
+            nonlocal is_sampling
+            is_sampling = True
+            found = timed_sample(*arguments, **more)
+            is_sampling = False
+            return found
+
+        handles = []
+        for agent in self.trainer.agents:
+            model, started = agent.policy.model, [0.0]  # type: ignore[attr-defined]
+
+            def before(*_: Any, started: list[float] = started) -> None:
+                started[0] = time.perf_counter()
+
+            def after(*_: Any, started: list[float] = started) -> None:
+                self.parts["sampling pass" if is_sampling else "forward"] += time.perf_counter() - started[0]
+
+            handles += [model.register_forward_pre_hook(before), model.register_forward_hook(after)]
+        patches = [
+            mock.patch.object(placement, "sample", sample),
+            mock.patch.object(torch.Tensor, "backward", self._timed("backward", torch.Tensor.backward)),
+            mock.patch.object(Policy, "step", self._timed("optimizer", Policy.step)),
+            mock.patch.object(Policy, "encode_response", self._timed("tokenizer", Policy.encode_response)),
+            mock.patch.object(Policy, "decode", self._timed("tokenizer", Policy.decode)),
+            mock.patch.object(rules, "loss", self._timed("loss", rules.loss)),
+            mock.patch.object(updates, "_fill", self._timed("row results", updates._fill)),
+            mock.patch.object(trainer, "build_mini_batches", self._timed("plan", trainer.build_mini_batches)),
+            mock.patch.object(self.trainer.scorer, "score_step", self._timed("verify", self.trainer.scorer.score_step)),
+        ]
+        for patch in patches:
+            patch.start()
+        try:
+            yield
+        finally:
+            for patch in patches:
+                patch.stop()
+            for handle in handles:
+                handle.remove()
+
+
+def spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """Median, and the first and third quartile."""
+    ordered = sorted(values)
+    if len(ordered) < 2:
+        return ordered[0], ordered[0], ordered[0]
+    low, median, high = statistics.quantiles(ordered, n=4, method="inclusive")
+    return median, low, high
+
+
+def ratio(ours: Sequence[float], others: Sequence[float]) -> tuple[float, float, float]:
+    """Median and quartiles of pairwise ratios: both of a pair ran within the same seconds, so load cancels."""
+    return spread([own / other for own, other in zip(ours, others, strict=True)])
