@@ -130,9 +130,7 @@ class Browsers:
         return [browser.cursors[run_id] for browser in self.all if run_id in browser.cursors]
 
     def violations(self) -> list[str]:
-        return [
-            f"browser {number}: {text}" for number, browser in enumerate(self.all) for text in browser.violations
-        ]
+        return [f"browser {number}: {text}" for number, browser in enumerate(self.all) for text in browser.violations]
 
     def close(self) -> None:
         async def end() -> None:
