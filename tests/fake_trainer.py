@@ -1,243 +1,232 @@
-"""A trainer without torch: tells of made-up steps through the real spool, obeys TERM, and misbehaves on request.
+"""A trainer without torch: made-up steps through the real spool and real checkpoints; it misbehaves on request.
 
-Start it with HACRL_TRAINER_COMMAND='["python", "-m", "tests.fake_trainer"]'.
+Start it with HACRL_TRAINER_COMMAND='["python", "-m", "tests.fake_trainer"]'. It resumes from its newest sound
+checkpoint, obeys TERM, and notes in `emitted.txt` what it has surely emitted: a witness beside the spool.
 
-The first word of the run's name (or HACRL_FAKE_MODE) is the misbehaviour:
-  crash: exits with status 3 in step 3    crash-once: only in attempt 1    deaf: ignores TERM    hang: stops in step 3
-  fail: says "failed"    silent: exits with 0 and no last word    orphan: leaves a child process behind
-  verifier: pauses by itself in step 3, in attempt 1    slow: step 3 takes 4 s, with a pulse    load: hangs at its start
-HACRL_FAKE_STEP_S: seconds per step (default 0.01).
+The first word of the run's name (or HACRL_FAKE_MODE) is the misbehaviour; crash@7 says the step (3 if none is named):
+  crash: exits with status 3    crash-once: only in attempt 1    dies: exits with status 4 before its first word
+  killed: is ended by SIGKILL, as the kernel does where memory is out    memory: its own limit of memory is reached
+  deaf: ignores TERM    hang: stands still    nan: numbers that are not finite, then failed    fail: says "failed"
+  silent: exits with 0 and no last word    orphan: has children that ignore TERM    flood: log lines without measure
+  verifier: pauses by itself, in attempt 1    slow: that step takes 4 s, with a pulse    load: hangs at its start
+Further words are settings: pace=0.01 (seconds per step; else HACRL_FAKE_STEP_S), load=2 and save=2 (seconds that
+loading, or saving each agent, takes), lines=1000 (of a flood, in each step).
 """
 
 from __future__ import annotations
 
+import math
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+from tests.fake_events import agent_metrics, evaluations, rollouts, step_bodies
 from workers import pulse
-from workers.events import (
-    PAUSE_ASKED,
-    Body,
-    Checkpoint,
-    Contribution,
-    Evaluation,
-    Finished,
-    Log,
-    Metrics,
-    Progress,
-    Rollout,
-    SpoolWriter,
-    Started,
-    read_records,
-)
+from workers.checkpoint import newest_checkpoint, save_checkpoint
+from workers.events import PAUSE_ASKED, Body, Checkpoint, Finished, Log, SpoolWriter, Started
 from workers.launcher import PAUSE_SIGNAL, die_with_supervisor, dump_stacks_on_signal
 from workers.spec import RunSpec
 
-MODES = ("crash", "crash-once", "deaf", "hang", "fail", "silent", "orphan", "verifier", "slow", "load")
-is_stopped = False
-is_pause_asked = False
+__all__ = ["rollouts"]
+MODES = (
+    *("crash", "crash-once", "dies", "killed", "memory", "deaf", "hang", "nan", "fail", "silent", "orphan", "flood"),
+    *("verifier", "slow", "load"),
+)
+LEDGER_NAME = "emitted.txt"
+MEMORY_LIMIT = 512 * 2**20
+CHILD = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(3600)"
+)
 
 
-def note_stop(*_: object) -> None:
-    global is_stopped
-    is_stopped = True
+class WitnessedSpool(SpoolWriter):
+    """Notes every event in the ledger after the spool has it: `seq attempt type step`."""
 
+    def __init__(self, run_dir: Path, attempt: int) -> None:
+        super().__init__(run_dir, attempt)
+        self._ledger = open(run_dir / LEDGER_NAME, "ab", buffering=0)  # noqa: SIM115 - open for the writer's life
 
-def note_pause(*_: object) -> None:
-    global is_pause_asked
-    is_pause_asked = True
-
-
-def last_checkpoint(run_dir: Path) -> int:
-    """The step of the last checkpoint that the spool tells of."""
-    steps = [r["step"] for _, r in read_records(run_dir / "events.jsonl") if r["type"] == "checkpoint"]
-    return max(steps, default=0)
-
-
-def agent_metrics(step: int, agent: str, chance: random.Random) -> Metrics:
-    correct = chance.randrange(8, 64)
-    return Metrics(
-        step=step,
-        agent=agent,
-        values={
-            "capability": correct / 64,
-            "advantage/mean": chance.gauss(0, 0.01),
-            "advantage/std": chance.random(),
-            "baseline/mean": correct / 64,
-            "entropy": 2.0 / step,
-            "kl": 0.01 * step,
-            "grad_norm": chance.random(),
-            "loss": chance.gauss(0, 1),
-            "learning_rate": 1e-6,
-            "completions/mean_length": chance.uniform(10, 20),
-        },
-        ratios={
-            "reward/mean": (float(correct), 64.0),
-            "clip_ratio/low_mean": (float(chance.randrange(4)), 64.0),
-            "frac_reward_zero_std": (1.0, 8.0),
-        },
-    )
-
-
-def pair_metrics(step: int, learner: str, source: str, chance: random.Random) -> Metrics:
-    clipped = float(chance.randrange(64))
-    return Metrics(
-        step=step,
-        agent=learner,
-        source=source,
-        values={"omega": chance.uniform(0.5, 2), "omega_clamped": 0.0, "sequence_ratio/mean": chance.random()},
-        ratios={
-            "clip_lower_frac": (clipped, 64.0),
-            "clip_lower_frac/positive": (clipped / 2, 32.0),
-            "clip_lower_frac/negative": (clipped / 2, 32.0),
-            "clip_upper_frac": (0.0, 64.0),
-            "used_frac": (64 - clipped, 64.0),
-        },
-    )
-
-
-def rollouts(step: int, agents: list[str], chance: random.Random) -> list[Body]:
-    bodies: list[Body] = []
-    for agent in agents:
-        reward = float(chance.random() < 0.5)
-        bodies.append(
-            Rollout(
-                step=step,
-                agent=agent,
-                prompt_id="1",
-                sample=0,
-                prompt="1+2*3=",
-                completion="<b>\\boxed{7}</b>",
-                answer="7",
-                reward=reward,
-                finish_reason="stop",
-                num_tokens=9,
-                mean_logp=-0.5,
-            )
-        )
-        bodies += [
-            Contribution(
-                step=step,
-                agent=learner,
-                source=agent,
-                prompt_id="1",
-                sample=0,
-                num_tokens=9,
-                advantage=reward - 0.5,
-                sequence_ratio=0.9,
-                clipped_ratio=0.9,
-                omega=1.0,
-                weight=0.9,
-                mini_batch=0,
-            )
-            for learner in agents
+    def emit(self, *bodies: Body) -> int:
+        first = self.seq + 1
+        last = super().emit(*bodies)
+        lines = [
+            f"{seq} {self.attempt} {body.type} {getattr(body, 'step', None)}\n"  # type: ignore[attr-defined]
+            for seq, body in enumerate(bodies, first)
         ]
-    return bodies
+        self._ledger.write("".join(lines).encode())
+        return last
 
 
-def evaluations(step: int, spec: RunSpec) -> list[Body]:
-    gain = {"gspo": 30, "gspox2": 35, "hacpo": 50}.get(spec.algorithm.name, 40)
-    found: list[Body] = []
-    for place, agent in enumerate(spec.agents):
-        correct = 10 + place + (gain + spec.seed) * step // spec.training.steps
-        body = Evaluation(
-            step=step,
-            agent=agent.name,
-            benchmark=spec.data.benchmark,
-            metric="accuracy",
-            value=correct / 100,
-            correct=correct,
-            asked=100,
+class FakeAgent:
+    """What a checkpoint needs of an agent: files of a few kilobytes."""
+
+    def __init__(self, name: str, save_s: float) -> None:
+        self.name, self.save_s, self.step = name, save_s, 0
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        (folder / "weights.bin").write_bytes(random.Random(f"{self.name} {self.step}").randbytes(4096))
+        time.sleep(self.save_s)
+        (folder / "config.json").write_text(f'{{"step": {self.step}}}')
+
+    def save_state(self, stem: Path) -> None:
+        stem.with_suffix(".json").write_text(f'{{"step": {self.step}}}')
+
+
+class FakeTrainer:
+    """One attempt of a run."""
+
+    def __init__(self, spec: RunSpec, run_dir: Path, attempt: int) -> None:
+        self.spec, self.run_dir, self.attempt = spec, run_dir, attempt
+        first, *words = (os.environ.get("HACRL_FAKE_MODE") or spec.name).split()
+        mode, _, at = first.partition("@")
+        self.mode = mode if mode in MODES else "complete"
+        self.bad_step = int(at) if at.isdecimal() else 3
+        self.settings = dict(word.split("=", 1) for word in [*words, *spec.name.split()[1:]] if "=" in word)
+        self.is_stopped = self.is_pause_asked = False
+        self.pause_reason = PAUSE_ASKED
+        self.step = 0
+        self.agents = [FakeAgent(agent.name, self.seconds("save", 0.0)) for agent in spec.agents]
+
+    def seconds(self, name: str, default: float) -> float:
+        return float(self.settings.get(name, default))
+
+    def run(self) -> int:
+        signal.signal(PAUSE_SIGNAL, self._note_pause)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN if self.mode == "deaf" else self._note_stop)
+        if self.mode == "dies":
+            print("this trainer dies at every start", file=sys.stderr)
+            return 4
+        if self.mode == "orphan":
+            self._bear()
+        while self.mode == "load":
+            time.sleep(3600)
+        self.spool = WitnessedSpool(self.run_dir, self.attempt)
+        self._load()
+        self._train()
+        status = 0 if self.mode == "silent" else self._conclude()
+        self.spool.close()
+        return status
+
+    def _note_stop(self, *_: object) -> None:
+        self.is_stopped = True
+
+    def _note_pause(self, *_: object) -> None:
+        self.is_pause_asked = True
+
+    def _bear(self) -> None:
+        for _ in range(2):
+            child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE)
+            assert child.stdout is not None
+            child.stdout.readline()
+            print(f"child {child.pid}", flush=True)
+
+    def _load(self) -> None:
+        time.sleep(self.seconds("load", 0.0))
+        resumable, problems = newest_checkpoint(self.run_dir) if self.attempt > 1 else (None, [])
+        self.step = resumable.step if resumable else 0
+        names = [agent.name for agent in self.spec.agents]
+        steps = self.spec.training.steps
+        self.spool.emit(
+            Started(step=self.step, total_steps=steps, agents=names, device="none", versions={"fake": "1"}),
+            Log(message=f"fake trainer, attempt {self.attempt}"),
+            *(Log(level="warning", message=f"checkpoint not used: {problem}") for problem in problems),
+            *(evaluations(0, self.spec) if self.step == 0 else ()),
         )
-        found.append(body)
-    return found
 
+    def _train(self) -> None:
+        started, every = time.monotonic(), self.spec.checkpoint.save_steps
+        pace_s = self.seconds("pace", float(os.environ.get("HACRL_FAKE_STEP_S", "0.01")))
+        self.saved_step = self.step
+        while self.step < self.spec.training.steps and not self._is_done():
+            self.step += 1
+            self._misbehave()
+            chance = random.Random(f"{self.spec.seed} {self.step}")  # the same again after a resume
+            self.spool.emit(*step_bodies(self.step, self.spec, started, chance))
+            if every and self.step % every == 0:
+                self._save()
+            time.sleep(pace_s)
 
-def step_bodies(step: int, spec: RunSpec, started: float, chance: random.Random) -> list[Body]:
-    agents = [agent.name for agent in spec.agents]
-    bodies: list[Body] = [agent_metrics(step, agent, chance) for agent in agents]
-    bodies += [pair_metrics(step, a, b, chance) for a in agents for b in agents if a != b]
-    bodies += rollouts(step, agents, chance)
-    elapsed_s = time.monotonic() - started
-    per_step = spec.training.train_batch_size * spec.num_generations * len(agents)
-    progress = Progress(
-        step=step,
-        total_steps=spec.training.steps,
-        elapsed_s=elapsed_s,
-        eta_s=elapsed_s / step * (spec.training.steps - step),
-        rollouts_generated=step * per_step,
-        tokens_generated=step * per_step * 9,
-        phase_s={"rollout": 0.5, "update": 0.5},
-    )
-    return [*bodies, progress]
+    def _is_done(self) -> bool:
+        if self.mode == "verifier" and self.step == self.bad_step - 1 and self.attempt == 1:
+            self.is_pause_asked, self.pause_reason = True, "the verifier fails: it did not start; 6 tries"
+        return self.is_stopped or self.is_pause_asked or self._is_bad("nan", "memory")
 
+    def _is_bad(self, *modes: str) -> bool:
+        return self.mode in modes and self.step >= self.bad_step
 
-def misbehave(mode: str, step: int, attempt: int) -> None:
-    if step == 3 and (mode == "crash" or (mode == "crash-once" and attempt == 1)):
-        print("the last line before the crash", file=sys.stderr)
-        os._exit(3)
-    if step == 3 and mode == "hang":
-        time.sleep(3600)
-    if step == 3 and mode == "slow":
-        for _ in range(40):
+    def _misbehave(self) -> None:
+        if self.mode == "flood":
+            for number in range(int(self.settings.get("lines", 1000))):
+                print(f"step {self.step} line {number}")
+            sys.stdout.flush()
+        if self.step != self.bad_step:
+            return
+        if self.mode == "crash" or (self.mode == "crash-once" and self.attempt == 1):
+            print("the last line before the crash", file=sys.stderr)
+            os._exit(3)
+        if self.mode == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        while self.mode == "hang":
+            time.sleep(3600)
+        for _ in range(40 if self.mode == "slow" else 0):
             time.sleep(0.1)
             pulse.beat()
 
+    def _save(self) -> None:
+        for agent in self.agents:
+            agent.step = self.step
+        keep = self.spec.checkpoint.keep
+        saved = save_checkpoint(self.run_dir, self.step, self.agents, {"step": self.step}, keep)  # type: ignore[arg-type]
+        self.saved_step = self.step
+        path = saved.path.relative_to(self.run_dir).as_posix()
+        self.spool.emit(Checkpoint(step=self.step, path=path, size_bytes=saved.size_bytes))
 
-def main(spec_path: str, run_dir: str, attempt: int) -> None:
-    die_with_supervisor()
-    dump_stacks_on_signal()
-    signal.signal(PAUSE_SIGNAL, note_pause)
-    pulse.start(Path(run_dir))
-    spec = RunSpec.from_file(Path(spec_path))
-    first_word = os.environ.get("HACRL_FAKE_MODE") or spec.name.split()[0]
-    mode = first_word if first_word in MODES else "complete"
-    signal.signal(signal.SIGTERM, signal.SIG_IGN if mode == "deaf" else note_stop)
-    if mode == "orphan":
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
-        print(f"child {child.pid}", flush=True)
-    if mode == "load":
-        time.sleep(3600)
-    spool = SpoolWriter(Path(run_dir), attempt)
-    first = last_checkpoint(Path(run_dir))
-    names = [agent.name for agent in spec.agents]
-    spool.emit(
-        Started(step=first, total_steps=spec.training.steps, agents=names, device="none", versions={"fake": "1"}),
-        Log(message=f"fake trainer, attempt {attempt}"),
-        *(evaluations(0, spec) if first == 0 else ()),
-    )
-    step, started, chance = first, time.monotonic(), random.Random(spec.seed)
-    reason = PAUSE_ASKED
-    while step < spec.training.steps and not is_stopped and not is_pause_asked:
-        if step == 2 and mode == "verifier" and attempt == 1:
-            note_pause()
-            reason = "the verifier fails: it did not start; 6 tries"
-            break
-        step += 1
-        misbehave(mode, step, attempt)
-        spool.emit(*step_bodies(step, spec, started, chance))
-        if spec.checkpoint.save_steps and step % spec.checkpoint.save_steps == 0:
-            spool.emit(Checkpoint(step=step, path=f"checkpoints/step-{step:06d}", size_bytes=0))
-        time.sleep(float(os.environ.get("HACRL_FAKE_STEP_S", "0.01")))
-    if mode == "silent":
-        return
-    if is_stopped:
-        spool.emit(Checkpoint(step=step, path=f"checkpoints/step-{step:06d}", size_bytes=0))
-        spool.emit(Finished(step=step, outcome="stopped"))
-    elif is_pause_asked and step < spec.training.steps:
-        spool.emit(Checkpoint(step=step, path=f"checkpoints/step-{step:06d}", size_bytes=0))
-        spool.emit(Finished(step=step, outcome="paused", reason=reason))
-    elif mode == "fail":
-        spool.emit(Finished(step=step, outcome="failed", reason="the fake loss became NaN in step 3"))
-    else:
-        spool.emit(*evaluations(step, spec), Finished(step=step, outcome="completed"))
-    spool.close()
+    def _conclude(self) -> int:
+        """The last words. Returns the exit status."""
+        if self._is_bad("nan"):
+            numbers = agent_metrics(self.step, self.spec.agents[0].name, random.Random(0))
+            numbers.values |= {"loss": math.nan, "grad_norm": math.inf}
+            return self._fail(f"diverged: the loss of step {self.step} is not finite", numbers)
+        if self._is_bad("memory"):
+            return self._fail(f"MemoryError: {_use_up_memory()} MiB were not enough")
+        if self.mode == "fail":
+            return self._fail("the fake loss became NaN in step 3")
+        if self.step and self.saved_step != self.step:
+            self._save()
+        if self.is_stopped:
+            self.spool.emit(Finished(step=self.step, outcome="stopped"))
+        elif self.is_pause_asked and self.step < self.spec.training.steps:
+            self.spool.emit(Finished(step=self.step, outcome="paused", reason=self.pause_reason))
+        else:
+            self.spool.emit(*evaluations(self.step, self.spec), Finished(step=self.step, outcome="completed"))
+        return 0
+
+    def _fail(self, reason: str, *before: Body) -> int:
+        self.spool.emit(*before, Finished(step=self.step, outcome="failed", reason=reason))
+        return 1
+
+
+def _use_up_memory() -> int:
+    """Until there is no more; returns how many MiB that were."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+    blocks: list[bytearray] = []
+    try:
+        while True:
+            blocks.append(bytearray(2**20))
+    except MemoryError:
+        count = len(blocks)
+        blocks.clear()
+        return count
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[4]))
+    die_with_supervisor()
+    dump_stacks_on_signal()
+    pulse.start(Path(sys.argv[2]))
+    sys.exit(FakeTrainer(RunSpec.from_file(Path(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[4])).run())

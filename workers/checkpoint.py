@@ -15,10 +15,12 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workers import pulse
-from workers.placement import Agent
+
+if TYPE_CHECKING:  # saving and verifying need no torch
+    from workers.placement import Agent
 
 FOLDER_NAME = "checkpoints"
 MANIFEST_NAME = "manifest.json"

@@ -1,0 +1,127 @@
+"""What the fake trainer tells of a step: every kind of event, made-up numbers, alike for equal seed and step."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from workers.events import Body, Contribution, Evaluation, Metrics, Progress, Rollout
+from workers.spec import RunSpec
+
+
+def agent_metrics(step: int, agent: str, chance: random.Random) -> Metrics:
+    correct = chance.randrange(8, 64)
+    return Metrics(
+        step=step,
+        agent=agent,
+        values={
+            "capability": correct / 64,
+            "advantage/mean": chance.gauss(0, 0.01),
+            "advantage/std": chance.random(),
+            "baseline/mean": correct / 64,
+            "entropy": 2.0 / step,
+            "kl": 0.01 * step,
+            "grad_norm": chance.random(),
+            "loss": chance.gauss(0, 1),
+            "learning_rate": 1e-6,
+            "completions/mean_length": chance.uniform(10, 20),
+        },
+        ratios={
+            "reward/mean": (float(correct), 64.0),
+            "clip_ratio/low_mean": (float(chance.randrange(4)), 64.0),
+            "frac_reward_zero_std": (1.0, 8.0),
+        },
+    )
+
+
+def pair_metrics(step: int, learner: str, source: str, chance: random.Random) -> Metrics:
+    clipped = float(chance.randrange(64))
+    return Metrics(
+        step=step,
+        agent=learner,
+        source=source,
+        values={"omega": chance.uniform(0.5, 2), "omega_clamped": 0.0, "sequence_ratio/mean": chance.random()},
+        ratios={
+            "clip_lower_frac": (clipped, 64.0),
+            "clip_lower_frac/positive": (clipped / 2, 32.0),
+            "clip_lower_frac/negative": (clipped / 2, 32.0),
+            "clip_upper_frac": (0.0, 64.0),
+            "used_frac": (64 - clipped, 64.0),
+        },
+    )
+
+
+def rollouts(step: int, agents: list[str], chance: random.Random) -> list[Body]:
+    bodies: list[Body] = []
+    for agent in agents:
+        reward = float(chance.random() < 0.5)
+        bodies.append(
+            Rollout(
+                step=step,
+                agent=agent,
+                prompt_id="1",
+                sample=0,
+                prompt="1+2*3=",
+                completion="<b>\\boxed{7}</b>",
+                answer="7",
+                reward=reward,
+                finish_reason="stop",
+                num_tokens=9,
+                mean_logp=-0.5,
+            )
+        )
+        bodies += [
+            Contribution(
+                step=step,
+                agent=learner,
+                source=agent,
+                prompt_id="1",
+                sample=0,
+                num_tokens=9,
+                advantage=reward - 0.5,
+                sequence_ratio=0.9,
+                clipped_ratio=0.9,
+                omega=1.0,
+                weight=0.9,
+                mini_batch=0,
+            )
+            for learner in agents
+        ]
+    return bodies
+
+
+def evaluations(step: int, spec: RunSpec) -> list[Body]:
+    gain = {"gspo": 30, "gspox2": 35, "hacpo": 50}.get(spec.algorithm.name, 40)
+    found: list[Body] = []
+    for place, agent in enumerate(spec.agents):
+        correct = 10 + place + (gain + spec.seed) * step // spec.training.steps
+        body = Evaluation(
+            step=step,
+            agent=agent.name,
+            benchmark=spec.data.benchmark,
+            metric="accuracy",
+            value=correct / 100,
+            correct=correct,
+            asked=100,
+        )
+        found.append(body)
+    return found
+
+
+def step_bodies(step: int, spec: RunSpec, started: float, chance: random.Random) -> list[Body]:
+    agents = [agent.name for agent in spec.agents]
+    bodies: list[Body] = [agent_metrics(step, agent, chance) for agent in agents]
+    bodies += [pair_metrics(step, a, b, chance) for a in agents for b in agents if a != b]
+    bodies += rollouts(step, agents, chance)
+    elapsed_s = time.monotonic() - started
+    per_step = spec.training.train_batch_size * spec.num_generations * len(agents)
+    progress = Progress(
+        step=step,
+        total_steps=spec.training.steps,
+        elapsed_s=elapsed_s,
+        eta_s=elapsed_s / step * (spec.training.steps - step),
+        rollouts_generated=step * per_step,
+        tokens_generated=step * per_step * 9,
+        phase_s={"rollout": 0.5, "update": 0.5},
+    )
+    return [*bodies, progress]

@@ -1,0 +1,30 @@
+"""Run once inside a new world: a user with a session, a group of two models and a benchmark; prints their keys as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import django
+
+django.setup()
+
+from django.test import Client  # noqa: E402
+
+from tests.web import factories  # noqa: E402
+
+
+def prepare() -> dict[str, Any]:
+    user = factories.make_user("ada")
+    client = Client()
+    client.force_login(user)
+    group = factories.make_group(user)
+    return {
+        "session": client.cookies["hacrl_session"].value,
+        "group": group.pk,
+        "benchmark": factories.make_benchmark(user).pk,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(prepare()))

@@ -1,0 +1,8 @@
+"""Settings of a world's processes: the product's own, and an app that shortens its time-outs (apps.py)."""
+
+import hacrl_web.settings as product
+
+globals().update({name: value for name, value in vars(product).items() if name.isupper()})
+INSTALLED_APPS = [*product.INSTALLED_APPS, "tests.faults.apps.FaultsConfig"]
+if product.DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    product.DATABASES["default"]["OPTIONS"]["timeout"] = 4  # instead of 20 s
