@@ -30,7 +30,7 @@ from workers.events import (
     Rollout,
     SpoolWriter,
     Started,
-    read_records,
+    read_spool,
 )
 from workers.launcher import die_with_supervisor
 from workers.spec import RunSpec
@@ -46,7 +46,7 @@ def note_stop(*_: object) -> None:
 
 def last_checkpoint(run_dir: Path) -> int:
     """The step of the last checkpoint that the spool tells of."""
-    steps = [r["step"] for _, r in read_records(run_dir / "events.jsonl") if r["type"] == "checkpoint"]
+    steps = [record["step"] for record in read_spool(run_dir) if record["type"] == "checkpoint"]
     return max(steps, default=0)
 
 
@@ -185,7 +185,7 @@ def main(spec_path: str, run_dir: str, attempt: int) -> None:
     if mode == "orphan":
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
         print(f"child {child.pid}", flush=True)
-    spool = SpoolWriter(Path(run_dir), attempt)
+    spool = SpoolWriter(Path(run_dir), attempt, spec.telemetry.spool_quota_mib * 2**20)
     first = last_checkpoint(Path(run_dir))
     names = [agent.name for agent in spec.agents]
     spool.emit(
