@@ -23,6 +23,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fake_events import agent_metrics, evaluations, rollouts, step_bodies
@@ -47,18 +48,21 @@ CHILD = (
 class WitnessedSpool(SpoolWriter):
     """Notes every event in the ledger after the spool has it: `seq attempt type step`."""
 
-    def __init__(self, run_dir: Path, attempt: int) -> None:
-        super().__init__(run_dir, attempt)
+    def __init__(self, run_dir: Path, attempt: int, quota_bytes: int) -> None:
+        super().__init__(run_dir, attempt, quota_bytes)
+        self._pending = ""
         self._ledger = open(run_dir / LEDGER_NAME, "ab", buffering=0)  # noqa: SIM115 - open for the writer's life
 
+    def _hold(self, bodies: Sequence[Body]) -> None:
+        for seq, body in enumerate(bodies, self.seq + 1):
+            kind = body.type  # type: ignore[attr-defined]
+            self._pending += f"{seq} {self.attempt} {kind} {getattr(body, 'step', None)}\n"
+        super()._hold(bodies)
+
     def emit(self, *bodies: Body) -> int:
-        first = self.seq + 1
         last = super().emit(*bodies)
-        lines = [
-            f"{seq} {self.attempt} {body.type} {getattr(body, 'step', None)}\n"  # type: ignore[attr-defined]
-            for seq, body in enumerate(bodies, first)
-        ]
-        self._ledger.write("".join(lines).encode())
+        self._ledger.write(self._pending.encode())
+        self._pending = ""
         return last
 
 
@@ -106,7 +110,7 @@ class FakeTrainer:
             self._bear()
         while self.mode == "load":
             time.sleep(3600)
-        self.spool = WitnessedSpool(self.run_dir, self.attempt)
+        self.spool = WitnessedSpool(self.run_dir, self.attempt, self.spec.telemetry.spool_quota_mib * 2**20)
         self._load()
         self._train()
         status = 0 if self.mode == "silent" else self._conclude()

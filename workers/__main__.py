@@ -73,7 +73,7 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
             attempt = 1
             # From a damaged line on the spool is cut by its writer.
             with contextlib.suppress(FileNotFoundError, events.DamagedLine):
-                for _, record in events.read_records(run_dir / events.SPOOL_NAME):
+                for record in events.read_spool(run_dir):
                     attempt = record["attempt"] + 1
     except launcher.RunDirBusy as error:
         raise Refused(str(error)) from None
@@ -88,9 +88,10 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     stop = StopFlag()
     stop.obey_signals()
     step = 0
+    quota_bytes = spec.telemetry.spool_quota_mib * 2**20
     outcome: Literal["completed", "stopped", "paused", "failed"]
     try:
-        spool = events.SpoolWriter(run_dir, attempt)
+        spool = events.SpoolWriter(run_dir, attempt, quota_bytes)
         pulse.start(run_dir)
         from workers.rewards import Verifier  # torch takes seconds: not before the spec is known to be good
         from workers.scoring import VerifierFails
@@ -114,7 +115,9 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
                 step = trainer.step
     except StopNow:
         outcome, reason = "stopped", "stop was requested twice"
-        spool = events.SpoolWriter(run_dir, attempt)  # it may have been interrupted between counting and writing
+        spool = events.SpoolWriter(
+            run_dir, attempt, quota_bytes
+        )  # it may have been interrupted between counting and writing
     except Exception as error:
         traceback.print_exc()
         outcome, reason = "failed", f"{type(error).__name__}: {error}"

@@ -2,25 +2,31 @@
 
 One event is one line of `events.jsonl`: a JSON object with `seq` (1, 2, 3, ... without gaps over all attempts),
 `attempt`, `time`, `type`, the fields of its class, and last `crc`, the CRC-32 of the line without it. Numbers that are
-not finite travel as null, and `nonfinite` says which they were. No torch, no Django.
+not finite travel as null, and `nonfinite` says which they were. A full file becomes `events.<its last seq>.jsonl`, and
+whoever stores the events removes it after that. No torch, no Django.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
 import os
 import shutil
+import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from workers.thinning import DEFAULT_QUOTA_BYTES, Gate, clean_line
+
 SPOOL_NAME = "events.jsonl"
+SEGMENT_BYTES = 16 * 2**20
 # Of events that a full disk keeps out of the spool: more than this is no passing trouble.
 MAX_HELD_BYTES = 64 * 2**20
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -152,6 +158,14 @@ class Log(Body):
     incident: Incident | None = None
 
 
+class LeftOut(Body):
+    """How many events of each type did not enter the spool since the last such event, and why (thinning.py)."""
+
+    type: Literal["left_out"] = "left_out"
+    counts: dict[str, int]
+    reason: str
+
+
 class Finished(Body):
     """The trainer's last word. paused: it can go on from its newest checkpoint."""
 
@@ -201,17 +215,39 @@ def decode(line: bytes) -> dict[str, Any]:
     return record
 
 
+def rotated(run_dir: Path) -> list[tuple[int, Path]]:
+    """(last seq, path) of each full spool file that is still there, oldest first."""
+    found = []
+    for path in run_dir.glob("events.*.jsonl"):
+        number = path.name.split(".")[1]
+        if number.isascii() and number.isdigit():
+            found.append((int(number), path))
+    return sorted(found)
+
+
+def spool_bytes(run_dir: Path) -> int:
+    """Size of all spool files of a run."""
+    total = 0
+    for path in [run_dir / SPOOL_NAME, *(path for _, path in rotated(run_dir))]:
+        with contextlib.suppress(FileNotFoundError):  # stored and removed meanwhile
+            total += path.stat().st_size
+    return total
+
+
 class SpoolWriter:
     """Appends events to a run's spool; `seq` goes on where the last sound line ended.
 
     `damage`: what was wrong with the line where the spool was cut, or empty; the lines from there on are kept in
-    `events.jsonl.damaged`. One writer at a time: the caller holds the run directory's lock.
+    `events.jsonl.damaged`. One writer at a time: the caller holds the run directory's lock. Threads may share it.
     """
 
-    def __init__(self, run_dir: Path, attempt: int) -> None:
+    def __init__(self, run_dir: Path, attempt: int, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> None:
         self.attempt = attempt
-        self.seq = 0
+        self.run_dir = run_dir
         self.damage = ""
+        self._lock = threading.RLock()
+        self._gate = Gate(quota_bytes, lambda: spool_bytes(run_dir))
+        self.seq = max((last for last, _ in rotated(run_dir)), default=0)
         path = run_dir / SPOOL_NAME
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - open for the writer's life
         complete = 0
@@ -228,23 +264,35 @@ class SpoolWriter:
         self._held = b""  # what a full disk has kept out so far
 
     def emit(self, *bodies: Body) -> int:
-        """Append events in one write and return the last seq.
+        """Append events in one write and return the last seq. Those that thinning leaves out are counted instead.
 
         While the disk is full they are held back and go out with the next ones. Error: OSError, also where they
         become too many.
         """
+        with self._lock:
+            self._rotate_when_full()
+            self._hold([*filter(self._admits, map(_cleaned, bodies)), *self._notices()])
+            try:
+                self._write_held()
+            except OSError as error:
+                self._file.truncate(self._size)  # no torn line for those who read along
+                if error.errno not in DISK_FULL or len(self._held) > MAX_HELD_BYTES:
+                    raise
+            return self.seq
+
+    def _admits(self, body: Body) -> bool:
+        is_urgent = isinstance(body, Log) and body.level != "info"
+        return self._gate.admits(str(getattr(body, "type", "")), is_urgent=is_urgent)
+
+    def _notices(self, *, is_last: bool = False) -> list[LeftOut]:
+        return [LeftOut(counts=counts, reason=why) for why, counts in self._gate.notices(is_last=is_last).items()]
+
+    def _hold(self, bodies: Sequence[Body]) -> None:
         lines = []
         for body in bodies:
             self.seq += 1
             lines.append(encode(self.seq, self.attempt, time.time(), body))
         self._held += b"".join(lines)
-        try:
-            self._write_held()
-        except OSError as error:
-            self._file.truncate(self._size)  # no torn line for those who read along
-            if error.errno not in DISK_FULL or len(self._held) > MAX_HELD_BYTES:
-                raise
-        return self.seq
 
     def _write_held(self) -> None:
         view = memoryview(self._held)
@@ -253,11 +301,30 @@ class SpoolWriter:
         self._size += len(self._held)
         self._held = b""
 
-    def close(self) -> None:
-        """Write what is held, and all of it to the disk. Error: OSError, where the disk is still full."""
-        self._write_held()
+    def _rotate_when_full(self) -> None:
+        if self._size < SEGMENT_BYTES or self._held:
+            return
         os.fsync(self._file.fileno())
         self._file.close()
+        path = self.run_dir / SPOOL_NAME
+        path.rename(self.run_dir / f"events.{self.seq:012d}.jsonl")
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115
+        self._size = 0
+
+    def close(self) -> None:
+        """Write what is held, and all of it to the disk. Error: OSError, where the disk is still full."""
+        with self._lock:
+            self._hold(self._notices(is_last=True))
+            self._write_held()
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+
+def _cleaned(body: Body) -> Body:
+    if not isinstance(body, Log):
+        return body
+    message = clean_line(body.message)
+    return body if message == body.message else body.model_copy(update={"message": message})
 
 
 def read_records(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -272,3 +339,10 @@ def read_records(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, A
                 return
             offset += len(line)
             yield offset, decode(line)
+
+
+def read_spool(run_dir: Path) -> Iterator[dict[str, Any]]:
+    """All records of a run that its spool still holds, full files first. Errors: as read_records."""
+    for path in [*(path for _, path in rotated(run_dir)), run_dir / SPOOL_NAME]:
+        for _, record in read_records(path):
+            yield record

@@ -270,3 +270,21 @@ class TelemetrySpec(Section):
         ge=0,
         le=100_000,
     )
+    rollout_steps_kept: Count = setting(
+        200,
+        help="The texts of so many of the newest recorded steps stay in the database, older ones lose theirs (their "
+        "numbers stay); 0: all stay.",
+        source="product",
+        unit="steps",
+        ge=0,
+        le=1_000_000,
+    )
+    spool_quota_mib: Count = setting(
+        2048,
+        help="Disk space for events that the database has not taken yet. From half of it on log lines and rollouts are "
+        "left out, from nine tenths on metrics; how many is said.",
+        source="product",
+        unit="MiB",
+        ge=1,
+        le=1_000_000,
+    )

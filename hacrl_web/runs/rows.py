@@ -125,15 +125,17 @@ def insert(run_id: UUID, records: Sequence[Record]) -> None:
             insert(run_id, records[:middle])
             insert(run_id, records[middle:])
         else:
-            _insert_stand_in(run_id, records[0], error)
+            EVENTS.insert([EVENTS.row(run_id, stand_in(run_id, records[0], str(error)))])
 
 
-def _insert_stand_in(run_id: UUID, record: Record, error: Exception) -> None:
-    """A log event with the refused record's number, time and step: no number is missing, and it stands in its place."""
-    message = f"An event of type {record['type'][:16]!r} could not be stored: {str(error)[:200]}".replace("\x00", "")
+def stand_in(run_id: UUID, record: Record, reason: str) -> Record:
+    """A warning with the refused record's number, time and step: no number is missing, and it stands in its place."""
+    kind, agent = record["type"][:16], str(record.get("agent") or "")[:80]
+    message = f"An event of type {kind!r}{f' of {agent}' if agent else ''} could not be stored: {reason[:200]}"
     log.warning("run %s, seq %s: %s", run_id, record["seq"], message)
-    body = {key: record[key] for key in ("seq", "attempt")} | {"type": "log", "level": "warning", "message": message}
+    body = {key: record[key] for key in ("seq", "attempt")} | {"type": "log", "level": "warning"}
+    body["message"] = message.replace("\x00", "")
     for name in ("time", "step"):
         with contextlib.suppress(ValueError, TypeError, OverflowError):  # it may be just what was refused
             body[name] = EVENTS.makers[name](record.get(name))
-    EVENTS.insert([EVENTS.row(run_id, body)])
+    return body

@@ -264,10 +264,9 @@ class Supervisor:
 
     def shipper_has_more(self) -> bool:
         """Ship one batch; True while the spool had something."""
-        before = self.shipper.offset
         self._ship()
         self._beat_and_watch()
-        return self.shipper.offset > before
+        return self.shipper.has_more
 
     def _insist(self, act: Callable[[], Any]) -> Any:
         """Do it until the database answers."""

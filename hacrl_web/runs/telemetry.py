@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from uuid import UUID
 
 from django.db import transaction
 
+from hacrl_web.runs.limits import Limits, Refused
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.redis_client import ring_bell
-from hacrl_web.runs.rows import PAYLOAD_TEXT, Record, insert, integer
-from workers.events import SPOOL_NAME, DamagedLine, decode, verified
+from hacrl_web.runs.rows import PAYLOAD_TEXT, Record, insert, integer, stand_in
+from workers.events import SPOOL_NAME, DamagedLine, Log, decode, encode, rotated, verified
 
 MAX_LINES = 2000
 MAX_BYTES = 4 * 2**20
 MAX_LINE_BYTES = 16 * 2**20
 MAX_SEQ = 2**62
+_HEAD = re.compile(rb'\{"seq": ?(\d{1,18}), ?"attempt": ?(\d{1,9}), ?"time": ?(\d{1,12}(?:\.\d+)?),')
 log = logging.getLogger(__name__)
 
 
@@ -40,6 +43,7 @@ class Batch:
     offset: int = 0
     lines: int = 0
     size: int = 0  # bytes
+    is_at_end: bool = False  # of a full file, which gets no more lines
 
     @property
     def is_full(self) -> bool:
@@ -47,62 +51,112 @@ class Batch:
 
 
 class Shipper:
-    """Copies one run's spool to the database for one attempt."""
+    """Copies one run's spool to the database for one attempt, full files first."""
 
     def __init__(self, run_id: UUID, run_dir: Path, attempt: int) -> None:
         self.run_id = run_id
+        self.run_dir = run_dir
         self.attempt = attempt
-        self.path = run_dir / SPOOL_NAME
+        self.limits = Limits()
         run = Run.objects.only("last_seq", "spool_offset").get(pk=run_id)
         self.last_seq = run.last_seq
-        self.offset = run.spool_offset if self._follows(run.spool_offset, run.last_seq) else 0
+        self.offset = run.spool_offset  # in the file that holds the next event
+        self._files: list[tuple[int, Path]] = []  # full files, when last looked
+        self._path: Path | None = None  # the file that the offset belongs to
+        self._done = 0  # full files up to this seq are read to their end
+        self.has_more = True  # False: the last look found nothing new
 
-    def _follows(self, offset: int, last_seq: int) -> bool:
-        """True where the stored offset fits this spool: the next line is the next event, or there is none yet."""
+    def _file(self) -> tuple[Path, bool]:
+        """The file that holds the next event, and whether it is a full one; the offset is set to match."""
+        files = rotated(self.run_dir)
+        stored = max(self.last_seq, self._done)
+        full = next((path for last, path in files if last > stored), None)
+        path = full or self.run_dir / SPOOL_NAME
+        if (files, path) != (self._files, self._path):
+            self._files, self._path = files, path
+            self.offset = self.offset if self._follows(path) else 0
+        return path, full is not None
+
+    def _follows(self, path: Path) -> bool:
+        """True where the offset fits this file: it begins with stored events, and the next line is the next event."""
+        if self.offset == 0:
+            return True
         try:
-            if self.path.stat().st_size < offset:
+            if path.stat().st_size < self.offset:
                 return False
-            with open(self.path, "rb") as spool:
-                spool.seek(offset)
+            with open(path, "rb") as spool:
+                first = spool.readline(MAX_LINE_BYTES)
+                spool.seek(self.offset)
                 line = spool.readline(MAX_LINE_BYTES)
-            return not line.endswith(b"\n") or decode(line)["seq"] == last_seq + 1
-        except FileNotFoundError:
-            return offset == 0
-        except (DamagedLine, KeyError):
+            if decode(first)["seq"] > self.last_seq:
+                return False  # a new file that by chance is as long as the old one was read
+            return not line.endswith(b"\n") or decode(line)["seq"] == self.last_seq + 1
+        except (FileNotFoundError, DamagedLine, KeyError, ValueError):
             return False
 
     def ship(self) -> Batch:
         """Store what is new, at most one batch. Errors: LeaseLost, and the database's, after which to try again."""
         batch = self._read()
+        self.has_more = bool(batch.lines) or batch.is_at_end
         if batch.lines:
             self._write(batch)
             self.offset = batch.offset
             if batch.records:
                 self.last_seq = batch.records[-1]["seq"]
                 ring_bell(self.run_id)
+        elif batch.is_at_end:  # its last lines are damaged
+            self._done = next(last for last, path in self._files if path == self._path)
+        self._remove_stored()
         return batch
 
+    def _remove_stored(self) -> None:
+        """Remove full files that are stored, but not the newest: it tells the number to go on from (SpoolWriter)."""
+        for last, path in self._files[:-1]:
+            if last <= max(self.last_seq, self._done):
+                path.unlink(missing_ok=True)
+
     def _read(self) -> Batch:
+        path, is_full_file = self._file()
         batch = Batch(offset=self.offset)
         last = self.last_seq
         try:
-            spool = open(self.path, "rb")  # noqa: SIM115 - closed below
-        except FileNotFoundError:
+            spool = open(path, "rb")  # noqa: SIM115 - closed below
+        except FileNotFoundError:  # not begun, or just set aside
             return batch
         with spool:
             spool.seek(self.offset)
             while not batch.is_full:
-                line = spool.readline()
+                line = spool.readline(MAX_LINE_BYTES)
+                if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+                    line, size = self._skip_long_line(spool, line)
+                else:
+                    size = len(line)
                 if not line.endswith(b"\n"):  # the end, or a line that is still being written
+                    batch.is_at_end = is_full_file
                     break
                 batch.lines += 1
-                batch.offset += len(line)
-                batch.size += len(line)
+                batch.offset += size
+                batch.size += size
                 record = self._decode(line)
                 if record is not None and record["seq"] > last:
                     last = record["seq"]
                     batch.records.append(record)
         return batch
+
+    def _skip_long_line(self, spool: BinaryIO, start: bytes) -> tuple[bytes, int]:
+        """Read on to the end of a line that is too long; returns a warning's line in its place, and its size."""
+        size = len(start)
+        head = _HEAD.match(start)
+        while True:
+            part = spool.readline(MAX_LINE_BYTES)
+            size += len(part)
+            if part.endswith(b"\n"):
+                break
+            if not part:
+                return b"", 0  # still being written
+        seq, attempt, when = (head[1], head[2], head[3]) if head else (b"0", b"0", b"0")
+        text = f"An event of {size:,} bytes was refused; at most {MAX_LINE_BYTES:,} are taken"
+        return encode(int(seq), int(attempt), float(when), Log(level="warning", message=text)), size
 
     def _decode(self, line: bytes) -> Record | None:
         try:
@@ -115,6 +169,12 @@ class Shipper:
         if not is_event or not isinstance(record.get("type"), str):
             log.warning("run %s: a line of the spool is no event: %.80r", self.run_id, line)
             return None
+        if record["seq"] <= self.last_seq:
+            return record  # stored already
+        try:
+            self.limits.check(record, record.get(PAYLOAD_TEXT))
+        except Refused as refusal:
+            return stand_in(self.run_id, record, str(refusal))
         return record
 
     def _write(self, batch: Batch) -> None:

@@ -19,7 +19,7 @@ from hacrl_web.runs.models import Contribution, RolloutSample, Run, State, Telem
 from hacrl_web.runs.supervisor import data_folder_id, supervise, trainer_environment
 from tests.web.conftest import wait_until
 from tests.web.factories import make_run
-from workers.events import SPOOL_NAME, read_records
+from workers.events import SPOOL_NAME, read_records, rotated
 from workers.launcher import RunDirBusy, start_trainer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("fake_trainer")]
@@ -267,7 +267,8 @@ def test_database_that_fails_after_a_batch_is_stored_costs_no_word_of_the_traine
     real_ship, real_transition, failed = telemetry.Shipper.ship, Run.transition_to, []
 
     def ship(self):
-        finished = self.path.exists() and any(r["type"] == "finished" for _, r in read_records(self.path))
+        path = self.run_dir / SPOOL_NAME
+        finished = path.exists() and any(r["type"] == "finished" for _, r in read_records(path))
         return real_ship(self) if finished else telemetry.Batch(offset=self.offset)
 
     def transition_to(self, new, **columns):
@@ -414,3 +415,22 @@ def test_trainer_works_in_its_run_directory_and_finds_our_code(tmp_path, monkeyp
     trainer.process.wait(60)
     assert trainer.kill() == 0
     assert (run_dir / "trainer.log").read_text() == f"{run_dir.resolve()} False True\n"
+
+
+def test_run_of_many_full_spool_files_is_stored_to_the_last_word(settings):
+    settings.TRAINER_COMMAND = [sys.executable, "-c", SMALL_FILES]
+    run = make_run(training={"steps": 30, "train_batch_size": 4, "mini_batch_size": 4})
+    supervise(run.pk)
+    run.refresh_from_db()
+    assert run.state == "completed"
+    assert stored_seqs(run) == list(range(1, run.last_seq + 1))
+    assert len(rotated(run.run_dir)) == 1
+
+
+SMALL_FILES = """
+import sys
+from tests import fake_trainer
+from workers import events
+events.SEGMENT_BYTES = 3000
+fake_trainer.main(sys.argv[1], sys.argv[2], int(sys.argv[4]))
+"""

@@ -14,7 +14,8 @@ from hacrl_web.runs.series import series
 from hacrl_web.runs.telemetry import LeaseLost, Shipper
 from tests.fake_trainer import rollouts
 from tests.web.factories import make_run, metrics, write_spool
-from workers.events import SPOOL_NAME, Evaluation, Log, Metrics, Progress, Started
+from workers import events
+from workers.events import SPOOL_NAME, Evaluation, Log, Metrics, Progress, SpoolWriter, Started
 from workers.events import Contribution as ContributionEvent
 
 pytestmark = pytest.mark.django_db
@@ -129,7 +130,8 @@ def test_batches_are_bounded_and_complete(run, monkeypatch):
 
 
 def test_text_that_databases_refuse_is_mended(run):
-    write_spool(run.run_dir, 1, Log(message="a\x00b\ud800c\U0001f600"))
+    run.run_dir.mkdir(parents=True)
+    write_line(run, seq=1, attempt=1, time=0, type="log", level="info", message="a\x00b\ud800c\U0001f600")
     shipper(run).ship()
     assert run.events.get().payload["message"] == "a\ufffdb\ufffdc\U0001f600"
 
@@ -195,6 +197,147 @@ def test_damaged_line_is_skipped(run):
     path.write_bytes(path.read_bytes().replace(b'"step":1', b'"step":9'))
     shipper(run).ship()
     assert seqs(run) == [2]
+
+
+def warnings(run: Run) -> list[str]:
+    return [event.payload["message"] for event in run.events.filter(type="log").order_by("seq")]
+
+
+class TestLimits:
+    def test_name_that_is_too_long_is_refused_and_said(self, run):
+        write_spool(run.run_dir, 1, metrics(1, **{"n" * 10_000: 1.0}), metrics(1, "B", **{"n" * 200: 1.0}))
+        shipper(run).ship()
+        assert seqs(run) == [1, 2]
+        (said,) = warnings(run)
+        assert said.endswith("a name in it has 10,000 characters; at most 200 are taken")
+        assert run.events.get(seq=1).step == 1
+
+    @pytest.mark.parametrize("per_event", [100_000, 100])
+    def test_hundred_thousand_names_are_refused_and_the_rest_goes_on(self, run, per_event):
+        """In one event, or in a thousand: of 100 each, 20 events make 2,000 names."""
+        bodies = [
+            metrics(1, f"agent {part}", **{f"m{part * per_event + name}": 1.0 for name in range(per_event)})
+            for part in range(30 if per_event == 100 else 1)
+        ]
+        write_spool(run.run_dir, 1, metrics(1, m0=0.5), *bodies, metrics(2, m0=1.0))
+        one = shipper(run)
+        while one.ship().lines:
+            pass
+        run.refresh_from_db()
+        assert seqs(run) == list(range(1, len(bodies) + 3))
+        assert run.events.filter(type="metrics").count() == (22 if per_event == 100 else 2)
+        assert all("more than 2,000 metric names" in said for said in warnings(run))
+        assert run.events.filter(type="metrics").last().step == 2
+
+    def test_step_back_in_time_is_refused_within_an_attempt_only(self, run):
+        write_spool(run.run_dir, 1, metrics(5, x=1.0), metrics(5, "B"), metrics(4, x=2.0), metrics(6, x=3.0))
+        write_spool(run.run_dir, 2, metrics(5, x=4.0))
+        shipper(run).ship()
+        assert seqs(run) == [1, 2, 3, 4, 5]
+        (said,) = warnings(run)
+        assert said.endswith("of A could not be stored: it goes back to step 4, after step 5")
+        (column,) = series(run, {"x"})
+        assert (column["steps"], column["values"]) == ([5, 6], [4.0, 3.0])
+
+    def test_word_of_an_older_attempt_is_refused(self, run):
+        write_spool(run.run_dir, 2, metrics(1, x=1.0))
+        write_line(run, seq=2, attempt=1, time=0, type="metrics", step=2, agent="A", values={"x": 9.0})
+        shipper(run).ship()
+        assert seqs(run) == [1, 2]
+        assert warnings(run)[0].endswith("it is of attempt 1, after attempt 2")
+
+    def test_line_that_is_too_long_is_refused_with_its_number(self, run, monkeypatch):
+        monkeypatch.setattr(telemetry, "MAX_LINE_BYTES", 1000)
+        write_spool(run.run_dir, 1, metrics(1))
+        write_line(run, seq=2, attempt=1, time=7.5, type="rollout", completion="x" * 5000)
+        write_line(run, seq=3, attempt=1, time=8.0, type="log", level="info", message="after it")
+        one = shipper(run)
+        while one.ship().lines:
+            pass
+        assert seqs(run) == [1, 2, 3]
+        assert warnings(run)[0].startswith("An event of 5,")
+        assert run.events.get(seq=2).time == 7.5
+        assert shipper(run).ship().records == []  # its offset is where it should be
+        assert shipper(run).offset == (run.run_dir / SPOOL_NAME).stat().st_size
+
+
+class TestFullFiles:
+    @pytest.fixture(autouse=True)
+    def _small_files(self, monkeypatch):
+        monkeypatch.setattr(events, "SEGMENT_BYTES", 700)
+
+    def emit(self, run: Run, first: int, last: int) -> None:
+        run.run_dir.mkdir(parents=True, exist_ok=True)
+        writer = SpoolWriter(run.run_dir, 1)
+        for step in range(first, last + 1):
+            writer.emit(metrics(step, x=1.0))
+        writer.close()
+
+    def test_all_files_are_stored_and_all_but_the_newest_full_one_removed(self, run):
+        self.emit(run, 1, 60)
+        assert len(events.rotated(run.run_dir)) > 5
+        one = shipper(run)
+        for _ in range(30):
+            one.ship()
+        assert seqs(run) == list(range(1, 61))
+        assert len(events.rotated(run.run_dir)) == 1
+        self.emit(run, 61, 62)  # a writer that starts anew
+        one.ship()
+        one.ship()
+        assert seqs(run) == list(range(1, 63))
+
+    def test_no_full_file_is_removed_before_it_is_stored(self, run, monkeypatch):
+        self.emit(run, 1, 60)
+        before = events.rotated(run.run_dir)
+        with monkeypatch.context() as patch:
+            patch.setattr(telemetry, "insert", lambda *_: (_ for _ in ()).throw(OperationalError("gone")))
+            one = shipper(run)
+            for _ in range(10):
+                with pytest.raises(OperationalError):
+                    one.ship()
+        assert events.rotated(run.run_dir) == before
+
+    @pytest.mark.parametrize("batch", [1, 3, 7, 2000])
+    def test_file_set_aside_while_it_is_read_costs_and_doubles_nothing(self, run, monkeypatch, batch):
+        monkeypatch.setattr(telemetry, "MAX_LINES", batch)
+        run.run_dir.mkdir(parents=True)
+        writer = SpoolWriter(run.run_dir, 1)
+        one, stored = shipper(run), []
+        for step in range(1, 61):
+            writer.emit(metrics(step, x=1.0))
+            if step % 4 == 0:
+                stored += [record["seq"] for record in one.ship().records]
+            if step % 17 == 0:
+                one = shipper(run)  # a supervisor that starts anew
+        writer.close()
+        for _ in range(200):
+            stored += [record["seq"] for record in one.ship().records]
+        assert stored == seqs(run) == list(range(1, 61))
+
+    def test_new_file_of_the_old_length_is_not_taken_for_the_old_one(self, run):
+        """The stored offset is the old file's length; the file of that name now holds other events."""
+        self.emit(run, 1, 2)
+        shipper(run).ship()
+        path = run.run_dir / SPOOL_NAME
+        size = path.stat().st_size
+        path.rename(run.run_dir / "events.000000000002.jsonl")
+        self.emit(run, 3, 4)
+        assert path.stat().st_size == size
+        one = shipper(run)
+        one.ship()
+        one.ship()
+        assert seqs(run) == [1, 2, 3, 4]
+
+    def test_torn_end_of_a_full_file_does_not_stop_the_files_after_it(self, run):
+        """A power cut that lost the end of a file whose name was already written."""
+        self.emit(run, 1, 20)
+        _, path = events.rotated(run.run_dir)[0]
+        path.write_bytes(path.read_bytes()[:-10])
+        one = shipper(run)
+        for _ in range(30):
+            one.ship()
+        run.refresh_from_db()
+        assert run.last_seq == 20
 
 
 def test_without_redis_shipping_goes_on(run):

@@ -1,0 +1,67 @@
+"""What the shipper lets into the tables: no flood of metric names, no step back in time, no word of another attempt.
+
+A refused event is stored as a warning in its place, with its number: nothing is lost without being said.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+Record = dict[str, Any]
+NAME_CHARACTERS = 200
+NAMES_PER_RUN = 2000
+_FIELDS = ("values", "ratios", "nonfinite")
+_NAME = re.compile(r'"((?:[^"\\]|\\.)*)":')
+
+
+class Refused(ValueError):
+    """Why an event is not stored as it is."""
+
+
+class Limits:
+    """What one supervisor's shipper has seen of a run so far."""
+
+    def __init__(self) -> None:
+        self._newest_attempt = 0
+        self._last_step: dict[tuple[Any, ...], int] = {}
+        self._names: set[str] = set(_FIELDS)
+        self._shapes: set[tuple[str, ...]] = set()  # of events whose names are all known
+
+    def check(self, record: Record, payload_text: str | None) -> None:
+        """Pass what may be stored. payload_text: of a metrics event that was not parsed. Error: Refused."""
+        attempt = record["attempt"]
+        if attempt < self._newest_attempt:
+            raise Refused(f"it is of attempt {attempt}, after attempt {self._newest_attempt}")
+        if attempt > self._newest_attempt:
+            self._newest_attempt = attempt
+            self._last_step.clear()
+        if record["type"] == "metrics":
+            self._check_step(record)
+            self._check_names(record, payload_text)
+
+    def _check_step(self, record: Record) -> None:
+        step = record.get("step")
+        if not isinstance(step, int):
+            return
+        place = (str(record.get("agent"))[:80], str(record.get("source"))[:80])
+        last = self._last_step.get(place, 0)
+        if step < last:
+            raise Refused(f"it goes back to step {step}, after step {last}")
+        self._last_step[place] = step
+
+    def _check_names(self, record: Record, payload_text: str | None) -> None:
+        if payload_text is None:
+            payload_text = json.dumps([record.get("values"), record.get("ratios")])
+        shape = tuple(_NAME.findall(payload_text))
+        if shape in self._shapes:
+            return
+        longest = max(map(len, shape), default=0)
+        if longest > NAME_CHARACTERS:
+            raise Refused(f"a name in it has {longest:,} characters; at most {NAME_CHARACTERS} are taken")
+        if len(self._names.union(shape)) > NAMES_PER_RUN + len(_FIELDS):
+            raise Refused(f"the run would have more than {NAMES_PER_RUN:,} metric names")
+        self._names.update(shape)
+        if len(self._shapes) < NAMES_PER_RUN:
+            self._shapes.add(shape)
