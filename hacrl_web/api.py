@@ -8,6 +8,7 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import django_auth
 
+from hacrl_web.alerts.api import router as alerts_router
 from hacrl_web.errors import FieldError, FieldErrors, plain_message
 from hacrl_web.registry.api import router as registry_router
 from hacrl_web.runs.api import router as runs_router
@@ -27,6 +28,7 @@ def _for_users(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
 api = NinjaAPI(title="HACRL Web", version="1", auth=django_auth, docs_url=None, docs_decorator=_for_users)
 api.add_router("", registry_router)
 api.add_router("", runs_router)
+api.add_router("", alerts_router)
 
 
 def _answer(request: HttpRequest, errors: list[FieldError], status: int) -> HttpResponse:

@@ -62,6 +62,7 @@ INSTALLED_APPS = [
     "hacrl_web.accounts",
     "hacrl_web.registry",
     "hacrl_web.runs",
+    "hacrl_web.alerts",
     "hacrl_web.leaderboard",
 ]
 MIDDLEWARE = [

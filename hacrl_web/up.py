@@ -1,6 +1,6 @@
 """`./hacrl up`, `demo`, `status`, `down` and `manage`, inside the virtual environment: from nothing to a served page.
 
-Starts Redis, migrates, starts web, worker and dispatcher, says one line, and watches over them until told to stop.
+Starts Redis, migrates, starts web, worker, dispatcher and watcher, says one line, and watches over them until told to stop.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Up:
             **self.public,
             "HACRL_DATA": str(data),
             "REDIS_URL": self.redis_url,
+            "HACRL_PUBLIC_URL": os.environ.get("HACRL_PUBLIC_URL") or self.url,
             "DJANGO_SETTINGS_MODULE": "hacrl_web.settings",
             "PYTHONUNBUFFERED": "1",
         }
@@ -82,6 +83,7 @@ class Up:
         worker = self._add("worker", [sys.executable, *self._worker_arguments()])
         worker.grace_s = WORKER_GRACE_S
         self._add("dispatcher", [sys.executable, "manage.py", "dispatch"])
+        self._add("watcher", [sys.executable, "manage.py", "watch"])
         self.write_state()
         ready = self.supervisor.wait(lambda: self._is_serving(web), START_TIMEOUT_S, pause_s=0.1)
         if not ready:

@@ -21,7 +21,7 @@ ML = {
 }  # fmt: skip
 WEB = {"django", "celery", "kombu", "channels", "channels_redis", "redis", "valkey", "ninja", "uvicorn", "hacrl_web"}
 # An app may import itself, what stands left of it, and the modules above all apps that are listed below.
-APPS = ("accounts", "registry", "runs", "leaderboard")
+APPS = ("accounts", "registry", "runs", "alerts", "leaderboard")
 SHARED = ("settings", "errors", "middleware", "celery", "preflight", "processes")  # import no app
 ASSEMBLY = ("urls", "api", "asgi", "demo")  # put the apps together; only the demo's command and Django import them
 # Views and pages may use all of runs; each layer only what stands right of it.

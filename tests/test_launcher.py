@@ -403,7 +403,7 @@ def test_up_serves_mends_itself_and_leaves_no_process(up: RunningUp) -> None:
     assert found, line + up.said()
     assert answers(f"{found[1]}/login")
     assert answers(found[1] + found[2])
-    assert set(up.state()["processes"]) == {"redis", "web", "worker", "dispatcher"}
+    assert set(up.state()["processes"]) == {"redis", "web", "worker", "dispatcher", "watcher"}
     assert (up.data / "secret_key").stat().st_mode & 0o777 == 0o600
 
     again = up.run("up", "--port", "0")
@@ -417,7 +417,7 @@ def test_up_serves_mends_itself_and_leaves_no_process(up: RunningUp) -> None:
     assert "web ended (signal SIGKILL); starting it again" in up.said()
 
     family = up.family()
-    assert len(family) >= 5  # redis, web, dispatcher, the worker and its pool child
+    assert len(family) >= 6  # redis, web, dispatcher, watcher, the worker and its pool child
     up.process.terminate()
     assert up.process.wait(timeout=60) == 0
     assert [process for process in family if is_alive(process)] == []

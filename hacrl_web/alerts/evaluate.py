@@ -1,0 +1,136 @@
+"""From stored metrics to alert rows: looks at each run's new steps, exactly once.
+
+Cursor, remembered numbers and alerts change in one transaction, by compare-and-swap on the cursor: a crash repeats
+nothing, a second process that does the same loses, and a replay from the first event finds every alert there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+from pydantic import ValidationError
+
+from hacrl_web.alerts import watch
+from hacrl_web.alerts.models import ENDED, Alert, Cursor
+from hacrl_web.alerts.signals import Facts, Step
+from hacrl_web.runs.models import HELD, TERMINAL, Run, TelemetryEvent
+from workers.spec import RunSpec
+
+BATCH_EVENTS = 2000
+SWEEP_EVERY_S = 60.0
+TYPES = ("metrics", "progress")
+log = logging.getLogger(__name__)
+
+
+class Evaluator:
+    """`tick` about once a second; each is complete in itself."""
+
+    def __init__(self) -> None:
+        self._facts: dict[UUID, Facts | None] = {}
+        self._next_sweep = 0.0
+
+    def tick(self) -> int:
+        """Look at what is new of every run; returns how many runs had news."""
+        runs = list(self._due())
+        for run in runs:
+            while self.look(run):
+                pass
+        self._facts = {pk: facts for pk, facts in self._facts.items() if pk in {run["pk"] for run in runs}}
+        return len(runs)
+
+    def _due(self) -> Iterable[dict[str, Any]]:
+        """Runs that train, or have ended since they were looked at; once a minute also those never looked at."""
+        due = Q(state__in=HELD) | Q(alert_cursor__is_done=False)
+        now = time.monotonic()
+        if now >= self._next_sweep:
+            self._next_sweep = now + SWEEP_EVERY_S
+            due |= Q(alert_cursor=None, last_seq__gt=0)
+        return (
+            run
+            for run in Run.objects.filter(due).order_by().values("pk", "state", "last_seq", "alert_cursor__seq")
+            if run["state"] in TERMINAL or run["last_seq"] > (run["alert_cursor__seq"] or 0)
+        )
+
+    def look(self, run: dict[str, Any]) -> bool:
+        """Take in one batch of a run's events; True while there may be more."""
+        cursor, _ = Cursor.objects.get_or_create(run_id=run["pk"])
+        state = cursor.state if cursor.state.get("version") == watch.VERSION else watch.new_state()
+        after = cursor.seq if state is cursor.state else 0
+        events = list(
+            TelemetryEvent.objects.filter(run_id=run["pk"], seq__gt=after, type__in=TYPES)
+            .order_by("seq")
+            .values("seq", "attempt", "type", "step", "agent", "source", "payload", "time")[:BATCH_EVENTS]
+        )
+        is_full = len(events) == BATCH_EVENTS
+        rows, seq = self._take(run["pk"], state, events)
+        if is_full and seq is None:
+            seq = events[-1]["seq"]  # so many metrics without the end of a step: no trainer of ours
+        is_end = run["state"] in TERMINAL and not is_full
+        if seq is None and not is_end:
+            return False
+        with transaction.atomic():
+            mine = Cursor.objects.filter(pk=cursor.pk, seq=cursor.seq, is_done=False)
+            if is_end:
+                watch.close_all(state)
+            if not mine.update(seq=after if seq is None else seq, state=state, is_done=is_end):
+                return False  # another process was here
+            self._write(run["pk"], rows)
+            if is_end:
+                self._close(run["pk"])
+        return is_full
+
+    def _take(
+        self, run_id: UUID, state: watch.State, events: list[dict[str, Any]]
+    ) -> tuple[list[tuple[watch.Change, dict[str, Any]]], int | None]:
+        """Changes with the event that ended their step, and the seq of the last step's end."""
+        facts = self._facts_of(run_id)
+        found, seq = [], None
+        pending: dict[int, dict[tuple[str, str], Any]] = {}
+        for event in events:
+            if event["type"] == "metrics":
+                pending.setdefault(event["step"] or 0, {})[event["agent"], event["source"]] = event["payload"]
+                continue
+            seq = event["seq"]
+            step = Step(pending.pop(event["step"], {}))
+            pending.clear()  # of a step that an attempt did not live to end
+            if facts is not None and step.metrics:
+                found += [(change, event) for change in watch.take(state, facts, event["step"], step)]
+        return found, seq
+
+    def _facts_of(self, run_id: UUID) -> Facts | None:
+        if run_id not in self._facts:
+            try:
+                spec = Run.objects.values_list("spec", flat=True).get(pk=run_id)
+                self._facts[run_id] = Facts.of(RunSpec.model_validate(spec))
+            except (ValidationError, Run.DoesNotExist) as error:
+                log.warning("run %s gets no alerts: %s", run_id, error)
+                self._facts[run_id] = None
+        return self._facts[run_id]
+
+    def _write(self, run_id: UUID, changes: list[tuple[watch.Change, dict[str, Any]]]) -> None:
+        for change, event in changes:
+            place = {"run_id": run_id, "kind": change.rule.kind, "agent": change.agent, "source": change.source}
+            at = datetime.fromtimestamp(event["time"], tz=timezone.utc)
+            if change.is_raised:
+                values = {"attempt": event["attempt"], "number": change.number, "text": change.text}
+                values |= {"raised_step": event["step"], "raised_at": at}
+                Alert.objects.get_or_create(**place, raised_seq=event["seq"], defaults=values)
+            else:
+                rule = change.rule
+                reason = f"{change.number:.3g}: within {rule.clear_at:g} for {rule.clear_after} steps"
+                Alert.objects.filter(**place, cleared_at=None, raised_seq__lt=event["seq"]).update(
+                    cleared_step=event["step"], cleared_at=at, cleared_reason=reason
+                )
+
+    def _close(self, run_id: UUID) -> None:
+        run = Run.objects.only("step", "finished_at", "state").get(pk=run_id)
+        Alert.objects.filter(run_id=run_id, cleared_at=None).update(
+            cleared_step=run.step, cleared_at=run.finished_at, cleared_reason=f"{ENDED}: {run.state}"
+        )

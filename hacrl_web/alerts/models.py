@@ -1,0 +1,158 @@
+"""Rows of the alerts: what was raised on which run, how far each run has been looked at, who is told, and what was sent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.urls import reverse
+from django.utils import timezone
+
+from hacrl_web.alerts.rules import BY_KIND, Rule
+from hacrl_web.runs.models import OfRunQuerySet, Run, StatusChange
+
+ENDED = "the run ended"
+
+
+class Alert(models.Model):
+    """One alert of a run: open from the step that raised it to the one that cleared it, or to the run's end."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="alerts")
+    kind = models.CharField(max_length=32)  # of rules.RULES
+    agent = models.CharField(max_length=80)
+    source = models.CharField(max_length=80, blank=True)
+    attempt = models.PositiveIntegerField()
+    number = models.FloatField()  # what the rule measured when it raised the alert
+    text = models.TextField()
+    raised_seq = models.BigIntegerField()  # of the event that ended the step
+    raised_step = models.PositiveIntegerField()
+    raised_at: models.DateTimeField[datetime, datetime] = models.DateTimeField()  # when that step ended
+    cleared_step = models.PositiveIntegerField(null=True, blank=True)
+    cleared_at: models.DateTimeField[datetime | None, datetime | None] = models.DateTimeField(null=True, blank=True)
+    cleared_reason = models.CharField(max_length=200, blank=True)
+
+    objects = OfRunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-raised_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "kind", "agent", "source", "raised_seq"], name="alert_once")
+        ]
+        indexes = [
+            models.Index(fields=["-raised_at"], name="alert_raised"),
+            models.Index(fields=["run"], condition=Q(cleared_at=None), name="alert_open"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.agent}"
+
+    @property
+    def is_open(self) -> bool:
+        return self.cleared_at is None
+
+    @property
+    def rule(self) -> Rule | None:
+        return BY_KIND.get(self.kind)
+
+    @property
+    def title(self) -> str:
+        return self.rule.title if self.rule else self.kind
+
+    @property
+    def advice(self) -> str:
+        return self.rule.advice if self.rule else ""
+
+    def get_absolute_url(self) -> str:
+        """The chart that shows it."""
+        page = reverse("runs:run_detail", args=[self.run_id])
+        return f"{page}#chart-{self.rule.chart}" if self.rule else page
+
+
+class Cursor(models.Model):
+    """How far a run's metrics have been looked at, and what the rules remember of them."""
+
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, primary_key=True, related_name="alert_cursor")
+    seq = models.BigIntegerField(default=0)
+    state = models.JSONField(default=dict)  # of watch.take
+    is_done = models.BooleanField(default=False, db_index=True)  # the run has ended and all of it was looked at
+
+
+class NotificationSettings(models.Model):
+    """What a user wants to be told of the own runs, and where. Everything is off until the user turns it on."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="notification_settings"
+    )
+    email_enabled = models.BooleanField(default=False)
+    email = models.EmailField(blank=True)
+    webhook_enabled = models.BooleanField(default=False)
+    webhook_url = models.URLField(max_length=500, blank=True)
+    on_alert = models.BooleanField(default=True)
+    on_cleared = models.BooleanField(default=False)
+    on_failed = models.BooleanField(default=True)
+    on_lost = models.BooleanField(default=True)
+    on_completed = models.BooleanField(default=False)
+
+    @property
+    def channels(self) -> list[str]:
+        """Where to send."""
+        return [
+            name
+            for name, is_on in (
+                (Channel.EMAIL, self.email_enabled and self.email),
+                (Channel.WEBHOOK, self.webhook_enabled and self.webhook_url),
+            )
+            if is_on
+        ]
+
+
+class Channel(models.TextChoices):
+    EMAIL = "email"
+    WEBHOOK = "webhook"
+
+
+class DeliveryState(models.TextChoices):
+    WAITING = "waiting"
+    SENT = "sent"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class DeliveryQuerySet(models.QuerySet["Delivery"]):
+    def visible_to(self, user: Any) -> DeliveryQuerySet:
+        """One's own: not even staff read where others are told."""
+        return self.filter(user=user) if user.is_authenticated else self.none()
+
+
+class Delivery(models.Model):
+    """One message to one address: waiting, sent, failed, or left out, with the reason."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="deliveries")
+    key = models.CharField(max_length=200, unique=True)  # what is told where: told once
+    channel = models.CharField(max_length=8, choices=Channel.choices)
+    target = models.CharField(max_length=500)
+    alert = models.ForeignKey(Alert, on_delete=models.SET_NULL, null=True, related_name="deliveries")
+    change = models.ForeignKey(StatusChange, on_delete=models.SET_NULL, null=True, related_name="deliveries")
+    subject = models.CharField(max_length=200)
+    body = models.JSONField()  # what a webhook is sent; an e-mail carries its "text"
+    state = models.CharField(max_length=8, choices=DeliveryState.choices, default=DeliveryState.WAITING)
+    tries = models.PositiveIntegerField(default=0)
+    reason = models.CharField(max_length=300, blank=True)
+    created_at: models.DateTimeField[datetime, datetime] = models.DateTimeField(default=timezone.now)
+    next_try_at: models.DateTimeField[datetime, datetime] = models.DateTimeField(default=timezone.now)
+    sent_at = models.DateTimeField(null=True, blank=True)
+
+    objects = DeliveryQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+        indexes = [
+            models.Index(fields=["state", "next_try_at"], name="delivery_due"),
+            models.Index(fields=["user", "-created_at"], name="delivery_of_user"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.channel}: {self.subject}"

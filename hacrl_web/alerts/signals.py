@@ -1,0 +1,183 @@
+"""What an alert rule looks at: the numbers of one step, the points kept of a series, and one number made of them.
+
+No Django here: points in, a number or nothing out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Any
+
+from workers.spec import RunSpec
+
+Payload = dict[str, Any]  # of a metrics event: {"values": {...}, "ratios": {...}}
+Value = float | list[float]
+Point = list[Any]  # [step, value]
+
+START_POINTS = 5  # a series' start is the median of so many first points
+KL_WINDOW = 10
+KL_FLOOR = 0.01  # nats: below it a doubling says nothing
+SPLIT_WINDOW = 10
+PLATEAU_WINDOW = 30
+SOLVED = 0.9
+NEAR_CAP = 0.9
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the rules must know of a run's settings."""
+
+    agents: tuple[str, ...]
+    shares: bool
+    can_trap: bool  # in the other clip modes a clipped rollout can still teach
+    max_completion_length: int
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> Facts:
+        return cls(
+            agents=tuple(agent.name for agent in spec.agents),
+            shares=spec.algorithm.shares_rollouts and len(spec.agents) > 1,
+            can_trap=spec.algorithm.clips_shared and spec.algorithm.cross_clip_gradient == "zero",
+            max_completion_length=spec.rollout.max_completion_length,
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """The metrics of one step, by (agent, source); source is empty for an agent's own."""
+
+    metrics: dict[tuple[str, str], Payload]
+
+    def value(self, metric: str, agent: str, source: str = "") -> float | None:
+        value: float | None = self.metrics.get((agent, source), {}).get("values", {}).get(metric)
+        return value
+
+    def ratio(self, metric: str, agent: str, source: str = "") -> tuple[float, float] | None:
+        """(sum, count), where there is something to divide by."""
+        found = self.metrics.get((agent, source), {}).get("ratios", {}).get(metric)
+        return (found[0], found[1]) if found and found[0] is not None and found[1] else None
+
+    def share(self, metric: str, agent: str, source: str = "") -> float | None:
+        found = self.ratio(metric, agent, source)
+        return found[0] / found[1] if found else None
+
+
+@dataclass(frozen=True)
+class Series:
+    """The first points of a series and its last ones, oldest first."""
+
+    start: Sequence[Point]
+    last: Sequence[Point]
+
+    @property
+    def values(self) -> list[Any]:
+        return [value for _, value in self.last]
+
+
+# ---- what is read of a step -----------------------------------------------------------------------------------------
+
+
+def peer_share(step: Step, facts: Facts, agent: str) -> float | None:
+    """Of the rollouts whose gradient is not zero, the share that came from peers: the matrix's off-diagonal part."""
+    own = step.ratio("clip_ratio/low_mean", agent)
+    high = step.ratio("clip_ratio/high_mean", agent)
+    from_peers = [step.ratio("used_frac", agent, source) for source in facts.agents if source != agent]
+    if not any(from_peers):
+        return None
+    own_used = own[1] - own[0] - (high[0] if high else 0.0) if own else 0.0
+    used = sum(found[0] for found in from_peers if found)
+    return used / (used + own_used) if used + own_used > 0 else None
+
+
+def uniform_share(step: Step, facts: Facts, agent: str) -> float | None:
+    """Prompts that teach nothing because all rewards are equal: of all agents where rollouts are shared."""
+    return step.share("frac_reward_zero_std_joint" if facts.shares else "frac_reward_zero_std", agent)
+
+
+def unscorable_share(step: Step, facts: Facts, agent: str) -> float | None:
+    """Own rollouts that the verifier could not score, of all own rollouts."""
+    lost = step.value("verifier/unscorable", agent)
+    scored = step.metrics.get((agent, ""), {}).get("ratios", {}).get("reward/mean")
+    if lost is None or not scored or lost + scored[1] <= 0:
+        return None
+    return lost / (lost + scored[1])
+
+
+def rewards(step: Step, facts: Facts, agent: str) -> list[float] | None:
+    """The agent's mean reward, then its peers' in their order."""
+    found = [step.share("reward/mean", name) for name in (agent, *others(facts, agent))]
+    known = [value for value in found if value is not None]
+    return known if len(known) == len(found) > 1 else None
+
+
+def others(facts: Facts, agent: str) -> list[str]:
+    return [name for name in facts.agents if name != agent]
+
+
+# ---- one number of a series -----------------------------------------------------------------------------------------
+
+
+def latest(series: Series, facts: Facts) -> float | None:
+    return float(series.values[-1])
+
+
+def over_start(series: Series, facts: Facts) -> float | None:
+    """The last value as a multiple of the start."""
+    begun = _start(series)
+    return series.values[-1] / begun if begun else None
+
+
+def length_over_limit(series: Series, facts: Facts) -> float | None:
+    """The last length as a share of its limit: twice the start, or 0.9 of the longest possible where that is less.
+
+    Where already the start is near the longest possible there is no room for a blow-up.
+    """
+    begun = _start(series)
+    cap = NEAR_CAP * facts.max_completion_length
+    if not begun or begun > 0.75 * cap:
+        return None
+    return float(series.values[-1] / min(2 * begun, cap))
+
+
+def over_recent(series: Series, facts: Facts) -> float | None:
+    """The last value as a multiple of the median of the ten before it (at least five), which counts at least 0.01."""
+    before = series.values[-1 - KL_WINDOW : -1]
+    if len(before) < KL_WINDOW // 2:
+        return None
+    return float(series.values[-1] / max(median(before), KL_FLOOR))
+
+
+def split(series: Series, facts: Facts) -> float | None:
+    """The smaller of own fall and the best peer's rise, means of ten steps against the ten before them."""
+    changes = reward_changes(series)
+    return min(-changes[0], max(changes[1:])) if changes else None
+
+
+def reward_changes(series: Series) -> list[float] | None:
+    """Change of each agent's mean reward, the own first, between the last ten steps and the ten before."""
+    values = series.values[-2 * SPLIT_WINDOW :]
+    if len(values) < 2 * SPLIT_WINDOW:
+        return None
+    older, newer = values[:SPLIT_WINDOW], values[SPLIT_WINDOW:]
+    return [
+        fmean(value[place] for value in newer) - fmean(value[place] for value in older)
+        for place in range(len(values[-1]))
+    ]
+
+
+def gain(series: Series, facts: Facts) -> float | None:
+    """Mean reward of the last thirty steps less that of the thirty before; 1 where the task is as good as solved."""
+    values = series.values[-2 * PLATEAU_WINDOW :]
+    if len(values) < 2 * PLATEAU_WINDOW:
+        return None
+    newer = fmean(values[PLATEAU_WINDOW:])
+    return 1.0 if newer >= SOLVED else newer - fmean(values[:PLATEAU_WINDOW])
+
+
+def _start(series: Series) -> float | None:
+    """The median of the first five values; None until there is a value after them, or where it is 0."""
+    if len(series.start) < START_POINTS or series.last[-1][0] <= series.start[-1][0]:
+        return None
+    return float(median(value for _, value in series.start)) or None

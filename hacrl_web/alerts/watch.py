@@ -1,0 +1,99 @@
+"""From the metrics of one step to alerts raised and cleared: the same steps give the same alerts, always.
+
+All it remembers is a small JSON object, so it goes on after any interruption where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hacrl_web.alerts.rules import RULES, Rule
+from hacrl_web.alerts.signals import START_POINTS, Facts, Series, Step, others, reward_changes
+
+State = dict[str, Any]
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Change:
+    """An alert that is raised or cleared by a step."""
+
+    rule: Rule
+    agent: str
+    source: str
+    is_raised: bool
+    number: float
+    text: str
+
+
+def new_state() -> State:
+    return {"version": VERSION, "series": {}}
+
+
+def take(state: State, facts: Facts, number: int, step: Step) -> list[Change]:
+    """Take in step `number` and say what changes. A repeated step replaces what was told of it and of later ones."""
+    changes = []
+    for rule in RULES:
+        if not rule.applies(facts):
+            continue
+        for agent, source in _places(rule, facts):
+            value = rule.read(step, facts, agent, source)
+            if value is None:
+                continue
+            kept = state["series"].setdefault(f"{rule.kind}\n{agent}\n{source}", {"start": [], "last": [], "open": 0})
+            _remember(kept, rule, number, value)
+            change = _decide(kept, rule, facts, agent, source)
+            if change is not None:
+                changes.append(change)
+    return changes
+
+
+def close_all(state: State) -> None:
+    """The run has ended: nothing is raised any more."""
+    for kept in state["series"].values():
+        kept["open"] = 0
+
+
+def _places(rule: Rule, facts: Facts) -> Iterator[tuple[str, str]]:
+    for agent in facts.agents:
+        if rule.scope == "agent":
+            yield agent, ""
+        else:
+            yield from ((agent, source) for source in others(facts, agent))
+
+
+def _remember(kept: State, rule: Rule, number: int, value: Any) -> None:
+    for points in (kept["start"], kept["last"]):
+        while points and points[-1][0] >= number:  # a resumed attempt repeats steps
+            points.pop()
+    if len(kept["start"]) < START_POINTS:
+        kept["start"].append([number, value])
+    kept["last"].append([number, value])
+    del kept["last"][: -rule.keep]
+
+
+def _decide(kept: State, rule: Rule, facts: Facts, agent: str, source: str) -> Change | None:
+    patience, judge = (rule.clear_after, rule.is_under) if kept["open"] else (rule.raise_after, rule.is_over)
+    count = len(kept["last"])
+    if count < patience:
+        return None
+    series = [Series(kept["start"], kept["last"][:end]) for end in range(count - patience + 1, count + 1)]
+    numbers = [rule.signal(one, facts) for one in series]
+    if not all(judge(number) for number in numbers):
+        return None
+    last = numbers[-1]
+    assert last is not None
+    is_raised = not kept["open"]
+    kept["open"] = int(is_raised)
+    text = _sentence(rule, facts, agent, source, last, series[-1]) if is_raised else ""
+    return Change(rule, agent, source, is_raised, last, text)
+
+
+def _sentence(rule: Rule, facts: Facts, agent: str, source: str, number: float, series: Series) -> str:
+    other = ""
+    if rule.kind == "split" and (changes := reward_changes(series)):
+        other = others(facts, agent)[max(range(1, len(changes)), key=changes.__getitem__) - 1]
+    percent = f"{100 * number:.3g} %"
+    return rule.sentence.format(value=number, percent=percent, agent=agent, source=source, other=other)

@@ -1,0 +1,255 @@
+"""Each alert rule on made-up steps with numbers worked out by hand, and what holds for all of them."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hacrl_web.alerts import watch
+from hacrl_web.alerts.rules import BY_KIND, RULES
+from hacrl_web.alerts.signals import Facts, Step
+from workers.spec import RunSpec
+
+FACTS = Facts(agents=("A", "B"), shares=True, can_trap=True, max_completion_length=100)
+ALONE = Facts(agents=("A", "B"), shares=False, can_trap=False, max_completion_length=100)
+
+
+def own(agent: str = "A", ratios: dict | None = None, **values: float | None) -> dict:
+    return {(agent, ""): {"values": values, "ratios": ratios or {}}}
+
+
+def pair(ratios: dict | None = None, **values: float) -> dict:
+    return {("A", "B"): {"values": values, "ratios": ratios or {}}}
+
+
+def play(kind: str, *steps: dict, facts: Facts = FACTS) -> list[tuple[int, str, str, bool, float]]:
+    """(step, agent, source, raised?, number) of each change of a kind; steps are numbered from 1."""
+    state = watch.new_state()
+    found = []
+    for number, metrics in enumerate(steps, start=1):
+        for change in watch.take(state, facts, number, Step(metrics)):
+            if change.rule.kind == kind:
+                found.append((number, change.agent, change.source, change.is_raised, round(change.number, 6)))
+    return found
+
+
+def positive(clipped: float, of: float = 10) -> dict:
+    return pair({"clip_lower_frac/positive": (clipped, of)})
+
+
+def test_delta_trap_is_raised_after_three_steps_and_cleared_after_three():
+    # .8 .8 | .9 -> raised at 3 (.9); .7 is between the limits; .6 .6 .5 -> cleared at 7.
+    steps = [positive(x) for x in (8, 8, 9, 7, 6, 6, 5)]
+    assert play("cross_clip", *steps) == [(3, "A", "B", True, 0.9), (7, "A", "B", False, 0.5)]
+
+
+def test_delta_trap_needs_the_steps_in_a_row():
+    assert play("cross_clip", *(positive(x) for x in (9, 9, 7, 9, 9, 7, 9, 9))) == []
+
+
+def test_step_without_encouraging_rollouts_is_no_step_of_the_trap():
+    assert play("cross_clip", *(positive(*x) for x in ((9, 10), (0, 0), (9, 10), (9, 10)))) == [
+        (4, "A", "B", True, 0.9)
+    ]
+
+
+def test_delta_trap_exists_only_where_the_clip_stops_the_gradient():
+    sided = Facts(("A", "B"), shares=True, can_trap=False, max_completion_length=100)
+    assert play("cross_clip", *[positive(10)] * 5, facts=sided) == []
+
+
+def test_omega_clamped_for_ten_steps():
+    steps = [pair(omega_clamped=1.0)] * 10 + [pair(omega_clamped=0.0)] * 5
+    assert play("omega_clamped", *steps) == [(10, "A", "B", True, 1.0), (15, "A", "B", False, 0.0)]
+
+
+def taught(own_used: int, peers_used: int) -> dict:
+    """100 own evaluated rollouts of which `own_used` keep their gradient; 100 of B's of which `peers_used` do."""
+    clipped = 100 - own_used
+    return own(ratios={"clip_ratio/low_mean": (clipped - 1, 100), "clip_ratio/high_mean": (1, 100)}) | pair(
+        {"used_frac": (peers_used, 100)}
+    )
+
+
+def test_off_diagonal_share_near_zero():
+    # 1 / (1 + 49) = .02 in five steps; 4 / (4 + 36) = .1 in five steps.
+    steps = [taught(49, 1)] * 5 + [taught(36, 4)] * 5
+    assert play("off_diagonal", *steps) == [(5, "A", "", True, 0.02), (10, "A", "", False, 0.1)]
+    assert play("off_diagonal", *[taught(48, 1)] * 6) == []  # 1 / 49 is more than .02
+
+
+def test_zero_variance_looks_at_all_agents_where_rollouts_are_shared():
+    mixed = own(ratios={"frac_reward_zero_std": (9, 10), "frac_reward_zero_std_joint": (2, 10)})
+    uniform = own(ratios={"frac_reward_zero_std": (9, 10), "frac_reward_zero_std_joint": (9, 10)})
+    assert play("zero_variance", *[mixed] * 9) == []
+    assert play("zero_variance", *[uniform] * 5) == [(5, "A", "", True, 0.9)]
+    assert play("zero_variance", *[mixed] * 5, facts=ALONE) == [(5, "A", "", True, 0.9)]
+
+
+def test_entropy_collapse_is_measured_against_the_start():
+    # Start: the median of 2, 2, 1, 3, 2 = 2. Raised at .2 = 10 %, cleared at .4 = 20 %.
+    falling = [2.0, 2.0, 1.0, 3.0, 2.0, 1.0, *[0.2] * 5, 0.3, *[0.4] * 5]
+    found = play("entropy_collapse", *(own(entropy=x) for x in falling))
+    assert found == [(11, "A", "", True, 0.1), (17, "A", "", False, 0.2)]
+
+
+def test_kl_jump_is_measured_against_the_ten_steps_before():
+    # Five times .02 is .1. The second step over it raises; its median is still .02.
+    calm, jump = [own(kl=0.02)] * 10, [own(kl=0.12), own(kl=0.1)]
+    assert play("kl_jump", *calm, *jump) == [(12, "A", "", True, 5.0)]
+    assert play("kl_jump", *calm, *jump[:1], *calm) == []
+    # The median of ten becomes the new height once six of them are: then it is no jump any more.
+    settled = play("kl_jump", *calm, *[own(kl=0.1)] * 14)
+    assert [(step, raised) for step, _, _, raised, _ in settled] == [(12, True), (20, False)]
+
+
+def test_kl_near_zero_does_not_jump():
+    # .04 is forty times .001, but only four times the floor of .01.
+    assert play("kl_jump", *[own(kl=0.001)] * 10, *[own(kl=0.04)] * 3) == []
+
+
+def lengths(*values: float) -> list[dict]:
+    return [own(**{"completions/mean_length": value}) for value in values]
+
+
+def test_length_blow_up_is_twice_the_start_or_near_the_cap():
+    # Start 30, limit 60: 66 / 60 = 1.1; cleared at 48 / 60 = .8.
+    found = play("length_blow_up", *lengths(*[30] * 5, *[66] * 5, 50, *[48] * 5))
+    assert found == [(10, "A", "", True, 1.1), (16, "A", "", False, 0.8)]
+    # Start 60, cap 100: the limit is 90, not 120.
+    assert play("length_blow_up", *lengths(*[60] * 5, *[90] * 5)) == [(10, "A", "", True, 1.0)]
+    # Start 80 of 100: no room to blow up, so nothing to say.
+    assert play("length_blow_up", *lengths(*[80] * 5, *[100] * 9)) == []
+
+
+def scored(a: float, b: float) -> dict:
+    return own("A", {"reward/mean": (a * 100, 100)}) | own("B", {"reward/mean": (b * 100, 100)})
+
+
+def test_split_names_who_falls_and_who_rises():
+    # d new steps of ten: A falls and B rises by .3 * d / 10, over .1 from d = 4 on; the third such step is 20 + 6: .18.
+    steps = [scored(0.5, 0.2)] * 20 + [scored(0.2, 0.5)] * 6
+    found = play("split", *steps)
+    assert found == [(26, "A", "", True, 0.18)]
+    state = watch.new_state()
+    changes = [c for n, m in enumerate(steps, start=1) for c in watch.take(state, FACTS, n, Step(m))]
+    split = next(change for change in changes if change.rule.kind == "split")
+    assert split.text == "The reward of A falls while that of B rises, both by at least 0.18."
+
+
+def test_agents_that_rise_together_are_no_split():
+    assert play("split", *[scored(0.2, 0.3)] * 20, *[scored(0.5, 0.6)] * 15) == []
+
+
+def test_no_progress_in_thirty_steps():
+    # 60 equal steps give the first gain of 0, the tenth comes at step 69.
+    assert play("no_progress", *[scored(0.4, 0.4)] * 69)[0] == (69, "A", "", True, 0.0)
+    assert play("no_progress", *[scored(0.4, 0.4)] * 68) == []
+    assert play("no_progress", *[scored(0.95, 0.95)] * 80) == []  # solved
+
+
+def test_no_progress_is_cleared_when_rewards_rise():
+    # k new steps of .7: the mean of thirty rises by .3 * k / 30 = .01 k; .02 at k = 2, the fifth such step is k = 6.
+    found = play("no_progress", *[scored(0.4, 0.4)] * 69, *[scored(0.7, 0.4)] * 6)
+    assert [change for change in found if change[1] == "A"] == [(69, "A", "", True, 0.0), (75, "A", "", False, 0.06)]
+
+
+def judged(lost: float, right: float) -> dict:
+    return own(ratios={"reward/mean": (1, right)}, **{"verifier/unscorable": lost})
+
+
+def test_verifier_errors_are_a_share_of_all_own_rollouts():
+    # 4 / (4 + 36) = .1; 2 / (2 + 38) = .05. Nothing scored at all: 5 / (5 + 0) = 1.
+    found = play("verifier", *[judged(4, 36)] * 3, *[judged(2, 38)] * 3, *[judged(5, 0)] * 3)
+    assert found == [(3, "A", "", True, 0.1), (6, "A", "", False, 0.05), (9, "A", "", True, 1.0)]
+
+
+def test_rules_of_sharing_are_silent_where_nothing_is_shared():
+    step = taught(100, 0) | pair({"clip_lower_frac/positive": (10, 10), "used_frac": (0, 100)}, omega_clamped=1.0)
+    state = watch.new_state()
+    assert [c for n in range(1, 40) for c in watch.take(state, ALONE, n, Step(step))] == []
+
+
+def test_resumed_attempt_replaces_the_steps_that_it_repeats():
+    state = watch.new_state()
+    for number in (1, 2):
+        assert watch.take(state, FACTS, number, Step(positive(9))) == []
+    for number in (1, 2):  # from the checkpoint of step 0 on: these are no third and fourth step
+        assert watch.take(state, FACTS, number, Step(positive(9))) == []
+    assert [change.is_raised for change in watch.take(state, FACTS, 3, Step(positive(9)))] == [True]
+
+
+def test_facts_come_from_the_run_spec():
+    agents = [{"name": name, "model": "/m"} for name in ("A", "B")]
+    data = {"benchmark": "b", "train_path": "/t"}
+    spec = RunSpec.model_validate({"agents": agents, "data": data, "rollout": {"max_completion_length": 77}})
+    assert Facts.of(spec) == Facts(("A", "B"), shares=True, can_trap=True, max_completion_length=77)
+    sided = {"name": "hacpo", "cross_clip_gradient": "sided"}
+    spec = RunSpec.model_validate({"agents": agents, "data": data, "algorithm": sided})
+    assert (Facts.of(spec).shares, Facts.of(spec).can_trap) == (True, False)
+    spec = RunSpec.model_validate({"agents": agents, "data": data, "algorithm": {"name": "gspo"}})
+    assert (Facts.of(spec).shares, Facts.of(spec).can_trap) == (False, False)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.kind)
+def test_limits_leave_room_between_raising_and_clearing(rule):
+    assert rule.clear_at > rule.raise_at if rule.is_low else rule.clear_at < rule.raise_at
+    assert rule.raise_after >= 2
+    assert rule.clear_after >= 2
+    assert rule.help
+    assert rule.advice
+    assert rule.source
+
+
+# Shares on a grid that contains both limits of the delta trap, and what lies between them.
+SHARES = st.lists(st.sampled_from([0.0, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9, 1.0]), max_size=60)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SHARES)
+def test_alerts_do_not_flap(shares):
+    """Raised and cleared take turns, with at least the rule's patience between them."""
+    found = play("cross_clip", *(positive(10 * share) for share in shares))
+    rule = BY_KIND["cross_clip"]
+    assert [change[3] for change in found] == [place % 2 == 0 for place in range(len(found))]
+    for before, after in pairwise(found):
+        assert after[0] - before[0] >= (rule.raise_after if after[3] else rule.clear_after)
+    for step, _, _, is_raised, _ in found:
+        last = shares[step - 3 : step]
+        assert all(share >= 0.8 for share in last) if is_raised else all(share <= 0.6 for share in last)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from([0.61, 0.7, 0.79]), max_size=60), st.booleans())
+def test_nothing_between_the_limits_changes_anything(shares, is_raised):
+    first = [positive(10)] * 3 if is_raised else [positive(0)] * 3
+    found = play("cross_clip", *first, *(positive(10 * share) for share in shares))
+    assert found == ([(3, "A", "B", True, 1.0)] if is_raised else [])
+
+
+NUMBERS = st.lists(
+    st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(0, 10), st.floats(0, 3)), min_size=1, max_size=90
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(NUMBERS, st.integers(0, 90))
+def test_what_is_remembered_survives_json_at_any_step(numbers, cut):
+    def steps():
+        for a, b, clipped, entropy in numbers:
+            ratios = {"reward/mean": (a * 10, 10), "frac_reward_zero_std_joint": (clipped, 10)}
+            yield positive(clipped) | own("A", ratios, entropy=entropy) | own("B", {"reward/mean": (b * 10, 10)})
+
+    whole, parts = watch.new_state(), watch.new_state()
+    for number, metrics in enumerate(steps(), start=1):
+        if number == cut:
+            parts = json.loads(json.dumps(parts))
+        expected = watch.take(whole, FACTS, number, Step(metrics))
+        assert watch.take(parts, FACTS, number, Step(metrics)) == expected
+    assert json.loads(json.dumps(parts)) == json.loads(json.dumps(whole))
+    kept = {key: len(series["last"]) for key, series in whole["series"].items()}
+    assert all(count <= BY_KIND[key.split("\n")[0]].keep for key, count in kept.items())

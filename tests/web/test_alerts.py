@@ -1,0 +1,164 @@
+"""From stored metrics to alert rows: once, whatever is repeated, and seen by whoever sees the run."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+from django.urls import reverse
+
+from hacrl_web.alerts.evaluate import Evaluator
+from hacrl_web.alerts.models import Alert, Cursor
+from hacrl_web.runs.models import Run, State, TelemetryEvent
+from tests.web.factories import make_run, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run(user):
+    """A run that trains."""
+    run = make_run(user, name="swan")
+    Run.objects.filter(pk=run.pk).update(state=State.RUNNING, attempt=1)
+    run.refresh_from_db()
+    return run
+
+
+def tell(run: Run, *shares: float | None, step: int = 1, attempt: int = 1) -> None:
+    """Store steps with this share of B's encouraging rollouts clipped; None: metrics of a step that never ended."""
+    seq = run.last_seq
+    for number, share in enumerate(shares, start=step):
+        ratios = {} if share is None else {"clip_lower_frac/positive": [share * 10, 10]}
+        seq += 1
+        common = {"run": run, "attempt": attempt, "step": number, "time": 1000.0 + seq}
+        TelemetryEvent.objects.create(
+            seq=seq, type="metrics", agent="A", source="B", payload={"values": {}, "ratios": ratios}, **common
+        )
+        if share is not None:
+            seq += 1
+            TelemetryEvent.objects.create(seq=seq, type="progress", payload={"elapsed_s": 1.0}, **common)
+    Run.objects.filter(pk=run.pk).update(last_seq=seq, step=step + len(shares) - 1)
+    run.refresh_from_db()
+
+
+def rows(run: Run) -> list[tuple[int, int | None]]:
+    return list(run.alerts.order_by("pk").values_list("raised_step", "cleared_step"))
+
+
+def test_stored_steps_raise_and_clear_an_alert(run):
+    tell(run, 0.9, 0.8)
+    Evaluator().tick()
+    assert rows(run) == []
+    tell(run, 0.85, step=3)
+    Evaluator().tick()
+    alert = run.alerts.get()
+    assert (alert.kind, alert.agent, alert.source, alert.raised_step, alert.number) == ("cross_clip", "A", "B", 3, 0.85)
+    assert alert.raised_at == datetime.fromtimestamp(1005.0, tz=timezone.utc)  # when the event says, not when we looked
+    assert alert.text == "85 % of the encouraging rollouts of B lie below the band of A and teach nothing."
+    assert alert.is_open
+    tell(run, 0.5, 0.5, 0.5, step=4)
+    Evaluator().tick()
+    alert.refresh_from_db()
+    assert (alert.cleared_step, alert.cleared_reason) == (6, "0.5: within 0.6 for 3 steps")
+
+
+def test_steps_one_by_one_or_all_at_once_give_the_same_alerts(user):
+    shares = [0.9, 0.8, 1.0, 0.7, 0.6, 0.5, 0.4, 0.9, 0.9, 0.9, 0.2]
+    one, other = make_run(user), make_run(user)
+    Run.objects.filter(pk__in=(one.pk, other.pk)).update(state=State.RUNNING)
+    for number, share in enumerate(shares, start=1):
+        one.refresh_from_db()
+        tell(one, share, step=number)
+        Evaluator().tick()  # each time a fresh process
+    tell(other, *shares)
+    Evaluator().tick()
+    fields = ("kind", "agent", "source", "number", "text", "raised_seq", "raised_at", "cleared_step", "cleared_reason")
+    assert list(one.alerts.values_list(*fields)) == list(other.alerts.values_list(*fields))
+    assert rows(one) == [(3, 7), (10, None)]
+
+
+def test_replay_from_the_first_event_is_a_no_op(run):
+    tell(run, *[0.9] * 4, *[0.1] * 3, *[0.9] * 3)
+    Evaluator().tick()
+    before = list(Alert.objects.order_by("pk").values())
+    assert rows(run) == [(3, 7), (10, None)]
+    Cursor.objects.filter(run=run).update(seq=0, state={})
+    Evaluator().tick()
+    assert list(Alert.objects.order_by("pk").values()) == before
+
+
+def test_state_of_another_version_is_made_anew_from_the_first_event(run):
+    tell(run, 0.9, 0.9)
+    Evaluator().tick()
+    Cursor.objects.filter(run=run).update(state={"version": 0})
+    tell(run, 0.9, step=3)
+    Evaluator().tick()
+    assert rows(run) == [(3, None)]
+
+
+def test_second_process_with_an_old_view_writes_nothing(run, monkeypatch):
+    tell(run, *[0.9] * 3)
+    taken = Evaluator._take
+
+    def late(self, *arguments):
+        found = taken(self, *arguments)
+        Cursor.objects.filter(run=run).update(seq=6)  # meanwhile the other one was here
+        return found
+
+    monkeypatch.setattr(Evaluator, "_take", late)
+    Evaluator().tick()
+    assert rows(run) == []
+
+
+def test_crash_between_cursor_and_rows_leaves_neither(run, monkeypatch):
+    tell(run, *[0.9] * 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluator, "_write", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Evaluator().tick()
+    assert Cursor.objects.get(run=run).seq == 0
+    Evaluator().tick()
+    assert rows(run) == [(3, None)]
+
+
+def test_step_that_an_attempt_did_not_live_to_end_does_not_count(run):
+    tell(run, 0.9, 0.9, None)
+    tell(run, 0.1, step=3, attempt=2)
+    Evaluator().tick()
+    assert rows(run) == []
+
+
+def test_end_of_the_run_closes_its_alerts_and_ends_the_watch(run):
+    tell(run, *[0.9] * 3)
+    Evaluator().tick()
+    run.transition_to(State.COMPLETED, reason="", attempt=1)
+    Evaluator().tick()
+    alert = run.alerts.get()
+    assert (alert.cleared_step, alert.cleared_reason) == (3, "the run ended: completed")
+    assert alert.cleared_at == run.finished_at
+    assert Cursor.objects.get(run=run).is_done
+    assert Evaluator().tick() == 0
+
+
+def test_run_that_ended_before_anybody_looked_is_looked_at(run):
+    tell(run, *[0.9] * 3)
+    run.transition_to(State.FAILED, reason="x", attempt=1)
+    Evaluator().tick()
+    assert rows(run) == [(3, 3)]
+
+
+def test_long_run_is_taken_in_batches(run, monkeypatch):
+    monkeypatch.setattr("hacrl_web.alerts.evaluate.BATCH_EVENTS", 7)  # cuts a step in two
+    tell(run, *[0.9] * 9)
+    Evaluator().tick()
+    assert rows(run) == [(3, None)]
+    assert Cursor.objects.get(run=run).seq == 18
+
+
+def test_demo_like_run_with_an_unreadable_spec_gets_no_alerts_and_stops_nobody(run, user):
+    other = make_run(user)
+    Run.objects.filter(pk=other.pk).update(state=State.RUNNING, spec={"agents": "none"})
+    tell(other, *[0.9] * 3)
+    tell(run, *[0.9] * 3)
+    Evaluator().tick()
+    assert (rows(other), rows(run)) == ([], [(3, None)])
