@@ -10,7 +10,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("registry", "0002_benchmark_facts"),
-        ("runs", "0002_host"),
+        ("runs", "0003_contribution_rewards_lengths_capabilities"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
