@@ -1,7 +1,7 @@
 """Settings: one data folder, SQLite and an embedded Redis by default, everything else by environment variable.
 
 HACRL_DATA, DATABASE_URL, REDIS_URL, HACRL_SECRET_KEY, HACRL_ALLOWED_HOSTS, HACRL_MODEL_ROOTS, HACRL_DEBUG,
-HACRL_TRAINER_COMMAND: see README.md.
+HACRL_TRAINER_COMMAND, HACRL_PUBLIC_URL, HACRL_EMAIL_URL, HACRL_EMAIL_FROM, HACRL_WEBHOOK_ALLOW: see README.md.
 """
 
 import json
@@ -9,7 +9,7 @@ import os
 import secrets
 import sys
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 try:  # SQLite 3.40 to 3.51.2 can corrupt a WAL with several writers; the wheel brings a newer one
     import pysqlite3
@@ -135,6 +135,19 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_DISABLE_PREFETCH = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_PUBLISH_RETRY = False  # the dispatcher rings again
+
+# Notifications: links in them, the mail server (smtp://, smtp+tls://, smtps://), and where webhooks may go.
+PUBLIC_URL = os.environ.get("HACRL_PUBLIC_URL", "").rstrip("/")
+WEBHOOK_ALLOW = [entry.strip() for entry in os.environ.get("HACRL_WEBHOOK_ALLOW", "").split(",") if entry.strip()]
+_mail = urlsplit(os.environ.get("HACRL_EMAIL_URL", ""))
+HAS_MAIL = bool(_mail.hostname)
+EMAIL_HOST = _mail.hostname or "localhost"
+EMAIL_USE_TLS = _mail.scheme == "smtp+tls"
+EMAIL_USE_SSL = _mail.scheme == "smtps"
+EMAIL_PORT = _mail.port or (587 if EMAIL_USE_TLS else 465 if EMAIL_USE_SSL else 25)
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = unquote(_mail.username or ""), unquote(_mail.password or "")
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = os.environ.get("HACRL_EMAIL_FROM", "hacrl@localhost")
 
 AUTH_USER_MODEL = "accounts.User"
 LOGIN_URL = "accounts:login"

@@ -1,6 +1,6 @@
 """`./hacrl up`, `demo`, `status`, `down` and `manage`, inside the virtual environment: from nothing to a served page.
 
-Starts Redis, migrates, starts web, worker, dispatcher and watcher, says one line, and watches over them until told to stop.
+Starts Redis, migrates, starts web, worker, dispatcher and watcher, says one line, and watches over them to the end.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -117,7 +117,7 @@ class Evaluator:
     def _write(self, run_id: UUID, changes: list[tuple[watch.Change, dict[str, Any]]]) -> None:
         for change, event in changes:
             place = {"run_id": run_id, "kind": change.rule.kind, "agent": change.agent, "source": change.source}
-            at = datetime.fromtimestamp(event["time"], tz=timezone.utc)
+            at = datetime.fromtimestamp(event["time"], tz=UTC)
             if change.is_raised:
                 values = {"attempt": event["attempt"], "number": change.number, "text": change.text}
                 values |= {"raised_step": event["step"], "raised_at": at}

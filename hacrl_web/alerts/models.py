@@ -1,4 +1,4 @@
-"""Rows of the alerts: what was raised on which run, how far each run has been looked at, who is told, and what was sent."""
+"""Rows of the alerts: what was raised on which run, how far each run was looked at, who is told, and what was sent."""
 
 from __future__ import annotations
 
@@ -95,6 +95,7 @@ class NotificationSettings(models.Model):
     on_failed = models.BooleanField(default=True)
     on_lost = models.BooleanField(default=True)
     on_completed = models.BooleanField(default=False)
+    saved_at = models.DateTimeField(auto_now=True)  # what was before is not told
 
     @property
     def channels(self) -> list[str]:

@@ -175,7 +175,7 @@ RULES = (
     Rule(
         kind="kl_jump",
         title="KL jump",
-        help="KL to the starting model as a multiple of its median over the 10 steps before (counted as at least 0.01).",
+        help="KL to the starting model as a multiple of its median over the 10 steps before (at least 0.01).",
         scope="agent",
         metric="kl",
         chart="kl",
@@ -204,7 +204,7 @@ RULES = (
         raise_after=5,
         clear_at=0.8,
         clear_after=5,
-        sentence="The completions of {agent} have grown to {value:.2f} of the limit (twice the start, or near the cap).",
+        sentence="The completions of {agent} are at {value:.2f} of the limit (twice the start, or near the cap).",
         advice="Read the rollouts: does it repeat itself? Raise max_completion_length if the answers are sound.",
         source=OURS,
     ),

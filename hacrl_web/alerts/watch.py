@@ -79,15 +79,15 @@ def _decide(kept: State, rule: Rule, facts: Facts, agent: str, source: str) -> C
     count = len(kept["last"])
     if count < patience:
         return None
-    series = [Series(kept["start"], kept["last"][:end]) for end in range(count - patience + 1, count + 1)]
-    numbers = [rule.signal(one, facts) for one in series]
-    if not all(judge(number) for number in numbers):
+    # The newest first: mostly that decides it.
+    series = [Series(kept["start"], kept["last"][:end]) for end in range(count, count - patience, -1)]
+    if not all(judge(rule.signal(one, facts)) for one in series):
         return None
-    last = numbers[-1]
+    last = rule.signal(series[0], facts)
     assert last is not None
     is_raised = not kept["open"]
     kept["open"] = int(is_raised)
-    text = _sentence(rule, facts, agent, source, last, series[-1]) if is_raised else ""
+    text = _sentence(rule, facts, agent, source, last, series[0]) if is_raised else ""
     return Change(rule, agent, source, is_raised, last, text)
 
 

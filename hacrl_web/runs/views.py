@@ -108,8 +108,6 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             "agents": run.agent_names,
             "unmeasured": _unmeasured(spec),
             "shares": spec.algorithm.shares_rollouts and len(spec.agents) > 1,
-            # In the other modes a clipped rollout can still teach, and the other rules have another band.
-            "can_trap": spec.algorithm.clips_shared and spec.algorithm.cross_clip_gradient == "zero",
         },
     }
     return render(request, "runs/run_detail.html", context)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
-from django.urls import reverse
 
 from hacrl_web.alerts.evaluate import Evaluator
 from hacrl_web.alerts.models import Alert, Cursor
 from hacrl_web.runs.models import Run, State, TelemetryEvent
-from tests.web.factories import make_run, make_user
+from tests.web.factories import make_run
 
 pytestmark = pytest.mark.django_db
 
@@ -53,7 +52,7 @@ def test_stored_steps_raise_and_clear_an_alert(run):
     Evaluator().tick()
     alert = run.alerts.get()
     assert (alert.kind, alert.agent, alert.source, alert.raised_step, alert.number) == ("cross_clip", "A", "B", 3, 0.85)
-    assert alert.raised_at == datetime.fromtimestamp(1005.0, tz=timezone.utc)  # when the event says, not when we looked
+    assert alert.raised_at == datetime.fromtimestamp(1005.0, tz=UTC)  # when the event says, not when we looked
     assert alert.text == "85 % of the encouraging rollouts of B lie below the band of A and teach nothing."
     assert alert.is_open
     tell(run, 0.5, 0.5, 0.5, step=4)

@@ -15,7 +15,7 @@ from hacrl_web.runs.telemetry import LeaseLost, Shipper
 from tests.fake_trainer import rollouts
 from tests.web.factories import make_run, metrics, write_spool
 from workers import events
-from workers.events import SPOOL_NAME, Evaluation, Log, Metrics, Progress, SpoolWriter, Started
+from workers.events import SPOOL_NAME, Evaluation, Metrics, Progress, SpoolWriter, Started
 from workers.events import Contribution as ContributionEvent
 
 pytestmark = pytest.mark.django_db

@@ -57,6 +57,8 @@ export class RunCharts {
     this.charts = [];
     /** Charts that the reader has zoomed: new points must not throw that away. @type {WeakSet<uPlot>} */
     this.zoomed = new WeakSet();
+    /** Steps at which alerts were raised, by chart. @type {Map<string, number[]>} */
+    this.marks = new Map();
     for (const group of CHART_GROUPS) {
       if (group.pairs && !shares) continue;
       const charts = group.charts.filter((spec) => !unmeasured.includes(spec.metric));
@@ -98,6 +100,7 @@ export class RunCharts {
     const figure = document.createElement("figure");
     figure.className = "chart";
     figure.dataset.chart = spec.key;
+    figure.id = `chart-${spec.key}`;
     const caption = document.createElement("figcaption");
     const title = document.createElement("h3");
     title.textContent = spec.title;
@@ -135,7 +138,11 @@ export class RunCharts {
       cursor: { sync: { key: this.sync.key, setSeries: false }, points: { size: 6 }, drag: { x: true, y: false } },
       // The legend knows two dashes; the sources alternate between them.
       legend: { live: true, markers: { dash: (_, index) => (spec.kind === "pair" ? (drawn[index - 1].source % 2 ? "dotted" : "dashed") : "solid") } },
-      hooks: { setCursor: [showLast], drawAxes: spec.zero ? [drawZero] : [] },
+      hooks: {
+        setCursor: [showLast],
+        drawAxes: spec.zero ? [drawZero] : [],
+        draw: [(plot) => drawMarks(plot, this.marks.get(spec.key) ?? [])],
+      },
       scales: { x: { time: false, range: (plot, low, high) => this.#steps(plot, low, high) }, y: range ? { range: () => range } : { range: (_, low, high) => padded(low, high, spec.zero) } },
       axes: [
         { ...axis, size: 26, space: 44, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000] },
@@ -174,6 +181,15 @@ export class RunCharts {
     return [low, high];
   }
 
+  /** @param {{chart: string | null, raised_step: number}[]} alerts to be marked on the time axis of their charts */
+  setMarks(alerts) {
+    this.marks = new Map();
+    for (const { chart, raised_step } of alerts) {
+      if (chart) this.marks.set(chart, [...(this.marks.get(chart) ?? []), raised_step]);
+    }
+    this.draw();
+  }
+
   /** Draws at the next animation frame what the store then holds, however often it is called before. */
   draw() {
     if (this.pending) return;
@@ -204,6 +220,36 @@ export class RunCharts {
     colours.clear();
     for (const chart of this.charts) chart.plot.redraw(false, true);
   }
+}
+
+/**
+ * A triangle on the time axis, and a thin line above it, at each step.
+ * @param {uPlot} plot
+ * @param {number[]} steps
+ */
+function drawMarks(plot, steps) {
+  const { left, top, width, height } = plot.bbox;
+  const size = 5 * devicePixelRatio;
+  const context = plot.ctx;
+  context.save();
+  context.fillStyle = context.strokeStyle = colour("--amber");
+  context.lineWidth = devicePixelRatio;
+  for (const step of steps) {
+    const x = plot.valToPos(step, "x", true);
+    if (x < left || x > left + width) continue;
+    context.globalAlpha = 0.45;
+    context.beginPath();
+    context.moveTo(x, top);
+    context.lineTo(x, top + height);
+    context.stroke();
+    context.globalAlpha = 1;
+    context.beginPath();
+    context.moveTo(x, top + height - 2 * size);
+    context.lineTo(x - size, top + height);
+    context.lineTo(x + size, top + height);
+    context.fill();
+  }
+  context.restore();
 }
 
 /**

@@ -1,5 +1,6 @@
 /** The run page: header, charts, logs and events, all filled from the run's socket. */
 
+import { watchAlerts } from "./alerts.js";
 import { RunCharts } from "./charts.js";
 import { clock, count, cut, duration, make, must, readJson, showState, significant, size } from "./format.js";
 import { SeriesStore } from "./series.js";
@@ -7,10 +8,6 @@ import { pageSocket } from "./socket.js";
 
 const LOG_LINES = 2000;
 const EVENT_ROWS = 500;
-/** The delta trap: this share of encouraging cross rollouts clipped below, for this many steps. */
-const TRAP_SHARE = 0.8;
-const TRAP_STEPS = 3;
-const TRAPS_SHOWN = 6;
 const TERMINAL = new Set(["completed", "failed", "stopped"]);
 
 const page = must("#run");
@@ -125,31 +122,6 @@ function describe(event) {
   }
 }
 
-/** Says which pairs are in the delta trap now: encouraging rollouts that the clip throws away, step after step. */
-function showTraps() {
-  if (!settings.shares || !settings.can_trap) return;
-  const trapped = [];
-  for (const learner of settings.agents) {
-    for (const source of settings.agents) {
-      if (learner === source) continue;
-      const last = store.last("lower-positive", `${learner}\n${source}`, TRAP_STEPS);
-      if (last.length === TRAP_STEPS && last.every((point) => point.value >= TRAP_SHARE)) {
-        const { step, value } = last[TRAP_STEPS - 1];
-        trapped.push(`${cut(learner)} ← ${cut(source)}: ${(100 * value).toFixed(0)} % of the encouraging rollouts at step ${step}`);
-      }
-    }
-  }
-  const alarm = must("#delta-trap");
-  alarm.hidden = trapped.length === 0;
-  const others = trapped.length - TRAPS_SHOWN;
-  if (others > 0) trapped.splice(TRAPS_SHOWN, others, `and ${others} more pairs`);
-  const list = must("#delta-trap-pairs");
-  const text = trapped.join("\n");
-  if (list.dataset.text === text) return;
-  list.dataset.text = text;
-  list.replaceChildren(...trapped.map((line) => make("li", "", line)));
-}
-
 /** @param {import("./socket.js").RunEvent[]} events */
 function takeEvents(events) {
   let changed = false;
@@ -161,10 +133,7 @@ function takeEvents(events) {
   }
   if (synced) updates += 1;
   mark(events[events.length - 1].seq);
-  if (changed) {
-    charts.draw();
-    showTraps();
-  }
+  if (changed) charts.draw();
 }
 
 /** @param {number} seq for browser tests: what the charts have been given so far */
@@ -201,6 +170,7 @@ page.addEventListener("click", (event) => {
 });
 addEventListener("popstate", () => openTab(currentTab()));
 
+watchAlerts(must("#run-alerts"), () => TERMINAL.has(page.dataset.state ?? ""), (alerts) => charts.setMarks(alerts));
 mark(0);
 pageSocket().subscribe(run, 0, {
   events: takeEvents,
