@@ -68,7 +68,7 @@ def test_no_clear_golden_case_is_contradicted():
     ]
     # "so the probability is 1/2", neither boxed nor stated as the answer: the first verifier refuses it too.
     assert wrong == ["v312"]
-    assert sum(second is not None for second in found) >= 0.3 * len(clear)
+    assert sum(second is not None for second in found) >= 30
 
 
 def test_both_verifiers_agree_on_workings_of_the_demo():
