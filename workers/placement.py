@@ -24,7 +24,7 @@ from workers.rollout import Sample, sample
 from workers.rules import needs_token_logps, rescores_shared
 from workers.spec import RunSpec
 from workers.spec_sections import AgentSpec
-from workers.updates import LOWER_LENGTH, Inputs, retokenize, run_updates
+from workers.updates import LOWER_LENGTH, Inputs, measure_alignment, retokenize, run_updates
 
 MAX_ROLL_BACKS = 3  # in a run and agent
 Place = tuple[int, int, int]  # source, prompt, sample
@@ -40,13 +40,9 @@ class Agent(Protocol):
     def longest_prompt(self, questions: Sequence[Question]) -> int: ...
     def generate(self, step: int, questions: Sequence[Question]) -> Generated: ...
     def update(
-        self,
-        mini_batches: Sequence[Sequence[Row]],
-        learning_rate: float,
-        *,
-        measures_alignment: bool = False,
-        quarantined: Sequence[Row] = (),
+        self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
     ) -> UpdateReport: ...
+    def measure_alignment(self, rows: Sequence[Row]) -> dict[int, float | None]: ...
     def evaluate(self, step: int, questions: Sequence[Question]) -> list[str]: ...
     def save(self, folder: Path) -> None: ...
     def save_state(self, stem: Path) -> None: ...
@@ -78,7 +74,7 @@ class LocalAgent:
         self._rollout_batch_size = spec.rollout.rollout_batch_size  # halved where memory runs out
         self._failures_in_a_row = 0
         self._num_roll_backs = 0
-        self._untold: list[str] = []  # of an evaluation, told with the next rollouts
+        self._untold: list[str] = []  # of an evaluation or a measurement, told with the next rollouts
         self._encoded: dict[str, list[int]] = {}
         self._prompts: list[list[int]] = []
         self._own: dict[tuple[int, int], Inputs | str] = {}
@@ -233,17 +229,11 @@ class LocalAgent:
         return found
 
     def update(
-        self,
-        mini_batches: Sequence[Sequence[Row]],
-        learning_rate: float,
-        *,
-        measures_alignment: bool = False,
-        quarantined: Sequence[Row] = (),
+        self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
     ) -> UpdateReport:
-        """One optimizer step for each mini-batch, in order; quarantined rows are only measured."""
+        """One optimizer step for each mini-batch, in order."""
         notes: list[str] = []
-        measured = quarantined if measures_alignment else ()
-        rescored = self._rescored([*mini_batches, measured], notes) if rescores_shared(self.spec.algorithm) else {}
+        rescored = self._rescored(mini_batches, notes) if rescores_shared(self.spec.algorithm) else {}
         report = run_updates(
             self.policy,
             self.spec,
@@ -253,7 +243,6 @@ class LocalAgent:
             self._failures_in_a_row,
             may_roll_back=self._num_roll_backs < MAX_ROLL_BACKS,
             measures_alignment=measures_alignment,
-            quarantined=measured,
         )
         report.notes[:0] = notes
         self._failures_in_a_row = report.failures_in_a_row
@@ -261,6 +250,20 @@ class LocalAgent:
         if not self.policy.sampling_logps_are_exact:
             report.sampling_logp_differences = self._scoring_differences
         return report
+
+    def measure_alignment(self, rows: Sequence[Row]) -> dict[int, float | None]:
+        """By source: the cosine of its gradient with this agent's own; see `updates`. Changes no weight."""
+        notes: list[str] = []
+        rescored = self._rescored([rows], notes) if rescores_shared(self.spec.algorithm) else {}
+        found = measure_alignment(
+            self.policy,
+            self.spec,
+            rows,
+            lambda row: rescored.get((row.source, row.prompt, row.sample)) or self._inputs(row),
+            notes,
+        )
+        self._untold += notes
+        return found
 
     def evaluate(self, step: int, questions: Sequence[Question]) -> list[str]:
         """One response text for each question: greedy unless the spec says otherwise."""

@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
@@ -19,6 +20,7 @@ from typing import Any, Literal, NoReturn
 
 import torch
 from safetensors import SafetensorError
+from torch import Tensor
 from tqdm import tqdm
 
 from workers import events
@@ -26,13 +28,13 @@ from workers.algorithms import hacpo
 from workers.audit import Audit
 from workers.benchmarks import Question, split_questions
 from workers.checkpoint import newest_checkpoint, save_checkpoint
-from workers.messages import Generated, RolloutsMissing, UpdateReport
+from workers.messages import Generated, RolloutsMissing, Row, UpdateReport
 from workers.placement import Agent, LocalPlacement
 from workers.plan import batch_of_step, build_mini_batches, learning_rate, quarantined_rows
 from workers.quarantine import Change, Trust
 from workers.rewards import Verifier
-from workers.rules import judge
-from workers.scoring import Scorer
+from workers.rules import Judgement, judge
+from workers.scoring import Scorer, Scores
 from workers.spec import RunSpec
 from workers.stopping import Paused, StopFlag
 from workers.telemetry import StepRecord, evaluation_event, step_events
@@ -51,6 +53,16 @@ class Diverged(RuntimeError):
 
 class CheckpointsFail(RuntimeError):
     """Three checkpoints in a row could not be written."""
+
+
+@dataclass(frozen=True)
+class StepView:
+    """By learner: whom it trusts, its judgement, its mini-batches, and the rollouts of those that it does not trust."""
+
+    trusted: list[list[bool]]
+    judged: Judgement
+    plans: list[list[list[Row]]]
+    quarantined: list[list[Row]]
 
 
 class Trainer:
@@ -127,7 +139,7 @@ class Trainer:
 
     def one_step(self, questions: Sequence[Question]) -> StepRecord:
         """Algorithm 1, one round; the numbers are its lines in design order."""
-        spec, n = self.spec, len(self.agents)
+        spec = self.spec
         self.is_in_step = True
         # 1, 2. The same prompts go to all agents; each samples G rollouts and scores them with its own weights.
         generated: list[Generated] = []
@@ -143,32 +155,24 @@ class Trainer:
         self.tell(self.trust.note_audit(audited))
         self.tracker.update(scores.rewards, scores.valid)
         ratio = self.tracker.ratio()  # (n, n)  ratio[a, b] = omega(a, b)
-        trusted = [self.trust.trusted(learner) for learner in range(n)]
-        judged = judge(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
+        view = self.view_step(generated, scores, ratio)
+        is_watched = self.trust.is_due(self.step + 1)
+        alignments = self.measure_alignments(view) if is_watched else []
+        # Whom the evidence speaks against teaches nothing from this very step on.
+        if self.tell([change for each in enumerate(alignments) for change in self.trust.note_alignment(*each)]):
+            view = self.view_step(generated, scores, ratio)
         # 4. Each learner takes its [self block, cross block] in mini-batches, one optimizer step each.
-        plans, left_out = [], []
-        for learner, advantages in enumerate(judged.advantages):
-            view = (learner, generated, advantages, scores.valid, ratio, trusted[learner])
-            plans.append(build_mini_batches(spec, self.step, *view))
-            left_out.append(quarantined_rows(spec, *view))
         interval = spec.telemetry.alignment_interval
         is_told = bool(interval and (self.step + 1) % interval == 0 and spec.algorithm.shares_rollouts)
-        is_watched = self.trust.is_due(self.step + 1)
         reports: list[UpdateReport] = []
         for learner, agent in enumerate(self.agents):
             with self.phase("update"):
                 rate = learning_rate(spec, learner, self.step)
-                reports.append(
-                    agent.update(
-                        plans[learner],
-                        rate,
-                        measures_alignment=is_told or is_watched,
-                        quarantined=left_out[learner],
-                    )
-                )
-            self.watch_for_divergence(agent.name, reports[-1])
+                measures = is_told and not is_watched
+                reports.append(agent.update(view.plans[learner], rate, measures_alignment=measures))
             if is_watched:
-                self.tell(self.trust.note_alignment(learner, reports[-1].alignment))
+                reports[-1].alignment = alignments[learner]
+            self.watch_for_divergence(agent.name, reports[-1])
         # 5. The new weights are the next step's policies.
         self.step += 1
         self.is_in_step = self.is_mid_step = False
@@ -184,11 +188,11 @@ class Trainer:
             valid=scores.valid,
             timeouts=scores.timeouts,
             tracker=self.tracker,
-            judged=judged,
-            plans=plans,
+            judged=view.judged,
+            plans=view.plans,
             reports=reports,
-            quarantined=left_out,
-            trusted=trusted,
+            quarantined=view.quarantined,
+            trusted=view.trusted,
             trust=self.trust if self.trust.is_on else None,
             audited=audited,
             sharing=spec.algorithm.shares_rollouts,
@@ -211,12 +215,33 @@ class Trainer:
             self.log("warning", f"{agent.name}: {note}", "out of memory")
         return generated
 
-    def tell(self, changes: Sequence[Change]) -> None:
-        """Say who is no longer, or again, trusted."""
+    def view_step(self, generated: Sequence[Generated], scores: Scores, ratio: Tensor) -> StepView:
+        """What every learner makes of a step's rollouts, of the sources that it trusts now. ratio: (n, n), omega."""
+        spec = self.spec
+        trusted = [self.trust.trusted(learner) for learner in range(len(self.agents))]
+        judged = judge(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
+        plans, quarantined = [], []
+        for learner, advantages in enumerate(judged.advantages):
+            view = (learner, generated, advantages, scores.valid, ratio, trusted[learner])
+            plans.append(build_mini_batches(spec, self.step, *view))
+            quarantined.append(quarantined_rows(spec, *view))
+        return StepView(trusted, judged, plans, quarantined)
+
+    def measure_alignments(self, view: StepView) -> list[dict[int, float | None]]:
+        """By learner and source, also of those in quarantine."""
+        found = []
+        for agent, plan, watched in zip(self.agents, view.plans, view.quarantined, strict=True):
+            with self.phase("update"):
+                found.append(agent.measure_alignment([row for rows in (*plan, watched) for row in rows]))
+        return found
+
+    def tell(self, changes: Sequence[Change]) -> bool:
+        """Say who is no longer, or again, trusted; whether there was anything to say."""
         for change in changes:
             self.log(change.level, change.message)
             if change.readmitted is not None:  # what it earned while its rewards were wrong says nothing
                 self.tracker.forget(change.readmitted)
+        return bool(changes)
 
     def watch_for_divergence(self, name: str, report: UpdateReport) -> None:
         """Tell what the updates of a step have to say. Error: Diverged."""

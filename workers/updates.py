@@ -83,20 +83,15 @@ def run_updates(
     *,
     may_roll_back: bool = True,
     measures_alignment: bool = False,
-    quarantined: Sequence[Row] = (),
 ) -> UpdateReport:
-    """Make one optimizer step for each mini-batch, m = 0, 1, ...; see UpdateReport for what comes back.
-
-    quarantined: rows that teach nothing; their alignment is measured with that of the others.
-    """
+    """Make one optimizer step for each mini-batch, m = 0, 1, ...; see UpdateReport for what comes back."""
     report = UpdateReport(learning_rate=learning_rate, failures_in_a_row=failures_in_a_row)
     rule = spec.rule
     denominator = spec.mini_batch_prompts * spec.num_generations
     cache: dict[tuple[int, int, int], Inputs | str] = {}
     prepared = [_prepare(rows, inputs_of, rule, cache) for rows in mini_batches]
     if measures_alignment:
-        watched = [*prepared, _prepare(quarantined, inputs_of, rule, cache)]
-        report.alignment = _alignment(policy, rule, [item for _, active in watched for item in active], report.notes)
+        report.alignment = _alignment(policy, rule, [item for _, active in prepared for item in active], report.notes)
     for num_updates, (results, active) in enumerate(prepared):
         report.results.append(results)
         if report.rolled_back:  # these rollouts are those of weights that are gone
@@ -117,6 +112,14 @@ def run_updates(
             policy.roll_back()
             report.failures_in_a_row, report.rolled_back = 0, True
     return report
+
+
+def measure_alignment(
+    policy: Policy, spec: RunSpec, rows: Sequence[Row], inputs_of: RowInputs, notes: list[str]
+) -> dict[int, float | None]:
+    """The alignment of every source among the rows with the learner's own, before any of them has taught."""
+    _, active = _prepare(rows, inputs_of, spec.rule, {})
+    return _alignment(policy, spec.rule, active, notes)
 
 
 # A row with its place in the report and in the learner's own tokens

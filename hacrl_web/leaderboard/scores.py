@@ -201,8 +201,8 @@ def _agent_result(by_step: dict[int, dict[str, Any]]) -> AgentResult:
 
 # Settings of the cross rollouts, which the algorithms without sharing do not have: they make no GSPO run another one.
 _CROSS_ONLY = frozenset({"sharing", "delta", "delta_step", "alpha", "overflow", "advantage", "modulate_gradient"})
-_CROSS_ONLY |= {"clip_cross", "max_sources_per_learner", "on_missing_source"}
-_CROSS_ONLY_PREFIXES = ("cross_", "capability_", "ratio_")
+_CROSS_ONLY |= {"clip_cross", "max_sources_per_learner", "on_missing_source", "peer_quarantine"}
+_CROSS_ONLY_PREFIXES = ("cross_", "capability_", "ratio_", "quarantine_", "audit_")
 _COMPARED = ("algorithm", "rollout", "training", "evaluation", "agents", "data")
 
 
