@@ -53,6 +53,7 @@ class Run:
     option: str
     seed: int
     starts: int = 1
+    prompts: int = 24  # of a step
 
     def path(self, out: Path) -> Path:
         return out / self.pair / self.option / f"{self.seed}.json"
@@ -67,6 +68,7 @@ def spec_of(run: Run, cache: Path) -> RunSpec:
         name=f"{run.pair}, {run.option}, seed {run.seed}",
         seed=run.seed,
         algorithm=OPTIONS[run.option],
+        training={"train_batch_size": run.prompts, "mini_batch_size": run.prompts},
         evaluation={"eval_interval": 0},
         checkpoint={"save_steps": 0},
         telemetry={"rollout_interval": 0, "alignment_interval": 0},
@@ -227,6 +229,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--options", default=";".join(OPTIONS), help="separated by ;")
     parser.add_argument("--seeds", type=int, default=5, help="run seeds 0 to N - 1")
     parser.add_argument("--starts", type=int, default=1, help="warm starts per pair: run seed modulo this")
+    parser.add_argument("--prompts", type=int, default=24, help="prompts of a step (default: the demo's 24)")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--baseline", default=BASELINE)
     given = parser.parse_args(arguments)
@@ -236,7 +239,10 @@ def main(arguments: list[str] | None = None) -> int:
             print("\n".join(table(given.out, pair, options, given.baseline)), end="\n\n")
         return 0
     runs = [
-        Run(pair, option, seed, given.starts) for option in options for pair in pairs for seed in range(given.seeds)
+        Run(pair, option, seed, given.starts, given.prompts)
+        for option in options
+        for pair in pairs
+        for seed in range(given.seeds)
     ]  # options outermost: all seeds of one before the next begins
     return run_all(given.out, runs, given.processes)
 

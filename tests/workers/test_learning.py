@@ -77,26 +77,24 @@ def gains(spec: RunSpec, folder: Path, verifier: Any = None) -> list[float]:
     return [end - begin for begin, end in zip(start, accuracies(spec, trainer.agents), strict=True)]
 
 
+def three_agents(make_spec: MakeSpec, seed: int) -> RunSpec:
+    """Three families, sizes and tokenizers; each knows what the others lack.
+
+    Accuracy is that of sampled answers: greedy ones may flip where two procedures are equally likely.
+    """
+    evaluation = {"eval_interval": 0, "max_questions": 1, "temperature": 1.0}
+    return make_spec("three", seed, FEW, training={"steps": 25}, evaluation=evaluation)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_three_agents_learn_together(make_spec: MakeSpec, tmp_path: Path, seed: int) -> None:
-    """Three families, sizes and tokenizers; each knows what the others lack."""
-    spec = make_spec("three", seed, FEW, training={"steps": 25})
-    assert min(gains(spec, tmp_path / "run")) >= 0.15
+    assert min(gains(three_agents(make_spec, seed), tmp_path / "run")) >= 0.15
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_rewards_teach_nothing(make_spec: MakeSpec, tmp_path: Path, seed: int) -> None:
-    """The same run with true rewards and with coins.
-
-    Accuracy is that of sampled answers: greedy ones may flip where two procedures are equally likely.
-    """
-    changes: dict[str, Any] = {
-        "training": {"steps": 25},
-        "evaluation": {"eval_interval": 0, "max_questions": 1, "temperature": 1.0},
-    }
-    spec = make_spec("complementary", seed, FEW, **changes)
-    assert fmean(gains(spec, tmp_path / "true")) >= 0.25
-    assert fmean(gains(spec, tmp_path / "coins", Coin(seed))) <= 0.10
+    """The run of the test above with coins for rewards."""
+    assert fmean(gains(three_agents(make_spec, seed), tmp_path / "run", Coin(seed))) <= 0.05
 
 
 @pytest.mark.full
