@@ -186,13 +186,19 @@ def _finite(value: Any, path: str, found: dict[str, str]) -> Any:
     return value
 
 
+def _compact(record: dict[str, Any]) -> str:
+    """JSON without spaces. Error: ValueError where a number is not finite."""
+    return json.dumps(record, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+
+
 def encode(seq: int, attempt: int, when: float, body: Body) -> bytes:
     """The spool line of an event, newline included."""
-    found: dict[str, str] = {}
-    record = {"seq": seq, "attempt": attempt, "time": round(when, 3), **_finite(body.model_dump(), "", found)}
-    if found:
-        record["nonfinite"] = found
-    text = json.dumps(record, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    record = {"seq": seq, "attempt": attempt, "time": round(when, 3), **body.model_dump()}
+    try:
+        text = _compact(record)
+    except ValueError:  # rare: some number is not finite
+        found: dict[str, str] = {}
+        text = _compact({**_finite(record, "", found), "nonfinite": found})
     return f'{text[:-1]},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'.encode()
 
 

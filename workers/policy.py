@@ -183,7 +183,7 @@ class Policy:
         first = min(starts)
         # Padding stands behind every real token, so the causal mask alone keeps it out: no attention mask.
         logits = (model or self.model)(
-            input_ids=ids[:, :-1], use_cache=False, logits_to_keep=torch.arange(first - 1, width - 1, device=device)
+            input_ids=ids[:, :-1], use_cache=False, logits_to_keep=width - first
         ).logits  # (b, S - first, V)
         logits = logits if logits.dtype == torch.float64 else logits.float()
         if self.temperature != 1.0:

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import DynamicCache
 
 from workers import pulse
+from workers.kv_cache import sampling_cache
 from workers.randomness import uniforms
 
 # Below this share of unfinished rows the batch is made smaller: copying the cache costs about two forward passes.
@@ -119,7 +119,7 @@ class _Batch:
         length = torch.tensor([len(prompt) for prompt in prompts], device=device)  # (p,)
         mask = torch.arange(width, device=device)[None, :] >= (width - length)[:, None]  # (p, P)
         is_padded = not bool(mask.all())  # without padding the model takes its fast causal path
-        self.cache = DynamicCache(config=model.config)
+        self.cache = sampling_cache(model.config)
         output = model(
             input_ids=ids,
             attention_mask=mask.long() if is_padded else None,
@@ -171,7 +171,8 @@ def _choose(logits: Tensor, noise: Tensor, temperature: float) -> tuple[Tensor, 
         cumulative = probabilities.double().cumsum(dim=-1)  # (a, V); float32 would lose the tail of a large vocabulary
         target = (noise * cumulative[:, -1])[:, None]
         token = torch.searchsorted(cumulative, target, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
-    entropy = torch.special.entr(probabilities).sum(dim=-1)
+    # -p log p with 0 where p is 0; special.entr would take every logarithm again.
+    entropy = -(probabilities * log_probabilities.clamp(min=-1e30)).sum(dim=-1)
     return token, log_probabilities.gather(1, token[:, None])[:, 0], entropy
 
 

@@ -37,6 +37,9 @@ class Timed:
     tokens: int = 0  # generated
     rows: int = 0  # planned for training
     active: int = 0  # that were trained on
+    updates: int = 0  # optimizer steps of all agents
+    shared_characters: int = 0  # of text that went from one agent to another
+    phases: dict[str, float] = field(default_factory=dict)  # processor seconds of the trainer's phases
 
     @property
     def outside(self) -> float:
@@ -56,22 +59,24 @@ class Steps:
         split = trainer.split_questions(spec.data)
         self.questions, _ = self.trainer.questions_that_fit(split.train, split.held_out)
         self.parts: dict[str, float] = defaultdict(float)
+        self.phases: dict[str, float] = defaultdict(float)
 
     def close(self) -> None:
         self.spool.close()
 
     def step(self, reward: Callable[[str, str], float]) -> Timed:
         self.verifier.reward = reward
-        self.parts = defaultdict(float)
+        self.parts, self.phases = defaultdict(float), defaultdict(float)
         tokens = self.trainer.tokens_generated
         with self._watched():
             wall, cpu = time.perf_counter(), time.process_time()
             self.trainer.phase_s = defaultdict(float)
             record = self.trainer.one_step(batch_of_step(self.spec, self.trainer.step, self.questions))
-            with self._part("telemetry"):
+            with self._part("telemetry"), self.trainer.phase("telemetry"):
                 self.spool.emit(*step_events(record, with_rollouts=True))
                 self.trainer.report_progress(1.0)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        plans = [row for plan in record.plans for rows in plan for row in rows]
         results = [result for report in record.reports for found in report.results for result in found]
         return Timed(
             wall,
@@ -80,6 +85,9 @@ class Steps:
             self.trainer.tokens_generated - tokens,
             len(results),
             sum(result.sequence_ratio is not None for result in results),
+            sum(len(report.losses) for report in record.reports),
+            sum(len(row.response.shared_text) for row in plans if row.response),
+            dict(self.phases),
         )
 
     @contextmanager
@@ -87,6 +95,13 @@ class Steps:
         started = time.perf_counter()
         yield
         self.parts[name] += time.perf_counter() - started
+
+    @contextmanager
+    def _phase(self, name: str, **_: Any) -> Iterator[None]:
+        """In place of Trainer.phase: processor seconds instead of wall seconds, which other work on the machine bends."""
+        started = time.process_time()
+        yield
+        self.phases[name] += time.process_time() - started
 
     def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **more: Any) -> Any:
@@ -128,6 +143,7 @@ class Steps:
             mock.patch.object(rules, "loss", self._timed("loss", rules.loss)),
             mock.patch.object(updates, "_fill", self._timed("row results", updates._fill)),
             mock.patch.object(trainer, "build_mini_batches", self._timed("plan", trainer.build_mini_batches)),
+            mock.patch.object(self.trainer, "phase", self._phase),
             mock.patch.object(self.trainer.scorer, "score_step", self._timed("verify", self.trainer.scorer.score_step)),
         ]
         for patch in patches:
