@@ -89,7 +89,7 @@ def run_queue(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     place, step = request.POST.get("place", ""), MOVES.get(request.POST.get("move", ""))
     priority = request.POST.get("priority", "")
     try:
-        if priority.lstrip("-").isdecimal() and len(priority) < 6:
+        if priority.removeprefix("-").isdecimal() and len(priority) < 6:
             queue.set_priority(request.user, run, int(priority))
         if place.isdecimal() and len(place) < 8:
             queue.move(request.user, run, int(place))
