@@ -154,7 +154,7 @@ class TestButtons:
 
     @pytest.mark.parametrize(
         "fields",
-        [{"move": "sideways"}, {"place": "-1"}, {"place": "9" * 50}, {"priority": "x"}, {"priority": "--"}, {}],
+        [{"move": "sideways"}, {"place": "-1"}, {"place": "9" * 50}, {"priority": "x"}, {"priority": "--5"}, {}],
     )
     def test_odd_orders_change_nothing(self, web, user, fields):
         a, b = factories.make_run(user), factories.make_run(user)
