@@ -1,17 +1,23 @@
-"""The runs' part of the REST API: launch, look, stop. It parses and answers; launch.py and the models decide."""
+"""The runs' part of the REST API: launch, look, pause, stop, reorder, drain. It parses and answers.
+
+launch.py, queue.py and the models decide.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from ninja import Body, Query, Router, Status
+from ninja import Body, Field, Query, Router, Schema, Status
 
 from hacrl_web.errors import FieldError, FieldErrors
-from hacrl_web.runs.launch import launch, launch_sweep
-from hacrl_web.runs.models import Contribution, Run, State, Sweep
+from hacrl_web.runs import queue
+from hacrl_web.runs.control_views import who
+from hacrl_web.runs.hosts import set_drain
+from hacrl_web.runs.launch import launch, launch_sweep, retry
+from hacrl_web.runs.models import Contribution, Drain, Host, Run, State, Sweep
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.reports import contributions_of_step
 from hacrl_web.runs.series import series
@@ -39,6 +45,8 @@ def summary(run: Run) -> dict[str, Any]:
         "reason": run.reason,
         "attempt": run.attempt,
         "interruptions": run.interruptions,
+        "priority": run.priority,
+        "retry_of": str(run.retry_of_id) if run.retry_of_id else None,
         "step": run.step,
         "total_steps": run.total_steps,
         "progress": run.progress,
@@ -55,7 +63,8 @@ def summary(run: Run) -> dict[str, Any]:
 def detail(run: Run) -> dict[str, Any]:
     """A run with its settings and its history."""
     changes = run.status_changes.values("from_state", "to_state", "attempt", "reason", "at")
-    return {**summary(run), "spec": run.spec, "last_seq": run.last_seq, "status_changes": list(changes)}
+    place = {"place_in_queue": queue.place_of(run)}
+    return {**summary(run), **place, "spec": run.spec, "last_seq": run.last_seq, "status_changes": list(changes)}
 
 
 def _visible_run(request: HttpRequest, run_id: UUID) -> Run:
@@ -97,6 +106,79 @@ def stop_run(request: HttpRequest, run_id: UUID) -> Any:
     run.request_stop()
     ring_bell(run.pk)
     return summary(run)
+
+
+class Why(Schema):
+    """Why, in the user's words; shown on the run's page."""
+
+    why: Annotated[str, Field(max_length=200)] = ""
+
+
+@router.post("/runs/{run_id}/pause", response=dict, summary="Pause a run: after its step, with a checkpoint")
+def pause_run(request: HttpRequest, run_id: UUID, payload: Why | None = None) -> Any:
+    """A queued run is held out of the queue. Asking twice, or after its end, does nothing."""
+    run = _visible_run(request, run_id)
+    run.request_pause(who("paused", request, payload.why if payload else ""))
+    ring_bell(run.pk)
+    return summary(run)
+
+
+@router.post("/runs/{run_id}/resume", response=dict, summary="Queue a paused run again; it goes on from its checkpoint")
+def resume_run(request: HttpRequest, run_id: UUID) -> Any:
+    run = _visible_run(request, run_id)
+    run.request_resume(who("resumed", request))
+    ring_bell(run.pk)
+    return summary(run)
+
+
+@router.post("/runs/{run_id}/retry", response={201: dict}, summary="A new run of the same settings, from step 0")
+def retry_run(request: HttpRequest, run_id: UUID) -> Any:
+    return Status(201, detail(retry(request.user, _visible_run(request, run_id))))
+
+
+class Place(Schema):
+    """`place`: 1 is the first among the user's own waiting runs.  `priority`: higher starts first."""
+
+    place: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    priority: Annotated[int, Field(ge=-queue.MAX_PRIORITY, le=queue.MAX_PRIORITY)] | None = None
+
+
+@router.post("/runs/{run_id}/queue", response=dict, summary="Change a waiting run's place or priority")
+def queue_run(request: HttpRequest, run_id: UUID, payload: Place) -> Any:
+    run = _visible_run(request, run_id)
+    if payload.priority is not None:
+        queue.set_priority(request.user, run, payload.priority)
+    if payload.place is not None:
+        queue.move(request.user, run, payload.place)
+    return {**summary(run), "place_in_queue": queue.place_of(run)}
+
+
+def host_summary(host: Host) -> dict[str, Any]:
+    names = ("name", "last_seen", "clock_offset_s", "schema", "versions", "devices", "drain", "drain_reason")
+    return {name: getattr(host, name) for name in names}
+
+
+@router.get("/hosts", response=list[dict], summary="Hosts that have been heard of")
+def list_hosts(request: HttpRequest) -> Any:
+    return [host_summary(host) for host in Host.objects.all()]
+
+
+class DrainOrder(Why):
+    """`drain`: no (it takes runs), finish (no new ones), now (those under way are saved and requeued)."""
+
+    name: Annotated[str, Field(max_length=255)]
+    drain: Literal["no", "finish", "now"]
+
+
+@router.post("/hosts/drain", response=dict, summary="Let a host take no more runs, or take them again; for staff")
+def drain_host(request: HttpRequest, payload: DrainOrder) -> Any:
+    if not request.user.is_staff:
+        raise FieldErrors([FieldError("forbidden", "Only staff may drain a host.", None)], 403)
+    host = Host.objects.filter(name=payload.name.replace("\x00", "")).first()
+    if host is None:
+        raise FieldErrors([FieldError("not_found", "There is no such host.", "name")], 404)
+    set_drain(host, Drain(payload.drain), who("drained", request, payload.why))
+    return host_summary(host)
 
 
 @router.get("/runs/{run_id}/series", response=dict, summary="The plotted numbers, as columns")

@@ -16,8 +16,8 @@ from uuid import UUID
 from django.db.models import Q
 
 from hacrl_web.runs import doorbell
-from hacrl_web.runs.hosts import host_name, process_start
-from hacrl_web.runs.models import HELD, USER_STOP, Desire, Run, State
+from hacrl_web.runs.hosts import boot_id, host_name, process_start
+from hacrl_web.runs.models import HELD, USER_STOP, Desire, Host, Run, State
 from hacrl_web.runs.redis_client import ring_bell
 
 RING_EVERY_S = 10.0
@@ -75,12 +75,15 @@ class Dispatcher:
             self._watched.clear()
         self._last_look = now
         watched = {}
+        boots = dict(Host.objects.values_list("name", "boot_id")) | {host_name(): boot_id()}
         for run in runs:
             beat = (run.attempt, run.heartbeat_at)
             seen = self._watched.get(run.pk)
             watched[run.pk] = seen if seen and seen.beat == beat else Watched(beat, now)
             silent_s = now - watched[run.pk].changed_at
-            if _is_process_gone(run):
+            if _is_rebooted(run, boots):
+                self._take_back(run, f"host {run.worker_host} was restarted")
+            elif _is_process_gone(run):
                 self._take_back(run, f"its worker process on {run.worker_host} is gone")
             elif silent_s > LEASE_S:
                 self._take_back(run, f"no heartbeat from {run.worker_host} for {silent_s:.0f} s")
@@ -95,13 +98,27 @@ class Dispatcher:
     def revive(self) -> None:
         """Give lost runs back to the queue; end those interrupted too often, and idle ones that are to stop."""
         # A queued run that is to stop: whoever wished it died before the end was written.
-        unwanted = Q(state=State.QUEUED, desired_state=Desire.STOP)
-        for run in Run.objects.filter(unwanted | Q(state=State.LOST)):
+        unwanted = Q(state__in=[State.QUEUED, State.PAUSED], desired_state=Desire.STOP)
+        held_out = Q(state=State.QUEUED, desired_state=Desire.PAUSE)
+        for run in Run.objects.filter(unwanted | held_out | Q(state=State.LOST)):
             if run.desired_state == Desire.STOP:
                 run.transition_to(State.STOPPED, reason=USER_STOP, attempt=run.attempt)
+            elif run.state == State.QUEUED:
+                run.transition_to(State.PAUSED, reason=run.desire_reason, attempt=run.attempt)
             else:
-                run.requeue(reason=run.reason, attempt=run.attempt, is_interruption=True)
+                reason = f"{run.reason}; waiting for host {run.worker_host}, which holds its files"
+                run.requeue(reason=reason, attempt=run.attempt, is_interruption=True)
             ring_bell(run.pk)
+        # A paused run that is to go on: whoever resumed it died in between.
+        for run in Run.objects.filter(state=State.PAUSED, desired_state=Desire.RUN):
+            run.transition_to(State.QUEUED, reason="resumed")
+            ring_bell(run.pk)
+
+
+def _is_rebooted(run: Run, boots: dict[str, str]) -> bool:
+    """True where the run's host has started anew since it was claimed: nothing of the run can be left there."""
+    now = boots.get(run.worker_host)
+    return bool(now and run.worker_boot and now != run.worker_boot)
 
 
 def _is_process_gone(run: Run) -> bool:

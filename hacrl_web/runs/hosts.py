@@ -112,6 +112,12 @@ def drain_of(name: str) -> str:
     return Host.objects.filter(name=name).values_list("drain", flat=True).first() or Drain.NO
 
 
+def set_drain(host: Host, drain: str, reason: str) -> None:
+    """reason: who and why; forgotten where the host takes runs again."""
+    host.drain, host.drain_reason = drain, "" if drain == Drain.NO else reason[:255]
+    host.save(update_fields=["drain", "drain_reason"])
+
+
 class HeartbeatThread(threading.Thread):
     """Beats every few seconds until told to end; a database that is away is tried again."""
 

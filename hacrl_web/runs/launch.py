@@ -163,7 +163,14 @@ def build_spec(user: Any, request: Mapping[str, Any]) -> RunSpec:
     return _plan(user, request)[0]
 
 
-def _create(user: Any, spec: RunSpec, group: AgentGroup, benchmark: Benchmark, sweep: Sweep | None) -> Run:
+def _create(
+    user: Any,
+    spec: RunSpec,
+    group: AgentGroup | None,
+    benchmark: Benchmark | None,
+    sweep: Sweep | None,
+    retry_of: Run | None = None,
+) -> Run:
     run = Run.objects.create(
         owner=user,
         name=spec.name,
@@ -175,8 +182,10 @@ def _create(user: Any, spec: RunSpec, group: AgentGroup, benchmark: Benchmark, s
         seed=spec.seed,
         state=State.QUEUED,
         total_steps=spec.training.steps,
+        retry_of=retry_of,
     )
-    StatusChange.objects.create(run=run, to_state=State.QUEUED, attempt=0, reason="launched")
+    reason = f"launched as a retry of run {retry_of.pk}" if retry_of else "launched"
+    StatusChange.objects.create(run=run, to_state=State.QUEUED, attempt=0, reason=reason)
     transaction.on_commit(lambda: doorbell.ring(run.pk))
     return run
 
@@ -186,6 +195,25 @@ def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None)
     spec, group, benchmark = _plan(user, request)
     with transaction.atomic():
         return _create(user, spec, group, benchmark, sweep)
+
+
+def retry(user: Any, run: Run) -> Run:
+    """Queue a new run of the same settings and seed, from step 0; the old one and its checkpoints stay as they are.
+
+    It takes the old one's place in its sweep's comparison. Error: FieldErrors, and nothing is written.
+    """
+    if not run.is_terminal:
+        message = f"The run has not ended ({run.state}): only one that has ended can be retried."
+        raise LaunchError([FieldError("not_ended", message, None)], 409)
+    try:
+        spec = RunSpec.model_validate(run.spec)
+    except ValidationError as error:  # made by an earlier version
+        raise LaunchError(plain_errors(error)) from None
+    errors = _changed_models(run.group) if run.group else []
+    if errors:
+        raise LaunchError(errors)
+    with transaction.atomic():
+        return _create(user, spec, run.group, run.benchmark, run.sweep if run.owner == user else None, run)
 
 
 def _each_once(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> list[Any]:

@@ -225,6 +225,11 @@ class Run(models.Model):
         return self.desired_state == Desire.PAUSE and not self.is_terminal
 
     @property
+    def waits_for_host(self) -> str:
+        """The host that holds the files of a run that has begun: it goes on there, or where the folder is shared."""
+        return self.worker_host if self.state in (State.QUEUED, State.LOST) and self.data_folder else ""
+
+    @property
     def agent_names(self) -> list[str]:
         return [agent["name"] for agent in self.spec["agents"]]
 

@@ -303,9 +303,8 @@ class Supervisor:
         elif outcome == "paused" and not was_asked:
             self._end(State.PAUSED, reason or "the trainer paused and gave no reason")
         elif wish == Desire.PAUSE and was_asked:
-            self._end(
-                State.PAUSED, wish_reason + reason.removeprefix(PAUSE_ASKED) if outcome == "paused" else wish_reason
-            )
+            detail = reason.removeprefix(PAUSE_ASKED) if outcome == "paused" else ""
+            self._end(State.PAUSED, wish_reason + detail)
         elif self.is_shutting_down():
             self._requeue("the worker is restarting")
         elif self.is_drained_now:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from hacrl_web.runs import form_views, views
+from hacrl_web.runs import control_views, form_views, views
 
 app_name = "runs"
 
@@ -12,9 +12,14 @@ urlpatterns = [
     path("runs/<uuid:run_id>", views.run_detail, name="run_detail"),
     path("runs/<uuid:run_id>/rollouts", views.run_rollouts, name="run_rollouts"),
     path("runs/<uuid:run_id>/stop", views.run_stop, name="run_stop"),
+    path("runs/<uuid:run_id>/pause", control_views.run_pause, name="run_pause"),
+    path("runs/<uuid:run_id>/resume", control_views.run_resume, name="run_resume"),
+    path("runs/<uuid:run_id>/retry", control_views.run_retry, name="run_retry"),
+    path("runs/<uuid:run_id>/queue", control_views.run_queue, name="run_queue"),
     path("runs/<uuid:run_id>/clone", form_views.run_clone, name="run_clone"),
     path("runs/<uuid:run_id>/metrics.csv", views.metrics_csv, name="metrics_csv"),
     path("sweeps/<int:sweep_id>", views.sweep_detail, name="sweep_detail"),
+    path("workers/drain", control_views.host_drain, name="host_drain"),
     path("workers/", views.worker_list, name="worker_list"),
     path("components", views.components, name="components"),
 ]

@@ -20,7 +20,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
-from hacrl_web.runs.models import Run, State, Sweep
+from hacrl_web.runs.models import QUEUE_ORDER, Run, State, Sweep
+from hacrl_web.runs.queue import place_of
+from hacrl_web.runs.queue import places as queue_places
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.reports import csv_cell, hosts, metric_rows, prompts_of_step, rollout_steps
 from workers.demo_recipe import BENCHMARK_NAME
@@ -42,7 +44,7 @@ def home(request: HttpRequest) -> HttpResponse:
     since = timezone.now() - timedelta(hours=24)
     context = {
         "running": runs.filter(state__in=ACTIVE).order_by("-started_at"),
-        "queue": runs.filter(state=State.QUEUED).order_by("-priority", "created_at")[:20],
+        "queue": runs.filter(state=State.QUEUED).order_by(*QUEUE_ORDER)[:20],
         "failed": runs.filter(state=State.FAILED, finished_at__gte=since).order_by("-finished_at")[:FAILED_SHOWN],
         "finished": runs.filter(state=State.COMPLETED).order_by("-finished_at")[:FAILED_SHOWN],
         "has_runs": runs.exists(),
@@ -90,7 +92,7 @@ def _header(run: Run) -> dict[str, Any]:
     """What every tab of a run shows above it."""
     last_checkpoint = run.events.filter(type="checkpoint").order_by("-seq").first()
     agents = [{"name": name, "position": place} for place, name in enumerate(run.agent_names)]
-    return {"run": run, "agents": agents, "last_checkpoint": last_checkpoint}
+    return {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_of(run)}
 
 
 @require_GET
@@ -208,15 +210,17 @@ def metrics_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpRespons
 def worker_list(request: HttpRequest) -> HttpResponse:
     """Hosts that hold runs, and the queue in the order in which runs start."""
     visible = Run.objects.visible_to(request.user)
-    queue = Run.objects.in_queue().values_list("pk", flat=True)
-    places = {pk: place for place, pk in enumerate(queue, start=1)}
+    places = queue_places()
     waiting = list(visible.filter(pk__in=list(places)[:500]))
     for run in waiting:
         run.place = places[run.pk]
+    holders = hosts(request.user)
     context = {
-        "hosts": hosts(request.user),
+        "hosts": holders,
         "queue": sorted(waiting, key=lambda run: places[run.pk]),
         "num_others": len(places) - len(waiting),
+        "is_idle": not holders,
+        "paused": visible.filter(state=State.PAUSED).order_by("-created_at")[:500],
     }
     return render(request, "runs/worker_list.html", context)
 

@@ -7,7 +7,7 @@ import pytest
 from hacrl_web.runs import dispatcher as module
 from hacrl_web.runs import doorbell
 from hacrl_web.runs.dispatcher import LEASE_S, RING_EVERY_S, Dispatcher
-from hacrl_web.runs.models import Run, State, Worker
+from hacrl_web.runs.models import Host, Run, State, Worker
 from hacrl_web.runs.supervisor import this_worker
 from tests.web.factories import make_run
 
@@ -164,6 +164,48 @@ class TestReap:
         Dispatcher(watch).tick()
         run.refresh_from_db()
         assert run.state == "queued"
+
+    @pytest.mark.parametrize("is_here", [True, False])
+    def test_restart_of_the_host_is_noticed_at_once(self, watch, is_here):
+        """Also that of another host, as soon as its worker is up again."""
+        run, me = make_run(), this_worker()
+        Host.objects.create(name="another host", boot_id="after")
+        # The pid is taken again by a living process.
+        Run.objects.claim(
+            run.pk, Worker(me.host if is_here else "another host", me.pid, me.started, me.data_folder, boot="before")
+        )
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert (run.state, run.interruptions) == ("queued", 1)
+        assert "was restarted" in run.reason
+
+    def test_lost_run_says_which_host_it_waits_for(self, watch):
+        run = elsewhere(make_run())
+        run.transition_to(State.LOST, reason="no heartbeat", attempt=1)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.reason == "no heartbeat; waiting for host another host, which holds its files"
+        assert Run.objects.claim(run.pk, this_worker()) is None
+
+    def test_lost_run_that_should_pause_is_paused(self, watch):
+        run = elsewhere(make_run())
+        run.request_pause("paused by ada")
+        run.transition_to(State.LOST, reason="silent", attempt=1)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert (run.state, run.interruptions) == ("paused", 1)
+        assert run.reason.startswith("paused by ada; silent")
+
+    @pytest.mark.parametrize(
+        ("state", "wish", "end"),
+        [("paused", "run", "queued"), ("queued", "pause", "paused"), ("paused", "stop", "stopped")],
+    )
+    def test_wish_whose_wisher_died_halfway_is_carried_out(self, watch, state, wish, end):
+        run = make_run()
+        Run.objects.filter(pk=run.pk).update(state=state, desired_state=wish)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.state == end
 
     def test_own_living_process_is_left_alone(self, watch):
         run = make_run()

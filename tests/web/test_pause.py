@@ -116,15 +116,6 @@ class TestPause:
         assert (run.state, run.interruptions) == ("completed", 0)
         assert_nothing_left(run)
 
-    def test_shutdown_lets_the_step_end_and_saves(self):
-        run = make_run(training=LONG)
-        supervise(run.pk, is_shutting_down=lambda: Run.objects.get(pk=run.pk).step >= 2)
-        run.refresh_from_db()
-        assert (run.state, run.interruptions, run.reason) == ("queued", 0, "the worker is restarting")
-        assert run.events.filter(type="finished").get().payload["outcome"] == "paused"
-        assert run.events.filter(type="checkpoint").last().step == run.step
-        assert_nothing_left(run)
-
     def test_shutdown_does_not_wait_for_a_long_step(self, monkeypatch):
         monkeypatch.setattr(supervisor, "SHUTDOWN_PATIENCE_S", 0.3)
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)

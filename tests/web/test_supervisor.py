@@ -171,7 +171,9 @@ def test_shutdown_of_the_worker_requeues_without_counting():
     supervise(run.pk, is_shutting_down=lambda: Run.objects.get(pk=run.pk).step >= 2)
     run.refresh_from_db()
     assert (run.state, run.interruptions, run.reason) == ("queued", 0, "the worker is restarting")
-    assert run.events.filter(type="finished").get().payload["outcome"] == "stopped"
+    # The step under way was finished and saved: the deploy has cost nothing.
+    assert run.events.filter(type="finished").get().payload["outcome"] == "paused"
+    assert run.events.filter(type="checkpoint").last().step == run.step
     assert_nothing_left(run)
 
 

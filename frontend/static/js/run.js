@@ -58,11 +58,19 @@ function showRun(frame) {
   const stopping = frame.desired_state === "stop" && !TERMINAL.has(frame.state);
   must("#stopping").hidden = !stopping;
   must("#stop").hidden = stopping || TERMINAL.has(frame.state);
+  const ended = TERMINAL.has(frame.state);
+  must("#pausing").hidden = frame.desired_state !== "pause" || ended || frame.state === "paused";
+  must("#pause").hidden = frame.desired_state !== "run" || ended || frame.state === "paused" || frame.state === "draft";
+  must("#resume").hidden = frame.desired_state !== "pause" || ended;
+  must("#retry").hidden = !ended;
+  const place = document.querySelector("#place");
+  if (frame.state !== "queued") place?.remove(); // where it stood when the page was drawn
   if (TERMINAL.has(frame.state)) show("eta", "–");
   const reason = must("#reason");
   reason.textContent = frame.reason;
   reason.hidden = !frame.reason || frame.state === "running"; // the state's word says that already
   reason.classList.toggle("alert-error", frame.state === "failed");
+  reason.classList.toggle("alert-warning", frame.state === "paused");
 }
 
 /** @param {import("./socket.js").RunEvent} event */
@@ -126,7 +134,10 @@ function describe(event) {
 function takeEvents(events) {
   let changed = false;
   for (const event of events) {
-    if (event.type === "log") addLog(event);
+    if (event.type === "log") {
+      addLog(event);
+      if (event.payload.incident) addEvent(event, event.payload.incident, event.payload.message ?? "");
+    }
     else if (event.type === "progress") showProgress(event.payload);
     else describe(event);
     changed = store.add(event) || changed;

@@ -61,10 +61,10 @@ class Command(BaseCommand):
         said_at = 0.0
         while True:
             runs = list(sweep.runs.order_by("created_at"))
-            if time.monotonic() - said_at > SAY_EVERY_S or all(run.state in TERMINAL for run in runs):
+            if time.monotonic() - said_at > SAY_EVERY_S or all(run.state in _SETTLED for run in runs):
                 said_at = time.monotonic()
                 self.stderr.write("  ".join(f"{r.algorithm}/{r.seed} {r.state} {r.step}/{r.total_steps}" for r in runs))
-            if all(run.state in TERMINAL for run in runs):
+            if all(run.state in _SETTLED for run in runs):
                 return
             time.sleep(LOOK_EVERY_S)
 
@@ -86,6 +86,7 @@ def _unfinished_sweep(user: Any) -> Sweep | None:
     return Sweep.objects.filter(**names).exclude(runs__isnull=True).filter(runs__state__in=_OPEN).first()
 
 
+_SETTLED = {*TERMINAL, State.PAUSED}  # nobody is there to resume a paused one
 _OPEN = [state for state in State.values if state not in TERMINAL]
 
 

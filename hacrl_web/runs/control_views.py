@@ -1,0 +1,117 @@
+"""The buttons of the run header and the queue: pause, resume, retry, reorder, drain.
+
+They ask; models, queue and launch decide.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.views.decorators.http import require_POST
+
+from hacrl_web.errors import FieldErrors
+from hacrl_web.runs import hosts, queue
+from hacrl_web.runs.launch import retry
+from hacrl_web.runs.models import Drain, Host, Run, State
+from hacrl_web.runs.redis_client import ring_bell
+
+MOVES = {"first": -(10**6), "up": -1, "down": 1, "last": 10**6}
+DRAIN_WORDS = {
+    Drain.NO: "{} takes runs again.",
+    Drain.FINISH: "{} takes no new run; those under way train to their end.",
+    Drain.NOW: "{} takes no run; those under way are saved after their step and go back to the queue.",
+}
+
+
+def _run(request: HttpRequest, run_id: uuid.UUID) -> Run:
+    return get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+
+
+def _back(request: HttpRequest, run: Run) -> HttpResponse:
+    """Where the button was: the queue, or the run's page."""
+    return redirect("runs:worker_list") if request.POST.get("from") == "queue" else redirect(run)
+
+
+def who(verb: str, request: HttpRequest, why: Any = "") -> str:
+    """The reason of a change that a person asked for: "paused by ada: lunch"."""
+    text = str(why or "").replace("\x00", "").strip()[:200]
+    return f"{verb} by {request.user.get_username()}" + (f": {text}" if text else "")
+
+
+@require_POST
+def run_pause(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Hold a queued run out of the queue, or end a running one after its step with a checkpoint."""
+    run = _run(request, run_id)
+    if run.can_pause:
+        run.request_pause(who("paused", request, request.POST.get("why")))
+        ring_bell(run.pk)
+    if run.is_terminal:
+        messages.info(request, f"The run has ended: {run.state}.")
+    elif run.state == State.PAUSED:
+        messages.info(request, "Paused.")
+    else:
+        messages.info(request, "Pausing: the trainer ends after the step under way, with a checkpoint.")
+    return _back(request, run)
+
+
+@require_POST
+def run_resume(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Back to the queue."""
+    run = _run(request, run_id)
+    if run.can_resume:
+        run.request_resume(who("resumed", request))
+        ring_bell(run.pk)
+        messages.info(request, "Resumed: it goes on from its newest checkpoint when a worker is free.")
+    else:
+        messages.info(request, f"The run is not paused: {run.state}.")
+    return _back(request, run)
+
+
+@require_POST
+def run_retry(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """A new run with the same settings."""
+    run = _run(request, run_id)
+    try:
+        return redirect(retry(request.user, run))
+    except FieldErrors as refused:
+        messages.error(request, " ".join(error.message for error in refused.errors))
+        return redirect(run)
+
+
+@require_POST
+def run_queue(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Another place (`place`, or `move`: first, up, down, last) or another `priority`. Odd values change nothing."""
+    run = _run(request, run_id)
+    place, step = request.POST.get("place", ""), MOVES.get(request.POST.get("move", ""))
+    priority = request.POST.get("priority", "")
+    try:
+        if priority.removeprefix("-").isdecimal() and len(priority) < 6:
+            queue.set_priority(request.user, run, int(priority))
+        if place.isdecimal() and len(place) < 8:
+            queue.move(request.user, run, int(place))
+        elif step is not None:
+            mine = Run.objects.visible_to(request.user).values("pk")
+            order = list(Run.objects.in_queue().filter(pk__in=mine).values_list("pk", flat=True))
+            queue.move(request.user, run, (order.index(run.pk) if run.pk in order else 0) + 1 + step)
+    except FieldErrors as refused:
+        messages.error(request, " ".join(error.message for error in refused.errors))
+    return _back(request, run)
+
+
+@require_POST
+def host_drain(request: HttpRequest) -> HttpResponse:
+    """Whether a host takes runs; for staff."""
+    host = Host.objects.filter(name=request.POST.get("name", "").replace("\x00", "")).first()
+    drain = request.POST.get("drain", "")
+    if not request.user.is_staff:
+        messages.error(request, "Only staff may drain a host.")
+    elif host is None or drain not in Drain.values:
+        messages.error(request, "There is no such host.")
+    else:
+        hosts.set_drain(host, drain, who("drained", request, request.POST.get("why")))
+        messages.info(request, DRAIN_WORDS[Drain(drain)].format(host.name))
+    return redirect("runs:worker_list")

@@ -1,0 +1,73 @@
+"""The queue: who waits, in which place, and how people reorder it without passing those who are not theirs.
+
+Order is by priority, then by key. A user reorders his own runs among the places that they hold together; other users'
+places stay as they are. Only staff may raise a priority above 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.runs.models import Run, RunQuerySet, State
+
+MAX_PRIORITY = 100
+
+
+def places() -> dict[UUID, int]:
+    """Place of each run that waits, 1 = next."""
+    waiting = Run.objects.in_queue().values_list("pk", flat=True)
+    return {pk: place for place, pk in enumerate(waiting, start=1)}
+
+
+def place_of(run: Run) -> int | None:
+    return places().get(run.pk) if run.state == State.QUEUED else None
+
+
+def _refused(code: str, message: str, field: str | None, status: int = 422) -> FieldErrors:
+    return FieldErrors([FieldError(code, message, field)], status)
+
+
+def move(user: Any, run: Run, place: int) -> int:
+    """Give a waiting run the given place (1 = first) among the user's waiting runs; returns the place it has.
+
+    Error: FieldErrors where the run does not wait.
+    """
+    with transaction.atomic():
+        visible: RunQuerySet = Run.objects.visible_to(user)
+        waiting = list(Run.objects.in_queue().filter(pk__in=visible.values("pk")).select_for_update())
+        order = [other.pk for other in waiting]
+        if run.pk not in order:
+            raise _refused("not_queued", "Only a run that waits in the queue has a place in it.", None, 409)
+        place = max(1, min(place, len(order)))
+        order.remove(run.pk)
+        order.insert(place - 1, run.pk)
+        slots = _distinct([(other.priority, other.queue_key) for other in waiting])
+        for pk, (priority, key) in zip(order, slots, strict=True):
+            Run.objects.filter(pk=pk, state=State.QUEUED).update(priority=priority, queue_key=key)
+    run.refresh_from_db()
+    return place
+
+
+def _distinct(slots: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """The same slots in order; of equal ones, the later is moved up by as little as a float can be."""
+    found: list[tuple[int, float]] = []
+    for priority, key in slots:
+        if found and found[-1][0] == priority and key <= found[-1][1]:
+            key = math.nextafter(found[-1][1], math.inf)
+        found.append((priority, key))
+    return found
+
+
+def set_priority(user: Any, run: Run, priority: int) -> None:
+    """Higher starts first. Error: FieldErrors."""
+    highest = MAX_PRIORITY if user.is_staff else 0
+    if not -MAX_PRIORITY <= priority <= highest:
+        why = "" if user.is_staff else "; only staff may put a run before those of others"
+        raise _refused("out_of_range", f"Must be from {-MAX_PRIORITY} to {highest}{why}.", "priority")
+    Run.objects.filter(pk=run.pk).update(priority=priority)
+    run.refresh_from_db()

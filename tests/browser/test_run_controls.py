@@ -1,0 +1,105 @@
+"""The buttons of a run's header and of the queue, by keyboard, in Chromium, over a product with fake trainers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.faults.world import World
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with World() as world:
+        yield world
+
+
+@pytest.fixture
+def page(browser: Browser, world: World) -> Iterator[Page]:
+    context = browser.new_context(base_url=world.url, viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(20_000)
+    context.add_cookies([{"name": "hacrl_session", "value": world.keys["session"], "url": world.url}])
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    yield page
+    context.close()
+    assert problems == []
+
+
+def press(page: Page, name: str | re.Pattern[str]) -> None:
+    """As a keyboard does it: focus, then Enter."""
+    button = page.get_by_role("button", name=name, exact=isinstance(name, str))
+    button.focus()
+    page.keyboard.press("Enter")
+
+
+def state(page: Page, word: str) -> None:
+    expect(page.locator(".run-header .state")).to_have_attribute("data-state", word, timeout=30_000)
+
+
+def test_pause_resume_stop_and_retry_by_keyboard(world: World, page: Page) -> None:
+    run_id = world.launch("complete")
+    world.until_step(run_id, 5)
+    page.goto(f"/runs/{run_id}")
+    state(page, "running")
+    press(page, "Pause")
+    state(page, "paused")
+    expect(page.locator("#reason")).to_contain_text("paused by ")
+    expect(page.get_by_role("button", name="Pause", exact=True)).to_be_hidden()
+    assert world.processes(run_id) == []
+    paused_at = world.step(run_id)
+    press(page, "Resume")
+    state(page, "running")
+    world.until_step(run_id, paused_at + 3)
+    assert world.starts(run_id)[2] == paused_at
+    page.locator("#stop summary").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#stop")).to_contain_text("Lost:")
+    press(page, "Stop this run")
+    state(page, "stopped")
+    page.locator("#retry summary").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#retry")).to_contain_text("It starts at step 0")
+    press(page, "Retry as a new run")
+    page.wait_for_url(lambda url: "/runs/" in url and str(run_id) not in url)
+    expect(page.locator("body")).to_contain_text("Retry of")
+    state(page, "running")
+    again = UUID(page.url.rstrip("/").rpartition("/")[2])
+    world.runs.append(again)
+    for one in (run_id, again):
+        world.end(one)
+        assert world.violations(one) == []
+
+
+def test_run_whose_verifier_fails_says_so_in_its_header(world: World, page: Page) -> None:
+    run_id = world.launch("verifier", steps=20)
+    page.goto(f"/runs/{run_id}")
+    state(page, "paused")
+    expect(page.locator("#reason")).to_have_text("the verifier fails: it did not start; 6 tries")
+    press(page, "Resume")
+    state(page, "completed")
+
+
+def test_queue_is_reordered_by_keyboard(world: World, page: Page) -> None:
+    busy = world.launch("complete")
+    world.until_state(busy, "running")
+    first, second = world.launch("complete first"), world.launch("complete second")
+    page.goto("/workers/")
+    rows = page.locator("#queue tbody tr")
+    expect(rows.first).to_contain_text("complete first")
+    press(page, "Move complete first down")
+    expect(rows.first).to_contain_text("complete second")
+    press(page, "Hold complete second out of the queue")
+    expect(page.locator("#paused-runs")).to_contain_text("complete second")
+    expect(rows).to_have_count(1)
+    page.goto(f"/runs/{first}")
+    expect(page.locator("#place")).to_contain_text("place 1")
+    for run_id in (first, second, busy):
+        world.end(run_id)
