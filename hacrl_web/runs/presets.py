@@ -54,7 +54,9 @@ def presets() -> list[dict[str, Any]]:
     demo = _demo()
     meant = [Confirmation(code, str(demo[CAUTIONS[code]])) for code in CONFIRM]
     boxes = [{"field": one.field, "value": one.value, "text": one.text} for one in meant]
-    found = [{"label": "The demo's settings (small models on a CPU)", "values": demo, "confirm": boxes}]
+    found: list[dict[str, Any]] = [
+        {"label": "The demo's settings (small models on a CPU)", "values": demo, "confirm": boxes}
+    ]
     for pair, alpha, delta, delta_step in _PAIRS:
         own = {"algorithm.alpha": alpha, "algorithm.delta": delta, "algorithm.delta_step": delta_step}
         found.append({"label": f"Paper: {pair}", "values": {**_PAPER, **own}, "confirm": []})

@@ -15,6 +15,7 @@ urlpatterns = [
     path("runs/<uuid:run_id>/clone", form_views.run_clone, name="run_clone"),
     path("runs/<uuid:run_id>/metrics.csv", views.metrics_csv, name="metrics_csv"),
     path("sweeps/<int:sweep_id>", views.sweep_detail, name="sweep_detail"),
+    path("pulse", views.pulse, name="pulse"),
     path("workers/", views.worker_list, name="worker_list"),
     path("components", views.components, name="components"),
 ]
