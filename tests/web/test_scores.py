@@ -263,7 +263,7 @@ def test_front_is_drawn_and_spoken_of_only_where_it_has_two_points(client, user)
     assert traces(pareto(sweep_board(sweep).rows), "lines") == []
     page = client.get(sweep.get_absolute_url()).content.decode()
     assert "dotted line" not in page
-    assert "gspo is both cheapest and highest" in page
+    assert "gspo is highest and none is cheaper" in page
     TelemetryEvent.objects.filter(run=runs["gspox2", 0], step=5).delete()
     finish(runs["gspox2", 0], {"A": 0.6, "B": 0.6}, rollouts=2000, attempt=2)
     (line,) = traces(pareto(sweep_board(sweep).rows), "lines")
