@@ -55,27 +55,30 @@ function dropBanners() {
   for (const banner of document.querySelectorAll("[data-banner]")) banner.remove();
 }
 
-/** A table that is wider than its place can be scrolled by keyboard, and has a name. @param {Element} scroller */
+/**
+ * A table or text that is larger than its place can be scrolled by keyboard, and has a name.
+ * @param {Element} scroller
+ */
 function nameScroller(scroller) {
-  const isWide = scroller.scrollWidth > scroller.clientWidth + 1;
-  scroller.classList.toggle("is-wide", isWide);
-  if (!isWide) {
+  const isCut = scroller.scrollWidth > scroller.clientWidth + 1 || scroller.scrollHeight > scroller.clientHeight + 1;
+  if (!isCut) {
     for (const attribute of ["tabindex", "role", "aria-label"]) scroller.removeAttribute(attribute);
     return;
   }
   const heading = scroller.querySelector("caption") ?? scroller.closest("section, article, .card")?.querySelector("h1, h2, h3");
   scroller.setAttribute("tabindex", "0");
   scroller.setAttribute("role", "group"); // no landmark: a page may have dozens
-  scroller.setAttribute("aria-label", `${heading?.textContent?.trim() || "Table"}, scrolls sideways`);
+  scroller.setAttribute("aria-label", `${heading?.textContent?.trim() || "Part of the page"} (scrollable)`);
 }
 
+const SCROLLERS = ".table-scroll, pre";
 const widths = new ResizeObserver((entries) => {
   for (const { target } of entries) {
-    const scroller = target.closest(".table-scroll");
+    const scroller = target.closest(SCROLLERS);
     if (scroller) nameScroller(scroller);
   }
 });
-for (const scroller of document.querySelectorAll(".table-scroll")) {
+for (const scroller of document.querySelectorAll(SCROLLERS)) {
   widths.observe(scroller);
   if (scroller.firstElementChild) widths.observe(scroller.firstElementChild);
 }
