@@ -14,6 +14,7 @@ from hacrl_web.leaderboard.scores import Row
 
 BEST, OTHER = "#2590a1", "#8b8e93"
 HEIGHT = 320
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down")
 
 
 def _label(row: Row) -> str:
@@ -23,9 +24,10 @@ def _label(row: Row) -> str:
     return label if len(label) <= 48 else label[:47] + "…"
 
 
-def _intervals(rows: list[Row]) -> dict[str, Any]:
-    """Error bars of the 95 % intervals; none where there is one seed."""
-    return {"type": "data", "array": [row.final.half_width for row in rows], "thickness": 1.5, "width": 5}
+def _intervals(rows: list[Row]) -> dict[str, Any] | None:
+    """Error bars of the 95 % intervals; None where all have one seed, or a cap would stand there without a bar."""
+    widths = [row.final.half_width for row in rows]
+    return {"type": "data", "array": widths, "thickness": 1.5, "width": 5} if any(widths) else None
 
 
 def _colours(rows: list[Row]) -> list[str]:
@@ -69,29 +71,40 @@ def accuracy_bars(rows: list[Row]) -> dict[str, Any]:
     return _plain(go.Figure([bars, start]), "", "held-out accuracy")
 
 
-def pareto(rows: list[Row]) -> dict[str, Any]:
-    """Accuracy against rollouts generated; the line joins rows that no cheaper row beats."""
-    front: list[Row] = []
+def front(rows: list[Row]) -> list[Row]:
+    """The Pareto front, cheapest first: rows that no row of the same or a lower cost reaches."""
+    found: list[Row] = []
     for row in sorted(rows, key=lambda row: (row.rollouts, -row.final.mean)):
-        if not front or row.final.mean > front[-1].final.mean:
-            front.append(row)
-    line = go.Scatter(
-        x=[row.rollouts for row in front],
-        y=[row.final.mean for row in front],
-        mode="lines",
-        line={"color": BEST, "width": 1.5, "dash": "dot", "shape": "hv"},
-        hoverinfo="skip",
-    )
-    points = go.Scatter(
-        x=[row.rollouts for row in rows],
-        y=[row.final.mean for row in rows],
-        error_y=_intervals(rows),
-        mode="markers+text",
-        text=[_label(row) for row in rows],
-        textposition="top left",
-        marker={"size": 10, "color": _colours(rows)},
-        hovertemplate="%{text}: %{y:.3f} after %{x:,} rollouts<extra></extra>",
-    )
-    figure = _plain(go.Figure([line, points]), "rollouts generated per run", "held-out accuracy")
-    figure["layout"]["xaxis"]["rangemode"] = "tozero"
-    return figure
+        if not found or row.final.mean > found[-1].final.mean:
+            found.append(row)
+    return found
+
+
+def pareto(rows: list[Row]) -> dict[str, Any]:
+    """Accuracy against rollouts generated: a mark for each row, and a line where the front has more than one."""
+    figure = go.Figure()
+    joined = front(rows)
+    if len(joined) > 1:
+        figure.add_scatter(
+            x=[row.rollouts for row in joined],
+            y=[row.final.mean for row in joined],
+            mode="lines",
+            line={"color": BEST, "width": 1.5, "dash": "dot", "shape": "hv"},
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    # Names stand in the legend: beside the marks, those of rows that cost the same would cover each other.
+    for place, row in enumerate(rows):
+        figure.add_scatter(
+            x=[row.rollouts],
+            y=[row.final.mean],
+            error_y=_intervals([row]),
+            mode="markers",
+            name=_label(row),
+            marker={"size": 11, "symbol": SYMBOLS[place % len(SYMBOLS)], "color": BEST if row.is_best else OTHER},
+            hovertemplate="%{y:.3f} after %{x:,} rollouts",
+        )
+    plain = _plain(figure, "rollouts generated per run", "held-out accuracy")
+    plain["layout"]["xaxis"]["rangemode"] = "tozero"
+    plain["layout"] |= {"showlegend": True, "legend": {"orientation": "h", "y": -0.25, "itemclick": False}}
+    return plain

@@ -27,13 +27,9 @@ def take_settings(found: Checker, row: Agent, asked: Mapping[str, Any]) -> None:
     given = {name: asked[name] for name in FIELDS if asked.get(name) is not None and asked.get(name) != ""}
     if isinstance(given.get(KEYWORDS), str):
         given[KEYWORDS] = _parsed(given[KEYWORDS])
-    refused = False
-    for name, value in given.items():
-        if _is_unstorable(value):
-            found.add(f"{place}.{name}", "bad_character", f"No NUL character, and at most {MAX_TEXT} characters.")
-            refused = True
-    if refused:
-        return
+    for name in [name for name, value in given.items() if _is_unstorable(value)]:
+        found.add(f"{place}.{name}", "bad_character", f"No NUL character, and at most {MAX_TEXT} characters.")
+        del given[name]
     try:
         spec = AgentSpec.model_validate({"name": "agent", "model": "-", **given})
     except ValidationError as error:

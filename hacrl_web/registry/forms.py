@@ -32,7 +32,7 @@ def _setting(name: str, label: str, placeholder: str = "", rows: int = 0) -> for
     attributes |= {"placeholder": "from the name" if default is None else str(default)}
     widget = forms.Textarea(attrs=attributes | {"rows": rows}) if rows else forms.TextInput(attrs=attributes)
     widget.is_required = False
-    help_text = described.description or ""
+    help_text = (described.description or "") + (" A JSON object." if described.annotation is not str and rows else "")
     return forms.CharField(label=label, help_text=help_text, required=False, strip=False, widget=widget, validators=[])
 
 

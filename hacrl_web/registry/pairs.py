@@ -48,6 +48,12 @@ class Pair:
         return ratio if self.first.model_id <= self.second.model_id else 1 / ratio
 
     @property
+    def rereadings(self) -> list[tuple[Agent, Agent, float]]:
+        """(learner, source, tokens of the learner for one of the source on the same text), both ways."""
+        ratio = self.length_ratio
+        return [] if ratio is None else [(self.second, self.first, ratio), (self.first, self.second, 1 / ratio)]
+
+    @property
     def drift(self) -> float | None:
         """How far apart the token counts of the same text are, as a share of the smaller: 0.08 is 8 %."""
         ratio = self.length_ratio
@@ -58,9 +64,11 @@ class Pair:
         """What to think of before a launch."""
         found = []
         if self.drift is not None and self.drift > MAX_DRIFT:
+            longer, shorter, _ = max(self.rereadings, key=lambda reading: reading[2])
             found.append(
-                f"{100 * self.drift:.1f} % more tokens for the same text: with ratio length “own”, the sequence ratio "
-                "s is biased away from 1 before any learning. Consider “source”."
+                f"“{longer.name}” needs {100 * self.drift:.1f} % more tokens than “{shorter.name}” for the same text: "
+                "with ratio length “own”, the sequence ratio s is biased away from 1 before any learning. Consider "
+                "“source”."
             )
         texts = (self.facts or {}).get("texts") or []
         lost = sum(1 for text in texts if isinstance(text, dict) and text.get("survives") is False)

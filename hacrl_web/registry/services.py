@@ -244,7 +244,7 @@ def create_benchmark(
         uploads.store(file, staged / TRAIN_FILE, "file")
         if held_out_file:
             uploads.store(held_out_file, staged / EVAL_FILE, "held_out_file")
-        _inspect_questions(row, staged, bool(held_out_file))
+        _inspect_questions(row, staged, file, held_out_file)
         _keep_benchmark(row, staged, bool(held_out_file))
     return row
 
@@ -253,7 +253,7 @@ def _held_out_fraction(value: object) -> float:
     return values.number(value, least=0, most=MAX_HELD_OUT_FRACTION)
 
 
-def _inspect_questions(row: Benchmark, staged: Path, has_eval_file: bool) -> None:
+def _inspect_questions(row: Benchmark, staged: Path, file: UploadedFile, eval_file: UploadedFile | None) -> None:
     """Fill in the counts and the preview. Error: FieldErrors beside the file that is wrong."""
     arguments = [
         str(staged / TRAIN_FILE),
@@ -261,17 +261,28 @@ def _inspect_questions(row: Benchmark, staged: Path, has_eval_file: bool) -> Non
         f"--answer-field={row.answer_field}",
         f"--held-out-fraction={row.held_out_fraction}",
     ]
-    if has_eval_file:
+    if eval_file:
         arguments.append(f"--held-out={staged / EVAL_FILE}")
     answer = inspect("benchmark", *arguments, field="file")
     if answer.get("error") or not _count(answer.get("num_train")):
         message = str(answer.get("error") or "There is no question in it to train on.").replace(f"{staged}/", "")
         field = "held_out_file" if message.startswith(EVAL_FILE) else "file"
-        raise FieldErrors([FieldError("bad_file", message, field)])
+        raise FieldErrors([FieldError("bad_file", _in_users_words(message, file, eval_file), field)])
     row.num_train = answer["num_train"]
     row.num_held_out = _count(answer.get("num_held_out")) or 0
     row.facts = {key: answer.get(key) for key in ("num_repeated", "num_overlapping", "subjects")}
     row.sample = [_preview(question) for question in (answer.get("sample") or [])[:MAX_PREVIEW_ROWS]]
+
+
+def _in_users_words(message: str, file: UploadedFile, eval_file: UploadedFile | None) -> str:
+    """A message with the names that the user gave the files: it begins with one, and may compare it with the other."""
+    own = {TRAIN_FILE: file.name, EVAL_FILE: eval_file.name if eval_file else EVAL_FILE}
+    own = {name: "".join(c for c in given or name if c.isprintable())[:80] or name for name, given in own.items()}
+    begin = next((name for name in own if message.startswith(name)), "")
+    if not begin:
+        return message
+    rest = message[len(begin) :].replace(f" is also in {EVAL_FILE}:", f" is also in {own[EVAL_FILE]}:", 1)
+    return own[begin] + rest
 
 
 def _preview(question: Mapping[str, Any]) -> dict[str, str]:

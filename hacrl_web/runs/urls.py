@@ -20,6 +20,7 @@ urlpatterns = [
     path("runs/<uuid:run_id>/metrics.csv", views.metrics_csv, name="metrics_csv"),
     path("sweeps/<int:sweep_id>", views.sweep_detail, name="sweep_detail"),
     path("workers/drain", control_views.host_drain, name="host_drain"),
+    path("pulse", views.pulse, name="pulse"),
     path("workers/", views.worker_list, name="worker_list"),
     path("components", views.components, name="components"),
 ]

@@ -5,21 +5,25 @@ from __future__ import annotations
 import csv
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
+from asgiref.sync import sync_to_async
 from django import forms
 from django.contrib import messages
+from django.core.handlers.asgi import ASGIRequest
 from django.core.paginator import Paginator
 from django.db.models import Count, Q
-from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
+from hacrl_web.runs.demo_state import preparation
 from hacrl_web.runs.models import QUEUE_ORDER, Run, State, Sweep
 from hacrl_web.runs.queue import place_of
 from hacrl_web.runs.queue import places as queue_places
@@ -29,6 +33,7 @@ from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
 
 PAGE_SIZE = 50
+CSV_LINES = 500
 TABS = ("overview", "config", "events", "logs")
 ACTIVE = (State.STARTING, State.RUNNING, State.PAUSED, State.LOST)
 FAILED_SHOWN = 10
@@ -48,6 +53,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "failed": runs.filter(state=State.FAILED, finished_at__gte=since).order_by("-finished_at")[:FAILED_SHOWN],
         "finished": runs.filter(state=State.COMPLETED).order_by("-finished_at")[:FAILED_SHOWN],
         "has_runs": runs.exists(),
+        "demo": preparation() if request.user.is_staff else None,
         "start": [
             {"label": "Register the models to train", "done": has_model, "name": "registry:model_create"},
             {"label": "Put them into an agent group", "done": has_group, "name": "registry:group_create"},
@@ -60,6 +66,14 @@ def home(request: HttpRequest) -> HttpResponse:
         ],
     }
     return render(request, "runs/home.html", context)
+
+
+@require_GET
+def pulse(request: HttpRequest) -> JsonResponse:
+    """What a page that stays open asks for: the running count of its header, and what a demo prepares."""
+    demo = preparation() if request.user.is_staff else None
+    running = Run.objects.visible_to(request.user).filter(state=State.RUNNING).count()
+    return JsonResponse({"running": running, "demo": demo.doing if demo else ""}, headers={"Cache-Control": "no-store"})
 
 
 @require_GET
@@ -190,6 +204,12 @@ class _Echo:
         return text
 
 
+async def _served_async(lines: Iterator[str]) -> AsyncIterator[str]:
+    """The lines of a generator that reads the database, for a server that takes only asynchronous ones."""
+    while chunk := await sync_to_async(lambda: "".join(islice(lines, CSV_LINES)))():
+        yield chunk
+
+
 @require_GET
 def metrics_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpResponse:
     """Every number that the charts can draw, one per line."""
@@ -201,7 +221,8 @@ def metrics_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpRespons
         for row in metric_rows(run):
             yield writer.writerow([csv_cell(cell) for cell in row])
 
-    response = StreamingHttpResponse(lines(), content_type="text/csv; charset=utf-8")
+    content = _served_async(lines()) if isinstance(request, ASGIRequest) else lines()
+    response = StreamingHttpResponse(content, content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="metrics-{run.pk}.csv"'
     return response
 

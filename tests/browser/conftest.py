@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from tests.browser.steps import add_benchmark, make_group, register_model
+
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 60
 # No sandbox: the tests also run as root in containers. The rest keeps Chromium from asking its maker's hosts.
@@ -142,3 +144,13 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.workers.tiny import write_questions
 
     return write_questions(tmp_path_factory.mktemp("questions") / "sums.jsonl", count=60)
+
+
+@pytest.fixture(scope="session")
+def registered(context, server: Server, tiny_models: dict[str, Path], questions: Path) -> None:
+    page = context.new_page()
+    for name, folder in tiny_models.items():
+        register_model(page, name, folder)
+    make_group(page, "Two families", list(tiny_models))
+    add_benchmark(page, "Sums", questions)
+    page.close()

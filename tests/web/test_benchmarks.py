@@ -129,6 +129,15 @@ def test_broken_file_is_refused_and_leaves_nothing(ada, folder, case):
     assert str(folder) not in found[0][2], "no path of the server"
 
 
+def test_refusal_names_the_users_own_file(ada, folder):
+    (found,) = refused(ada, folder, jsonl(["{"], name="my sums.jsonl"))
+    assert found[2].startswith("my sums.jsonl, line 1: not JSON")
+    (found,) = refused(ada, folder, jsonl(name="mine.jsonl"), held_out_file=jsonl(["{"], name="exam.jsonl"))
+    assert (found[0], found[2].partition(":")[0]) == ("held_out_file", "exam.jsonl, line 1")
+    (found,) = refused(ada, folder, jsonl(name="mine.jsonl"), held_out_file=jsonl(name="exam.jsonl"))
+    assert found[2] == "mine.jsonl: every question is also in exam.jsonl: nothing left to train on"
+
+
 def test_integer_of_five_thousand_digits_is_kept_as_it_is_written(ada, folder):
     digits = "7" * 5000
     services.create_benchmark(ada, name="big", file=jsonl([*QUESTIONS, f'{{"question": "big", "answer": {digits}}}']))
@@ -221,8 +230,8 @@ def test_missing_file_is_said_beside_the_field(client, ada):
 def test_name_taken_while_the_file_is_inspected_leaves_one_row_and_its_file(ada, folder, monkeypatch):
     real = services._inspect_questions
 
-    def inspect_slowly(row, staged, has_eval_file):
-        real(row, staged, has_eval_file)
+    def inspect_slowly(row, staged, *files):
+        real(row, staged, *files)
         monkeypatch.setattr(services, "_inspect_questions", real)
         services.create_benchmark(ada, name="sums", file=jsonl())
 

@@ -1,5 +1,7 @@
 """Agent groups: who may be in one, what each agent may carry, and what a page says of each pair."""
 
+import re
+
 import pytest
 
 from hacrl_web.errors import FieldErrors
@@ -176,7 +178,11 @@ def test_page_asks_for_each_pair_and_keeps_what_was_measured(client, ada, two, m
     other = services.create_group(ada, name="other", agents=[{"model": model.pk} for model in reversed(two)])
     page = client.get(f"/groups/{other.pk}").content.decode()
     assert "Heterogeneous model" in page
-    assert "1.25" in page, "tokens of the second agent for one of the first"
+    shown = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    # Measured was tokens of llama / tokens of qwen = .8: llama re-reads qwen's text as .8 of its length.
+    assert "llama ← qwen 0.800" in shown
+    assert "qwen ← llama 1.25" in shown
+    assert "“qwen” needs 25.0 % more tokens than “llama” for the same text" in shown
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """The leaderboard's numbers, worked out by hand."""
 
 import math
+from datetime import UTC, datetime
 
 import pytest
 from django.urls import reverse
 
 from hacrl_web.leaderboard import scores, views
+from hacrl_web.leaderboard.figures import accuracy_bars, pareto
 from hacrl_web.leaderboard.scores import Estimate, boards, estimate, rows, run_results, sweep_board, t95
 from hacrl_web.runs.launch import launch, launch_sweep
 from hacrl_web.runs.models import Run, State, TelemetryEvent
@@ -232,3 +234,61 @@ def test_leaderboard_works_out_only_the_boards_of_its_page(user, client, monkeyp
         assert (len(response.context["page"]), response.context["page"].paginator.count) == (2, 4)
         assert len(worked_out) == 2 * page
     assert [board.sweep is None for board in response.context["page"]] == [False, True]
+
+
+def traces(figure, mode):
+    return [trace for trace in figure["data"] if trace.get("mode") == mode]
+
+
+def test_one_seed_has_no_whiskers_and_several_have(user):
+    sweep = sweep_of(user, ["gspo", "hacpo"], [0])
+    for number, run in enumerate(sweep.runs.all()):
+        finish(run, {"A": 0.4 + number / 10, "B": 0.4})
+    board = sweep_board(sweep)
+    for figure in (accuracy_bars(board.rows), pareto(board.rows)):
+        assert not [trace for trace in figure["data"] if "error_y" in trace]
+    sweep = sweep_of(user, ["gspo", "hacpo"], [0, 1])
+    for number, run in enumerate(sweep.runs.all()):
+        finish(run, {"A": 0.4 + number / 10, "B": 0.4})
+    board = sweep_board(sweep)
+    assert accuracy_bars(board.rows)["data"][0]["error_y"]["array"] == [row.final.half_width for row in board.rows]
+    assert len([trace for trace in pareto(board.rows)["data"] if "error_y" in trace]) == 2
+
+
+def test_front_is_drawn_and_spoken_of_only_where_it_has_two_points(client, user):
+    client.force_login(user)
+    sweep = sweep_of(user, ["gspo", "gspox2"], [0])
+    runs = by_name(sweep)
+    finish(runs["gspo", 0], {"A": 0.5, "B": 0.5}, rollouts=1000)
+    finish(runs["gspox2", 0], {"A": 0.4, "B": 0.4}, rollouts=2000)
+    assert traces(pareto(sweep_board(sweep).rows), "lines") == []
+    page = client.get(sweep.get_absolute_url()).content.decode()
+    assert "dotted line" not in page
+    assert "gspo is highest and none is cheaper" in page
+    TelemetryEvent.objects.filter(run=runs["gspox2", 0], step=5).delete()
+    finish(runs["gspox2", 0], {"A": 0.6, "B": 0.6}, rollouts=2000, attempt=2)
+    (line,) = traces(pareto(sweep_board(sweep).rows), "lines")
+    assert (line["x"], line["y"]) == ([1000, 2000], [0.5, 0.6])
+    assert "dotted line is the Pareto front" in client.get(sweep.get_absolute_url()).content.decode()
+
+
+def test_marks_of_the_front_are_named_in_the_legend_and_not_over_each_other(user):
+    sweep = sweep_of(user, ["gspo", "hacpo"], [0])
+    for run in sweep.runs.all():
+        finish(run, {"A": 0.5, "B": 0.5})
+    figure = pareto(sweep_board(sweep).rows)
+    marks = traces(figure, "markers")
+    assert sorted(trace["name"] for trace in marks) == ["gspo", "hacpo"]
+    assert len({trace["marker"]["symbol"] for trace in marks}) == 2
+    assert figure["layout"]["showlegend"] is True
+
+
+def test_boards_of_one_name_are_told_apart_by_their_date(client, user):
+    client.force_login(user)
+    for day in (1, 2):
+        sweep = sweep_of(user, ["gspo"], [0])
+        type(sweep).objects.filter(pk=sweep.pk).update(created_at=datetime(2026, 3, day, 9, 5, tzinfo=UTC))
+        finish(sweep.runs.get(), {"A": 0.5, "B": 0.5})
+    page = client.get(reverse("leaderboard:index")).content.decode()
+    assert "launched 2026-03-01 09:05 UTC" in page
+    assert "launched 2026-03-02 09:05 UTC" in page

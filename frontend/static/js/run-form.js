@@ -203,4 +203,4 @@ addEventListener("pageshow", () => {
   refresh();
 });
 // An error or question far down a long form is brought into view.
-form.querySelector(".field-invalid, .caution")?.scrollIntoView({ block: "center" });
+form.querySelector(".field-invalid, .alert.caution")?.scrollIntoView({ block: "center" });

@@ -52,6 +52,7 @@ function showRun(frame) {
   show("attempt", String(frame.attempt));
   if (frame.state !== before) {
     page.dataset.state = frame.state;
+    document.querySelector("[data-banner]")?.remove(); // "is in the queue" was said of the state before
     showState(page.querySelector(".state"), frame.state);
     if (synced) addEvent({ time: Date.now() / 1000, attempt: frame.attempt, step: frame.step }, `${before} → ${frame.state}`, frame.reason);
   }

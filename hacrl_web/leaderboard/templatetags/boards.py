@@ -6,7 +6,7 @@ from typing import Any
 
 from django import template
 
-from hacrl_web.leaderboard.figures import accuracy_bars, pareto
+from hacrl_web.leaderboard.figures import accuracy_bars, front, pareto
 from hacrl_web.leaderboard.scores import Board, sweep_board
 from hacrl_web.runs.models import Sweep
 
@@ -28,4 +28,5 @@ def show_board(board: Board, key: str) -> dict[str, Any]:
         "has_intervals": any(row.final.half_width is not None for row in board.rows),
         "bars": accuracy_bars(board.rows),
         "pareto": pareto(board.rows),
+        "front": front(board.rows),
     }

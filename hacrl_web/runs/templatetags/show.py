@@ -75,6 +75,12 @@ def significant(value: Any, digits: int = 3) -> str | SafeString:
 
 
 @register.filter
+def plain_significant(value: Any) -> str:
+    """Three significant digits without the full value on hover: where the cell has a title of its own."""
+    return MISSING if value is None else _short(float(value), 3)
+
+
+@register.filter
 def signed(value: float) -> str:
     """A difference with its sign: `+0.216`, `−0.011`."""
     return f"{'−' if value < 0 else '+'}{_short(abs(value), 3)}"

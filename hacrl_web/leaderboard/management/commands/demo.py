@@ -17,6 +17,7 @@ from hacrl_web import demo
 from hacrl_web.accounts.models import User, first_user
 from hacrl_web.errors import FieldErrors
 from hacrl_web.leaderboard.scores import Board, Estimate, run_results, sweep_board
+from hacrl_web.runs.demo_state import preparing
 from hacrl_web.runs.models import TERMINAL, Run, State, Sweep
 
 LOOK_EVERY_S = 0.5
@@ -70,10 +71,16 @@ class Command(BaseCommand):
 
 
 def _launched(user: User, seeds: list[int], stderr: Any) -> Sweep:
+    doing = "Looking for its two models in the cache."
     if not demo.folder().exists():
+        doing = "Teaching two small models arithmetic, the warm start: about a minute, once."
         stderr.write("Making the demo's two models: about a minute, once. Its runs start after that.")
     try:
-        return demo.launch(user, *demo.register(user, demo.make_agents()), seeds)
+        with preparing(doing) as say:
+            folder = demo.make_agents()
+            say("Checking and registering its models and questions.")
+            group, benchmark = demo.register(user, folder)
+            return demo.launch(user, group, benchmark, seeds)
     except subprocess.CalledProcessError as error:
         raise CommandError(f"The demo agents could not be made (exit status {error.returncode}).") from None
     except FieldErrors as refused:

@@ -1,0 +1,97 @@
+/** What every page has: a live count of running runs, times that go on, banners that go, tables that say they scroll. */
+
+import { count, duration } from "./format.js";
+
+const PULSE_MS = 10_000;
+/** While the demo is being made, its page waits for it. */
+const WAITING_MS = 2000;
+const TICK_MS = 5000;
+
+/** @param {number} seconds since a moment; negative where it is still to come */
+function ago(seconds) {
+  if (Math.abs(seconds) < 5) return "just now";
+  return seconds > 0 ? `${duration(seconds)} ago` : `in ${duration(-seconds)}`;
+}
+
+/** The server's clock minus ours: a reader's clock that is wrong must not make a heartbeat look late. */
+const skew = Date.parse(document.documentElement.dataset.now ?? "") - Date.now() || 0;
+
+function tick() {
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    const text = ago((Date.now() + skew - Date.parse(/** @type {HTMLTimeElement} */ (time).dateTime)) / 1000);
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+
+async function pulse() {
+  const shown = document.querySelector("[data-pulse]");
+  if (!(shown instanceof HTMLElement)) return;
+  if (!document.hidden) {
+    const answer = await fetch(shown.dataset.pulse ?? "").catch(() => null);
+    if (answer?.redirected) return; // the login is over: the next page says so
+    if (answer?.ok) showPulse(shown, await answer.json());
+  }
+  setTimeout(pulse, pause());
+}
+
+function pause() {
+  return document.querySelector("[data-demo]:not([data-demo=''])") ? WAITING_MS : PULSE_MS;
+}
+
+/**
+ * @param {HTMLElement} shown
+ * @param {{running: number, demo: string}} now
+ */
+function showPulse(shown, now) {
+  shown.textContent = count(now.running);
+  const doing = document.querySelector("[data-demo]");
+  if (!doing) return;
+  const isSaid = doing instanceof HTMLElement && doing.dataset.demo === now.demo;
+  if (!isSaid) location.reload(); // its runs are there now, or it goes on with something else
+}
+
+/** What was said of the last page's deed is not said twice. */
+function dropBanners() {
+  for (const banner of document.querySelectorAll("[data-banner]")) banner.remove();
+}
+
+/**
+ * A table or text that is larger than its place can be scrolled by keyboard, and has a name.
+ * @param {Element} scroller
+ */
+function nameScroller(scroller) {
+  const isCut = scroller.scrollWidth > scroller.clientWidth + 1 || scroller.scrollHeight > scroller.clientHeight + 1;
+  if (!isCut) {
+    for (const attribute of ["tabindex", "role", "aria-label"]) scroller.removeAttribute(attribute);
+    return;
+  }
+  const heading = scroller.querySelector("caption") ?? scroller.closest("section, article, .card")?.querySelector("h1, h2, h3");
+  scroller.setAttribute("tabindex", "0");
+  scroller.setAttribute("role", "group"); // no landmark: a page may have dozens
+  scroller.setAttribute("aria-label", `${heading?.textContent?.trim() || "Part of the page"} (scrollable)`);
+}
+
+const SCROLLERS = ".table-scroll, pre";
+const widths = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const scroller = target.closest(SCROLLERS);
+    if (scroller) nameScroller(scroller);
+  }
+});
+for (const scroller of document.querySelectorAll(SCROLLERS)) {
+  widths.observe(scroller);
+  if (scroller.firstElementChild) widths.observe(scroller.firstElementChild);
+}
+document.querySelector(".tabs [aria-current='page']")?.scrollIntoView({ block: "nearest", inline: "center" });
+
+document.addEventListener("click", (event) => {
+  if (event.target instanceof Element && event.target.closest("a[data-tab]")) dropBanners();
+});
+addEventListener("popstate", dropBanners);
+addEventListener("pageshow", (event) => {
+  if (event.persisted) dropBanners(); // back to a page that the browser has kept
+  tick();
+});
+document.addEventListener("visibilitychange", tick);
+setInterval(tick, TICK_MS);
+setTimeout(pulse, pause());

@@ -1,0 +1,72 @@
+"""What `./hacrl demo` does before its runs exist, told to the home page by a file.
+
+The file counts while its writer holds a lock on it, which ends with the process: a demo that was killed is not
+"being made".
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from django.conf import settings
+
+NAME = "demo-preparation.json"
+MAX_TEXT, LENGTH = 200, 1000
+TRIES, PAUSE_S = 20, 0.05
+
+
+@dataclass(frozen=True)
+class Preparation:
+    doing: str
+    since: datetime
+
+
+@contextmanager
+def preparing(doing: str) -> Iterator[Callable[[str], None]]:
+    """Within: home says what is done; call the yielded function for the next step. A second demo says nothing."""
+    # Not in append mode, in which Linux writes at the end wherever pwrite is told to.
+    descriptor = os.open(Path(settings.DATA_DIR) / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w") as file:
+        if not _locked(file):
+            yield lambda text: None
+            return
+        started = time.time()
+
+        def say(text: str) -> None:
+            # One write, longer than any other: a reader never sees half of it.
+            told = json.dumps({"doing": text[:MAX_TEXT], "since": started}, ensure_ascii=False)
+            os.truncate(file.fileno(), LENGTH)
+            os.pwrite(file.fileno(), told.encode().ljust(LENGTH), 0)
+
+        say(doing)
+        yield say
+
+
+def _locked(file: IO[str]) -> bool:
+    """A page that just looks holds the lock for a moment; another demo holds it for long."""
+    for _ in range(TRIES):
+        with suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(PAUSE_S)
+    return False
+
+
+def preparation() -> Preparation | None:
+    """What a living demo prepares now."""
+    with suppress(OSError, ValueError, KeyError, TypeError), open(Path(settings.DATA_DIR) / NAME) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            told = json.load(file)
+            return Preparation(str(told["doing"]), datetime.fromtimestamp(told["since"], UTC))
+    return None

@@ -1,0 +1,69 @@
+"""What a user does in the browser, step by step: register, group, add questions, fill in a run, queue it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+STEPS = 100
+
+
+def register_model(page: Page, name: str, folder: Path) -> None:
+    page.goto("/models/new")
+    page.get_by_label("Name").fill(name)
+    page.get_by_label(re.compile("location|folder", re.IGNORECASE)).first.fill(str(folder))
+    page.get_by_role("button", name="Check and register").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+
+
+def make_group(page: Page, name: str, models: list[str]) -> None:
+    page.goto("/groups/new")
+    page.get_by_label("Name").first.fill(name)
+    for index, model in enumerate(models):
+        if not page.locator(f"[name='agents-{index}-model']").is_visible():
+            page.get_by_role("button", name="Add an agent").click()
+        choice = page.locator(f"[name='agents-{index}-model']")
+        choice.select_option(value=choice.locator("option", has_text=model).get_attribute("value"))
+    page.get_by_role("button", name="Make the group").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+
+
+def add_benchmark(page: Page, name: str, file: Path) -> None:
+    page.goto("/benchmarks/new")
+    page.get_by_label("Name").fill(name)
+    page.locator("[name='file']").set_input_files(file)
+    page.get_by_role("button", name="Check and add").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+
+
+def fill_run(page: Page, **fields: object) -> None:
+    page.goto("/runs/new")
+    page.get_by_label("Agent group").select_option(label="Two families")
+    page.get_by_label("Benchmark").select_option(index=1)
+    for details in page.locator("details.further").all():
+        details.evaluate("element => { element.open = true }")
+    values = {
+        "name": "Live run",
+        "algorithm.beta": 0,
+        "rollout.num_generations": 4,
+        "rollout.max_prompt_length": 16,
+        "rollout.max_completion_length": 6,
+        "training.steps": STEPS,
+        "training.train_batch_size": 8,
+        "training.mini_batch_size": 8,
+        "training.learning_rate": 0.001,
+        "evaluation.eval_interval": 20,
+        **fields,
+    }
+    for name, value in values.items():
+        page.locator(f"[name='{name}']").fill(str(value))
+
+
+def queue(page: Page) -> None:
+    page.get_by_role("button", name="Queue run").click()
+    page.wait_for_load_state()
+    refused = page.locator(".field-error, .alert-error").all_text_contents()
+    assert not refused, f"the run was refused: {refused}"
+    page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}"))

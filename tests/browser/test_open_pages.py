@@ -1,0 +1,119 @@
+"""Pages as they stand in a browser: nothing goes stale, wide tables can be reached, axe finds nothing serious."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ROOT
+from tests.browser.steps import fill_run, queue
+
+AXE = ROOT / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@pytest.fixture(scope="module")
+def run_url(context, registered) -> Iterator[str]:
+    """A run of two steps that has completed."""
+    page = context.new_page()
+    fill_run(page, name="Short", **{"training.steps": 2, "telemetry.alignment_interval": 1})
+    queue(page)
+    expect(page.locator("#run")).to_have_attribute("data-state", "completed", timeout=120_000)
+    yield page.url
+    page.close()
+
+
+def test_preset_brings_its_confirmation_and_typing_over_it_takes_it_back(page: Page, registered) -> None:
+    page.goto("/runs/new")
+    page.get_by_label("Preset").select_option(index=1)  # the demo's: delta .8
+    field = page.locator("[data-field='algorithm.delta']")
+    expect(field.locator("input.input")).to_have_value("0.8")
+    expect(field.get_by_label("I mean it: use 0.8")).to_be_checked()
+    expect(page.locator("#warnings")).not_to_contain_text("asked to confirm")
+    field.locator("input.input").fill(".80")
+    expect(field.get_by_role("checkbox")).to_be_checked()
+    field.locator("input.input").fill("0.9")
+    expect(field.get_by_role("checkbox")).to_have_count(0)
+    expect(page.locator("#warnings")).to_contain_text("asked to confirm")
+    page.get_by_label("Preset").select_option(index=2)  # the paper's: delta .2
+    expect(field.get_by_role("checkbox")).to_have_count(0)
+
+
+def test_count_and_times_go_on_without_a_reload(page: Page, run_url: str) -> None:
+    answers = iter([{"running": 0, "demo": ""}, {"running": 3, "demo": ""}])
+    page.route("**/pulse", lambda route: route.fulfill(json=next(answers, {"running": 3, "demo": ""})))
+    page.clock.install()
+    page.goto(run_url)
+    expect(page.locator("[data-pulse]")).to_have_text("0")
+    page.clock.run_for(10_000)
+    page.clock.run_for(11_000)
+    expect(page.locator("[data-pulse]")).to_have_text("3")
+    page.clock.run_for(3_600_000)
+    expect(page.locator(".run-numbers time")).to_have_text(re.compile("^1 h 0"))
+
+
+def test_banner_of_the_last_deed_goes_with_the_next_step(page: Page, registered) -> None:
+    fill_run(page, name="Banner", **{"training.steps": 500})
+    queue(page)
+    banner = page.locator("[data-banner]")
+    page.wait_for_function("() => document.querySelector('#charts').dataset.points > 0", timeout=60_000)
+    expect(banner).to_have_count(0)  # it runs: "is in the queue" is no longer true
+    page.get_by_text("Stop…").click()
+    page.get_by_role("button", name="Stop this run").click()
+    expect(banner).to_contain_text("Stopping")
+    page.get_by_role("link", name="Config").click()
+    expect(banner).to_have_count(0)
+
+
+def test_alignment_is_drawn_with_its_line_at_zero(page: Page, run_url: str) -> None:
+    page.goto(run_url)
+    chart = page.locator("[data-chart='alignment']")
+    expect(chart).to_contain_text("Theorem 4.3 says positive")
+    expect(chart.locator(".chart-empty")).to_be_hidden()
+    expect(chart.locator(".u-legend")).to_contain_text(re.compile(r"0\.\d+|1\.00"))
+
+
+def test_wide_table_is_reached_by_keyboard_and_scrolls(page: Page, run_url: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto("/runs/")
+    table = page.locator(".table-scroll").first
+    expect(table).to_have_attribute("tabindex", "0")
+    expect(table).to_have_attribute("aria-label", "Runs (scrollable)")
+    table.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.querySelector('.table-scroll').scrollLeft > 0")
+    page.set_viewport_size({"width": 2400, "height": 800})
+    expect(table).not_to_have_attribute("tabindex", "0")
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{run_url}?tab=logs")
+    current = page.locator(".tabs [aria-current='page']")
+    expect(current).to_have_text("Logs")
+    expect(current).to_be_in_viewport(ratio=1)
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_axe_finds_nothing_serious_and_no_page_scrolls_sideways(page: Page, run_url: str, width: int) -> None:
+    if not AXE.exists():
+        message = "axe-core is missing: npm ci in frontend/ installs it"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    axe = Path(AXE).read_text()
+    page.set_viewport_size({"width": width, "height": 900})
+    names = ["/", "/models/", "/models/new", "/groups/", "/groups/new", "/groups/1", "/benchmarks/", "/benchmarks/new"]
+    names += ["/runs/", "/runs/new", "/leaderboard/", "/workers/", run_url, f"{run_url}/rollouts", "/no/such/page"]
+    names += [f"{run_url}?tab={tab}" for tab in ("config", "events", "logs")]
+    found = []
+    for name in names:
+        page.goto(name)
+        page.wait_for_load_state("networkidle")
+        page.evaluate(axe)
+        violations = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+        found += [(name, v["id"], v["nodes"][0]["html"]) for v in violations if v["impact"] in ("serious", "critical")]
+        if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
+            found.append((name, "scrolls sideways", ""))
+    assert found == []

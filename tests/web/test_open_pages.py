@@ -1,0 +1,168 @@
+"""What stays true on a page that is left open, and what is said before there is anything: counts, the demo, errors."""
+
+import fcntl
+import json
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import OperationalError
+from django.test import Client
+from django.urls import reverse
+
+from hacrl_web.runs import demo_state
+from hacrl_web.runs.demo_state import preparation, preparing
+from hacrl_web.runs.models import Run, TelemetryEvent
+from tests.web import factories
+
+
+@pytest.fixture(autouse=True)
+def _own_data_folder(settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+
+
+@pytest.fixture
+def staff(client, db):
+    user = factories.make_user(is_staff=True)
+    client.force_login(user)
+    return user
+
+
+def test_pulse_counts_the_running_runs_that_its_user_sees(client, user):
+    for owner, state in ((user, "running"), (user, "queued"), (factories.make_user(), "running")):
+        Run.objects.filter(pk=factories.make_run(owner).pk).update(state=state)
+    client.force_login(user)
+    answer = client.get(reverse("runs:pulse"))
+    assert answer.json() == {"running": 1, "demo": ""}
+    assert answer["Cache-Control"] == "no-store"
+
+
+def test_pulse_sends_a_visitor_to_the_login(client, db):
+    assert client.get(reverse("runs:pulse")).status_code == 302
+
+
+def test_home_says_what_the_demo_prepares_while_it_does(client, staff):
+    assert "From models to a first run" in client.get("/").content.decode()
+    with preparing("Teaching two small models.") as say:
+        page = client.get("/").content.decode()
+        assert "The demo is being made." in page
+        assert "Teaching two small models." in page
+        assert "From models to a first run" not in page
+        say("Registering.")
+        assert client.get(reverse("runs:pulse")).json()["demo"] == "Registering."
+    assert preparation() is None
+    assert "The demo is being made." not in client.get("/").content.decode()
+
+
+def test_only_staff_is_told_of_the_demo(client, user):
+    client.force_login(user)
+    with preparing("Teaching two small models."):
+        assert "being made" not in client.get("/").content.decode()
+        assert client.get(reverse("runs:pulse")).json()["demo"] == ""
+
+
+def test_second_demo_says_nothing_over_the_first(monkeypatch):
+    monkeypatch.setattr(demo_state, "PAUSE_S", 0.001)
+    with preparing("first"):
+        with preparing("second") as say:
+            say("third")
+            assert preparation().doing == "first"
+        assert preparation().doing == "first", "nor does its end end the first"
+
+
+def test_killed_demo_is_not_being_made(settings):
+    code = (
+        "import os, django; os.environ['DJANGO_SETTINGS_MODULE'] = 'hacrl_web.settings'; django.setup()\n"
+        "from hacrl_web.runs.demo_state import preparing\n"
+        "with preparing('Teaching'): print('ready', flush=True); input()\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=django_settings.BASE_DIR,
+        env={"HACRL_DATA": str(settings.DATA_DIR), "PATH": "/usr/bin:/bin"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        found = preparation()
+        assert (found.doing, abs(found.since.timestamp() - time.time()) < 60) == ("Teaching", True)
+    finally:
+        child.kill()
+        child.communicate()
+    assert preparation() is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"null", b"\xff", b'{"doing": "x", "since": "y"}'])
+def test_damaged_state_is_no_state(settings, content):
+    path = Path(settings.DATA_DIR) / demo_state.NAME
+    path.write_bytes(content)
+    with open(path) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert preparation() is None
+
+
+async def test_csv_is_streamed_without_a_warning_where_the_server_is_asynchronous(async_client, transactional_db):
+    from asgiref.sync import sync_to_async
+
+    def start() -> Run:
+        run = factories.make_run()
+        rows = [
+            TelemetryEvent(run=run, seq=seq, attempt=1, type="metrics", step=seq, agent="A", time=0, payload={
+                "values": {"kl": seq / 8}, "ratios": {}})
+            for seq in range(1, 1201)
+        ]  # fmt: skip
+        TelemetryEvent.objects.bulk_create(rows)
+        return run
+
+    run = await sync_to_async(start)()
+    await async_client.aforce_login(run.owner)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        response = await async_client.get(reverse("runs:metrics_csv", args=[run.pk]))
+        text = b"".join([chunk async for chunk in response.streaming_content]).decode()
+    lines = text.splitlines()
+    assert (len(lines), lines[0], lines[1], lines[-1]) == (
+        1201,
+        "step,agent,source,metric,value",
+        "1,A,,kl,0.125",
+        "1200,A,,kl,150.0",
+    )
+
+
+def test_each_error_has_a_page_of_ours(client, user, monkeypatch):
+    client.force_login(user)
+    client.raise_request_exception = False
+
+    def refuse(error):
+        monkeypatch.setattr("hacrl_web.runs.views.preparation", lambda: (_ for _ in ()).throw(error))
+
+    user.is_staff = True
+    user.save()
+    pages = {404: client.get("/no/such/page")}
+    refuse(RuntimeError("ours"))
+    pages[500] = client.get("/")
+    refuse(OperationalError("locked"))
+    pages[503] = client.get("/")
+    fields = {f"field{number}": "" for number in range(2100)}  # more than DATA_UPLOAD_MAX_NUMBER_FIELDS
+    pages[400] = client.post("/groups/new", fields)
+    titles = {404: "Not found", 500: "Something broke", 503: "Busy", 400: "Bad request"}
+    for status, response in pages.items():
+        html = response.content.decode()
+        assert response.status_code == status
+        assert f"<h1>{titles[status]}</h1>" in html
+        assert f"HTTP {status}" in html
+        assert "Traceback" not in html
+    assert pages[503]["Retry-After"] == "5"
+
+
+def test_api_errors_are_json(user):
+    client = Client()
+    client.force_login(user)
+    assert json.loads(client.get("/api/v1/nothing").content)["error"]["code"] == "not_found"
