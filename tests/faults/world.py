@@ -1,4 +1,4 @@
-"""A whole product of its own: `up` with web, worker and dispatcher, a Redis and a database behind proxies, fake trainers.
+"""A whole product of its own: `up` with web, worker, dispatcher, proxies before Redis and database, fake trainers.
 
 Everything lies in one short folder below /tmp, listens on unix sockets and a free port, and is gone at the end.
 """
@@ -404,7 +404,7 @@ class World:
                 wait(lambda: all(cursor >= last[0][0] for cursor in browsers.cursors(run_id)), "all is shown", 30)
         seen = browsers.seen(run_id) if browsers else []
         found: list[Violation | str] = [*check_run(self.database, self.run_dir(run_id), run_id, seen)]
-        return found + [*self.monitor.violations, *(browsers.violations() if browsers else [])]
+        return [*found, *self.monitor.violations, *(browsers.violations() if browsers else [])]
 
     def redis_client(self) -> redis.Redis:
         """Past the proxy."""

@@ -165,6 +165,16 @@ class TestReap:
         run.refresh_from_db()
         assert run.state == "queued"
 
+    def test_jump_of_the_wall_clock_makes_no_other_process_of_it(self, watch, monkeypatch):
+        """The kernel tells when it was started, and so when a process was, by the wall clock."""
+        run = make_run()
+        Run.objects.claim(run.pk, this_worker())
+        booted = psutil.boot_time()
+        monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: booted + 3600)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.state == "starting"
+
     def test_own_living_process_is_left_alone(self, watch):
         run = make_run()
         Run.objects.claim(run.pk, this_worker())
