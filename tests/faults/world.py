@@ -200,6 +200,11 @@ class World:
                 process.kill()
         self._exit.close()
 
+    def keep(self) -> Path:
+        """A copy of logs, database and run directories that outlives this world."""
+        target = Path(tempfile.mkdtemp(prefix="hacrl-broken-"))
+        return Path(shutil.copytree(self.data, target / "data", ignore=shutil.ignore_patterns("*.sock")))
+
     def heal(self) -> None:
         """Undo what a test may have left broken."""
         self.redis_proxy.delay_s = 0.0
