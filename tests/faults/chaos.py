@@ -15,9 +15,11 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from http.client import HTTPException
 from typing import Any
 from uuid import UUID
 
@@ -53,7 +55,10 @@ class Chaos:
     """One world, its users, and what breaks it."""
 
     def __init__(self, world: World, seed: int, say: Callable[[str], None]) -> None:
-        self.world, self.chance, self.say = world, random.Random(seed), say
+        self.world, self.say = world, say
+        self.chance = random.Random(f"users {seed}")
+        # Two things may be broken at the same moment: a service or the network, and a process.
+        self.lanes = [Lane(self, faults, random.Random(f"{name} {seed}")) for name, faults in FAULTS.items()]
         self.browsers: Browsers = world.browsers(BROWSERS)
         self.faults: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()  # what the web could not do in the middle of a fault
@@ -86,7 +91,7 @@ class Chaos:
     def _try(self, what: str, act: Callable[[], int]) -> None:
         try:
             status = act()
-        except OSError:
+        except (OSError, HTTPException):
             self.refused[f"{what}: no answer"] += 1
             return
         if status >= 500 and status != 503:
@@ -94,14 +99,99 @@ class Chaos:
         elif status >= 300:
             self.refused[f"{what}: {status}"] += 1
 
-    # -- faults
+    # -- the checker
 
-    def break_something(self) -> None:
-        fault = self.chance.choice(FAULTS)
-        self.faults[fault.__name__] += 1
-        self.say(f"{fault.__name__}")
-        with contextlib.suppress(psutil.Error, ProcessLookupError, OSError, TooLate):
-            fault(self)
+    def check_ended(self) -> None:
+        """Every run that has ended since the last look."""
+        states = self.world.database.states()
+        for run_id in [run_id for run_id in self.world.runs if run_id not in self.checked]:
+            if states[run_id][0] in TERMINAL:
+                self.checked.add(run_id)
+                self._check(run_id)
+
+    def _check(self, run_id: UUID) -> None:
+        for violation in self.world.violations(run_id, self.browsers):
+            if str(violation) not in self.violations:
+                self.violations.append(str(violation))
+                self.say(f"VIOLATION {violation}")
+        stored = self.world.database.run(run_id)
+        self.totals["emitted"] += self.world.emitted(run_id)
+        self.totals["stored"] += len(stored.places)
+        self.totals["shown"] += min(len(set(numbers(seen))) for seen in self.browsers.seen(run_id))
+        self.totals["for browsers"] += len(stored.streamed)
+        self.totals[stored.state] += 1
+        self.totals["attempts"] += stored.attempt
+
+    def run(self, minutes: float) -> None:
+        for lane in self.lanes:
+            lane.thread.start()
+        while time.monotonic() - self.started < 60 * minutes:
+            self.use()
+            self.check_ended()
+            time.sleep(0.3)
+        for lane in self.lanes:
+            lane.is_over.set()
+            lane.thread.join(120)
+
+    def recover(self) -> float:
+        """Break nothing more; long runs are stopped. Returns the seconds until every run had ended."""
+        self.say("nothing is broken any more")
+        self.world.heal()
+        started = time.monotonic()
+        deadline = started + RECOVERY_S
+        while True:
+            states = self.world.database.states()
+            active = [run_id for run_id in self.world.runs if states[run_id][0] not in TERMINAL]
+            if not active:
+                break
+            if time.monotonic() > deadline:
+                found = [f"{run_id} {states[run_id]}" for run_id in active]
+                self.violations.append(f"not ended {RECOVERY_S:g} s after the last fault: {found}")
+                break
+            for run_id in active:
+                total = self.world.database.value("SELECT total_steps FROM runs_run WHERE id = ?", run_id)
+                if total > 1000:
+                    self._try("stop", lambda run_id=run_id: self.world.stop_run(run_id).status)
+            time.sleep(1)
+        recovered_s = time.monotonic() - started
+        self.check_ended()
+        return recovered_s
+
+    def summary(self, recovered_s: float) -> dict[str, Any]:
+        return {
+            "database": self.world.kind,
+            "seconds": round(time.monotonic() - self.started, 1),
+            "recovered_s": round(recovered_s, 1),
+            "runs": len(self.world.runs),
+            **dict(sorted(self.totals.items())),
+            "reconnections": sum(browser.connections - 1 for browser in self.browsers.all),
+            "looks": self.world.monitor.looks,
+            "faults": dict(sorted(self.faults.items())),
+            "refused": dict(sorted(self.refused.items())),
+            "violations": self.violations,
+        }
+
+
+class Lane:
+    """Breaks one thing after the other, in a thread of its own."""
+
+    def __init__(self, chaos: Chaos, faults: tuple[str, ...], chance: random.Random) -> None:
+        self.chaos, self.faults, self.chance = chaos, faults, chance
+        self.world = chaos.world
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self._break_on, daemon=True)
+
+    def _break_on(self) -> None:
+        while not self.is_over.wait(self.chance.uniform(*PAUSE_S)):
+            fault = self.chance.choice(self.faults)
+            self.chaos.faults[fault] += 1
+            self.chaos.say(fault)
+            try:
+                getattr(self, fault)()
+            except (psutil.Error, ProcessLookupError, TooLate) as error:  # what it was to break is broken already
+                self.chaos.say(f"{fault}: {error}")
+            except Exception as error:
+                self.chaos.violations.append(f"the harness failed in {fault}: {error!r}")
 
     def held(self) -> UUID | None:
         """A run that is being trained."""
@@ -180,7 +270,7 @@ class Chaos:
         environment = self.world.environment
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
         if done.returncode != 1 or "already up" not in done.stderr:
-            self.violations.append(f"a second up was not refused: {done.returncode} {done.stderr[-300:]}")
+            self.chaos.violations.append(f"a second up was not refused: {done.returncode} {done.stderr[-300:]}")
 
     def database_locked(self) -> None:
         """8"""
@@ -204,101 +294,19 @@ class Chaos:
 
     def browser_deaf(self) -> None:
         """11"""
-        browser = self.chance.choice(self.browsers.all)
-        self.browsers.read(on=False, browser=browser)
+        browser = self.chance.choice(self.chaos.browsers.all)
+        self.chaos.browsers.read(on=False, browser=browser)
         time.sleep(self.chance.uniform(1, 5))
-        self.browsers.read(on=True, browser=browser)
-
-    # -- the checker
-
-    def check_ended(self) -> None:
-        """Every run that has ended since the last look."""
-        states = self.world.database.states()
-        for run_id in [run_id for run_id in self.world.runs if run_id not in self.checked]:
-            if states[run_id][0] in TERMINAL:
-                self.checked.add(run_id)
-                self._check(run_id)
-
-    def _check(self, run_id: UUID) -> None:
-        for violation in self.world.violations(run_id, self.browsers):
-            if str(violation) not in self.violations:
-                self.violations.append(str(violation))
-                self.say(f"VIOLATION {violation}")
-        stored = self.world.database.run(run_id)
-        self.totals["emitted"] += self.world.emitted(run_id)
-        self.totals["stored"] += len(stored.places)
-        self.totals["shown"] += min(len(set(numbers(seen))) for seen in self.browsers.seen(run_id))
-        self.totals["for browsers"] += len(stored.streamed)
-        self.totals[stored.state] += 1
-        self.totals["attempts"] += stored.attempt
-
-    def run(self, minutes: float) -> None:
-        next_fault = time.monotonic()
-        while time.monotonic() - self.started < 60 * minutes:
-            self.use()
-            if time.monotonic() >= next_fault:
-                self.break_something()
-                self.check_ended()
-                next_fault = time.monotonic() + self.chance.uniform(*PAUSE_S)
-            time.sleep(0.3)
-
-    def recover(self) -> float:
-        """Break nothing more; long runs are stopped. Returns the seconds until every run had ended."""
-        self.say("nothing is broken any more")
-        self.world.heal()
-        started = time.monotonic()
-        deadline = started + RECOVERY_S
-        while True:
-            states = self.world.database.states()
-            active = [run_id for run_id in self.world.runs if states[run_id][0] not in TERMINAL]
-            if not active:
-                break
-            if time.monotonic() > deadline:
-                found = [f"{run_id} {states[run_id]}" for run_id in active]
-                self.violations.append(f"not ended {RECOVERY_S:g} s after the last fault: {found}")
-                break
-            for run_id in active:
-                total = self.world.database.value("SELECT total_steps FROM runs_run WHERE id = ?", run_id)
-                if total > 1000:
-                    self._try("stop", lambda run_id=run_id: self.world.stop_run(run_id).status)
-            time.sleep(1)
-        recovered_s = time.monotonic() - started
-        self.check_ended()
-        return recovered_s
-
-    def summary(self, recovered_s: float) -> dict[str, Any]:
-        return {
-            "database": self.world.kind,
-            "seconds": round(time.monotonic() - self.started, 1),
-            "recovered_s": round(recovered_s, 1),
-            "runs": len(self.world.runs),
-            **dict(sorted(self.totals.items())),
-            "reconnections": sum(browser.connections - 1 for browser in self.browsers.all),
-            "looks": self.world.monitor.looks,
-            "faults": dict(sorted(self.faults.items())),
-            "refused": dict(sorted(self.refused.items())),
-            "violations": self.violations,
-        }
+        self.chaos.browsers.read(on=True, browser=browser)
 
 
-FAULTS = (
-    Chaos.worker_killed,
-    Chaos.pool_child_killed,
-    Chaos.trainer_killed,
-    Chaos.second_worker_killed,
-    Chaos.supervisor_frozen,
-    Chaos.doorbells,
-    Chaos.redis_restarted,
-    Chaos.redis_frozen,
-    Chaos.redis_slow,
-    Chaos.bells_lost,
-    Chaos.second_up,
-    Chaos.database_locked,
-    Chaos.crash_point,
-    Chaos.web_killed,
-    Chaos.dispatcher_killed,
-    Chaos.browser_deaf,
-)
+FAULTS = {
+    "processes": (
+        *("worker_killed", "pool_child_killed", "trainer_killed", "second_worker_killed", "supervisor_frozen"),
+        *("doorbells", "second_up", "crash_point", "web_killed", "dispatcher_killed", "browser_deaf"),
+    ),
+    "services": ("redis_restarted", "redis_frozen", "redis_slow", "bells_lost", "database_locked"),
+}
 
 
 def chaos(minutes: float, seed: int, database: str, say: Callable[[str], None]) -> dict[str, Any]:
