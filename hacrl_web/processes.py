@@ -69,7 +69,7 @@ class Child:
             self.process = spawn(self.command, self.environment, self.root, log)
         self.started = time.monotonic()
         with contextlib.suppress(psutil.Error):
-            self.created = psutil.Process(self.process.pid).create_time()
+            self.created = started_at(psutil.Process(self.process.pid))
 
     def reap(self) -> int | None:
         """The exit status if it has just ended; sets when to start again."""
@@ -232,6 +232,14 @@ class Supervisor:
             self._sleep(min(0.5, deadline - time.monotonic()))
         kill_group(process.pid)
         process.wait()
+
+
+def started_at(process: psutil.Process) -> float:
+    """With the pid, this names a process beyond doubt. Seconds; comparable on one machine only.
+
+    On Linux since the machine's start: the wall clock's time of a start moves with every jump of that clock.
+    """
+    return process.create_time() - psutil.boot_time() if psutil.LINUX else process.create_time()
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -222,12 +222,12 @@ def end_leftovers(state: dict[str, Any]) -> None:
     """End what an `up` that was killed has left behind: this one holds the lock, so those belong to nobody."""
     import psutil
 
-    from hacrl_web.processes import end_all, is_alive
+    from hacrl_web.processes import end_all, is_alive, started_at
 
     for known in state.get("processes", {}).values():
         with contextlib.suppress(psutil.Error, KeyError, TypeError):
             process = psutil.Process(known["pid"])
-            is_the_same = abs(process.create_time() - known["created"]) < 1  # not another one with the same number
+            is_the_same = abs(started_at(process) - known["created"]) < 1  # not another one with the same number
             if is_the_same and is_alive(process):
                 family = [process, *process.children(recursive=True)]
                 say(f"Ending process {process.pid}, left behind by an earlier start")

@@ -19,6 +19,7 @@ from hacrl_web.runs import doorbell
 from hacrl_web.runs.hosts import boot_id, host_name, process_start
 from hacrl_web.runs.models import HELD, USER_STOP, Desire, Host, Run, State
 from hacrl_web.runs.redis_client import ring_bell
+from hacrl_web.runs.settle import settle
 
 RING_EVERY_S = 10.0
 RINGS_AT_ONCE = 20
@@ -97,10 +98,12 @@ class Dispatcher:
 
     def revive(self) -> None:
         """Give lost runs back to the queue; end those interrupted too often, and idle ones that are to stop."""
-        # A queued run that is to stop: whoever wished it died before the end was written.
+        # An idle run that is to stop: it was lost once, or whoever wished it died before the end was written.
         unwanted = Q(state__in=[State.QUEUED, State.PAUSED], desired_state=Desire.STOP)
         held_out = Q(state=State.QUEUED, desired_state=Desire.PAUSE)
         for run in Run.objects.filter(unwanted | held_out | Q(state=State.LOST)):
+            if run.will_end and not settle(run):
+                continue
             if run.desired_state == Desire.STOP:
                 run.transition_to(State.STOPPED, reason=USER_STOP, attempt=run.attempt)
             elif run.state == State.QUEUED:

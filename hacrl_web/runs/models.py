@@ -88,6 +88,10 @@ class RunQuerySet(OwnedQuerySet["Run"]):
         """The run while this attempt owns it, as a query of one row or none: the fence of every later write."""
         return self.filter(pk=run_id, attempt=attempt, state__in=HELD)
 
+    def left_by(self, run_id: uuid.UUID, attempt: int) -> RunQuerySet:
+        """The run while nobody holds it and this attempt was its last: the fence of what is stored late."""
+        return self.filter(pk=run_id, attempt=attempt, state__in=IDLE)
+
     def in_queue(self) -> RunQuerySet:
         """Runs that wait for a worker, in the order they should start."""
         return self.filter(state=State.QUEUED, desired_state=Desire.RUN).order_by(*QUEUE_ORDER)
@@ -277,12 +281,22 @@ class Run(models.Model):
             row.update(progress=progress)
 
     def request_stop(self, reason: str = USER_STOP) -> None:
-        """Ask for the run's end: at once where nobody holds it, else its supervisor sees to it."""
+        """Ask for the run's end: at once where nobody holds it, else its supervisor sees to it.
+
+        A run that was once lost is ended by the dispatcher: see Dispatcher.revive.
+        """
         # First the wish: from here on nobody can claim it.
         Run.objects.filter(pk=self.pk).exclude(state__in=TERMINAL).update(desired_state=Desire.STOP)
         self.refresh_from_db()
+        if self.was_lost:
+            return
         while self.state in IDLE and not self.transition_to(State.STOPPED, reason=reason):
             self.refresh_from_db()
+
+    @property
+    def was_lost(self) -> bool:
+        """True where a supervisor left it without a word: its spool may hold more than is stored."""
+        return self.status_changes.filter(to_state=State.LOST).exists()
 
     def request_pause(self, reason: str) -> None:
         """Ask for a pause: at once where the run is queued, else after the step under way. reason: who and why."""
@@ -302,6 +316,11 @@ class Run(models.Model):
         while self.state == State.PAUSED and self.desired_state == Desire.RUN:
             self.transition_to(State.QUEUED, reason=reason)
             self.refresh_from_db()
+
+    @property
+    def will_end(self) -> bool:
+        """True where an interruption is its end, since its user wants that or it was interrupted too often."""
+        return self.desired_state == Desire.STOP or self.interruptions >= MAX_INTERRUPTIONS
 
     def requeue(self, *, reason: str, attempt: int, is_interruption: bool) -> bool:
         """Back to the queue to go on from the last checkpoint; after three interruptions, failed."""

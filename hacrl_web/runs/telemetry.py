@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from hacrl_web.runs.limits import Limits, Refused
 from hacrl_web.runs.models import Run
@@ -28,6 +29,7 @@ MAX_BYTES = 4 * 2**20
 MAX_LINE_BYTES = 16 * 2**20
 MAX_SEQ = 2**62
 _HEAD = re.compile(rb'\{"seq": ?(\d{1,18}), ?"attempt": ?(\d{1,9}), ?"time": ?(\d{1,12}(?:\.\d+)?),')
+Fence = Callable[[UUID, int], QuerySet[Run]]
 log = logging.getLogger(__name__)
 
 
@@ -51,9 +53,13 @@ class Batch:
 
 
 class Shipper:
-    """Copies one run's spool to the database for one attempt, full files first."""
+    """Copies one run's spool to the database for one attempt, full files first.
 
-    def __init__(self, run_id: UUID, run_dir: Path, attempt: int) -> None:
+    fence: the run as a query of one row while this shipper may write.
+    """
+
+    def __init__(self, run_id: UUID, run_dir: Path, attempt: int, fence: Fence | None = None) -> None:
+        self.fence = fence or Run.objects.held_by
         self.run_id = run_id
         self.run_dir = run_dir
         self.attempt = attempt
@@ -183,7 +189,7 @@ class Shipper:
             columns |= {"last_seq": batch.records[-1]["seq"], **_progress(batch.records)}
         with transaction.atomic():
             # The fence first: it also locks the row against other writers for the rest of the transaction.
-            if not Run.objects.held_by(self.run_id, self.attempt).update(**columns):
+            if not self.fence(self.run_id, self.attempt).update(**columns):
                 raise LeaseLost(f"attempt {self.attempt} no longer owns run {self.run_id}")
             insert(self.run_id, batch.records)
 

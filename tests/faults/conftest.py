@@ -1,4 +1,4 @@
-"""Worlds for the fault tests, one for a whole file's tests, and what each test has to report."""
+"""Worlds for the fault tests, one of each database for all of them, and what each test has to report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.postgres import GET_IT, binaries
 DATABASES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.full)]
 
 
-@pytest.fixture(scope="module", params=DATABASES)
+@pytest.fixture(scope="session", params=DATABASES)
 def shared_world(request: pytest.FixtureRequest) -> Iterator[World]:
     if request.param == "postgresql" and binaries() is None:
         pytest.skip(f"no PostgreSQL here; get it: {GET_IT}")

@@ -21,7 +21,7 @@ from hacrl_web.processes import is_alive
 from tests.fake_trainer import LEDGER_NAME
 from tests.faults.records import Database, Place, StoredRun, numbers
 from workers.checkpoint import newest_checkpoint
-from workers.events import SPOOL_NAME, read_records
+from workers.events import read_spool
 
 TERMINAL = frozenset({"completed", "failed", "stopped"})
 LOOK_S = 0.1
@@ -205,11 +205,10 @@ def ledger(run_dir: Path) -> dict[int, Place]:
 
 
 def spool(run_dir: Path) -> dict[int, Place]:
-    path = run_dir / SPOOL_NAME
-    if not path.exists():
-        return {}
-    records = (record for _, record in read_records(path))
-    return {r["seq"]: (r["seq"], r["attempt"], r["type"], r.get("step")) for r in records}
+    """What the spool still holds: full files are removed once they are stored."""
+    with contextlib.suppress(FileNotFoundError):
+        return {r["seq"]: (r["seq"], r["attempt"], r["type"], r.get("step")) for r in read_spool(run_dir)}
+    return {}
 
 
 def check_history(run: StoredRun, run_dir: Path) -> list[str]:

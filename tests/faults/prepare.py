@@ -1,4 +1,4 @@
-"""Run once inside a new world: a user with a session, a group of two models and a benchmark; prints their keys as JSON."""
+"""Run once inside a new world: makes a user with a session, a group and a benchmark, and prints their keys as JSON."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_stop_before_the_first_step_leaves_no_trainer(world: World, report: Repo
     report.ends(run_id, recovered_s=recovered_s)
 
 
-@pytest.mark.parametrize("races", [8, pytest.param(60, marks=pytest.mark.full)])
+@pytest.mark.parametrize("races", [6, pytest.param(60, marks=pytest.mark.full)])
 def test_stop_against_finish_leaves_one_end(world: World, report: Report, races: int) -> None:
     """Fault 13, through everything; test_run_states.py races the database alone."""
     chance = random.Random(races)
@@ -194,7 +194,7 @@ def test_stop_against_finish_leaves_one_end(world: World, report: Report, races:
     print(f"{ends.count('stopped')} stopped, {ends.count('completed')} completed")
 
 
-@pytest.mark.parametrize("moment", ["running", "loading"])
+@pytest.mark.parametrize("moment", ["running", pytest.param("loading", marks=pytest.mark.full)])
 def test_deploy_ends_with_a_checkpoint_and_the_run_goes_on_from_it(world: World, report: Report, moment: str) -> None:
     """Fault 14: TERM to `up`, then another `up`. No interruption is counted."""
     browsers = world.browsers()

@@ -1,4 +1,4 @@
-"""A whole product of its own: `up` with web, worker and dispatcher, a Redis and a database behind proxies, fake trainers.
+"""A whole product of its own: `up` with web, worker, dispatcher, proxies before Redis and database, fake trainers.
 
 Everything lies in one short folder below /tmp, listens on unix sockets and a free port, and is gone at the end.
 """
@@ -199,6 +199,11 @@ class World:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         self._exit.close()
+
+    def keep(self) -> Path:
+        """A copy of logs, database and run directories that outlives this world."""
+        target = Path(tempfile.mkdtemp(prefix="hacrl-broken-"))
+        return Path(shutil.copytree(self.data, target / "data", ignore=shutil.ignore_patterns("*.sock")))
 
     def heal(self) -> None:
         """Undo what a test may have left broken."""
@@ -404,7 +409,7 @@ class World:
                 wait(lambda: all(cursor >= last[0][0] for cursor in browsers.cursors(run_id)), "all is shown", 30)
         seen = browsers.seen(run_id) if browsers else []
         found: list[Violation | str] = [*check_run(self.database, self.run_dir(run_id), run_id, seen)]
-        return found + [*self.monitor.violations, *(browsers.violations() if browsers else [])]
+        return [*found, *self.monitor.violations, *(browsers.violations() if browsers else [])]
 
     def redis_client(self) -> redis.Redis:
         """Past the proxy."""

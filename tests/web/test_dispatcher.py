@@ -9,7 +9,8 @@ from hacrl_web.runs import doorbell
 from hacrl_web.runs.dispatcher import LEASE_S, RING_EVERY_S, Dispatcher
 from hacrl_web.runs.models import Host, Run, State, Worker
 from hacrl_web.runs.supervisor import this_worker
-from tests.web.factories import make_run
+from tests.web.factories import make_run, metrics, write_spool
+from workers.launcher import lock_run_dir
 
 pytestmark = pytest.mark.django_db
 
@@ -245,3 +246,53 @@ class TestReap:
         run.refresh_from_db()
         assert run.state == "failed"
         assert "interrupted 4 times" in run.reason
+
+
+class TestSettle:
+    """A run that its supervisor left without a word ends with all its events, and not before its trainer."""
+
+    @pytest.fixture
+    def left(self, bell):
+        """Claimed here and lost, with an event in the spool that nobody has stored."""
+        run = Run.objects.claim(make_run().pk, this_worker())
+        run.transition_to(State.RUNNING, reason="", attempt=1)
+        write_spool(run.run_dir, 1, metrics(1))
+        run.transition_to(State.LOST, reason="silent", attempt=1)
+        return run
+
+    @pytest.mark.parametrize("moment", ["lost", "queued", "paused"])
+    def test_stopped_run_has_the_rest_of_its_spool(self, watch, left, moment):
+        if moment == "paused":
+            left.request_pause("a user")
+        if moment != "lost":
+            left.requeue(reason="silent", attempt=1, is_interruption=True)
+        assert left.state == moment
+        left.request_stop()
+        assert left.state == moment  # not before its events are stored
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert (left.state, left.last_seq, left.events.count()) == ("stopped", 1, 1)
+
+    def test_failed_run_has_the_rest_of_its_spool(self, watch, left):
+        Run.objects.filter(pk=left.pk).update(interruptions=3)
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert (left.state, left.events.count()) == ("failed", 1)
+
+    def test_run_does_not_end_while_its_trainer_lives(self, watch, left):
+        left.request_stop()
+        lock = lock_run_dir(left.run_dir)
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert (left.state, left.desired_state) == ("lost", "stop")
+        os.close(lock)
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert left.state == "stopped"
+
+    def test_run_whose_directory_is_elsewhere_ends_all_the_same(self, watch, left):
+        Run.objects.filter(pk=left.pk).update(data_folder="there")
+        left.request_stop()
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert (left.state, left.events.count()) == ("stopped", 0)
