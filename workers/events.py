@@ -29,6 +29,7 @@ SPOOL_NAME = "events.jsonl"
 SEGMENT_BYTES = 16 * 2**20
 # Of events that a full disk keeps out of the spool: more than this is no passing trouble.
 MAX_HELD_BYTES = 64 * 2**20
+_DUMP = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -183,11 +184,13 @@ def _finite(value: Any, path: str, found: dict[str, str]) -> Any:
 
 def encode(seq: int, attempt: int, when: float, body: Body) -> bytes:
     """The spool line of an event, newline included."""
-    found: dict[str, str] = {}
-    record = {"seq": seq, "attempt": attempt, "time": round(when, 3), **_finite(body.model_dump(), "", found)}
-    if found:
-        record["nonfinite"] = found
-    text = json.dumps(record, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    record = {"seq": seq, "attempt": attempt, "time": round(when, 3), **body.model_dump()}
+    try:
+        text = _DUMP(record)
+    except ValueError:
+        found: dict[str, str] = {}
+        record = _finite(record, "", found) | {"nonfinite": found}
+        text = _DUMP(record)
     return f'{text[:-1]},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'.encode()
 
 
