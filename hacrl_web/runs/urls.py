@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from hacrl_web.runs import form_views, views
+from hacrl_web.runs import form_views, log_views, views
 
 app_name = "runs"
 
@@ -14,6 +14,9 @@ urlpatterns = [
     path("runs/<uuid:run_id>/stop", views.run_stop, name="run_stop"),
     path("runs/<uuid:run_id>/clone", form_views.run_clone, name="run_clone"),
     path("runs/<uuid:run_id>/metrics.csv", views.metrics_csv, name="metrics_csv"),
+    path("runs/<uuid:run_id>/log", log_views.log_search, name="log_search"),
+    path("runs/<uuid:run_id>/log.txt", log_views.log_download, name="log_download"),
+    path("runs/<uuid:run_id>/disk", log_views.run_disk, name="run_disk"),
     path("sweeps/<int:sweep_id>", views.sweep_detail, name="sweep_detail"),
     path("workers/", views.worker_list, name="worker_list"),
     path("components", views.components, name="components"),
