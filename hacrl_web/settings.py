@@ -1,7 +1,8 @@
 """Settings: one data folder, SQLite and an embedded Redis by default, everything else by environment variable.
 
 HACRL_DATA, DATABASE_URL, REDIS_URL, HACRL_SECRET_KEY, HACRL_ALLOWED_HOSTS, HACRL_MODEL_ROOTS, HACRL_DEBUG,
-HACRL_TRAINER_COMMAND, HACRL_PUBLIC_URL, HACRL_EMAIL_URL, HACRL_EMAIL_FROM, HACRL_WEBHOOK_ALLOW: see README.md.
+HACRL_TRAINER_COMMAND, HACRL_PUBLIC_URL, HACRL_TLS_PROXY, HACRL_EMAIL_URL, HACRL_EMAIL_FROM, HACRL_WEBHOOK_ALLOW: see
+README.md.
 """
 
 import json
@@ -162,6 +163,9 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
+# Only behind a proxy that ends TLS and sets this header itself: otherwise anybody could.
+if os.environ.get("HACRL_TLS_PROXY") == "1":
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_NAME = "hacrl_session"

@@ -9,61 +9,34 @@ import logging
 import time
 from collections.abc import Coroutine, Iterable
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.conf import settings
 from django.contrib.auth import get_user
+from django.contrib.auth.signals import user_logged_out
 from django.contrib.sessions.backends.db import SessionStore
 from django.db import Error
+from django.dispatch import receiver
 from django.http import HttpRequest
-from django.http.request import validate_host
 
 from hacrl_web.runs.feed import dump, events_frame, find_visible
-from hacrl_web.runs.hub import Hub, Subscription, get_hub
+from hacrl_web.runs.hub import Hub, Subscription, end_sockets, get_hub, session_digest
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.origin import is_same_origin
 
 FRAME_PAUSE_S = 0.1  # at most ten rounds of frames a second
 SESSION_CHECK_S = 60.0
 MAX_SUBSCRIPTIONS = 64
+MAX_SOCKETS_OF_USER = 64  # per web process
+MAX_SUBSCRIPTIONS_OF_USER = 512
 MAX_FRAME = 4096
 FRAMES_PER_S = 20.0
 FRAMES_AT_ONCE = 200.0  # a page that comes back subscribes to many runs at once
 MAX_CURSOR = 2**62
-SESSION_ENDED, FLOODED = 4401, 4429
+SESSION_ENDED, FLOODED, TOO_MANY_SOCKETS = 4401, 4429, 4430
 SENDER_FAILED, TRY_AGAIN_LATER = 1011, 1013
 _GONE = "Unexpected ASGI message"  # the server's words for a frame to a browser that has left
 log = logging.getLogger(__name__)
-
-
-def _host_and_port(netloc: str, scheme: str) -> tuple[str, int] | None:
-    try:
-        parts = urlsplit(f"{scheme}://{netloc}")
-        if not parts.hostname or parts.username is not None or parts.path:
-            return None
-        return parts.hostname, parts.port or (443 if scheme == "https" else 80)
-    except ValueError:
-        return None
-
-
-def is_same_origin(headers: list[tuple[bytes, bytes]]) -> bool:
-    """True where Origin names exactly the host and port that was asked, and we serve that host."""
-    values: dict[bytes, list[bytes]] = {}
-    for name, value in headers:
-        values.setdefault(name.lower(), []).append(value)
-    origins, hosts = values.get(b"origin", []), values.get(b"host", [])
-    if len(origins) != 1 or len(hosts) != 1:
-        return False
-    scheme, _, netloc = origins[0].decode("latin-1").partition("://")
-    if scheme not in ("http", "https"):
-        return False
-    origin = _host_and_port(netloc, scheme)
-    host = _host_and_port(hosts[0].decode("latin-1"), scheme)
-    if origin is None or origin != host:
-        return False
-    allowed = settings.ALLOWED_HOSTS or (["localhost", "127.0.0.1", "[::1]"] if settings.DEBUG else [])
-    return validate_host(f"[{host[0]}]" if ":" in host[0] else host[0], allowed)
 
 
 def _session_user(session_key: str | None, user_id: Any) -> Any:
@@ -72,6 +45,12 @@ def _session_user(session_key: str | None, user_id: Any) -> Any:
     request.session = SessionStore(session_key)
     user = get_user(request)
     return user if user.is_authenticated and user.is_active and user.pk == user_id else None
+
+
+@receiver(user_logged_out)
+def _end_sockets_of_session(sender: Any, request: HttpRequest, **_: Any) -> None:
+    if request.session.session_key:
+        end_sockets(request.session.session_key)
 
 
 def _still_visible(user: Any, run_ids: Iterable[UUID]) -> set[UUID]:
@@ -104,22 +83,36 @@ class RunConsumer(AsyncWebsocketConsumer):
         self.is_closing = False
         self.said_delayed = False
         user = self.scope.get("user")
-        if not is_same_origin(self.scope["headers"]) or user is None or not user.is_authenticated:
+        if not is_same_origin(self.scope) or user is None or not user.is_authenticated:
             await self.close()
             return
         self.user = user
         self.hub: Hub = get_hub()
+        self.session = session_digest(self.scope["session"].session_key or "")
         await self.accept()
+        if len(self._of_same_user()) >= MAX_SOCKETS_OF_USER:
+            await self._close(TOO_MANY_SOCKETS)
+            return
+        self.hub.members.add(self)
         jobs = (self._send_on(), self._watch_session())
         self.tasks = [asyncio.create_task(self._guarded(job)) for job in jobs]
 
     async def disconnect(self, code: int) -> None:
         self.is_closing = True
+        if hasattr(self, "hub"):
+            self.hub.members.discard(self)
         for task in self.tasks:
             task.cancel()
         for subscription in self.subscriptions.values():
             self.hub.unsubscribe(subscription)
         self.subscriptions.clear()
+
+    def _of_same_user(self) -> list[Any]:
+        return [member for member in self.hub.members if member.user.pk == self.user.pk]
+
+    async def end_session(self) -> None:
+        """Its user has logged out."""
+        await self._close(SESSION_ENDED)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self.is_closing:
@@ -152,6 +145,8 @@ class RunConsumer(AsyncWebsocketConsumer):
     async def _subscribe(self, run_id: UUID, after: int) -> None:
         if run_id not in self.subscriptions and len(self.subscriptions) >= MAX_SUBSCRIPTIONS:
             raise _BadFrame("too_many", f"At most {MAX_SUBSCRIPTIONS} runs can be watched at once.")
+        if sum(len(member.subscriptions) for member in self._of_same_user()) >= MAX_SUBSCRIPTIONS_OF_USER:
+            raise _BadFrame("too_many", f"At most {MAX_SUBSCRIPTIONS_OF_USER} runs can be watched by one user at once.")
         status = await self.hub.read(find_visible, self.user, run_id)
         if status is None:
             raise _BadFrame("not_found", f"There is no run {run_id}.")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -22,7 +23,7 @@ from django.conf import settings
 from django.db import Error, connections
 
 from hacrl_web.runs.feed import Batch, Status, read_batch, read_status
-from hacrl_web.runs.redis_client import BELL_CHANNEL
+from hacrl_web.runs.redis_client import BELL_CHANNEL, LOGOUT_CHANNEL, tell_logout
 
 POLL_S = 2.0
 BELL_CHECK_S = 3.0  # a quiet bell is asked whether it is still there
@@ -76,11 +77,23 @@ class Feed:
         self.subscriptions: set[Subscription] = set()
 
 
+class Member(Protocol):
+    """One browser's socket, as the hub knows it."""
+
+    user: Any
+    session: str  # session_digest
+    subscriptions: dict[UUID, Subscription]
+
+    async def end_session(self) -> None: ...
+
+
 class Hub:
     """All feeds of this process, their bell and their poll."""
 
     def __init__(self) -> None:
         self.feeds: dict[UUID, Feed] = {}
+        self.members: set[Member] = set()
+        self._endings: set[asyncio.Task[None]] = set()
         self._rung: set[UUID] = set()
         self._ring = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -149,7 +162,7 @@ class Hub:
                 client = redis.asyncio.Redis.from_url(settings.REDIS_URL, socket_timeout=None, socket_connect_timeout=2)
                 async with client, client.pubsub() as bell:
                     async with asyncio.timeout(BELL_CHECK_S):
-                        await bell.subscribe(BELL_CHANNEL)
+                        await bell.subscribe(BELL_CHANNEL, LOGOUT_CHANNEL)
                         await client.ping()
                     self._set_delayed(False)
                     pause_s = 1.0
@@ -178,9 +191,21 @@ class Hub:
                     subscription.wake.set()
 
     def _heard(self, message: dict[str, Any]) -> None:
-        if message["type"] == "message":
+        if message["type"] != "message":
+            return
+        text = bytes(message["data"]).decode("ascii", "replace")
+        if bytes(message["channel"]).decode() == LOGOUT_CHANNEL:
+            self.end_session(text)
+        else:
             with contextlib.suppress(ValueError):
-                self.ring(UUID(bytes(message["data"]).decode("ascii", "replace")))
+                self.ring(UUID(text))
+
+    def end_session(self, digest: str) -> None:
+        """Close the sockets of a session that was logged out."""
+        for member in [member for member in self.members if member.session == digest]:
+            task = asyncio.create_task(member.end_session())
+            self._endings.add(task)
+            task.add_done_callback(self._endings.discard)
 
     async def _pump(self) -> None:
         """Read what rang, one round for all runs, and offer it to those who watch."""
@@ -239,3 +264,20 @@ def get_hub() -> Hub:
         hub = _hubs[loop] = Hub()
     hub.start()
     return hub
+
+
+def session_digest(session_key: str) -> str:
+    """What names a session where its key must not be seen."""
+    return hashlib.sha256(session_key.encode()).hexdigest()
+
+
+def end_sockets(session_key: str) -> None:
+    """Close the sockets of a session that is logged out: here at once, in other processes through Redis.
+
+    Without Redis those end within a minute, when they look at their session again.
+    """
+    digest = session_digest(session_key)
+    for loop, hub in list(_hubs.items()):
+        with contextlib.suppress(RuntimeError):  # a loop that has ended
+            loop.call_soon_threadsafe(hub.end_session, digest)
+    tell_logout(digest)

@@ -13,7 +13,7 @@ Record = dict[str, Any]
 NAME_CHARACTERS = 200
 NAMES_PER_RUN = 2000
 _FIELDS = ("values", "ratios", "nonfinite")
-_NAME = re.compile(r'"((?:[^"\\]|\\.)*)":')
+_STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"')
 
 
 class Refused(ValueError):
@@ -54,7 +54,8 @@ class Limits:
     def _check_names(self, record: Record, payload_text: str | None) -> None:
         if payload_text is None:
             payload_text = json.dumps([record.get("values"), record.get("ratios")])
-        shape = tuple(_NAME.findall(payload_text))
+        # Values are numbers, so what stands in quotes is a name; splitting is ten times as fast as the pattern.
+        shape = tuple(_STRING.findall(payload_text) if "\\" in payload_text else payload_text.split('"')[1::2])
         if shape in self._shapes:
             return
         longest = max(map(len, shape), default=0)

@@ -185,6 +185,9 @@ class Run(models.Model):
 
     last_seq = models.BigIntegerField(default=0)  # every event up to it is stored
     spool_offset = models.BigIntegerField(default=0)  # bytes of the spool that are stored
+    texts_from = models.PositiveIntegerField(
+        default=0
+    )  # rollouts of earlier steps have lost their texts (retention.py)
     step = models.PositiveIntegerField(default=0)
     total_steps = models.PositiveIntegerField(default=0)
     progress = models.JSONField(default=dict, blank=True)  # the last workers.events.Progress

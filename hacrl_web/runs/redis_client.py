@@ -13,6 +13,7 @@ import redis
 from django.conf import settings
 
 BELL_CHANNEL = "hacrl:bell"
+LOGOUT_CHANNEL = "hacrl:logout"
 TIMEOUT_S = 1.0
 PAUSE_S = 5.0
 log = logging.getLogger(__name__)
@@ -56,10 +57,19 @@ def client() -> redis.Redis:
 
 def ring_bell(run_id: UUID) -> bool:
     """Tell the hubs that a run has news; False where Redis is down: they poll."""
+    return _publish(BELL_CHANNEL, run_id.hex)
+
+
+def tell_logout(session_digest: str) -> bool:
+    """Tell the hubs that a session was logged out; False where Redis is down: they look every minute."""
+    return _publish(LOGOUT_CHANNEL, session_digest)
+
+
+def _publish(channel: str, text: str) -> bool:
     if not guard.is_open():
         return False
     try:
-        client().publish(BELL_CHANNEL, run_id.hex)
+        client().publish(channel, text)
     except redis.RedisError as error:
         guard.failed("bell", error)
         return False

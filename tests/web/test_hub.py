@@ -23,8 +23,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from hacrl_web.runs import consumers, feed, hub, redis_client
-from hacrl_web.runs.consumers import is_same_origin
 from hacrl_web.runs.models import Run, State, TelemetryEvent, Worker
+from hacrl_web.runs.origin import is_same_origin
 from hacrl_web.runs.telemetry import Shipper
 from tests.web.factories import make_run, make_user, metrics, write_spool
 
@@ -540,6 +540,70 @@ class TestRefusals:
         while "too_many" not in codes:
             codes.append(tab.receive().get("code"))
 
+    def test_too_many_subscriptions_of_one_user_are_refused_over_all_sockets(
+        self, tab, owner, server, client, monkeypatch
+    ):
+        monkeypatch.setattr(consumers, "MAX_SUBSCRIPTIONS_OF_USER", 2)
+        other, stranger = Browser(server, owner, client), Browser(server, make_user(is_staff=True), client)
+        for browser in (tab, other):
+            browser.sub(claimed(owner), after=0)
+            browser.until(lambda browser=browser: browser.synced)
+        other.sub(claimed(owner), after=0)
+        assert other.receive()["code"] == "too_many"
+        stranger.sub(claimed(owner), after=0)
+        stranger.until(lambda: stranger.synced)
+        other.socket.close()
+        stranger.socket.close()
+
+    def test_too_many_sockets_of_one_user_are_closed_and_a_free_place_is_given_again(
+        self, tab, owner, server, client, monkeypatch
+    ):
+        monkeypatch.setattr(consumers, "MAX_SOCKETS_OF_USER", 2)
+        second, third = Browser(server, owner, client), Browser(server, owner, client)
+        with pytest.raises(ConnectionClosed) as caught:
+            third.receive()
+        assert caught.value.rcvd.code == consumers.TOO_MANY_SOCKETS == 4430
+        second.socket.close()
+        time.sleep(0.3)
+        fourth = Browser(server, owner, client)
+        fourth.send(op="ping")
+        assert fourth.receive()["op"] == "pong"
+        fourth.socket.close()
+
+    def test_logging_out_ends_the_sockets_of_that_session_at_once(self, server, owner, client):
+        """Session checks come every minute: what ends it within a second is the logout itself."""
+        first = Browser(server, owner, client)
+        cookie = client.cookies["hacrl_session"].value
+        client.cookies.clear()
+        other_login = Browser(server, owner, client)
+        client.cookies["hacrl_session"] = cookie
+        began = time.monotonic()
+        assert client.post("/logout", headers={"host": server.address}).status_code == 302
+        with pytest.raises(ConnectionClosed) as caught:
+            first.receive()
+        assert caught.value.rcvd.code == consumers.SESSION_ENDED
+        assert time.monotonic() - began < 5
+        other_login.send(op="ping")
+        assert other_login.receive()["op"] == "pong"
+        other_login.socket.close()
+
+    @pytest.mark.usefixtures("real_redis")
+    def test_logout_in_another_web_process_ends_the_socket_through_redis(self, server, owner, client):
+        browser = Browser(server, owner, client)
+        run = claimed(owner)
+        browser.sub(run)
+        browser.until(lambda: browser.synced)
+
+        def until_closed() -> None:
+            while True:  # the hub may not hear Redis yet
+                redis_client.tell_logout(hub.session_digest(browser.cookie))
+                with contextlib.suppress(TimeoutError):
+                    browser.receive(0.5)
+
+        with pytest.raises(ConnectionClosed) as caught:
+            until_closed()
+        assert caught.value.rcvd.code == consumers.SESSION_ENDED
+
     def test_flood_closes_the_socket(self, tab):
         def flood() -> None:
             for _ in range(2000):
@@ -561,26 +625,50 @@ class TestRefusals:
 
 
 @pytest.mark.parametrize(
-    ("origin", "host", "is_ours"),
+    ("origin", "host", "scheme", "is_ours"),
     [
-        ("http://127.0.0.1:8000", "127.0.0.1:8000", True),
-        ("https://127.0.0.1", "127.0.0.1", True),
-        ("https://127.0.0.1:443", "127.0.0.1", True),
-        ("http://127.0.0.1", "127.0.0.1:80", True),
-        ("http://[::1]:8000", "[::1]:8000", True),
-        ("http://localhost:8000", "127.0.0.1:8000", False),
-        ("http://127.0.0.1:8001", "127.0.0.1:8000", False),
-        ("http://evil.example", "evil.example", False),
-        ("http://user@127.0.0.1:8000", "127.0.0.1:8000", False),
-        ("http://127.0.0.1:8000/x", "127.0.0.1:8000", False),
-        ("http://127.0.0.1:99999", "127.0.0.1:99999", False),
-        ("ftp://127.0.0.1:8000", "127.0.0.1:8000", False),
-        ("", "127.0.0.1:8000", False),
+        ("http://127.0.0.1:8000", "127.0.0.1:8000", "ws", True),
+        ("https://127.0.0.1:8000", "127.0.0.1:8000", "ws", False),
+        ("https://127.0.0.1:8000", "127.0.0.1:8000", "wss", True),
+        ("http://127.0.0.1:8000", "127.0.0.1:8000", "wss", False),
+        ("https://127.0.0.1", "127.0.0.1", "wss", True),
+        ("https://127.0.0.1:443", "127.0.0.1", "wss", True),
+        ("http://127.0.0.1", "127.0.0.1", "wss", False),
+        ("http://127.0.0.1", "127.0.0.1:80", "ws", True),
+        ("http://[::1]:8000", "[::1]:8000", "ws", True),
+        ("http://localhost:8000", "127.0.0.1:8000", "ws", False),
+        ("http://127.0.0.1:8001", "127.0.0.1:8000", "ws", False),
+        ("http://evil.example", "evil.example", "ws", False),
+        ("http://user@127.0.0.1:8000", "127.0.0.1:8000", "ws", False),
+        ("http://127.0.0.1:8000/x", "127.0.0.1:8000", "ws", False),
+        ("http://127.0.0.1:99999", "127.0.0.1:99999", "ws", False),
+        ("ftp://127.0.0.1:8000", "127.0.0.1:8000", "ws", False),
+        ("null", "127.0.0.1:8000", "ws", False),
+        ("", "127.0.0.1:8000", "ws", False),
     ],
 )
-def test_same_origin_is_host_and_port(settings, origin, host, is_ours):
+def test_same_origin_is_scheme_host_and_port(settings, origin, host, scheme, is_ours):
     settings.ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
-    assert is_same_origin([(b"origin", origin.encode()), (b"host", host.encode())]) is is_ours
+    headers = [(b"origin", origin.encode()), (b"host", host.encode())]
+    assert is_same_origin({"headers": headers, "scheme": scheme}) is is_ours
+
+
+@pytest.mark.parametrize(
+    ("is_trusted", "says", "is_ours"),
+    [
+        (True, [b"https"], True),
+        (True, [b"http"], False),
+        (True, [], False),
+        (True, [b"https"] * 2, False),
+        (False, [b"https"], False),
+    ],
+)
+def test_scheme_is_the_proxys_only_where_the_settings_trust_it(settings, is_trusted, says, is_ours):
+    settings.ALLOWED_HOSTS = ["hacrl.example"]
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if is_trusted else None
+    headers = [(b"origin", b"https://hacrl.example"), (b"host", b"hacrl.example")]
+    headers += [(b"x-forwarded-proto", value) for value in says]
+    assert is_same_origin({"headers": headers, "scheme": "ws"}) is is_ours
 
 
 async def test_events_offered_while_the_backlog_is_read_are_read_too():

@@ -124,6 +124,12 @@ function describe(event) {
     case "checkpoint":
       show("checkpoint", `step ${count(event.step ?? 0)}`);
       return addEvent(event, "checkpoint", `${body.path}, ${size(body.size_bytes)}`);
+    case "left_out": {
+      const kinds = Object.entries(body.counts).map(([kind, number]) => `${count(Number(number))} of type ${kind}`);
+      const text = `left out: ${kinds.join(", ")} (${body.reason})`;
+      addLine(event.time, "warning", text);
+      return addEvent(event, "events left out", text);
+    }
     case "finished":
       return addEvent(event, `trainer ${body.outcome}`, body.reason ?? "");
     default:

@@ -13,7 +13,7 @@
  *   progress: any, reason: string}} RunFrame
  * @typedef {{events?: (events: RunEvent[]) => void, run?: (frame: RunFrame) => void, synced?: (seq: number) => void,
  *   error?: (message: string) => void}} Handlers
- * @typedef {"connecting" | "live" | "reconnecting" | "delayed" | "ended"} Link
+ * @typedef {"connecting" | "live" | "reconnecting" | "delayed" | "crowded" | "ended"} Link
  */
 
 const FIRST_PAUSE_MS = 500;
@@ -23,6 +23,8 @@ const SESSION_ENDED = 4401;
 /** The server's close code for a database that is busy; and how many tries its return is worth. */
 const TRY_AGAIN_LATER = 1013;
 const BUSY_TRIES = 3;
+/** The server's close code for a user who has too many sockets open. */
+const TOO_MANY_SOCKETS = 4430;
 const PING_MS = 15_000;
 /** Without a word for this long (pings are answered) the connection is taken for dead. */
 const SILENCE_MS = 35_000;
@@ -95,9 +97,10 @@ export class RunSocket {
     socket.onclose = (event) => {
       if (socket !== this.socket) return;
       // An open socket counts as a success; one that is closed so is none.
-      if (event.code === TRY_AGAIN_LATER) this.tries = Math.max(this.tries, BUSY_TRIES);
+      if (event.code === TRY_AGAIN_LATER || event.code === TOO_MANY_SOCKETS) this.tries = Math.max(this.tries, BUSY_TRIES);
       if (event.code === SESSION_ENDED) this.onLink("ended");
       else this.#lost();
+      if (event.code === TOO_MANY_SOCKETS) this.onLink("crowded");
     };
   }
 
@@ -168,6 +171,7 @@ const WORDS = {
   live: "live",
   reconnecting: "reconnecting…",
   delayed: "live updates delayed",
+  crowded: "not live: you have too many of these pages open",
   ended: "signed out: load the page again",
 };
 

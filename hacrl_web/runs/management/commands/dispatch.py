@@ -11,12 +11,13 @@ from django.core.management.base import BaseCommand
 from django.db import Error, connection
 
 from hacrl_web.runs.dispatcher import Dispatcher
+from hacrl_web.runs.retention import Retention
 
 log = logging.getLogger(__name__)
 
 
 class Command(BaseCommand):
-    help = "Ring for queued runs and take back lost ones, until ended."
+    help = "Ring for queued runs, take back lost ones and clear old texts, until ended."
 
     def add_arguments(self, parser: Any) -> None:
         parser.add_argument("--interval", type=float, default=0.5, help="seconds between two looks")
@@ -25,10 +26,11 @@ class Command(BaseCommand):
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        dispatcher = Dispatcher()
+        dispatcher, retention = Dispatcher(), Retention()
         while not ended.is_set():
             try:
                 dispatcher.tick()
+                retention.tick()
             except Error as error:
                 log.warning("the database does not answer (%s); trying again", error)
                 connection.close()

@@ -1,0 +1,70 @@
+"""Keeps a run's rows bounded: the texts of old rollouts go, a few rows at a time; their numbers and places stay.
+
+Called by the dispatcher between its looks. Each change is a transaction of its own over few rows, and one call stops
+after a fraction of a second, so that nobody who writes waits long.
+"""
+
+from __future__ import annotations
+
+import time
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, Max
+
+from hacrl_web.runs.models import RolloutSample, Run
+
+EVERY_S = 5.0
+BUDGET_S = 0.2
+ROWS = 200
+RUNS = 50
+
+
+class Retention:
+    """The job and its place: it goes round the runs, so that one long run does not keep the others waiting."""
+
+    def __init__(self) -> None:
+        self._next_at = 0.0
+        self._after: UUID | None = None
+
+    def tick(self) -> int:
+        """About BUDGET_S of work, every EVERY_S; returns how many rollouts lost their texts."""
+        began = time.monotonic()
+        if began < self._next_at:
+            return 0
+        self._next_at = began + EVERY_S
+        runs = Run.objects.filter(step__gt=F("texts_from")).order_by("pk")
+        if self._after is not None:
+            runs = runs.filter(pk__gt=self._after)
+        cleared, due = 0, list(runs.only("pk", "spec", "texts_from")[:RUNS])
+        for run in due:
+            count = ROWS
+            while count == ROWS:
+                count = clear_texts(run)
+                cleared += count
+                if time.monotonic() > began + BUDGET_S:
+                    return cleared
+            self._after = run.pk
+        if len(due) < RUNS:
+            self._after = None
+        return cleared
+
+
+def clear_texts(run: Run) -> int:
+    """Empty the texts of at most ROWS rollouts of steps that are no longer kept; returns of how many."""
+    telemetry = run.spec["telemetry"]
+    kept = telemetry.get("rollout_steps_kept", 0)
+    newest = run.rollouts.aggregate(Max("step"))["step__max"]
+    if not kept or newest is None:
+        return 0
+    first_kept = newest - (kept - 1) * max(1, telemetry["rollout_interval"])
+    if first_kept <= run.texts_from:
+        return 0
+    # No recorded prompt is empty: an empty one is a text that is gone.
+    old = run.rollouts.filter(step__gte=run.texts_from, step__lt=first_kept).exclude(prompt="").order_by("step")
+    found = list(old.values_list("pk", "step")[:ROWS])
+    run.texts_from = found[-1][1] if len(found) == ROWS else first_kept
+    with transaction.atomic():
+        RolloutSample.objects.filter(pk__in=[pk for pk, _ in found]).update(prompt="", completion="")
+        Run.objects.filter(pk=run.pk).update(texts_from=run.texts_from)
+    return len(found)
