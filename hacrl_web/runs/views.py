@@ -20,6 +20,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
+from hacrl_web.runs.host_report import host_cards
 from hacrl_web.runs.models import Run, State, Sweep
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.reports import csv_cell, hosts, metric_rows, prompts_of_step, rollout_steps
@@ -215,6 +216,7 @@ def worker_list(request: HttpRequest) -> HttpResponse:
         run.place = places[run.pk]
     context = {
         "hosts": hosts(request.user),
+        "cards": host_cards(request.user),
         "queue": sorted(waiting, key=lambda run: places[run.pk]),
         "num_others": len(places) - len(waiting),
     }
