@@ -24,11 +24,12 @@ from django.db import Error, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.models.functions import Now
 
+from hacrl_web.runs.devices import devices
 from hacrl_web.runs.models import Drain, Host
 
 BEAT_S = 5.0
 SILENT_S = 30.0  # longer without a beat, and pages say that the host is silent
-PACKAGES = ("django", "celery", "torch", "transformers", "vllm", "ray")
+PACKAGES = ("hacrl-web", "django", "celery", "torch", "transformers", "vllm", "ray")
 log = logging.getLogger(__name__)
 
 
@@ -139,7 +140,7 @@ class HeartbeatThread(threading.Thread):
         while not self._ended.is_set():
             with self._is_connected:
                 try:
-                    beat(**facts)
+                    beat(**facts, devices=devices())
                     facts = {}
                 except Error as error:
                     log.warning("the host's heartbeat could not be written: %s", error)

@@ -24,6 +24,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.demo_state import preparation
+from hacrl_web.runs.host_report import host_cards
 from hacrl_web.runs.models import QUEUE_ORDER, Run, State, Sweep
 from hacrl_web.runs.queue import place_of
 from hacrl_web.runs.queue import places as queue_places
@@ -238,6 +239,7 @@ def worker_list(request: HttpRequest) -> HttpResponse:
     holders = hosts(request.user)
     context = {
         "hosts": holders,
+        "cards": host_cards(request.user),
         "queue": sorted(waiting, key=lambda run: places[run.pk]),
         "num_others": len(places) - len(waiting),
         "is_idle": not holders,

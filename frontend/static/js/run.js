@@ -2,7 +2,7 @@
 
 import { watchAlerts } from "./alerts.js";
 import { RunCharts } from "./charts.js";
-import { clock, count, cut, duration, make, must, readJson, showState, significant, size } from "./format.js";
+import { clock, count, duration, make, must, readJson, showState, significant, size } from "./format.js";
 import { SeriesStore } from "./series.js";
 import { pageSocket } from "./socket.js";
 

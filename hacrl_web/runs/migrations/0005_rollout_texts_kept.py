@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("runs", "0001_start"),
+        ("runs", "0004_pause_and_queue"),
     ]
 
     operations = [
