@@ -204,7 +204,6 @@ def lied_to(tmp_path_factory, trio):
         "algorithm": {"peer_quarantine": True, "audit_share": 0.5, "quarantine_interval": 1},
         "checkpoint": {"save_steps": 3, "keep": 2},
     }
-    # The exact verifier's second one reads whole responses: both find nearly all of these wrong.
     return root, settings, run(root, trio[:2], "run", 1, **settings)
 
 
@@ -240,20 +239,28 @@ def test_ledger_of_a_step_with_a_quarantine_adds_up(lied_to):
             assert r["ratios"]["used_frac"] == [0.0, 32.0]
 
 
-def test_every_change_of_a_pair_is_told_once(lied_to):
+def test_every_change_is_told_once_with_its_reason(lied_to):
     root, *_ = lied_to
-    by_pair: dict[tuple[str, str], list[float]] = {}
-    for r in records(root / "run", "metrics"):
-        if r["source"]:
-            assert (
-                r["values"]["gradient_alignment/smoothed"] is None
-                or -1 <= r["values"]["gradient_alignment/smoothed"] <= 1
-            )
-            by_pair.setdefault((r["agent"], r["source"]), []).append(r["values"]["quarantined"])
-    messages = [r["message"] for r in records(root / "run", "log")]
-    assert any("quarantined: Qwen <- Llama" in message for message in messages)
-    assert any("contradicts the rewards of Llama" in message for message in messages)
-    assert not any("contradicts the rewards of Qwen" in message for message in messages)
+    messages = [r["message"] for r in records(root / "run", "log") if "<-" in r["message"]]
+    expected = 0
+    for agent, source in (("Qwen", "Llama"), ("Llama", "Qwen")):
+        is_out = False
+        for r in records(root / "run", "metrics"):
+            if (r["agent"], r["source"]) == (agent, source):
+                mean = r["values"]["gradient_alignment/smoothed"]
+                was_out, is_out = is_out, mean < 0 or (is_out and mean <= 0.05)
+                expected += was_out != is_out
+    assert expected
+    assert len(messages) == expected
+    audits = [r for r in records(root / "run", "log") if "second verifier" in r["message"]]
+    assert [(r["step"], r["level"]) for r in audits] == [(0, "warning")]  # all along: 16 or so of 32 answers a step
+    assert "contradicts the rewards of Llama" in audits[0]["message"]
+    told = [
+        r["ratios"]["audit/disagreement"]
+        for r in records(root / "run", "metrics")
+        if (r["agent"], r["source"]) == ("Llama", None)
+    ]
+    assert all(total == count > 5 for total, count in told)
 
 
 def test_resumed_run_repeats_the_uninterrupted_one(lied_to, trio):
@@ -264,7 +271,8 @@ def test_resumed_run_repeats_the_uninterrupted_one(lied_to, trio):
     found, _ = newest_checkpoint(root / "run")
     assert found is not None
     assert found.step == 3
-    assert any(one[2] for row in found.trainer["trust"]["alignment"] for one in row)  # a quarantine is on then
+    assert found.trainer["trust"]["disagreement"][1][2] == 1.0  # shut out then
+    assert found.trainer["trust"]["alignment"][0][1][1] > 2  # three measurements, smoothed
     resumed = run(root, trio[:2], "run", 1, attempt=2, **settings)
     assert same_weights(resumed, whole)
     again = [record for record in records(root / "run", "metrics") if record["attempt"] == 2]
