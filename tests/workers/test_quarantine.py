@@ -32,18 +32,19 @@ def trust(**settings) -> Trust:
 # The states of a pair
 
 
-def test_negative_mean_shuts_out_and_only_a_clearly_positive_one_lets_back():
-    watched = trust(quarantine_smoothing=0.5, quarantine_release=0.1)
+def test_clearly_negative_mean_shuts_out_and_only_a_clearly_positive_one_lets_back():
+    watched = trust(quarantine_smoothing=0.5, quarantine_margin=0.1)
     assert watched.note_alignment(0, {1: 0.1}) == []  # mean .1
-    (entry,) = watched.note_alignment(0, {1: -0.2})  # (.05 - .2) / 1.5 = -.1
+    assert watched.note_alignment(0, {1: -0.1}) == []  # (.05 - .1) / 1.5 = -.033: within the margin
+    (entry,) = watched.note_alignment(0, {1: -0.375})  # (-.025 - .375) / 1.75 = -.229
     assert entry.level == "warning"
-    assert "quarantined: A <- B: smoothed gradient alignment -0.100 is negative" in entry.message
+    assert "quarantined: A <- B: smoothed gradient alignment -0.229 is below -0.1" in entry.message
     assert [watched.trusted(learner) for learner in (0, 1)] == [[True, False], [True, True]]  # B still hears A
-    assert watched.note_alignment(0, {1: 0.1}) == []  # (-.075 + .1) / 1.75 = .014: above 0, but not above .1
+    assert watched.note_alignment(0, {1: 0.3}) == []  # (-.2 + .3) / 1.875 = .053: above 0, but not above .1
     assert watched.trusted(0) == [True, False]
-    (release,) = watched.note_alignment(0, {1: 0.3})  # (.0125 + .3) / 1.875 = .167
+    (release,) = watched.note_alignment(0, {1: 0.3})  # (.05 + .3) / 1.9375 = .181
     assert release.level == "info"
-    assert "released from quarantine: A <- B: smoothed gradient alignment 0.167 is above 0.1" in release.message
+    assert "released from quarantine: A <- B: smoothed gradient alignment 0.181 is above 0.1" in release.message
     assert watched.trusted(0) == [True, True]
 
 
@@ -62,15 +63,15 @@ cosines = st.lists(st.none() | st.floats(-1, 1), max_size=40)
 
 @given(cosines, cosines, st.sampled_from([0.0, 0.5, 0.8, 0.95]))
 def test_states_follow_the_smoothed_mean_and_resume_exactly(before, after, smoothing):
-    watched = trust(quarantine_smoothing=smoothing, quarantine_release=0.05)
+    watched = trust(quarantine_smoothing=smoothing, quarantine_margin=0.05)
     for value in before:
         was_out = not watched.trusted(0)[1]
         changes = watched.note_alignment(0, {1: value})
         mean, is_out = watched.alignment[0][1].mean, not watched.trusted(0)[1]
         assert len(changes) == (was_out != is_out)
         if mean is not None and value is not None:
-            assert is_out == (mean < 0 or (was_out and mean <= 0.05))
-    resumed = trust(quarantine_smoothing=smoothing, quarantine_release=0.05)
+            assert is_out == (mean < -0.05 or (was_out and mean <= 0.05))
+    resumed = trust(quarantine_smoothing=smoothing, quarantine_margin=0.05)
     resumed.load_state_dict(json.loads(json.dumps(watched.state_dict())))
     for value in after:
         assert resumed.note_alignment(0, {1: value}) == watched.note_alignment(0, {1: value})
@@ -248,7 +249,7 @@ def test_every_change_is_told_once_with_its_reason(lied_to):
         for r in records(root / "run", "metrics"):
             if (r["agent"], r["source"]) == (agent, source):
                 mean = r["values"]["gradient_alignment/smoothed"]
-                was_out, is_out = is_out, mean < 0 or (is_out and mean <= 0.05)
+                was_out, is_out = is_out, mean < -0.05 or (is_out and mean <= 0.05)
                 expected += was_out != is_out
     assert expected
     assert len(messages) == expected
