@@ -88,21 +88,21 @@ class Trust:
     def note_alignment(self, learner: int, measured: Mapping[int, float | None]) -> list[Change]:
         """Take in a learner's alignments by source; None (a gradient was 0) says nothing."""
         algorithm, changes = self.algorithm, []
+        margin = algorithm.quarantine_margin
         for source, value in sorted(measured.items()):
             evidence = self.alignment[learner][source]
             if value is None:
                 continue
             evidence.add(value, 1.0, algorithm.quarantine_smoothing)
             mean = evidence.total / evidence.count
-            pair = f"{self.names[learner]} <- {self.names[source]}"
-            if not evidence.is_out and mean < 0:
+            pair, found = f"{self.names[learner]} <- {self.names[source]}", f"smoothed gradient alignment {mean:.3f}"
+            if not evidence.is_out and mean < -margin:
                 evidence.is_out = True
-                why = f"smoothed gradient alignment {mean:.3f} is negative"
+                why = f"{found} is below -{margin:g}"
                 changes.append(Change("warning", f"quarantined: {pair}: {why}; it teaches nothing until it recovers"))
-            elif evidence.is_out and mean > algorithm.quarantine_release:
+            elif evidence.is_out and mean > margin:
                 evidence.is_out = False
-                why = f"smoothed gradient alignment {mean:.3f} is above {algorithm.quarantine_release:g}"
-                changes.append(Change("info", f"released from quarantine: {pair}: {why}"))
+                changes.append(Change("info", f"released from quarantine: {pair}: {found} is above {margin:g}"))
         return changes
 
     def note_audit(self, audited: Sequence[Audited]) -> list[Change]:

@@ -129,9 +129,9 @@ class AlgorithmSpec(Section):
         ge=0,
         lt=1,
     )
-    quarantine_release: Number = setting(
+    quarantine_margin: Number = setting(
         0.05,
-        help="A quarantine ends when the smoothed alignment is above this.",
+        help="A quarantine begins when the smoothed alignment is below minus this, and ends when it is above this.",
         source="ours",
         ge=0,
         le=1,

@@ -43,6 +43,15 @@ class StartVerifier(HashVerifier):
         return [Verdict(float(completion[:1] in ("0", "1", "2", "3")), "start") for completion in completions]
 
 
+class StartChild:
+    """Stands for the second verifier of that rule."""
+
+    def ask(self, response: str, gold: str) -> Verdict:
+        return Verdict(float(response[:1] < "4" and response[:1].isdigit()), "second start")
+
+    def close(self) -> None: ...
+
+
 def emit_noise(monkeypatch, name: str, letters: str, longest: int) -> None:
     """From now on the agent of this name sends random text, with the log-probability of random letters."""
     generate = LocalAgent.generate
@@ -71,13 +80,15 @@ def emit_noise(monkeypatch, name: str, letters: str, longest: int) -> None:
 
 
 def train_with_liar(spec: RunSpec, run_dir: Path, liar: int | None, verifier: Any, attempt: int = 1) -> Trainer:
-    """Train in this process; the verdicts on agent `liar` are inverted."""
+    """Train in this process; the verdicts on agent `liar` are inverted, not those of the second verifier."""
     run_dir.mkdir(exist_ok=True)
     spool = SpoolWriter(run_dir, attempt)
     trainer = Trainer(spec, run_dir, spool, verifier, StopFlag())
     if liar is not None:
         plain = trainer.scorer
         trainer.scorer = InvertedVerdicts(plain.verifier, plain.stop, plain.warn, plain.max_unscorable, liar=liar)
+    if isinstance(verifier, StartVerifier):
+        trainer.audit._child = StartChild()  # type: ignore[assignment]
     try:
         trainer.train()
     finally:

@@ -32,18 +32,19 @@ def trust(**settings) -> Trust:
 # The states of a pair
 
 
-def test_negative_mean_shuts_out_and_only_a_clearly_positive_one_lets_back():
-    watched = trust(quarantine_smoothing=0.5, quarantine_release=0.1)
+def test_clearly_negative_mean_shuts_out_and_only_a_clearly_positive_one_lets_back():
+    watched = trust(quarantine_smoothing=0.5, quarantine_margin=0.1)
     assert watched.note_alignment(0, {1: 0.1}) == []  # mean .1
-    (entry,) = watched.note_alignment(0, {1: -0.2})  # (.05 - .2) / 1.5 = -.1
+    assert watched.note_alignment(0, {1: -0.1}) == []  # (.05 - .1) / 1.5 = -.033: within the margin
+    (entry,) = watched.note_alignment(0, {1: -0.375})  # (-.025 - .375) / 1.75 = -.229
     assert entry.level == "warning"
-    assert "quarantined: A <- B: smoothed gradient alignment -0.100 is negative" in entry.message
+    assert "quarantined: A <- B: smoothed gradient alignment -0.229 is below -0.1" in entry.message
     assert [watched.trusted(learner) for learner in (0, 1)] == [[True, False], [True, True]]  # B still hears A
-    assert watched.note_alignment(0, {1: 0.1}) == []  # (-.075 + .1) / 1.75 = .014: above 0, but not above .1
+    assert watched.note_alignment(0, {1: 0.3}) == []  # (-.2 + .3) / 1.875 = .053: above 0, but not above .1
     assert watched.trusted(0) == [True, False]
-    (release,) = watched.note_alignment(0, {1: 0.3})  # (.0125 + .3) / 1.875 = .167
+    (release,) = watched.note_alignment(0, {1: 0.3})  # (.05 + .3) / 1.9375 = .181
     assert release.level == "info"
-    assert "released from quarantine: A <- B: smoothed gradient alignment 0.167 is above 0.1" in release.message
+    assert "released from quarantine: A <- B: smoothed gradient alignment 0.181 is above 0.1" in release.message
     assert watched.trusted(0) == [True, True]
 
 
@@ -62,15 +63,15 @@ cosines = st.lists(st.none() | st.floats(-1, 1), max_size=40)
 
 @given(cosines, cosines, st.sampled_from([0.0, 0.5, 0.8, 0.95]))
 def test_states_follow_the_smoothed_mean_and_resume_exactly(before, after, smoothing):
-    watched = trust(quarantine_smoothing=smoothing, quarantine_release=0.05)
+    watched = trust(quarantine_smoothing=smoothing, quarantine_margin=0.05)
     for value in before:
         was_out = not watched.trusted(0)[1]
         changes = watched.note_alignment(0, {1: value})
         mean, is_out = watched.alignment[0][1].mean, not watched.trusted(0)[1]
         assert len(changes) == (was_out != is_out)
         if mean is not None and value is not None:
-            assert is_out == (mean < 0 or (was_out and mean <= 0.05))
-    resumed = trust(quarantine_smoothing=smoothing, quarantine_release=0.05)
+            assert is_out == (mean < -0.05 or (was_out and mean <= 0.05))
+    resumed = trust(quarantine_smoothing=smoothing, quarantine_margin=0.05)
     resumed.load_state_dict(json.loads(json.dumps(watched.state_dict())))
     for value in after:
         assert resumed.note_alignment(0, {1: value}) == watched.note_alignment(0, {1: value})
@@ -204,7 +205,6 @@ def lied_to(tmp_path_factory, trio):
         "algorithm": {"peer_quarantine": True, "audit_share": 0.5, "quarantine_interval": 1},
         "checkpoint": {"save_steps": 3, "keep": 2},
     }
-    # The exact verifier's second one reads whole responses: both find nearly all of these wrong.
     return root, settings, run(root, trio[:2], "run", 1, **settings)
 
 
@@ -240,20 +240,28 @@ def test_ledger_of_a_step_with_a_quarantine_adds_up(lied_to):
             assert r["ratios"]["used_frac"] == [0.0, 32.0]
 
 
-def test_every_change_of_a_pair_is_told_once(lied_to):
+def test_every_change_is_told_once_with_its_reason(lied_to):
     root, *_ = lied_to
-    by_pair: dict[tuple[str, str], list[float]] = {}
-    for r in records(root / "run", "metrics"):
-        if r["source"]:
-            assert (
-                r["values"]["gradient_alignment/smoothed"] is None
-                or -1 <= r["values"]["gradient_alignment/smoothed"] <= 1
-            )
-            by_pair.setdefault((r["agent"], r["source"]), []).append(r["values"]["quarantined"])
-    messages = [r["message"] for r in records(root / "run", "log")]
-    assert any("quarantined: Qwen <- Llama" in message for message in messages)
-    assert any("contradicts the rewards of Llama" in message for message in messages)
-    assert not any("contradicts the rewards of Qwen" in message for message in messages)
+    messages = [r["message"] for r in records(root / "run", "log") if "<-" in r["message"]]
+    expected = 0
+    for agent, source in (("Qwen", "Llama"), ("Llama", "Qwen")):
+        is_out = False
+        for r in records(root / "run", "metrics"):
+            if (r["agent"], r["source"]) == (agent, source):
+                mean = r["values"]["gradient_alignment/smoothed"]
+                was_out, is_out = is_out, mean < -0.05 or (is_out and mean <= 0.05)
+                expected += was_out != is_out
+    assert expected
+    assert len(messages) == expected
+    audits = [r for r in records(root / "run", "log") if "second verifier" in r["message"]]
+    assert [(r["step"], r["level"]) for r in audits] == [(0, "warning")]  # all along: 16 or so of 32 answers a step
+    assert "contradicts the rewards of Llama" in audits[0]["message"]
+    told = [
+        r["ratios"]["audit/disagreement"]
+        for r in records(root / "run", "metrics")
+        if (r["agent"], r["source"]) == ("Llama", None)
+    ]
+    assert all(total == count > 5 for total, count in told)
 
 
 def test_resumed_run_repeats_the_uninterrupted_one(lied_to, trio):
@@ -264,7 +272,8 @@ def test_resumed_run_repeats_the_uninterrupted_one(lied_to, trio):
     found, _ = newest_checkpoint(root / "run")
     assert found is not None
     assert found.step == 3
-    assert any(one[2] for row in found.trainer["trust"]["alignment"] for one in row)  # a quarantine is on then
+    assert found.trainer["trust"]["disagreement"][1][2] == 1.0  # shut out then
+    assert found.trainer["trust"]["alignment"][0][1][1] > 2  # three measurements, smoothed
     resumed = run(root, trio[:2], "run", 1, attempt=2, **settings)
     assert same_weights(resumed, whole)
     again = [record for record in records(root / "run", "metrics") if record["attempt"] == 2]
