@@ -37,7 +37,9 @@ class Between(TrainerCallback):
         self.start = time.perf_counter(), time.process_time()
 
 
-def run_trl(folder: Path, questions: Path, root: Path, size: Size, repeats: int, others: Callable[[], None]) -> list[Timed]:
+def run_trl(
+    folder: Path, questions: Path, root: Path, size: Size, repeats: int, others: Callable[[], None]
+) -> list[Timed]:
     """`repeats` steps of TRL after one to warm up, `others` after each of them."""
     between = Between(others)
 
