@@ -37,8 +37,8 @@ class Size:
 
 SIZES = {
     "0.1M": Size(256, 64, 192, 2, 2, 1, 32, prompts=24, tokens=26),  # the demo's batch
-    "5M": Size(4096, 256, 768, 5, 8, 4, 32, prompts=8, tokens=48),
-    "30M": Size(8192, 512, 1536, 8, 8, 4, 64, prompts=4, tokens=40),
+    "5M": Size(4096, 256, 768, 5, 8, 4, 32, prompts=4, tokens=48),
+    "30M": Size(8192, 512, 1536, 8, 8, 4, 64, prompts=2, tokens=40),
 }
 TINY = Size(256, 32, 96, 2, 2, 1, 16, prompts=8, tokens=24, group=4)  # for the scaling study
 
@@ -78,10 +78,8 @@ def write_questions(path: Path, size: Size) -> Path:
     """Prompts of PROMPT_WORDS words; the reference answer is a number that only the rewards below read."""
     with open(path, "w", encoding="utf-8") as file:
         for index in range(NUM_QUESTIONS):
-            words = [
-                str(1 + zlib.crc32(f"{index} {place}".encode()) % (size.vocabulary - 1))
-                for place in range(PROMPT_WORDS)
-            ]
+            drawn = [zlib.crc32(f"{index} {place}".encode()) for place in range(PROMPT_WORDS)]
+            words = [str(1 + number % (size.vocabulary - 1)) for number in drawn]
             file.write(json.dumps({"id": f"q{index}", "question": " ".join(words), "answer": str(index)}) + "\n")
     return path
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
 from trl.trainer.grpo_trainer import GRPOConfig, GRPOTrainer
 
 from tests.bench.models import Size, dense_reward
-from tests.bench.timing import Timed
+from tests.bench.timing import Timed, tell
 
 
 class Between(TrainerCallback):
@@ -32,6 +32,7 @@ class Between(TrainerCallback):
     def on_step_end(self, *arguments: Any, **more: Any) -> None:
         wall, cpu = time.perf_counter() - self.start[0], time.process_time() - self.start[1]
         self.steps.append(Timed(wall, cpu, tokens=self.tokens))
+        tell("TRL", self.steps[-1])
         self.tokens = 0
         self.others()
         self.start = time.perf_counter(), time.process_time()
@@ -81,5 +82,6 @@ def run_trl(
         processing_class=AutoTokenizer.from_pretrained(folder),
         callbacks=[between],
     )
+    trainer.remove_callback(PrinterCallback)
     trainer.train()
     return between.steps[1:]
