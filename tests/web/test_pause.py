@@ -153,29 +153,30 @@ class TestPause:
 class TestHungTrainer:
     def test_hung_step_leaves_its_stacks_and_is_an_interruption(self, monkeypatch):
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)
-        run = make_run(name="hang", compute={"stall_timeout_s": 1})
+        run = make_run(name="hang", compute={"stall_timeout_s": 3})
         supervise(run.pk)
         run.refresh_from_db()
         assert (run.state, run.interruptions) == ("queued", 1)
-        assert run.reason.startswith("no sign of work for 1 s while training")
+        assert run.reason.startswith("no sign of work for 3 s while training")
         assert "most recent call first" in run.reason
         assert "in misbehave" in (run.run_dir / "trainer.log").read_text()  # where it hangs
         assert_nothing_left(run)
 
-    def test_run_that_hangs_at_every_start_fails_after_three_interruptions(self, monkeypatch):
+    def test_run_that_hangs_at_its_fourth_start_fails_with_its_last_lines(self, monkeypatch):
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.2)
-        monkeypatch.setattr(watchdog, "LOADING_S", 1.0)
+        monkeypatch.setattr(watchdog, "LOADING_S", 5.0)
         run = make_run(name="load")
-        assert [supervise(run.pk) for _ in range(5)] == [True] * 4 + [False]
+        Run.objects.filter(pk=run.pk).update(interruptions=3)
+        supervise(run.pk)
         run.refresh_from_db()
-        assert (run.state, run.attempt) == ("failed", 4)
-        assert run.reason.startswith("interrupted 4 times, the last time: no sign of work for 1 s while loading")
+        assert run.state == "failed"
+        assert run.reason.startswith("interrupted 4 times, the last time: no sign of work for 5 s while loading")
         assert "in main" in run.reason
         assert processes_of(run) == []
 
     def test_slow_step_with_a_pulse_is_left_alone(self):
-        run = make_run(name="slow", compute={"stall_timeout_s": 2})
-        supervise(run.pk)  # step 3 takes 4 s without an event
+        run = make_run(name="slow", compute={"stall_timeout_s": 3})
+        supervise(run.pk)  # step 3 takes 5 s without an event
         run.refresh_from_db()
         assert (run.state, run.interruptions) == ("completed", 0)
 
