@@ -195,7 +195,7 @@ def _place(
 
 def _mentioned(every: Mapping[str, FormField], error: FieldError) -> FormField | None:
     """The control that an error of a whole section speaks of first, such as "mini_batch_size 7 must divide ..."."""
-    words = re.findall(r"[a-z_0-9]+", error.message.lower())
+    words = re.findall(r"[a-z_0-9]+", error.message)
     if error.field and error.field not in SECTIONS:
         return None
     within = {

@@ -207,6 +207,11 @@ export class RunCharts {
     });
   }
 
+  /** The run has ended: what has no point gets none. */
+  end() {
+    for (const { empty } of this.charts) empty.textContent = "no points";
+  }
+
   /** @param {ResizeObserverEntry[]} entries */
   #fit(entries) {
     for (const { target, contentRect } of entries) {

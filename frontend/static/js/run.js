@@ -66,7 +66,10 @@ function showRun(frame) {
   must("#retry").hidden = !ended;
   const place = document.querySelector("#place");
   if (frame.state !== "queued") place?.remove(); // where it stood when the page was drawn
-  if (TERMINAL.has(frame.state)) show("eta", "–");
+  if (TERMINAL.has(frame.state)) {
+    show("eta", "–");
+    charts.end();
+  }
   const reason = must("#reason");
   reason.textContent = frame.reason;
   reason.hidden = !frame.reason || frame.state === "running"; // the state's word says that already

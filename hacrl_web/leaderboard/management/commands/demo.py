@@ -73,7 +73,7 @@ class Command(BaseCommand):
 def _launched(user: User, seeds: list[int], stderr: Any) -> Sweep:
     doing = "Looking for its two models in the cache."
     if not demo.folder().exists():
-        doing = "Teaching two small models arithmetic, the warm start: about a minute, once."
+        doing = "Teaching two small models arithmetic, the warm start: a minute or two on an idle machine, once."
         stderr.write("Making the demo's two models: about a minute, once. Its runs start after that.")
     try:
         with preparing(doing) as say:
