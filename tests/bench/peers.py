@@ -1,6 +1,6 @@
 """Logs the bench's points with another tracker, in that tracker's Python: `python peers.py mlflow|trackio N FOLDER`.
 
-Prints one JSON line: {"version", "seconds", "points"}. Started by tests/bench/telemetry.py; imports nothing of ours.
+Prints one JSON line: {"version", "seconds", "cpu_s", "points"}. Started by tests/bench/telemetry.py.
 """
 
 from __future__ import annotations
@@ -18,33 +18,42 @@ def values(step: int) -> dict[str, float]:
     return {f"metric/{number}": step * 0.001 + number / 7 for number in range(40)}
 
 
-def with_mlflow(mlflow: Any, num_steps: int, folder: str) -> float:
+class Watch:
+    """Seconds on the wall and of all threads since it was made."""
+
+    def __init__(self) -> None:
+        self.began, self.cpu_began = time.perf_counter(), time.process_time()
+
+    def read(self) -> dict[str, float]:
+        return {"seconds": time.perf_counter() - self.began, "cpu_s": time.process_time() - self.cpu_began}
+
+
+def with_mlflow(mlflow: Any, num_steps: int, folder: str) -> dict[str, float]:
     mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
     mlflow.set_experiment("bench")
     with mlflow.start_run():
         mlflow.log_metrics(values(0), step=0)  # what is made at the first call is not counted
-        began = time.perf_counter()
+        watch = Watch()
         for step in range(1, num_steps + 1):
             mlflow.log_metrics(values(step), step=step)
-        return time.perf_counter() - began
+        return watch.read()
 
 
-def with_trackio(trackio: Any, num_steps: int, folder: str) -> float:
+def with_trackio(trackio: Any, num_steps: int, folder: str) -> dict[str, float]:
     trackio.init(project="bench", embed=False)
     trackio.log(values(0), step=0)
-    began = time.perf_counter()
+    watch = Watch()
     for step in range(1, num_steps + 1):
         trackio.log(values(step), step=step)
     trackio.finish()  # waits until all is stored
-    return time.perf_counter() - began
+    return watch.read()
 
 
 def main(name: str, num_steps: int, folder: str) -> None:
     os.environ["TRACKIO_DIR"] = folder
     module = importlib.import_module(name)
-    seconds = {"mlflow": with_mlflow, "trackio": with_trackio}[name](module, num_steps, folder)
-    found = {"version": module.__version__, "seconds": seconds, "points": 40 * num_steps}
-    print(json.dumps(found), file=sys.__stdout__)
+    took = {"mlflow": with_mlflow, "trackio": with_trackio}[name](module, num_steps, folder)
+    print(json.dumps({"version": module.__version__, **took, "points": 40 * num_steps}), file=sys.__stdout__)
 
 
 if __name__ == "__main__":
