@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 Device = dict[str, Any]
 
 
+psutil.cpu_percent()  # measures from one call to the next: this is the first
+
+
 def devices() -> list[Device]:
     """Every device of this host. What cannot be read is left out."""
     return [*gpus(), processors(), memory(), disk(Path(settings.DATA_DIR))]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import pytest
+from django.conf import settings
+from django.urls import reverse
 
 from hacrl_web.alerts.evaluate import Evaluator
 from hacrl_web.alerts.models import Alert, Cursor
+from hacrl_web.alerts.rules import RULES
 from hacrl_web.runs.models import Run, State, TelemetryEvent
-from tests.web.factories import make_run
+from tests.web.factories import make_run, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -161,3 +165,83 @@ def test_demo_like_run_with_an_unreadable_spec_gets_no_alerts_and_stops_nobody(r
     tell(run, *[0.9] * 3)
     Evaluator().tick()
     assert (rows(other), rows(run)) == ([], [(3, None)])
+
+
+# ---- where they are shown -------------------------------------------------------------------------------------------
+
+
+def raise_one(run: Run, **changes) -> Alert:
+    values = {"kind": "cross_clip", "agent": "A", "source": "B", "attempt": 1, "number": 0.9, "text": "90 % lost."}
+    values |= {"raised_seq": 1, "raised_step": 3, "raised_at": datetime(2026, 1, 1, tzinfo=UTC)}
+    return Alert.objects.create(run=run, **{**values, **changes})
+
+
+def test_alerts_are_seen_by_the_owner_and_staff_alone(client, run, user):
+    raise_one(run, text="swan text")
+    places = ["/alerts/", "/api/v1/alerts", "/", f"/api/v1/runs/{run.pk}/alerts", f"/runs/{run.pk}?tab=events"]
+    for viewer, sees in ((user, True), (make_user(is_staff=True), True), (make_user(), False)):
+        client.force_login(viewer)
+        pages = [client.get(place) for place in places]
+        assert ["swan text" in page.content.decode() for page in pages] == [sees, sees, False, sees, sees]
+        assert ("open alert" in pages[2].content.decode()) is sees
+        assert [page.status_code for page in pages] == [200, 200, 200] + ([200, 200] if sees else [404, 404])
+
+
+def test_list_filters_by_state_and_kind(client, run, user):
+    raise_one(run, text="trap that is open")
+    raise_one(
+        run, raised_seq=2, text="trap that is closed", cleared_at=datetime(2026, 1, 2, tzinfo=UTC), cleared_step=9
+    )
+    raise_one(run, kind="kl_jump", source="", text="jump that is open")
+    client.force_login(user)
+    texts = ("trap that is open", "trap that is closed", "jump that is open")
+    for query, shown in {
+        "": (True, True, True),
+        "?state=open": (True, False, True),
+        "?state=closed": (False, True, False),
+        "?kind=kl_jump": (False, False, True),
+        "?state=open&kind=cross_clip": (True, False, False),
+        "?state=odd&kind=%00&page=-1": (True, True, True),
+    }.items():
+        page = client.get("/alerts/" + query).content.decode()
+        assert tuple(text in page for text in texts) == shown, query
+        if "odd" in query:
+            continue
+        found = client.get("/api/v1/alerts" + query).json()
+        assert found["count"] == sum(shown)
+        assert [alert["text"] for alert in found["alerts"] if alert["text"] not in texts] == []
+
+
+def test_api_refuses_what_it_does_not_know(client, user):
+    client.force_login(user)
+    for query in ("state=odd", "kind=odd", "limit=0", "limit=1000000000", "offset=-1"):
+        answer = client.get(f"/api/v1/alerts?{query}")
+        assert answer.status_code == 422, query
+        assert answer.json()["error"]["field"] == query.partition("=")[0]
+
+
+def test_alert_links_to_its_chart_and_says_what_to_do(client, run, user):
+    client.force_login(user)
+    raise_one(run)
+    (alert,) = client.get(f"/api/v1/runs/{run.pk}/alerts").json()["alerts"]
+    assert (alert["chart"], alert["url"]) == ("lower-positive", f"/runs/{run.pk}#chart-lower-positive")
+    assert alert["advice"] == "Raise algorithm.delta, or set algorithm.cross_clip_gradient to sided."
+
+
+def test_every_rule_names_a_chart_of_the_run_page_and_measured_metrics():
+    series = (settings.BASE_DIR / "frontend/static/js/series.js").read_text()
+    charts = set(re.findall(r'{ key: "([\w-]+)"', series))
+    defined = (settings.BASE_DIR / "docs/metrics.md").read_text()
+    assert len(charts) > 10
+    for rule in RULES:
+        assert rule.chart in charts, rule.kind
+        for metric in rule.metric.split(", "):
+            assert f"`{metric}`" in defined, metric
+
+
+def test_rules_page_shows_each_rule_with_its_limits(client, user):
+    client.force_login(user)
+    page = client.get(reverse("alerts:rule_list")).content.decode()
+    for rule in RULES:
+        assert rule.kind in page
+        assert rule.limits in page

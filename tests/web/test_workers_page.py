@@ -221,3 +221,12 @@ def test_live_parts_of_the_page_have_names_of_their_own(client):
 def test_web_schema_is_the_newest_migration():
     host_report.web_schema.cache_clear()
     assert re.fullmatch(r"\d{4}_\w+", web_schema())
+
+
+@pytest.mark.django_db
+def test_only_staff_can_drain(client):
+    host()
+    for is_staff in (False, True):
+        client.force_login(make_user(is_staff=is_staff))
+        page = client.get("/workers/").content.decode()
+        assert ("Drain now" in page) is is_staff

@@ -49,25 +49,32 @@ function show(root, alerts) {
   const open = alerts.filter((alert) => alert.is_open);
   const closed = alerts.filter((alert) => !alert.is_open);
   const wasOpen = root.querySelector("details")?.open ?? false;
+  /** One box for each kind, the one raised first on top: often it is the cause of the others. @type {Map<string, Alert[]>} */
+  const kinds = new Map();
+  for (const alert of [...open].reverse()) kinds.set(alert.title, [...(kinds.get(alert.title) ?? []), alert]);
   /** @type {HTMLElement[]} */
-  const boxes = open.slice(0, OPEN_SHOWN).map(openAlert);
-  if (open.length > OPEN_SHOWN) boxes.push(make("p", "quiet small", `and ${count(open.length - OPEN_SHOWN)} more, see the Events tab`));
+  const boxes = [...kinds.values()].map(openAlerts);
   if (closed.length) boxes.push(earlier(closed, wasOpen));
   root.replaceChildren(...boxes);
 }
 
-/** @param {Alert} alert */
-function openAlert(alert) {
+/** @param {Alert[]} alerts of one kind */
+function openAlerts(alerts) {
+  const { title, chart, advice } = alerts[0];
   const box = make("div", "alert alert-warning");
-  const line = make("p");
-  line.append(make("strong", "", alert.title), ` since step ${count(alert.raised_step)}. ${alert.text} `);
-  if (alert.chart && document.getElementById(`chart-${alert.chart}`)) {
+  const head = make("p");
+  head.append(make("strong", "", title), " ");
+  if (chart && document.getElementById(`chart-${chart}`)) {
     const link = document.createElement("a");
-    link.href = `#chart-${alert.chart}`;
+    link.href = `#chart-${chart}`;
     link.textContent = "Chart";
-    line.append(link);
+    link.setAttribute("aria-label", `Chart of: ${title}`);
+    head.append(link);
   }
-  box.append(line, make("p", "", alert.advice));
+  const list = make("ul");
+  for (const alert of alerts.slice(0, OPEN_SHOWN)) list.append(make("li", "", `Since step ${count(alert.raised_step)}: ${alert.text}`));
+  if (alerts.length > OPEN_SHOWN) list.append(make("li", "", `and ${count(alerts.length - OPEN_SHOWN)} more, see the Events tab`));
+  box.append(head, list, make("p", "", advice));
   return box;
 }
 
