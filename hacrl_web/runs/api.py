@@ -192,12 +192,16 @@ def get_series(request: HttpRequest, run_id: UUID, metric: Names = NO_NAMES, age
 def get_contributions(
     request: HttpRequest,
     run_id: UUID,
-    step: Annotated[int, Query(ge=0, le=2**31 - 1)],
+    step: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_CONTRIBUTIONS)] = 1000,
     offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
 ) -> Any:
-    """One object for each rollout and learner, with the fields of docs/metrics.md; the step's latest attempt."""
+    """One object for each rollout and learner, with the fields of docs/metrics.md; the step's latest attempt.
+
+    Without a step: the run's last one.
+    """
     run = _visible_run(request, run_id)
+    step = run.step if step is None else step
     rows = contributions_of_step(run, step)
     page = rows.order_by("seq").values(*CONTRIBUTION_FIELDS)[offset : offset + limit]
     return {"run": str(run.pk), "step": step, "count": rows.count(), "contributions": list(page)}
