@@ -38,13 +38,12 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
         "num_attention_heads": 3,
         "num_key_value_heads": 3,
     },
-    "olmo2": {  # about 140k
+    "olmo2": {  # about 200k
         "model_type": "olmo2",
-        "hidden_size": 64,
-        "intermediate_size": 160,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 2,
+        "hidden_size": 96,
+        "intermediate_size": 192,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 3,
     },
 }
 

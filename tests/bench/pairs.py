@@ -21,7 +21,7 @@ from workers.demo_task import make_problems, write_questions
 from workers.spec import RunSpec
 from workers.warm_start import BOX, DIGIT_PAIRS, STEPS, WarmStart, train_agent
 
-QWEN3, LLAMA = AGENTS["qwen3"], AGENTS["llama"]
+QWEN3, LLAMA, OLMO2 = AGENTS["qwen3"], AGENTS["llama"], "OLMo2 200k"
 # Numbers up to 199 and whole steps such as `3*4=`: half as many tokens as characters for the same working.
 COARSE_PIECES = (
     *DIGIT_PAIRS,
@@ -36,7 +36,6 @@ def knows(right: float, *skills: str, otherwise: float = 0.02) -> dict[str, floa
     return {skill: right if skill in skills else otherwise for skill in SKILLS}
 
 
-FIRST, *OTHERS = SKILLS
 _QWEN3, _LLAMA = WARM_STARTS["qwen3"], WARM_STARTS["llama"]
 PAIRS: dict[str, dict[str, WarmStart]] = {
     "complementary": {QWEN3: _QWEN3, LLAMA: _LLAMA},  # the demo's
@@ -49,11 +48,11 @@ PAIRS: dict[str, dict[str, WarmStart]] = {
         LLAMA: WarmStart("llama", knows(0.5, *SKILLS), DIGIT_PAIRS),
     },
     "tokenizers": {QWEN3: _QWEN3, LLAMA: WarmStart("llama", _LLAMA.right_share, COARSE_PIECES)},
-    # Each knows one part: M; S; P and the fourth.
+    # The demo's, and one that knows a little of everything.
     "three": {
         QWEN3: _QWEN3,
-        LLAMA: WarmStart("llama", knows(0.5, OTHERS[0]), DIGIT_PAIRS),
-        "OLMo2 140k": WarmStart("olmo2", knows(0.5, *OTHERS[1:])),
+        LLAMA: _LLAMA,
+        OLMO2: WarmStart("olmo2", knows(0.3, *SKILLS), (*DIGIT_PAIRS, f"={BOX}")),
     },
 }
 
