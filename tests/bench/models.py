@@ -37,8 +37,8 @@ class Size:
 
 SIZES = {
     "0.1M": Size(256, 64, 192, 2, 2, 1, 32, prompts=24, tokens=26),  # the demo's batch
-    "5M": Size(4096, 256, 768, 5, 8, 4, 32, prompts=8, tokens=48),
-    "30M": Size(8192, 512, 1536, 8, 8, 4, 64, prompts=4, tokens=40),
+    "5M": Size(4096, 256, 768, 5, 8, 4, 32, prompts=4, tokens=48),
+    "30M": Size(8192, 512, 1536, 8, 8, 4, 64, prompts=2, tokens=40),
 }
 TINY = Size(256, 32, 96, 2, 2, 1, 16, prompts=8, tokens=24, group=4)  # for the scaling study
 
