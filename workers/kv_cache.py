@@ -1,4 +1,4 @@
-"""The KV cache of sampling: transformers' own, except that a new token is written in place instead of copying all before it.
+"""The KV cache of sampling: transformers' own, but a new token is written in place; nothing before it is copied.
 
 Only layers that keep every token are changed; sliding windows and other kinds stay as the model's configuration says.
 """

@@ -78,10 +78,8 @@ def write_questions(path: Path, size: Size) -> Path:
     """Prompts of PROMPT_WORDS words; the reference answer is a number that only the rewards below read."""
     with open(path, "w", encoding="utf-8") as file:
         for index in range(NUM_QUESTIONS):
-            words = [
-                str(1 + zlib.crc32(f"{index} {place}".encode()) % (size.vocabulary - 1))
-                for place in range(PROMPT_WORDS)
-            ]
+            drawn = [zlib.crc32(f"{index} {place}".encode()) for place in range(PROMPT_WORDS)]
+            words = [str(1 + number % (size.vocabulary - 1)) for number in drawn]
             file.write(json.dumps({"id": f"q{index}", "question": " ".join(words), "answer": str(index)}) + "\n")
     return path
 

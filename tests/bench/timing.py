@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -98,7 +99,7 @@ class Steps:
 
     @contextmanager
     def _phase(self, name: str, **_: Any) -> Iterator[None]:
-        """In place of Trainer.phase: processor seconds instead of wall seconds, which other work on the machine bends."""
+        """In place of Trainer.phase: processor seconds, for other work on the machine bends wall time."""
         started = time.process_time()
         yield
         self.phases[name] += time.process_time() - started
@@ -112,7 +113,7 @@ class Steps:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Time the parts of a step. A forward pass within generation counts as both `generation` and `sampling pass`."""
+        """Time the parts of a step. A forward pass within generation is in both `generation` and `sampling pass`."""
         is_sampling = False
         timed_sample = self._timed("generation", placement.sample)
 
@@ -155,6 +156,12 @@ class Steps:
                 patch.stop()
             for handle in handles:
                 handle.remove()
+
+
+def tell(label: str, timed: Timed) -> None:
+    """One step on the error output, as it comes: a long bench is seen to move, and a broken-off one is not lost."""
+    outside = f", outside {timed.outside:.1%}" if timed.parts else ""
+    print(f"{label}: {timed.wall_s:.3f} s, processor {timed.cpu_s:.3f} s{outside}", file=sys.stderr, flush=True)
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:

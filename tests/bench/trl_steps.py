@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl.trainer.grpo_trainer import GRPOConfig, GRPOTrainer
 
 from tests.bench.models import Size, dense_reward
-from tests.bench.timing import Timed
+from tests.bench.timing import Timed, tell
 
 
 class Between(TrainerCallback):
@@ -32,6 +32,7 @@ class Between(TrainerCallback):
     def on_step_end(self, *arguments: Any, **more: Any) -> None:
         wall, cpu = time.perf_counter() - self.start[0], time.process_time() - self.start[1]
         self.steps.append(Timed(wall, cpu, tokens=self.tokens))
+        tell("TRL", self.steps[-1])
         self.tokens = 0
         self.others()
         self.start = time.perf_counter(), time.process_time()
