@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
 from trl.trainer.grpo_trainer import GRPOConfig, GRPOTrainer
 
 from tests.bench.models import Size, dense_reward
@@ -82,5 +82,6 @@ def run_trl(
         processing_class=AutoTokenizer.from_pretrained(folder),
         callbacks=[between],
     )
+    trainer.remove_callback(PrinterCallback)
     trainer.train()
     return between.steps[1:]
