@@ -45,7 +45,7 @@ class Timed:
     @property
     def outside(self) -> float:
         """Share of the step spent outside generation and the model's forward and backward passes."""
-        return 1 - sum(self.parts[name] for name in MODEL_PARTS) / self.wall_s
+        return 1 - sum(self.parts.get(name, 0.0) for name in MODEL_PARTS) / self.wall_s
 
 
 class Steps:

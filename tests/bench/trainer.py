@@ -1,6 +1,6 @@
 """Seconds per training step: our GSPO beside TRL's GRPOTrainer, and HACPO beside two GSPO steps, in one run.
 
-`python tests/bench/trainer.py [--sizes 0.1M,5M,30M] [--repeats 9] [--threads 1] [--json FILE]`
+`python tests/bench/trainer.py [--sizes 0.1M,5M,30M] [--compare trl,hacpo] [--repeats 9] [--threads 1] [--json FILE]`
 
 Equal on both sides: the model (random weights of one folder), the questions, prompts and rollouts per step, the tokens
 generated (no response can end early; the counts are printed), one optimizer step on all rows, fp32 on a CPU with the
@@ -27,6 +27,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -49,7 +50,7 @@ AIMS = {
 Found = dict[str, list[Timed]]
 
 
-def measure(size: Size, repeats: int, threads: int, root: Path) -> tuple[int, Found]:
+def measure(size: Size, compare: Sequence[str], repeats: int, threads: int, root: Path) -> tuple[int, Found]:
     """The timed steps of every contestant, and the number of parameters of each model."""
     folders = [root / "a", root / "b"]
     parameters, _ = (make_model(folder, size, seed) for seed, folder in enumerate(folders))
@@ -67,16 +68,17 @@ def measure(size: Size, repeats: int, threads: int, root: Path) -> tuple[int, Fo
             found.setdefault(f"{label}, {kind}", []).append(timed)
             tell(f"{label}, {kind}", timed)
 
-    gspo = contestant("gspo", 1)
-    trl = run_trl(folders[0], questions, root / "trl", size, repeats, lambda: turn("GSPO", gspo))
-    gspo.close()
-    found = {"TRL": trl, **{label: steps[1:] for label, steps in found.items()}}
-    pair = {"2 GSPO": contestant("gspo", 2), "HACPO": contestant("hacpo", 2)}
-    for _ in range(repeats + 1):
-        for label, steps in pair.items():
-            turn(label, steps)
-    for steps in pair.values():
-        steps.close()
+    if "trl" in compare:
+        gspo = contestant("gspo", 1)
+        found["TRL"] = run_trl(folders[0], questions, root / "trl", size, repeats, lambda: turn("GSPO", gspo))
+        gspo.close()
+    if "hacpo" in compare:
+        pair = {"2 GSPO": contestant("gspo", 2), "HACPO": contestant("hacpo", 2)}
+        for _ in range(repeats + 1):
+            for label, steps in pair.items():
+                turn(label, steps)
+        for steps in pair.values():
+            steps.close()
     return parameters, {label: steps[-repeats:] for label, steps in found.items()}
 
 
@@ -89,11 +91,13 @@ def summary(size: str, found: Found) -> dict[str, Any]:
         "cpu_s": {label: spread(values) for label, values in cpu.items()},
         "ratios": {},
         "parts": {},
-        "counts": {label: (steps[0].tokens, steps[0].rows, steps[0].active) for label, steps in found.items()},
+        "counts": {label: [fmean(counted) for counted in _counts(steps)] for label, steps in found.items()},
     }
     for kind in ("dense", "sparse"):
         pairs = {"GSPO / TRL": (f"GSPO, {kind}", "TRL"), "HACPO / 2 GSPO": (f"HACPO, {kind}", f"2 GSPO, {kind}")}
         for measured, (ours, other) in pairs.items():
+            if ours not in wall:
+                continue
             figures["ratios"][f"{measured}, {kind}"] = {
                 "wall": ratio(wall[ours], wall[other]),
                 "cpu": ratio(cpu[ours], cpu[other]),
@@ -109,13 +113,18 @@ def summary(size: str, found: Found) -> dict[str, Any]:
     return figures
 
 
+def _counts(steps: Sequence[Timed]) -> list[list[int]]:
+    """Tokens generated, rows planned for training and rows trained on, of each step."""
+    return [[step.tokens for step in steps], [step.rows for step in steps], [step.active for step in steps]]
+
+
 def show(size: str, parameters: int, shape: Size, figures: dict[str, Any]) -> None:
     batch = f"{shape.prompts} prompts x {shape.group} rollouts x {shape.tokens} tokens"
     print(f"\n{size}: {parameters:,} parameters, {batch}")
     print(f"{'step':<18}{'wall s':>26}{'processor s':>26}{'tokens':>9}{'rows':>7}{'trained':>9}")
     for label, wall in figures["wall_s"].items():
         tokens, rows, active = figures["counts"][label]
-        counts = f"{tokens:>9}" + (f"{rows:>7}{active:>9}" if rows else "")
+        counts = f"{tokens:>9.0f}" + (f"{rows:>7.0f}{active:>9.0f}" if rows else "")
         print(f"{label:<18}{_range(wall):>26}{_range(figures['cpu_s'][label]):>26}{counts}")
     print(f"{'ratio':<24}{'wall':>26}{'processor':>26}{'aim':>7}")
     for label, values in figures["ratios"].items():
@@ -134,6 +143,7 @@ def _range(values: Sequence[float]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sizes", default=",".join(SIZES))
+    parser.add_argument("--compare", default="trl,hacpo")
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path)
@@ -143,7 +153,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     everything = {}
     for name in options.sizes.split(","):
         with tempfile.TemporaryDirectory() as root:
-            parameters, found = measure(SIZES[name], options.repeats, options.threads, Path(root))
+            parameters, found = measure(
+                SIZES[name], options.compare.split(","), options.repeats, options.threads, Path(root)
+            )
         everything[name] = {"parameters": parameters, **summary(name, found)}
         show(name, parameters, SIZES[name], everything[name])
     if options.json:
