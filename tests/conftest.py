@@ -6,6 +6,7 @@ is a failure, or the suite would shrink without anybody noticing.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Generator
@@ -40,6 +41,20 @@ def _turn(item: pytest.Item) -> int:
     if item.get_closest_marker("browser"):
         return 2
     return 0 if item.path.name == "test_postgresql.py" else 1
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What each fault test has to report (tests/faults/conftest.py), also where another process ran it."""
+    reports = [*terminalreporter.stats.get("passed", []), *terminalreporter.stats.get("failed", [])]
+    lines = [json.loads(text) for report in reports for name, text in report.user_properties if name == "fault"]
+    if lines:
+        terminalreporter.section("faults")
+    for line in lines:
+        recovered = "" if line["recovered_s"] is None else f", {line['recovered_s']:.1f} s"
+        shown = "" if line["shown"] is None else f", shown {line['shown']} of {line['for_browsers']}"
+        counts = f"emitted {line['emitted']}, stored {line['stored']}{shown}, violations {line['violations']}"
+        terminalreporter.write_line(f"{line['database']:<10} {line['killed']}{recovered}: {counts}")
 
 
 def _has_gpu() -> bool:

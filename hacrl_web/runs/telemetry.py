@@ -70,6 +70,7 @@ class Shipper:
         self._files: list[tuple[int, Path]] = []  # full files, when last looked
         self._path: Path | None = None  # the file that the offset belongs to
         self._done = 0  # full files up to this seq are read to their end
+        self._unstored: Batch | None = None
         self.has_more = True  # False: the last look found nothing new
 
     def _file(self) -> tuple[Path, bool]:
@@ -102,10 +103,13 @@ class Shipper:
 
     def ship(self) -> Batch:
         """Store what is new, at most one batch. Errors: LeaseLost, and the database's, after which to try again."""
-        batch = self._read()
+        # One that could not be stored is kept: read again, its steps would seem to go back (Limits).
+        batch = self._unstored = self._unstored or self._read()
         self.has_more = bool(batch.lines) or batch.is_at_end
         if batch.lines:
             self._write(batch)
+        self._unstored = None
+        if batch.lines:
             self.offset = batch.offset
             if batch.records:
                 self.last_seq = batch.records[-1]["seq"]

@@ -275,7 +275,7 @@ class Lane:
     def database_locked(self) -> None:
         """8"""
         with self.world.locked_database():
-            time.sleep(self.chance.uniform(0.5, 10))
+            time.sleep(self.chance.uniform(0.5, 6))  # 30 s, where the lease is 45 s
 
     def crash_point(self) -> None:
         """9"""

@@ -406,7 +406,7 @@ class World:
         last = self.database.places(run_id)[-1:] if browsers else []
         if browsers and last:
             with contextlib.suppress(TooLate):  # then the comparison tells what is missing
-                wait(lambda: all(cursor >= last[0][0] for cursor in browsers.cursors(run_id)), "all is shown", 30)
+                wait(lambda: all(cursor >= last[0][0] for cursor in browsers.cursors(run_id)), "all is shown")
         seen = browsers.seen(run_id) if browsers else []
         found: list[Violation | str] = [*check_run(self.database, self.run_dir(run_id), run_id, seen)]
         return [*found, *self.monitor.violations, *(browsers.violations() if browsers else [])]

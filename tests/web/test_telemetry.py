@@ -98,6 +98,21 @@ def test_crash_inside_the_transaction_leaves_nothing(run, monkeypatch):
     assert seqs(run) == [1, 2]
 
 
+def test_batch_that_the_database_refused_is_stored_as_it_was(run, monkeypatch):
+    """Its steps are seen once: tried again, step 1 does not go back behind step 2."""
+    write_spool(run.run_dir, 1, *(metrics(step, x=float(step)) for step in (1, 2)))
+    one = shipper(run)
+    with monkeypatch.context() as patch:
+        patch.setattr(telemetry, "insert", lambda *_: (_ for _ in ()).throw(OperationalError("database is locked")))
+        for _ in range(2):
+            with pytest.raises(OperationalError):
+                one.ship()
+    write_spool(run.run_dir, 1, metrics(3, x=3.0))
+    while one.has_more:
+        one.ship()
+    assert list(run.events.values_list("type", "step")) == [("metrics", 1), ("metrics", 2), ("metrics", 3)]
+
+
 def test_wrong_attempt_and_ended_run_are_refused(run):
     write_spool(run.run_dir, 1, metrics(1))
     with pytest.raises(LeaseLost):
