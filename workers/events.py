@@ -308,14 +308,24 @@ class SpoolWriter:
         self._held = b""
 
     def _rotate_when_full(self) -> None:
+        """Set a full file aside. On a full disk it grows on, and this is tried again with the next event."""
         if self._size < SEGMENT_BYTES or self._held:
             return
-        os.fsync(self._file.fileno())
+        path, aside = self.run_dir / SPOOL_NAME, self.run_dir / f"events.{self.seq:012d}.jsonl"
+        try:
+            os.fsync(self._file.fileno())
+            path.rename(aside)
+            try:
+                fresh = open(path, "ab", buffering=0)  # noqa: SIM115
+            except OSError:
+                aside.rename(path)
+                raise
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            return
         self._file.close()
-        path = self.run_dir / SPOOL_NAME
-        path.rename(self.run_dir / f"events.{self.seq:012d}.jsonl")
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115
-        self._size = 0
+        self._file, self._size = fresh, 0
 
     def close(self) -> None:
         """Write what is held, and all of it to the disk. Error: OSError, where the disk is still full."""

@@ -1,5 +1,7 @@
 """A spool stays bounded: full files are set aside, floods are limited, and what is left out is counted and said."""
 
+import errno
+
 import pytest
 
 from workers import events, thinning
@@ -21,6 +23,10 @@ def rollout(step: int = 1) -> Rollout:
         num_tokens=9,
         mean_logp=-0.5,
     )
+
+
+def _no_room(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 class TestRotation:
@@ -46,6 +52,18 @@ class TestRotation:
         writer._rotate_when_full()
         assert (tmp_path / SPOOL_NAME).stat().st_size == 0
         assert SpoolWriter(tmp_path, 2).emit(Log(message="three")) == 3
+
+    def test_full_disk_keeps_one_file_growing_until_there_is_room(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(events, "SEGMENT_BYTES", 100)
+        writer = SpoolWriter(tmp_path, 1)
+        writer.emit(Log(message="one"), Log(message="two"))
+        with monkeypatch.context() as patch:
+            patch.setattr(events, "open", _no_room, raising=False)
+            assert writer.emit(Log(message="three")) == 3
+        assert rotated(tmp_path) == []
+        assert writer.emit(Log(message="four")) == 4
+        assert [last for last, _ in rotated(tmp_path)] == [3]
+        assert [record["message"] for record in read_spool(tmp_path)] == ["one", "two", "three", "four"]
 
     def test_size_counts_all_files(self, tmp_path, monkeypatch):
         monkeypatch.setattr(events, "SEGMENT_BYTES", 100)
