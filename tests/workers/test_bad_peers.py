@@ -81,7 +81,7 @@ def test_quarantine_leaves_an_honest_pair_its_gain(mean_reward):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("peer", ["liar", "noise"])
 def test_honest_agent_of_the_demo_ends_as_alone(demo, tmp_path, peer):
-    """24 steps, two seeds; its accuracy on 400 held-out problems, mean. docs/LOG.md: seed 0 with the quarantine alone."""
+    """24 steps, two seeds; its accuracy on 400 problems. docs/LOG.md: seed 0, quarantine alone."""
     honest, bad = AGENTS.values()
     ends: dict[str, list[float]] = {"alone": [], peer: []}
     for seed in (0, 1):
