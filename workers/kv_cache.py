@@ -30,15 +30,16 @@ class RoomyLayer(DynamicLayer):
         self.values = self._append("values", self.values, value_states)
         return self.keys, self.values
 
-    def _append(self, name: str, held: Tensor, new: Tensor) -> Tensor:
-        start = held.shape[-2] if held.numel() else 0
+    def _append(self, name: str, held: Tensor | None, new: Tensor) -> Tensor:
+        past = held if held is not None and held.numel() else None
+        start = 0 if past is None else past.shape[-2]
         end = start + new.shape[-2]
         room = self._rooms.get(name)
         # Rows that were selected or repeated since then are another tensor, without room.
-        if room is None or room.shape[-2] < end or (start and held.data_ptr() != room.data_ptr()):
+        if room is None or room.shape[-2] < end or (past is not None and past.data_ptr() != room.data_ptr()):
             room = self._rooms[name] = new.new_empty(*new.shape[:-2], end + ROOM, new.shape[-1])
-            if start:
-                room[..., :start, :] = held
+            if past is not None:
+                room[..., :start, :] = past
         room[..., start:end, :] = new
         return room[..., :end, :]
 
