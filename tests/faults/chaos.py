@@ -25,6 +25,7 @@ from uuid import UUID
 
 import psutil
 from celery import Celery
+from kombu.exceptions import OperationalError as KombuError
 
 from tests.faults.browsers import Browsers
 from tests.faults.invariants import TERMINAL
@@ -188,7 +189,12 @@ class Lane:
             self.chaos.say(fault)
             try:
                 getattr(self, fault)()
-            except (psutil.Error, ProcessLookupError, TooLate) as error:  # what it was to break is broken already
+            except (
+                psutil.Error,
+                ProcessLookupError,
+                TooLate,
+                KombuError,
+            ) as error:  # what it was to break is broken already
                 self.chaos.say(f"{fault}: {error}")
             except Exception as error:
                 self.chaos.violations.append(f"the harness failed in {fault}: {error!r}")
@@ -216,10 +222,7 @@ class Lane:
 
     def second_worker_killed(self) -> None:
         """1"""
-        for worker in self.world.extra_workers:
-            worker.kill()
-            worker.wait()
-        self.world.extra_workers.clear()
+        self.world.end_workers()
         self.world.add_worker()
 
     def supervisor_frozen(self) -> None:

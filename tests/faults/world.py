@@ -184,10 +184,7 @@ class World:
             self.up = None
 
     def close(self) -> None:
-        for worker in self.extra_workers:
-            worker.send_signal(signal.SIGCONT)
-            worker.kill()
-            worker.wait()
+        self.end_workers()
         self.heal()
         left = [process for of_run in processes_of([self.data / "runs"]).values() for process in of_run]
         with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
@@ -266,6 +263,17 @@ class World:
             )  # fmt: skip
         self.extra_workers.append(worker)
         return worker
+
+    def end_workers(self) -> None:
+        """Kill the further workers; their trainers go with them, and their runs go back to the queue."""
+        for worker in self.extra_workers:
+            children = psutil.Process(worker.pid).children() if worker.poll() is None else []
+            worker.kill()
+            worker.wait()
+            for child in children:
+                with contextlib.suppress(psutil.Error):
+                    child.kill()
+        self.extra_workers.clear()
 
     def crash_at(self, name: str) -> Path:
         """Whoever comes to this point (apps.py) next is killed there; the file is gone then."""
