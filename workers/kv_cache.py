@@ -26,8 +26,6 @@ class RoomyLayer(DynamicLayer):
         """Append the states of new tokens, (r, heads, new, head_dim); returns those of all tokens."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None
-        assert self.values is not None
         self.keys = self._append("keys", self.keys, key_states)
         self.values = self._append("values", self.values, value_states)
         return self.keys, self.values
