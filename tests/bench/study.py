@@ -79,6 +79,8 @@ def execute(run: Run, out: Path) -> Run:
     """Run it and write its result. Error: RuntimeError where the trainer did not complete."""
     from workers.__main__ import main as train
 
+    if run.path(out).exists():  # another process was first
+        return run
     cpu_before = time_of_process()
     with tempfile.TemporaryDirectory() as workshop:
         spec, folder = spec_of(run, out / "cache"), Path(workshop) / "run"
