@@ -11,6 +11,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 import statistics
 import sys
 import tempfile
@@ -36,6 +37,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "keep .2": PAPER | {"cross_clip_gradient": "keep"},
     "gspo": {"name": "gspo"},
     "naive_source": {"name": "naive_source"},
+    "quarantine, zero .8": {"peer_quarantine": True},
     "source, zero .2": PAPER | SOURCE,
     "source, zero .8": SOURCE,
     "source, sided .2": PAPER | SIDED | SOURCE,
@@ -79,6 +81,8 @@ def execute(run: Run, out: Path) -> Run:
     """Run it and write its result. Error: RuntimeError where the trainer did not complete."""
     from workers.__main__ import main as train
 
+    if run.path(out).exists():  # another process was first
+        return run
     cpu_before = time_of_process()
     with tempfile.TemporaryDirectory() as workshop:
         spec, folder = spec_of(run, out / "cache"), Path(workshop) / "run"
@@ -157,10 +161,13 @@ def accuracies(results: dict[int, dict[str, Any]], moment: str = "final") -> dic
 
 
 def table(out: Path, pair: str, options: Sequence[str], baseline: str) -> list[str]:
-    """Markdown: one row for each option that has results."""
+    """Markdown: one row for each option that has results.
+
+    The last column: the share of the peers' correct rollouts whose ratio lies below the band, early and late.
+    """
     base = accuracies(load(out, pair, baseline))
     lines = [
-        f"| {pair} | runs | accuracy | by agent | minus {baseline} | lost, by learner |",
+        f"| {pair} | runs | accuracy | by agent | minus {baseline} | below the band, by learner |",
         "|---|---|---|---|---|---|",
     ]
     for option in options:
@@ -198,7 +205,7 @@ def trap(results: dict[int, dict[str, Any]]) -> str:
 
 def shown(value: float) -> str:
     """.705: three decimals without the zero in front."""
-    return f"{value:.3f}".replace("0.", ".", 1)
+    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.3f}")
 
 
 def signed(value: float) -> str:
