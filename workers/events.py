@@ -279,6 +279,7 @@ class SpoolWriter:
         self._file.truncate(complete)  # a line torn by a kill is dropped: it was never shipped
         self._size = complete
         self._held = b""  # what a full disk has kept out so far
+        self._full_since: float | None = None
 
     def emit(self, *bodies: Body) -> int:
         """Append events in one write and return the last seq. Those that thinning leaves out are counted instead.
@@ -295,6 +296,7 @@ class SpoolWriter:
                 self._file.truncate(self._size)  # no torn line for those who read along
                 if error.errno not in DISK_FULL or len(self._held) > MAX_HELD_BYTES:
                     raise
+                self._full_since = self._full_since or time.monotonic()
             return self.seq
 
     def _admits(self, body: Body) -> bool:
@@ -312,6 +314,17 @@ class SpoolWriter:
         self._held += b"".join(lines)
 
     def _write_held(self) -> None:
+        """Write what is held; where a full disk had kept it out, say so after it. Error: OSError, and all is held on."""
+        count = self._held.count(b"\n")
+        self._append_held()
+        if self._full_since is not None:
+            seconds = time.monotonic() - self._full_since
+            text = f"the disk was full for {seconds:.0f} s: {count} events waited for the spool and none was lost"
+            self._full_since = None
+            self._hold([Log(level="warning", incident="disk", message=text)])
+            self._append_held()
+
+    def _append_held(self) -> None:
         view = memoryview(self._held)
         while view:
             view = view[self._file.write(view) :]
