@@ -14,7 +14,17 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("hacrl_web", "workers")
 # workers/*.py that the web may import
-CONTRACT = ("spec", "spec_algorithm", "spec_fields", "spec_sections", "events", "thinning", "launcher", "weights")
+CONTRACT = (
+    "spec",
+    "spec_algorithm",
+    "spec_fields",
+    "spec_sections",
+    "events",
+    "thinning",
+    "output",
+    "launcher",
+    "weights",
+)
 ML = {
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",
     "sympy", "math_verify", "latex2sympy2_extended", "huggingface_hub", "datasets", "pandas", "pyarrow", "sklearn",

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticSerializationError
 
 from workers.thinning import DEFAULT_QUOTA_BYTES, Gate, clean_line
 
@@ -39,7 +40,8 @@ Incident = Literal["not finite", "out of memory", "disk", "verifier", "damaged f
 class Body(BaseModel):
     """What every event has in common before it gets its place in the spool."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=True)
+    # constants: NaN is written as NaN, which `encode` finds; the default would make it null without a word.
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=True, ser_json_inf_nan="constants")
 
 
 class Started(Body):
@@ -186,20 +188,29 @@ def _finite(value: Any, path: str, found: dict[str, str]) -> Any:
     return value
 
 
-def _compact(record: dict[str, Any]) -> str:
-    """JSON without spaces. Error: ValueError where a number is not finite."""
-    return json.dumps(record, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-
-
 def encode(seq: int, attempt: int, when: float, body: Body) -> bytes:
-    """The spool line of an event, newline included."""
-    record = {"seq": seq, "attempt": attempt, "time": round(when, 3), **body.model_dump()}
+    """The spool line of an event, newline included.
+
+    Pydantic writes JSON seven times faster than `json.dumps` does; what it cannot write goes the slow way.
+    """
+    head = f'{{"seq":{seq},"attempt":{attempt},"time":{round(when, 3)!r},'
     try:
-        text = _compact(record)
-    except ValueError:  # rare: some number is not finite
-        found: dict[str, str] = {}
-        text = _compact({**_finite(record, "", found), "nonfinite": found})
-    return f'{text[:-1]},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'.encode()
+        text = head.encode() + body.__pydantic_serializer__.to_json(body)[1:]
+        is_plain = b"NaN" not in text and b"Infinity" not in text
+    except PydanticSerializationError:  # half surrogate pairs
+        is_plain = False
+    if not is_plain:
+        text = _encode_odd({"seq": seq, "attempt": attempt, "time": round(when, 3), **body.model_dump()})
+    return b'%b,"crc":"%08x"}\n' % (text[:-1], zlib.crc32(text))
+
+
+def _encode_odd(record: dict[str, Any]) -> bytes:
+    """JSON where numbers may not be finite and texts may not be Unicode."""
+    found: dict[str, str] = {}
+    record = _finite(record, "", found)
+    if found:
+        record["nonfinite"] = found
+    return json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
 
 
 class DamagedLine(ValueError):
@@ -268,6 +279,7 @@ class SpoolWriter:
         self._file.truncate(complete)  # a line torn by a kill is dropped: it was never shipped
         self._size = complete
         self._held = b""  # what a full disk has kept out so far
+        self._full_since: float | None = None
 
     def emit(self, *bodies: Body) -> int:
         """Append events in one write and return the last seq. Those that thinning leaves out are counted instead.
@@ -284,6 +296,7 @@ class SpoolWriter:
                 self._file.truncate(self._size)  # no torn line for those who read along
                 if error.errno not in DISK_FULL or len(self._held) > MAX_HELD_BYTES:
                     raise
+                self._full_since = self._full_since or time.monotonic()
             return self.seq
 
     def _admits(self, body: Body) -> bool:
@@ -301,6 +314,17 @@ class SpoolWriter:
         self._held += b"".join(lines)
 
     def _write_held(self) -> None:
+        """Write what is held; where a full disk had kept it out, say so after it. Error: OSError, and all is held on."""
+        count = self._held.count(b"\n")
+        self._append_held()
+        if self._full_since is not None:
+            seconds = time.monotonic() - self._full_since
+            text = f"the disk was full for {seconds:.0f} s: {count} events waited for the spool and none was lost"
+            self._full_since = None
+            self._hold([Log(level="warning", incident="disk", message=text)])
+            self._append_held()
+
+    def _append_held(self) -> None:
         view = memoryview(self._held)
         while view:
             view = view[self._file.write(view) :]

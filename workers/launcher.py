@@ -17,9 +17,10 @@ import threading
 import time
 from pathlib import Path
 
+from workers.output import LOG_NAME, OutputLimiter
+
 DEATH_PIPE_VARIABLE = "HACRL_DEATH_PIPE"
 SPEC_NAME = "spec.json"
-LOG_NAME = "trainer.log"
 LOCK_NAME = "lock"
 PULSE_NAME = "pulse"  # its time changes while the trainer works (workers/pulse.py)
 PAUSE_SIGNAL = signal.SIGUSR1  # finish the step, save a checkpoint, end
@@ -44,9 +45,10 @@ def lock_run_dir(run_dir: Path) -> int:
 class Trainer:
     """A running trainer process and the way to end it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], death_pipe: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], death_pipe: int, run_dir: Path) -> None:
         self.process = process
         self._death_pipe = death_pipe
+        self._limiter = OutputLimiter(run_dir)
 
     @property
     def pid(self) -> int:
@@ -82,6 +84,7 @@ class Trainer:
         """KILL what is left of the process group, wait for the trainer, and return its exit status."""
         self._signal(signal.SIGKILL, group=True)
         status = self.process.wait()
+        self._limiter.stop()
         if self._death_pipe >= 0:
             os.close(self._death_pipe)
             self._death_pipe = -1
@@ -100,7 +103,7 @@ class Trainer:
 def start_trainer(
     run_dir: Path, attempt: int, *, command: list[str] | None = None, environment: dict[str, str] | None = None
 ) -> Trainer:
-    """Start `python -m workers spec.json run_dir` for one attempt, its output in trainer.log.
+    """Start `python -m workers spec.json run_dir` for one attempt, its output in trainer.log (output.py).
 
     It works in its run directory, not here: a hub id such as tests/web must not name a folder of this tree.
     `command` replaces the part before the arguments (the tests' fake trainer). Error: RunDirBusy.
@@ -135,7 +138,7 @@ def start_trainer(
     finally:
         os.close(read_end)
         os.close(lock)  # the child holds its own copy: the lock lives as long as the trainer
-    return Trainer(process, write_end)
+    return Trainer(process, write_end, run_dir)
 
 
 def dump_stacks_on_signal() -> None:

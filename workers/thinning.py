@@ -26,9 +26,14 @@ _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def clean_line(text: str) -> str:
-    """A log line without escape sequences and control characters, cut to its limit and marked where it was."""
-    whole = len(text)
+def clean_line(text: str, whole: int = 0) -> str:
+    """A log line without escape sequences and control characters, cut to its limit and marked where it was.
+
+    whole: length of the line where `text` is only its beginning.
+    """
+    if len(text) <= LINE_CHARACTERS and whole <= 20 * LINE_CHARACTERS and text.isprintable():
+        return text
+    whole = max(whole, len(text))
     text = text[: 20 * LINE_CHARACTERS]  # of a line of 1 MB nobody needs the escapes of its end removed
     text = _ANSI.sub("", text)
     # A progress bar draws over its line: what it drew last is what a terminal shows.

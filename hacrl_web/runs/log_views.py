@@ -1,8 +1,13 @@
-"""The log of a run beyond what its page shows live: search on the server, download whole; and what the run takes."""
+"""The log of a run beyond what its page shows live: search on the server, download whole; and what the run takes.
+
+Two sources: the events, which are rows, and what the trainer's process wrote to stdout and stderr, which stays in the
+run directory (workers/output.py) and is only there on the host that trains.
+"""
 
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +18,7 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.runs.disk import disk_use
 from hacrl_web.runs.models import Run, TelemetryEvent
+from workers.output import read_output
 
 FOUND_SHOWN = 500
 LEVELS = ("info", "warning", "error")
@@ -32,25 +38,45 @@ def _line(event: TelemetryEvent) -> dict[str, Any]:
     return {"at": datetime.fromtimestamp(event.time, UTC), "level": level if level in LEVELS else "info", "text": text}
 
 
-@require_GET
-def log_search(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The newest lines that hold `q` (whatever its case) and are of `level`; a part of the Logs tab, or a page."""
-    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-    search = request.GET.get("q", "").replace("\x00", "")[:200]
-    level = request.GET.get("level", "")
+def _search_events(run: Run, search: str, level: str) -> list[dict[str, Any]]:
     lines = _lines(run)
     if search:
         lines = lines.filter(payload__message__icontains=search)
     if level in LEVELS:
         lines = lines.filter(payload__level=level)
-    found = list(lines.order_by("-seq")[: FOUND_SHOWN + 1])
+    return [_line(event) for event in reversed(lines.order_by("-seq")[: FOUND_SHOWN + 1])]
+
+
+def _search_output(run: Run, search: str) -> list[dict[str, Any]] | None:
+    """The newest lines of the trainer's output that hold `search`; None where it is not on this host."""
+    wanted = search.lower()
+    try:
+        found = deque((text for text in read_output(run.run_dir) if wanted in text.lower()), FOUND_SHOWN + 1)
+    except FileNotFoundError:
+        return None
+    return [{"at": None, "level": "output", "text": text} for text in found]
+
+
+@require_GET
+def log_search(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The newest lines of a source that hold `q` (whatever its case) and, of the events, are of `level`.
+
+    A part of the Logs tab, or a page.
+    """
+    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    search = request.GET.get("q", "").replace("\x00", "")[:200]
+    level = request.GET.get("level", "")
+    is_output = request.GET.get("source") == "output"
+    found = _search_output(run, search) if is_output else _search_events(run, search, level)
     context = {
         "run": run,
         "search": search,
         "level": level,
         "levels": LEVELS,
-        "lines": [_line(event) for event in reversed(found[:FOUND_SHOWN])],
-        "is_cut": len(found) > FOUND_SHOWN,
+        "is_output": is_output,
+        "is_elsewhere": found is None,
+        "lines": (found or [])[-FOUND_SHOWN:],
+        "is_cut": len(found or []) > FOUND_SHOWN,
     }
     is_part = bool(getattr(request, "htmx", False))
     return render(request, "runs/_log_found.html" if is_part else "runs/run_log.html", context)
@@ -58,7 +84,7 @@ def log_search(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @require_GET
 def log_download(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpResponse:
-    """Every stored line of the log as text."""
+    """Every stored line of the log as text, and after them what is kept of the trainer's output."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
 
     def lines() -> Iterator[str]:
@@ -66,6 +92,12 @@ def log_download(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpRespon
             line = _line(event)
             when = line["at"].isoformat(timespec="milliseconds")
             yield f"{when} {line['level']:7} attempt {event.attempt}: {line['text']}\n"
+        yield "\n---- the trainer's output (stdout and stderr of all attempts) ----\n"
+        try:
+            for text in read_output(run.run_dir):
+                yield f"{text}\n"
+        except FileNotFoundError:
+            yield "The run directory is not on this host.\n"
 
     response = StreamingHttpResponse(lines(), content_type="text/plain; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="log-{run.pk}.txt"'

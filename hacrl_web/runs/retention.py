@@ -42,9 +42,10 @@ class Retention:
             while count == ROWS:
                 count = clear_texts(run)
                 cleared += count
+                if count < ROWS:
+                    self._after = run.pk
                 if time.monotonic() > began + BUDGET_S:
                     return cleared
-            self._after = run.pk
         if len(due) < RUNS:
             self._after = None
         return cleared

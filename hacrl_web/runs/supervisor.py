@@ -28,7 +28,8 @@ from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.telemetry import LeaseLost, Shipper
 from hacrl_web.runs.watchdog import Watchdog
 from workers.events import PAUSE_ASKED, Log, SpoolWriter
-from workers.launcher import LOG_NAME, SPEC_NAME, RunDirBusy, Trainer, lock_run_dir, start_trainer
+from workers.launcher import SPEC_NAME, RunDirBusy, Trainer, lock_run_dir, start_trainer
+from workers.output import last_output
 from workers.spec import RunSpec
 
 HEARTBEAT_S = 2.0
@@ -328,20 +329,7 @@ class Supervisor:
         if self.is_orphan:
             reason = "its worker was killed"
         reason = self.watchdog.verdict or reason
-        lines = last_lines(self.run.run_dir / LOG_NAME)
+        lines = last_output(self.run.run_dir, LAST_LINES)
         self.run.refresh_from_db()
         text = f"{reason}\n{lines}" if lines else reason
         self.run.requeue(reason=text, attempt=self.attempt, is_interruption=True)
-
-
-def last_lines(path: Path, count: int = LAST_LINES) -> str:
-    """The end of a text file, readable whatever is in it."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 8192))
-            text = file.read().decode("utf-8", "replace")
-    except FileNotFoundError:
-        return ""
-    kept = [line[:500].replace("\x00", "\ufffd") for line in text.splitlines() if line.strip()]
-    return "\n".join(kept[-count:])

@@ -16,6 +16,7 @@ from tests.faults.conftest import Report
 from tests.faults.invariants import TERMINAL
 from tests.faults.world import World, wait
 from workers.checkpoint import FOLDER_NAME, newest_checkpoint
+from workers.output import limit_mib, read_output
 
 pytestmark = pytest.mark.slow
 
@@ -134,11 +135,17 @@ def test_trainer_killed_by_the_kernel_comes_back_where_it_was(world: World, repo
 
 
 def test_flood_of_lines_hides_nothing(world: World, report: Report) -> None:
-    """Fault 21: 10,000 lines a second on its output, beside the events."""
+    """Fault 21: more than 10,000 lines a second on its output, 12 MB in all, beside the events."""
     browsers = world.browsers()
-    report.kills("nothing: 20,000 lines in two seconds")
-    run_id = world.launch("flood pace=0.1 lines=1000", steps=20)
+    report.kills("nothing: 600,000 lines in a few seconds")
+    run_id = world.launch("flood pace=0.1 lines=30000", steps=20)
     browsers.watch(run_id)
     world.until_state(run_id, "completed")
     assert world.ask(f"/runs/{run_id}").seconds < 5
+    shown = list(read_output(world.run_dir(run_id)))
+    assert shown[0] == "step 1 line 0"
+    assert shown[-1] == "step 20 line 29999"
+    assert sum(line.startswith("[cut: ") for line in shown) == 1
+    kept = sum(path.stat().st_size for path in world.run_dir(run_id).glob("trainer.log*"))
+    assert kept < (limit_mib() + 1) * 2**20
     report.ends(run_id, browsers, report.seconds)

@@ -13,6 +13,7 @@ from hacrl_web.runs.telemetry import Shipper
 from tests.web.factories import make_run, make_user, metrics, write_spool
 from workers.events import LeftOut, Log, Rollout
 
+NOT_HERE = "The run directory is not on this host."
 pytestmark = pytest.mark.django_db
 
 
@@ -89,11 +90,61 @@ class TestSearch:
         client.force_login(owner)
         answer = client.get(reverse("runs:log_download", args=[run.pk]))
         lines = b"".join(answer.streaming_content).decode().splitlines()
-        assert len(lines) == 602
+        assert lines[602:] == ["", "---- the trainer's output (stdout and stderr of all attempts) ----", NOT_HERE]
+        lines = lines[:602]
         assert lines[0].endswith("info    attempt 1: step 0 done")
         assert lines[-1].endswith(
             "attempt 1: left out: 1,234 of type log, 5 of type rollout (more than 200 log lines a second)"
         )
+
+
+class TestTrainersOutput:
+    """What the trainer's process printed: 600 lines with colours, one of 1 MB, one that looks like a page."""
+
+    @pytest.fixture
+    def run(self, run):
+        text = "".join(f"\x1b[32mprinted {number}\x1b[0m\n" for number in range(600))
+        (run.run_dir / "trainer.log").write_text(f"{text}{'x' * 1_000_000}\n<script>alert(1)</script>\n")
+        return run
+
+    def found(self, client, run, **query) -> str:
+        answer = client.get(reverse("runs:log_search", args=[run.pk]), {"source": "output", **query})
+        assert answer.status_code == 200
+        return answer.content.decode()
+
+    def test_it_is_searched_without_escapes_and_shown_as_text(self, client, owner, run):
+        client.force_login(owner)
+        page = self.found(client, run, q="PRINTED 59")
+        assert re.findall(r'class="log-text">(.*?)</span>', page) == [
+            "printed 59",
+            *(f"printed 59{n}" for n in range(10)),
+        ]
+        assert "of the trainer&#x27;s output" in page or "of the trainer's output" in page
+        newest = re.findall(r'class="log-text">(.*?)</span>', self.found(client, run))
+        assert len(newest) == 500
+        assert newest[-1] == "&lt;script&gt;alert(1)&lt;/script&gt;"
+        assert newest[-2].endswith("… [cut: the line had 1,000,000 characters]")
+        assert "NaN_1" not in self.found(client, run, q="nan")  # an event's line
+        assert 'option value="output"' in client.get(run.get_absolute_url(), {"tab": "logs"}).content.decode()
+
+    def test_download_has_it_behind_the_events(self, client, owner, run):
+        client.force_login(owner)
+        answer = client.get(reverse("runs:log_download", args=[run.pk]))
+        lines = b"".join(answer.streaming_content).decode().splitlines()
+        assert lines[602:604] == ["", "---- the trainer's output (stdout and stderr of all attempts) ----"]
+        assert lines[604:1204] == [f"printed {number}" for number in range(600)]
+        assert len(lines) == 1206
+
+    def test_on_another_host_it_is_said_to_be_elsewhere(self, client, owner):
+        run = make_run(owner)
+        client.force_login(owner)
+        assert "No output of the trainer is on this host" in self.found(client, run)
+        answer = client.get(reverse("runs:log_download", args=[run.pk]))
+        assert b"".join(answer.streaming_content).endswith(b"The run directory is not on this host.\n")
+
+    def test_a_stranger_sees_none_of_it(self, client, run):
+        client.force_login(make_user())
+        assert client.get(reverse("runs:log_search", args=[run.pk]), {"source": "output"}).status_code == 404
 
 
 class TestRetention:

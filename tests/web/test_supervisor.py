@@ -19,6 +19,7 @@ from hacrl_web.runs.models import Contribution, RolloutSample, Run, State, Telem
 from hacrl_web.runs.supervisor import data_folder_id, supervise, trainer_environment
 from tests.web.conftest import wait_until
 from tests.web.factories import make_run
+from workers import output
 from workers.events import SPOOL_NAME, read_records, rotated
 from workers.launcher import RunDirBusy, start_trainer
 
@@ -99,6 +100,21 @@ def test_crash_is_an_interruption_and_the_run_goes_on_in_a_second_attempt():
     starts = [event.payload for event in run.events.filter(type="started")]
     assert len(starts) == 2
     assert list(run.events.filter(type="started").values_list("step", flat=True)) == [0, 2]
+    assert_nothing_left(run)
+
+
+def test_output_without_measure_is_cut_while_the_run_goes_on(monkeypatch):
+    """Five steps of 4,000 lines, about 80 kB each, where 100 kB are too long."""
+    for name, size in (("FIRST_BYTES", 5_000), ("KEPT_BYTES", 30_000), ("LIMIT_BYTES", 100_000), ("LOOK_S", 0.02)):
+        monkeypatch.setattr(output, name, size)
+    run = make_run(name="flood lines=4000 pace=0.3")
+    assert supervise(run.pk)
+    run.refresh_from_db()
+    assert (run.state, run.step) == ("completed", 5)
+    shown = list(output.read_output(run.run_dir))
+    assert (shown[0], shown[-1]) == ("step 1 line 0", "step 5 line 3999")
+    assert [line for line in shown if line.startswith("[cut: ")]
+    assert sum(path.stat().st_size for path in run.run_dir.glob("trainer.log*")) < 5_000 + 40_000 + 190_000
     assert_nothing_left(run)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 
 import pytest
 
@@ -86,3 +87,33 @@ def test_numbers_that_are_not_finite_travel_as_null_with_their_kind():
     assert record["values"] == {"x": None, "y": None, "z": 1.5}
     assert record["ratios"] == {"r": [None, 2.0]}
     assert record["nonfinite"] == {"values.x": "nan", "values.y": "-inf", "ratios.r.0": "inf"}
+
+
+TEXTS = [
+    'plain "quotes" \\ \n\t',
+    "\x00 \x1b \x7f",
+    "\u2028 ä 日本 \U0001f600",
+    "half \ud800 pair",
+    "NaN and Infinity",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_every_text_comes_back_as_it_was(text):
+    line = encode(3, 2, 1.23456, Log(message=text))
+    assert line.count(b"\n") == 1
+    record = decode(line)
+    assert (record["seq"], record["attempt"], record["time"], record["message"]) == (3, 2, 1.235, text)
+    assert list(record)[:4] == ["seq", "attempt", "time", "type"]
+    assert "nonfinite" not in record
+
+
+def test_every_finite_number_comes_back_to_the_last_bit():
+    chance = random.Random(0)
+    numbers = [chance.uniform(-1, 1) * 10.0 ** chance.randint(-320, 308) for _ in range(2000)]
+    numbers += [0.0, -0.0, 5e-324, 1.7976931348623157e308, 2.0**53 + 2, 1e16, 1e-5, 0.1 + 0.2]
+    values = {str(place): number for place, number in enumerate(numbers)}
+    found = decode(encode(1, 1, 0.0, Metrics(step=1, agent="a", values=values)))["values"]
+    assert [number.hex() for number in found.values()] == [number.hex() for number in numbers]
+    assert decode(encode(1, 1, 0.0, Metrics(step=1, agent="a", values={"x": None})))["values"] == {"x": None}

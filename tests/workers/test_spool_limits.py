@@ -29,6 +29,23 @@ def _no_room(*_, **__):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
+class _FullDisk:
+    """The spool's file on a disk with so many bytes of room."""
+
+    def __init__(self, file, room: int) -> None:
+        self.file, self.room = file, room
+
+    def write(self, data) -> int:
+        if not self.room:
+            _no_room()
+        count = self.file.write(data[: self.room])
+        self.room -= count
+        return count
+
+    def truncate(self, size: int) -> None:
+        self.file.truncate(size)
+
+
 class TestRotation:
     def test_full_files_are_set_aside_and_numbers_go_on(self, tmp_path, monkeypatch):
         monkeypatch.setattr(events, "SEGMENT_BYTES", 1000)
@@ -64,6 +81,37 @@ class TestRotation:
         assert writer.emit(Log(message="four")) == 4
         assert [last for last, _ in rotated(tmp_path)] == [3]
         assert [record["message"] for record in read_spool(tmp_path)] == ["one", "two", "three", "four"]
+
+    def test_full_disk_is_told_once_there_is_room_with_how_long_and_how_many(self, tmp_path, monkeypatch):
+        """Lines two and three wait while 20 bytes of two fit; 90 s later four goes out with them, and then the news."""
+        writer = SpoolWriter(tmp_path, 1)
+        writer.emit(Log(message="one"))
+        clock, file = [1000.0], writer._file
+        monkeypatch.setattr(events.time, "monotonic", lambda: clock[0])
+        writer._file = _FullDisk(file, room=20)
+        assert writer.emit(Log(message="two")) == 2
+        clock[0] += 60.0
+        assert writer.emit(Log(message="three")) == 3
+        assert [record["message"] for record in read_spool(tmp_path)] == ["one"]
+        clock[0] += 30.0
+        writer._file = file
+        assert writer.emit(Log(message="four")) == 5
+        *first, news = read_spool(tmp_path)
+        assert [record["message"] for record in first] == ["one", "two", "three", "four"]
+        assert (news["seq"], news["level"], news["incident"]) == (5, "warning", "disk")
+        assert news["message"] == "the disk was full for 90 s: 3 events waited for the spool and none was lost"
+        writer.emit(Log(message="six"))
+        writer.close()
+        assert [record["seq"] for record in read_spool(tmp_path)] == [1, 2, 3, 4, 5, 6]
+
+    def test_full_disk_that_has_room_at_the_end_only_is_told_too(self, tmp_path):
+        writer = SpoolWriter(tmp_path, 1)
+        file = writer._file
+        writer._file = _FullDisk(file, room=0)
+        writer.emit(Log(message="one"))
+        writer._file = file
+        writer.close()
+        assert [record.get("incident") for record in read_spool(tmp_path)] == [None, "disk"]
 
     def test_size_counts_all_files(self, tmp_path, monkeypatch):
         monkeypatch.setattr(events, "SEGMENT_BYTES", 100)
