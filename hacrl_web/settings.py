@@ -206,5 +206,8 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
-    "loggers": {"django": {"level": "INFO"}},
+    "loggers": {
+        "django": {"level": "INFO"},
+        "httpx2": {"level": "WARNING"},  # at INFO it writes whole addresses, and those of webhooks are secrets
+    },
 }

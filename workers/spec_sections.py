@@ -10,6 +10,13 @@ from pydantic import ValidationInfo, field_validator
 from workers.spec_fields import UNPRINTABLE, Count, Number, Section, setting
 
 
+# Parameters of apply_chat_template itself, and what it hands to every template.
+NOT_OF_TEMPLATES = frozenset(
+    "self conversation messages tools documents chat_template add_generation_prompt continue_final_message tokenize "
+    "padding truncation max_length return_tensors return_dict return_assistant_tokens_mask tokenizer_kwargs".split()
+)
+
+
 class AgentSpec(Section):
     """One learner: a language model, and what differs between it and its peers."""
 
@@ -74,6 +81,14 @@ class AgentSpec(Section):
         if "{question}" not in template:
             raise ValueError("the template must contain {question}")
         return template
+
+    @field_validator("chat_template_kwargs")
+    @classmethod
+    def _keywords_are_the_templates(cls, keywords: dict[str, bool | int | str]) -> dict[str, bool | int | str]:
+        taken = sorted(set(keywords) & NOT_OF_TEMPLATES)
+        if taken:
+            raise ValueError(f"{taken[0]!r} is none of the template's arguments: the trainer sets it, or cannot use it")
+        return keywords
 
     @property
     def stable_seed(self) -> int:

@@ -66,7 +66,7 @@ def _note(found: Checker, place: str, error: ValidationError) -> None:
             continue
         told.add(name)
         message = item.message
-        if name == KEYWORDS:
+        if name == KEYWORDS and item.code != "invalid":
             key = rest.rpartition(".")[0] or rest
             wrong = f" The value of {key!r} is none of these." if key else ""
             message = (

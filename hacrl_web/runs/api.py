@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+from django.db import transaction
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Body, Field, Query, Router, Schema, Status
+from pydantic import ConfigDict
 
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs import queue
@@ -108,7 +110,13 @@ def stop_run(request: HttpRequest, run_id: UUID) -> Any:
     return summary(run)
 
 
-class Why(Schema):
+class Order(Schema):
+    """A request body: unknown keys are refused, and true is no number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Why(Order):
     """Why, in the user's words; shown on the run's page."""
 
     why: Annotated[str, Field(max_length=200)] = ""
@@ -136,7 +144,7 @@ def retry_run(request: HttpRequest, run_id: UUID) -> Any:
     return Status(201, detail(retry(request.user, _visible_run(request, run_id))))
 
 
-class Place(Schema):
+class Place(Order):
     """`place`: 1 is the first among the user's own waiting runs.  `priority`: higher starts first."""
 
     place: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
@@ -146,10 +154,11 @@ class Place(Schema):
 @router.post("/runs/{run_id}/queue", response=dict, summary="Change a waiting run's place or priority")
 def queue_run(request: HttpRequest, run_id: UUID, payload: Place) -> Any:
     run = _visible_run(request, run_id)
-    if payload.priority is not None:
-        queue.set_priority(request.user, run, payload.priority)
-    if payload.place is not None:
-        queue.move(request.user, run, payload.place)
+    with transaction.atomic():  # a refused place leaves the priority as it was
+        if payload.priority is not None:
+            queue.set_priority(request.user, run, payload.priority)
+        if payload.place is not None:
+            queue.move(request.user, run, payload.place)
     return {**summary(run), "place_in_queue": queue.place_of(run)}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
@@ -23,6 +22,7 @@ Row = tuple[Any, ...]
 PAYLOAD_TEXT = "payload text"  # key of a record whose payload is still the text of its spool line
 _HEAD = ("seq", "attempt", "time", "type", "step", "agent", "source")
 _LARGEST = 2**31 - 1
+_YEAR_10000 = 253_402_300_800  # no calendar goes on: a page that shows such a time would fail
 
 
 def integer(value: Any) -> int:
@@ -34,9 +34,9 @@ def _number(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _finite(value: Any) -> float:
+def _time(value: Any) -> float:
     number = float(value)
-    if not math.isfinite(number):
+    if not 0 <= number < _YEAR_10000:
         raise ValueError(f"{number} is no time")
     return number
 
@@ -105,7 +105,7 @@ def _payload(record: Record) -> str:
 EVENTS = Table(TelemetryEvent)
 ROLLOUTS = Table(RolloutSample)
 CONTRIBUTIONS = Table(Contribution)
-EVENTS.makers["time"] = lambda value: _finite(value or 0)
+EVENTS.makers["time"] = lambda value: _time(value or 0)
 _TABLE_OF = {"rollout": ROLLOUTS, "contribution": CONTRIBUTIONS}
 
 

@@ -30,7 +30,7 @@ class Receiver:
     def __init__(self) -> None:
         self.bodies: list[dict] = []
         self.headers: list[dict] = []
-        self.status, self.location, self.answer, self.delay_s = 204, "", b"", 0.0
+        self.status, self.location, self.answer, self.delay_s, self.pause_s = 204, "", b"", 0.0, 0.0
         receiver = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -42,6 +42,7 @@ class Receiver:
                 if receiver.location:
                     self.send_header("Location", receiver.location)
                 self.end_headers()
+                ended.wait(receiver.pause_s)
                 with contextlib.suppress(OSError):
                     self.wfile.write(receiver.answer)
 
@@ -209,6 +210,7 @@ def outcome(delivery: Delivery) -> tuple[str, str]:
         "http://hooks.test.evil.test/", "http://evil.test/hooks.test", "http://hooks.test@evil.test/",
         "http://user:pw@hooks.test/", "http://hooks.test\\@evil.test/", "http://hooks.test:99999/", "http:///x",
         "http://hooks.test/\r\nX: y", "http://hooks.test:22/", "http://ⓗooks.test/", "gopher://127.0.0.1/", "", "x",
+        "http://hooks.test/\U0001f600",
     ],
 )  # fmt: skip
 def test_address_that_is_not_allowed_is_refused_by_form_and_sender(settings, client, user, receiver, names, url):
@@ -230,7 +232,8 @@ def test_address_that_is_not_allowed_is_refused_by_form_and_sender(settings, cli
     [
         "127.0.0.1", "127.9.9.9", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
         "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1%eth0", "fc00::1", "ff02::1", "::ffff:127.0.0.1",
-        "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2001:0:7f00:1::",
+        "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2001:0:7f00:1::", "::127.0.0.1", "::ffff:0:127.0.0.1",
+        "fec0::1",
     ],
 )  # fmt: skip
 def test_allowed_name_with_an_address_that_is_not_public_is_refused(settings, receiver, names, user, address):
@@ -270,6 +273,19 @@ def test_private_address_is_asked_where_it_is_on_the_list_itself(settings, recei
     assert webhook.post(f"http://hooks.test:{receiver.port}/", {}) == 204
 
 
+def test_private_address_is_listed_for_one_port_only(settings, receiver, names):
+    settings.WEBHOOK_ALLOW = ["127.0.0.1:1", f"hooks.test:{receiver.port}"]
+    with pytest.raises(webhook.Refused, match="not public"):
+        webhook.post(f"http://hooks.test:{receiver.port}/", {})
+    assert receiver.bodies == []
+
+
+def test_address_with_its_secret_is_not_logged(receiver, names, caplog):
+    caplog.set_level("INFO")
+    assert webhook.post(f"http://hooks.test:{receiver.port}/services/T0/s3cret", {}) == 204
+    assert "s3cret" not in caplog.text
+
+
 def test_redirect_is_not_followed(receiver, names, user):
     receiver.status, receiver.location = 302, f"http://127.0.0.1:{receiver.port}/elsewhere"
     assert outcome(queued(user, f"http://hooks.test:{receiver.port}/")) == (
@@ -291,6 +307,13 @@ def test_slow_host_is_given_up(receiver, names, user, monkeypatch):
     delivery = queued(user, f"http://hooks.test:{receiver.port}/")
     assert outcome(delivery) == ("waiting", "no answer within 0.3 s")
     assert delivery.next_try_at > timezone.now()
+
+
+def test_answer_whose_body_does_not_come_is_taken_by_its_status(receiver, names, user, monkeypatch):
+    """It was received: sent again, it would be told twice."""
+    monkeypatch.setattr(webhook, "TOTAL_S", 2.0)
+    receiver.status, receiver.pause_s = 200, 20.0
+    assert outcome(queued(user, f"http://hooks.test:{receiver.port}/")) == ("sent", "answered 200")
 
 
 def test_large_answer_is_not_read_to_its_end(receiver, names, monkeypatch):

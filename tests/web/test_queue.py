@@ -208,12 +208,29 @@ class TestOperations:
             ({"place": "x"}, "place"),
             ({"priority": 101}, "priority"),
             ({"priority": 1}, "priority"),
+            ({"place": True}, "place"),
+            ({"plase": 1}, "plase"),
         ],
     )
     def test_wrong_orders_name_their_field(self, web, user, body, field):
         response = api(web, factories.make_run(user), "queue", **body)
         assert response.status_code == 422
         assert response.json()["error"]["field"] == field
+
+    @pytest.mark.parametrize("action", ["queue", "pause"])
+    @pytest.mark.parametrize("body", ["[]", '"x"', "7"])
+    def test_body_that_is_no_object_is_refused_and_changes_nothing(self, web, user, action, body):
+        run = factories.make_run(user)
+        response = web.post(f"/api/v1/runs/{run.pk}/{action}", body, content_type="application/json")
+        run.refresh_from_db()
+        assert (response.status_code, run.state) == (422, "queued")
+
+    def test_refused_place_leaves_the_priority(self, web, user):
+        run = factories.make_run(user)
+        run.request_pause("later")
+        assert api(web, run, "queue", priority=-5, place=1).status_code == 409
+        run.refresh_from_db()
+        assert run.priority == 0
 
     def test_only_staff_raise_a_priority(self, staff, user):
         run = factories.make_run(user)

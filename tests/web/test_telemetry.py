@@ -195,6 +195,7 @@ def test_odd_event_does_not_hold_up_the_others(run, record):
         ({"time": 1700000000.5, "step": 4, "values": {"x": float("nan")}, "type": "evaluation"}, 1700000000.5, 4),
         ({"time": 1700000000.5, "step": "soon", "type": "metrics"}, 1700000000.5, None),
         ({"time": float("inf"), "step": 4, "type": "metrics"}, 0, 4),
+        ({"time": 253402300800, "step": 4, "type": "metrics"}, 0, 4),  # the year 10000: no page could show it
     ],
 )
 def test_event_that_was_refused_keeps_its_time_and_step(run, record, time, step):

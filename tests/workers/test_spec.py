@@ -1,5 +1,6 @@
 """RunSpec refuses what cannot be meant, says where, and derives the numbers that others rely on."""
 
+import inspect
 import json
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from workers.spec import RunSpec
-from workers.spec_sections import AgentSpec
+from workers.spec_sections import NOT_OF_TEMPLATES, AgentSpec
 
 BASE = {"agents": [{"name": "a", "model": "m"}, {"name": "b", "model": "m"}], "data": {"train_path": "q.jsonl"}}
 
@@ -183,3 +184,12 @@ def test_agent_seed_depends_on_the_name_not_the_place():
     assert AgentSpec(name="a", model="m").stable_seed == AgentSpec(name="a", model="other").stable_seed
     assert AgentSpec(name="a", model="m").stable_seed != AgentSpec(name="b", model="m").stable_seed
     assert AgentSpec(name="a", model="m", seed=7).stable_seed == 7
+
+
+def test_keywords_that_the_trainer_sets_itself_are_refused_for_a_chat_template():
+    transformers = pytest.importorskip("transformers")
+    parameters = inspect.signature(transformers.PreTrainedTokenizerBase.apply_chat_template).parameters.values()
+    named = {one.name for one in parameters if one.kind is not one.VAR_KEYWORD}
+    assert named <= NOT_OF_TEMPLATES
+    agent = {"name": "a", "model": "m", "chat_template_kwargs": {"enable_thinking": False, "tokenize": True}}
+    assert "'tokenize'" in refused(agents=[agent])[("agents", 0, "chat_template_kwargs")]
