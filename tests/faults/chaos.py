@@ -1,8 +1,8 @@
 """`./hacrl chaos --minutes 30 --seed N`: fault 22, random faults from 1 to 11 on a product of its own.
 
-The seed decides which faults come, when, and what the users do meanwhile; how long a process takes to die does not
-follow a seed. The checker looks all the time (I1, I3, I4) and at every run that has ended (all six). Exit status 1
-where an invariant was violated or the product did not come back.
+The seed decides which faults come, when, and what the users do meanwhile: launch, stop, pause, resume, drain. How long
+a process takes to die does not follow a seed. The checker looks all the time (I1, I3, I4) and at every run that has
+ended (all six). Exit status 1 where an invariant was violated or the product did not come back.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -49,6 +50,10 @@ RUNS = (
     ("nan@25", 100, 1),
     ("complete", 5000, 2),
 )
+# In each look, about three in a second.
+ACTS = {"stop": 0.1, "pause": 0.05}
+RESUME_CHANCE = 0.2
+DRAIN_CHANCE, DRAINED_S = 0.01, (1.0, 8.0)
 TASK = "hacrl_web.runs.tasks.train"
 
 
@@ -62,6 +67,8 @@ class Chaos:
         self.lanes = [Lane(self, faults, random.Random(f"{name} {seed}")) for name, faults in FAULTS.items()]
         self.browsers: Browsers = world.browsers(BROWSERS)
         self.faults: Counter[str] = Counter()
+        self.acts: Counter[str] = Counter()  # what the users did
+        self.drained_until: float | None = None
         self.refused: Counter[str] = Counter()  # what the web could not do in the middle of a fault
         self.checked: set[UUID] = set()
         self.violations: list[str] = []
@@ -71,13 +78,34 @@ class Chaos:
     # -- users
 
     def use(self) -> None:
-        """Keep some runs going; now and then stop one."""
+        """Keep some runs going; now and then stop, pause or resume one, or drain the host for a while."""
         states = self.world.database.states()
         active = [run_id for run_id in self.world.runs if states[run_id][0] not in TERMINAL]
         if len(active) < ACTIVE_RUNS:
             self._launch()
-        if active and self.chance.random() < 0.15:
-            self._try("stop", lambda: self.world.stop_run(self.chance.choice(active)).status)
+        for what, chance in ACTS.items():
+            if active and self.chance.random() < chance:
+                self._act(what, self.chance.choice(active))
+        paused = [run_id for run_id in active if states[run_id][0] == "paused"]
+        if paused and self.chance.random() < RESUME_CHANCE:
+            self._act("resume", self.chance.choice(paused))
+        self._drain()
+
+    def _act(self, what: str, run_id: UUID) -> None:
+        self._try(what, lambda: self.world.ask(f"/api/v1/runs/{run_id}/{what}", {}, timeout_s=30).status)
+
+    def _drain(self) -> None:
+        """Begin to drain the host, or end it when its time has come."""
+        if self.drained_until is None and self.chance.random() < DRAIN_CHANCE:
+            if self._order_drain(self.chance.choice(["finish", "now"])):
+                self.drained_until = time.monotonic() + self.chance.uniform(*DRAINED_S)
+        elif self.drained_until is not None and time.monotonic() > self.drained_until and self._order_drain("no"):
+            self.drained_until = None
+
+    def _order_drain(self, order: str) -> bool:
+        """False where the web could not take the order; an answer that was lost may have been one that was taken."""
+        body = {"name": socket.gethostname(), "drain": order, "why": "chaos"}
+        return self._try(f"drain {order}", lambda: self.world.ask("/api/v1/hosts/drain", body, timeout_s=30).status)
 
     def _launch(self) -> None:
         name, steps, _ = self.chance.choices(RUNS, weights=[weight for _, _, weight in RUNS])[0]
@@ -89,16 +117,20 @@ class Chaos:
             self.world.runs.append(run_id)
             self.browsers.watch(run_id)
 
-    def _try(self, what: str, act: Callable[[], int]) -> None:
+    def _try(self, what: str, act: Callable[[], int]) -> bool:
+        """True where the web did it."""
         try:
             status = act()
         except (OSError, HTTPException):
             self.refused[f"{what}: no answer"] += 1
-            return
+            return False
         if status >= 500 and status != 503:
             self.violations.append(f"{what} was answered {status}")
         elif status >= 300:
             self.refused[f"{what}: {status}"] += 1
+        else:
+            self.acts[what] += 1
+        return status < 300
 
     # -- the checker
 
@@ -135,7 +167,7 @@ class Chaos:
             lane.thread.join(120)
 
     def recover(self) -> float:
-        """Break nothing more; long runs are stopped. Returns the seconds until every run had ended."""
+        """Break nothing more; long runs are stopped, paused ones resumed. Returns the seconds until all had ended."""
         self.say("nothing is broken any more")
         self.world.heal()
         started = time.monotonic()
@@ -149,10 +181,13 @@ class Chaos:
                 found = [f"{run_id} {states[run_id]}" for run_id in active]
                 self.violations.append(f"not ended {RECOVERY_S:g} s after the last fault: {found}")
                 break
+            self._order_drain("no")
             for run_id in active:
+                if states[run_id][0] == "paused":
+                    self._act("resume", run_id)
                 total = self.world.database.value("SELECT total_steps FROM runs_run WHERE id = ?", run_id)
                 if total > 1000:
-                    self._try("stop", lambda run_id=run_id: self.world.stop_run(run_id).status)
+                    self._act("stop", run_id)
             time.sleep(1)
         recovered_s = time.monotonic() - started
         self.check_ended()
@@ -168,6 +203,7 @@ class Chaos:
             "reconnections": sum(browser.connections - 1 for browser in self.browsers.all),
             "looks": self.world.monitor.looks,
             "faults": dict(sorted(self.faults.items())),
+            "acts": dict(sorted(self.acts.items())),
             "refused": dict(sorted(self.refused.items())),
             "violations": self.violations,
         }

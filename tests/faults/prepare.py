@@ -15,7 +15,7 @@ from tests.web import factories  # noqa: E402
 
 
 def prepare() -> dict[str, Any]:
-    user = factories.make_user("ada")
+    user = factories.make_user("ada", is_staff=True)  # who may drain a host
     client = Client()
     client.force_login(user)
     group = factories.make_group(user)
