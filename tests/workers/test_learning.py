@@ -77,7 +77,7 @@ def gains(spec: RunSpec, folder: Path, verifier: Verifier | None = None) -> list
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_three_agents_learn_together(make_spec: MakeSpec, tmp_path: Path, seed: int) -> None:
-    """Three families, sizes and tokenizers, each with a start of its own. Seed 0: .43, .33, .70; seed 1: .38, .39, .70."""
+    """Three families, sizes and tokenizers. Seed 0: .43, .33, .70; seed 1: .38, .39, .70."""
     assert min(gains(make_spec("three", seed, training={"steps": 20}), tmp_path / "run")) >= 0.20
 
 
