@@ -9,11 +9,26 @@ from pydantic import ValidationInfo, field_validator
 
 from workers.spec_fields import UNPRINTABLE, Count, Number, Section, setting
 
-
 # Parameters of apply_chat_template itself, and what it hands to every template.
 NOT_OF_TEMPLATES = frozenset(
-    "self conversation messages tools documents chat_template add_generation_prompt continue_final_message tokenize "
-    "padding truncation max_length return_tensors return_dict return_assistant_tokens_mask tokenizer_kwargs".split()
+    {
+        "self",
+        "conversation",
+        "messages",
+        "tools",
+        "documents",
+        "chat_template",
+        "add_generation_prompt",
+        "continue_final_message",
+        "tokenize",
+        "padding",
+        "truncation",
+        "max_length",
+        "return_tensors",
+        "return_dict",
+        "return_assistant_tokens_mask",
+        "tokenizer_kwargs",
+    }
 )
 
 
