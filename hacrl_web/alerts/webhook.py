@@ -98,7 +98,7 @@ def check_url(url: str) -> SplitResult:
         raise Refused("This is no address of the form https://host/path.")
     if parts.username is not None or parts.password is not None:
         raise Refused("The address may not contain a user name or password.")
-    if re.search(r"[\x00-\x20\x7f-\uffff\\]", url):
+    if re.search(r"[^\x21-\x7e]|\\", url):
         raise Refused("The address contains characters that it may not contain.")
     address = _literal(host)
     if address is None and not _HOST.fullmatch(host):
@@ -132,7 +132,9 @@ def check_address(text: str) -> str:
     address = mapped or address
     if any(entry.network is not None and address in entry.network for entry in allowed()):
         return text
-    if not address.is_global or address.is_multicast or any(address in carrier for carrier in _CARRIERS):
+    # Python calls the old site-local and the reserved IPv6 addresses global.
+    is_odd = address.is_multicast or address.is_reserved or getattr(address, "is_site_local", False)
+    if not address.is_global or is_odd or any(address in carrier for carrier in _CARRIERS):
         raise Refused(f"The host has the address {address}, which is not public and not on the list.")
     return text
 

@@ -209,6 +209,7 @@ def outcome(delivery: Delivery) -> tuple[str, str]:
         "http://hooks.test.evil.test/", "http://evil.test/hooks.test", "http://hooks.test@evil.test/",
         "http://user:pw@hooks.test/", "http://hooks.test\\@evil.test/", "http://hooks.test:99999/", "http:///x",
         "http://hooks.test/\r\nX: y", "http://hooks.test:22/", "http://ⓗooks.test/", "gopher://127.0.0.1/", "", "x",
+        "http://hooks.test/\U0001f600",
     ],
 )  # fmt: skip
 def test_address_that_is_not_allowed_is_refused_by_form_and_sender(settings, client, user, receiver, names, url):
@@ -230,7 +231,7 @@ def test_address_that_is_not_allowed_is_refused_by_form_and_sender(settings, cli
     [
         "127.0.0.1", "127.9.9.9", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
         "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1%eth0", "fc00::1", "ff02::1", "::ffff:127.0.0.1",
-        "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2001:0:7f00:1::",
+        "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2001:0:7f00:1::", "::127.0.0.1", "fec0::1",
     ],
 )  # fmt: skip
 def test_allowed_name_with_an_address_that_is_not_public_is_refused(settings, receiver, names, user, address):
