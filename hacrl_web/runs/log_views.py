@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.runs.disk import disk_use
 from hacrl_web.runs.models import Run, TelemetryEvent
+from hacrl_web.runs.streaming import download
 
 FOUND_SHOWN = 500
 LEVELS = ("info", "warning", "error")
@@ -67,9 +68,7 @@ def log_download(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpRespon
             when = line["at"].isoformat(timespec="milliseconds")
             yield f"{when} {line['level']:7} attempt {event.attempt}: {line['text']}\n"
 
-    response = StreamingHttpResponse(lines(), content_type="text/plain; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="log-{run.pk}.txt"'
-    return response
+    return download(request, lines(), f"log-{run.pk}.txt", "text/plain")
 
 
 @require_GET
