@@ -151,6 +151,8 @@ class Shipper:
                 batch.size += size
                 record = self._decode(line)
                 if record is not None and record["seq"] > last:
+                    if record["seq"] > last + 1:
+                        batch.records.append(self._missing(last + 1, record))
                     last = record["seq"]
                     batch.records.append(record)
         return batch
@@ -169,6 +171,15 @@ class Shipper:
         seq, attempt, when = (head[1], head[2], head[3]) if head else (b"0", b"0", b"0")
         text = f"An event of {size:,} bytes was refused; at most {MAX_LINE_BYTES:,} are taken"
         return encode(int(seq), int(attempt), float(when), Log(level="warning", message=text)), size
+
+    def _missing(self, first: int, record: Record) -> Record:
+        """A warning in place of the events before `record` that the spool no longer holds, the first being `first`."""
+        last = record["seq"] - 1
+        numbers = f"Event {first:,} is" if first == last else f"Events {first:,} to {last:,} are"
+        message = f"{numbers} missing: damaged or cut off in the run directory"
+        log.warning("run %s: %s", self.run_id, message)
+        body = {"seq": first, "type": "log", "level": "warning", "message": message, "incident": "damaged file"}
+        return body | {key: record[key] for key in ("attempt", "time")}
 
     def _decode(self, line: bytes) -> Record | None:
         try:

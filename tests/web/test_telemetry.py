@@ -207,12 +207,28 @@ def test_event_that_was_refused_keeps_its_time_and_step(run, record, time, step)
     assert "could not be stored" in event.payload["message"]
 
 
-def test_damaged_line_is_skipped(run):
+def test_damaged_line_is_told_in_its_place(run):
     write_spool(run.run_dir, 1, metrics(1), metrics(2))
     path = run.run_dir / SPOOL_NAME
     path.write_bytes(path.read_bytes().replace(b'"step":1', b'"step":9'))
     shipper(run).ship()
-    assert seqs(run) == [2]
+    assert seqs(run) == [1, 2]
+    assert warnings(run) == ["Event 1 is missing: damaged or cut off in the run directory"]
+
+
+def test_lines_that_are_gone_are_told_once_over_batches(run, monkeypatch):
+    """Of 1 to 6, lines 2 to 4 are cut out after the first batch of one line."""
+    monkeypatch.setattr(telemetry, "MAX_LINES", 1)
+    write_spool(run.run_dir, 1, *(metrics(step) for step in range(1, 7)))
+    one = shipper(run)
+    one.ship()
+    path = run.run_dir / SPOOL_NAME
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], *lines[4:]]))
+    for _ in range(3):
+        one.ship()
+    assert seqs(run) == [1, 2, 5, 6]
+    assert warnings(run) == ["Events 2 to 4 are missing: damaged or cut off in the run directory"]
 
 
 def warnings(run: Run) -> list[str]:
