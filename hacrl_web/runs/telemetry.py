@@ -134,6 +134,8 @@ class Shipper:
         except FileNotFoundError:  # not begun, or just set aside
             return batch
         with spool:
+            if not is_full_file and rotated(self.run_dir) != self._files:
+                return batch  # set aside since it was chosen: this is the next one, and the rest of that is unread
             spool.seek(self.offset)
             while not batch.is_full:
                 line = spool.readline(MAX_LINE_BYTES)

@@ -330,6 +330,25 @@ class TestFullFiles:
             stored += [record["seq"] for record in one.ship().records]
         assert stored == seqs(run) == list(range(1, 61))
 
+    def test_file_set_aside_between_choosing_and_opening_it_is_not_passed_over(self, run, monkeypatch):
+        """Nothing of it is stored yet: the new file of its name would be read from its beginning."""
+        run.run_dir.mkdir(parents=True)
+        writer = SpoolWriter(run.run_dir, 1)
+        writer.emit(*(metrics(step, x=1.0) for step in range(1, 11)))  # more than 700 bytes
+        one, choose = shipper(run), Shipper._file
+
+        def chosen_too_early(self):
+            found = choose(self)
+            if not events.rotated(run.run_dir):
+                writer.emit(metrics(11, x=1.0))
+            return found
+
+        monkeypatch.setattr(Shipper, "_file", chosen_too_early)
+        for _ in range(4):
+            one.ship()
+        writer.close()
+        assert seqs(run) == list(range(1, 12))
+
     def test_new_file_of_the_old_length_is_not_taken_for_the_old_one(self, run, monkeypatch):
         """The stored offset is the old file's length; the file of that name now holds other events."""
         monkeypatch.setattr(events.time, "time", lambda: 1700000000.125)  # lines of one length
