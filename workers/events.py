@@ -272,7 +272,8 @@ class SpoolWriter:
             for offset, record in read_records(path):
                 complete, self.seq = offset, record["seq"]
         except DamagedLine as error:
-            self.damage = f"line {self.seq + 1} of {SPOOL_NAME} is damaged ({error})"
+            lost = f"line {self.seq + 1} of {SPOOL_NAME} is damaged ({error})"
+            self.damage = f"events lost: {lost}; what follows it is in {SPOOL_NAME}.damaged"
             with open(path, "rb") as spool, open(run_dir / f"{SPOOL_NAME}.damaged", "ab") as rest:
                 spool.seek(complete)
                 shutil.copyfileobj(spool, rest)
@@ -333,7 +334,8 @@ class SpoolWriter:
 
     def _rotate_when_full(self) -> None:
         """Set a full file aside. On a full disk it grows on, and this is tried again with the next event."""
-        if self._size < SEGMENT_BYTES or self._held:
+        # The quota counts the file under way and the newest full one too, stored or not: they stay a small part of it.
+        if self._size < min(SEGMENT_BYTES, self._gate.quota_bytes // 8) or self._held:
             return
         path, aside = self.run_dir / SPOOL_NAME, self.run_dir / f"events.{self.seq:012d}.jsonl"
         try:

@@ -297,8 +297,7 @@ class Trainer:
             )
         )
         if self.spool.damage:
-            told = f"events lost: {self.spool.damage}; what follows it is in {events.SPOOL_NAME}.damaged"
-            self.log("warning", told, "damaged file")
+            self.log("warning", self.spool.damage, "damaged file")
         for problem in problems:
             self.log("warning", f"checkpoint not used: {problem}", "damaged file")
         for agent in self.agents:

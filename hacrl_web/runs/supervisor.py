@@ -27,7 +27,7 @@ from hacrl_web.runs.models import USER_STOP, Desire, Drain, Run, State, Worker
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.telemetry import LeaseLost, Shipper
 from hacrl_web.runs.watchdog import Watchdog
-from workers.events import PAUSE_ASKED, Log, SpoolWriter
+from workers.events import PAUSE_ASKED, SPOOL_NAME, Log, SpoolWriter
 from workers.launcher import SPEC_NAME, RunDirBusy, Trainer, lock_run_dir, start_trainer
 from workers.output import last_output
 from workers.spec import RunSpec
@@ -166,15 +166,18 @@ class Supervisor:
         return start_trainer(run_dir, self.attempt, command=settings.TRAINER_COMMAND, environment=trainer_environment())
 
     def _mend_spool(self, run_dir: Path) -> None:
-        """After a power cut the spool may end before what is stored: new events must not take the old numbers."""
-        if not self.run.last_seq:
+        """Tell what the spool has lost; after a power cut new events must not take the numbers of stored ones."""
+        if not self.run.last_seq and not (run_dir / SPOOL_NAME).exists():
             return
+        # Before the shipper reads: what the writer cuts off must not lie behind the shipper's offset.
         lock = lock_run_dir(run_dir)
         try:
             writer = SpoolWriter(run_dir, self.attempt)
             missing = self.run.last_seq - writer.seq
-            if missing > 0:
-                writer.seq = self.run.last_seq
+            writer.seq = max(writer.seq, self.run.last_seq)
+            if writer.damage:
+                writer.emit(Log(level="warning", message=writer.damage, incident="damaged file"))
+            elif missing > 0:
                 writer.emit(Log(level="warning", message=f"{missing} events were lost from the spool, not from here"))
             writer.close()
         finally:
@@ -310,7 +313,7 @@ class Supervisor:
             self._requeue("the worker is restarting")
         elif self.is_drained_now:
             self._requeue(f"host {self.host} is drained")
-        elif outcome == "paused":
+        elif outcome == "paused" or (self.stop_asked_at is not None and not self.is_orphan):
             self._requeue("resumed before it was paused")
         else:
             self._died(status, outcome)

@@ -75,6 +75,21 @@ class TestPause:
         assert (run.state, run.reason, run.interruptions) == ("paused", "paused by ada", 0)
         assert processes_of(run) == []
 
+    def test_pause_taken_back_while_loading_is_no_interruption(self, monkeypatch):
+        run = make_run(name="load")
+        real = supervisor.Supervisor._ask_pause
+
+        def ask_and_resume(self, trainer):
+            real(self, trainer)
+            Run.objects.get(pk=run.pk).request_resume("resumed by ada")
+
+        monkeypatch.setattr(supervisor.Supervisor, "_ask_pause", ask_and_resume)
+        thread = during(run, lambda: processes_of(run), lambda: Run.objects.get(pk=run.pk).request_pause("ada"))
+        supervise(run.pk)
+        thread.join()
+        run.refresh_from_db()
+        assert (run.state, run.interruptions, run.reason) == ("queued", 0, "resumed before it was paused")
+
     def test_stop_wins_over_a_pause_that_waits_for_the_step(self, monkeypatch):
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)
         run = make_run(name="hang")

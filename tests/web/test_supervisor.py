@@ -20,7 +20,7 @@ from hacrl_web.runs.supervisor import data_folder_id, supervise, trainer_environ
 from tests.web.conftest import wait_until
 from tests.web.factories import make_run
 from workers import output
-from workers.events import SPOOL_NAME, read_records, rotated
+from workers.events import SPOOL_NAME, Log, SpoolWriter, read_records, rotated
 from workers.launcher import RunDirBusy, start_trainer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("fake_trainer")]
@@ -334,6 +334,26 @@ def test_spool_shortened_by_a_power_cut_does_not_reuse_numbers():
     assert stored_seqs(run) == list(range(1, run.last_seq + 1))
     assert run.last_seq > len(stored)
     assert run.events.get(seq=len(stored) + 1).payload["message"].endswith("were lost from the spool, not from here")
+
+
+def test_damaged_end_of_the_spool_that_nobody_stored_is_said_on_the_run():
+    """The supervisor's writer cuts it off before the trainer's looks, so it has to tell."""
+    run = make_run(name="crash-once", checkpoint={"save_steps": 2})
+    assert supervise(run.pk)
+    run.refresh_from_db()
+    writer = SpoolWriter(run.run_dir, 1)
+    writer.emit(Log(message="never stored"))
+    writer.close()
+    spool = run.run_dir / SPOOL_NAME
+    spool.write_bytes(spool.read_bytes().replace(b"never stored", b"never st0red"))
+    last = run.last_seq
+    assert supervise(run.pk)
+    run.refresh_from_db()
+    told = run.events.get(seq=last + 1).payload
+    assert told["message"].startswith(f"events lost: line {last + 1} of {SPOOL_NAME} is damaged")
+    assert (told["level"], told["incident"]) == ("warning", "damaged file")
+    assert run.state == "completed"
+    assert_nothing_left(run)
 
 
 def test_command_that_does_not_exist_fails_the_run_with_the_reason(settings):

@@ -113,6 +113,18 @@ class TestRotation:
         writer.close()
         assert [record.get("incident") for record in read_spool(tmp_path)] == [None, "disk"]
 
+    def test_small_quota_that_is_stored_in_time_leaves_nothing_out(self, tmp_path, monkeypatch):
+        """With files of 16 MiB, a stored one and the one under way would fill a quota of 1 MiB for ever."""
+        now = iter(range(10**6))
+        monkeypatch.setattr(thinning.time, "monotonic", lambda: next(now))  # each event measures anew
+        writer = SpoolWriter(tmp_path, 1, quota_bytes=2**20)
+        for step in range(2000):  # 1.5 MB
+            writer.emit(rollout(step))
+            for _, path in rotated(tmp_path)[:-1]:  # as the shipper does
+                path.unlink()
+        assert writer.seq == 2000
+        assert spool_bytes(tmp_path) < 0.3 * 2**20  # two files of an eighth
+
     def test_size_counts_all_files(self, tmp_path, monkeypatch):
         monkeypatch.setattr(events, "SEGMENT_BYTES", 100)
         writer = SpoolWriter(tmp_path, 1)
@@ -164,6 +176,8 @@ class TestQuota:
         writer._gate._measure_at = 0
         assert writer.emit(Log(message="left out")) == 6  # what is left out is said
         (tmp_path / SPOOL_NAME).write_bytes(b"")  # stored and removed
+        for _, path in rotated(tmp_path):
+            path.unlink()
         writer._gate._measure_at = 0
         writer.emit(Log(message="kept"))
         assert [record["message"] for record in read_spool(tmp_path) if record["type"] == "log"] == ["kept"]
