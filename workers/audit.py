@@ -12,8 +12,8 @@ from workers.benchmarks import Question
 from workers.messages import Generated
 from workers.quarantine import Audited
 from workers.randomness import derived_key
-from workers.rewards import Child
-from workers.scoring import Scores
+from workers.rewards import Child, VerifierError
+from workers.scoring import Scores, VerifierFails
 from workers.spec import RunSpec
 
 
@@ -29,7 +29,7 @@ class Audit:
     ) -> list[Audited]:
         """By agent: how many rewards of a step were checked, and how many turned out otherwise.
 
-        Rollouts without a reward are not asked about. Error: VerifierError where the second verifier cannot run.
+        Rollouts without a reward are not asked about. Error: VerifierFails where the second verifier cannot run.
         """
         found = []
         for agent, spec in enumerate(self.spec.agents):
@@ -41,7 +41,10 @@ class Audit:
                     if not is_drawn or not scores.valid[agent, prompt, number]:
                         continue
                     asked += 1
-                    second = self._child.ask(response.text, question.answer).reward
+                    try:
+                        second = self._child.ask(response.text, question.answer).reward
+                    except VerifierError as error:
+                        raise VerifierFails(f"the second verifier fails: {error}") from error
                     if second is not None:
                         verdicts.append((scores.rewards[agent, prompt, number].item(), second))
             found.append(

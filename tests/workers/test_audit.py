@@ -13,7 +13,7 @@ from workers.benchmarks import Question
 from workers.messages import Generated, Response
 from workers.quarantine import Audited
 from workers.rewards import Child, Verifier, read_cases
-from workers.scoring import Scores
+from workers.scoring import Scores, VerifierFails
 from workers.second_verifier import is_right
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "verifier_cases.jsonl"
@@ -135,3 +135,9 @@ def test_share_is_drawn_by_agent_and_step_whatever_their_order(tmp_path, pair):
     assert first != later
     assert all(15 <= found.asked <= 45 for found in first)  # 30 of 100, sd 4.6
     assert first[0].asked != first[1].asked
+
+
+def test_second_verifier_that_cannot_run_pauses_the_run_as_the_first_does(tmp_path, pair, monkeypatch):
+    monkeypatch.setattr("workers.audit.Child", lambda *_: Child("workers.no_such_module"))
+    with pytest.raises(VerifierFails, match="the second verifier fails: The verifier process did not start"):
+        audited(tmp_path, pair, 1.0)
