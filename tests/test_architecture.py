@@ -33,12 +33,15 @@ WEB = {"django", "celery", "kombu", "channels", "channels_redis", "redis", "valk
 # An app may import itself, what stands left of it, and the modules above all apps that are listed below.
 APPS = ("accounts", "registry", "runs", "alerts", "leaderboard")
 SHARED = ("settings", "errors", "middleware", "celery", "preflight", "processes")  # import no app
-ASSEMBLY = ("urls", "api", "asgi", "demo")  # put the apps together; only the demo's command and Django import them
-# Views and pages may use all of runs; each layer only what stands right of it.
+# Put the apps together; only the demo's command and Django import them.
+ASSEMBLY = ("urls", "api", "asgi", "body_limit", "demo", "up")
+# Views and pages may use all of runs; each layer only itself and what stands below it.
 RUNS_LAYERS = (
-    ("views", "form_views", "api", "consumers", "urls"),
-    ("tasks",),
-    ("telemetry",),
+    ("views", "form_views", "control_views", "log_views", "api", "consumers", "urls"),
+    ("tasks", "dispatcher", "hub", "host_report", "presets", "series"),
+    ("supervisor", "settle", "launch", "queue", "forms", "reports", "streaming", "disk", "retention", "feed"),
+    ("telemetry", "watchdog", "hosts", "doorbell", "demo_state", "origin"),
+    ("limits", "rows", "devices", "redis_client"),
     ("models",),
 )
 TOP_LEVEL = {
@@ -187,6 +190,15 @@ def test_layers_of_runs_import_downwards() -> None:
                 assert ours(path) & above == set(), f"{name} imports upwards"
     models = ours(ROOT / "hacrl_web" / "runs" / "models.py")
     assert {name for name in models if name.startswith("hacrl_web.runs.")} == set()
+
+
+def test_every_module_of_the_web_has_its_place() -> None:
+    top = {path.stem for path in (ROOT / "hacrl_web").glob("*.py")} - {"__init__"}
+    assert top == {*SHARED, *ASSEMBLY}
+    runs = [path.stem for path in (ROOT / "hacrl_web" / "runs").glob("*.py") if path.stem != "__init__"]
+    assert sorted(runs) == sorted(name for layer in RUNS_LAYERS for name in layer)
+    folders = {path.parent.name for path in (ROOT / "hacrl_web").glob("*/__init__.py")}
+    assert folders == set(APPS)
 
 
 def test_no_file_needs_itself_through_others() -> None:

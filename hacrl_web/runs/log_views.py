@@ -18,6 +18,7 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.runs.disk import disk_use
 from hacrl_web.runs.models import Run, TelemetryEvent
+from hacrl_web.runs.streaming import download
 from workers.output import read_output
 
 FOUND_SHOWN = 500
@@ -99,9 +100,7 @@ def log_download(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpRespon
         except FileNotFoundError:
             yield "The run directory is not on this host.\n"
 
-    response = StreamingHttpResponse(lines(), content_type="text/plain; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="log-{run.pk}.txt"'
-    return response
+    return download(request, lines(), f"log-{run.pk}.txt", "text/plain")
 
 
 @require_GET

@@ -1,19 +1,15 @@
-"""What the run pages read: the latest rollouts with what they taught, the plotted numbers, and who holds what."""
+"""What the run pages read: the latest rollouts with what they taught, and the plotted numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 from django.db.models import Max, QuerySet
-from django.utils import timezone
 
-from hacrl_web.runs.models import HELD, Contribution, Run
+from hacrl_web.runs.models import Contribution, Run
 
-# A supervisor's heartbeat older than this is shown as a warning.
-LATE_HEARTBEAT = timedelta(seconds=30)
 PROMPTS_SHOWN = 6
 
 
@@ -126,27 +122,3 @@ def csv_cell(value: Any) -> str:
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return "'" + value
     return str(value)
-
-
-@dataclass
-class Host:
-    """A host that holds runs, and when it was last heard of."""
-
-    name: str
-    runs: list[Run]
-
-    @property
-    def heartbeat_at(self) -> Any:
-        return max((run.heartbeat_at for run in self.runs if run.heartbeat_at), default=None)
-
-    @property
-    def is_late(self) -> bool:
-        return self.heartbeat_at is None or timezone.now() - self.heartbeat_at > LATE_HEARTBEAT
-
-
-def hosts(user: Any) -> list[Host]:
-    """Hosts that hold runs which the user may see."""
-    found: dict[str, list[Run]] = {}
-    for run in Run.objects.visible_to(user).filter(state__in=HELD).order_by("worker_host", "started_at"):
-        found.setdefault(run.worker_host or "unknown host", []).append(run)
-    return [Host(name, runs) for name, runs in found.items()]

@@ -5,16 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
-from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
-from asgiref.sync import sync_to_async
 from django import forms
 from django.contrib import messages
-from django.core.handlers.asgi import ASGIRequest
 from django.core.paginator import Paginator
 from django.db.models import Count, Q
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
@@ -29,12 +26,12 @@ from hacrl_web.runs.models import QUEUE_ORDER, Run, State, Sweep
 from hacrl_web.runs.queue import place_of
 from hacrl_web.runs.queue import places as queue_places
 from hacrl_web.runs.redis_client import ring_bell
-from hacrl_web.runs.reports import csv_cell, hosts, metric_rows, prompts_of_step, rollout_steps
+from hacrl_web.runs.reports import csv_cell, metric_rows, prompts_of_step, rollout_steps
+from hacrl_web.runs.streaming import download
 from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
 
 PAGE_SIZE = 50
-CSV_LINES = 500
 TABS = ("overview", "config", "events", "logs")
 ACTIVE = (State.STARTING, State.RUNNING, State.PAUSED, State.LOST)
 FAILED_SHOWN = 10
@@ -205,12 +202,6 @@ class _Echo:
         return text
 
 
-async def _served_async(lines: Iterator[str]) -> AsyncIterator[str]:
-    """The lines of a generator that reads the database, for a server that takes only asynchronous ones."""
-    while chunk := await sync_to_async(lambda: "".join(islice(lines, CSV_LINES)))():
-        yield chunk
-
-
 @require_GET
 def metrics_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpResponse:
     """Every number that the charts can draw, one per line."""
@@ -222,27 +213,23 @@ def metrics_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpRespons
         for row in metric_rows(run):
             yield writer.writerow([csv_cell(cell) for cell in row])
 
-    content = _served_async(lines()) if isinstance(request, ASGIRequest) else lines()
-    response = StreamingHttpResponse(content, content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="metrics-{run.pk}.csv"'
-    return response
+    return download(request, lines(), f"metrics-{run.pk}.csv", "text/csv")
 
 
 @require_GET
 def worker_list(request: HttpRequest) -> HttpResponse:
-    """Hosts that hold runs, and the queue in the order in which runs start."""
+    """Hosts with the runs that they hold, and the queue in the order in which runs start."""
     visible = Run.objects.visible_to(request.user)
     places = queue_places()
     waiting = list(visible.filter(pk__in=list(places)[:500]))
     for run in waiting:
         run.place = places[run.pk]
-    holders = hosts(request.user)
+    cards = host_cards(request.user)
     context = {
-        "hosts": holders,
-        "cards": host_cards(request.user),
+        "cards": cards,
         "queue": sorted(waiting, key=lambda run: places[run.pk]),
         "num_others": len(places) - len(waiting),
-        "is_idle": not holders,
+        "is_idle": not any(card.runs for card in cards),
         "paused": visible.filter(state=State.PAUSED).order_by("-created_at")[:500],
     }
     return render(request, "runs/worker_list.html", context)

@@ -136,6 +136,23 @@ async def test_csv_is_streamed_without_a_warning_where_the_server_is_asynchronou
     )
 
 
+async def test_log_is_streamed_without_a_warning_too(async_client, transactional_db):
+    from asgiref.sync import sync_to_async
+
+    def start() -> Run:
+        run = factories.make_run()
+        TelemetryEvent.objects.create(run=run, seq=1, attempt=1, type="log", time=0, payload={"message": "a line"})
+        return run
+
+    run = await sync_to_async(start)()
+    await async_client.aforce_login(run.owner)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        response = await async_client.get(reverse("runs:log_download", args=[run.pk]))
+        text = b"".join([chunk async for chunk in response.streaming_content]).decode()
+    assert text == "1970-01-01T00:00:00.000+00:00 info    attempt 1: a line\n"
+
+
 def test_each_error_has_a_page_of_ours(client, user, monkeypatch):
     client.force_login(user)
     client.raise_request_exception = False
