@@ -33,6 +33,7 @@ MAX_HELD_BYTES = 64 * 2**20
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 # How the reason of a `paused` begins where a pause was asked for; any other one is the trainer's own.
 PAUSE_ASKED = "pause was requested"
+Level = Literal["info", "warning", "error"]
 # What a run met and how it went on: shown in the list of events, not only in the log.
 Incident = Literal["not finite", "out of memory", "disk", "verifier", "damaged file", "no rollouts"]
 
@@ -154,7 +155,7 @@ class Log(Body):
     """A line for people; `incident` where it tells of trouble that the run has dealt with."""
 
     type: Literal["log"] = "log"
-    level: Literal["info", "warning", "error"] = "info"
+    level: Level = "info"
     message: str
     step: int | None = None
     incident: Incident | None = None

@@ -27,6 +27,7 @@ from typing import Any, Literal
 from workers import pulse
 from workers.answers import MAX_ANSWER_CHARACTERS, clean, decide, final_answer
 
+REWARD_MAX = 1.0
 TIME_LIMIT_S = 3.0
 START_LIMIT_S = 60.0
 MEMORY_LIMIT_BYTES = 1536 * 2**20

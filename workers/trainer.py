@@ -12,15 +12,12 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
-import torch
 from safetensors import SafetensorError
-from torch import Tensor
 from tqdm import tqdm
 
 from workers import events
@@ -28,20 +25,19 @@ from workers.algorithms import hacpo
 from workers.audit import Audit
 from workers.benchmarks import Question, split_questions
 from workers.checkpoint import newest_checkpoint, save_checkpoint
-from workers.messages import Generated, RolloutsMissing, Row, UpdateReport
+from workers.fitting import questions_that_fit
+from workers.messages import Generated, RolloutsMissing, UpdateReport
 from workers.placement import Agent, LocalPlacement
-from workers.plan import batch_of_step, build_mini_batches, learning_rate, quarantined_rows
+from workers.plan import batch_of_step, learning_rate
 from workers.quarantine import Change, Trust
-from workers.rewards import Verifier
-from workers.rules import Judgement, judge
-from workers.scoring import Scorer, Scores
+from workers.rewards import REWARD_MAX, Verifier
+from workers.scoring import Scorer
 from workers.spec import RunSpec
+from workers.step_view import StepView, view_step
 from workers.stopping import Paused, StopFlag
 from workers.telemetry import StepRecord, evaluation_event, step_events
 from workers.updates import MAX_FAILURES_IN_A_ROW
 
-REWARD_MAX = 1.0  # the verifier's upper bound
-Level = Literal["info", "warning", "error"]
 MAX_FAILED_SAVES = 3
 # A checkpoint on the way out must fit into the grace between TERM and KILL.
 CHEAP_CHECKPOINT_BYTES = 2_000_000_000
@@ -53,16 +49,6 @@ class Diverged(RuntimeError):
 
 class CheckpointsFail(RuntimeError):
     """Three checkpoints in a row could not be written."""
-
-
-@dataclass(frozen=True)
-class StepView:
-    """By learner: whom it trusts, its judgement, its mini-batches, and the rollouts of those that it does not trust."""
-
-    trusted: list[list[bool]]
-    judged: Judgement
-    plans: list[list[list[Row]]]
-    quarantined: list[list[Row]]
 
 
 class Trainer:
@@ -107,7 +93,7 @@ class Trainer:
         if split.num_repeated or split.num_overlapping:
             left_out = f"{split.num_repeated} repeated questions, {split.num_overlapping} training questions held out"
             self.log("info", f"{spec.data.benchmark}: left out {left_out}")
-        train, held_out = self.questions_that_fit(split.train, split.held_out)
+        train, held_out = questions_that_fit(spec, self.agents, split, self.log)
         if self.step == 0:
             self.scorer.check_answers([*train, *held_out])
         # Also on resuming: a stop may have come before or amid this step's evaluation. It repeats itself exactly.
@@ -155,12 +141,12 @@ class Trainer:
         self.tell(self.trust.note_audit(audited))
         self.tracker.update(scores.rewards, scores.valid)
         ratio = self.tracker.ratio()  # (n, n)  ratio[a, b] = omega(a, b)
-        view = self.view_step(generated, scores, ratio)
+        view = view_step(spec, self.step, generated, scores, ratio, self.trust)
         is_watched = self.trust.is_due(self.step + 1)
         alignments = self.measure_alignments(view) if is_watched else []
         # Whom the evidence speaks against teaches nothing from this very step on.
         if self.tell([change for each in enumerate(alignments) for change in self.trust.note_alignment(*each)]):
-            view = self.view_step(generated, scores, ratio)
+            view = view_step(spec, self.step, generated, scores, ratio, self.trust)
         # 4. Each learner takes its [self block, cross block] in mini-batches, one optimizer step each.
         interval = spec.telemetry.alignment_interval
         is_told = bool(interval and (self.step + 1) % interval == 0 and spec.algorithm.shares_rollouts)
@@ -214,18 +200,6 @@ class Trainer:
         for note in generated.notes:
             self.log("warning", f"{agent.name}: {note}", "out of memory")
         return generated
-
-    def view_step(self, generated: Sequence[Generated], scores: Scores, ratio: Tensor) -> StepView:
-        """What every learner makes of a step's rollouts, of the sources that it trusts now. ratio: (n, n), omega."""
-        spec = self.spec
-        trusted = [self.trust.trusted(learner) for learner in range(len(self.agents))]
-        judged = judge(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
-        plans, quarantined = [], []
-        for learner, advantages in enumerate(judged.advantages):
-            view = (learner, generated, advantages, scores.valid, ratio, trusted[learner])
-            plans.append(build_mini_batches(spec, self.step, *view))
-            quarantined.append(quarantined_rows(spec, *view))
-        return StepView(trusted, judged, plans, quarantined)
 
     def measure_alignments(self, view: StepView) -> list[dict[int, float | None]]:
         """By learner and source, also of those in quarantine."""
@@ -308,42 +282,6 @@ class Trainer:
             self.log("info", f"{agent.name}: {facts['architecture']}, {size}{by_lora}")
         for caution in self.spec.cautions():
             self.log("warning", caution.message)
-
-    def questions_that_fit(
-        self, train: Sequence[Question], held_out: Sequence[Question]
-    ) -> tuple[list[Question], list[Question]]:
-        """Leave out what is too long for any agent.
-
-        Errors: ValueError where a batch cannot be filled, or an agent's context is too short.
-        """
-        limit = self.spec.evaluation.max_questions or len(held_out)
-        kept = []
-        for kind, questions in (("training", train), ("held-out", held_out[:limit])):
-            fits = [agent.fits(questions) for agent in self.agents]
-            kept.append([question for index, question in enumerate(questions) if all(each[index] for each in fits)])
-            left_out = len(questions) - len(kept[-1])
-            level: Level = "warning" if left_out else "info"
-            self.log(level, f"{len(kept[-1])} {kind} questions, {left_out} left out as too long")
-        if len(kept[0]) < self.spec.training.train_batch_size:
-            raise ValueError(
-                f"{len(kept[0])} training questions cannot fill a batch of {self.spec.training.train_batch_size}: "
-                "lower train_batch_size or raise max_prompt_length"
-            )
-        for agent in self.agents:
-            self.check_context(agent, agent.longest_prompt([*kept[0], *kept[1]]))
-        return kept[0], kept[1]
-
-    def check_context(self, agent: Agent, prompt_length: int) -> None:
-        """Error: ValueError where a prompt and a full response would not fit into the agent's context."""
-        context, response = agent.describe()["context_length"], self.spec.rollout.max_completion_length
-        if context is None or prompt_length + response <= context:
-            return
-        room = context - prompt_length
-        cure = f"lower rollout.max_completion_length to {room} or " if room > 0 else ""
-        raise ValueError(
-            f"{agent.name} has a context of {context} tokens, but its longest prompt of {prompt_length} tokens and a "
-            f"response of {response} need {prompt_length + response}: {cure}lower rollout.max_prompt_length"
-        )
 
     def save(self) -> None:
         """A checkpoint of all agents at the end of a step. Error: CheckpointsFail, after three in a row.
@@ -453,7 +391,7 @@ class Trainer:
             )
         )
 
-    def log(self, level: Level, message: str, incident: events.Incident | None = None) -> None:
+    def log(self, level: events.Level, message: str, incident: events.Incident | None = None) -> None:
         # Trouble amid a step belongs to that step; `self.step` counts those that are done.
         step = self.step + (incident is not None and self.is_in_step)
         self.spool.emit(events.Log(level=level, message=message, step=step, incident=incident))

@@ -16,8 +16,9 @@ from unittest import mock
 import torch
 
 from tests.bench.models import BenchVerifier
-from workers import placement, rules, trainer, updates
+from workers import placement, rules, step_view, trainer, updates
 from workers.events import SpoolWriter
+from workers.fitting import questions_that_fit
 from workers.plan import batch_of_step
 from workers.policy import Policy
 from workers.spec import RunSpec
@@ -58,7 +59,7 @@ class Steps:
         self.trainer = trainer.Trainer(spec, run_dir, self.spool, self.verifier, StopFlag())  # type: ignore[arg-type]
         self.trainer.load()
         split = trainer.split_questions(spec.data)
-        self.questions, _ = self.trainer.questions_that_fit(split.train, split.held_out)
+        self.questions, _ = questions_that_fit(spec, self.trainer.agents, split, self.trainer.log)
         self.parts: dict[str, float] = defaultdict(float)
         self.phases: dict[str, float] = defaultdict(float)
 
@@ -143,7 +144,7 @@ class Steps:
             mock.patch.object(Policy, "decode", self._timed("tokenizer", Policy.decode)),
             mock.patch.object(rules, "loss", self._timed("loss", rules.loss)),
             mock.patch.object(updates, "_fill", self._timed("row results", updates._fill)),
-            mock.patch.object(trainer, "build_mini_batches", self._timed("plan", trainer.build_mini_batches)),
+            mock.patch.object(step_view, "build_mini_batches", self._timed("plan", step_view.build_mini_batches)),
             mock.patch.object(self.trainer, "phase", self._phase),
             mock.patch.object(self.trainer.scorer, "score_step", self._timed("verify", self.trainer.scorer.score_step)),
         ]

@@ -1,0 +1,41 @@
+"""Step 3 of Algorithm 1: what every learner makes of a step's rollouts, of the sources that it trusts now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from workers.messages import Generated, Row
+from workers.plan import build_mini_batches, quarantined_rows
+from workers.quarantine import Trust
+from workers.rewards import REWARD_MAX
+from workers.rules import Judgement, judge
+from workers.scoring import Scores
+from workers.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class StepView:
+    """By learner: whom it trusts, its judgement, its mini-batches, and the rollouts of those that it does not trust."""
+
+    trusted: list[list[bool]]
+    judged: Judgement
+    plans: list[list[list[Row]]]
+    quarantined: list[list[Row]]
+
+
+def view_step(
+    spec: RunSpec, step: int, generated: Sequence[Generated], scores: Scores, ratio: Tensor, trust: Trust
+) -> StepView:
+    """step: 0, 1, ...  ratio: (n, n), omega."""
+    trusted = [trust.trusted(learner) for learner in range(len(spec.agents))]
+    judged = judge(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
+    plans, quarantined = [], []
+    for learner, advantages in enumerate(judged.advantages):
+        view = (learner, generated, advantages, scores.valid, ratio, trusted[learner])
+        plans.append(build_mini_batches(spec, step, *view))
+        quarantined.append(quarantined_rows(spec, *view))
+    return StepView(trusted, judged, plans, quarantined)
