@@ -314,7 +314,7 @@ class SpoolWriter:
         self._held += b"".join(lines)
 
     def _write_held(self) -> None:
-        """Write what is held; where a full disk had kept it out, say so after it. Error: OSError, and all is held on."""
+        """Write what is held; where a full disk had kept it out, say so after it. Error: OSError, and it is kept."""
         count = self._held.count(b"\n")
         self._append_held()
         if self._full_since is not None:
