@@ -229,8 +229,12 @@ def _use_up_memory() -> int:
         return count
 
 
-if __name__ == "__main__":
+def main(spec_path: str, run_dir: str, attempt: str) -> int:
     die_with_supervisor()
     dump_stacks_on_signal()
-    pulse.start(Path(sys.argv[2]))
-    sys.exit(FakeTrainer(RunSpec.from_file(Path(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[4])).run())
+    pulse.start(Path(run_dir))
+    return FakeTrainer(RunSpec.from_file(Path(spec_path)), Path(run_dir), int(attempt)).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3], sys.argv[4]))

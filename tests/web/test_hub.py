@@ -334,10 +334,10 @@ class TestStream:
         slow.until(lambda: slow.synced)
         tab.sub(run)
         tab.until(lambda: tab.synced)
-        big = "x" * 20_000  # fills the slow one's socket
+        big = {f"{'x' * 190} {number}": 1.0 for number in range(100)}  # fills the slow one's socket
         for step in range(10):
             write_spool(run.run_dir, 1, *(metrics(step, x=1.0) for _ in range(40)))
-            write_spool(run.run_dir, 1, *(metrics(step, x=1.0, **{big: 1.0}) for _ in range(40)))
+            write_spool(run.run_dir, 1, *(metrics(step, x=1.0, **big) for _ in range(40)))
             Shipper(run.pk, run.run_dir, 1).ship()
             tab.until(lambda step=step: tab.cursor == (step + 1) * 80)
         assert tab.seqs == list(range(1, 801))

@@ -150,7 +150,7 @@ async def test_log_is_streamed_without_a_warning_too(async_client, transactional
         warnings.simplefilter("error")
         response = await async_client.get(reverse("runs:log_download", args=[run.pk]))
         text = b"".join([chunk async for chunk in response.streaming_content]).decode()
-    assert text == "1970-01-01T00:00:00.000+00:00 info    attempt 1: a line\n"
+    assert text.startswith("1970-01-01T00:00:00.000+00:00 info    attempt 1: a line\n")
 
 
 def test_each_error_has_a_page_of_ours(client, user, monkeypatch):

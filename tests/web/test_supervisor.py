@@ -470,5 +470,5 @@ import sys
 from tests import fake_trainer
 from workers import events
 events.SEGMENT_BYTES = 3000
-fake_trainer.main(sys.argv[1], sys.argv[2], int(sys.argv[4]))
+sys.exit(fake_trainer.main(*sys.argv[1:3], sys.argv[4]))
 """
