@@ -1,8 +1,8 @@
 """What a peer that lies, or emits noise, does to an honest agent: `python -m tests.bench.bad_peers OUT [--seeds 5]`.
 
-On the pairs of the study; the bad peer is the second agent. The verdicts on a liar's rollouts are turned around; noise is
-random text. One JSON file a run, what is there is not run again; then a table: the honest agent's held-out accuracy,
-and its difference to learning alone, with 95 % intervals over the seeds.
+On the pairs of the study; the bad peer is the second agent. The verdicts on a liar's rollouts are turned around; noise
+is random text. One JSON file a run, what is there is not run again; then a table: the honest agent's held-out
+accuracy, and its difference to learning alone, with 95 % intervals over the seeds.
 """
 
 from __future__ import annotations
