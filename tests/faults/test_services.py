@@ -192,7 +192,7 @@ def _serves(world: World) -> bool:
 def test_fifty_browsers_outlive_the_web_without_a_gap(world: World, report: Report) -> None:
     """Fault 10."""
     browsers = world.browsers(50)
-    run_id = world.launch()
+    run_id = world.launch("complete pace=0.2")  # their one thread has all their frames to read
     browsers.watch(run_id)
     wait(lambda: min(browsers.cursors(run_id)) > 100, "all are shown events")
     report.kills("web under 50 browsers")
