@@ -34,6 +34,7 @@ def shared_world(request: pytest.FixtureRequest) -> Iterator[World]:
 def world(shared_world: World) -> Iterator[World]:
     """Whole and without runs at the start and the end of each test, whatever it did in between."""
     yield shared_world
+    shared_world.close_browsers()
     shared_world.end_workers()
     shared_world.heal()
     if shared_world.up is None:

@@ -127,6 +127,7 @@ class World:
         }
         self.extra_workers: list[subprocess.Popen[bytes]] = []
         self.runs: list[UUID] = []
+        self.opened: list[Browsers] = []
         self.up: subprocess.Popen[str] | None = None
 
     def _make_database(self) -> str:
@@ -184,6 +185,7 @@ class World:
             self.up = None
 
     def close(self) -> None:
+        self.close_browsers()
         self.end_workers()
         self.heal()
         left = [process for of_run in processes_of([self.data / "runs"]).values() for process in of_run]
@@ -345,8 +347,13 @@ class World:
 
     def browsers(self, count: int = 1) -> Browsers:
         opened = Browsers(self.url, self.keys["session"], count)
-        self._exit.callback(opened.close)
+        self.opened.append(opened)
         return opened
+
+    def close_browsers(self) -> None:
+        """A user may have so many sockets and no more: those of one test must not count in the next."""
+        while self.opened:
+            self.opened.pop().close()
 
     # -- what there is of a run
 
