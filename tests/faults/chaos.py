@@ -51,7 +51,7 @@ RUNS = (
     ("complete", 5000, 2),
 )
 # In each look, about three in a second.
-ACTS = {"stop": 0.1, "pause": 0.05}
+ACTS = {"stop": 0.03, "pause": 0.03}
 RESUME_CHANCE = 0.2
 DRAIN_CHANCE, DRAINED_S = 0.01, (1.0, 8.0)
 TASK = "hacrl_web.runs.tasks.train"
@@ -97,13 +97,13 @@ class Chaos:
     def _drain(self) -> None:
         """Begin to drain the host, or end it when its time has come."""
         if self.drained_until is None and self.chance.random() < DRAIN_CHANCE:
-            if self._order_drain(self.chance.choice(["finish", "now"])):
-                self.drained_until = time.monotonic() + self.chance.uniform(*DRAINED_S)
+            self._order_drain(self.chance.choice(["finish", "now"]))  # taken, maybe, even where no answer came
+            self.drained_until = time.monotonic() + self.chance.uniform(*DRAINED_S)
         elif self.drained_until is not None and time.monotonic() > self.drained_until and self._order_drain("no"):
             self.drained_until = None
 
     def _order_drain(self, order: str) -> bool:
-        """False where the web could not take the order; an answer that was lost may have been one that was taken."""
+        """True where the web has answered that it did."""
         body = {"name": socket.gethostname(), "drain": order, "why": "chaos"}
         return self._try(f"drain {order}", lambda: self.world.ask("/api/v1/hosts/drain", body, timeout_s=30).status)
 
@@ -172,6 +172,7 @@ class Chaos:
         self.world.heal()
         started = time.monotonic()
         deadline = started + RECOVERY_S
+        is_open = False  # to new runs
         while True:
             states = self.world.database.states()
             active = [run_id for run_id in self.world.runs if states[run_id][0] not in TERMINAL]
@@ -181,7 +182,7 @@ class Chaos:
                 found = [f"{run_id} {states[run_id]}" for run_id in active]
                 self.violations.append(f"not ended {RECOVERY_S:g} s after the last fault: {found}")
                 break
-            self._order_drain("no")
+            is_open = is_open or self._order_drain("no")
             for run_id in active:
                 if states[run_id][0] == "paused":
                     self._act("resume", run_id)
