@@ -48,7 +48,7 @@ def test_kill_at_any_moment_of_a_save_leaves_a_sound_checkpoint(world: World, re
         report.ends(run_id, recovered_s=report.seconds)
 
 
-@pytest.mark.parametrize("damage", ["flipped", "truncated"])
+@pytest.mark.parametrize("damage", ["flipped", pytest.param("truncated", marks=pytest.mark.full)])
 def test_damaged_checkpoint_is_named_and_the_one_before_is_used(world: World, report: Report, damage: str) -> None:
     """Fault 16."""
     browsers = world.browsers()
@@ -92,7 +92,13 @@ def test_trainer_that_cannot_go_on_fails_with_its_own_words(
     report.ends(run_id, browsers, report.seconds)
 
 
-@pytest.mark.parametrize(("name", "line"), [("dies", "dies at every start"), ("crash@6", "the last line before")])
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("dies", "dies at every start"),
+        pytest.param("crash@6", "the last line before", marks=pytest.mark.full),
+    ],
+)
 def test_run_that_dies_each_time_fails_with_its_last_lines(world: World, report: Report, name: str, line: str) -> None:
     """Fault 18: three more tries, then the end."""
     report.kills(f"nothing: {name}")
@@ -123,6 +129,7 @@ def test_hung_step_leaves_its_stacks_and_the_run_goes_on(world: World, report: R
     report.ends(run_id, browsers, recovered_s)
 
 
+@pytest.mark.full
 def test_trainer_killed_by_the_kernel_comes_back_where_it_was(world: World, report: Report) -> None:
     """Fault 17: out of memory ends a process without a word."""
     browsers = world.browsers()
