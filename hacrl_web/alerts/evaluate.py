@@ -33,6 +33,7 @@ class Evaluator:
 
     def __init__(self) -> None:
         self._facts: dict[UUID, Facts | None] = {}
+        self._seen: dict[UUID, int] = {}  # last_seq when a run was last looked at: no news before there is more
         self._next_sweep = 0.0
 
     def tick(self) -> int:
@@ -41,7 +42,7 @@ class Evaluator:
         for run in runs:
             while self.look(run):
                 pass
-        self._facts = {pk: facts for pk, facts in self._facts.items() if pk in {run["pk"] for run in runs}}
+            self._seen[run["pk"]] = run["last_seq"]
         return len(runs)
 
     def _due(self) -> list[dict[str, Any]]:
@@ -54,10 +55,13 @@ class Evaluator:
             choices.append(Q(alert_cursor=None, last_seq__gt=0))
         names = ("pk", "state", "last_seq", "alert_cursor__seq")
         runs = {run["pk"]: run for choice in choices for run in Run.objects.filter(choice).order_by().values(*names)}
+        self._facts = {pk: facts for pk, facts in self._facts.items() if pk in runs}
+        self._seen = {pk: seq for pk, seq in self._seen.items() if pk in runs}
+        # The cursor stands at the end of a step, and what follows it may be no step: a run that pauses ends so.
         return [
             run
-            for run in runs.values()
-            if run["state"] in TERMINAL or run["last_seq"] > (run["alert_cursor__seq"] or 0)
+            for pk, run in runs.items()
+            if run["state"] in TERMINAL or run["last_seq"] > self._seen.get(pk, run["alert_cursor__seq"] or 0)
         ]
 
     def look(self, run: dict[str, Any]) -> bool:

@@ -143,10 +143,8 @@ class RunConsumer(AsyncWebsocketConsumer):
             self._unsubscribe(frame["run"])
 
     async def _subscribe(self, run_id: UUID, after: int) -> None:
-        if run_id not in self.subscriptions and len(self.subscriptions) >= MAX_SUBSCRIPTIONS:
-            raise _BadFrame("too_many", f"At most {MAX_SUBSCRIPTIONS} runs can be watched at once.")
-        if sum(len(member.subscriptions) for member in self._of_same_user()) >= MAX_SUBSCRIPTIONS_OF_USER:
-            raise _BadFrame("too_many", f"At most {MAX_SUBSCRIPTIONS_OF_USER} runs can be watched by one user at once.")
+        if run_id not in self.subscriptions:
+            self._check_room()
         status = await self.hub.read(find_visible, self.user, run_id)
         if status is None:
             raise _BadFrame("not_found", f"There is no run {run_id}.")
@@ -156,6 +154,13 @@ class RunConsumer(AsyncWebsocketConsumer):
         subscription = self.subscriptions[run_id] = Subscription(run_id, after, self.wake)
         self.hub.subscribe(subscription, status)
         self.wake.set()
+
+    def _check_room(self) -> None:
+        """Error: _BadFrame where one more run is one too many."""
+        if len(self.subscriptions) >= MAX_SUBSCRIPTIONS:
+            raise _BadFrame("too_many", f"At most {MAX_SUBSCRIPTIONS} runs can be watched at once.")
+        if sum(len(member.subscriptions) for member in self._of_same_user()) >= MAX_SUBSCRIPTIONS_OF_USER:
+            raise _BadFrame("too_many", f"At most {MAX_SUBSCRIPTIONS_OF_USER} runs can be watched by one user at once.")
 
     def _unsubscribe(self, run_id: UUID) -> None:
         subscription = self.subscriptions.pop(run_id, None)

@@ -40,12 +40,25 @@ def _line(event: TelemetryEvent) -> dict[str, Any]:
 
 
 def _search_events(run: Run, search: str, level: str) -> list[dict[str, Any]]:
-    lines = _lines(run)
+    lines = _lines(run).filter(type="log")
     if search:
         lines = lines.filter(payload__message__icontains=search)
     if level in LEVELS:
         lines = lines.filter(payload__level=level)
-    return [_line(event) for event in reversed(lines.order_by("-seq")[: FOUND_SHOWN + 1])]
+    found = [*lines.order_by("-seq")[: FOUND_SHOWN + 1], *_search_left_out(run, search, level)]
+    return [_line(event) for event in sorted(found, key=lambda event: event.seq)[-FOUND_SHOWN - 1 :]]
+
+
+def _search_left_out(run: Run, search: str, level: str) -> list[TelemetryEvent]:
+    """The newest counts of what was left out: their words are made here, so no query can look for them."""
+    wanted, found = search.lower(), []
+    for event in _lines(run).filter(type="left_out").order_by("-seq").iterator(chunk_size=500):
+        line = _line(event)
+        if wanted in line["text"].lower() and (level not in LEVELS or level == line["level"]):
+            found.append(event)
+        if len(found) > FOUND_SHOWN:
+            break
+    return found
 
 
 def _search_output(run: Run, search: str) -> list[dict[str, Any]] | None:

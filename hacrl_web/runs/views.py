@@ -22,7 +22,7 @@ from django.views.decorators.http import require_GET, require_POST
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.demo_state import preparation
 from hacrl_web.runs.host_report import host_cards
-from hacrl_web.runs.models import QUEUE_ORDER, Run, State, Sweep
+from hacrl_web.runs.models import QUEUE_ORDER, Run, RunQuerySet, State, Sweep
 from hacrl_web.runs.queue import place_of
 from hacrl_web.runs.queue import places as queue_places
 from hacrl_web.runs.redis_client import ring_bell
@@ -32,6 +32,7 @@ from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
 
 PAGE_SIZE = 50
+QUEUE_SHOWN = 500
 TABS = ("overview", "config", "events", "logs")
 ACTIVE = (State.STARTING, State.RUNNING, State.PAUSED, State.LOST)
 FAILED_SHOWN = 10
@@ -219,16 +220,18 @@ def metrics_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpRespons
 @require_GET
 def worker_list(request: HttpRequest) -> HttpResponse:
     """Hosts with the runs that they hold, and the queue in the order in which runs start."""
-    visible = Run.objects.visible_to(request.user)
+    visible: RunQuerySet = Run.objects.visible_to(request.user)
     places = queue_places()
-    waiting = list(visible.filter(pk__in=list(places)[:500]))
+    own = [pk for pk in visible.in_queue().values_list("pk", flat=True) if pk in places]
+    waiting = list(visible.filter(pk__in=own[:QUEUE_SHOWN]))
     for run in waiting:
         run.place = places[run.pk]
     cards = host_cards(request.user)
     context = {
         "cards": cards,
-        "queue": sorted(waiting, key=lambda run: places[run.pk]),
-        "num_others": len(places) - len(waiting),
+        "queue": sorted(waiting, key=lambda run: run.place),
+        "num_cut": len(own) - len(waiting),
+        "num_others": len(places) - len(own),
         "is_idle": not any(card.runs for card in cards),
         "paused": visible.filter(state=State.PAUSED).order_by("-created_at")[:500],
     }

@@ -143,6 +143,22 @@ def test_end_of_the_run_closes_its_alerts_and_ends_the_watch(run):
     assert Evaluator().tick() == 0
 
 
+def test_run_without_news_is_not_looked_at_again(run):
+    """A paused run's last event is no end of a step: the cursor never gets there."""
+    tell(run, *[0.9] * 3)
+    TelemetryEvent.objects.create(run=run, seq=7, type="finished", attempt=1, time=1.0, payload={"outcome": "paused"})
+    Run.objects.filter(pk=run.pk).update(last_seq=7, state=State.PAUSED)
+    evaluator = Evaluator()
+    assert [evaluator.tick() for _ in range(3)] == [1, 0, 0]
+    Run.objects.filter(pk=run.pk).update(state=State.RUNNING, attempt=2)
+    run.refresh_from_db()
+    tell(run, *[0.1] * 3, step=4, attempt=2)
+    assert evaluator.tick() == 1
+    assert rows(run) == [(3, 6)]
+    run.transition_to(State.STOPPED, reason="", attempt=2)
+    assert [evaluator.tick(), evaluator.tick()] == [1, 0]
+
+
 def test_run_that_ended_before_anybody_looked_is_looked_at(run):
     tell(run, *[0.9] * 3)
     run.transition_to(State.FAILED, reason="x", attempt=1)

@@ -546,10 +546,13 @@ class TestRefusals:
         monkeypatch.setattr(consumers, "MAX_SUBSCRIPTIONS_OF_USER", 2)
         other, stranger = Browser(server, owner, client), Browser(server, make_user(is_staff=True), client)
         for browser in (tab, other):
-            browser.sub(claimed(owner), after=0)
+            watched = claimed(owner)
+            browser.sub(watched, after=0)
             browser.until(lambda browser=browser: browser.synced)
         other.sub(claimed(owner), after=0)
         assert other.receive()["code"] == "too_many"
+        other.sub(watched, after=0)  # watched already: this takes no further place
+        other.until(lambda: len(other.synced) == 2)
         stranger.sub(claimed(owner), after=0)
         stranger.until(lambda: stranger.synced)
         other.socket.close()

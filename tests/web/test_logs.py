@@ -73,9 +73,20 @@ class TestSearch:
 
     def test_level_filters_and_the_newest_lines_are_shown(self, client, owner, run):
         client.force_login(owner)
-        assert len(self.found(client, run, level="warning")) == 1
+        said = "left out: 1,234 of type log, 5 of type rollout (more than 200 log lines a second)"
+        assert self.found(client, run, level="warning") == ["100 % of &lt;b&gt;Loss&lt;/b&gt; is NaN_1", said]
+        assert self.found(client, run, level="error") == []
         assert self.found(client, run, level="no such level")[-1].startswith("left out: 1,234 of type log, 5 of type")
         assert len(self.found(client, run)) == 500
+
+    def test_lines_that_say_what_was_left_out_are_found_in_their_place(self, client, owner):
+        counted = LeftOut(counts={"log": 3}, reason="Too many")
+        run = stored(owner, Log(message="too many, 1"), counted, Log(message="too many, 2"), Log(message="done"))
+        client.force_login(owner)
+        said = "left out: 3 of type log (Too many)"
+        assert self.found(client, run, q="too MANY") == ["too many, 1", said, "too many, 2"]
+        assert self.found(client, run, q="3 of type") == [said]
+        assert self.found(client, run, q="too many", level="info") == ["too many, 1", "too many, 2"]
 
     def test_without_htmx_it_is_a_page(self, client, owner, run):
         client.force_login(owner)

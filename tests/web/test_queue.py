@@ -4,7 +4,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
-from hacrl_web.runs import queue
+from hacrl_web.runs import queue, views
 from hacrl_web.runs.models import Drain, Host, Run, State, Worker
 from tests.web import factories
 
@@ -92,6 +92,16 @@ class TestOrder:
             factories.make_run(user)
         with django_assert_max_num_queries(15):
             web.get(reverse("runs:worker_list"))
+
+    def test_own_run_behind_many_of_others_is_shown_and_the_others_are_counted(self, web, user, monkeypatch):
+        monkeypatch.setattr(views, "QUEUE_SHOWN", 2)
+        stranger = factories.make_user()
+        for _ in range(3):
+            factories.make_run(stranger)
+        own = [factories.make_run(user, name=f"own {number}") for number in range(3)]
+        shown = web.get(reverse("runs:worker_list")).context
+        assert [(run.pk, run.place) for run in shown["queue"]] == [(own[0].pk, 4), (own[1].pk, 5)]
+        assert (shown["num_others"], shown["num_cut"]) == (3, 1)
 
 
 class TestButtons:
