@@ -1,14 +1,16 @@
 """The contract, part four: what a trainer writes to stdout and stderr, kept within bounds, and the one way to read it.
 
 The trainer appends to `trainer.log` itself: no pipe that fills while its reader is frozen or that breaks when it dies.
-Whoever started it looks at the size. A file that is too long is cut to nothing under the trainer's hands (it was opened
-for appending), after its first part, once, and its newest part were copied beside it. What the trainer writes in the
-instant between the end of the copy and the cut is lost; the mark at that place says so. No torch, no Django.
+Whoever started it looks at what the file takes on the disk. If that is too much, its middle, between the first part and
+the newest, becomes a hole (fallocate(2)). The size grows on, the blocks are free, and nothing that is kept moves, so
+nothing that the trainer writes meanwhile is lost. Where there are no holes, the newest part is moved down over the middle; what is
+written in that instant may be lost, and the mark at that place says so. No torch, no Django.
 """
 
 from __future__ import annotations
 
-import contextlib
+import ctypes
+import errno
 import fcntl
 import logging
 import os
@@ -21,26 +23,26 @@ from typing import BinaryIO
 from workers.thinning import LINE_CHARACTERS, clean_line
 
 LOG_NAME = "trainer.log"
-FIRST_NAME = "trainer.log.first"  # how the output began
-KEPT_NAME = "trainer.log.kept"  # what stood before trainer.log; its first line is the mark of what is missing before it
 FIRST_BYTES = 2**20
 KEPT_BYTES = 4 * 2**20
-LIMIT_BYTES = 8 * 2**20
+LIMIT_BYTES = 8 * 2**20  # on the disk
 LOOK_S = 0.2
+BLOCK = 4096  # a hole of whole blocks frees them all and leaves no zeros beside it
 READ_BYTES = 20 * LINE_CHARACTERS  # of one line; the rest of it is only counted
-_MARK = "[cut: {count:,} bytes of the trainer's output were not kept; at most {limit} MiB of it are]\n"
-_COUNT = re.compile(rb"\[cut: ([\d,]+) bytes")
-_SEAM = b"[a cut was made here: what was written in the same instant may be missing]\n"
+_PUNCH_HOLE, _KEEP_SIZE = 0x02, 0x01  # linux/falloc.h
+_MARK = "[cut: {count:,} bytes of the trainer's output were not kept; at most {limit} MiB of it are{more}]"
+_INSTANT = "; what was written in the instant of the cut may be missing too"
+_COUNT = re.compile(rb"^\[cut: ([\d,]+) bytes of the trainer's output.*instant of the cut.*\]\n", re.MULTILINE)
 log = logging.getLogger(__name__)
 
 
 def limit_output(run_dir: Path) -> bool:
-    """Cut trainer.log where it is too long. True where it was cut. Error: OSError, and nothing is lost."""
+    """Cut the middle out of trainer.log where it takes too much. True where it was cut. Error: OSError."""
     path = run_dir / LOG_NAME
     try:
-        if path.stat().st_size <= LIMIT_BYTES:
+        if allocated_bytes(path.stat()) <= LIMIT_BYTES:
             return False
-        live = open(path, "r+b")  # noqa: SIM115 - closed below
+        live = open(path, "r+b", buffering=0)  # noqa: SIM115 - closed below
     except FileNotFoundError:
         return False
     with live:
@@ -48,69 +50,55 @@ def limit_output(run_dir: Path) -> bool:
             fcntl.flock(live, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # a supervisor that was frozen and its successor look at the same time
             return False
-        if os.fstat(live.fileno()).st_size <= LIMIT_BYTES:
+        found = os.fstat(live.fileno())
+        begin, end = -(-FIRST_BYTES // BLOCK) * BLOCK, (found.st_size - KEPT_BYTES) // BLOCK * BLOCK
+        if allocated_bytes(found) <= LIMIT_BYTES or end <= begin:
             return False
-        begins_at = _keep_first(run_dir, live.fileno())
-        _keep_newest(run_dir, live.fileno(), begins_at)
+        if not _punch(live.fileno(), begin, end):
+            _move_down(live.fileno(), found.st_size - KEPT_BYTES)
     return True
 
 
-def _keep_first(run_dir: Path, live: int) -> int:
-    """Copy how the output began, once for a run. Returns how many bytes of trainer.log that are."""
-    path = run_dir / FIRST_NAME
-    if path.exists():
-        return 0
-    first = os.pread(live, FIRST_BYTES, 0)
-    first = first[: first.rfind(b"\n") + 1] or first
-    temporary = path.with_suffix(".new")
-    temporary.write_bytes(first)
-    temporary.replace(path)
-    return len(first)
+def allocated_bytes(found: os.stat_result) -> int:
+    """What a file takes on the disk; st_blocks counts 512 bytes each, whatever the file system's blocks are."""
+    return found.st_blocks * 512
 
 
-def _keep_newest(run_dir: Path, live: int, begins_at: int) -> None:
-    """Copy the end of trainer.log, behind a mark of what is now missing before it, and empty trainer.log."""
-    path = run_dir / KEPT_NAME
-    end = os.fstat(live).st_size
-    place = max(begins_at, end - KEPT_BYTES)
-    if place > begins_at:  # to the beginning of a line, if one is near
-        place += max(0, os.pread(live, READ_BYTES, place - 1).find(b"\n"))
-    missing = _unkept(path) + place - begins_at
-    temporary = path.with_suffix(".new")
+def _punch(live: int, begin: int, end: int) -> bool:
+    """Free the blocks from `begin` to `end`. False where the system or the file system has no holes."""
     try:
-        with open(temporary, "wb") as kept:
-            kept.write(_MARK.format(count=missing, limit=limit_mib()).encode())
-            _copy(live, kept, place, end)
-            temporary.replace(path)  # whoever is killed from here on leaves lines twice, not lines lost
-            _copy(live, kept, end, os.fstat(live).st_size)
-            os.ftruncate(live, 0)
-            kept.write(_SEAM)
-    finally:
-        temporary.unlink(missing_ok=True)
+        fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+    except AttributeError:
+        return False
+    fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long)  # off_t is a long
+    if fallocate(live, _PUNCH_HOLE | _KEEP_SIZE, begin, end - begin) == 0:
+        return _end_of_hole(live, begin) >= end  # where holes cannot be found, they could not be told
+    if (number := ctypes.get_errno()) in (errno.EOPNOTSUPP, errno.ENOSYS):
+        return False
+    raise OSError(number, os.strerror(number), LOG_NAME)
 
 
-def _copy(source: int, target: BinaryIO, place: int, end: int) -> None:
-    while place < end and (part := os.pread(source, min(2**20, end - place), place)):
-        target.write(part)
+def _move_down(live: int, place: int) -> None:
+    """Write a mark and what stands from `place` on behind the first part, in the file itself, and cut its end off."""
+    first, missing = os.pread(live, FIRST_BYTES + BLOCK, 0), 0
+    if mark := _COUNT.search(first):  # of the cut before this one
+        target, place_of_rest = mark.start(), mark.end()
+        missing = int(mark[1].replace(b",", b""))
+    else:
+        target = place_of_rest = first.rfind(b"\n", 0, FIRST_BYTES) + 1 or FIRST_BYTES
+    place += max(0, os.pread(live, READ_BYTES, place - 1).find(b"\n"))  # to the beginning of a line, if one is near
+    count = missing + place - place_of_rest
+    part = f"{_MARK.format(count=count, limit=limit_mib(), more=_INSTANT)}\n".encode()
+    while part:
+        target += os.pwrite(live, part, target)
+        part = os.pread(live, 2**20, place)
         place += len(part)
-    target.flush()
+    os.ftruncate(live, target)
 
 
 def limit_mib() -> int:
     """What is kept of a run's output at most, but for what comes between two looks."""
-    return (FIRST_BYTES + KEPT_BYTES + LIMIT_BYTES) // 2**20
-
-
-def _unkept(path: Path) -> int:
-    """Bytes that the kept part says are missing before it, and its own, which go now."""
-    try:
-        size = path.stat().st_size
-        with open(path, "rb") as kept:
-            mark = kept.readline(READ_BYTES)
-    except FileNotFoundError:
-        return 0
-    found = _COUNT.match(mark)
-    return int(found[1].replace(b",", b"")) + size - len(mark) - len(_SEAM) if found else size
+    return LIMIT_BYTES // 2**20
 
 
 class OutputLimiter:
@@ -126,7 +114,7 @@ class OutputLimiter:
         while not self._is_stopped.wait(LOOK_S):
             try:
                 limit_output(self._run_dir)
-            except OSError as error:  # a full disk: nothing was cut, and the next look tries again
+            except OSError as error:  # the next look tries again
                 log.warning("%s could not be cut: %s", self._run_dir / LOG_NAME, error)
                 self._is_stopped.wait(10.0)
 
@@ -136,37 +124,62 @@ class OutputLimiter:
 
 
 def read_output(run_dir: Path) -> Iterator[str]:
-    """The lines of all attempts as they are shown, first to last; marks stand where something is missing.
+    """The lines of all attempts as they are shown, first to last; a mark stands where something is missing.
 
-    A cut in the middle of a reading hides the lines that it moves from this reading.
-    Error: FileNotFoundError where there is no output, as on another host.
+    A cut that overtakes this reading is one more mark. Error: FileNotFoundError where there is no output, as on
+    another host.
     """
-    with open(run_dir / LOG_NAME, "rb") as live:
-        for name in (FIRST_NAME, KEPT_NAME):
-            with contextlib.suppress(FileNotFoundError), open(run_dir / name, "rb") as part:
-                yield from _lines(part)
-        yield from _lines(live)
+    # Two descriptions: looking for the hole's end moves the place of the one that it is asked of.
+    with open(run_dir / LOG_NAME, "rb") as live, open(run_dir / LOG_NAME, "rb", buffering=0) as holes:
+        yield from _lines(live, holes.fileno())
 
 
-def _lines(file: BinaryIO) -> Iterator[str]:
+def _lines(file: BinaryIO, holes: int) -> Iterator[str]:
     while part := file.readline(READ_BYTES):
-        text = part.decode("utf-8", "replace").rstrip("\n")
-        whole = len(text)
-        while not part.endswith(b"\n") and (part := file.readline(READ_BYTES)):
-            whole += len(part.rstrip(b"\n").decode("utf-8", "ignore"))
-        yield clean_line(text, whole)
+        missing = _pass_hole(file, holes, part)
+        if not missing:
+            text = part.decode("utf-8", "replace").rstrip("\n")
+            whole = len(text)
+            while not part.endswith(b"\n") and (part := file.readline(READ_BYTES)):
+                if missing := _pass_hole(file, holes, part):
+                    break
+                whole += len(part.rstrip(b"\n").decode("utf-8", "ignore"))
+            yield clean_line(text, whole)
+        if missing:
+            yield _MARK.format(count=missing, limit=limit_mib(), more="")
+
+
+def _pass_hole(file: BinaryIO, holes: int, part: bytes) -> int:
+    """If a hole is in `part`, which was read last, go to the first whole line behind it.
+
+    Returns the bytes from the beginning of `part` to there; 0 where there is no hole, though the trainer wrote zeros.
+    """
+    if b"\0" not in part:
+        return 0
+    begin = file.tell() - len(part)
+    for place in (begin, *range(begin // BLOCK * BLOCK + BLOCK, begin + len(part), BLOCK)):
+        if part[place - begin] == 0 and (end := _end_of_hole(holes, place)) > place:
+            file.seek(end)
+            if not file.readline(READ_BYTES).endswith(b"\n"):  # no line begins near
+                file.seek(end)
+            return file.tell() - begin
+    return 0
+
+
+def _end_of_hole(file: int, place: int) -> int:
+    try:
+        return os.lseek(file, place, os.SEEK_DATA)
+    except OSError:  # nothing but a hole up to the end, or no such question here
+        return place
 
 
 def last_output(run_dir: Path, count: int, size: int = 8192) -> str:
     """The last lines that hold anything, readable whatever is in them; empty where there is no output."""
-    end = b""
-    for name in (LOG_NAME, KEPT_NAME):
-        with contextlib.suppress(FileNotFoundError), open(run_dir / name, "rb") as file:
-            place = file.seek(0, os.SEEK_END)
-            file.seek(max(0, place - size + len(end)))
-            end = file.read() + end
-        if len(end) >= size:
-            break
-    text = end.replace(_SEAM, b"").decode("utf-8", "replace")
+    try:
+        with open(run_dir / LOG_NAME, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+            text = file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
     lines = [clean_line(line)[:500] for line in text.split("\n")]
     return "\n".join([line for line in lines if line.strip()][-count:])

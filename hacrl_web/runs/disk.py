@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Max, Min
 
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, TelemetryEvent
+from workers.output import allocated_bytes
 
 SAMPLED = 200
 MAX_FILES = 20_000
@@ -45,7 +46,7 @@ def _row_bytes(row: tuple[Any, ...]) -> int:
 
 
 def _folder_bytes(folder: str) -> int | None:
-    """Size of the regular files below, links not followed; None where there is no such folder here."""
+    """What the files below take, holes not counted, links not followed; None where there is no such folder here."""
     if not os.path.isdir(folder):
         return None
     total = seen = 0
@@ -53,7 +54,7 @@ def _folder_bytes(folder: str) -> int | None:
         for name in names:
             seen += 1
             try:
-                total += os.lstat(os.path.join(place, name)).st_size
+                total += allocated_bytes(os.lstat(os.path.join(place, name)))
             except OSError:  # gone meanwhile
                 continue
             if seen >= MAX_FILES:

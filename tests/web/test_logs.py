@@ -11,7 +11,9 @@ from hacrl_web.runs.models import RolloutSample, Run, Worker
 from hacrl_web.runs.retention import Retention, clear_texts
 from hacrl_web.runs.telemetry import Shipper
 from tests.web.factories import make_run, make_user, metrics, write_spool
+from workers import output
 from workers.events import LeftOut, Log, Rollout
+from workers.output import allocated_bytes
 
 NOT_HERE = "The run directory is not on this host."
 pytestmark = pytest.mark.django_db
@@ -146,6 +148,18 @@ class TestTrainersOutput:
         assert lines[604:1204] == [f"printed {number}" for number in range(600)]
         assert len(lines) == 1206
 
+    def test_what_was_cut_is_a_mark_in_the_page_and_in_the_download(self, client, owner, run, monkeypatch):
+        for name, size in (("FIRST_BYTES", 4096), ("KEPT_BYTES", 4096), ("LIMIT_BYTES", 100_000)):
+            monkeypatch.setattr(output, name, size)
+        assert output.limit_output(run.run_dir)
+        client.force_login(owner)
+        assert "bytes of the trainer&#x27;s output were not kept" in self.found(client, run, q="[cut:")
+        answer = client.get(reverse("runs:log_download", args=[run.pk]))
+        text = b"".join(answer.streaming_content)
+        assert text.count(b"[cut: ") == 1  # the long line's end is in it
+        assert text.endswith(b"<script>alert(1)</script>\n")
+        assert b"\0" not in text
+
     def test_on_another_host_it_is_said_to_be_elsewhere(self, client, owner):
         run = make_run(owner)
         client.force_login(owner)
@@ -217,11 +231,14 @@ class TestDiskUse:
         (run.run_dir / "checkpoints").mkdir()
         (run.run_dir / "checkpoints" / "weights").write_bytes(b"0" * 5000)
         (run.run_dir / "link").symlink_to("/usr")
+        with open(run.run_dir / "trainer.log", "wb") as sparse:
+            sparse.truncate(2**30)  # a hole, as a cut leaves one
         use = disk_use(run)
-        spool = (run.run_dir / "events.jsonl").stat().st_size
+        spool = allocated_bytes((run.run_dir / "events.jsonl").stat())
+        weights = allocated_bytes((run.run_dir / "checkpoints" / "weights").stat())
         assert use.num_rows == 100
         assert 100 * 2000 < use.rows_bytes < 100 * 3000  # two texts of 1,000 characters, and the rest
-        assert 5000 + spool <= use.files_bytes < 5000 + spool + 500
+        assert use.files_bytes == spool + weights >= 5000 + 1000
         client.force_login(owner)
         assert b"100 rows, about 2" in client.get(reverse("runs:run_disk", args=[run.pk])).content
 

@@ -1,5 +1,7 @@
 """What a trainer writes stays within bounds, keeps its beginning and its end, and says what is missing."""
 
+import ctypes
+import re
 import subprocess
 import sys
 import time
@@ -8,76 +10,154 @@ import pytest
 
 from workers import output
 from workers.launcher import start_trainer
-from workers.output import FIRST_NAME, KEPT_NAME, LOG_NAME, last_output, limit_output, read_output
+from workers.output import LOG_NAME, allocated_bytes, last_output, limit_output, read_output
 
-LINE = len("line 00000\n")  # 11 bytes
+LINE = len("line 000000\n")  # 12 bytes
+MARK = re.compile(r"\[cut: ([\d,]+) bytes of the trainer's output were not kept; ")
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """10 lines of the beginning, 20 of the end, cut above 50."""
-    monkeypatch.setattr(output, "FIRST_BYTES", 10 * LINE)
-    monkeypatch.setattr(output, "KEPT_BYTES", 20 * LINE)
-    monkeypatch.setattr(output, "LIMIT_BYTES", 50 * LINE)
+    """One block of the beginning, two of the end, cut above eight."""
+    monkeypatch.setattr(output, "FIRST_BYTES", 4096)
+    monkeypatch.setattr(output, "KEPT_BYTES", 2 * 4096)
+    monkeypatch.setattr(output, "LIMIT_BYTES", 8 * 4096)
 
 
-def write(run_dir, first: int, count: int) -> None:
+@pytest.fixture
+def without_holes(monkeypatch):
+    monkeypatch.setattr(output, "_punch", lambda *_: False)
+
+
+def write(run_dir, first: int, end: int) -> None:
     with open(run_dir / LOG_NAME, "a") as log:
-        log.writelines(f"line {number:05}\n" for number in range(first, first + count))
-
-
-def lines(run_dir) -> list[str]:
-    return [line if line.startswith("[") else line.removeprefix("line ") for line in read_output(run_dir)]
+        log.writelines(f"line {number:06}\n" for number in range(first, end))
 
 
 def numbers(first: int, end: int) -> list[str]:
-    return [f"{number:05}" for number in range(first, end)]
+    return [f"line {number:06}" for number in range(first, end)]
+
+
+def missing(mark: str) -> int:
+    return int(MARK.match(mark)[1].replace(",", ""))
+
+
+def assert_all_told(shown: list[str], end: int) -> list[int]:
+    """Each line from 0 to `end` is there once and in order, or counted in the mark at its place. Returns the counts."""
+    number, counts = 0, []
+    for line in shown:
+        if MARK.match(line):
+            counts.append(missing(line))
+            assert counts[-1] % LINE == 0
+            number += counts[-1] // LINE
+        else:
+            assert line == f"line {number:06}"
+            number += 1
+    assert number == end
+    return counts
 
 
 def test_short_output_stays_as_it_is(tmp_path):
-    write(tmp_path, 0, 50)
+    write(tmp_path, 0, 2730)  # 32,760 bytes: 8 blocks
     assert not limit_output(tmp_path)
-    assert lines(tmp_path) == numbers(0, 50)
+    assert list(read_output(tmp_path)) == numbers(0, 2730)
 
 
 def test_first_and_newest_part_stay_and_the_bytes_between_are_counted(tmp_path):
-    """Lines 0 to 9 and 41 to 60 of 61 stay: 31 lines of 11 bytes are gone."""
-    write(tmp_path, 0, 61)
+    """36,000 bytes: the hole goes from 4,096 to 24,576, the last block before 27,808, whose neighbours are cut lines.
+
+    4,096 = 341 lines and 4 bytes; 24,576 = 2,048 lines: whether a line begins there cannot be known, so 2,048 goes.
+    """
+    write(tmp_path, 0, 3000)
     assert limit_output(tmp_path)
-    write(tmp_path, 61, 3)
-    seam, mark = output._SEAM.decode().rstrip(), lines(tmp_path)[10]
-    assert mark.startswith("[cut: 341 bytes of the trainer's output were not kept")
-    assert lines(tmp_path) == [*numbers(0, 10), mark, *numbers(41, 61), seam, *numbers(61, 64)]
-    write(tmp_path, 64, 50)  # 61 to 113 in trainer.log, of which 94 to 113 stay: all 84 from 10 to 93 are gone
+    assert (tmp_path / LOG_NAME).stat().st_size == 36_000
+    assert allocated_bytes((tmp_path / LOG_NAME).stat()) == 4 * 4096  # blocks 0, 6, 7, 8
+    assert not limit_output(tmp_path)
+    write(tmp_path, 3000, 3003)
+    shown = list(read_output(tmp_path))
+    assert shown[341] == "[cut: 20,496 bytes of the trainer's output were not kept; at most 0 MiB of it are]"
+    assert [*shown[:341], *shown[342:]] == [*numbers(0, 341), *numbers(2049, 3003)]  # 1,708 lines of 12 bytes
+    write(tmp_path, 3003, 6000)  # 72,000 - 8,192 = 63,808, so from 61,440 = 5,120 lines on
     assert limit_output(tmp_path)
-    again = lines(tmp_path)
-    assert again[10].startswith("[cut: 924 bytes")
-    assert [*again[:10], *again[11:]] == [*numbers(0, 10), *numbers(94, 114), seam]
+    assert assert_all_told(list(read_output(tmp_path)), 6000) == [(5121 - 341) * LINE]
 
 
-def test_trainer_that_floods_stays_in_bounds_and_is_not_held_up(tmp_path, monkeypatch):
-    """100,000 lines of one process through the real launcher: it ends by itself, and its last line is there."""
-    for name, size in (("FIRST_BYTES", 2_000), ("KEPT_BYTES", 20_000), ("LIMIT_BYTES", 60_000), ("LOOK_S", 0.01)):
-        monkeypatch.setattr(output, name, size)
+def test_reader_that_is_overtaken_by_cuts_tells_every_line_or_counts_it(tmp_path):
+    """Three cuts, and each frees blocks that the reader has not come to."""
+    write(tmp_path, 0, 20_000)
+    reader = read_output(tmp_path)
+    shown = [next(reader) for _ in range(5000)]
+    for begin, end in ((20_000, 22_000), (22_000, 60_000)):
+        assert limit_output(tmp_path)
+        write(tmp_path, begin, end)
+        shown += [next(reader) for _ in range(1000)]
+    assert limit_output(tmp_path)
+    assert len(assert_all_told([*shown, *reader], 60_000)) == 3
+
+
+def flood(run_dir, monkeypatch) -> tuple[list[str], int]:
+    """50,000 lines (600 kB) of one process through the real launcher. Returns what is shown, the largest file seen."""
+    monkeypatch.setattr(output, "LOOK_S", 0.005)
+    cuts = []
+    monkeypatch.setattr(output, "limit_output", lambda run_dir: cuts.append(limit_output(run_dir)))
     code = (
-        "import sys, time\n"
-        "for number in range(100_000):\n"
-        "    print(f'line {number:05}', flush=number % 100 == 0)\n"
+        "import time\n"
+        "for number in range(50_000):\n"
+        "    print(f'line {number:06}', flush=number % 7 == 0)\n"
         "    number % 1000 or time.sleep(0.02)\n"
-        "print('the last words', file=sys.stderr)"
     )
-    trainer = start_trainer(tmp_path, 1, command=[sys.executable, "-c", code])
+    trainer = start_trainer(run_dir, 1, command=[sys.executable, "-c", code])
     largest = 0
     while trainer.poll() is None:
-        largest = max(largest, (tmp_path / LOG_NAME).stat().st_size)
+        largest = max(largest, allocated_bytes((run_dir / LOG_NAME).stat()))
         time.sleep(0.005)
     assert trainer.kill() == 0
-    assert largest < 1_100_000 / 3  # what was written in all
-    found = list(read_output(tmp_path))
-    assert found[0] == "line 00000"
-    assert "the last words" in found[-2:]
-    assert "the last words" in last_output(tmp_path, 15)
-    assert sum(path.stat().st_size for path in tmp_path.glob(f"{LOG_NAME}*")) < 2_000 + 21_000 + 400_000
+    assert sum(cuts) > 5
+    return list(read_output(run_dir)), largest
+
+
+def test_trainer_that_floods_stays_in_bounds_and_loses_no_line_unsaid(tmp_path, monkeypatch):
+    shown, largest = flood(tmp_path, monkeypatch)
+    assert largest < 600_000 / 2
+    assert len(assert_all_told(shown, 50_000)) == 1
+    assert shown[:341] == numbers(0, 341)
+    assert shown[-600:] == numbers(49_400, 50_000)
+    assert last_output(tmp_path, 2) == "line 049998\nline 049999"
+    assert (tmp_path / LOG_NAME).stat().st_size == 600_000
+
+
+def test_flood_without_holes_keeps_its_order_and_says_that_lines_may_be_missing(tmp_path, monkeypatch, without_holes):
+    shown, largest = flood(tmp_path, monkeypatch)
+    assert largest < 600_000 / 2
+    assert shown[:341] == numbers(0, 341)
+    assert shown[341].endswith("instant of the cut may be missing too]")
+    assert missing(shown[341]) <= 600_000 - LINE * (len(shown) - 1)
+    assert shown[342:] == sorted(set(shown[342:]))
+
+
+def test_without_holes_the_newest_part_is_moved_down(tmp_path, without_holes):
+    """36,000 - 8,192 = 27,808 bytes, in line 2,317: lines 341 to 2,317 go, and in the second cut up to 5,317."""
+    for end, first_kept in ((3000, 2318), (6000, 5318)):
+        write(tmp_path, end - 3000, end)
+        assert limit_output(tmp_path)
+        shown = list(read_output(tmp_path))
+        assert assert_all_told(shown, end) == [(first_kept - 341) * LINE]
+        assert shown[341].endswith("; what was written in the instant of the cut may be missing too]")
+        assert (tmp_path / LOG_NAME).stat().st_size == (341 + end - first_kept) * LINE + len(shown[341]) + 1
+
+
+@pytest.mark.parametrize("number", [95, 38])  # EOPNOTSUPP, ENOSYS
+def test_system_that_knows_no_holes_is_asked_and_another_error_is_one(tmp_path, monkeypatch, number):
+    libc = type("Libc", (), {"fallocate": staticmethod(lambda *_: (ctypes.set_errno(number), -1)[1])})
+    monkeypatch.setattr(output.ctypes, "CDLL", lambda *_, **__: libc)
+    write(tmp_path, 0, 3000)
+    assert limit_output(tmp_path)
+    assert_all_told(list(read_output(tmp_path)), 3000)
+    write(tmp_path, 3000, 6000)
+    number = 5  # EIO
+    with pytest.raises(OSError, match="Input/output"):
+        limit_output(tmp_path)
+    assert list(read_output(tmp_path))[-1] == "line 005999"
 
 
 def test_line_of_one_megabyte_is_shown_cut_and_its_neighbours_whole(tmp_path):
@@ -88,32 +168,31 @@ def test_line_of_one_megabyte_is_shown_cut_and_its_neighbours_whole(tmp_path):
     assert last_output(tmp_path, 2).endswith("x\nafter")
 
 
-def test_last_lines_are_found_across_a_cut(tmp_path):
-    write(tmp_path, 0, 61)
+def test_zeros_of_the_trainer_are_no_hole_and_never_shown(tmp_path):
+    (tmp_path / LOG_NAME).write_bytes(b"\0" * 10_000 + b"a\0b\n" + b"c\n")
+    assert list(read_output(tmp_path)) == ["ab", "c"]
+
+
+def test_hole_in_a_line_without_end_is_counted(tmp_path):
+    """One line of 200,000 bytes: of it the first 4,096 stay, and from 188,416, the block before 191,808, on 11,584."""
+    (tmp_path / LOG_NAME).write_bytes(b"x" * 200_000)
+    assert limit_output(tmp_path)
+    mark, rest = read_output(tmp_path)
+    assert missing(mark) == 188_416  # 46 blocks, the one at the beginning too: it is no whole line
+    assert rest == "x" * 4000 + " … [cut: the line had 11,584 characters]"
+
+
+def test_last_lines_are_found_whatever_was_cut(tmp_path):
+    write(tmp_path, 0, 3000)
     limit_output(tmp_path)
-    write(tmp_path, 61, 1)
-    assert last_output(tmp_path, 3) == "line 00059\nline 00060\nline 00061"
+    write(tmp_path, 3000, 3001)
+    assert last_output(tmp_path, 3) == "line 002998\nline 002999\nline 003000"
+    assert last_output(tmp_path, 9999, 20_000).split("\n")[1:3] == numbers(2049, 2051)  # after what is left of a line
     assert last_output(tmp_path / "nowhere", 3) == ""
 
 
-def test_full_disk_cuts_nothing(tmp_path, monkeypatch):
-    write(tmp_path, 0, 61)
-    limit_output(tmp_path)
-    write(tmp_path, 61, 60)
-
-    def no_room(*_):
-        raise OSError(28, "No space left on device")
-
-    before = lines(tmp_path)
-    monkeypatch.setattr(output, "_copy", no_room)
-    with pytest.raises(OSError, match="No space"):
-        limit_output(tmp_path)
-    assert lines(tmp_path) == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([LOG_NAME, FIRST_NAME, KEPT_NAME])
-
-
 def test_two_who_look_at_once_cut_once(tmp_path):
-    write(tmp_path, 0, 61)
+    write(tmp_path, 0, 3000)
     hold = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); input()"
     command = [sys.executable, "-c", hold, str(tmp_path / LOG_NAME)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
