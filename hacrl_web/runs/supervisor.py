@@ -33,6 +33,7 @@ from workers.output import last_output
 from workers.spec import RunSpec
 
 HEARTBEAT_S = 2.0
+MAX_TRIES = 20  # runs that another worker was quicker to claim, or whose directory is in use
 WATCH_S = 0.5  # how often the user's wish is read
 IDLE_S = 0.1  # pause when the spool has nothing new
 STOP_GRACE_S = 30.0
@@ -68,10 +69,10 @@ def this_worker() -> Worker:
 
 
 def supervise(run_id: UUID, *, is_shutting_down: Callable[[], bool] = lambda: False) -> bool:
-    """Claim a run and see it through. False where it was not to be had: a doubled or old doorbell."""
-    if is_shutting_down() or not Run.objects.in_queue().filter(pk=run_id).exists() or _is_busy(run_id):
+    """Claim the run that is next and see it through. False where none was to be had: a doubled or old doorbell."""
+    if is_shutting_down() or not Run.objects.in_queue().filter(pk=run_id).exists():
         return False
-    run = Run.objects.claim(run_id, this_worker())
+    run = claim_next()
     if run is None:
         return False
     ring_bell(run.pk)
@@ -80,6 +81,16 @@ def supervise(run_id: UUID, *, is_shutting_down: Callable[[], bool] = lambda: Fa
         supervisor.run_to_end()
     ring_bell(run.pk)
     return True
+
+
+def claim_next() -> Run | None:
+    """The first run of the queue that this worker can have: bells wait in the broker in the order they were rung."""
+    worker = this_worker()
+    waiting = Run.objects.in_queue().filter(data_folder__in=["", worker.data_folder]).values_list("pk", flat=True)
+    for run_id in waiting[:MAX_TRIES]:
+        if not _is_busy(run_id) and (run := Run.objects.claim(run_id, worker)):
+            return run
+    return None
 
 
 def _is_busy(run_id: UUID) -> bool:

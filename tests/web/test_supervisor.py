@@ -455,6 +455,23 @@ def test_trainer_works_in_its_run_directory_and_finds_our_code(tmp_path, monkeyp
     assert (run_dir / "trainer.log").read_text() == f"{run_dir.resolve()} False True\n"
 
 
+def test_bell_starts_the_run_that_is_next_and_not_the_one_it_was_rung_for():
+    """An interrupted run waits in its old place, with bells of later ones still in the broker before its own."""
+    first, second = make_run(), make_run()
+    supervise(second.pk)
+    first.refresh_from_db()
+    second.refresh_from_db()
+    assert (first.state, second.state) == ("completed", "queued")
+    Run.objects.filter(pk=second.pk).update(priority=-1)
+    third = make_run()
+    supervise(second.pk)
+    third.refresh_from_db()
+    assert third.state == "completed"
+    supervise(first.pk)  # an old bell
+    second.refresh_from_db()
+    assert second.state == "queued"
+
+
 def test_run_of_many_full_spool_files_is_stored_to_the_last_word(settings):
     settings.TRAINER_COMMAND = [sys.executable, "-c", SMALL_FILES]
     run = make_run(training={"steps": 30, "train_batch_size": 4, "mini_batch_size": 4})
