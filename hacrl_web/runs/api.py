@@ -105,7 +105,7 @@ def get_run(request: HttpRequest, run_id: UUID) -> Any:
 @router.post("/runs/{run_id}/stop", response=dict, summary="Stop a run; asking twice, or after its end, does nothing")
 def stop_run(request: HttpRequest, run_id: UUID) -> Any:
     run = _visible_run(request, run_id)
-    run.request_stop()
+    run.request_stop(who("stopped", request))
     ring_bell(run.pk)
     return summary(run)
 

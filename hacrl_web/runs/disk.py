@@ -1,4 +1,4 @@
-"""What a run takes on the disk: its rows, estimated from some of them, and its run directory, file by file."""
+"""What a run takes on the disk: its rows, weighed by their texts and numbers, and its run directory, file by file."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Max, Min
+from django.db.models import BigIntegerField, CharField, Count, Func, JSONField, Sum, TextField
+from django.db.models.functions import Cast
 
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, TelemetryEvent
 from workers.output import allocated_bytes
 
-SAMPLED = 200
+NUMBER_BYTES = 8
 MAX_FILES = 20_000
 INDEX_FACTOR = 1.3  # two indexes of a row beside it
 
@@ -25,24 +26,30 @@ class DiskUse:
     files_bytes: int | None
 
 
+class _NumBytes(Func):
+    """Bytes of a text; SQLite's LENGTH of a text would count characters."""
+
+    function = "OCTET_LENGTH"
+    output_field = BigIntegerField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        return self.as_sql(compiler, connection, template="LENGTH(CAST(%(expressions)s AS BLOB))", **context)
+
+
 def disk_use(run: Run) -> DiskUse:
-    """Rows are counted, and weighed by the mean of some of the first and the last."""
+    """Rows are counted and their texts summed in the database: one long line among short ones misleads any sample."""
     num_rows = rows_bytes = 0
     for model in (TelemetryEvent, RolloutSample, Contribution):
-        rows: Any = model._default_manager.filter(run=run)
-        count = rows.count()
-        if not count:
-            continue
-        ends = rows.aggregate(first=Min("seq"), last=Max("seq"))
-        sample = [*rows.filter(seq__gte=ends["first"]).order_by("seq").values_list()[: SAMPLED // 2]]
-        sample += rows.filter(seq__lte=ends["last"]).order_by("-seq").values_list()[: SAMPLED // 2]
+        rows: Any = model._default_manager.filter(run=run).order_by()
+        fields = model._meta.concrete_fields
+        texts = [field.name for field in fields if isinstance(field, TextField | CharField | JSONField)]
+        sums = {f"bytes_of_{name}": Sum(_NumBytes(Cast(name, TextField()))) for name in texts}
+        found = rows.aggregate(count=Count("pk"), **sums)
+        count = found.pop("count")
         num_rows += count
-        rows_bytes += int(INDEX_FACTOR * count * sum(map(_row_bytes, sample)) / len(sample))
+        fixed = NUMBER_BYTES * (len(fields) - len(texts)) * count
+        rows_bytes += int(INDEX_FACTOR * (fixed + sum(size or 0 for size in found.values())))
     return DiskUse(num_rows, rows_bytes, _folder_bytes(str(run.run_dir)))
-
-
-def _row_bytes(row: tuple[Any, ...]) -> int:
-    return sum(8 if isinstance(value, int | float) or value is None else len(str(value).encode()) for value in row)
 
 
 def _folder_bytes(folder: str) -> int | None:

@@ -105,7 +105,7 @@ class Dispatcher:
             if run.will_end and not settle(run):
                 continue
             if run.desired_state == Desire.STOP:
-                run.transition_to(State.STOPPED, reason=USER_STOP, attempt=run.attempt)
+                run.transition_to(State.STOPPED, reason=run.desire_reason or USER_STOP, attempt=run.attempt)
             elif run.state == State.QUEUED:
                 run.transition_to(State.PAUSED, reason=run.desire_reason, attempt=run.attempt)
             else:

@@ -166,7 +166,7 @@ class Run(models.Model):
 
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     desired_state = models.CharField(max_length=8, choices=Desire.choices, default=Desire.RUN)
-    desire_reason = models.TextField(blank=True)  # who wants it paused, and why
+    desire_reason = models.TextField(blank=True)  # who wants it paused or stopped, and why
     attempt = models.PositiveIntegerField(default=0)
     interruptions = models.PositiveIntegerField(default=0)
     reason = models.TextField(blank=True)
@@ -257,7 +257,7 @@ class Run(models.Model):
                 old, old_attempt, wish, wish_reason = seen
                 new, why = asked, reason
                 if asked in (State.QUEUED, State.PAUSED) and wish == Desire.STOP:
-                    new, why = State.STOPPED, USER_STOP
+                    new, why = State.STOPPED, wish_reason or USER_STOP
                 elif asked == State.QUEUED and wish == Desire.PAUSE:
                     new, why = State.PAUSED, f"{wish_reason}; {reason}"
                 if new not in TRANSITIONS[old] or attempt not in (None, old_attempt):
@@ -284,16 +284,17 @@ class Run(models.Model):
             row.update(progress=progress)
 
     def request_stop(self, reason: str = USER_STOP) -> None:
-        """Ask for the run's end: at once where nobody holds it, else its supervisor sees to it.
+        """Ask for the run's end: at once where nobody holds it, or by its supervisor. reason: who asks first.
 
         A run that was once lost is ended by the dispatcher: see Dispatcher.revive.
         """
         # First the wish: from here on nobody can claim it.
-        Run.objects.filter(pk=self.pk).exclude(state__in=TERMINAL).update(desired_state=Desire.STOP)
+        stoppable = Run.objects.filter(pk=self.pk).exclude(state__in=TERMINAL).exclude(desired_state=Desire.STOP)
+        stoppable.update(desired_state=Desire.STOP, desire_reason=reason)
         self.refresh_from_db()
         if self.was_lost:
             return
-        while self.state in IDLE and not self.transition_to(State.STOPPED, reason=reason):
+        while self.state in IDLE and not self.transition_to(State.STOPPED, reason=self.desire_reason or reason):
             self.refresh_from_db()
 
     @property

@@ -309,10 +309,11 @@ class Supervisor:
         was_asked = outcome == "stopped" or reason.startswith(PAUSE_ASKED) or self.stop_asked_at is not None
         if outcome == "completed":
             self._end(State.COMPLETED, reason)
-        elif wish == Desire.STOP:
-            self._end(State.STOPPED, USER_STOP if outcome else f"{USER_STOP}; the trainer was killed")
-        elif outcome == "failed":
+        elif outcome == "failed":  # also where a stop was asked just after: why it failed must not be lost
             self._end(State.FAILED, reason or "the trainer gave no reason")
+        elif wish == Desire.STOP:
+            asked = wish_reason or USER_STOP
+            self._end(State.STOPPED, asked if outcome else f"{asked}; the trainer was killed")
         elif self.watchdog.verdict:
             self._died(status, outcome)
         elif outcome == "paused" and not was_asked:

@@ -20,6 +20,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
+from hacrl_web.runs.control_views import who
 from hacrl_web.runs.demo_state import preparation
 from hacrl_web.runs.host_report import host_cards
 from hacrl_web.runs.models import QUEUE_ORDER, Run, RunQuerySet, State, Sweep
@@ -190,7 +191,7 @@ def run_stop(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     if run.is_terminal:
         messages.info(request, f"The run had already ended: {run.state}.")
     else:
-        run.request_stop()
+        run.request_stop(who("stopped", request))
         ring_bell(run.pk)
         messages.info(request, "Stopped." if run.is_terminal else "Stopping: the trainer ends after its current phase.")
     return redirect(run)

@@ -217,11 +217,13 @@ class TestReap:
 
     def test_lost_run_that_should_stop_is_stopped(self, watch):
         run = elsewhere(make_run())
-        run.request_stop()
+        run.request_pause("paused by eve")
+        run.request_stop("stopped by ada")
+        run.request_stop("stopped by eve")  # the first one did it
         run.transition_to(State.LOST, reason="silent", attempt=1)
         Dispatcher(watch).tick()
         run.refresh_from_db()
-        assert run.state == "stopped"
+        assert (run.state, run.reason) == ("stopped", "stopped by ada")
 
     def test_queued_run_that_should_stop_is_stopped(self, watch):
         """Who wished it died between the wish and the end."""

@@ -242,6 +242,13 @@ class TestDiskUse:
         client.force_login(owner)
         assert b"100 rows, about 2" in client.get(reverse("runs:run_disk", args=[run.pk])).content
 
+    def test_one_long_line_counts_once_and_characters_count_their_bytes(self, owner):
+        run = stored(owner, *(Log(message="x" * 100) for _ in range(600)), rollout(1, text="ä" * 10_000))
+        run.events.filter(seq=3).update(payload={"message": "x" * 1_000_000})
+        texts = 1_000_000 + 599 * 100 + 2 * 20_000  # prompt and completion of two bytes a character
+        # 300 bytes are ample for the rest of a row.
+        assert 1.3 * texts < disk_use(run).rows_bytes < 1.3 * (texts + 601 * 300)
+
     def test_run_directory_of_another_host_is_not_called_empty(self, client, owner):
         run = make_run(owner)
         assert disk_use(run).files_bytes is None

@@ -395,7 +395,7 @@ def test_stop_needs_a_post_and_repeats_harmlessly(web, user):
     assert web.get(address).status_code == 405
     assert web.post(address).status_code == 302
     run.refresh_from_db()
-    assert run.state == "stopped"
+    assert (run.state, run.reason) == ("stopped", f"stopped by {user.username}")
     assert "already ended" in text_of(web.post(address, follow=True))
 
 

@@ -201,7 +201,8 @@ class TestOperations:
         assert api(web, run, "resume").json()["state"] == "queued"
         assert api(web, run, "resume").status_code == 200
         api(web, run, "pause")
-        assert api(web, run, "stop").json()["state"] == "stopped"
+        stopped = api(web, run, "stop").json()
+        assert (stopped["state"], stopped["reason"]) == ("stopped", f"stopped by {user.username}")
         assert api(web, run, "pause").json()["desired_state"] == "stop"
 
     def test_place_and_priority(self, web, user):

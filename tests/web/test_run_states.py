@@ -158,9 +158,9 @@ class TestRequeue:
         run = make_run()
         Run.objects.claim(run.pk, worker())
         run.refresh_from_db()
-        Run.objects.get(pk=run.pk).request_stop()
+        Run.objects.get(pk=run.pk).request_stop("stopped by ada")
         assert run.requeue(reason="deploy", attempt=1, is_interruption=is_interruption)
-        assert (run.state, run.reason, run.finished_at is not None) == ("stopped", "stopped by the user", True)
+        assert (run.state, run.reason, run.finished_at is not None) == ("stopped", "stopped by ada", True)
 
     def test_wish_that_comes_between_look_and_write_is_seen(self, make_run, monkeypatch):
         run = make_run()

@@ -138,6 +138,20 @@ def test_failed_trainer_fails_the_run_with_its_reason():
     assert_nothing_left(run)
 
 
+def test_stop_asked_after_the_trainer_failed_does_not_hide_why(monkeypatch):
+    run = make_run(name="fail")
+    conclude = supervisor.Supervisor._conclude
+
+    def stop_and_conclude(self, status):
+        Run.objects.get(pk=run.pk).request_stop()
+        conclude(self, status)
+
+    monkeypatch.setattr(supervisor.Supervisor, "_conclude", stop_and_conclude)
+    supervise(run.pk)
+    run.refresh_from_db()
+    assert (run.state, run.reason) == ("failed", "the fake loss became NaN in step 3")
+
+
 def test_exit_without_a_last_word_is_no_completion():
     run = make_run(name="silent")
     supervise(run.pk)
@@ -148,11 +162,11 @@ def test_exit_without_a_last_word_is_no_completion():
 
 def test_stop_while_running_ends_the_trainer_by_its_own_word():
     run = make_run(training={"steps": 100_000, "train_batch_size": 4, "mini_batch_size": 4})
-    thread = during(run, lambda: is_running(run), lambda: Run.objects.get(pk=run.pk).request_stop())
+    thread = during(run, lambda: is_running(run), lambda: Run.objects.get(pk=run.pk).request_stop("by ada"))
     supervise(run.pk)
     thread.join()
     run.refresh_from_db()
-    assert (run.state, run.reason) == ("stopped", "stopped by the user")
+    assert (run.state, run.reason) == ("stopped", "by ada")
     assert run.events.filter(type="finished").get().payload["outcome"] == "stopped"
     assert_nothing_left(run)
 
@@ -164,12 +178,12 @@ def test_trainer_that_does_not_stop_is_killed_after_its_grace(monkeypatch, mode)
     thread = during(
         run,
         lambda: run.events.filter(step=2, type="progress").exists(),
-        lambda: Run.objects.get(pk=run.pk).request_stop(),
+        lambda: Run.objects.get(pk=run.pk).request_stop("by ada"),
     )
     supervise(run.pk)
     thread.join()
     run.refresh_from_db()
-    assert (run.state, run.reason) == ("stopped", "stopped by the user; the trainer was killed")
+    assert (run.state, run.reason) == ("stopped", "by ada; the trainer was killed")
     assert_nothing_left(run)
 
 
