@@ -3,8 +3,8 @@
 The trainer appends to `trainer.log` itself: no pipe that fills while its reader is frozen or that breaks when it dies.
 Whoever started it looks at what the file takes on the disk. If that is too much, its middle, between the first part and
 the newest, becomes a hole (fallocate(2)). The size grows on, the blocks are free, and nothing that is kept moves, so
-nothing that the trainer writes meanwhile is lost. Where there are no holes, the newest part is moved down over the middle; what is
-written in that instant may be lost, and the mark at that place says so. No torch, no Django.
+nothing that the trainer writes meanwhile is lost. Where there are no holes, the newest part is moved down over the
+middle; what is written in that instant may be lost, and the mark at that place says so. No torch, no Django.
 """
 
 from __future__ import annotations
