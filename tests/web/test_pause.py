@@ -4,7 +4,7 @@ import pytest
 
 from hacrl_web.runs import supervisor, watchdog
 from hacrl_web.runs.hosts import host_name
-from hacrl_web.runs.models import Drain, Host, Run, State, Worker
+from hacrl_web.runs.models import Desire, Drain, Host, Run, State, Worker
 from hacrl_web.runs.supervisor import supervise
 from hacrl_web.runs.watchdog import LOADING_S, STALL_FLOOR_S, Watchdog
 from tests.web.conftest import wait_until
@@ -151,6 +151,7 @@ class TestPause:
         assert run.events.filter(type="checkpoint").exists()
         assert not supervise(other.pk)
         Host.objects.update(drain=Drain.NO)
+        Run.objects.filter(pk=run.pk).update(desired_state=Desire.PAUSE)  # it would be next, and it is long
         assert supervise(other.pk)
 
     def test_drain_lets_a_run_under_way_finish(self):
