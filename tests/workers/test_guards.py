@@ -400,4 +400,5 @@ def test_full_disk_in_the_spool_holds_events_back_and_loses_none(tmp_path, monke
     spool.emit(Log(message="four"))
     spool.close()
     found = [(record["seq"], record["message"]) for _, record in read_records(tmp_path / SPOOL_NAME)]
-    assert found == [(1, "one"), (2, "two"), (3, "three"), (4, "four")]
+    told = "the disk was full for 0 s: 3 events waited for the spool and none was lost"
+    assert found == [(1, "one"), (2, "two"), (3, "three"), (4, "four"), (5, told)]
