@@ -1,4 +1,4 @@
-"""The buttons of the run header and the queue: pause, resume, retry, reorder, drain.
+"""The buttons of the run header, the queue and the hosts: stop, pause, resume, retry, reorder, drain.
 
 They ask; models, queue and launch decide.
 """
@@ -40,6 +40,19 @@ def who(verb: str, request: HttpRequest, why: Any = "") -> str:
     """The reason of a change that a person asked for: "paused by ada: lunch"."""
     text = str(why or "").replace("\x00", "").strip()[:200]
     return f"{verb} by {request.user.get_username()}" + (f": {text}" if text else "")
+
+
+@require_POST
+def run_stop(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Ask for the run's end; stopping twice, or a run that has ended, changes nothing and says so."""
+    run = _run(request, run_id)
+    if run.is_terminal:
+        messages.info(request, f"The run had already ended: {run.state}.")
+    else:
+        run.request_stop(who("stopped", request))
+        ring_bell(run.pk)
+        messages.info(request, "Stopped." if run.is_terminal else "Stopping: the trainer ends after its current phase.")
+    return redirect(run)
 
 
 @require_POST

@@ -11,22 +11,19 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
-from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import Count, Q
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_GET
 
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
-from hacrl_web.runs.control_views import who
 from hacrl_web.runs.demo_state import preparation
 from hacrl_web.runs.host_report import host_cards
 from hacrl_web.runs.models import QUEUE_ORDER, Run, RunQuerySet, State, Sweep
 from hacrl_web.runs.queue import place_of
 from hacrl_web.runs.queue import places as queue_places
-from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.reports import csv_cell, metric_rows, prompts_of_step, rollout_steps
 from hacrl_web.runs.streaming import download
 from workers.demo_recipe import BENCHMARK_NAME
@@ -182,19 +179,6 @@ def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
         "is_demo": any(run.spec["data"]["benchmark"] == BENCHMARK_NAME for run in runs),
     }
     return render(request, "runs/sweep_detail.html", context)
-
-
-@require_POST
-def run_stop(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Ask for the run's end; stopping twice, or a run that has ended, changes nothing and says so."""
-    run = _run_or_404(request, run_id)
-    if run.is_terminal:
-        messages.info(request, f"The run had already ended: {run.state}.")
-    else:
-        run.request_stop(who("stopped", request))
-        ring_bell(run.pk)
-        messages.info(request, "Stopped." if run.is_terminal else "Stopping: the trainer ends after its current phase.")
-    return redirect(run)
 
 
 class _Echo:

@@ -548,7 +548,7 @@ def test_form_without_its_token_says_so(user):
 
 def test_stop_button_rings_the_bell_as_the_api_does(web, user, monkeypatch):
     rung = []
-    for module in ("views", "api"):
+    for module in ("control_views", "api"):
         monkeypatch.setattr(f"hacrl_web.runs.{module}.ring_bell", rung.append)
     for path in ("/runs/{}/stop", "/api/v1/runs/{}/stop"):
         run = factories.make_run(user)
