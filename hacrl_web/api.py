@@ -10,6 +10,7 @@ from ninja.security import django_auth
 
 from hacrl_web.alerts.api import router as alerts_router
 from hacrl_web.errors import FieldError, FieldErrors, plain_message
+from hacrl_web.insight.api import router as insight_router
 from hacrl_web.registry.api import router as registry_router
 from hacrl_web.runs.api import router as runs_router
 
@@ -29,6 +30,7 @@ api = NinjaAPI(title="HACRL Web", version="1", auth=django_auth, docs_url=None, 
 api.add_router("", registry_router)
 api.add_router("", runs_router)
 api.add_router("", alerts_router)
+api.add_router("", insight_router)
 
 
 def _answer(request: HttpRequest, errors: list[FieldError], status: int) -> HttpResponse:

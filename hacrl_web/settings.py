@@ -64,6 +64,7 @@ INSTALLED_APPS = [
     "hacrl_web.registry",
     "hacrl_web.runs",
     "hacrl_web.alerts",
+    "hacrl_web.insight",
     "hacrl_web.leaderboard",
 ]
 MIDDLEWARE = [

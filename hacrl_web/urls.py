@@ -14,6 +14,7 @@ urlpatterns = [
     path("", include("hacrl_web.registry.urls")),
     path("", include("hacrl_web.runs.urls")),
     path("", include("hacrl_web.alerts.urls")),
+    path("", include("hacrl_web.insight.urls")),
     path("leaderboard/", include("hacrl_web.leaderboard.urls")),
     path("api/v1/", api.urls),
 ]

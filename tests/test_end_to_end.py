@@ -75,14 +75,16 @@ def test_every_event_is_stored_exactly_once(demo: tuple[Path, dict[str, Any]]) -
     data, summary = demo
     with sqlite3.connect(data / "db.sqlite3") as database:
         for run in summary["runs"]:
+            # Full spool files are removed once they are stored: what is left ends with the last event there was.
             spool = (data / "runs" / run["run"] / "events.jsonl").read_text()
-            emitted = [json.loads(line)["seq"] for line in spool.splitlines()]
-            assert emitted == list(range(1, len(emitted) + 1))
+            last = json.loads(spool.splitlines()[-1])["seq"]
             stored: list[int] = []
             for table in ("telemetryevent", "rolloutsample", "contribution"):
                 rows = database.execute(f"select seq from runs_{table} where run_id = ?", [run["run"].replace("-", "")])
                 stored += [seq for (seq,) in rows]
-            assert sorted(stored) == emitted
+            # As two plain comparisons: the difference of two long lists takes minutes to print.
+            assert (len(stored), min(stored), max(stored)) == (last, 1, last)
+            assert len(set(stored)) == last
 
 
 def test_trained_agent_answers_without_our_code(demo: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:

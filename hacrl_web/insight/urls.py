@@ -1,0 +1,5 @@
+"""Addresses of the pages that explain what runs recorded."""
+
+app_name = "insight"
+
+urlpatterns: list = []
