@@ -40,6 +40,7 @@ class Browser:
         self.reads = asyncio.Event()  # cleared: a browser that takes nothing
         self.reads.set()
         self.asked: set[UUID] = set()  # over this connection
+        self.left: set[UUID] = set()  # watched no more
         self._socket: ClientConnection | None = None
 
     async def live(self) -> None:
@@ -55,7 +56,7 @@ class Browser:
                     tries, self._socket = 0, socket
                     self.connections += 1
                     self.asked.clear()
-                    for run_id in list(self.cursors):
+                    for run_id in [run_id for run_id in self.cursors if run_id not in self.left]:
                         await self.ask(run_id)
                     await self._listen(socket)
             self._socket = None
@@ -73,6 +74,14 @@ class Browser:
             self.asked.add(run_id)
             frame = {"op": "sub", "run": str(run_id), "after": self.cursors[run_id]}
             await self._socket.send(json.dumps(frame))
+
+    async def leave(self, run_id: UUID) -> None:
+        """Watch a run no more: a socket may watch only so many at once. What came of it stays noted."""
+        self.left.add(run_id)
+        if self._socket is not None and run_id in self.asked:
+            self.asked.discard(run_id)
+            with contextlib.suppress(WebSocketException):
+                await self._socket.send(json.dumps({"op": "unsub", "run": str(run_id)}))
 
     async def _listen(self, socket: ClientConnection) -> None:
         while True:
@@ -117,6 +126,10 @@ class Browsers:
     def watch(self, run_id: UUID) -> None:
         for browser in self.all:
             self._do(browser.watch(run_id))
+
+    def leave(self, run_id: UUID) -> None:
+        for browser in self.all:
+            self._do(browser.leave(run_id))
 
     def read(self, *, on: bool, browser: Browser) -> None:
         """Let one take its frames, or take nothing more."""

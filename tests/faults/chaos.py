@@ -148,6 +148,7 @@ class Chaos:
                 self.violations.append(str(violation))
                 self.say(f"VIOLATION {violation}")
         stored = self.world.database.run(run_id)
+        self.browsers.leave(run_id)
         self.totals["emitted"] += self.world.emitted(run_id)
         self.totals["stored"] += len(stored.places)
         self.totals["shown"] += min(len(set(numbers(seen))) for seen in self.browsers.seen(run_id))
