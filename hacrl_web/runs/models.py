@@ -24,6 +24,7 @@ from hacrl_web.accounts.visibility import OwnedQuerySet
 MAX_INTERRUPTIONS = 3
 USER_STOP = "stopped by the user"
 QUEUE_ORDER = ("-priority", "queue_key", "created_at", "pk")
+GENERATED = "generated"  # stands in `data_folder` where nobody trained: ./hacrl seed_demo_data
 
 
 class State(models.TextChoices):
@@ -211,6 +212,11 @@ class Run(models.Model):
     @property
     def run_dir(self) -> Path:
         return Path(settings.RUNS_DIR) / str(self.pk)
+
+    @property
+    def is_generated(self) -> bool:
+        """True where its numbers are made up by seed_demo_data: there is no run directory, on no host."""
+        return self.data_folder == GENERATED
 
     @property
     def is_terminal(self) -> bool:
