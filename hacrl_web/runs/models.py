@@ -189,6 +189,7 @@ class Run(models.Model):
     texts_from = models.PositiveIntegerField(
         default=0
     )  # rollouts of earlier steps have lost their texts (retention.py)
+    packed_seq = models.BigIntegerField(default=0)  # metrics up to it are in chunks too (chunks.py)
     step = models.PositiveIntegerField(default=0)
     total_steps = models.PositiveIntegerField(default=0)
     progress = models.JSONField(default=dict, blank=True)  # the last workers.events.Progress
@@ -428,6 +429,26 @@ class TelemetryEvent(models.Model):
         ordering = ["seq"]
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="event_once")]
         indexes = [models.Index(fields=["run", "type", "agent", "source", "step"], name="event_metrics")]
+
+
+class MetricChunk(models.Model):
+    """Points of one metric of one attempt, packed: a copy of what events tell that is quicker to read (chunks.py)."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="metric_chunks", db_index=False)
+    attempt = models.PositiveIntegerField()
+    metric = models.CharField(max_length=200)
+    agent = models.CharField(max_length=80)
+    source = models.CharField(max_length=80, blank=True)
+    place = models.PositiveIntegerField()  # of the metric within its events: the order of the columns
+    first_step = models.PositiveIntegerField()
+    last_step = models.PositiveIntegerField()
+    count = models.PositiveIntegerField()
+    packed = models.BinaryField()
+
+    objects = OfRunQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "metric", "agent", "source"], name="chunk_column")]
 
 
 class RolloutSample(models.Model):
