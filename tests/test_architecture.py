@@ -41,7 +41,7 @@ RUNS_LAYERS = (
     ("tasks", "dispatcher", "hub", "host_report", "presets", "series"),
     ("supervisor", "settle", "launch", "queue", "forms", "reports", "streaming", "disk", "retention", "feed"),
     ("telemetry", "watchdog", "hosts", "doorbell", "demo_state", "origin"),
-    ("limits", "rows", "devices", "redis_client"),
+    ("limits", "rows", "chunks", "devices", "redis_client"),
     ("models",),
 )
 TOP_LEVEL = {

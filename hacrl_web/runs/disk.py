@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import BigIntegerField, CharField, Count, Func, JSONField, Sum, TextField
+from django.db.models import BigIntegerField, BinaryField, CharField, Count, Func, JSONField, Sum, TextField
 from django.db.models.functions import Cast
 
-from hacrl_web.runs.models import Contribution, RolloutSample, Run, TelemetryEvent
+from hacrl_web.runs.models import Contribution, MetricChunk, RolloutSample, Run, TelemetryEvent
 from workers.output import allocated_bytes
 
 NUMBER_BYTES = 8
@@ -39,11 +39,14 @@ class _NumBytes(Func):
 def disk_use(run: Run) -> DiskUse:
     """Rows are counted and their texts summed in the database: one long line among short ones misleads any sample."""
     num_rows = rows_bytes = 0
-    for model in (TelemetryEvent, RolloutSample, Contribution):
+    for model in (TelemetryEvent, MetricChunk, RolloutSample, Contribution):
         rows: Any = model._default_manager.filter(run=run).order_by()
         fields = model._meta.concrete_fields
         texts = [field.name for field in fields if isinstance(field, TextField | CharField | JSONField)]
         sums = {f"bytes_of_{name}": Sum(_NumBytes(Cast(name, TextField()))) for name in texts}
+        sums |= {
+            f"bytes_of_{field.name}": Sum(_NumBytes(field.name)) for field in fields if isinstance(field, BinaryField)
+        }
         found = rows.aggregate(count=Count("pk"), **sums)
         count = found.pop("count")
         num_rows += count

@@ -24,6 +24,7 @@ from hacrl_web.accounts.visibility import OwnedQuerySet
 MAX_INTERRUPTIONS = 3
 USER_STOP = "stopped by the user"
 QUEUE_ORDER = ("-priority", "queue_key", "created_at", "pk")
+GENERATED = "generated"  # stands in `data_folder` where nobody trained: ./hacrl seed_demo_data
 
 
 class State(models.TextChoices):
@@ -188,6 +189,7 @@ class Run(models.Model):
     texts_from = models.PositiveIntegerField(
         default=0
     )  # rollouts of earlier steps have lost their texts (retention.py)
+    packed_seq = models.BigIntegerField(default=0)  # metrics up to it are in chunks too (chunks.py)
     step = models.PositiveIntegerField(default=0)
     total_steps = models.PositiveIntegerField(default=0)
     progress = models.JSONField(default=dict, blank=True)  # the last workers.events.Progress
@@ -211,6 +213,11 @@ class Run(models.Model):
     @property
     def run_dir(self) -> Path:
         return Path(settings.RUNS_DIR) / str(self.pk)
+
+    @property
+    def is_generated(self) -> bool:
+        """True where its numbers are made up by seed_demo_data: there is no run directory, on no host."""
+        return self.data_folder == GENERATED
 
     @property
     def is_terminal(self) -> bool:
@@ -422,6 +429,26 @@ class TelemetryEvent(models.Model):
         ordering = ["seq"]
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="event_once")]
         indexes = [models.Index(fields=["run", "type", "agent", "source", "step"], name="event_metrics")]
+
+
+class MetricChunk(models.Model):
+    """Points of one metric of one attempt, packed: a copy of what events tell that is quicker to read (chunks.py)."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="metric_chunks", db_index=False)
+    attempt = models.PositiveIntegerField()
+    metric = models.CharField(max_length=200)
+    agent = models.CharField(max_length=80)
+    source = models.CharField(max_length=80, blank=True)
+    place = models.PositiveIntegerField()  # of the metric within its events: the order of the columns
+    first_step = models.PositiveIntegerField()
+    last_step = models.PositiveIntegerField()
+    count = models.PositiveIntegerField()
+    packed = models.BinaryField()
+
+    objects = OfRunQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "metric", "agent", "source"], name="chunk_column")]
 
 
 class RolloutSample(models.Model):

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import Max, QuerySet
 
+from hacrl_web.runs.chunks import columns
 from hacrl_web.runs.models import Contribution, Run
 
 PROMPTS_SHOWN = 6
@@ -87,32 +88,16 @@ def weight_equation(row: Contribution, cross_weight: float) -> str:
     )
 
 
-def _number(metric: str, payload: dict[str, Any]) -> float | None:
-    """A plain value, or the quotient of a (sum, count) ratio: what the charts draw."""
-    if metric in payload.get("ratios", {}):
-        total, count = payload["ratios"][metric]
-        return total / count if total is not None and count else None
-    value: float | None = payload["values"][metric]
-    return value
-
-
-def metric_rows(run: Run) -> Iterator[tuple[int, str, str, str, float | None]]:
+def metric_rows(run: Run) -> Iterator[tuple[int | None, str, str, str, float | None]]:
     """(step, agent, source, metric, value) of every metric and evaluation; the highest attempt of a step wins."""
-    events = run.events.filter(type__in=("metrics", "evaluation"))
-    latest: dict[tuple[Any, ...], int] = {}
-    for kind, step, agent, source, attempt in events.order_by().values_list(
-        "type", "step", "agent", "source", "attempt"
-    ):
-        place = (kind, step, agent, source)
-        latest[place] = max(attempt, latest.get(place, 0))
-    for event in events.order_by("step", "agent", "source", "seq").iterator(chunk_size=500):
-        if event.attempt != latest[(event.type, event.step, event.agent, event.source)]:
-            continue
-        if event.type == "evaluation":
-            yield event.step, event.agent, "", event.payload["metric"], event.payload["value"]
-            continue
-        for metric in [*event.payload.get("values", {}), *event.payload.get("ratios", {})]:
-            yield event.step, event.agent, event.source, metric, _number(metric, event.payload)
+    rows = columns(run)
+    lines = [(key, iter(zip(column.steps, column.numbers(), strict=True))) for key, column in rows.items()]
+    waiting = [next(line) for _, line in lines]
+    for step in sorted({step for column in rows.values() for step in column.steps}):
+        for number, ((metric, agent, source), line) in enumerate(lines):
+            while waiting[number][0] == step:
+                yield step, agent, source, metric, waiting[number][1]
+                waiting[number] = next(line, (-1, None))
 
 
 def csv_cell(value: Any) -> str:

@@ -1,4 +1,6 @@
-"""Keeps a run's rows bounded: the texts of old rollouts go, a few rows at a time; their numbers and places stay.
+"""Keeps a run's rows bounded and quick to read: old rollouts lose their texts, metrics are packed (chunks.py).
+
+The numbers and places of such rollouts stay, and so do the events of packed metrics.
 
 Called by the dispatcher between its looks. Each change is a transaction of its own over few rows, and one call stops
 after a fraction of a second, so that nobody who writes waits long.
@@ -12,12 +14,14 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Max
 
-from hacrl_web.runs.models import RolloutSample, Run
+from hacrl_web.runs.chunks import MIN_EVENTS, pack_block
+from hacrl_web.runs.models import HELD, RolloutSample, Run
 
 EVERY_S = 5.0
 BUDGET_S = 0.2
 ROWS = 200
 RUNS = 50
+LOOKS = 200
 
 
 class Retention:
@@ -26,13 +30,41 @@ class Retention:
     def __init__(self) -> None:
         self._next_at = 0.0
         self._after: UUID | None = None
+        self._looked_after: UUID | None = None
+        self._looked: dict[UUID, int] = {}  # last_seq up to which a run has too little to pack
 
     def tick(self) -> int:
-        """About BUDGET_S of work, every EVERY_S; returns how many rollouts lost their texts."""
+        """About twice BUDGET_S of work, every EVERY_S; returns how many rollouts lost their texts."""
         began = time.monotonic()
         if began < self._next_at:
             return 0
         self._next_at = began + EVERY_S
+        self.pack()
+        return self.clear()
+
+    def pack(self) -> int:
+        """Pack what is new of runs that train, and of some of the others in turn; returns how many events."""
+        began, packed = time.monotonic(), 0
+        names = ("pk", "last_seq", "packed_seq")
+        others = Run.objects.order_by("pk").values_list(*names)
+        if self._looked_after is not None:
+            others = others.filter(pk__gt=self._looked_after)
+        some = list(others[:LOOKS])
+        for pk, last_seq, packed_seq in [*Run.objects.filter(state__in=HELD).values_list(*names), *some]:
+            if last_seq - max(packed_seq, self._looked.get(pk, 0)) >= MIN_EVENTS:
+                count = -1
+                while count and time.monotonic() < began + BUDGET_S:
+                    count = pack_block(Run(pk=pk))
+                    packed += count
+                if count:
+                    return packed  # it is the first to go on with
+                self._looked[pk] = last_seq
+        self._looked_after = some[-1][0] if len(some) == LOOKS else None
+        return packed
+
+    def clear(self) -> int:
+        """Empty the texts of old rollouts; returns of how many."""
+        began = time.monotonic()
         runs = Run.objects.filter(step__gt=F("texts_from")).order_by("pk")
         if self._after is not None:
             runs = runs.filter(pk__gt=self._after)

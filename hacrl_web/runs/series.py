@@ -1,25 +1,32 @@
-"""What charts draw: the numbers of `reports.metric_rows` (the CSV's too) as columns by metric, agent and source."""
+"""What charts draw: the numbers of a run (the CSV's too) as columns by metric, agent and source."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
 
+from hacrl_web.runs.chunks import columns
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.reports import metric_rows
 
 
-def series(run: Run, names: Collection[str] = (), agents: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Columns {metric, agent, source, steps, values}, in the order of their first point; empty choices mean all."""
-    columns: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for step, agent, source, metric, value in metric_rows(run):
-        if (names and metric not in names) or (agents and agent not in agents):
-            continue
-        key = (metric, agent, source)
-        column = columns.get(key)
-        if column is None:
-            column = {"metric": metric, "agent": agent, "source": source, "steps": [], "values": []}
-            columns[key] = column
-        column["steps"].append(step)
-        column["values"].append(value)
-    return list(columns.values())
+def series(
+    run: Run,
+    names: Collection[str] = (),
+    agents: Collection[str] = (),
+    first: int | None = None,
+    last: int | None = None,
+) -> list[dict[str, Any]]:
+    """Columns {metric, agent, source, steps, values}, steps ascending; empty choices mean all.
+
+    first, last: only the steps from `first` to `last`.
+    """
+    return [
+        {
+            "metric": metric,
+            "agent": agent,
+            "source": source,
+            "steps": column.steps.tolist(),
+            "values": column.numbers(),
+        }
+        for (metric, agent, source), column in columns(run, names, agents, first, last).items()
+    ]

@@ -1,0 +1,316 @@
+"""The numbers of a run's metrics as columns: the one function that reads them, and the chunks that make it quick.
+
+A chunk is a copy: the events stay, so (run, seq) still proves each stored once, and sockets replay them as before.
+`Run.packed_seq` says up to which event chunks tell the numbers; it moves by compare-and-swap in the transaction that
+stores them. What is newer is read from its events. Where attempts tell a step twice, the highest attempt wins.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from math import isnan, nan
+from typing import Any
+
+from django.db import transaction
+from django.db.models import TextField
+from django.db.models.functions import Cast
+from pydantic_core import from_json
+
+from hacrl_web.runs.models import MetricChunk, Run
+
+MIN_EVENTS = 1000  # fewer are read as quickly from their events
+BLOCK_EVENTS = 4000  # packed at once
+READ_TRIES = 3
+RATIOS, EVALUATIONS = 10_000, 20_000  # their places begin here, after those of values
+Key = tuple[str, str, str]  # metric, agent, source
+Pair = tuple[str, str]  # agent, source
+Told = dict[Pair, dict[int, int]]  # step -> highest attempt that tells of it
+_EVENT = ("attempt", "step", "agent", "source")
+_BLOB = ("packed", "count", "first_step", "last_step")
+
+
+@dataclass
+class Column:
+    """One line of a chart. steps: ascending.  values: NaN where there is no number."""
+
+    place: int = 0
+    steps: array[int] = field(default_factory=lambda: array("q"))
+    values: array[float] = field(default_factory=lambda: array("d"))
+    is_mixed: bool = False  # a step came after a later one: to be sorted
+
+    def add(self, step: int, value: float | None) -> None:
+        if self.steps and step < self.steps[-1]:
+            self.is_mixed = True
+        self.steps.append(step)
+        self.values.append(nan if value is None else value)
+
+    def extend(self, other: Column) -> None:
+        if self.steps and other.steps and other.steps[0] < self.steps[-1]:
+            self.is_mixed = True
+        self.steps += other.steps
+        self.values += other.values
+
+    def sort(self) -> None:
+        """By step; points of one step stay in their order."""
+        order = sorted(range(len(self.steps)), key=self.steps.__getitem__)
+        self.steps = array("q", map(self.steps.__getitem__, order))
+        self.values = array("d", map(self.values.__getitem__, order))
+        self.is_mixed = False
+
+    def cut(self, first: int | None, last: int | None) -> None:
+        """Keep the steps from `first` to `last`."""
+        start = 0 if first is None else bisect_left(self.steps, first)
+        end = len(self.steps) if last is None else bisect_right(self.steps, last)
+        self.steps, self.values = self.steps[start:end], self.values[start:end]
+
+    def before(self, attempt: int, told: dict[int, int]) -> Column:
+        """Without the steps that a later attempt than `attempt`, which told this column, tells too."""
+        kept = Column(self.place)
+        for step, value in zip(self.steps, self.values, strict=True):
+            if told.get(step, 0) <= attempt:
+                kept.add(step, value)
+        return kept
+
+    def numbers(self) -> list[float | None]:
+        """The values, with None where there is no number."""
+        values: list[float | None] = self.values.tolist()  # type: ignore[assignment]
+        if any(map(isnan, self.values)):
+            return [None if isnan(value) else value for value in self.values]
+        return values
+
+
+Columns = dict[Key, Column]
+
+
+# ---- the blob of a chunk --------------------------------------------------------------------------------------------
+
+
+def pack(column: Column) -> bytes:
+    """Values as little-endian doubles, then the steps as integers unless they are evenly spaced; compressed."""
+    numbers = _little_endian(column.values)
+    if not _is_even(column.steps):
+        numbers += _little_endian(column.steps)
+    return zlib.compress(numbers, 1)
+
+
+def unpack(packed: bytes, count: int, first_step: int, last_step: int) -> Column:
+    text = zlib.decompress(packed)
+    values, steps = array("d", text[: 8 * count]), array("q", text[8 * count :])
+    if sys.byteorder == "big":
+        values.byteswap()
+        steps.byteswap()
+    if not steps:
+        stride = (last_step - first_step) // max(1, count - 1)
+        steps = array("q", range(first_step, last_step + 1, stride or 1))
+    return Column(0, steps, values)
+
+
+def _little_endian(numbers: array[Any]) -> bytes:
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _is_even(steps: array[int]) -> bool:
+    stride = (steps[-1] - steps[0]) // max(1, len(steps) - 1)
+    return steps == array("q", range(steps[0], steps[-1] + 1, stride or 1))
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+def columns(
+    run: Run,
+    names: Collection[str] = (),
+    agents: Collection[str] = (),
+    first: int | None = None,
+    last: int | None = None,
+) -> dict[Key, Column]:
+    """The metrics and evaluations of a run by (metric, agent, source), ordered by agent, source and place.
+
+    Empty choices mean all.  first, last: only the steps from `first` to `last`.
+    """
+    for _ in range(READ_TRIES):
+        state = _state(run)
+        reader = _Reader(run, names, agents, *state)
+        reader.read_chunks(first, last)
+        reader.read_metrics()
+        if _state(run) == state:
+            break
+    else:  # chunks were made, or trimmed, each time while these were read
+        reader = _Reader(run, names, agents, 0, state[1])
+        reader.read_metrics()
+    reader.read_evaluations()
+    for column in reader.found.values():
+        if column.is_mixed:
+            column.sort()
+        if first is not None or last is not None:
+            column.cut(first, last)
+    ordered = sorted(reader.found.items(), key=lambda item: (item[0][1:], item[1].place))
+    return {key: column for key, column in ordered if column.steps}
+
+
+def _state(run: Run) -> tuple[int, int]:
+    """(packed_seq, attempt) as the database knows them now."""
+    return Run.objects.values_list("packed_seq", "attempt").filter(pk=run.pk).first() or (0, 0)
+
+
+class _Reader:
+    """Puts columns together: chunks up to packed_seq, events after it."""
+
+    def __init__(
+        self, run: Run, names: Collection[str], agents: Collection[str], packed_seq: int, attempt: int
+    ) -> None:
+        self.run, self.names, self.agents = run, names, agents
+        self.packed_seq, self.has_attempts = packed_seq, attempt > 1
+        self.found: dict[Key, Column] = {}
+        self.told = _told(self._events("metrics")) if self.has_attempts else {}
+
+    def _events(self, kind: str) -> Any:
+        events = self.run.events.order_by("seq").filter(step__isnull=False)
+        if kind == "metrics" and self.packed_seq:
+            # By an expression: the index of (run, type) would lead past all events that are packed.
+            return events.annotate(kind=Cast("type", TextField())).filter(kind=kind, seq__gt=self.packed_seq)
+        return events.filter(type=kind)
+
+    def _column(self, key: Key, place: int) -> Column:
+        column = self.found.setdefault(key, Column())
+        column.place = max(column.place, place)
+        return column
+
+    def read_chunks(self, first: int | None, last: int | None) -> None:
+        if not self.packed_seq:
+            return
+        chosen = {"metric__in": self.names, "agent__in": self.agents}
+        limits = {"last_step__gte": first, "first_step__lte": last}
+        wanted = {name: value for name, value in chosen.items() if value}
+        wanted |= {name: value for name, value in limits.items() if value is not None}
+        chunks = MetricChunk.objects.filter(run=self.run, **wanted).order_by("first_step", "pk")
+        for metric, agent, source, place, attempt, *blob in chunks.values_list(
+            "metric", "agent", "source", "place", "attempt", *_BLOB
+        ).iterator(chunk_size=500):
+            piece = unpack(*blob)
+            told = self.told.get((agent, source))
+            self._column((metric, agent, source), place).extend(piece.before(attempt, told) if told else piece)
+
+    def read_metrics(self) -> None:
+        """What chunks do not tell yet."""
+        events = self._events("metrics")
+        if self.agents:
+            events = events.filter(agent__in=self.agents)
+        for attempt, step, agent, source, text in _texts(events):
+            if self.told.get((agent, source), {}).get(step, 0) > attempt:
+                continue
+            for metric, place, value in _numbers(from_json(text)):
+                if not self.names or metric in self.names:
+                    self._column((metric, agent, source), place).add(step, value)
+
+    def read_evaluations(self) -> None:
+        events = self._events("evaluation")
+        told = _told(events) if self.has_attempts else {}
+        for attempt, step, agent, source, text in _texts(events):
+            if told.get((agent, source), {}).get(step, 0) > attempt:
+                continue
+            payload = from_json(text)
+            metric = payload["metric"]
+            if (not self.names or metric in self.names) and (not self.agents or agent in self.agents):
+                self._column((metric, agent, ""), EVALUATIONS).add(step, payload["value"])
+
+
+def _texts(events: Any) -> Iterator[tuple[int, int, str, str, str]]:
+    """(attempt, step, agent, source, payload as text): the text is read faster than Django would read it."""
+    found: Iterator[Any] = events.values_list(*_EVENT, Cast("payload", TextField())).iterator(chunk_size=500)
+    return found
+
+
+def _told(events: Any) -> Told:
+    found: Told = {}
+    for attempt, step, agent, source in events.values_list(*_EVENT).iterator(chunk_size=2000):
+        steps = found.setdefault((agent, source), {})
+        steps[step] = max(attempt, steps.get(step, 0))
+    return found
+
+
+def _numbers(payload: dict[str, Any]) -> Iterator[tuple[str, int, float | None]]:
+    """(metric, place, value) of a metrics event: plain values, then the quotients of its (sum, count) ratios."""
+    ratios = payload.get("ratios", {})
+    for place, (metric, value) in enumerate(payload.get("values", {}).items()):
+        if metric not in ratios:
+            yield metric, place, value
+    for place, (metric, (total, count)) in enumerate(ratios.items(), RATIOS):
+        yield metric, place, total / count if total is not None and count else None
+
+
+# ---- packing --------------------------------------------------------------------------------------------------------
+
+
+def pack_block(run: Run) -> int:
+    """Pack the metrics of the next events that are not packed yet, if there are enough; returns of how many events.
+
+    One small transaction, in which `packed_seq` moves by compare-and-swap: of two that pack the same, one does.
+    """
+    before, _ = _state(run)
+    events = run.events.annotate(kind=Cast("type", TextField())).filter(kind="metrics", seq__gt=before)
+    rows = list(events.order_by("seq").values_list("seq", *_EVENT, Cast("payload", TextField()))[:BLOCK_EVENTS])
+    if len(rows) < MIN_EVENTS:
+        return 0
+    told = _latest(rows)
+    found: dict[tuple[int, Key], Column] = {}
+    for _, attempt, step, agent, source, text in rows:
+        if step is None or told[agent, source][step] > attempt:
+            continue
+        for metric, place, value in _numbers(from_json(text)):
+            column = found.setdefault((attempt, (metric, agent, source)), Column())
+            column.place = max(column.place, place)
+            column.add(step, value)
+    with transaction.atomic():
+        if not Run.objects.filter(pk=run.pk, packed_seq=before).update(packed_seq=rows[-1][0]):
+            return 0
+        _trim(run, told)
+        MetricChunk.objects.bulk_create([_chunk(run, attempt, key, column) for (attempt, key), column in found.items()])
+    return len(rows)
+
+
+def _latest(rows: Iterable[tuple[Any, ...]]) -> Told:
+    found: Told = {}
+    for _, attempt, step, agent, source, _ in rows:
+        if step is not None:  # no trainer of ours: a number without a step is on no chart
+            steps = found.setdefault((agent, source), {})
+            steps[step] = max(attempt, steps.get(step, 0))
+    return found
+
+
+def _chunk(run: Run, attempt: int, key: Key, column: Column) -> MetricChunk:
+    if column.is_mixed:
+        column.sort()
+    metric, agent, source = key
+    chunk = MetricChunk(run=run, attempt=attempt, metric=metric, agent=agent, source=source, place=column.place)
+    _fill(chunk, column)
+    return chunk
+
+
+def _fill(chunk: MetricChunk, column: Column) -> None:
+    chunk.first_step, chunk.last_step = column.steps[0], column.steps[-1]
+    chunk.count, chunk.packed = len(column.steps), pack(column)
+
+
+def _trim(run: Run, told: Told) -> None:
+    """Take out of earlier chunks what later attempts tell anew."""
+    for (agent, source), steps in told.items():
+        if max(steps.values()) == 1:  # the first attempt
+            continue
+        earlier = MetricChunk.objects.filter(run=run, agent=agent, source=source, attempt__lt=max(steps.values()))
+        for chunk in earlier.filter(last_step__gte=min(steps)):
+            column = unpack(*(getattr(chunk, name) for name in _BLOB))
+            kept = column.before(chunk.attempt, steps)
+            if not kept.steps:
+                chunk.delete()
+            elif len(kept.steps) < len(column.steps):
+                _fill(chunk, kept)
+                chunk.save()
