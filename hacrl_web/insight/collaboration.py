@@ -10,7 +10,7 @@ from typing import Any
 
 from hacrl_web.alerts.rules import BY_KIND
 from hacrl_web.alerts.signals import Facts
-from hacrl_web.insight.summaries import CLIPPED, DROPPED, OTHER, USED, ZERO, Generated, Kind, Lessons, Sums, Summary
+from hacrl_web.insight.summaries import CLIPPED, DROPPED, OTHER, USED, ZERO, Generated, Kind, Lessons, Summary, Sums
 from workers.spec import RunSpec
 
 CAPABILITY_FLOOR = 1e-8  # Eq. (9); see `capability` in docs/metrics.md
@@ -19,8 +19,11 @@ TRAP = BY_KIND["cross_clip"]
 Sentence = dict[str, str]
 
 
-def view(spec: RunSpec, summary: Summary) -> dict[str, Any]:
-    """Agents and ordered pairs (own ones included) by their places in the run's list of agents."""
+def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, Any]:
+    """Agents and ordered pairs (own ones included) by their places in the run's list of agents.
+
+    step: of which the summary is; None where it is of several, which have no one omega.
+    """
     names = [agent.name for agent in spec.agents]
     pairs = []
     of_pair: dict[tuple[str, str], list[tuple[Kind, Sums]]] = {}
@@ -33,7 +36,7 @@ def view(spec: RunSpec, summary: Summary) -> dict[str, Any]:
                 continue
             found = _pair(of_pair.get((name, other), []), summary.lessons.get((name, other), Lessons()))
             found |= {"learner": learner, "source": source}
-            found |= _omega(spec, summary.factors.get((name, other)), is_own=learner == source)
+            found |= _omega(spec, step, summary.factors.get((name, other)), is_own=learner == source)
             # With max_sources_per_learner a learner does not hear everybody in each step.
             verified = summary.generated.get(other, Generated()).verified
             found["not_heard"] = max(0, verified - found["rows"])
@@ -91,13 +94,17 @@ def _counts(sums: Sums) -> list[int]:
     return [sums.rows, sums.tokens]
 
 
-def _omega(spec: RunSpec, factors: tuple[float | None, ...] | None, *, is_own: bool) -> dict[str, Any]:
+def _omega(
+    spec: RunSpec, step: int | None, factors: tuple[float | None, ...] | None, *, is_own: bool
+) -> dict[str, Any]:
     """The factor that weighed the pair's rollouts in a step, and whether Eq. (8)'s clip made it what it is."""
     omega, learner, source = factors or (None, None, None)
     rule = spec.algorithm
+    is_weighed = not is_own and rule.name == "hacpo" and rule.modulate_gradient
     clamped = False
-    if not is_own and rule.name == "hacpo" and learner is not None and source is not None and omega != 1.0:
-        clamped = not rule.ratio_min <= source / learner <= rule.ratio_max
+    if is_weighed and learner and source and step is not None and step > rule.ratio_warmup_steps:
+        is_lost = max(learner, source) <= CAPABILITY_FLOOR
+        clamped = is_lost or not rule.ratio_min <= source / learner <= rule.ratio_max
     return {"omega": omega, "capability": learner, "source_capability": source, "clamped": clamped}
 
 
@@ -119,10 +126,11 @@ def sentences(spec: RunSpec, seen: dict[str, Any]) -> list[Sentence]:
     cross = [pair for pair in seen["pairs"] if pair["learner"] != pair["source"]]
     found = [{"kind": "trap", "text": text} for pair in cross if (text := trap(spec, names, pair))]
     for learner in range(len(names)):
-        text = _teachers(names, [pair for pair in seen["pairs"] if pair["learner"] == learner])
-        found += [{"kind": "note", "text": text}] if text else []
+        pairs = [pair for pair in seen["pairs"] if pair["learner"] == learner]
+        text = _teachers(names, pairs) if len(pairs) > 1 else _alone(names[learner], pairs[0])
+        found += [{"kind": "teach", "text": text}] if text else []
     if len(names) <= 3:
-        found += [{"kind": "note", "text": text} for pair in cross for text in _lessons(names, pair)]
+        found += [{"kind": "lesson", "text": text} for pair in cross for text in _lessons(names, pair)]
     return found
 
 
@@ -145,7 +153,7 @@ def _teachers(names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> str:
     learner = names[pairs[0]["learner"]]
     total = sum(sum(pair["weight"]) for pair in pairs)
     peers = [pair for pair in pairs if pair["source"] != pair["learner"]]
-    if not peers or not any(pair["rows"] for pair in pairs):
+    if not any(pair["rows"] for pair in pairs):
         return ""
     if not total:
         return f"Nothing moved {learner}: every weight is 0."
@@ -158,7 +166,17 @@ def _teachers(names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> str:
     whom = names[best["source"]] if len(peers) == 1 else "its peers"
     most = "" if len(peers) == 1 else f", most from {names[best['source']]} ({percent(sum(best['weight']), total)})"
     clipped = f"; the clip took {lost} away" if lost else ""
-    return f"{percent(shared, total)} of what moved {learner} came from {whom}{most}: {used} of {rows} rollouts taught{clipped}."
+    share = f"{percent(shared, total)} of what moved {learner} came from {whom}{most}"
+    return f"{share}: {used} of {rows} rollouts taught{clipped}."
+
+
+def _alone(name: str, pair: dict[str, Any]) -> str:
+    """What became of the own rollouts of an agent that nobody shares with."""
+    if not pair["rows"]:
+        return ""
+    rest = [f"{pair[ZERO][0]} had no advantage"] if pair[ZERO][0] else []
+    rest += [f"the clip took {pair[CLIPPED][0]} away"] if pair[CLIPPED][0] else []
+    return "; ".join([f"{pair[USED][0]} of {pair['rows']} own rollouts taught {name}", *rest]) + "."
 
 
 def _lessons(names: Sequence[str], pair: dict[str, Any]) -> list[str]:

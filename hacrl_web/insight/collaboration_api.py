@@ -1,4 +1,4 @@
-"""The REST API's part for the Collaboration tab: steps and metrics of pairs, one step's sums, ratios, whole-run sums."""
+"""The REST API's part for the Collaboration tab: recorded steps, metrics of pairs, sums of a step or a run, ratios."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ def _run(request: HttpRequest, run_id: UUID) -> tuple[Run, RunSpec]:
     return run, RunSpec.model_validate(run.spec)
 
 
+def _state(run: Run) -> dict[str, Any]:
+    return {"ended": run.is_terminal, "steps": list(recorded_steps(run))}
+
+
 def _rows(steps: dict[int, int], step: int) -> int:
     if step not in steps:
         raise Http404
@@ -37,20 +41,19 @@ def _rows(steps: dict[int, int], step: int) -> int:
 def get_collaboration(request: HttpRequest, run_id: UUID) -> Any:
     """`steps`: those with recorded contributions. `timeline`: at most 120 columns of equally many steps."""
     run, spec = _run(request, run_id)
-    return {"state": run.state, "ended": run.is_terminal, "steps": list(recorded_steps(run)), "timeline": timeline(run, spec)}
+    return {**_state(run), "timeline": timeline(run, spec)}
 
 
-@router.get("/runs/{run_id}/collaboration/steps", response=dict, summary="Recorded steps, and whether the run has ended")
+@router.get("/runs/{run_id}/collaboration/steps", response=dict, summary="Recorded steps, and whether it has ended")
 def get_steps(request: HttpRequest, run_id: UUID) -> Any:
-    run, _ = _run(request, run_id)
-    return {"state": run.state, "ended": run.is_terminal, "steps": list(recorded_steps(run))}
+    return _state(_run(request, run_id)[0])
 
 
 @router.get("/runs/{run_id}/collaboration/step", response=dict, summary="Who taught whom in one step")
 def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
-    """By ordered pair: what became of the source's rollouts, their weight, rescue and warn. 404 where none is recorded."""
+    """By ordered pair: what became of the source's rollouts, their weight, rescue and warn. 404: none is recorded."""
     run, spec = _run(request, run_id)
-    seen = view(spec, step_summary(run.pk, step, _rows(recorded_steps(run), step)))
+    seen = view(spec, step_summary(run.pk, step, _rows(recorded_steps(run), step)), step)
     return {"step": step, **seen, "sentences": sentences(spec, seen)}
 
 

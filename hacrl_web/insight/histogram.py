@@ -7,15 +7,16 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
+from hacrl_web.insight.collaboration import trap
 from hacrl_web.runs.models import Run
 from workers.spec import RunSpec
 
 BINS = 44
 MOST_ROWS = 120_000  # of one learner: what a request can count in time
 MOST_BOUNDS = 32
-OUTSIDE = 0.005  # share of the ratios beyond either end of the axis; they stand in the first and last bar
+OUTSIDE = 0.01  # share of the ratios beyond either end of the axis; they stand in the first and last bar
 
-Row = tuple[str, float, float, float, str]  # source, s, A, weight, clip side
+Row = tuple[str, float, float, float, str, float | None]  # source, s, A, weight, clip side, reward
 
 
 def bounds(spec: RunSpec) -> list[dict[str, Any]]:
@@ -27,7 +28,8 @@ def bounds(spec: RunSpec) -> list[dict[str, Any]]:
     if not rule.shares_rollouts or len(spec.agents) == 1 or (rule.name == "hacpo" and not rule.clip_cross):
         return []
     if rule.name != "hacpo":  # naive sharing clips all rollouts as GSPO clips own ones
-        assert rule.epsilon is not None and rule.epsilon_high is not None
+        assert rule.epsilon is not None
+        assert rule.epsilon_high is not None
         return [{"m": None, "low": 1 - rule.epsilon, "high": 1 + rule.epsilon_high}]
     first, end = spec.updates_per_block, spec.num_blocks * spec.updates_per_block
     updates = list(range(first, end))
@@ -53,14 +55,14 @@ def window_steps(steps: dict[int, int], step: int, window: int, num_agents: int)
 def shared_rows(run: Run, steps: Sequence[int], learner: str) -> list[Row]:
     """Evaluated rollouts of peers with an advantage, of the latest attempt of each step."""
     rows = run.contributions.filter(agent=learner, step__gte=steps[0], step__lte=steps[-1]).order_by()
-    columns = ("step", "attempt", "source", "sequence_ratio", "advantage", "weight", "clip_side")
+    columns = ("step", "attempt", "source", "sequence_ratio", "advantage", "weight", "clip_side", "reward")
     found = list(rows.values_list(*columns))
     latest: dict[int, int] = {}
     for step, attempt, *_ in found:
         latest[step] = max(attempt, latest.get(step, 0))
     return [
-        (source, ratio, advantage, weight or 0.0, side)
-        for step, attempt, source, ratio, advantage, weight, side in found
+        (source, ratio, advantage, weight or 0.0, side, reward)
+        for step, attempt, source, ratio, advantage, weight, side, reward in found
         if source != learner and ratio and advantage and attempt == latest[step]
     ]
 
@@ -91,7 +93,8 @@ def count(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
     num_bars = max(0, len(ends) - 1)
     taught, lost = ([[0] * num_bars, [0] * num_bars] for _ in range(2))
     evaluated, lower, upper, unused, beyond = [0, 0], [0, 0], [0, 0], [0, 0], [0, 0]
-    for _, ratio, advantage, weight, side in rows:
+    are_right = True
+    for _, ratio, advantage, weight, side, reward in rows:
         sign = 0 if advantage > 0 else 1
         place = min(max(bisect_right(ends, ratio) - 1, 0), num_bars - 1)
         beyond[0] += ratio < ends[0]
@@ -101,6 +104,7 @@ def count(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
         unused[sign] += not weight
         lower[sign] += side == "lower"
         upper[sign] += side == "upper"
+        are_right &= sign == 1 or (reward is not None and reward > 0)
     return {
         "taught": taught,
         "lost": lost,
@@ -109,6 +113,7 @@ def count(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
         "upper": upper,
         "unused": unused,
         "beyond": beyond,
+        "positives_are_right": are_right,
     }
 
 
@@ -121,15 +126,16 @@ def clipping(run: Run, spec: RunSpec, learner: int, steps: Sequence[int]) -> dic
     of_source: dict[str, list[Row]] = {}
     for row in rows:
         of_source.setdefault(row[0], []).append(row)
+    sources = []
+    for place, name in enumerate(names):
+        if place != learner:
+            counted = {"learner": learner, "source": place, **count(of_source.get(name, []), ends)}
+            sources.append(counted | {"trap": trap(spec, names, counted)})
     return {
         "learner": learner,
         "steps": [steps[0], steps[-1]],
         "num_steps": len(steps),
         "edges": ends,
         "band": band,
-        "sources": [
-            {"source": place, **count(of_source.get(name, []), ends)}
-            for place, name in enumerate(names)
-            if place != learner
-        ],
+        "sources": sources,
     }

@@ -6,7 +6,7 @@ import { canvas, drawLines, logTicks, pattern, shape } from "./svg.js";
 
 /**
  * @typedef {{source: number, taught: number[][], lost: number[][], evaluated: number[], lower: number[], upper: number[],
- *   unused: number[], beyond: number[]}} Histogram
+ *   unused: number[], beyond: number[], trap: string}} Histogram
  * @typedef {{m: number | null, low: number, high: number}} Bound
  * @typedef {{learner: number, steps: number[], num_steps: number, edges: number[], band: Bound[], sources: Histogram[]}} Ratios
  * @typedef {import("./collaboration-omega.js").Timeline} Timeline
@@ -80,7 +80,7 @@ function drawHistogram(root, ratios, found, rule) {
     root.append(make("p", "quiet", `In ${when} no rollout of ${source} was evaluated with an advantage that is not 0.`));
     return;
   }
-  root.append(verdict(found, learner, source, rule));
+  root.append(verdict(found, learner, source));
   const width = Math.max(280, root.clientWidth);
   const band = ratios.band.length ? ratios.band.length * BAND_ROW + 10 : 0;
   const height = 14 + 2 * HALF + 20 + band;
@@ -92,7 +92,7 @@ function drawHistogram(root, ratios, found, rule) {
   /** @param {number} ratio */
   const x = (ratio) => left + Math.min(1, Math.max(0, (Math.log(ratio) - low) / span)) * (width - left - right);
   const middle = 14 + HALF;
-  drawBand(picture, ratios.band, x, { top: 14, bottom: 14 + 2 * HALF, below: 14 + 2 * HALF + 22 });
+  drawBand(picture, ratios.band, x, { top: 14, bottom: 14 + 2 * HALF, below: 14 + 2 * HALF + 22, width });
   const highest = Math.max(1, ...[0, 1].flatMap((sign) => found.taught[sign].map((taught, bar) => taught + found.lost[sign][bar])));
   const unit = (HALF - 6) / highest;
   [0, 1].forEach((sign) => {
@@ -130,7 +130,7 @@ function drawHistogram(root, ratios, found, rule) {
  * @param {SVGSVGElement} picture
  * @param {Bound[]} band
  * @param {(ratio: number) => number} x
- * @param {{top: number, bottom: number, below: number}} at
+ * @param {{top: number, bottom: number, below: number, width: number}} at
  */
 function drawBand(picture, band, x, at) {
   if (!band.length) return;
@@ -149,7 +149,8 @@ function drawBand(picture, band, x, at) {
     if (edge > 0) picture.append(shape("line", { x1: x(edge), x2: x(edge), y1: at.top - 4, y2: at.below + band.length * BAND_ROW, class: "band-edge" }));
   }
   const low = first.m === null ? `${significant(first.low)}` : `${significant(first.low)} at m = ${first.m}`;
-  picture.append(shape("text", { x: Math.max(36, place(first.low)), y: 9, class: "tick" }, `band from ${low}${first === last ? "" : ` to ${significant(last.low)} at m = ${last.m}`}`));
+  const isRight = place(first.low) > at.width / 2;
+  picture.append(shape("text", { x: isRight ? at.width : Math.max(36, place(first.low)), y: 9, class: `tick ${isRight ? "tick-left" : ""}` }, `band from ${low}${first === last ? "" : ` to ${significant(last.low)} at m = ${last.m}`} up to ${significant(first.high)}`));
 }
 
 /** What the shapes of the bars mean. */
@@ -180,20 +181,14 @@ function words(found) {
 }
 
 /**
- * The delta trap in a plain sentence where it is true by the alert's limit; and the shares in any case.
+ * The delta trap in a plain sentence where the server found it; and the shares in any case.
  * @param {Histogram} found
  * @param {string} learner
  * @param {string} source
- * @param {Rule} rule
  */
-function verdict(found, learner, source, rule) {
+function verdict(found, learner, source) {
   const box = make("div", "stack-tight");
-  const [below, of] = [found.lower[0], found.evaluated[0]];
-  if (rule.clip_gradient === "zero" && of && below / of >= rule.trap_at) {
-    const alert = make("p", "alert alert-warning trap");
-    alert.append(make("strong", "", `${share(below, of)} of ${source}'s encouraging answers lie below ${learner}'s band: they teach ${learner} nothing.`));
-    box.append(alert);
-  }
+  if (found.trap) box.append(make("p", "trap", found.trap));
   const table = make("table", "table shares small");
   table.append(make("caption", "visually-hidden", `Rollouts of ${source} outside the band of ${learner}`));
   const head = make("tr");

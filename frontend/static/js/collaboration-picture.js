@@ -51,7 +51,8 @@ export function drawPicture(root, view, chosen) {
   const right = width - box;
   /** @param {number} place */
   const top = (place) => 28 + place * (rowHeight + gap);
-  const heads = isNarrow ? ["answers", "", "learns"] : ["each answers the same prompts", "verified rollouts cross over", "each learns: J = J_homo + J_hete"];
+  const shares = view.pairs.length > agents.length;
+  const heads = isNarrow ? ["answers", "", "learns"] : ["each answers the same prompts", shares ? "verified rollouts cross over" : "", shares ? "each learns: J = J_homo + J_hete" : "each learns from its own"];
   picture.append(shape("text", { x: 0, y: 12, class: "head" }, heads[0]));
   picture.append(shape("text", { x: width / 2, y: 12, class: "head tick-middle" }, heads[1]));
   picture.append(shape("text", { x: width, y: 12, class: "head tick-left" }, heads[2]));

@@ -120,7 +120,7 @@ function complain(error) {
 // ---- drawing -------------------------------------------------------------------------------------------------------
 
 const omega = document.querySelector("#omega") ? new OmegaMap(must("#omega"), rule, (step) => choose(step)) : null;
-moveByKeys(must("#matrix"));
+if (rule.shares) moveByKeys(must("#matrix"));
 let drawing = new AbortController();
 /** What the pictures show now, to draw it again in another size. @type {{view: View | null, ratios: Map<number, Ratios>}} */
 const shown = { view: null, ratios: new Map() };
@@ -181,8 +181,8 @@ function drawStep() {
 function drawScoped() {
   const measure = /** @type {keyof typeof MEASURES} */ (controls.measure?.value ?? "share");
   const matrix = controls.scope?.value === "run" ? state.whole : shown.view;
-  must("#measure-help").textContent = MEASURES[measure] + progressOf(controls.scope?.value);
-  if (matrix) drawMatrix(must("#matrix"), matrix, measure, rolloutsOf);
+  if (rule.shares) must("#measure-help").textContent = MEASURES[measure] + progressOf(controls.scope?.value);
+  if (rule.shares && matrix) drawMatrix(must("#matrix"), matrix, measure, rolloutsOf);
   const ledger = controls.ledger?.value === "run" ? state.whole : shown.view;
   const unit = controls.unit?.value === "tokens" ? 1 : 0;
   must("#ledger-note").textContent = `Each ${unit ? "token" : "rollout"} that a learner heard has one fate, so a row's fates add up to all. ${unit ? "Tokens are counted as their source generated them." : "A peer's rollout has one fate with each learner."}${progressOf(controls.ledger?.value)}`;
