@@ -1,0 +1,195 @@
+"""Who taught whom in a step, or in a whole run: a summary's sums as the Collaboration tab draws them, and in sentences.
+
+Shares of |weight| are taken within one learner: weights of different learners move different models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hacrl_web.alerts.rules import BY_KIND
+from hacrl_web.alerts.signals import Facts
+from hacrl_web.insight.summaries import CLIPPED, DROPPED, OTHER, USED, ZERO, Generated, Kind, Lessons, Summary, Sums
+from workers.spec import RunSpec
+
+CAPABILITY_FLOOR = 1e-8  # Eq. (9); see `capability` in docs/metrics.md
+TRAP = BY_KIND["cross_clip"]
+
+Sentence = dict[str, str]
+
+
+def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, Any]:
+    """Agents and ordered pairs (own ones included) by their places in the run's list of agents.
+
+    step: of which the summary is; None where it is of several, which have no one omega.
+    """
+    names = [agent.name for agent in spec.agents]
+    pairs = []
+    of_pair: dict[tuple[str, str], list[tuple[Kind, Sums]]] = {}
+    for kind, sums in summary.kinds.items():
+        of_pair.setdefault((kind.learner, kind.source), []).append((kind, sums))
+    shares = spec.algorithm.shares_rollouts and len(names) > 1
+    for learner, name in enumerate(names):
+        for source, other in enumerate(names):
+            if learner != source and not shares:
+                continue
+            found = _pair(of_pair.get((name, other), []), summary.lessons.get((name, other), Lessons()))
+            found |= {"learner": learner, "source": source}
+            found |= _omega(spec, step, summary.factors.get((name, other)), is_own=learner == source)
+            # With max_sources_per_learner a learner does not hear everybody in each step.
+            verified = summary.generated.get(other, Generated()).verified
+            found["not_heard"] = max(0, verified - found["rows"])
+            pairs.append(found)
+    agents = [
+        {"name": name, "verified": made.verified, "right": made.right, "rollouts": made.rollouts, "tokens": made.tokens}
+        | {"verified_tokens": made.verified_tokens}
+        for name in names
+        for made in [summary.generated.get(name, Generated())]
+    ]
+    return {"agents": agents, "pairs": pairs}
+
+
+def _pair(rows: Sequence[tuple[Kind, Sums]], lessons: Lessons) -> dict[str, Any]:
+    """The fate of a source's rollouts with one learner. Lists of two: with a positive, with a negative advantage."""
+    total, fates = Sums(), {name: Sums() for name in (USED, ZERO, CLIPPED, OTHER)}
+    dropped: dict[str, Sums] = {}
+    weight, lost = [0.0, 0.0], [0, 0]
+    evaluated, lower, upper = [0, 0], [0, 0], [0, 0]
+    lowest = None  # reward among those with a positive advantage
+    for kind, sums in rows:
+        total.add(sums)
+        fate = dropped.setdefault(kind.reason, Sums()) if kind.outcome == DROPPED else fates[kind.outcome]
+        fate.add(sums)
+        if kind.sign == 0:
+            continue
+        place = 0 if kind.sign > 0 else 1
+        weight[place] += sums.weight
+        lost[place] += sums.rows if kind.outcome == CLIPPED else 0
+        if kind.is_evaluated:
+            evaluated[place] += sums.rows
+            lower[place] += sums.rows if kind.side == "lower" else 0
+            upper[place] += sums.rows if kind.side == "upper" else 0
+            if kind.sign > 0 and sums.lowest is not None:
+                lowest = sums.lowest if lowest is None else min(lowest, sums.lowest)
+    fate_counts = {name: _counts(sums) for name, sums in fates.items()}
+    return {
+        "rows": total.rows,
+        "tokens": total.tokens,
+        **fate_counts,
+        "dropped": {reason: _counts(sums) for reason, sums in sorted(dropped.items())},
+        "weight": weight,
+        "lost": lost,
+        "evaluated": evaluated,
+        "lower": lower,
+        "upper": upper,
+        "positives_are_right": lowest is not None and lowest > 0,
+        "prompts": lessons.prompts,
+        "rescue": [lessons.rescue, lessons.rescue_used],
+        "warn": [lessons.warn, lessons.warn_used],
+    }
+
+
+def _counts(sums: Sums) -> list[int]:
+    return [sums.rows, sums.tokens]
+
+
+def _omega(
+    spec: RunSpec, step: int | None, factors: tuple[float | None, ...] | None, *, is_own: bool
+) -> dict[str, Any]:
+    """The factor that weighed the pair's rollouts in a step, and whether Eq. (8)'s clip made it what it is."""
+    omega, learner, source = factors or (None, None, None)
+    rule = spec.algorithm
+    is_weighed = not is_own and rule.name == "hacpo" and rule.modulate_gradient
+    clamped = False
+    if is_weighed and learner and source and step is not None and step > rule.ratio_warmup_steps:
+        is_lost = max(learner, source) <= CAPABILITY_FLOOR
+        clamped = is_lost or not rule.ratio_min <= source / learner <= rule.ratio_max
+    return {"omega": omega, "capability": learner, "source_capability": source, "clamped": clamped}
+
+
+def percent(part: float, whole: float) -> str:
+    """`87 %`; never 0 % or 100 % of what is more than nothing or less than all."""
+    if not whole:
+        return "–"
+    share = 100 * part / whole
+    if 0 < share < 1:
+        return "under 1 %"
+    if 99 < share < 100:
+        return "over 99 %"
+    return f"{share:.0f} %"
+
+
+def sentences(spec: RunSpec, seen: dict[str, Any]) -> list[Sentence]:
+    """What a reader should take from a view, in plain words; `trap` where the alert's limit is reached."""
+    names = [agent["name"] for agent in seen["agents"]]
+    cross = [pair for pair in seen["pairs"] if pair["learner"] != pair["source"]]
+    found = [{"kind": "trap", "text": text} for pair in cross if (text := trap(spec, names, pair))]
+    for learner in range(len(names)):
+        pairs = [pair for pair in seen["pairs"] if pair["learner"] == learner]
+        text = _teachers(names, pairs) if len(pairs) > 1 else _alone(names[learner], pairs[0])
+        found += [{"kind": "teach", "text": text}] if text else []
+    if len(names) <= 3:
+        found += [{"kind": "lesson", "text": text} for pair in cross for text in _lessons(names, pair)]
+    return found
+
+
+def trap(spec: RunSpec, names: Sequence[str], pair: dict[str, Any]) -> str:
+    """The delta trap of one pair, where it is true by the limit of the alert; else empty."""
+    below, of = pair["lower"][0], pair["evaluated"][0]
+    if not Facts.of(spec).can_trap or not of or not TRAP.is_over(below / of):
+        return ""
+    learner, source = names[pair["learner"]], names[pair["source"]]
+    answers = "right answers" if pair["positives_are_right"] else "encouraging answers (A > 0)"
+    return (
+        f"{percent(below, of)} of {source}'s {answers} lie below {learner}'s band: they teach {learner} nothing "
+        f"({below} of {of}; from {TRAP.raise_at:.0%} on, {TRAP.raise_after} steps in a row, this is the alert "
+        f"“{TRAP.title}”)."
+    )
+
+
+def _teachers(names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> str:
+    """From whom one learner learns."""
+    learner = names[pairs[0]["learner"]]
+    total = sum(sum(pair["weight"]) for pair in pairs)
+    peers = [pair for pair in pairs if pair["source"] != pair["learner"]]
+    if not any(pair["rows"] for pair in pairs):
+        return ""
+    if not total:
+        return f"Nothing moved {learner}: every weight is 0."
+    best = max(peers, key=lambda pair: sum(pair["weight"]))
+    shared = sum(sum(pair["weight"]) for pair in peers)
+    if not shared:
+        return f"{learner} learnt from itself alone: no rollout of a peer had a weight."
+    used, rows = sum(pair[USED][0] for pair in peers), sum(pair["rows"] for pair in peers)
+    lost = sum(sum(pair["lost"]) for pair in peers)
+    whom = names[best["source"]] if len(peers) == 1 else "its peers"
+    most = "" if len(peers) == 1 else f", most from {names[best['source']]} ({percent(sum(best['weight']), total)})"
+    clipped = f"; the clip took {lost} away" if lost else ""
+    share = f"{percent(shared, total)} of what moved {learner} came from {whom}{most}"
+    return f"{share}: {used} of {rows} rollouts taught{clipped}."
+
+
+def _alone(name: str, pair: dict[str, Any]) -> str:
+    """What became of the own rollouts of an agent that nobody shares with."""
+    if not pair["rows"]:
+        return ""
+    rest = [f"{pair[ZERO][0]} had no advantage"] if pair[ZERO][0] else []
+    rest += [f"the clip took {pair[CLIPPED][0]} away"] if pair[CLIPPED][0] else []
+    return "; ".join([f"{pair[USED][0]} of {pair['rows']} own rollouts taught {name}", *rest]) + "."
+
+
+def _lessons(names: Sequence[str], pair: dict[str, Any]) -> list[str]:
+    learner, source = names[pair["learner"]], names[pair["source"]]
+    found = []
+    if pair["rescue"][0]:
+        found.append(
+            f"Rescue: on {pair['rescue'][0]} of {pair['prompts']} prompts {learner} had no right answer and {source} "
+            f"had one; on {pair['rescue'][1]} of them it taught {learner}."
+        )
+    if pair["warn"][0]:
+        found.append(
+            f"Warning: on {pair['warn'][0]} of {pair['prompts']} prompts {learner} was always right and {source} not; "
+            f"on {pair['warn'][1]} of them {learner} learnt from {source}'s mistake."
+        )
+    return found

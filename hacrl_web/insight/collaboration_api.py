@@ -1,0 +1,83 @@
+"""The REST API's part for the Collaboration tab: recorded steps, metrics of pairs, sums of a step or a run, ratios."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from django.http import Http404, HttpRequest
+from django.shortcuts import get_object_or_404
+from ninja import Query, Router
+
+from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.insight.collaboration import sentences, view
+from hacrl_web.insight.histogram import clipping, window_steps
+from hacrl_web.insight.summaries import recorded_steps, run_summary, step_summary
+from hacrl_web.insight.timeline import timeline
+from hacrl_web.runs.models import Run
+from workers.spec import RunSpec
+
+BUDGET_S = 0.25  # of a request for the whole run; the page asks again until all steps are in
+Step = Annotated[int, Query(ge=0, le=2**31 - 1)]
+router = Router(tags=["insight"])
+
+
+def _run(request: HttpRequest, run_id: UUID) -> tuple[Run, RunSpec]:
+    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    return run, RunSpec.model_validate(run.spec)
+
+
+def _state(run: Run) -> dict[str, Any]:
+    return {"ended": run.is_terminal, "steps": list(recorded_steps(run))}
+
+
+def _rows(steps: dict[int, int], step: int) -> int:
+    if step not in steps:
+        raise Http404
+    return steps[step]
+
+
+@router.get("/runs/{run_id}/collaboration", response=dict, summary="Recorded steps, and the metrics of pairs over time")
+def get_collaboration(request: HttpRequest, run_id: UUID) -> Any:
+    """`steps`: those with recorded contributions. `timeline`: at most 120 columns of equally many steps."""
+    run, spec = _run(request, run_id)
+    return {**_state(run), "timeline": timeline(run, spec)}
+
+
+@router.get("/runs/{run_id}/collaboration/steps", response=dict, summary="Recorded steps, and whether it has ended")
+def get_steps(request: HttpRequest, run_id: UUID) -> Any:
+    return _state(_run(request, run_id)[0])
+
+
+@router.get("/runs/{run_id}/collaboration/step", response=dict, summary="Who taught whom in one step")
+def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
+    """By ordered pair: what became of the source's rollouts, their weight, rescue and warn. 404: none is recorded."""
+    run, spec = _run(request, run_id)
+    seen = view(spec, step_summary(run.pk, step, _rows(recorded_steps(run), step)), step)
+    return {"step": step, **seen, "sentences": sentences(spec, seen)}
+
+
+@router.get("/runs/{run_id}/collaboration/run", response=dict, summary="Who taught whom in all recorded steps")
+def get_whole_run(request: HttpRequest, run_id: UUID) -> Any:
+    """As for one step. `done` of `of` steps are added up; ask again for the rest."""
+    run, spec = _run(request, run_id)
+    steps = recorded_steps(run)
+    found, done = run_summary(run, steps, BUDGET_S)
+    return {"done": done, "of": len(steps), **view(spec, found)}
+
+
+@router.get("/runs/{run_id}/collaboration/ratios", response=dict, summary="Histograms of raw s of one learner's peers")
+def get_ratios(
+    request: HttpRequest,
+    run_id: UUID,
+    step: Step,
+    learner: Annotated[int, Query(ge=0, le=7)],
+    window: Annotated[int, Query(ge=1, le=1000)] = 1,
+) -> Any:
+    """Of `step` and the recorded steps before it, `window` in all; fewer where they have too many rows."""
+    run, spec = _run(request, run_id)
+    if learner >= len(spec.agents):
+        raise FieldErrors([FieldError("invalid", f"Must be below {len(spec.agents)}.", "learner")])
+    steps = recorded_steps(run)
+    _rows(steps, step)
+    return clipping(run, spec, learner, window_steps(steps, step, window, len(spec.agents)))
