@@ -2,13 +2,15 @@
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { columnsOf, csvOf, tabulate } from "./drawn.js";
-import { cut, make, significant } from "./format.js";
+import { count, cut, make, significant } from "./format.js";
 import { colour, drawMarks, drawZero, padded } from "./paint.js";
 import { pictureOf, save } from "./picture.js";
 
 const HEIGHT = 168;
 /** Dash of a source by its position; solid is kept for an agent alone. */
 const DASHES = [[8, 3], [2, 3], [10, 3, 2, 3], [5, 5], [14, 4], [2, 6], [8, 3, 2, 3, 2, 3], [4, 2]];
+/** Whole steps, rollouts, tokens and seconds. */
+const INCREMENTS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 const SVG = "http://www.w3.org/2000/svg";
 /** @type {Record<string, string>} */
 const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval of the mean" };
@@ -19,7 +21,7 @@ const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval o
  * @typedef {import("./view.js").View} View
  *
  * What a chart is told by those who show many: the store, how all are looked at, and what its buttons do.
- * @typedef {{store: import("./series.js").SeriesStore, view: View, xName: () => string, xRange: () => [number, number],
+ * @typedef {{store: import("./series.js").SeriesStore, view: View, xName: () => string, xUnit: () => string, xRange: () => [number, number],
  *   marks: (chart: string) => number[], zoom: (low: number, high: number) => void, unzoom: () => void,
  *   toggleLog: (chart: string) => void, open: (chart: string) => void, fileName: (chart: string) => string}} Host
  */
@@ -204,8 +206,8 @@ export class Chart {
       if (shown.textContent !== text) shown.textContent = text;
     });
     const place = at ?? steps.length - 1;
-    const xName = this.host.xName();
-    const text = place < 0 || steps[place] === undefined ? "" : `step ${steps[place]}${xName ? `, ${xName} ${significant(x[place])}` : ""}`;
+    const unit = this.host.xUnit();
+    const text = place < 0 || steps[place] === undefined ? "" : `step ${count(steps[place])}${unit ? ` · ${significant(x[place])} ${unit}` : ""}`;
     if (this.at && this.at.textContent !== text) this.at.textContent = text;
   }
 
@@ -235,7 +237,7 @@ export class Chart {
       },
       scales: { x: { time: false, range: () => host.xRange() }, y: this.#yScale() },
       axes: [
-        { ...axis, size: 26, space: this.isFull ? 80 : 56, values: (_, splits) => splits.map(short) },
+        { ...axis, size: 26, space: this.isFull ? 80 : 48, incrs: INCREMENTS, values: (_, splits) => splits.map(short) },
         { ...axis, size: 48, space: 28, ...(this.isLog ? {} : { values: (/** @type {uPlot} */ _, /** @type {number[]} */ splits) => splits.map((split) => String(Number(split.toPrecision(3)))) }) },
       ],
       series: [{}, ...this.columns.map((column) => this.#series(column, isSmoothed))],
@@ -267,7 +269,7 @@ export class Chart {
       width: isFaint ? 1 : role === "smooth" ? 2.25 : 1.75,
       dash: isFaint ? [] : dash,
       spanGaps: true,
-      points: isDotted ? { show: true, size: 6 } : { show: (plot) => plot.data[0].length === 1, size: 5 },
+      points: isDotted ? { show: true, size: 6, stroke: () => colour(`--agent-${learner % 8}`), fill: () => colour("--surface") } : { show: (plot) => plot.data[0].length === 1, size: 5 },
     };
   }
 

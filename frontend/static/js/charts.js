@@ -7,8 +7,8 @@ import { forgetColours } from "./paint.js";
 import { CHART_GROUPS, SeriesStore } from "./series.js";
 import { readView, writeView } from "./view.js";
 
-/** @type {Record<string, string>} */
-const X_NAMES = { step: "", rollouts: "rollouts generated", tokens: "tokens generated", elapsed: "seconds elapsed" };
+/** What the x axis counts: its name in files, its unit under a chart. @type {Record<string, [string, string]>} */
+const X_NAMES = { step: ["", ""], rollouts: ["rollouts generated", "rollouts"], tokens: ["tokens generated", "tokens"], elapsed: ["seconds elapsed", "s"] };
 
 /**
  * @typedef {{run: string, url: string, agents: string[], shares: boolean, unmeasured: string[]}} About
@@ -28,7 +28,10 @@ export class RunCharts {
     this.store = new SeriesStore();
     const groups = CHART_GROUPS.filter((group) => about.shares || !group.pairs);
     this.specs = groups.flatMap((group) => group.charts).filter((spec) => !about.unmeasured.includes(spec.metric));
-    this.buckets = this.#buckets(this.store, this.specs.map((spec) => spec.metric), () => this.#changed());
+    this.buckets = this.#buckets(this.store, this.specs.map((spec) => spec.metric), () => {
+      this.isLoaded = true;
+      this.#changed();
+    });
     /** @type {Chart[]} */
     this.charts = [];
     /** The chart in full, with a store of its own: one chart may have more points. @type {{chart: Chart, buckets: Buckets, host: import("./chart.js").Host} | null} */
@@ -36,6 +39,7 @@ export class RunCharts {
     /** Steps at which alerts were raised, by chart. @type {Map<string, number[]>} */
     this.marks = new Map();
     this.isPending = false;
+    this.isLoaded = false;
     this.drawn = 0;
     this.sizes = new ResizeObserver((entries) => this.#fit(entries));
     // A chart that is out of sight costs nothing until it is scrolled to.
@@ -80,7 +84,8 @@ export class RunCharts {
     return {
       store,
       view: this.view,
-      xName: () => X_NAMES[this.view.x],
+      xName: () => X_NAMES[this.view.x][0],
+      xUnit: () => X_NAMES[this.view.x][1],
       xRange: () => this.#xRange(store),
       marks: (chart) => (this.marks.get(chart) ?? []).flatMap((step) => store.place(step) ?? []),
       zoom: (low, high) => this.#zoomTo(store, low, high),
@@ -168,11 +173,12 @@ export class RunCharts {
 
   /** Draws at the next animation frame what is dirty and in sight, however often it is called before. */
   draw() {
-    if (this.isPending) return;
+    if (this.isPending || !this.isLoaded) return;
     this.isPending = true;
     requestAnimationFrame(() => {
       this.isPending = false;
-      const inSight = this.full ? [this.full.chart] : this.charts.filter((chart) => chart.isSeen);
+      const inSight = this.charts.filter((chart) => chart.isSeen && (!this.full || !chart.plot));
+      if (this.full) inSight.push(this.full.chart);
       for (const chart of inSight) if (chart.isDirty) chart.draw();
       this.root.dataset.drawn = String((this.drawn += 1));
     });
