@@ -3,6 +3,8 @@
 from ninja import Router
 
 from hacrl_web.insight.collaboration_api import router as collaboration_router
+from hacrl_web.insight.overview_api import router as overview_router
 
 router = Router(tags=["insight"])
 router.add_router("", collaboration_router)
+router.add_router("", overview_router)

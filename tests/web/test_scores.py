@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 import pytest
 from django.urls import reverse
 
+from hacrl_web.insight.estimate import Estimate, estimate, t95
 from hacrl_web.leaderboard import scores, views
 from hacrl_web.leaderboard.figures import accuracy_bars, pareto
-from hacrl_web.leaderboard.scores import Estimate, boards, estimate, rows, run_results, sweep_board, t95
+from hacrl_web.leaderboard.scores import boards, rows, run_results, sweep_board
 from hacrl_web.runs.launch import launch, launch_sweep
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 from tests.web.factories import launch_request, make_user

@@ -1,299 +1,306 @@
-/** The live line charts of a run: one uPlot for each chart of series.js, with one cursor over all of them. */
+/** The charts of a run: one cursor, one zoom and one way to look at all of them, kept in the page's address. */
 
-import uPlot from "../vendor/uplot/uPlot.esm.js";
-import { cut, significant } from "./format.js";
-import { CHART_GROUPS } from "./series.js";
+import { Buckets } from "./buckets.js";
+import { Chart } from "./chart.js";
+import { make, must } from "./format.js";
+import { forgetColours } from "./paint.js";
+import { CHART_GROUPS, SeriesStore } from "./series.js";
+import { readView, writeView } from "./view.js";
 
-const HEIGHT = 168;
-/** Dash of a source by its position; solid is kept for an agent alone. */
-const DASHES = [[8, 3], [2, 3], [10, 3, 2, 3], [5, 5], [14, 4], [2, 6], [8, 3, 2, 3, 2, 3], [4, 2]];
-
-/** Colours of the present scheme, looked up once. @type {Map<string, string>} */
-const colours = new Map();
-
-/**
- * The colour that a custom property has in the page's present colour scheme.
- * @param {string} property
- */
-function colour(property) {
-  const known = colours.get(property);
-  if (known) return known;
-  const probe = document.createElement("span");
-  probe.hidden = true;
-  document.body.append(probe);
-  probe.style.color = `var(${property})`;
-  const found = getComputedStyle(probe).color;
-  probe.remove();
-  colours.set(property, found);
-  return found;
-}
+/** What the x axis counts: its name in files, its unit under a chart. @type {Record<string, [string, string]>} */
+const X_NAMES = { step: ["", ""], rollouts: ["rollouts generated", "rollouts"], tokens: ["tokens generated", "tokens"], elapsed: ["seconds elapsed", "s"] };
 
 /**
- * @param {string[]} agents
- * @param {"agent" | "pair"} kind
- * @returns {{key: string, label: string, title: string, learner: number, source: number, dash: number[]}[]}
+ * @typedef {{run: string, url: string, agents: string[], shares: boolean, unmeasured: string[]}} About
+ *   agents: in the order of their positions, which fixes their colours; shares: false where there are no pairs;
+ *   unmeasured: metrics that this run does not have.
  */
-function lines(agents, kind) {
-  if (kind === "agent") return agents.map((name, index) => ({ key: name, label: name, title: name, learner: index, source: index, dash: [] }));
-  return agents.flatMap((learner, a) =>
-    agents.flatMap((source, b) =>
-      a === b ? [] : [{ key: `${learner}\n${source}`, label: `${cut(learner)} ← ${cut(source)}`, title: `${learner} ← ${source}`, learner: a, source: b, dash: DASHES[b] }],
-    ),
-  );
-}
 
 export class RunCharts {
   /**
    * @param {HTMLElement} root
-   * @param {import("./series.js").SeriesStore} store
-   * @param {string[]} agents in the order of their positions, which fixes their colours
-   * @param {boolean} shares false: no pairs, so no sharing charts
-   * @param {string[]} unmeasured metrics that this run does not have, so no charts of them
+   * @param {About} about
    */
-  constructor(root, store, agents, shares, unmeasured) {
-    this.store = store;
-    this.sync = uPlot.sync("run");
-    /** @type {{plot: uPlot, key: string, keys: string[], frame: HTMLElement, empty: HTMLElement}[]} */
+  constructor(root, about) {
+    this.root = root;
+    this.about = about;
+    this.view = readView(location.search);
+    this.store = new SeriesStore();
+    const groups = CHART_GROUPS.filter((group) => about.shares || !group.pairs);
+    this.specs = groups.flatMap((group) => group.charts).filter((spec) => !about.unmeasured.includes(spec.metric));
+    this.buckets = this.#buckets(this.store, this.specs.map((spec) => spec.metric), () => {
+      this.isLoaded = true;
+      this.#changed();
+    });
+    /** @type {Chart[]} */
     this.charts = [];
-    /** Charts that the reader has zoomed: new points must not throw that away. @type {WeakSet<uPlot>} */
-    this.zoomed = new WeakSet();
+    /** The chart in full, with a store of its own: one chart may have more points. @type {{chart: Chart, buckets: Buckets, host: import("./chart.js").Host} | null} */
+    this.full = null;
     /** Steps at which alerts were raised, by chart. @type {Map<string, number[]>} */
     this.marks = new Map();
-    for (const group of CHART_GROUPS) {
-      if (group.pairs && !shares) continue;
-      const charts = group.charts.filter((spec) => !unmeasured.includes(spec.metric));
-      this.#group(root, { ...group, charts }, agents);
-    }
-    this.resize = new ResizeObserver((entries) => this.#fit(entries));
-    for (const chart of this.charts) this.resize.observe(chart.frame);
+    this.isPending = false;
+    this.isLoaded = false;
+    this.drawn = 0;
+    this.sizes = new ResizeObserver((entries) => this.#fit(entries));
+    // A chart that is out of sight costs nothing until it is scrolled to.
+    this.sights = new IntersectionObserver((entries) => this.#see(entries), { rootMargin: "200px" });
+    for (const group of groups) this.#group(group);
+    this.controls = this.#controls();
+    this.dialog = /** @type {HTMLDialogElement} */ (must("#chart-dialog"));
+    this.dialog.addEventListener("close", () => this.#closed());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#recolour());
-    this.pending = false;
-    this.draw();
+    this.#showControls();
   }
 
   /**
-   * @param {HTMLElement} root
-   * @param {import("./series.js").ChartGroup} group
-   * @param {string[]} agents
+   * @param {SeriesStore} store
+   * @param {string[]} metrics
+   * @param {() => void} loaded
    */
-  #group(root, group, agents) {
-    const section = document.createElement("section");
-    section.className = "chart-group";
-    const title = document.createElement("h2");
-    title.textContent = group.title;
-    const note = document.createElement("p");
-    note.className = "quiet small";
-    note.textContent = group.note;
-    const grid = document.createElement("div");
-    grid.className = "chart-grid";
-    section.append(title, note, grid);
-    root.append(section);
-    for (const spec of group.charts) this.#chart(grid, spec, lines(agents, spec.kind));
+  #buckets(store, metrics, loaded) {
+    return new Buckets(this.about.url, store, metrics, this.view, { loaded: () => (this.#tell(""), loaded()), failed: (why) => this.#tell(why) });
+  }
+
+  /** @param {import("./series.js").ChartGroup} group */
+  #group(group) {
+    const section = make("section", "chart-group");
+    const grid = make("div", "chart-grid");
+    section.append(make("h2", "", group.title), make("p", "quiet small", group.note), grid);
+    this.root.append(section);
+    for (const spec of group.charts.filter((one) => this.specs.includes(one))) {
+      const chart = new Chart(spec, this.about.agents, this.#host(this.store));
+      grid.append(/** @type {HTMLElement} */ (chart.figure));
+      this.charts.push(chart);
+      this.sizes.observe(/** @type {HTMLElement} */ (chart.frame));
+      this.sights.observe(/** @type {HTMLElement} */ (chart.figure));
+    }
   }
 
   /**
-   * @param {HTMLElement} grid
-   * @param {import("./series.js").ChartSpec} spec
-   * @param {{key: string, label: string, title: string, learner: number, source: number, dash: number[]}[]} drawn
+   * @param {SeriesStore} store
+   * @returns {import("./chart.js").Host}
    */
-  #chart(grid, spec, drawn) {
-    const figure = document.createElement("figure");
-    figure.className = "chart";
-    figure.dataset.chart = spec.key;
-    figure.id = `chart-${spec.key}`;
-    const caption = document.createElement("figcaption");
-    const title = document.createElement("h3");
-    title.textContent = spec.title;
-    const help = document.createElement("p");
-    help.className = "quiet small";
-    help.textContent = spec.help;
-    caption.append(title, help);
-    const frame = document.createElement("div");
-    frame.className = "chart-frame";
-    const empty = document.createElement("p");
-    empty.className = "chart-empty quiet small";
-    empty.textContent = "no points yet";
-    figure.append(caption, frame);
-    grid.append(figure);
-    const plot = new uPlot(this.#options(spec, drawn), [[], ...drawn.map(() => [])], frame);
-    frame.append(empty);
-    // Long names are cut in the legend and whole on hover.
-    figure.querySelectorAll(".u-series").forEach((row, index) => {
-      if (index > 0) row.setAttribute("title", drawn[index - 1].title);
-    });
-    this.charts.push({ plot, key: spec.key, keys: drawn.map((line) => line.key), frame, empty });
-  }
-
-  /**
-   * @param {import("./series.js").ChartSpec} spec
-   * @param {{key: string, label: string, title: string, learner: number, source: number, dash: number[]}[]} drawn
-   * @returns {uPlot.Options}
-   */
-  #options(spec, drawn) {
-    const axis = { stroke: () => colour("--quiet"), grid: { stroke: () => colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-    const range = spec.range;
+  #host(store) {
     return {
-      width: 320,
-      height: HEIGHT,
-      cursor: { sync: { key: this.sync.key, setSeries: false }, points: { size: 6 }, drag: { x: true, y: false } },
-      // The legend knows two dashes; the sources alternate between them.
-      legend: { live: true, markers: { dash: (_, index) => (spec.kind === "pair" ? (drawn[index - 1].source % 2 ? "dotted" : "dashed") : "solid") } },
-      hooks: {
-        setCursor: [showLast],
-        drawAxes: spec.zero ? [drawZero] : [],
-        draw: [(plot) => drawMarks(plot, this.marks.get(spec.key) ?? [])],
-      },
-      scales: { x: { time: false, range: (plot, low, high) => this.#steps(plot, low, high) }, y: range ? { range: () => range } : { range: (_, low, high) => padded(low, high, spec.zero) } },
-      axes: [
-        { ...axis, size: 26, space: 44, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000] },
-        { ...axis, size: 48, space: 28, values: (_, splits) => splits.map((split) => String(Number(split.toPrecision(3)))) },
-      ],
-      series: [
-        { label: "step", value: (_, step) => (step === null ? "–" : String(step)) },
-        ...drawn.map((line) => ({
-          label: line.label,
-          stroke: () => colour(`--agent-${line.learner % 8}`),
-          width: 1.75,
-          dash: line.dash,
-          spanGaps: true,
-          points: spec.points ? { show: true, size: 6 } : { size: 4 },
-          value: (/** @type {uPlot} */ _, /** @type {number | null} */ value) => significant(value),
-        })),
-      ],
+      store,
+      view: this.view,
+      xName: () => X_NAMES[this.view.x][0],
+      xUnit: () => X_NAMES[this.view.x][1],
+      xRange: () => this.#xRange(store),
+      marks: (chart) => (this.marks.get(chart) ?? []).flatMap((step) => store.place(step) ?? []),
+      zoom: (low, high) => this.#zoomTo(store, low, high),
+      unzoom: () => this.setZoom(null, null),
+      toggleLog: (chart) => this.#toggleLog(chart),
+      open: (chart) => this.open(chart),
+      fileName: (chart) => `${chart}-${this.about.run}`,
     };
   }
 
-  /**
-   * All charts show the same steps, so that the shared cursor stands at the same place; a zoom is kept as it is.
-   * @param {uPlot} plot
-   * @param {number | null} low
-   * @param {number | null} high
-   * @returns {[number, number]}
-   */
-  #steps(plot, low, high) {
-    const steps = plot.data[0];
-    const isAuto = steps.length < 2 || (low === steps[0] && high === steps[steps.length - 1]);
-    if (low === null || high === null || isAuto) {
-      this.zoomed.delete(plot);
-      return [this.store.firstStep, Math.max(this.store.lastStep, this.store.firstStep + 1)];
+  /** All charts show the same range, so that the shared cursor stands at the same place. @param {SeriesStore} store @returns {[number, number]} */
+  #xRange(store) {
+    const { first, last } = this.view;
+    const isZoomed = first !== null && last !== null;
+    if (!store.places) return isZoomed ? [first, Math.max(last, first + 1)] : [0, Math.max(store.lastStep, 1)];
+    let [low, high] = [Infinity, -Infinity];
+    for (const [step, place] of store.places) {
+      if (isZoomed && (step < first || step > last)) continue;
+      low = Math.min(low, place);
+      high = Math.max(high, place);
     }
-    this.zoomed.add(plot);
-    return [low, high];
+    if (low > high) return [0, 1];
+    return isZoomed ? [low, Math.max(high, low + 1)] : [0, Math.max(high, 1)];
   }
 
-  /** @param {{chart: string | null, raised_step: number}[]} alerts to be marked on the time axis of their charts */
-  setMarks(alerts) {
-    this.marks = new Map();
-    for (const { chart, raised_step } of alerts) {
-      if (chart) this.marks.set(chart, [...(this.marks.get(chart) ?? []), raised_step]);
+  /** @param {SeriesStore} store @param {number} low @param {number} high in units of the x axis */
+  #zoomTo(store, low, high) {
+    if (!store.places) {
+      this.setZoom(Math.max(0, Math.floor(low)), Math.max(0, Math.ceil(high)));
+      return;
     }
+    const known = [...store.places].sort((a, b) => a[0] - b[0]);
+    const first = known.findLast(([, place]) => place <= low) ?? known[0];
+    const last = known.find(([, place]) => place >= high) ?? known[known.length - 1];
+    if (first && last) this.setZoom(first[0], last[0]);
+  }
+
+  /** @param {number | null} first @param {number | null} last step; null for the whole run */
+  setZoom(first, last) {
+    if (first === this.view.first && last === this.view.last) return;
+    Object.assign(this.view, { first, last });
+    this.#looked();
+  }
+
+  /** How the charts are looked at has changed: what is there is shown at once so, and asked for anew. */
+  #looked() {
+    this.#remember();
+    this.#showControls();
+    this.#changed();
+    this.load();
+    this.full?.buckets.load();
+  }
+
+  #remember() {
+    const query = writeView(this.view, location.search);
+    history.replaceState(history.state, "", `${location.pathname}${query ? `?${query}` : ""}${location.hash}`);
+  }
+
+  /** @returns {Promise<number | null>} the seq from which the socket goes on */
+  load() {
+    if (!this.store.points) this.#tell("loading…");
+    return this.buckets.load();
+  }
+
+  /** @param {import("./socket.js").RunEvent[]} events */
+  add(events) {
+    const changed = this.buckets.add(events);
+    for (const chart of this.charts) chart.isDirty ||= changed.has(chart.spec.key);
+    if (this.full && this.full.buckets.add(events).has(this.full.chart.spec.key)) this.full.chart.isDirty = true;
+    // A new step moves the right end of every chart, so that the shared cursor stands at one place.
+    if (changed.size) this.#changed();
+  }
+
+  /** @param {string} text about the charts' data; empty where all is well */
+  #tell(text) {
+    const state = must("#chart-state");
+    if (state.textContent !== text) state.textContent = text;
+  }
+
+  #changed() {
+    for (const chart of this.charts) chart.isDirty = true;
+    if (this.full) this.full.chart.isDirty = true;
     this.draw();
   }
 
-  /** Draws at the next animation frame what the store then holds, however often it is called before. */
+  /** Draws at the next animation frame what is dirty and in sight, however often it is called before. */
   draw() {
-    if (this.pending) return;
-    this.pending = true;
+    if (this.isPending || !this.isLoaded) return;
+    this.isPending = true;
     requestAnimationFrame(() => {
-      this.pending = false;
-      for (const chart of this.charts) {
-        const table = this.store.table(chart.key, chart.keys);
-        chart.empty.hidden = table[0].length > 0;
-        const isZoomed = this.zoomed.has(chart.plot);
-        chart.plot.setData(/** @type {uPlot.AlignedData} */ (table), !isZoomed);
-        if (isZoomed) chart.plot.redraw();
-        showLast(chart.plot);
-      }
+      this.isPending = false;
+      const inSight = this.charts.filter((chart) => chart.isSeen && (!this.full || !chart.plot));
+      if (this.full) inSight.push(this.full.chart);
+      for (const chart of inSight) if (chart.isDirty) chart.draw();
+      this.root.dataset.drawn = String((this.drawn += 1));
     });
   }
 
-  /** The run has ended: what has no point gets none. */
-  end() {
-    for (const { empty } of this.charts) empty.textContent = "no points";
+  /** @param {IntersectionObserverEntry[]} entries */
+  #see(entries) {
+    for (const { target, isIntersecting } of entries) {
+      const chart = this.charts.find((one) => one.figure === target);
+      if (chart) chart.isSeen = isIntersecting;
+    }
+    this.draw();
   }
 
   /** @param {ResizeObserverEntry[]} entries */
   #fit(entries) {
     for (const { target, contentRect } of entries) {
-      const chart = this.charts.find((one) => one.frame === target);
-      const width = Math.floor(contentRect.width);
-      if (chart && width > 0 && width !== chart.plot.width) chart.plot.setSize({ width, height: HEIGHT });
+      const all = this.full ? [...this.charts, this.full.chart] : this.charts;
+      all.find((one) => one.frame === target)?.fit(Math.floor(contentRect.width));
     }
   }
 
   #recolour() {
-    colours.clear();
-    for (const chart of this.charts) chart.plot.redraw(false, true);
+    forgetColours();
+    for (const chart of this.charts) chart.recolour();
+    this.full?.chart.recolour();
   }
-}
 
-/**
- * A triangle on the time axis, and a thin line above it, at each step.
- * @param {uPlot} plot
- * @param {number[]} steps
- */
-function drawMarks(plot, steps) {
-  const { left, top, width, height } = plot.bbox;
-  const size = 5 * devicePixelRatio;
-  const context = plot.ctx;
-  context.save();
-  context.fillStyle = context.strokeStyle = colour("--amber");
-  context.lineWidth = devicePixelRatio;
-  for (const step of steps) {
-    const x = plot.valToPos(step, "x", true);
-    if (x < left || x > left + width) continue;
-    context.globalAlpha = 0.45;
-    context.beginPath();
-    context.moveTo(x, top);
-    context.lineTo(x, top + height);
-    context.stroke();
-    context.globalAlpha = 1;
-    context.beginPath();
-    context.moveTo(x, top + height - 2 * size);
-    context.lineTo(x - size, top + height);
-    context.lineTo(x + size, top + height);
-    context.fill();
+  /** @param {{chart: string | null, raised_step: number}[]} alerts to be marked on the x axis of their charts */
+  setMarks(alerts) {
+    this.marks = new Map();
+    for (const { chart, raised_step } of alerts) {
+      if (chart) this.marks.set(chart, [...(this.marks.get(chart) ?? []), raised_step]);
+    }
+    this.#changed();
   }
-  context.restore();
-}
 
-/**
- * Without a cursor over the charts, the legend shows the last values.
- * @param {uPlot} plot
- */
-function showLast(plot) {
-  const isAway = (plot.cursor.left ?? -1) < 0;
-  const last = plot.data[0].length - 1;
-  if (isAway && last >= 0) queueMicrotask(() => plot.setLegend({ idx: last }, false));
-}
+  /** The run has ended: what has no point gets none. */
+  end() {
+    for (const chart of this.charts) chart.emptyText = "no points";
+    this.#changed();
+  }
 
-/**
- * A line at 0, under the lines of the agents.
- * @param {uPlot} plot
- */
-function drawZero(plot) {
-  const { left, width } = plot.bbox;
-  const y = Math.round(plot.valToPos(0, "y", true)) + 0.5;
-  plot.ctx.save();
-  plot.ctx.strokeStyle = colour("--line-strong");
-  plot.ctx.lineWidth = devicePixelRatio;
-  plot.ctx.beginPath();
-  plot.ctx.moveTo(left, y);
-  plot.ctx.lineTo(left + width, y);
-  plot.ctx.stroke();
-  plot.ctx.restore();
-}
+  /** @param {string} chart */
+  #toggleLog(chart) {
+    if (!this.view.log.delete(chart)) this.view.log.add(chart);
+    this.#remember();
+    this.#changed();
+  }
 
-/**
- * A range with a tenth of air around the values.
- * @param {number | null} low
- * @param {number | null} high
- * @param {boolean} [zero] 0 lies inside, whatever the values
- * @returns {[number, number]}
- */
-function padded(low, high, zero) {
-  if (low === null || high === null) return zero ? [-1, 1] : [0, 1];
-  if (zero) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
-  const air = (high - low || Math.abs(high) || 1) / 10;
-  return [low >= 0 && !zero ? Math.max(0, low - air) : low - air, high + air];
+  /** Opens the chart that the address names. */
+  restore() {
+    if (this.view.full) this.open(this.view.full);
+  }
+
+  /** Shows one chart in full, with as many points as an answer may hold. @param {string} key */
+  open(key) {
+    const spec = this.specs.find((one) => one.key === key);
+    if (!spec || this.full) return;
+    const store = new SeriesStore();
+    const host = this.#host(store);
+    const chart = new Chart(spec, this.about.agents, host, true);
+    this.full = { chart, host, buckets: this.#buckets(store, [spec.metric], () => this.#changed()) };
+    must(".chart-dialog-body", this.dialog).replaceChildren(/** @type {HTMLElement} */ (chart.figure));
+    this.dialog.showModal();
+    this.sizes.observe(/** @type {HTMLElement} */ (chart.frame));
+    this.view.full = key;
+    this.#remember();
+    this.full.buckets.load();
+  }
+
+  #closed() {
+    if (!this.full) return;
+    this.full.buckets.isClosed = true;
+    this.sizes.unobserve(/** @type {HTMLElement} */ (this.full.chart.frame));
+    this.full.chart.destroy();
+    this.full = null;
+    this.view.full = "";
+    this.#remember();
+    this.draw();
+  }
+
+  /** The controls over all charts, which the template has drawn. */
+  #controls() {
+    const form = /** @type {HTMLFormElement} */ (must("#chart-controls"));
+    /** @param {string} name */
+    const field = (name) => /** @type {HTMLInputElement | HTMLSelectElement | null} */ (form.elements.namedItem(name));
+    form.addEventListener("submit", (event) => event.preventDefault());
+    field("smooth")?.addEventListener("input", () => {
+      this.view.smooth = Number(field("smooth")?.value);
+      this.#remember();
+      this.#showControls();
+      this.#changed();
+    });
+    for (const name of ["x", "band"]) {
+      field(name)?.addEventListener("change", () => {
+        Object.assign(this.view, { [name]: field(name)?.value });
+        this.#looked();
+      });
+    }
+    for (const name of ["first", "last"]) {
+      field(name)?.addEventListener("change", () => {
+        const [first, last] = [field("first")?.value ?? "", field("last")?.value ?? ""];
+        if (!first && !last) this.setZoom(null, null);
+        else {
+          const ends = [Number(first || 0), Number(last || this.store.lastStep)].map((end) => Math.max(0, Math.min(2 ** 31 - 1, Math.round(end))));
+          this.setZoom(Math.min(...ends), Math.max(...ends));
+        }
+      });
+    }
+    must("[data-unzoom]", form).addEventListener("click", () => this.setZoom(null, null));
+    return field;
+  }
+
+  #showControls() {
+    const { first, last, smooth, x, band } = this.view;
+    const shown = { first: first ?? "", last: last ?? "", smooth, x, band };
+    for (const [name, value] of Object.entries(shown)) {
+      const field = this.controls(name);
+      if (field && field.value !== String(value)) field.value = String(value);
+    }
+    must("#smooth-shown").textContent = smooth ? smooth.toFixed(2) : "off";
+    must("[data-unzoom]").toggleAttribute("disabled", first === null);
+  }
 }

@@ -1,21 +1,21 @@
-/** The run page: header, charts, logs and events, all filled from the run's socket. */
+/** The run page: charts from the server's buckets, logs and events from its history, and all of it live by the socket. */
 
 import { watchAlerts } from "./alerts.js";
 import { RunCharts } from "./charts.js";
 import { clock, count, duration, make, must, readJson, showState, significant, size } from "./format.js";
-import { SeriesStore } from "./series.js";
 import { pageSocket } from "./socket.js";
 
 const LOG_LINES = 2000;
 const EVENT_ROWS = 500;
+const AGAIN_MS = 2000;
 const TERMINAL = new Set(["completed", "failed", "stopped"]);
 
 const page = must("#run");
 const run = page.dataset.run ?? "";
 const settings = readJson("run-data");
-export const store = new SeriesStore();
 const container = must("#charts");
-const charts = new RunCharts(container, store, settings.agents, settings.shares, settings.unmeasured);
+/** For browser tests: what is drawn. */
+export const charts = new RunCharts(container, { ...settings, run, url: container.dataset.url ?? "" });
 let updates = 0;
 let synced = false;
 
@@ -141,27 +141,38 @@ function describe(event) {
 }
 
 /** @param {import("./socket.js").RunEvent[]} events */
-function takeEvents(events) {
-  let changed = false;
+function tell(events) {
   for (const event of events) {
     if (event.type === "log") {
       addLog(event);
       if (event.payload.incident) addEvent(event, event.payload.incident, event.payload.message ?? "");
-    }
-    else if (event.type === "progress") showProgress(event.payload);
+    } else if (event.type === "progress") showProgress(event.payload);
     else describe(event);
-    changed = store.add(event) || changed;
   }
+}
+
+/** @param {import("./socket.js").RunEvent[]} events */
+function takeEvents(events) {
+  tell(events);
+  charts.add(events);
   if (synced) updates += 1;
   mark(events[events.length - 1].seq);
-  if (changed) charts.draw();
 }
 
 /** @param {number} seq for browser tests: what the charts have been given so far */
 function mark(seq) {
-  container.dataset.points = String(store.points);
+  container.dataset.points = String(charts.store.points);
   container.dataset.lastSeq = String(seq);
   container.dataset.updates = String(updates);
+}
+
+/** @param {number} seq up to which the past is told; asked for until it is there */
+async function tellHistory(seq) {
+  for (;;) {
+    const answer = await fetch(`${page.dataset.history}?up_to=${seq}`).catch(() => null);
+    if (answer?.ok) return tell((await answer.json()).events);
+    await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+  }
 }
 
 /** @param {string} name of the tab to show */
@@ -193,13 +204,25 @@ addEventListener("popstate", () => openTab(currentTab()));
 
 watchAlerts(must("#run-alerts"), () => TERMINAL.has(page.dataset.state ?? ""), (alerts) => charts.setMarks(alerts));
 mark(0);
-pageSocket().subscribe(run, 0, {
-  events: takeEvents,
-  run: showRun,
-  synced: (seq) => {
-    synced = true;
-    container.dataset.synced = String(seq);
-    mark(seq);
-  },
-  error: (message) => addLine(Date.now() / 1000, "error", message),
+
+/** @returns {Promise<number>} the seq from which the socket goes on */
+async function start() {
+  const seq = await charts.load();
+  return seq ?? start(); // the reader has zoomed before the first answer came
+}
+
+start().then(async (seq) => {
+  mark(seq);
+  charts.restore();
+  await tellHistory(seq);
+  pageSocket().subscribe(run, seq, {
+    events: takeEvents,
+    run: showRun,
+    synced: (to) => {
+      synced = true;
+      container.dataset.synced = String(to);
+      mark(to);
+    },
+    error: (message) => addLine(Date.now() / 1000, "error", message),
+  });
 });

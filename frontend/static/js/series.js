@@ -1,8 +1,9 @@
 /**
- * What the charts of a run show, and the store that turns events into their points.
+ * What the charts of a run show, and the store of their lines: the server's buckets, and after them the live points.
  *
  * A point belongs to a chart, a line (an agent, or an ordered pair learner <- source) and a step. Where a resumed
- * attempt repeats a step, the highest attempt wins.
+ * attempt repeats a step, the highest attempt wins: the server decides that, so such an event only makes the store ask
+ * for a new answer.
  */
 
 /**
@@ -24,6 +25,7 @@ export const CHART_GROUPS = [
       { key: "reward", title: "Reward, mean", help: "Share of right answers among this step's own rollouts.", metric: "reward/mean", kind: "agent", range: SHARE },
       { key: "capability", title: "Capability", help: "Reward averaged over the last K steps, Eq. (9).", metric: "capability", kind: "agent", range: SHARE },
       { key: "accuracy", title: "Held-out accuracy", help: "Greedy answers to held-out questions; each dot is an evaluation.", metric: "accuracy", kind: "agent", range: SHARE, points: true },
+      { key: "zero-variance", title: "Prompts without a signal", help: "Share of prompts whose own rollouts all got the same reward: alone they teach nothing.", metric: "frac_reward_zero_std", kind: "agent", range: SHARE },
     ],
   },
   {
@@ -55,8 +57,6 @@ export const CHART_GROUPS = [
   },
 ];
 
-/** @typedef {{attempt: number, seq: number, value: number | null}} Point */
-
 /**
  * A metric's number: a plain value, or the quotient of a (sum, count) ratio.
  * @param {any} payload of a metrics event
@@ -69,83 +69,158 @@ export function metricValue(payload, metric) {
   return payload.values?.[metric];
 }
 
+/**
+ * A line: its points in order of steps. low and high: of the bucket that ends at the step; null where no bucket hides a value.
+ * @typedef {{steps: number[], last: number[], low: number[] | null, high: number[] | null}} Line
+ * @typedef {{metric: string, agent: string, source: string, grid: number, last: number[], low?: number[], high?: number[]}} SentLine
+ * @typedef {{seq: number, first: number, last: number, width: number, grids: number[][], lines: SentLine[], bands: SentLine[],
+ *   seeds: number[], x?: {steps: number[], values: (number | null)[]}}} Answer of GET /runs/{id}/buckets
+ */
+
+const BY_METRIC = new Map(CHART_GROUPS.flatMap((group) => group.charts).map((spec) => [spec.metric, spec]));
+/** Field of a progress event by the name of the x axis. @type {Record<string, string>} */
+const PROGRESS_FIELD = { rollouts: "rollouts_generated", tokens: "tokens_generated", elapsed: "elapsed_s" };
+
+/**
+ * @param {string} agent
+ * @param {string} source
+ */
+export function lineKey(agent, source) {
+  return source ? `${agent}\n${source}` : agent;
+}
+
 export class SeriesStore {
   constructor() {
-    /** chart key -> line key -> step -> point @type {Map<string, Map<string, Map<number, Point>>>} */
+    /** chart key -> line key -> line @type {Map<string, Map<string, Line>>} */
     this.charts = new Map();
+    /** The same for the bands over seeds, whose `last` is the mean. @type {Map<string, Map<string, Line>>} */
+    this.bands = new Map();
+    /** @type {number[]} */
+    this.seeds = [];
     this.points = 0;
+    /** Points that came one by one after the last answer; of the longest line. */
+    this.tail = 0;
+    /** True where only the server knows what to draw. */
+    this.isStale = false;
+    this.width = 1;
     this.firstStep = 0;
     this.lastStep = 0;
-    const specs = CHART_GROUPS.flatMap((group) => group.charts);
-    this.agentSpecs = specs.filter((spec) => spec.kind === "agent" && spec.metric !== "accuracy");
-    this.pairSpecs = specs.filter((spec) => spec.kind === "pair");
+    /** No event beyond it is taken. */
+    this.end = Infinity;
+    /** Where steps lie on the x axis; null where it is the step. @type {Map<number, number> | null} */
+    this.places = null;
+    this.field = "";
+  }
+
+  /**
+   * @param {Answer} answer
+   * @param {{last: number | null, x: string}} asked
+   */
+  load(answer, asked) {
+    this.charts = read(answer.lines, answer.grids);
+    this.bands = read(answer.bands, answer.grids);
+    this.seeds = answer.seeds;
+    this.width = answer.width;
+    this.firstStep = answer.first;
+    this.lastStep = answer.last;
+    this.end = asked.last ?? Infinity;
+    this.field = PROGRESS_FIELD[asked.x] ?? "";
+    this.places = null;
+    if (answer.x) {
+      const { steps, values } = answer.x;
+      this.places = new Map(steps.flatMap((step, index) => (values[index] === null ? [] : [[step, /** @type {number} */ (values[index])]])));
+    }
+    this.points = 0;
+    for (const lines of this.charts.values()) for (const line of lines.values()) this.points += line.steps.length;
+    this.tail = 0;
+    this.isStale = false;
   }
 
   /**
    * @param {import("./socket.js").RunEvent} event
-   * @returns {boolean} true where a chart changed
+   * @returns {string[]} the charts that changed
    */
   add(event) {
     const step = event.step;
-    if (step === null || step === undefined) return false;
-    if (event.type === "evaluation") {
-      return event.payload.metric === "accuracy" && this.#put("accuracy", event.agent, step, event, event.payload.value);
+    if (step === null || step === undefined || step < this.firstStep || step > this.end) return [];
+    if (event.type === "progress" && this.places) {
+      const place = event.payload[this.field];
+      if (typeof place === "number") this.places.set(step, place);
+      return [...this.charts.keys()];
     }
-    if (event.type !== "metrics") return false;
-    let changed = false;
-    const line = event.source ? `${event.agent}\n${event.source}` : event.agent;
-    for (const spec of event.source ? this.pairSpecs : this.agentSpecs) {
-      const value = metricValue(event.payload, spec.metric);
-      if (value !== undefined) changed = this.#put(spec.key, line, step, event, value) || changed;
+    if (event.type === "evaluation") return this.#put(BY_METRIC.get(event.payload.metric), event, step, event.payload.value);
+    if (event.type !== "metrics") return [];
+    /** @type {string[]} */
+    const changed = [];
+    for (const [metric, spec] of BY_METRIC) {
+      if (metric === "accuracy") continue;
+      const value = metricValue(event.payload, metric);
+      if (value !== undefined) changed.push(...this.#put(spec, event, step, value));
     }
     return changed;
   }
 
   /**
-   * @param {string} chart
-   * @param {string} line
+   * @param {ChartSpec | undefined} spec
+   * @param {{agent: string, source: string}} of
    * @param {number} step
-   * @param {{attempt: number, seq: number}} event
    * @param {number | null} value
+   * @returns {string[]}
    */
-  #put(chart, line, step, event, value) {
-    let lines = this.charts.get(chart);
-    if (!lines) this.charts.set(chart, (lines = new Map()));
-    let points = lines.get(line);
-    if (!points) lines.set(line, (points = new Map()));
+  #put(spec, of, step, value) {
+    if (!spec || (spec.kind === "pair") !== Boolean(of.source) || value === null) return [];
+    const line = lineOf(this.charts, spec.key, lineKey(of.agent, of.source));
+    const end = line.steps.length - 1;
+    if (end >= 0 && step <= line.steps[end]) {
+      // Told twice, by the answer and by the socket; or a step that a later attempt repeats.
+      if (step !== line.steps[end] || value !== line.last[end]) this.isStale = true;
+      return [];
+    }
+    line.steps.push(step);
+    line.last.push(value);
+    line.low?.push(value);
+    line.high?.push(value);
+    this.points += 1;
+    if (step > this.lastStep) this.tail += 1;
     this.lastStep = Math.max(this.lastStep, step);
-    const old = points.get(step);
-    if (old && (old.attempt > event.attempt || (old.attempt === event.attempt && old.seq >= event.seq))) return false;
-    if (!old) this.points += 1;
-    points.set(step, { attempt: event.attempt, seq: event.seq, value });
-    return true;
+    return [spec.key];
   }
 
-  /**
-   * The chart's data in uPlot's form: steps, then one array of values for each line.
-   * @param {string} chart
-   * @param {string[]} lines
-   * @returns {(number | null)[][]}
-   */
-  table(chart, lines) {
-    const stored = this.charts.get(chart);
-    const all = new Set(lines.flatMap((line) => [...(stored?.get(line)?.keys() ?? [])]));
-    const steps = [...all].sort((a, b) => a - b);
-    return [steps, ...lines.map((line) => steps.map((step) => stored?.get(line)?.get(step)?.value ?? null))];
+  /** @param {number} step @returns {number | null} its place on the x axis, if that is known */
+  place(step) {
+    return this.places ? this.places.get(step) ?? null : step;
   }
+}
 
-  /**
-   * The last `n` values of a line, oldest first.
-   * @param {string} chart
-   * @param {string} line
-   * @param {number} n
-   * @returns {{step: number, value: number}[]}
-   */
-  last(chart, line, n) {
-    const [steps, values] = this.table(chart, [line]);
-    return steps
-      .map((step, index) => ({ step: /** @type {number} */ (step), value: values[index] }))
-      .filter(/** @returns {point is {step: number, value: number}} */ (point) => point.value !== null)
-      .slice(-n);
+/**
+ * @param {Map<string, Map<string, Line>>} charts
+ * @param {string} chart
+ * @param {string} key
+ * @returns {Line} a new one where there was none
+ */
+function lineOf(charts, chart, key) {
+  let lines = charts.get(chart);
+  if (!lines) charts.set(chart, (lines = new Map()));
+  let line = lines.get(key);
+  if (!line) lines.set(key, (line = { steps: [], last: [], low: null, high: null }));
+  return line;
+}
+
+/**
+ * @param {SentLine[]} sent
+ * @param {number[][]} grids
+ */
+function read(sent, grids) {
+  /** @type {Map<string, Map<string, Line>>} */
+  const charts = new Map();
+  for (const one of sent) {
+    const spec = BY_METRIC.get(one.metric);
+    if (!spec || (spec.kind === "pair") !== Boolean(one.source)) continue;
+    const line = lineOf(charts, spec.key, lineKey(one.agent, one.source));
+    line.steps = grids[one.grid].slice(); // lines grow on their own
+    line.last = one.last;
+    line.low = one.low ?? null;
+    line.high = one.high ?? null;
   }
+  return charts;
 }

@@ -16,7 +16,8 @@ from django.urls import reverse
 from hacrl_web import demo
 from hacrl_web.accounts.models import User, first_user
 from hacrl_web.errors import FieldErrors
-from hacrl_web.leaderboard.scores import Board, Estimate, run_results, sweep_board
+from hacrl_web.insight.estimate import Estimate
+from hacrl_web.leaderboard.scores import Board, run_results, sweep_board
 from hacrl_web.runs.demo_state import preparing
 from hacrl_web.runs.models import TERMINAL, Run, State, Sweep
 

@@ -1,0 +1,90 @@
+/** Colours of the present scheme, and what is painted on a chart beside its lines. */
+
+/** Looked up once. @type {Map<string, string>} */
+const colours = new Map();
+
+/**
+ * The colour that a custom property has in the page's present colour scheme.
+ * @param {string} property
+ * @param {number} [share] of opacity, in percent
+ */
+export function colour(property, share = 100) {
+  const name = `${property} ${share}`;
+  const known = colours.get(name);
+  if (known) return known;
+  const probe = document.createElement("span");
+  probe.hidden = true;
+  document.body.append(probe);
+  probe.style.color = share === 100 ? `var(${property})` : `color-mix(in srgb, var(${property}) ${share}%, transparent)`;
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  colours.set(name, found);
+  return found;
+}
+
+/** The scheme has changed. */
+export function forgetColours() {
+  colours.clear();
+}
+
+/**
+ * A triangle on the x axis, and a thin line above it, at each place.
+ * @param {import("../vendor/uplot/uPlot.esm.js")} plot
+ * @param {number[]} places
+ */
+export function drawMarks(plot, places) {
+  const { left, top, width, height } = plot.bbox;
+  const size = 5 * devicePixelRatio;
+  const context = plot.ctx;
+  context.save();
+  context.fillStyle = context.strokeStyle = colour("--amber");
+  context.lineWidth = devicePixelRatio;
+  for (const place of places) {
+    const x = plot.valToPos(place, "x", true);
+    if (x < left || x > left + width) continue;
+    context.globalAlpha = 0.45;
+    context.beginPath();
+    context.moveTo(x, top);
+    context.lineTo(x, top + height);
+    context.stroke();
+    context.globalAlpha = 1;
+    context.beginPath();
+    context.moveTo(x, top + height - 2 * size);
+    context.lineTo(x - size, top + height);
+    context.lineTo(x + size, top + height);
+    context.fill();
+  }
+  context.restore();
+}
+
+/**
+ * A line at 0, under the lines of the agents.
+ * @param {import("../vendor/uplot/uPlot.esm.js")} plot
+ */
+export function drawZero(plot) {
+  if (plot.scales.y.distr === 3) return; // a log axis has no 0
+  const { left, width } = plot.bbox;
+  const y = Math.round(plot.valToPos(0, "y", true)) + 0.5;
+  plot.ctx.save();
+  plot.ctx.strokeStyle = colour("--line-strong");
+  plot.ctx.lineWidth = devicePixelRatio;
+  plot.ctx.beginPath();
+  plot.ctx.moveTo(left, y);
+  plot.ctx.lineTo(left + width, y);
+  plot.ctx.stroke();
+  plot.ctx.restore();
+}
+
+/**
+ * A range with a tenth of air around the values.
+ * @param {number | null} low
+ * @param {number | null} high
+ * @param {boolean} [zero] 0 lies inside, whatever the values
+ * @returns {[number, number]}
+ */
+export function padded(low, high, zero) {
+  if (low === null || high === null) return zero ? [-1, 1] : [0, 1];
+  if (zero) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
+  const air = (high - low || Math.abs(high) || 1) / 10;
+  return [low >= 0 && !zero ? Math.max(0, low - air) : low - air, high + air];
+}

@@ -1,0 +1,60 @@
+/** How the charts are looked at: zoom, smoothing, axes, band and the chart in full, all kept in the page's address. */
+
+/**
+ * @typedef {{first: number | null, last: number | null, smooth: number, x: string, band: string, log: Set<string>, full: string}} View
+ *   first, last: the zoom, in steps; null where the whole run is shown.
+ */
+
+export const X_AXES = ["step", "rollouts", "tokens", "elapsed"];
+export const BANDS = ["none", "range", "ci"];
+export const MOST_SMOOTHING = 0.99;
+const LARGEST_STEP = 2 ** 31 - 1;
+
+/** @param {string | null} text */
+function step(text) {
+  const number = Number(text);
+  return text !== null && /^\d+$/.test(text) && number <= LARGEST_STEP ? number : null;
+}
+
+/**
+ * @param {string} query of the address; what it says wrongly is as if not said
+ * @returns {View}
+ */
+export function readView(query) {
+  const said = new URLSearchParams(query);
+  const smooth = Number(said.get("smooth") ?? 0);
+  let [first, last] = [step(said.get("first")), step(said.get("last"))];
+  if (first === null || last === null || first > last) first = last = null;
+  return {
+    first,
+    last,
+    smooth: smooth > 0 && smooth <= MOST_SMOOTHING ? smooth : 0,
+    x: X_AXES.find((name) => name === said.get("x")) ?? "step",
+    band: BANDS.find((name) => name === said.get("band")) ?? "none",
+    log: new Set((said.get("log") ?? "").split(",").filter(Boolean)),
+    full: said.get("full") ?? "",
+  };
+}
+
+/**
+ * @param {View} view
+ * @param {string} query of the address so far, whose other words stay
+ */
+export function writeView(view, query) {
+  const said = new URLSearchParams(query);
+  /** @type {Record<string, string>} */
+  const words = {
+    first: view.first === null ? "" : String(view.first),
+    last: view.last === null ? "" : String(view.last),
+    smooth: view.smooth ? String(view.smooth) : "",
+    x: view.x === "step" ? "" : view.x,
+    band: view.band === "none" ? "" : view.band,
+    log: [...view.log].sort().join(","),
+    full: view.full,
+  };
+  for (const [name, value] of Object.entries(words)) {
+    if (value) said.set(name, value);
+    else said.delete(name);
+  }
+  return said.toString();
+}
