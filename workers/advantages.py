@@ -8,8 +8,11 @@ tests/workers/test_advantages.py holds this against them. No torch, no Django.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import sub, truediv
 
 from workers.spec_algorithm import AlgorithmSpec
 from workers.weights import single
@@ -39,6 +42,11 @@ class Group:
     def values(self, heard: Sequence[int]) -> list[float]:
         return [reward for source in heard for reward in self.rewards.get(source, ())]
 
+    @cached_property
+    def totals(self) -> dict[int, tuple[float, int, float, float]]:
+        """By source: sum, count, lowest and highest reward."""
+        return {j: (sum(values), len(values), min(values), max(values)) for j, values in self.rewards.items()}
+
 
 def spread(values: Sequence[float]) -> float:
     """Standard deviation with ddof 1; 0 of fewer than two."""
@@ -49,18 +57,23 @@ def spread(values: Sequence[float]) -> float:
 
 
 def baseline(group: Group, heard: Sequence[int], learner: int, omega: Mapping[int, float]) -> float:
-    """mu of one learner, Eq. (7), with its two exceptions. omega: omega(learner, source) by source, of those heard."""
-    values = group.values(heard)
-    if not values:
+    """mu of one learner, Eq. (7), with its two exceptions.
+
+    omega: omega(learner, source) by source, of those heard, in
+    float32.
+    """
+    found = [(omega[source], *group.totals[source]) for source in heard if source in group.totals]
+    if not found:
         return 0.0
-    if max(values) == min(values):
-        return values[0]
-    total = sum(single(omega[source]) * sum(group.rewards.get(source, ())) for source in heard)
-    mu = single(total / len(values))
+    lowest, highest = min(one[3] for one in found), max(one[4] for one in found)
+    if lowest == highest:
+        return lowest
+    count = sum(one[2] for one in found)
+    mu = single(sum(factor * total for factor, total, *_ in found) / count)
     if mu <= REWARD_MAX:
         return mu
-    own = group.rewards.get(learner) or values
-    return single(sum(own) / len(own))
+    own, own_count, *_ = group.totals.get(learner) or (sum(one[1] for one in found), count)
+    return single(own / own_count)
 
 
 def divisor(values: Sequence[float], mode: str) -> float:
@@ -68,6 +81,7 @@ def divisor(values: Sequence[float], mode: str) -> float:
     return 1.0 if mode == "none" else single(single(spread(values)) + EPSILON)
 
 
-def advantage(reward: float, mu: float, by: float) -> float:
-    """A, Eq. (6)."""
-    return single(single(reward - mu) / by)
+def advantages(rewards: Sequence[float], baselines: Sequence[float], divisors: Sequence[float]) -> list[float]:
+    """A of each rollout, Eq. (6), from its reward and the baseline and divisor of its prompt."""
+    deviations = array("f", map(sub, rewards, baselines))
+    return array("f", map(truediv, deviations, divisors)).tolist()

@@ -10,6 +10,7 @@ import torch
 from workers import advantages, rules
 from workers.algorithms import hacpo
 from workers.spec_algorithm import AlgorithmSpec
+from workers.weights import single
 
 N, PROMPTS, PER_PROMPT = 3, 40, 4
 
@@ -44,7 +45,7 @@ def test_advantages_are_the_rules(scale, is_plain, seed):
     guarded = 0
     every = [value for group in groups(rewards, valid) for value in group.values(heard)]
     for learner in range(N):
-        omega = {j: 1.0 if is_plain else ratio[learner, j].item() for j in heard}
+        omega = {j: 1.0 if is_plain else single(ratio[learner, j].item()) for j in heard}
         for q, group in enumerate(groups(rewards, valid)):
             mu = advantages.baseline(group, heard, learner, omega)
             guarded += bool(judged.guarded[learner][q])
@@ -52,7 +53,7 @@ def test_advantages_are_the_rules(scale, is_plain, seed):
             by = advantages.divisor(every if scale == "batch" else group.values(heard), scale)
             for j, i in itertools.product(heard, range(PER_PROMPT)):
                 if valid[j, q, i]:
-                    found = advantages.advantage(rewards[j, q, i].item(), mu, by)
+                    (found,) = advantages.advantages([rewards[j, q, i].item()], [mu], [by])
                     assert found == pytest.approx(judged.advantages[learner][j, q, i].item(), rel=2e-6, abs=2e-6)
     assert is_plain or guarded > 5
 
