@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from hacrl_web.insight.what_if_rows import Block, Rows, Tally
 from workers.advantages import Group, advantages, baseline, capability, capability_ratio, divisor
@@ -210,8 +210,7 @@ def _divisors(groups: Mapping[int, Group], listens: Sequence[int], mode: str) ->
     return {prompt: divisor(group.values(listens), mode) for prompt, group in groups.items()}
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """How well this arithmetic gives back what was recorded, at the recorded settings.
 
     weights, sides: rows that come out bit for bit, of `rows`.  worst: largest relative difference of a weight.

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import Any
 from uuid import UUID
 
 from hacrl_web.insight.recorded import Segment, segments
@@ -86,6 +87,7 @@ class Rows:
     anew: list[list[int]] = field(default_factory=list)  # by agent: steps at which its capability began anew
     capabilities: dict[tuple[int, int], float] = field(default_factory=dict)  # as recorded, (step, agent)
     divisors: dict[tuple[int, tuple[int, ...], str], dict[int, float]] = field(default_factory=dict)  # once computed
+    checked: Any = None  # what_if.Check, once made
     num_rows: int = 0
     num_left_out: int = 0  # recorded steps of the choice that are not among `steps`
 

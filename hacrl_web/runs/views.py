@@ -24,7 +24,7 @@ from hacrl_web.runs.host_report import host_cards
 from hacrl_web.runs.models import QUEUE_ORDER, Run, RunQuerySet, State, Sweep
 from hacrl_web.runs.queue import place_of
 from hacrl_web.runs.queue import places as queue_places
-from hacrl_web.runs.reports import csv_cell, metric_rows, prompts_of_step, rollout_steps
+from hacrl_web.runs.reports import csv_cell, metric_rows
 from hacrl_web.runs.streaming import download
 from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
@@ -94,12 +94,12 @@ def run_list(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/run_list.html", context | {"total": sum(counts.values())})
 
 
-def _run_or_404(request: HttpRequest, run_id: uuid.UUID) -> Run:
+def run_or_404(request: HttpRequest, run_id: uuid.UUID) -> Run:
     runs = Run.objects.visible_to(request.user).select_related("benchmark", "group", "sweep", "owner")
     return get_object_or_404(runs, pk=run_id)
 
 
-def _header(run: Run) -> dict[str, Any]:
+def header(run: Run) -> dict[str, Any]:
     """What every tab of a run shows above it."""
     last_checkpoint = run.events.filter(type="checkpoint").order_by("-seq").first()
     agents = [{"name": name, "position": place} for place, name in enumerate(run.agent_names)]
@@ -109,10 +109,10 @@ def _header(run: Run) -> dict[str, Any]:
 @require_GET
 def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """One run; charts and logs are filled by the page's socket, from the first event on."""
-    run = _run_or_404(request, run_id)
+    run = run_or_404(request, run_id)
     spec = RunSpec.model_validate(run.spec)
     tab = request.GET.get("tab", "overview")
-    context = _header(run) | {
+    context = header(run) | {
         "tab": tab if tab in TABS else "overview",
         "spec_sections": _spec_sections(run.spec),
         "spec_json": json.dumps(run.spec, indent=2, ensure_ascii=False),
@@ -147,26 +147,6 @@ def _spec_sections(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @require_GET
-def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The recorded rollouts of one step, all agents side by side, with what each taught each learner."""
-    run = _run_or_404(request, run_id)
-    steps = rollout_steps(run)
-    asked = request.GET.get("step", "")
-    step = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else None
-    if step not in steps:
-        step = steps[-1] if steps else None
-    place = steps.index(step) if step is not None else 0
-    context = _header(run) | {
-        "tab": "rollouts",
-        "step": step,
-        "previous": steps[place - 1] if place > 0 else None,
-        "next": steps[place + 1] if place + 1 < len(steps) else None,
-        "prompts": prompts_of_step(run, step) if step is not None else [],
-    }
-    return render(request, "runs/run_rollouts.html", context)
-
-
-@require_GET
 def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """The runs of a sweep, live; their results are added by the leaderboard's template tag."""
     sweep = get_object_or_404(Sweep.objects.visible_to(request.user), pk=sweep_id)
@@ -191,7 +171,7 @@ class _Echo:
 @require_GET
 def metrics_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpResponse:
     """Every number that the charts can draw, one per line."""
-    run = _run_or_404(request, run_id)
+    run = run_or_404(request, run_id)
 
     def lines() -> Iterator[str]:
         writer = csv.writer(_Echo())
