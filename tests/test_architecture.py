@@ -24,6 +24,7 @@ CONTRACT = (
     "output",
     "launcher",
     "weights",
+    "advantages",
 )
 ML = {
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",
@@ -132,7 +133,7 @@ def test_contract_imports_only_pydantic_and_itself(name: str) -> None:
 def test_contract_loads_no_torch_in_a_fresh_process() -> None:
     heavy = sorted(ML | {"django", "celery", "redis", "channels"})
     code = (
-        "import sys, workers.spec, workers.events, workers.launcher, workers.demo_recipe\n"
+        "import sys, workers.spec, workers.events, workers.launcher, workers.demo_recipe, workers.advantages\n"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run(

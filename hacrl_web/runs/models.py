@@ -474,7 +474,10 @@ class RolloutSample(models.Model):
     class Meta:
         ordering = ["seq"]
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="rollout_once")]
-        indexes = [models.Index(fields=["run", "step", "agent"], name="rollout_step_agent")]
+        indexes = [
+            models.Index(fields=["run", "step", "agent", "prompt_id", "sample"], name="rollout_place"),
+            models.Index(fields=["run", "attempt", "step", "seq"], name="rollout_order"),
+        ]
 
 
 class Contribution(models.Model):
@@ -508,4 +511,7 @@ class Contribution(models.Model):
     class Meta:
         ordering = ["seq"]
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="contribution_once")]
-        indexes = [models.Index(fields=["run", "step", "agent", "source"], name="contribution_step_pair")]
+        indexes = [
+            models.Index(fields=["run", "step", "agent", "source", "prompt_id"], name="contribution_place"),
+            models.Index(fields=["run", "attempt", "step", "seq"], name="contribution_order"),
+        ]

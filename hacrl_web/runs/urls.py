@@ -10,7 +10,6 @@ urlpatterns = [
     path("runs/", views.run_list, name="run_list"),
     path("runs/new", form_views.run_create, name="run_create"),
     path("runs/<uuid:run_id>", views.run_detail, name="run_detail"),
-    path("runs/<uuid:run_id>/rollouts", views.run_rollouts, name="run_rollouts"),
     path("runs/<uuid:run_id>/stop", control_views.run_stop, name="run_stop"),
     path("runs/<uuid:run_id>/pause", control_views.run_pause, name="run_pause"),
     path("runs/<uuid:run_id>/resume", control_views.run_resume, name="run_resume"),

@@ -24,7 +24,7 @@ from hacrl_web.runs.host_report import host_cards
 from hacrl_web.runs.models import QUEUE_ORDER, Run, RunQuerySet, State, Sweep
 from hacrl_web.runs.queue import place_of
 from hacrl_web.runs.queue import places as queue_places
-from hacrl_web.runs.reports import csv_cell, metric_rows, prompts_of_step, rollout_steps
+from hacrl_web.runs.reports import csv_cell, metric_rows
 from hacrl_web.runs.streaming import download
 from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
@@ -144,26 +144,6 @@ def _spec_sections(spec: dict[str, Any]) -> list[dict[str, Any]]:
         if isinstance(value, dict):
             sections.append({"title": key, "items": list(value.items())})
     return sections
-
-
-@require_GET
-def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The recorded rollouts of one step, all agents side by side, with what each taught each learner."""
-    run = run_or_404(request, run_id)
-    steps = rollout_steps(run)
-    asked = request.GET.get("step", "")
-    step = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else None
-    if step not in steps:
-        step = steps[-1] if steps else None
-    place = steps.index(step) if step is not None else 0
-    context = header(run) | {
-        "tab": "rollouts",
-        "step": step,
-        "previous": steps[place - 1] if place > 0 else None,
-        "next": steps[place + 1] if place + 1 < len(steps) else None,
-        "prompts": prompts_of_step(run, step) if step is not None else [],
-    }
-    return render(request, "runs/run_rollouts.html", context)
 
 
 @require_GET

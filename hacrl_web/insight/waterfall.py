@@ -1,0 +1,129 @@
+"""The weight of one rollout as steps from s to the weight, drawn on a scale of factors, for each learner."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hacrl_web.runs.models import Contribution
+from workers.spec_algorithm import AlgorithmSpec
+from workers.weights import Factor, Taken, factors, is_cross
+
+WIDTH = 100.0  # of the drawing, in its own units
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One step: from where the product was to where it is, both in drawing units; grows, shrinks, or ends at 0."""
+
+    factor: Factor
+    start: float
+    width: float
+    kind: str  # up, down, zero, same
+    is_negative: bool
+
+
+@dataclass
+class Waterfall:
+    """The steps of one learner, its equation, and how far their product is from the recorded weight."""
+
+    learner: str
+    position: int
+    row: Contribution
+    bars: list[Bar] = field(default_factory=list)
+    ticks: list[tuple[float, str]] = field(default_factory=list)  # place and power of ten
+    product: float | None = None
+    equation: str = ""
+    why_none: str = ""
+
+    @property
+    def gap(self) -> float | None:
+        """Relative difference of the product and the recorded weight."""
+        weight = self.row.weight
+        if self.product is None or weight is None:
+            return None
+        return abs(self.product - weight) / max(abs(weight), abs(self.product), 1e-300)
+
+
+def taken(row: Contribution) -> Taken:
+    return Taken(
+        row.agent == row.source,
+        row.mini_batch,
+        row.sequence_ratio,
+        row.advantage or 0.0,
+        1.0 if row.omega is None else row.omega,
+        row.weight or 0.0,
+    )
+
+
+def waterfalls(rule: AlgorithmSpec, rows: Sequence[tuple[str, int, Contribution]]) -> list[Waterfall]:
+    """One for each (learner, its place, row), all on one scale."""
+    steps = [factors(rule, taken(row)) for _, _, row in rows]
+    scale = _Scale([abs(step.product) for found in steps for step in found])
+    return [
+        Waterfall(
+            learner,
+            position,
+            row,
+            _bars(found, scale),
+            scale.ticks(),
+            found[-1].product if found else None,
+            equation(rule, row),
+            "" if found else _why_none(row),
+        )
+        for (learner, position, row), found in zip(rows, steps, strict=True)
+    ]
+
+
+def _why_none(row: Contribution) -> str:
+    if row.drop_reason:
+        return f"Left out of this learner's loss: {row.drop_reason}. Its weight is 0."
+    if not row.advantage:
+        return "A is 0: there was nothing to teach, so the learner did not evaluate it. Its weight is 0."
+    return "No ratio is on record."
+
+
+class _Scale:
+    """Powers of ten from the smallest to the largest product, 1 always among them."""
+
+    def __init__(self, products: Sequence[float]) -> None:
+        logs = [math.log10(product) for product in products if 0 < product < math.inf]
+        self.low = min(math.floor(min(logs, default=0.0)), -1)
+        self.high = max(math.ceil(max(logs, default=0.0)), 1)
+
+    def place(self, product: float) -> float:
+        if product <= 0:
+            return 0.0
+        return round(WIDTH * (min(math.log10(product), self.high) - self.low) / (self.high - self.low), 2)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        stride = max(1, math.ceil((self.high - self.low) / 6))
+        powers = [power for power in range(self.low, self.high + 1) if power % stride == 0]
+        return [(self.place(10.0**power), f"{10.0**power:g}") for power in powers]
+
+
+def _bars(steps: Sequence[Factor], scale: _Scale) -> list[Bar]:
+    bars, before = [], 1.0
+    for step in steps:
+        now = abs(step.product)
+        start, end = scale.place(before), scale.place(now)
+        kind = "same" if now == before else "zero" if now == 0 else "up" if now > before else "down"
+        bars.append(Bar(step, min(start, end), abs(end - start), kind, step.product < 0))
+        before = now
+    return bars
+
+
+def equation(rule: AlgorithmSpec, row: Contribution) -> str:
+    """A weight with its numbers put in; empty where it has no s."""
+    if row.sequence_ratio is None or row.clipped_ratio is None or row.advantage is None:
+        return ""
+    if rule.name == "grpo":
+        return "A · mean over tokens of r_t, where the unclipped branch is the minimum"
+    if not is_cross(rule, row.agent == row.source):
+        return f"s · A = {row.sequence_ratio:.6g} · {row.advantage:.3g}" if row.weight else "0: min(s A, c A) is c A"
+    if not row.weight:
+        return "no gradient flows: outside the band, or A is 0"
+    factor = f" · {rule.cross_weight:.3g}" if rule.cross_weight != 1 else ""
+    name = "c^(1+α) · ω · A · cross_weight" if factor else "c^(1+α) · ω · A"
+    return f"{name} = {row.clipped_ratio:.3g}^{1 + rule.alpha:.3g} · {row.omega:.3g} · {row.advantage:.3g}{factor}"

@@ -1,0 +1,210 @@
+"""The recorded rows that the What-if tab recomputes: read once, kept in memory as plain numbers, grouped by update."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+from uuid import UUID
+
+from hacrl_web.insight.recorded import Segment, segments
+from hacrl_web.runs.models import Run
+from workers.advantages import Group
+
+# About 0.2 s to read. Of a longer choice of steps, evenly many are taken.
+MAX_ROWS = 40_000
+MAX_STEPS = 400
+MAX_WINDOW = 100
+KEPT = 4  # choices of steps in memory, about 5 MB each
+SIDES = {"lower": -1, "none": 0, "upper": 1}
+COLUMNS = (
+    "step", "agent", "source", "prompt_id", "reward", "advantage", "sequence_ratio", "clip_side", "omega", "weight",
+    "mini_batch", "drop_reason",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Some rows counted by (side, sign of A); how many have a weight, and the sum of |weight|."""
+
+    places: Counter[tuple[int, int]]
+    used: int
+    weight: float
+
+    @classmethod
+    def of(cls, sides: Sequence[int], signs: Sequence[int], weights: Sequence[float]) -> Tally:
+        used = len(weights) - weights.count(0.0)
+        return cls(Counter(zip(sides, signs, strict=True)), used, sum(map(abs, weights)))
+
+
+@dataclass
+class Block:
+    """Evaluated rows that one learner took from one source in one update, column by column; agents by place.
+
+    silent_*: rows of the same update that were not evaluated, since their A was 0.
+    """
+
+    step: int
+    learner: int
+    source: int
+    mini_batch: int
+    omega: float
+    prompts: list[int] = field(default_factory=list)
+    rewards: array[float] = field(default_factory=lambda: array("d"))
+    advantages: array[float] = field(default_factory=lambda: array("d"))
+    signs: list[int] = field(default_factory=list)
+    ratios: array[float] = field(default_factory=lambda: array("d"))
+    sides: list[int] = field(default_factory=list)
+    weights: array[float] = field(default_factory=lambda: array("d"))
+    silent_prompts: list[int] = field(default_factory=list)
+    silent_rewards: array[float] = field(default_factory=lambda: array("d"))
+
+    @property
+    def is_own(self) -> bool:
+        return self.learner == self.source
+
+    @cached_property
+    def tally(self) -> Tally:
+        """As recorded."""
+        return Tally.of(self.sides, self.signs, self.weights)
+
+
+@dataclass
+class Rows:
+    """The rows of some steps, and what stands behind their capabilities."""
+
+    num_agents: int
+    steps: list[int] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    counts: dict[tuple[int, int], int] = field(default_factory=dict)  # (learner, source): all valid rollouts
+    omegas: dict[tuple[int, int, int], float] = field(default_factory=dict)  # (step, learner, source)
+    groups: dict[int, dict[int, Group]] = field(default_factory=dict)  # by step and prompt
+    quarantined: set[tuple[int, int, int]] = field(default_factory=set)  # (step, learner, source)
+    means: list[list[tuple[int, float]]] = field(default_factory=list)  # by agent: (step, mean reward), in order
+    anew: list[list[int]] = field(default_factory=list)  # by agent: steps at which its capability began anew
+    capabilities: dict[tuple[int, int], float] = field(default_factory=dict)  # as recorded, (step, agent)
+    divisors: dict[tuple[int, tuple[int, ...], str], dict[int, float]] = field(default_factory=dict)  # once computed
+    checked: Any = None  # what_if.Check, once made
+    num_rows: int = 0
+    num_left_out: int = 0  # recorded steps of the choice that are not among `steps`
+
+    def means_until(self, agent: int, step: int) -> list[float]:
+        """The agent's mean rewards that can count in its capability of a step, the last one now."""
+        begin = max((at for at in self.anew[agent] if at <= step), default=0)
+        return [mean for at, mean in self.means[agent] if begin <= at <= step]
+
+
+def read(run: Run, first: int, last: int) -> Rows:
+    """The rows of the recorded steps from `first` to `last`; kept until the run has recorded more."""
+    return _read(run.pk, tuple(run.agent_names), first, last, run.last_seq, run.spec["algorithm"]["capability_window"])
+
+
+@lru_cache(maxsize=KEPT)
+def _read(run_id: UUID, names: tuple[str, ...], first: int, last: int, last_seq: int, window: int) -> Rows:
+    run = Run.objects.only("pk").get(pk=run_id)
+    places = {name: place for place, name in enumerate(names)}
+    rows = Rows(len(names))
+    found = segments(run.contributions.all(), first, last)
+    steps, rows.num_left_out = _chosen_steps(run, found)
+    reader = _Reader(rows, places)
+    for one in found:
+        of_attempt = run.contributions.filter(attempt=one.attempt, step__range=(one.first, one.last))
+        if rows.num_left_out:
+            of_attempt = of_attempt.filter(step__in=[step for step in steps if one.first <= step <= one.last])
+        reader.take(of_attempt.order_by().values_list(*COLUMNS))
+    reader.close()
+    if rows.steps:
+        _read_capabilities(run, rows, places, window)
+    return rows
+
+
+def _chosen_steps(run: Run, found: Sequence[Segment]) -> tuple[list[int], int]:
+    """The recorded steps whose rows can be read at once, evenly many, and how many others there are."""
+    steps: list[int] = []
+    count = 0
+    for one in found:
+        of_attempt = run.contributions.filter(attempt=one.attempt, step__range=(one.first, one.last)).order_by()
+        steps += sorted(of_attempt.values_list("step", flat=True).distinct())
+        count += of_attempt.count()
+    stride = max(-(-count // MAX_ROWS), -(-len(steps) // MAX_STEPS), 1)
+    chosen = steps[::-stride][::-1]  # the last step is always among them
+    return chosen, len(steps) - len(chosen)
+
+
+class _Reader:
+    """Sorts rows into blocks and groups."""
+
+    def __init__(self, rows: Rows, places: dict[str, int]) -> None:
+        self.rows, self.places = rows, places
+        self.blocks: dict[tuple[int, int, int, int], Block] = {}
+        self.counts: defaultdict[tuple[int, int], int] = defaultdict(int)
+        self.rewards: dict[int, dict[int, dict[int, list[float]]]] = {}  # step, prompt, source
+        self.prompts: dict[str, int] = {}
+
+    def take(self, found) -> None:  # type: ignore[no-untyped-def]
+        places, prompts, rows = self.places, self.prompts, self.rows
+        for step, agent, source, prompt_id, reward, a, s, side, omega, weight, m, drop_reason in found:
+            if agent not in places or source not in places or reward is None or a is None or omega is None:
+                continue
+            k, j = places[agent], places[source]
+            rows.num_rows += 1
+            self.counts[k, j] += 1
+            prompt = prompts.setdefault(prompt_id, len(prompts))
+            if k == j:
+                of_step = self.rewards.setdefault(step, {})
+                of_step.setdefault(prompt, {}).setdefault(j, []).append(reward)
+            rows.omegas[step, k, j] = omega
+            if m is None:
+                if drop_reason == "quarantined":
+                    rows.quarantined.add((step, k, j))
+                continue
+            block = self.blocks.get((step, k, j, m))
+            if block is None:
+                block = self.blocks[step, k, j, m] = Block(step, k, j, m, omega)
+            if s is None:
+                if drop_reason is None:
+                    block.silent_prompts.append(prompt)
+                    block.silent_rewards.append(reward)
+                continue
+            block.prompts.append(prompt)
+            block.rewards.append(reward)
+            block.advantages.append(a)
+            block.signs.append((a > 0) - (a < 0))
+            block.ratios.append(s)
+            block.sides.append(SIDES.get(side, 0))
+            block.weights.append(weight or 0.0)
+
+    def close(self) -> None:
+        self.rows.steps = sorted(self.rewards)
+        self.rows.blocks = [block for block in self.blocks.values() if block.step in self.rewards]
+        self.rows.counts = dict(sorted(self.counts.items()))
+        self.rows.groups = {
+            step: {prompt: Group(by_source) for prompt, by_source in prompts.items()}
+            for step, prompts in self.rewards.items()
+        }
+
+
+def _read_capabilities(run: Run, rows: Rows, places: dict[str, int], window: int) -> None:
+    """Mean rewards by step, from the metrics; a capability that began anew (an audit) is one that says so."""
+    first, last = rows.steps[0], rows.steps[-1]
+    told: dict[tuple[int, int], tuple[int, float | None, float | None]] = {}
+    events = run.events.filter(type="metrics", source="", step__range=(first - max(MAX_WINDOW, window), last)).order_by()
+    for step, agent, attempt, payload in events.values_list("step", "agent", "attempt", "payload"):
+        if agent not in places or attempt < told.get((step, places[agent]), (0, None, None))[0]:
+            continue
+        total, count = payload.get("ratios", {}).get("reward/mean", (None, 0))
+        mean = total / count if count and total is not None else None
+        told[step, places[agent]] = (attempt, mean, payload.get("values", {}).get("capability"))
+    chosen = set(rows.steps)
+    rows.means, rows.anew = ([[] for _ in places] for _ in range(2))
+    for (step, agent), (_, mean, strength) in sorted(told.items()):
+        if mean is not None:
+            rows.means[agent].append((step, mean))
+            recent = rows.means_until(agent, step)[-window:]
+            if strength == mean != sum(recent) / len(recent):
+                rows.anew[agent].append(step)
+        if step in chosen and strength is not None:
+            rows.capabilities[step, agent] = strength

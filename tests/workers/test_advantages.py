@@ -1,0 +1,87 @@
+"""Advantages without torch: held against the rules that the trainer judges by, and against a real run's rows."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from workers import advantages, rules
+from workers.algorithms import hacpo
+from workers.spec_algorithm import AlgorithmSpec
+from workers.weights import single
+
+N, PROMPTS, PER_PROMPT = 3, 40, 4
+
+
+def world(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rewards of 0, 1 and a few halves, (n, B, G), and which are valid; agents of unlike strength."""
+    generator = torch.Generator().manual_seed(seed)
+    chance = torch.tensor([0.15, 0.5, 0.9])[:, None, None]
+    rewards = (torch.rand(N, PROMPTS, PER_PROMPT, generator=generator) < chance).float()
+    rewards[:, ::7] = (rewards[:, ::7] + 0.5).clamp(max=1.0)
+    return rewards, torch.rand(N, PROMPTS, PER_PROMPT, generator=generator) < 0.9
+
+
+def groups(rewards: torch.Tensor, valid: torch.Tensor) -> list[advantages.Group]:
+    return [
+        advantages.Group({j: rewards[j, q][valid[j, q]].tolist() for j in range(N) if valid[j, q].any()})
+        for q in range(PROMPTS)
+    ]
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize("is_plain", [False, True])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_advantages_are_the_rules(scale, is_plain, seed):
+    algorithm = AlgorithmSpec(scale_rewards=scale, advantage="plain" if is_plain else "capability")
+    rewards, valid = world(seed)
+    tracker = hacpo.CapabilityTracker(N)
+    tracker.update(rewards, valid)
+    ratio = tracker.ratio()
+    judged = rules.judge(algorithm, rewards, valid, ratio)
+    heard = range(N)
+    guarded = 0
+    every = [value for group in groups(rewards, valid) for value in group.values(heard)]
+    for learner in range(N):
+        omega = {j: 1.0 if is_plain else single(ratio[learner, j].item()) for j in heard}
+        for q, group in enumerate(groups(rewards, valid)):
+            mu = advantages.baseline(group, heard, learner, omega)
+            guarded += bool(judged.guarded[learner][q])
+            assert mu == pytest.approx(judged.baselines[learner][q].item(), rel=3e-7)
+            by = advantages.divisor(every if scale == "batch" else group.values(heard), scale)
+            for j, i in itertools.product(heard, range(PER_PROMPT)):
+                if valid[j, q, i]:
+                    (found,) = advantages.advantages([rewards[j, q, i].item()], [mu], [by])
+                    assert found == pytest.approx(judged.advantages[learner][j, q, i].item(), rel=2e-6, abs=2e-6)
+    assert is_plain or guarded > 5
+
+
+def test_capability_and_ratio_are_the_trackers_bit_for_bit():
+    algorithm = AlgorithmSpec(capability_window=3, ratio_min=0.5, ratio_max=2.0)
+    tracker = hacpo.CapabilityTracker(N, 3, ratio_min=0.5, ratio_max=2.0)
+    means: list[list[float]] = [[], [], []]
+    for seed in range(6):
+        rewards, valid = world(seed)
+        if seed == 2:
+            valid[0] = False  # a step without a valid rollout leaves the capability as it was
+        tracker.update(rewards, valid)
+        for j in range(N):
+            if valid[j].any():
+                means[j].append(rewards[j][valid[j]].sum().item() / valid[j].sum().item())
+        found = [advantages.capability(means[j], 3) for j in range(N)]
+        assert found == tracker.capability.tolist()
+        for k, j in itertools.permutations(range(N), 2):
+            assert advantages.capability_ratio(found[j], found[k], algorithm) == tracker.ratio()[j, k].item()
+
+
+def test_uniform_lone_and_unheard_groups_have_no_advantage():
+    group = advantages.Group({0: [1.0, 1.0], 1: [1.0]})
+    assert advantages.baseline(group, (0, 1), 0, {0: 1.0, 1: 9.0}) == 1.0
+    assert advantages.baseline(advantages.Group({}), (0, 1), 0, {0: 1.0, 1: 1.0}) == 0.0
+    assert advantages.spread([0.5]) == 0.0
+    # The guard: (1 * 0 + 0 + 4 * 1 + 4) / 4 = 2 > 1, so the learner's own mean stands: .5; without own ones, the joint.
+    mixed = advantages.Group({0: [0.0, 1.0], 1: [1.0, 1.0]})
+    assert advantages.baseline(mixed, (0, 1), 0, {0: 1.0, 1: 4.0}) == 0.5
+    assert advantages.baseline(advantages.Group({1: [1.0, 0.0]}), (0, 1), 0, {0: 1.0, 1: 4.0}) == 0.5

@@ -1,0 +1,87 @@
+"""The contract, part four: capabilities, ratios, baselines and advantages of recorded rewards, without torch.
+
+Eqs. (6) to (9) as workers/algorithms/hacpo.py and workers/rules.py have them, in double precision and rounded to
+float32 at the end, for whoever asks what other windows and clamps would have made of the same rewards.
+tests/workers/test_advantages.py holds this against them. No torch, no Django.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import sub, truediv
+
+from workers.spec_algorithm import AlgorithmSpec
+from workers.weights import single
+
+CAPABILITY_FLOOR = 1e-8
+REWARD_MAX = 1.0  # the verifier's upper bound
+EPSILON = 1e-6
+
+
+def capability(means: Sequence[float], window: int) -> float:
+    """P, Eq. (9), of an agent's mean rewards by step, the last one now; the floor where it has none."""
+    recent = means[-window:]
+    return max(sum(recent) / len(recent) if recent else 0.0, CAPABILITY_FLOOR)
+
+
+def capability_ratio(source: float, learner: float, rule: AlgorithmSpec) -> float:
+    """Omega, Eq. (8), clamped."""
+    return min(max(source / learner, rule.ratio_min), rule.ratio_max)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The rewards of one prompt by source, without the unscorable ones; a source without any is left out."""
+
+    rewards: Mapping[int, Sequence[float]]
+
+    def values(self, heard: Sequence[int]) -> list[float]:
+        return [reward for source in heard for reward in self.rewards.get(source, ())]
+
+    @cached_property
+    def totals(self) -> dict[int, tuple[float, int, float, float]]:
+        """By source: sum, count, lowest and highest reward."""
+        return {j: (sum(values), len(values), min(values), max(values)) for j, values in self.rewards.items()}
+
+
+def spread(values: Sequence[float]) -> float:
+    """Standard deviation with ddof 1; 0 of fewer than two."""
+    if len(values) < 2:
+        return 0.0
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+def baseline(group: Group, heard: Sequence[int], learner: int, omega: Mapping[int, float]) -> float:
+    """mu of one learner, Eq. (7), with its two exceptions.
+
+    omega: omega(learner, source) by source, of those heard, in
+    float32.
+    """
+    found = [(omega[source], *group.totals[source]) for source in heard if source in group.totals]
+    if not found:
+        return 0.0
+    lowest, highest = min(one[3] for one in found), max(one[4] for one in found)
+    if lowest == highest:
+        return lowest
+    count = sum(one[2] for one in found)
+    mu = single(sum(factor * total for factor, total, *_ in found) / count)
+    if mu <= REWARD_MAX:
+        return mu
+    own, own_count, *_ = group.totals.get(learner) or (sum(one[1] for one in found), count)
+    return single(own / own_count)
+
+
+def divisor(values: Sequence[float], mode: str) -> float:
+    """What deviations from the baseline are divided by. mode: scale_rewards; values: of the prompt, or of the batch."""
+    return 1.0 if mode == "none" else single(single(spread(values)) + EPSILON)
+
+
+def advantages(rewards: Sequence[float], baselines: Sequence[float], divisors: Sequence[float]) -> list[float]:
+    """A of each rollout, Eq. (6), from its reward and the baseline and divisor of its prompt."""
+    deviations = array("f", map(sub, rewards, baselines))
+    return array("f", map(truediv, deviations, divisors)).tolist()
