@@ -216,12 +216,12 @@ class TestRetention:
         run = stored(owner, rollout(1, text="a text of old"), rollout(9), telemetry={"rollout_steps_kept": 1})
         clear_texts(run)
         client.force_login(owner)
-        page = client.get(reverse("runs:run_rollouts", args=[run.pk]), {"step": 1}).content.decode()
+        page = client.get(reverse("insight:run_rollouts", args=[run.pk]), {"step": 1}).content.decode()
         assert "no longer kept" in page
         assert "a text of old" not in page
         assert (
             "no longer kept"
-            not in client.get(reverse("runs:run_rollouts", args=[run.pk]), {"step": 9}).content.decode()
+            not in client.get(reverse("insight:run_rollouts", args=[run.pk]), {"step": 9}).content.decode()
         )
 
 

@@ -452,7 +452,7 @@ def test_rollout_text_is_never_markup_and_its_weight_is_shown(web, user):
         weight=0.50625,
         mini_batch=1,
     )
-    html = text_of(web.get(reverse("runs:run_rollouts", args=[run.pk])))
+    html = text_of(web.get(reverse("insight:run_rollouts", args=[run.pk])))
     assert "<script>alert" not in html
     assert "<img src=x" not in html
     assert "&lt;script&gt;alert(1)" in html
@@ -467,7 +467,7 @@ def test_weight_of_a_shared_rollout_shows_its_equation(web, user):
     # .9^(1 + 1) * 1.25 * .5 * .5 = .253125
     taught = {"weight": 0.253125, "capability": 0.4, "source_capability": 0.5, "source_num_tokens": 6}
     Contribution.objects.create(**place, seq=2, agent="B", source="A", clip_side="none", **numbers, **taught)
-    html = text_of(web.get(reverse("runs:run_rollouts", args=[run.pk])))
+    html = text_of(web.get(reverse("insight:run_rollouts", args=[run.pk])))
     assert "c^(1+α) · ω · A · cross_weight = 0.9^2 · 1.25 · 0.5 · 0.5" in html
     assert "P of the source 0.5, of the learner 0.4" in html
     assert "over 4 tokens of the learner, 6 of the source" in html
