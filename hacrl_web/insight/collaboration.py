@@ -15,6 +15,7 @@ from workers.spec import RunSpec
 
 CAPABILITY_FLOOR = 1e-8  # Eq. (9); see `capability` in docs/metrics.md
 TRAP = BY_KIND["cross_clip"]
+MOST_TRAPS = 3  # told one by one
 
 Sentence = dict[str, str]
 
@@ -124,7 +125,7 @@ def sentences(spec: RunSpec, seen: dict[str, Any]) -> list[Sentence]:
     """What a reader should take from a view, in plain words; `trap` where the alert's limit is reached."""
     names = [agent["name"] for agent in seen["agents"]]
     cross = [pair for pair in seen["pairs"] if pair["learner"] != pair["source"]]
-    found = [{"kind": "trap", "text": text} for pair in cross if (text := trap(spec, names, pair))]
+    found = [{"kind": "trap", "text": text} for text in _traps(spec, names, cross)]
     for learner in range(len(names)):
         pairs = [pair for pair in seen["pairs"] if pair["learner"] == learner]
         text = _teachers(names, pairs) if len(pairs) > 1 else _alone(names[learner], pairs[0])
@@ -132,6 +133,22 @@ def sentences(spec: RunSpec, seen: dict[str, Any]) -> list[Sentence]:
     if len(names) <= 3:
         found += [{"kind": "lesson", "text": text} for pair in cross for text in _lessons(names, pair)]
     return found
+
+
+def _traps(spec: RunSpec, names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> list[str]:
+    """One sentence for each trapped pair, or one for all where they are many; the panels tell the rest."""
+    trapped = [(pair, text) for pair in pairs if (text := trap(spec, names, pair))]
+    if len(trapped) <= MOST_TRAPS:
+        return [text for _, text in trapped]
+    worst = sorted((pair for pair, _ in trapped), key=lambda pair: -pair["lower"][0] / pair["evaluated"][0])
+    most = ", ".join(
+        f"{names[pair['learner']]} ← {names[pair['source']]} {percent(pair['lower'][0], pair['evaluated'][0])}"
+        for pair in worst[:MOST_TRAPS]
+    )
+    return [
+        f"Delta trap in {len(trapped)} of {len(pairs)} pairs (learner ← source): at least {TRAP.raise_at:.0%} of the "
+        f"source's encouraging answers lie below the learner's band and teach it nothing. The highest: {most}."
+    ]
 
 
 def trap(spec: RunSpec, names: Sequence[str], pair: dict[str, Any]) -> str:
