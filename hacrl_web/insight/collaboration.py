@@ -146,7 +146,7 @@ def _traps(spec: RunSpec, names: Sequence[str], pairs: Sequence[dict[str, Any]])
         for pair in worst[:MOST_TRAPS]
     )
     return [
-        f"Delta trap in {len(trapped)} of {len(pairs)} pairs (learner ← source): at least {TRAP.raise_at:.0%} of the "
+        f"Delta trap in {len(trapped)} of {len(pairs)} pairs (learner ← source): at least {percent(TRAP.raise_at, 1)} of the "
         f"source's encouraging answers lie below the learner's band and teach it nothing. The highest: {most}."
     ]
 
@@ -160,7 +160,7 @@ def trap(spec: RunSpec, names: Sequence[str], pair: dict[str, Any]) -> str:
     answers = "right answers" if pair["positives_are_right"] else "encouraging answers (A > 0)"
     return (
         f"{percent(below, of)} of {source}'s {answers} lie below {learner}'s band: they teach {learner} nothing "
-        f"({below} of {of}; from {TRAP.raise_at:.0%} on, {TRAP.raise_after} steps in a row, this is the alert "
+        f"({below} of {of}; from {percent(TRAP.raise_at, 1)} on, {TRAP.raise_after} steps in a row, this is the alert "
         f"“{TRAP.title}”)."
     )
 
