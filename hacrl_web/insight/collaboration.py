@@ -109,6 +109,11 @@ def _omega(
     return {"omega": omega, "capability": learner, "source_capability": source, "clamped": clamped}
 
 
+def short(name: str) -> str:
+    """A name that leaves room in a sentence: the cut of js/format.js."""
+    return name if len(name) <= 20 else f"{name[:12]}…{name[-7:]}"
+
+
 def percent(part: float, whole: float) -> str:
     """`87 %`; never 0 % or 100 % of what is more than nothing or less than all."""
     if not whole:
@@ -123,14 +128,14 @@ def percent(part: float, whole: float) -> str:
 
 def sentences(spec: RunSpec, seen: dict[str, Any]) -> list[Sentence]:
     """What a reader should take from a view, in plain words; `trap` where the alert's limit is reached."""
-    names = [agent["name"] for agent in seen["agents"]]
+    names = [short(agent["name"]) for agent in seen["agents"]]
     cross = [pair for pair in seen["pairs"] if pair["learner"] != pair["source"]]
     found = [{"kind": "trap", "text": text} for text in _traps(spec, names, cross)]
     for learner in range(len(names)):
         pairs = [pair for pair in seen["pairs"] if pair["learner"] == learner]
         text = _teachers(names, pairs) if len(pairs) > 1 else _alone(names[learner], pairs[0])
         found += [{"kind": "teach", "text": text}] if text else []
-    if len(names) <= 3:
+    if len(names) == 2:  # more pairs than these stand better in their table
         found += [{"kind": "lesson", "text": text} for pair in cross for text in _lessons(names, pair)]
     return found
 
