@@ -15,6 +15,7 @@ from workers.spec import RunSpec
 
 CAPABILITY_FLOOR = 1e-8  # Eq. (9); see `capability` in docs/metrics.md
 TRAP = BY_KIND["cross_clip"]
+MOST_TRAPS = 3  # told one by one
 
 Sentence = dict[str, str]
 
@@ -108,6 +109,11 @@ def _omega(
     return {"omega": omega, "capability": learner, "source_capability": source, "clamped": clamped}
 
 
+def short(name: str) -> str:
+    """A name that leaves room in a sentence: the cut of js/format.js."""
+    return name if len(name) <= 20 else f"{name[:12]}…{name[-7:]}"
+
+
 def percent(part: float, whole: float) -> str:
     """`87 %`; never 0 % or 100 % of what is more than nothing or less than all."""
     if not whole:
@@ -122,16 +128,32 @@ def percent(part: float, whole: float) -> str:
 
 def sentences(spec: RunSpec, seen: dict[str, Any]) -> list[Sentence]:
     """What a reader should take from a view, in plain words; `trap` where the alert's limit is reached."""
-    names = [agent["name"] for agent in seen["agents"]]
+    names = [short(agent["name"]) for agent in seen["agents"]]
     cross = [pair for pair in seen["pairs"] if pair["learner"] != pair["source"]]
-    found = [{"kind": "trap", "text": text} for pair in cross if (text := trap(spec, names, pair))]
+    found = [{"kind": "trap", "text": text} for text in _traps(spec, names, cross)]
     for learner in range(len(names)):
         pairs = [pair for pair in seen["pairs"] if pair["learner"] == learner]
         text = _teachers(names, pairs) if len(pairs) > 1 else _alone(names[learner], pairs[0])
         found += [{"kind": "teach", "text": text}] if text else []
-    if len(names) <= 3:
+    if len(names) == 2:  # more pairs than these stand better in their table
         found += [{"kind": "lesson", "text": text} for pair in cross for text in _lessons(names, pair)]
     return found
+
+
+def _traps(spec: RunSpec, names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> list[str]:
+    """One sentence for each trapped pair, or one for all where they are many; the panels tell the rest."""
+    trapped = [(pair, text) for pair in pairs if (text := trap(spec, names, pair))]
+    if len(trapped) <= MOST_TRAPS:
+        return [text for _, text in trapped]
+    worst = sorted((pair for pair, _ in trapped), key=lambda pair: -pair["lower"][0] / pair["evaluated"][0])
+    most = ", ".join(
+        f"{names[pair['learner']]} ← {names[pair['source']]} {percent(pair['lower'][0], pair['evaluated'][0])}"
+        for pair in worst[:MOST_TRAPS]
+    )
+    return [
+        f"Delta trap in {len(trapped)} of {len(pairs)} pairs (learner ← source): at least {percent(TRAP.raise_at, 1)} of the "
+        f"source's encouraging answers lie below the learner's band and teach it nothing. The highest: {most}."
+    ]
 
 
 def trap(spec: RunSpec, names: Sequence[str], pair: dict[str, Any]) -> str:
@@ -143,7 +165,7 @@ def trap(spec: RunSpec, names: Sequence[str], pair: dict[str, Any]) -> str:
     answers = "right answers" if pair["positives_are_right"] else "encouraging answers (A > 0)"
     return (
         f"{percent(below, of)} of {source}'s {answers} lie below {learner}'s band: they teach {learner} nothing "
-        f"({below} of {of}; from {TRAP.raise_at:.0%} on, {TRAP.raise_after} steps in a row, this is the alert "
+        f"({below} of {of}; from {percent(TRAP.raise_at, 1)} on, {TRAP.raise_after} steps in a row, this is the alert "
         f"“{TRAP.title}”)."
     )
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from hacrl_web.insight.collaboration import trap
+from hacrl_web.insight.collaboration import short, trap
 from hacrl_web.runs.models import Run
 from workers.spec import RunSpec
 
@@ -120,6 +120,7 @@ def count(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
 def clipping(run: Run, spec: RunSpec, learner: int, steps: Sequence[int]) -> dict[str, Any]:
     """The clipping panels of one learner: one for each peer, on one axis. steps: not empty, in order."""
     names = [agent.name for agent in spec.agents]
+    shown = [short(name) for name in names]
     rows = shared_rows(run, steps, names[learner])
     band = bounds(spec)
     ends = edges([row[1] for row in rows], min((bound["low"] for bound in band), default=None))
@@ -130,7 +131,7 @@ def clipping(run: Run, spec: RunSpec, learner: int, steps: Sequence[int]) -> dic
     for place, name in enumerate(names):
         if place != learner:
             counted = {"learner": learner, "source": place, **count(of_source.get(name, []), ends)}
-            sources.append(counted | {"trap": trap(spec, names, counted)})
+            sources.append(counted | {"trap": trap(spec, shown, counted)})
     return {
         "learner": learner,
         "steps": [steps[0], steps[-1]],

@@ -21,9 +21,7 @@ class SavedQuery(models.Model):
     """A filter of the Rollouts tab that its user has named; without a run it is for every run."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_queries")
-    run = models.ForeignKey(
-        "runs.Run", on_delete=models.CASCADE, null=True, blank=True, related_name="saved_queries"
-    )
+    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, null=True, blank=True, related_name="saved_queries")
     name = models.CharField(max_length=60)
     query = models.CharField(max_length=2000)
     created_at = models.DateTimeField(auto_now_add=True)

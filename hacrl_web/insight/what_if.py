@@ -181,9 +181,7 @@ def view_of(rows: Rows, step: int, learner: int, rule: AlgorithmSpec, omega: Rat
         # Behind a shared rollout may stand its source's baseline.
         whose = source if rule.cross_advantage == "source" else learner
         # The advantages of a source that is not trusted are those that it would have if it were.
-        listens = tuple(
-            j for j in range(rows.num_agents) if (step, whose, j) not in rows.quarantined or j == source
-        )
+        listens = tuple(j for j in range(rows.num_agents) if (step, whose, j) not in rows.quarantined or j == source)
         if (whose, listens) not in known:
             known[whose, listens] = _baselines(rows, step, listens, whose, rule, omega)
         of_source[source] = known[whose, listens]
@@ -235,9 +233,7 @@ def check(rows: Rows, rule: AlgorithmSpec) -> Check:
         for learner in range(rows.num_agents)
     }
     for block in rows.blocks:
-        sides, weights = weigh(
-            rule, block.is_own, block.mini_batch, block.ratios, block.advantages, block.omega
-        )
+        sides, weights = weigh(rule, block.is_own, block.mini_batch, block.ratios, block.advantages, block.omega)
         total += len(weights)
         sides_same += sum(a == b for a, b in zip(sides, block.sides, strict=True))
         for ours, theirs in zip(weights, block.weights, strict=True):

@@ -191,7 +191,9 @@ def _read_capabilities(run: Run, rows: Rows, places: dict[str, int], window: int
     """Mean rewards by step, from the metrics; a capability that began anew (an audit) is one that says so."""
     first, last = rows.steps[0], rows.steps[-1]
     told: dict[tuple[int, int], tuple[int, float | None, float | None]] = {}
-    events = run.events.filter(type="metrics", source="", step__range=(first - max(MAX_WINDOW, window), last)).order_by()
+    events = run.events.filter(
+        type="metrics", source="", step__range=(first - max(MAX_WINDOW, window), last)
+    ).order_by()
     for step, agent, attempt, payload in events.values_list("step", "agent", "attempt", "payload"):
         if agent not in places or attempt < told.get((step, places[agent]), (0, None, None))[0]:
             continue

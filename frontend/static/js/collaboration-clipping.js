@@ -174,6 +174,16 @@ function key() {
   return list;
 }
 
+/**
+ * @param {string} text
+ * @param {string} part
+ */
+function numberCell(text, part) {
+  const cell = make("td", "number", text);
+  cell.append(make("span", "quiet", ` · ${part}`));
+  return cell;
+}
+
 /** @param {Histogram} found */
 function words(found) {
   const part = (/** @type {number} */ sign) => `${share(found.lower[sign], found.evaluated[sign])} of ${count(found.evaluated[sign])} below the band, ${share(found.upper[sign], found.evaluated[sign])} above, ${share(found.unused[sign], found.evaluated[sign])} taught nothing`;
@@ -192,7 +202,7 @@ function verdict(found, learner, source) {
   const table = make("table", "table shares small");
   table.append(make("caption", "visually-hidden", `Rollouts of ${source} outside the band of ${learner}`));
   const head = make("tr");
-  for (const text of ["", "evaluated", "below the band", "above", "lost"]) {
+  for (const text of ["", "evaluated", "below", "above", "lost"]) {
     const column = make(text ? "th" : "td", text ? "number" : "", text);
     if (column instanceof HTMLTableCellElement && text) column.scope = "col";
     head.append(column);
@@ -203,7 +213,7 @@ function verdict(found, learner, source) {
     const name = make("th", "", sign ? "A < 0" : "A > 0");
     name.scope = "row";
     row.append(name, make("td", "number", count(found.evaluated[sign])));
-    for (const part of [found.lower[sign], found.upper[sign], found.unused[sign]]) row.append(make("td", "number", `${count(part)} · ${share(part, found.evaluated[sign])}`));
+    for (const part of [found.lower[sign], found.upper[sign], found.unused[sign]]) row.append(numberCell(count(part), share(part, found.evaluated[sign])));
     body.append(row);
   });
   const top = make("thead");

@@ -158,7 +158,7 @@ function sourceBox(agent, place, capability, at) {
   const group = boxAt(0, at.y, at.width, at.height, place, agent.name, at.isNarrow);
   const right = at.isNarrow ? `${count(agent.right)}/${count(agent.verified)} right` : `${count(agent.right)} of ${count(agent.verified)} right`;
   group.append(shape("text", { x: 12, y: at.y + 38, class: "box-text" }, right));
-  if (capability !== null && at.height > 60) group.append(shape("text", { x: 12, y: at.y + 56, class: "box-text" }, at.isNarrow ? `P ${significant(capability)}` : `capability P = ${significant(capability)}`));
+  if (capability !== null && at.height > 80) group.append(shape("text", { x: 12, y: at.y + 56, class: "box-text" }, at.isNarrow ? `P ${significant(capability)}` : `capability P = ${significant(capability)}`));
   group.append(shape("title", {}, `${agent.name}: ${agent.rollouts} rollouts, ${agent.verified} verified, ${agent.right} right`));
   return group;
 }
@@ -189,7 +189,7 @@ function learnerBox(view, place, at) {
     x += part * wide;
   }
   const peers = share(1 - own, 1);
-  if (at.height > 60) {
+  if (at.height > 80) {
     group.append(jText(at.x + 12, at.y + 56, "homo", share(own, 1), "own", at.isNarrow), jText(at.x + 12, at.y + 74, "hete", pairs.length > 1 ? peers : "–", "peers", at.isNarrow));
   } else {
     group.append(shape("text", { x: at.x + 12, y: at.y + 54, class: "box-text" }, at.isNarrow ? `peers ${peers}` : `own ${share(own, 1)} · peers ${peers}`));

@@ -39,11 +39,15 @@ function chosenLearner() {
   return controls.learner?.value ? Number(controls.learner.value) : null;
 }
 
-/** Learners whose histograms are asked for: with many agents one at a time. */
+/** With many agents the long parts of the page show one learner at a time. @returns {number | null} */
+function focusedLearner() {
+  return chosenLearner() ?? (numAgents > 3 && rule.shares ? 0 : null);
+}
+
+/** Learners whose histograms are asked for. @returns {number[]} */
 function histogramLearners() {
-  const one = chosenLearner();
-  if (one !== null) return [one];
-  return numAgents <= 3 ? rule.agents.map((/** @type {string} */ _, /** @type {number} */ place) => place) : [0];
+  const one = focusedLearner();
+  return one === null ? rule.agents.map((/** @type {string} */ _, /** @type {number} */ place) => place) : [one];
 }
 
 // ---- the address ---------------------------------------------------------------------------------------------------
@@ -130,6 +134,8 @@ async function draw() {
   drawing = new AbortController();
   const { signal } = drawing;
   drawScrubber();
+  const one = focusedLearner();
+  for (const note of page.querySelectorAll("[data-focus]")) note.textContent = one === null ? "" : `, ${cut(rule.agents[one])} as learner`;
   writeAddress();
   drawTimeline();
   if (state.step === null) return;
@@ -139,7 +145,7 @@ async function draw() {
     shown.view = view;
     drawStep();
     const steps = controls.window?.value ?? "1";
-    const found = rule.shares ? await Promise.all(histogramLearners().map((/** @type {number} */ learner) => askOnce(`/ratios?step=${step}&learner=${learner}&window=${steps}`, signal))) : [];
+    const found = rule.shares ? await Promise.all(histogramLearners().map((learner) => askOnce(`/ratios?step=${step}&learner=${learner}&window=${steps}`, signal))) : [];
     shown.ratios = new Map(found.map((ratios) => [ratios.learner, ratios]));
     drawClipping();
     page.dataset.drawn = String(step);
@@ -187,8 +193,8 @@ function drawScoped() {
   const unit = controls.unit?.value === "tokens" ? 1 : 0;
   must("#ledger-note").textContent = `Each ${unit ? "token" : "rollout"} that a learner heard has one fate, so a row's fates add up to all. ${unit ? "Tokens are counted as their source generated them." : "A peer's rollout has one fate with each learner."}${progressOf(controls.ledger?.value)}`;
   if (!ledger) return;
-  drawLedger(must("#ledger"), ledger, unit, chosenLearner());
-  if (rule.shares) drawLessons(must("#lessons"), ledger, chosenLearner());
+  drawLedger(must("#ledger"), ledger, unit, focusedLearner());
+  if (rule.shares) drawLessons(must("#lessons"), ledger, focusedLearner());
 }
 
 /** @param {string | undefined} scope */
@@ -220,7 +226,7 @@ function rolloutsOf(pair) {
 function drawClipping() {
   if (!rule.shares || !state.timeline) return;
   const learners = histogramLearners();
-  const pairs = learners.flatMap((/** @type {number} */ learner) => rule.agents.flatMap((/** @type {string} */ _, /** @type {number} */ source) => (source === learner ? [] : [{ learner, source }])));
+  const pairs = learners.flatMap((learner) => rule.agents.flatMap((/** @type {string} */ _, /** @type {number} */ source) => (source === learner ? [] : [{ learner, source }])));
   drawPanels(must("#panels"), pairs, shown.ratios, state.timeline, rule, state.step, choose);
 }
 
@@ -234,7 +240,7 @@ function drawTimeline() {
 
 /** @param {Timeline} timeline */
 function drawAlignment(timeline) {
-  const one = numAgents > 3 ? (chosenLearner() ?? 0) : chosenLearner();
+  const one = focusedLearner();
   const pairs = timeline.pairs.filter((pair) => one === null || pair.learner === one);
   const root = must("#alignment");
   if (!pairs.some((pair) => pair.alignment)) {
