@@ -150,10 +150,10 @@ def test_packed_numbers_are_read_from_chunks(run) -> None:
 def test_of_two_that_pack_the_same_events_one_does(run, monkeypatch) -> None:
     tell(run, 1, 1, 20, random.Random(4))
     expected = list(metric_rows(run))
-    before = chunks._state(run)
+    before = chunks._packed_seq(run)
     assert pack_block(run) == 20
     stored = MetricChunk.objects.count()
-    monkeypatch.setattr(chunks, "_state", lambda _: before)  # the other looked before the first was done
+    monkeypatch.setattr(chunks, "_packed_seq", lambda _: before)  # the other looked before the first was done
     assert pack_block(run) == 0
     monkeypatch.undo()
     assert MetricChunk.objects.count() == stored
@@ -171,10 +171,10 @@ def test_a_crash_while_packing_leaves_everything_as_it_was(run, monkeypatch) -> 
         raise DatabaseError("full")
 
     monkeypatch.setattr(MetricChunk.objects, "bulk_create", crash)
-    seq = chunks._state(run)
+    seq = chunks._packed_seq(run)
     with pytest.raises(DatabaseError):
         pack_block(run)
-    assert chunks._state(run) == seq
+    assert chunks._packed_seq(run) == seq
     assert list(MetricChunk.objects.order_by("pk").values()) == before
     assert list(metric_rows(run)) == expected
 
