@@ -137,14 +137,14 @@ def columns(
     Empty choices mean all.  first, last: only the steps from `first` to `last`.
     """
     for _ in range(READ_TRIES):
-        state = _state(run)
-        reader = _Reader(run, names, agents, *state)
+        packed_seq = _packed_seq(run)
+        reader = _Reader(run, names, agents, packed_seq)
         reader.read_chunks(first, last)
         reader.read_metrics()
-        if _state(run) == state:
+        if _packed_seq(run) == packed_seq:
             break
     else:  # chunks were made, or trimmed, each time while these were read
-        reader = _Reader(run, names, agents, 0, state[1])
+        reader = _Reader(run, names, agents, 0)
         reader.read_metrics()
     reader.read_evaluations()
     for column in reader.found.values():
@@ -156,19 +156,27 @@ def columns(
     return {key: column for key, column in ordered if column.steps}
 
 
-def _state(run: Run) -> tuple[int, int]:
-    """(packed_seq, attempt) as the database knows them now."""
-    return Run.objects.values_list("packed_seq", "attempt").filter(pk=run.pk).first() or (0, 0)
+def _packed_seq(run: Run) -> int:
+    """As the database knows it now."""
+    return Run.objects.values_list("packed_seq", flat=True).filter(pk=run.pk).first() or 0
+
+
+def _first_attempt(run: Run) -> int:
+    """Of the events that are stored. A later event is never of an earlier attempt."""
+    return run.events.order_by("seq").values_list("attempt", flat=True).first() or 0
+
+
+def _has_attempts(run: Run) -> bool:
+    newest = run.events.order_by("-seq").values_list("attempt", flat=True).first() or 0
+    return newest > _first_attempt(run)
 
 
 class _Reader:
     """Puts columns together: chunks up to packed_seq, events after it."""
 
-    def __init__(
-        self, run: Run, names: Collection[str], agents: Collection[str], packed_seq: int, attempt: int
-    ) -> None:
+    def __init__(self, run: Run, names: Collection[str], agents: Collection[str], packed_seq: int) -> None:
         self.run, self.names, self.agents = run, names, agents
-        self.packed_seq, self.has_attempts = packed_seq, attempt > 1
+        self.packed_seq, self.has_attempts = packed_seq, _has_attempts(run)
         self.found: dict[Key, Column] = {}
         self.told = _told(self._events("metrics")) if self.has_attempts else {}
 
@@ -255,7 +263,7 @@ def pack_block(run: Run) -> int:
 
     One small transaction, in which `packed_seq` moves by compare-and-swap: of two that pack the same, one does.
     """
-    before, _ = _state(run)
+    before, first_attempt = _packed_seq(run), _first_attempt(run)
     events = run.events.annotate(kind=Cast("type", TextField())).filter(kind="metrics", seq__gt=before)
     rows = list(events.order_by("seq").values_list("seq", *_EVENT, Cast("payload", TextField()))[:BLOCK_EVENTS])
     if len(rows) < MIN_EVENTS:
@@ -272,7 +280,8 @@ def pack_block(run: Run) -> int:
     with transaction.atomic():
         if not Run.objects.filter(pk=run.pk, packed_seq=before).update(packed_seq=rows[-1][0]):
             return 0
-        _trim(run, told)
+        if rows[-1][1] > first_attempt:
+            _trim(run, told)
         MetricChunk.objects.bulk_create([_chunk(run, attempt, key, column) for (attempt, key), column in found.items()])
     return len(rows)
 
@@ -303,8 +312,6 @@ def _fill(chunk: MetricChunk, column: Column) -> None:
 def _trim(run: Run, told: Told) -> None:
     """Take out of earlier chunks what later attempts tell anew."""
     for (agent, source), steps in told.items():
-        if max(steps.values()) == 1:  # the first attempt
-            continue
         earlier = MetricChunk.objects.filter(run=run, agent=agent, source=source, attempt__lt=max(steps.values()))
         for chunk in earlier.filter(last_step__gte=min(steps)):
             column = unpack(*(getattr(chunk, name) for name in _BLOB))

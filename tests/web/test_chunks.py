@@ -150,10 +150,10 @@ def test_packed_numbers_are_read_from_chunks(run) -> None:
 def test_of_two_that_pack_the_same_events_one_does(run, monkeypatch) -> None:
     tell(run, 1, 1, 20, random.Random(4))
     expected = list(metric_rows(run))
-    before = chunks._state(run)
+    before = chunks._packed_seq(run)
     assert pack_block(run) == 20
     stored = MetricChunk.objects.count()
-    monkeypatch.setattr(chunks, "_state", lambda _: before)  # the other looked before the first was done
+    monkeypatch.setattr(chunks, "_packed_seq", lambda _: before)  # the other looked before the first was done
     assert pack_block(run) == 0
     monkeypatch.undo()
     assert MetricChunk.objects.count() == stored
@@ -171,10 +171,10 @@ def test_a_crash_while_packing_leaves_everything_as_it_was(run, monkeypatch) -> 
         raise DatabaseError("full")
 
     monkeypatch.setattr(MetricChunk.objects, "bulk_create", crash)
-    seq = chunks._state(run)
+    seq = chunks._packed_seq(run)
     with pytest.raises(DatabaseError):
         pack_block(run)
-    assert chunks._state(run) == seq
+    assert chunks._packed_seq(run) == seq
     assert list(MetricChunk.objects.order_by("pk").values()) == before
     assert list(metric_rows(run)) == expected
 
@@ -211,8 +211,12 @@ def test_blob_gives_back_every_bit(steps: list[int]) -> None:
 
 @pytest.mark.django_db
 class TestRetention:
-    def test_ended_and_training_runs_are_packed_and_small_ones_left(self, make_run, monkeypatch) -> None:
+    @pytest.fixture(autouse=True)
+    def _much_time_for_few_events(self, monkeypatch):
         monkeypatch.setattr(retention, "MIN_EVENTS", 6)
+        monkeypatch.setattr(retention, "BUDGET_S", 60.0)
+
+    def test_ended_and_training_runs_are_packed_and_small_ones_left(self, make_run) -> None:
         ended, training, small = (make_run() for _ in range(3))
         for place, (run, steps) in enumerate(((ended, 30), (training, 30), (small, 1))):
             tell(run, 1, 1, steps, random.Random(place))
@@ -225,7 +229,6 @@ class TestRetention:
         assert counts[0] == counts[1] > counts[2] == 0
 
     def test_what_has_too_little_to_pack_is_not_looked_at_again(self, run, monkeypatch) -> None:
-        monkeypatch.setattr(retention, "MIN_EVENTS", 6)
         store(run, 1, [{"type": "log", "message": "x"} for _ in range(20)])
         looks = []
         monkeypatch.setattr(retention, "pack_block", lambda run: looks.append(run.pk) or 0)
@@ -235,7 +238,6 @@ class TestRetention:
         assert looks == [run.pk]
 
     def test_one_round_stops_in_time_and_the_next_goes_on(self, run, monkeypatch) -> None:
-        monkeypatch.setattr(retention, "MIN_EVENTS", 6)
         monkeypatch.setattr(retention, "BUDGET_S", -1.0)
         tell(run, 1, 1, 30, random.Random(0))
         assert Retention().pack() == 0
@@ -243,7 +245,6 @@ class TestRetention:
         assert Retention().pack() == 90
 
     def test_all_runs_get_their_turn(self, make_run, monkeypatch) -> None:
-        monkeypatch.setattr(retention, "MIN_EVENTS", 6)
         monkeypatch.setattr(retention, "LOOKS", 2)
         for place in range(5):
             tell(make_run(), 1, 1, 10, random.Random(place))
