@@ -12,16 +12,16 @@ def points(page: Page) -> int:
     return int(page.locator("#charts").get_attribute("data-points") or 0)
 
 
-def drawn(page: Page) -> dict[str, list[float | None]]:
-    """Every point that the charts hold: {"chart / line / step": [seq, value]}."""
+def drawn(page: Page) -> dict[str, float]:
+    """Every point that the charts hold: {"chart / line / step": value}."""
     return page.evaluate(
         """async () => {
-            const { store } = await import(document.querySelector("script[src*='js/run.js']").src);
+            const { charts } = await import(document.querySelector("script[src*='js/run.js']").src);
             const found = {};
-            for (const [chart, lines] of store.charts)
-                for (const [line, points] of lines)
-                    for (const [step, point] of points)
-                        found[`${chart} / ${line} / ${step}`] = [point.seq, point.value];
+            for (const [chart, lines] of charts.store.charts)
+                for (const [line, { steps, last }] of lines)
+                    for (const [index, step] of steps.entries())
+                        found[`${chart} / ${line} / ${step}`] = last[index];
             return found;
         }"""
     )

@@ -260,7 +260,11 @@ export class Chart {
   #series({ role, line }, isSmoothed) {
     const { learner, dash } = this.lines[line];
     const show = !this.off.has(line);
-    if (role !== "raw" && role !== "smooth") return { show, spanGaps: true, width: 0, stroke: "transparent", points: { show: false } };
+    if (role !== "raw" && role !== "smooth") {
+      // Drawn as lines too: where several buckets share a pixel, a spike is a shade without width.
+      const isEdge = role === "low" || role === "high";
+      return { show, spanGaps: true, width: isEdge ? 1 : 0, stroke: () => (isEdge ? colour(`--agent-${learner % 8}`, 60) : "transparent"), points: { show: false } };
+    }
     const isFaint = role === "raw" && isSmoothed;
     const isDotted = this.spec.points && role === "raw" && this.host.store.width === 1;
     return {

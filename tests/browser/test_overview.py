@@ -1,0 +1,172 @@
+"""The Overview tab's charts: nothing is smoothed away, the CSV is what is drawn, the address brings the view back."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ROOT, Server
+from tests.browser.made_runs import LONG, SPIKE, SPIKE_STEP, STEPS
+
+DRAWN = """async (key) => {
+    const { charts } = await import(document.querySelector("script[src*='js/run.js']").src);
+    const chart = charts.charts.find((one) => one.spec.key === key);
+    const [x, ...values] = chart.plot.data;
+    return { steps: chart.table.steps, x, columns: chart.columns.map((column) => column.role + column.line), values,
+             scale: [chart.plot.scales.x.min, chart.plot.scales.x.max], picture: chart.plot.ctx.canvas.toDataURL() };
+}"""
+SEEN = """async ([key, step, value]) => {
+    const { charts } = await import(document.querySelector("script[src*='js/run.js']").src);
+    const { plot } = charts.charts.find((one) => one.spec.key === key);
+    const [x, y] = [plot.valToPos(step, "x", true), plot.valToPos(value, "y", true)];
+    const { data } = plot.ctx.getImageData(Math.round(x) - 3, Math.round(y), 7, 1);
+    return data.some((part, index) => index % 4 === 3 && part > 0);
+}"""
+
+
+@pytest.fixture(scope="module")
+def made(context: Any, server: Server) -> dict[str, Any]:
+    environment = {**os.environ, "HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
+    command = [sys.executable, "-m", "tests.browser.made_runs"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def show(page: Page, run: str, query: str = "", key: str = "reward") -> dict[str, Any]:
+    """Open a run's page and return what one of its charts draws."""
+    page.goto(f"/runs/{run}{query}")
+    return drawn(page, key)
+
+
+def drawn(page: Page, key: str) -> dict[str, Any]:
+    page.locator(f"[data-chart='{key}']").scroll_into_view_if_needed()
+    page.wait_for_selector(f"[data-chart='{key}'] canvas")
+    expect(page.locator("#chart-state")).to_have_text("")
+    return dict(page.evaluate(DRAWN, key))
+
+
+def column(chart: dict[str, Any], name: str) -> list[float | None]:
+    return list(chart["values"][chart["columns"].index(name)])
+
+
+def test_spike_of_one_point_in_100_000_is_seen_and_two_loads_draw_the_same(page: Page, made) -> None:
+    first = show(page, made["spike"], key="grad-norm")
+    assert len(first["x"]) <= 1500
+    assert first["x"][-1] == LONG
+    assert column(first, "high0").count(SPIKE) == 1
+    assert max(column(first, "low0")) < 1
+    assert max(column(first, "raw0")) < 1
+    # Half way up to the spike there is colour where it stands, and none a little beside it.
+    assert page.evaluate(SEEN, ["grad-norm", SPIKE_STEP, SPIKE / 2])
+    assert not page.evaluate(SEEN, ["grad-norm", SPIKE_STEP - 9000, SPIKE / 2])
+    assert show(page, made["spike"], key="grad-norm") == first
+
+
+def test_zoom_asks_for_the_steps_themselves_and_a_double_click_takes_it_back(page: Page, made) -> None:
+    whole = show(page, made["spike"], key="grad-norm")
+    page.get_by_label("First step shown").fill(str(SPIKE_STEP - 100))
+    page.get_by_label("Last step shown").fill(str(SPIKE_STEP + 100))
+    page.get_by_label("Last step shown").press("Enter")
+    page.wait_for_function("() => document.querySelector('[data-chart=grad-norm] .chart-note').textContent === ''")
+    zoomed = drawn(page, "grad-norm")
+    assert zoomed["x"] == list(range(SPIKE_STEP - 100, SPIKE_STEP + 101))
+    assert column(zoomed, "raw0")[100] == SPIKE
+    assert zoomed["columns"] == ["raw0", "raw1"]  # no bucket hides a value
+    assert zoomed["scale"] == [SPIKE_STEP - 100, SPIKE_STEP + 100]
+    assert f"first={SPIKE_STEP - 100}&last={SPIKE_STEP + 100}" in page.url
+    page.locator("[data-chart='grad-norm'] .u-over").dblclick()
+    page.wait_for_function("() => document.querySelector('[data-chart=grad-norm] .chart-note').textContent !== ''")
+    assert drawn(page, "grad-norm")["values"] == whole["values"]
+    assert "first=" not in page.url
+
+
+def test_drag_zooms_all_charts_alike(page: Page, made) -> None:
+    show(page, made["seeds"][0])
+    box = page.locator("[data-chart='reward'] .u-over").bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] / 4, middle)  # of 60 steps: step 15
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, middle, steps=3)
+    page.mouse.up()
+    expect(page.get_by_label("Last step shown")).not_to_have_value("")
+    first, last = (int(page.get_by_label(f"{end} step shown").input_value()) for end in ("First", "Last"))
+    assert (first, last) in [(a, b) for a in (14, 15) for b in (30, 31)]
+    for key in ("reward", "capability", "omega"):
+        chart = drawn(page, key)
+        assert chart["steps"] == list(range(first, last + 1))
+        assert chart["scale"] == [first, last]
+
+
+@pytest.mark.parametrize("query", ["", "?smooth=0.6&x=rollouts&band=range&first=7&last=52", "?log=grad-norm&band=ci"])
+def test_csv_is_what_is_drawn(page: Page, made, query: str) -> None:
+    chart = show(page, made["seeds"][0], query, key="grad-norm")
+    with page.expect_download() as started:
+        page.get_by_role("button", name="Save exactly the numbers that are drawn, as CSV: Gradient norm").click()
+    with open(started.value.path(), newline="") as file:
+        head, *rows = csv.reader(file)
+    said = {"raw": "", "smooth": " (smoothed)", "seeds-low": " (seeds, low)", "seeds-high": " (seeds, high)"}
+    names = ["AB"[int(name[-1])] + said[name[:-1]] for name in chart["columns"]]
+    assert sorted(head[-len(names) :]) == sorted(names)
+    found = {name: [float(row[place]) if row[place] else None for row in rows] for place, name in enumerate(head)}
+    assert found["step"] == chart["steps"]
+    assert found.get("rollouts generated", found["step"]) == chart["x"]
+    for name, values in zip(names, chart["values"], strict=True):
+        assert found[name] == values, name  # bit for bit: the same 64-bit numbers
+    assert ("log" in query) == (None in chart["values"][-1])  # of 60 cosines some are below 0
+
+
+def test_address_brings_the_view_back(page: Page, made) -> None:
+    show(page, made["seeds"][1])
+    page.get_by_label("Smoothing").fill("0.8")
+    page.get_by_label("X axis").select_option("tokens")
+    page.get_by_label("Over 3 seeds").select_option("ci")
+    page.get_by_label("First step shown").fill("10")
+    page.get_by_label("First step shown").press("Tab")
+    page.get_by_role("button", name="Logarithmic y axis: Reward, mean").click()
+    expect(page.locator("[data-chart='reward'] .chart-note")).to_contain_text("over the seeds 0, 1, 2")
+    before = drawn(page, "reward")
+    assert before["x"] == [700 * step for step in range(10, STEPS + 1)]
+    page.get_by_role("button", name="Show in full screen: Capability", exact=True).focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("heading", name="Capability")).to_be_visible()
+    assert "full=capability" in page.url
+    page.reload()
+    expect(dialog.locator("canvas")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    assert "full=" not in page.url
+    assert drawn(page, "reward") == before
+    values = {name: page.locator(f"#chart-controls [name={name}]").input_value() for name in ("smooth", "x", "band")}
+    assert values == {"smooth": "0.8", "x": "tokens", "band": "ci"}
+    assert page.get_by_label("First step shown").input_value() == "10"
+
+
+def test_line_is_switched_off_by_keyboard_and_missing_from_the_files(page: Page, made) -> None:
+    show(page, made["seeds"][0])
+    line = page.locator("[data-chart='reward'] .chart-legend button").first
+    line.focus()
+    page.keyboard.press("Space")
+    expect(line).to_have_attribute("aria-pressed", "false")
+    with page.expect_download() as started:
+        page.get_by_role("button", name="as CSV: Reward, mean").click()
+    with open(started.value.path(), newline="") as file:
+        assert next(csv.reader(file)) == ["step", "B"]
+    with page.expect_download() as started:
+        page.get_by_role("button", name="Save as a picture: Reward, mean").click()
+    assert started.value.path().read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_phone_width_needs_no_sideways_scroll(page: Page, made) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    show(page, made["seeds"][0], "?smooth=0.5&x=elapsed&band=ci")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
