@@ -17,7 +17,7 @@ LABELS = {
     "webhook_url": "Webhook address",
     "on_alert": "An alert is raised",
     "on_cleared": "An alert is cleared",
-    "on_failed": "A run failed",
+    "on_failed": "A run failed, or paused because it cannot go on",
     "on_lost": "A run is lost (it is queued again by itself)",
     "on_completed": "A run completed",
 }

@@ -24,7 +24,13 @@ OVERLAP = 200  # rows that another transaction may still have to commit behind a
 MAX_PER_HOUR = 60  # of one user
 TEST_PAUSE = timedelta(seconds=10)
 TEXT_LIMIT = 2000
-WISH_OF_STATE = {State.FAILED: "on_failed", State.LOST: "on_lost", State.COMPLETED: "on_completed"}
+WISH_OF_STATE = {
+    State.FAILED: "on_failed",
+    State.PAUSED: "on_failed",  # by itself, where it cannot go on: its verifier fails, say
+    State.LOST: "on_lost",
+    State.COMPLETED: "on_completed",
+}
+PAUSED_BY_SOMEBODY = Q(to_state=State.PAUSED, reason__startswith="paused by ")
 
 
 Wishes = dict[Any, NotificationSettings]
@@ -72,6 +78,7 @@ class Notifier:
         changes = StatusChange.objects.filter(
             pk__gt=self._seen_change - OVERLAP, at__gte=since, to_state__in=WISH_OF_STATE, run__owner__in=wishes
         ).select_related("run")
+        changes = changes.exclude(PAUSED_BY_SOMEBODY)
         for change in changes.defer("run__spec").order_by("pk"):
             wish = wishes[change.run.owner_id]
             if getattr(wish, WISH_OF_STATE[State(change.to_state)]) and change.at >= wish.saved_at:
@@ -139,7 +146,7 @@ def alert_message(alert: Alert, is_raised: bool) -> dict[str, Any]:
 
 
 def change_message(change: StatusChange) -> dict[str, Any]:
-    """What is sent of a run that failed, was lost, or completed."""
+    """What is sent of a run that failed, paused by itself, was lost, or completed."""
     run = change.run
     lines = [
         f"{change.to_state}: {run.name}",

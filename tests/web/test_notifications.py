@@ -147,6 +147,16 @@ def test_states_are_told_as_wished(run, user):
     assert Delivery.objects.get().body["reason"] == "interrupted 4 times"
 
 
+@pytest.mark.parametrize(
+    ("reason", "told"), [("the verifier fails: 40 of 40", ["paused: swan"]), ("paused by ada: lunch", [])]
+)
+def test_run_that_pauses_by_itself_is_told(run, user, reason, told):
+    wish(user, email_enabled=True, email="a@b.test")
+    run.transition_to(State.PAUSED, reason=reason, attempt=1)
+    Notifier().tick()
+    assert [subject for _, subject in outbox(user)] == told
+
+
 def test_clearing_is_told_only_where_wished_and_not_at_the_runs_end(run, user):
     wish(user, email_enabled=True, email="a@b.test", on_alert=False, on_cleared=True)
     raise_alert(run, cleared_at=timezone.now(), cleared_step=9, cleared_reason="0.5: within 0.6 for 3 steps")
