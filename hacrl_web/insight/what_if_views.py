@@ -134,7 +134,7 @@ def what_if_answer(run: Run, first: int, last: int, knobs: Mapping[str, Any]) ->
         "rows": rows.num_rows,
         "pairs": _told(before, after),
         "bounds": [_bounds(one) for one in (spec, other)],
-        "cautions": [caution.message for caution in other.cautions()],
+        "cautions": [caution.message for caution in other.cautions() if caution not in spec.cautions()],
         "check": _check(rows, spec.rule)._asdict() if rows.steps else None,
         "clone": clone_query(spec, other),
         "elapsed_ms": round(1000 * (time.perf_counter() - began), 1),

@@ -91,17 +91,10 @@ function bar(numbers, label) {
   return found;
 }
 
-/** @param {number} value */
-function omegas(value) {
-  return significant(value);
-}
-
-/** @param {Numbers} numbers */
-function omegaText(numbers) {
-  if (numbers.omega === null || !numbers.omega_range) return "–";
-  const [low, high] = numbers.omega_range;
-  if (low === undefined || high === undefined || high - low < 1e-9) return omegas(numbers.omega);
-  return `${omegas(numbers.omega)} (${omegas(low)} to ${omegas(high)})`;
+/** The steps' omegas in words, for the title. @param {Numbers} before @param {Numbers} after */
+function omegaRange(before, after) {
+  const words = [before, after].map(({ omega_range: range }) => (range ? range.map(significant).join(" to ") : "none"));
+  return `capability of the source over that of the learner, Eq. (8). Recorded ${words[0]}, hypothetical ${words[1]}`;
 }
 
 /** @param {Pair} pair */
@@ -131,8 +124,8 @@ function pairCard(pair) {
     line("… of A < 0", share(before.negative[2], before.negative[0]), share(after.negative[2], after.negative[0]), "clip_upper_frac/negative"),
     line("used", share(before.used, before.rows), share(after.used, after.rows), "used_frac: rollouts whose gradient is not zero"),
     line("mean |weight|", significant(before.weight / (before.rows || 1)), significant(after.weight / (after.rows || 1)), "over all valid rollouts of the source, 0 where no gradient flows"),
-    line("share of the learner's |weight|", share(before.share ?? 0, 1), share(after.share ?? 0, 1)),
-    line("omega, mean over steps", omegaText(before), omegaText(after), "capability of the source over that of the learner, Eq. (8)"),
+    line("share of all |weight|", share(before.share ?? 0, 1), share(after.share ?? 0, 1)),
+    line("omega, mean over steps", significant(before.omega), significant(after.omega), omegaRange(before, after)),
   );
   table.append(head, body);
   scroller.append(table);
