@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Max, Min, QuerySet
+from django.db.models import QuerySet
 
 
 @dataclass(frozen=True)
@@ -21,18 +21,27 @@ class Segment:
     last: int
 
 
+def end(rows: QuerySet[Any], column: str) -> Any:
+    """The least of a column's values, or with `-column` the greatest: one look into the index, None of no rows.
+
+    An aggregate of both ends, or of one where the index is left to the planner, would look at every row.
+    """
+    return rows.order_by(column).values_list(column.lstrip("-"), flat=True).first()
+
+
 def segments(rows: QuerySet[Any], first: int | None = None, last: int | None = None) -> list[Segment]:
     """Segments of the steps from `first` to `last`, in the order of the steps. rows: of one run and one table."""
     found: list[Segment] = []
-    attempts = rows.order_by().aggregate(low=Min("attempt"), high=Max("attempt"))
-    if attempts["high"] is None:
+    highest = end(rows, "-attempt")
+    if highest is None:
         return []
-    for attempt in range(attempts["high"], attempts["low"] - 1, -1):
-        ends = rows.order_by().filter(attempt=attempt).aggregate(low=Min("step"), high=Max("step"))
-        if ends["low"] is not None:
-            found = _laid_under(found, Segment(attempt, ends["low"], ends["high"]))
-    low, high = first or 0, 2**31 if last is None else last
-    cut = [Segment(one.attempt, max(one.first, low), min(one.last, high)) for one in found]
+    for attempt in range(highest, end(rows, "attempt") - 1, -1):
+        of_attempt = rows.filter(attempt=attempt)
+        low = end(of_attempt, "step")
+        if low is not None:
+            found = _laid_under(found, Segment(attempt, low, end(of_attempt, "-step")))
+    least, most = first or 0, 2**31 if last is None else last
+    cut = [Segment(one.attempt, max(one.first, least), min(one.last, most)) for one in found]
     return [one for one in cut if one.first <= one.last]
 
 
@@ -50,11 +59,39 @@ def _laid_under(later: list[Segment], earlier: Segment) -> list[Segment]:
 
 def step_before(rows: QuerySet[Any], step: int) -> int | None:
     """The nearest earlier step with rows."""
-    found: int | None = rows.order_by().filter(step__lt=step).aggregate(found=Max("step"))["found"]
+    found: int | None = end(rows.filter(step__lt=step), "-step")
     return found
 
 
 def step_after(rows: QuerySet[Any], step: int) -> int | None:
     """The nearest later step with rows."""
-    found: int | None = rows.order_by().filter(step__gt=step).aggregate(found=Min("step"))["found"]
+    found: int | None = end(rows.filter(step__gt=step), "step")
     return found
+
+
+def spread_steps(rows: QuerySet[Any], found: list[Segment], most_steps: int, most_rows: int) -> tuple[list[int], bool]:
+    """Recorded steps of these segments whose rows are about `most_rows` at most, evenly spread if that is not all.
+
+    Returns the steps, the last one always among them, and whether others lie between.
+    """
+    if not found:
+        return [], False
+    first, last = found[0].first, found[-1].last
+    of_last = rows.filter(attempt=found[-1].attempt, step=last).count()
+    most = max(1, min(most_steps, most_rows // max(1, of_last)))
+    if last - first < most:
+        steps = {step for one in found for step in _steps(rows, one)}
+        return sorted(steps), False
+    steps = set()
+    for number in range(most):
+        target = last - round(number * (last - first) / max(1, most - 1))
+        nearest = end(rows.filter(step__range=(first, target)), "-step")
+        if nearest is not None:
+            steps.add(nearest)
+    between = sum(len(_steps(rows, one)) for one in found) if last - first < 4 * most else None
+    return sorted(steps), between != len(steps)
+
+
+def _steps(rows: QuerySet[Any], one: Segment) -> list[int]:
+    of_attempt = rows.filter(attempt=one.attempt, step__range=(one.first, one.last))
+    return list(of_attempt.order_by().values_list("step", flat=True).distinct())

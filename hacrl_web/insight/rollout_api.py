@@ -35,7 +35,9 @@ def what_if(
     capability_window: Window = None,
     ratio_min: Knob = None,
     ratio_max: Knob = None,
+    check: bool = False,
 ) -> Any:
+    """check: also how many of the recorded weights this arithmetic gives back at the recorded settings."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
     knobs = {
         "alpha": alpha,
@@ -46,7 +48,8 @@ def what_if(
         "ratio_min": ratio_min,
         "ratio_max": ratio_max,
     }
-    return what_if_answer(run, first, last, {name: value for name, value in knobs.items() if value is not None})
+    given = {name: value for name, value in knobs.items() if value is not None}
+    return what_if_answer(run, first, last, given, checks=check)
 
 
 @router.get("/runs/{run_id}/rollout-text", response=dict, summary="A recorded rollout with its prompt and its text")

@@ -123,28 +123,29 @@ def _pieces(
     """Rows of a segment beyond the cursor, some at a time: (rows, their end, how many at most); None: the last ones."""
     order = ("-step", "-seq") if is_backward else ("step", "seq")
     size = TEXT_PIECE if asked.text else PIECE
-    of_attempt = rows.filter(attempt=segment.attempt, step__range=(segment.first, segment.last)).order_by(*order)
+    of_attempt = rows.filter(attempt=segment.attempt).order_by(*order)
     while True:
-        left = of_attempt if cursor is None else of_attempt.filter(_beyond(cursor, is_backward))
+        left = of_attempt.filter(_between(segment, cursor, None, is_backward))
         ends = list(left.values_list("step", "seq")[size - 1 : size])
         if not ends:
             yield left, None, size
             return
-        end = Cursor(*ends[0])
-        yield left.filter(_up_to(end, is_backward)), end, size
-        cursor = end
+        last = Cursor(*ends[0])
+        yield of_attempt.filter(_between(segment, cursor, last, is_backward)), last, size
+        cursor = last
 
 
-def _beyond(cursor: Cursor, is_backward: bool) -> Q:
-    if is_backward:
-        return Q(step__lte=cursor.step) & (Q(step__lt=cursor.step) | Q(seq__lt=cursor.seq))
-    return Q(step__gte=cursor.step) & (Q(step__gt=cursor.step) | Q(seq__gt=cursor.seq))
-
-
-def _up_to(end: Cursor, is_backward: bool) -> Q:
-    if is_backward:
-        return Q(step__gte=end.step) & (Q(step__gt=end.step) | Q(seq__gte=end.seq))
-    return Q(step__lte=end.step) & (Q(step__lt=end.step) | Q(seq__lte=end.seq))
+def _between(segment: Segment, begin: Cursor | None, last: Cursor | None, is_backward: bool) -> Q:
+    """Rows of a segment beyond `begin`, up to and with `last`. One range of steps: the index is entered at its ends."""
+    low, high = (last, begin) if is_backward else (begin, last)
+    first_step = segment.first if low is None else max(segment.first, low.step)
+    last_step = segment.last if high is None else min(segment.last, high.step)
+    found = Q(step__range=(first_step, last_step))
+    if low is not None:
+        found &= Q(step__gt=low.step) | (Q(seq__gte=low.seq) if is_backward else Q(seq__gt=low.seq))
+    if high is not None:
+        found &= Q(step__lt=high.step) | (Q(seq__lt=high.seq) if is_backward else Q(seq__lte=high.seq))
+    return found
 
 
 def _matching(run: Run, rows: QuerySet[Any], asked: Filter) -> QuerySet[Any]:

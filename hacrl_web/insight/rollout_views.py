@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Max, Min
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from hacrl_web.insight.models import MAX_SAVED, SavedQuery
-from hacrl_web.insight.recorded import step_after, step_before
+from hacrl_web.insight.recorded import end, step_after, step_before
 from hacrl_web.insight.rollout_detail import group_of
 from hacrl_web.insight.rollout_filter import CLIPS, SIGNS, Cursor, Filter, read_cursor, read_filter
 from hacrl_web.insight.rollout_search import Hit, Page, hit_of, search
@@ -32,7 +31,7 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     if request.method == "POST":
         return _keep_query(request, run)
     asked = read_filter(request.GET, run.agent_names)
-    ends = run.rollouts.order_by().aggregate(first=Min("step"), last=Max("step"))
+    ends = {"first": end(run.rollouts.all(), "step"), "last": end(run.rollouts.all(), "-step")}
     page = _page(run, asked, request.GET, ends["last"])
     selected = _selected(run, request.GET, page.hits)
     spec = RunSpec.model_validate(run.spec)
@@ -124,7 +123,8 @@ def _links(asked: Filter, page: Page, selected: Hit | None, query: Any) -> dict[
     links["n"] = to(next(iter(behind), None), onward)
     links["p"] = to(next(iter(before), None), back)
     links["N"] = to(next((hit for hit in behind if hit.place != place), None), onward)
-    links["P"] = to(next((hit for hit in before if hit.place != place), None), back)
+    last_before = next((hit for hit in before if hit.place != place), None)
+    links["P"] = to(next((hit for hit in hits if last_before and hit.place == last_before.place), None), back)
     return links
 
 

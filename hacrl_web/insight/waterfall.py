@@ -85,12 +85,12 @@ def _why_none(row: Contribution) -> str:
 
 
 class _Scale:
-    """Powers of ten from the smallest to the largest product, 1 always among them."""
+    """Half powers of ten from the smallest to the largest product, with room on both sides of 1."""
 
     def __init__(self, products: Sequence[float]) -> None:
         logs = [math.log10(product) for product in products if 0 < product < math.inf]
-        self.low = min(math.floor(min(logs, default=0.0)), -1)
-        self.high = max(math.ceil(max(logs, default=0.0)), 1)
+        self.low = min(math.floor(2 * min(logs, default=0.0)) / 2, -0.5)
+        self.high = max(math.ceil(2 * max(logs, default=0.0)) / 2, 0.5)
 
     def place(self, product: float) -> float:
         if product <= 0:
@@ -98,9 +98,9 @@ class _Scale:
         return round(WIDTH * (min(math.log10(product), self.high) - self.low) / (self.high - self.low), 2)
 
     def ticks(self) -> list[tuple[float, str]]:
-        stride = max(1, math.ceil((self.high - self.low) / 6))
-        powers = [power for power in range(self.low, self.high + 1) if power % stride == 0]
-        return [(self.place(10.0**power), f"{10.0**power:g}") for power in powers]
+        """Both ends, and each power of ten between them."""
+        inner = [float(power) for power in range(math.floor(self.low) + 1, math.ceil(self.high))]
+        return [(self.place(10.0**power), f"{10.0**power:.2g}") for power in (self.low, *inner, self.high)]
 
 
 def _bars(steps: Sequence[Factor], scale: _Scale) -> list[Bar]:

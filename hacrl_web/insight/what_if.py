@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isclose
 from typing import Any, NamedTuple
 
-from hacrl_web.insight.what_if_rows import Block, Rows, Tally
+from hacrl_web.insight.what_if_rows import NEAR, Block, Rows, Tally
 from workers.advantages import Group, advantages, baseline, capability, capability_ratio, divisor
 from workers.spec import RunSpec
 from workers.spec_algorithm import AlgorithmSpec
@@ -138,14 +139,15 @@ class View:
         return 1.0 if block.is_own or not rule.modulate_gradient else self.factors[block.source]
 
     def advantages(self, block: Block) -> list[float]:
-        return self._advantages(block.source, block.rewards, block.prompts)
+        return self.of(block.source, block.rewards, block.prompts)
 
-    def _advantages(self, source: int, rewards: Sequence[float], prompts: Sequence[int]) -> list[float]:
+    def of(self, source: int, rewards: Sequence[float], prompts: Sequence[int]) -> list[float]:
+        """Advantages of some of a source's rollouts."""
         mus, divisors = self.of_source[source]
         return advantages(rewards, [mus[prompt] for prompt in prompts], [divisors[prompt] for prompt in prompts])
 
     def num_unknown(self, block: Block) -> int:
-        found = self._advantages(block.source, block.silent_rewards, block.silent_prompts)
+        found = self.of(block.source, block.silent_rewards, block.silent_prompts)
         return len(found) - found.count(0.0)
 
 
@@ -248,5 +250,5 @@ def check(rows: Rows, rule: AlgorithmSpec) -> Check:
         (capability(rows.means_until(agent, step), rule.capability_window), value)
         for (step, agent), value in rows.capabilities.items()
     ]
-    exact = sum(ours == theirs for ours, theirs in strengths)
+    exact = sum(isclose(ours, theirs, rel_tol=NEAR) for ours, theirs in strengths)
     return Check(total, same, sides_same, worst, len(strengths), exact, advantage_worst)

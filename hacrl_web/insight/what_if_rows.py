@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from math import isclose, isnan
 from typing import Any
 from uuid import UUID
 
-from hacrl_web.insight.recorded import Segment, segments
+from hacrl_web.insight.recorded import segments, spread_steps
+from hacrl_web.runs.chunks import Column, columns
 from hacrl_web.runs.models import Run
-from workers.advantages import Group
+from workers.advantages import CAPABILITY_FLOOR, Group
 
 # About 0.2 s to read. Of a longer choice of steps, evenly many are taken.
 MAX_ROWS = 40_000
-MAX_STEPS = 400
+MAX_STEPS = 200
 MAX_WINDOW = 100
+MAX_HISTORY = 1000  # steps that a recorded capability may look back on: RunSpec's bound
+NEAR = 1e-9  # means of the same rewards differ by less, however they were added up
 KEPT = 4  # choices of steps in memory, about 5 MB each
 SIDES = {"lower": -1, "none": 0, "upper": 1}
 COLUMNS = (
@@ -83,18 +88,20 @@ class Rows:
     omegas: dict[tuple[int, int, int], float] = field(default_factory=dict)  # (step, learner, source)
     groups: dict[int, dict[int, Group]] = field(default_factory=dict)  # by step and prompt
     quarantined: set[tuple[int, int, int]] = field(default_factory=set)  # (step, learner, source)
-    means: list[list[tuple[int, float]]] = field(default_factory=list)  # by agent: (step, mean reward), in order
+    means: list[tuple[array[int], array[float]]] = field(default_factory=list)  # by agent: steps, and mean rewards
     anew: list[list[int]] = field(default_factory=list)  # by agent: steps at which its capability began anew
     capabilities: dict[tuple[int, int], float] = field(default_factory=dict)  # as recorded, (step, agent)
     divisors: dict[tuple[int, tuple[int, ...], str], dict[int, float]] = field(default_factory=dict)  # once computed
     checked: Any = None  # what_if.Check, once made
     num_rows: int = 0
-    num_left_out: int = 0  # recorded steps of the choice that are not among `steps`
+    is_thinned: bool = False  # `steps` are spread over the choice; others lie between
 
     def means_until(self, agent: int, step: int) -> list[float]:
         """The agent's mean rewards that can count in its capability of a step, the last one now."""
+        steps, means = self.means[agent]
+        stop = bisect_right(steps, step)
         begin = max((at for at in self.anew[agent] if at <= step), default=0)
-        return [mean for at, mean in self.means[agent] if begin <= at <= step]
+        return means[max(bisect_left(steps, begin), stop - MAX_HISTORY) : stop].tolist()
 
 
 def read(run: Run, first: int, last: int) -> Rows:
@@ -108,30 +115,17 @@ def _read(run_id: UUID, names: tuple[str, ...], first: int, last: int, last_seq:
     places = {name: place for place, name in enumerate(names)}
     rows = Rows(len(names))
     found = segments(run.contributions.all(), first, last)
-    steps, rows.num_left_out = _chosen_steps(run, found)
+    steps, rows.is_thinned = spread_steps(run.contributions.all(), found, MAX_STEPS, MAX_ROWS)
     reader = _Reader(rows, places)
     for one in found:
         of_attempt = run.contributions.filter(attempt=one.attempt, step__range=(one.first, one.last))
-        if rows.num_left_out:
+        if rows.is_thinned:
             of_attempt = of_attempt.filter(step__in=[step for step in steps if one.first <= step <= one.last])
         reader.take(of_attempt.order_by().values_list(*COLUMNS))
     reader.close()
     if rows.steps:
         _read_capabilities(run, rows, places, window)
     return rows
-
-
-def _chosen_steps(run: Run, found: Sequence[Segment]) -> tuple[list[int], int]:
-    """The recorded steps whose rows can be read at once, evenly many, and how many others there are."""
-    steps: list[int] = []
-    count = 0
-    for one in found:
-        of_attempt = run.contributions.filter(attempt=one.attempt, step__range=(one.first, one.last)).order_by()
-        steps += sorted(of_attempt.values_list("step", flat=True).distinct())
-        count += of_attempt.count()
-    stride = max(-(-count // MAX_ROWS), -(-len(steps) // MAX_STEPS), 1)
-    chosen = steps[::-stride][::-1]  # the last step is always among them
-    return chosen, len(steps) - len(chosen)
 
 
 class _Reader:
@@ -188,25 +182,19 @@ class _Reader:
 
 
 def _read_capabilities(run: Run, rows: Rows, places: dict[str, int], window: int) -> None:
-    """Mean rewards by step, from the metrics; a capability that began anew (an audit) is one that says so."""
+    """Mean rewards by step, from the metrics, and where a capability began anew (after an audit)."""
     first, last = rows.steps[0], rows.steps[-1]
-    told: dict[tuple[int, int], tuple[int, float | None, float | None]] = {}
-    events = run.events.filter(
-        type="metrics", source="", step__range=(first - max(MAX_WINDOW, window), last)
-    ).order_by()
-    for step, agent, attempt, payload in events.values_list("step", "agent", "attempt", "payload"):
-        if agent not in places or attempt < told.get((step, places[agent]), (0, None, None))[0]:
-            continue
-        total, count = payload.get("ratios", {}).get("reward/mean", (None, 0))
-        mean = total / count if count and total is not None else None
-        told[step, places[agent]] = (attempt, mean, payload.get("values", {}).get("capability"))
+    told = columns(run, ("reward/mean", "capability"), first=first - MAX_HISTORY, last=last)
     chosen = set(rows.steps)
-    rows.means, rows.anew = ([[] for _ in places] for _ in range(2))
-    for (step, agent), (_, mean, strength) in sorted(told.items()):
-        if mean is not None:
-            rows.means[agent].append((step, mean))
+    for name, agent in places.items():
+        rewards, recorded = (told.get((metric, name, ""), Column()) for metric in ("reward/mean", "capability"))
+        means = [(step, mean) for step, mean in zip(rewards.steps, rewards.values, strict=True) if not isnan(mean)]
+        strengths = dict(zip(recorded.steps, recorded.values, strict=True))
+        rows.means.append((array("q", (step for step, _ in means)), array("d", (mean for _, mean in means))))
+        rows.anew.append([])
+        for step, mean in means:
             recent = rows.means_until(agent, step)[-window:]
-            if strength == mean != sum(recent) / len(recent):
+            is_alone = isclose(strengths.get(step, -1.0), max(mean, CAPABILITY_FLOOR), rel_tol=NEAR)
+            if is_alone and not isclose(mean, sum(recent) / len(recent), rel_tol=NEAR):
                 rows.anew[agent].append(step)
-        if step in chosen and strength is not None:
-            rows.capabilities[step, agent] = strength
+        rows.capabilities |= {(step, agent): strengths[step] for step in chosen & strengths.keys()}

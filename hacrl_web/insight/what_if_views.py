@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from django.db.models import Max, Min
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -16,7 +15,7 @@ from django.views.decorators.http import require_GET
 from pydantic import ValidationError
 
 from hacrl_web.errors import FieldError, FieldErrors, plain_errors
-from hacrl_web.insight.recorded import step_before
+from hacrl_web.insight.recorded import end, step_before
 from hacrl_web.insight.what_if import KNOBS, Check, Pairs, check, hypothetical, recorded, with_knobs
 from hacrl_web.insight.what_if_rows import MAX_STEPS, MAX_WINDOW, Rows, read
 from hacrl_web.runs.models import Run
@@ -63,7 +62,7 @@ def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The sliders at the run's own values; the page asks the API for what they would have done."""
     run = run_or_404(request, run_id)
     spec = RunSpec.model_validate(run.spec)
-    ends = run.contributions.order_by().aggregate(first=Min("step"), last=Max("step"))
+    ends = {"first": end(run.contributions.all(), "step"), "last": end(run.contributions.all(), "-step")}
     first = last = ends["last"]
     for _ in range(FIRST_SHOWN_STEPS - 1 if last is not None else 0):
         before = step_before(run.contributions.all(), first)
@@ -109,8 +108,13 @@ def _slider(knob: Knob, spec: RunSpec, schema: Mapping[str, Any]) -> dict[str, A
     }
 
 
-def what_if_answer(run: Run, first: int, last: int, knobs: Mapping[str, Any]) -> dict[str, Any]:
-    """Recorded and hypothetical numbers of every ordered pair. Error: FieldErrors."""
+def what_if_answer(
+    run: Run, first: int, last: int, knobs: Mapping[str, Any], *, checks: bool = False
+) -> dict[str, Any]:
+    """Recorded and hypothetical numbers of every ordered pair. checks: also how well they are given back.
+
+    Error: FieldErrors.
+    """
     began = time.perf_counter()
     spec = RunSpec.model_validate(run.spec)
     nothing = answers(spec)
@@ -130,12 +134,12 @@ def what_if_answer(run: Run, first: int, last: int, knobs: Mapping[str, Any]) ->
         "first": rows.steps[0] if rows.steps else None,
         "last": rows.steps[-1] if rows.steps else None,
         "steps": len(rows.steps),
-        "left_out": rows.num_left_out,
+        "is_thinned": rows.is_thinned,
         "rows": rows.num_rows,
         "pairs": _told(before, after),
         "bounds": [_bounds(one) for one in (spec, other)],
-        "cautions": [caution.message for caution in other.cautions()],
-        "check": _check(rows, spec.rule)._asdict() if rows.steps else None,
+        "cautions": [caution.message for caution in other.cautions() if caution not in spec.cautions()],
+        "check": _check(rows, spec.rule)._asdict() if rows.steps and checks else None,
         "clone": clone_query(spec, other),
         "elapsed_ms": round(1000 * (time.perf_counter() - began), 1),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from typing import Any, get_args
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -22,6 +23,7 @@ from workers.spec_algorithm import SHARING, AlgorithmSpec
 ALGORITHMS = get_args(AlgorithmSpec.model_fields["name"].annotation)
 # Ticked from the start in a comparison; the others wait to be chosen.
 COMPARED = ("hacpo", "gspo", "gspox2")
+MAX_VALUE = 40  # characters of a setting in an address
 ALGORITHM_WORDS = {
     "hacpo": "HACPO: agents learn from each other's verified rollouts",
     "gspo": "GSPO: each agent alone",
@@ -71,11 +73,20 @@ def _first_values(request: HttpRequest) -> dict[str, Any]:
     if run is not None:
         values |= default_values(run.spec)
         values |= {"group": run.group_id, "benchmark": run.benchmark_id, "clone_of": run.name}
-        values["confirmed"] = confirmed_by(RunSpec.model_validate(run.spec))
+        other = _other_settings(request)
+        confirmed_before = confirmed_by(RunSpec.model_validate(run.spec))
+        values["confirmed"] = [one for one in confirmed_before if one.field not in other]  # another value is unconfirmed
+        values |= other
     for key in ("group", "benchmark"):
         if key in request.GET:
             values[key] = request.GET[key]
     return values
+
+
+def _other_settings(request: HttpRequest) -> dict[str, str]:
+    """Settings that the address gives a clone instead of the run's own; RunSpec judges them when the form is sent."""
+    names = {f"algorithm.{name}" for name in AlgorithmSpec.model_fields}
+    return {name: request.GET[name][:MAX_VALUE] for name in request.GET if name in names}
 
 
 def _show(
@@ -120,8 +131,8 @@ def _group_data(group: AgentGroup) -> dict[str, Any]:
 
 @require_GET
 def run_clone(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The new-run form, filled in with a run's settings."""
+    """The new-run form, filled in with a run's settings; the query may give it others."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
     response = redirect("runs:run_create")
-    response["Location"] += f"?clone={run.pk}"
+    response["Location"] += "?" + urlencode({"clone": run.pk, **_other_settings(request)})
     return response

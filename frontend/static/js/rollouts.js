@@ -92,5 +92,8 @@ for (const button of page.querySelectorAll("[data-whole]")) {
 
 keepSwitch();
 showMaths();
-document.querySelector("#selected")?.closest(".agents-side")?.scrollIntoView({ block: "nearest" });
-document.querySelector(".hits .is-selected")?.scrollIntoView({ block: "nearest" });
+const list = document.querySelector(".hits-scroll");
+const line = document.querySelector(".hits .is-selected");
+if (list && line instanceof HTMLElement) list.scrollTop = line.offsetTop - list.clientHeight / 2;
+// From rollout to rollout the picture stays where it is.
+if (new URLSearchParams(location.search).has("rollout")) document.querySelector(".rollout-page")?.scrollIntoView();

@@ -91,17 +91,10 @@ function bar(numbers, label) {
   return found;
 }
 
-/** @param {number} value */
-function omegas(value) {
-  return significant(value);
-}
-
-/** @param {Numbers} numbers */
-function omegaText(numbers) {
-  if (numbers.omega === null || !numbers.omega_range) return "–";
-  const [low, high] = numbers.omega_range;
-  if (low === undefined || high === undefined || high - low < 1e-9) return omegas(numbers.omega);
-  return `${omegas(numbers.omega)} (${omegas(low)} to ${omegas(high)})`;
+/** The steps' omegas in words, for the title. @param {Numbers} before @param {Numbers} after */
+function omegaRange(before, after) {
+  const words = [before, after].map(({ omega_range: range }) => (range ? range.map(significant).join(" to ") : "none"));
+  return `capability of the source over that of the learner, Eq. (8). Recorded ${words[0]}, hypothetical ${words[1]}`;
 }
 
 /** @param {Pair} pair */
@@ -131,8 +124,8 @@ function pairCard(pair) {
     line("… of A < 0", share(before.negative[2], before.negative[0]), share(after.negative[2], after.negative[0]), "clip_upper_frac/negative"),
     line("used", share(before.used, before.rows), share(after.used, after.rows), "used_frac: rollouts whose gradient is not zero"),
     line("mean |weight|", significant(before.weight / (before.rows || 1)), significant(after.weight / (after.rows || 1)), "over all valid rollouts of the source, 0 where no gradient flows"),
-    line("share of the learner's |weight|", share(before.share ?? 0, 1), share(after.share ?? 0, 1)),
-    line("omega, mean over steps", omegaText(before), omegaText(after), "capability of the source over that of the learner, Eq. (8)"),
+    line("share of all |weight|", share(before.share ?? 0, 1), share(after.share ?? 0, 1)),
+    line("omega, mean over steps", significant(before.omega), significant(after.omega), omegaRange(before, after)),
   );
   table.append(head, body);
   scroller.append(table);
@@ -186,22 +179,32 @@ function taughtTable(pairs, which) {
 function draw(answer) {
   /** @type {Pair[]} */
   const pairs = answer.pairs;
-  const many = answer.left_out ? ` (${count(answer.left_out)} more in between are left out: their rows are too many at once)` : "";
+  const many = answer.is_thinned ? " (evenly spread: all rows of so many steps are too many at once)" : "";
   const [before, after] = answer.bounds ?? [];
   must("#summary").textContent = answer.steps
-    ? `${count(answer.rows)} recorded rows of ${count(answer.steps)} steps, ${count(answer.first)} to ${count(answer.last)}${many}. Lower bound of the band from the first to the last shared update of a step: recorded ${significant(before.first)} to ${significant(before.last)}, hypothetical ${significant(after.first)} to ${significant(after.last)}.`
+    ? `${count(answer.rows)} recorded rows of ${count(answer.steps)} steps, ${count(answer.first)} to ${count(answer.last)}${many}. Lower bound of the band from the first to the last shared update of a step: recorded ${significant(before.first)} to ${significant(before.last)}, hypothetical ${significant(after.first)} to ${significant(after.last)}. Computed in ${answer.elapsed_ms} ms.`
     : "No rollouts are on record for these steps.";
   must("#cautions").replaceChildren(...answer.cautions.map((/** @type {string} */ text) => make("p", "alert alert-warning", text)));
   must("#taught").replaceChildren(taughtTable(pairs, "recorded"), taughtTable(pairs, "hypothetical"));
   must("#pairs").replaceChildren(...pairs.filter((pair) => pair.learner !== pair.source).map(pairCard));
-  const found = answer.check;
-  if (found) {
-    const bits = found.weights === found.rows ? "all bit for bit" : `${count(found.weights)} bit for bit, the others within ${found.worst.toExponential(1)} of their size`;
-    const strengths = found.capabilities === found.strengths ? "all" : `only ${count(found.capabilities)}`;
-    must("#check").textContent = `At the recorded values this page gives back ${count(found.sides)} of ${count(found.rows)} recorded clip sides and their weights, ${bits}; ${strengths} of ${count(found.strengths)} recorded capabilities; every advantage within ${found.advantage.toExponential(1)}. Computed in ${answer.elapsed_ms} ms.`;
-  }
   const clone = /** @type {HTMLAnchorElement} */ (must("#clone"));
   clone.href = data.clone + (answer.clone ? `?${answer.clone}` : "");
+}
+
+/** The steps whose check is shown. */
+let checked = "";
+
+/** How well the recorded numbers are given back: asked once for a choice of steps. @param {URLSearchParams} asked */
+async function showCheck(asked) {
+  const steps = new URLSearchParams({ first: asked.get("first") ?? "", last: asked.get("last") ?? "", check: "true" });
+  if (checked === steps.toString()) return;
+  checked = steps.toString();
+  const answer = await fetch(`${data.url}?${steps}`).catch(() => null);
+  const found = answer?.ok ? (await answer.json()).check : null;
+  if (!found || checked !== steps.toString()) return;
+  const bits = found.weights === found.rows ? "all bit for bit" : `${count(found.weights)} bit for bit, the others within ${found.worst.toExponential(1)} of their size`;
+  const strengths = found.capabilities === found.strengths ? "all" : `only ${count(found.capabilities)}`;
+  must("#check").textContent = `At the recorded values this page gives back ${count(found.sides)} of ${count(found.rows)} recorded clip sides and their weights, ${bits}; ${strengths} of ${count(found.strengths)} recorded capabilities; every advantage within ${found.advantage.toExponential(1)}.`;
 }
 
 /** @type {AbortController | null} */
@@ -221,8 +224,10 @@ async function ask() {
     const answer = await fetch(`${data.url}?${asked}`, { signal: asking.signal });
     const body = await answer.json();
     refused.hidden = answer.ok;
-    if (answer.ok) draw(body);
-    else refused.textContent = body.errors?.map((/** @type {{field: string | null, message: string}} */ one) => `${one.field ?? ""}: ${one.message}`).join(" ") ?? "This was refused.";
+    if (answer.ok) {
+      draw(body);
+      showCheck(asked);
+    } else refused.textContent = body.errors?.map((/** @type {{field: string | null, message: string}} */ one) => `${one.field ?? ""}: ${one.message}`).join(" ") ?? "This was refused.";
     found.setAttribute("aria-busy", "false");
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") return;
