@@ -2,7 +2,7 @@
 interface Window {
   Plotly: {
     newPlot(element: HTMLElement, data: object[], layout: object, config: object): Promise<unknown>;
-    restyle(element: HTMLElement, changes: object): Promise<unknown>;
+    restyle(element: HTMLElement, changes: object, traces?: number[]): Promise<unknown>;
     relayout(element: HTMLElement, changes: object): Promise<unknown>;
   };
 }

@@ -23,6 +23,7 @@ CONTRACT = (
     "thinning",
     "output",
     "launcher",
+    "manifest",
     "weights",
     "advantages",
 )

@@ -7,7 +7,6 @@ checkpoints/step-000040/manifest.json            {step, agents: [{name, folder}]
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -18,17 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workers import pulse
+from workers.manifest import FOLDER_NAME, MANIFEST_NAME, DamagedCheckpoint, read_manifest, sha256, step_folders
 
 if TYPE_CHECKING:  # saving and verifying need no torch
     from workers.placement import Agent
-
-FOLDER_NAME = "checkpoints"
-MANIFEST_NAME = "manifest.json"
-_STEP_FOLDER = re.compile(r"step-(\d{6,})")
-
-
-class DamagedCheckpoint(ValueError):
-    """A checkpoint that does not match its manifest; the text names the file."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +81,7 @@ def save_checkpoint(
         for path in _files(building):
             pulse.beat()
             _sync(path)
-            files[path.relative_to(building).as_posix()] = {"size": path.stat().st_size, "sha256": _sha256(path)}
+            files[path.relative_to(building).as_posix()] = {"size": path.stat().st_size, "sha256": sha256(path)}
         manifest = building / MANIFEST_NAME
         manifest.write_text(json.dumps({"step": step, "agents": entries, "files": files}, indent=1))
         _sync(manifest)
@@ -102,7 +94,7 @@ def save_checkpoint(
         shutil.rmtree(final)
     building.rename(final)
     _sync(root)
-    others = [path for path in _step_folders(root) if path != final]
+    others = [path for path in step_folders(root) if path != final]
     for old in others[: max(0, len(others) - (keep - 1))]:
         if best_step is None or old.name != f"step-{best_step:06d}":
             shutil.rmtree(old)
@@ -112,7 +104,7 @@ def save_checkpoint(
 def newest_checkpoint(run_dir: Path) -> tuple[Resumable | None, list[str]]:
     """The newest checkpoint that verifies, and what was wrong with the newer ones."""
     problems: list[str] = []
-    for path in reversed(_step_folders(run_dir / FOLDER_NAME)):
+    for path in reversed(step_folders(run_dir / FOLDER_NAME)):
         try:
             return load_checkpoint(path), problems
         except (DamagedCheckpoint, OSError) as error:
@@ -122,31 +114,15 @@ def newest_checkpoint(run_dir: Path) -> tuple[Resumable | None, list[str]]:
 
 def load_checkpoint(path: Path) -> Resumable:
     """Verify one checkpoint folder, every byte. Error: DamagedCheckpoint."""
+    manifest = read_manifest(path)
+    manifest.check_bytes()
     try:
-        manifest = json.loads((path / MANIFEST_NAME).read_bytes())
-        files, agents, step = manifest["files"], manifest["agents"], manifest["step"]
-        for name, entry in files.items():
-            file = path / name
-            if not file.is_file() or file.stat().st_size != entry["size"] or _sha256(file) != entry["sha256"]:
-                raise DamagedCheckpoint(f"{path.name}: {name} does not match its manifest")
         trainer = json.loads((path / "state" / "trainer.json").read_bytes())
-    except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
-        if isinstance(error, DamagedCheckpoint):
-            raise
-        raise DamagedCheckpoint(f"{path.name}: {MANIFEST_NAME} is missing or damaged") from error
-    folders = {entry["name"]: path / entry["folder"] for entry in agents}
+    except (ValueError, FileNotFoundError) as error:
+        raise DamagedCheckpoint(f"{path.name}: state/trainer.json is missing or damaged") from error
+    folders = {name: path / folder for name, folder in manifest.folders.items()}
     stems = {name: path / "state" / folder.name for name, folder in folders.items()}
-    return Resumable(step, path, folders, stems, trainer)
-
-
-def _step_folders(root: Path) -> list[Path]:
-    """Checkpoint folders, oldest first."""
-    found = []
-    for path in root.iterdir() if root.is_dir() else ():
-        match = _STEP_FOLDER.fullmatch(path.name)
-        if match and path.is_dir():
-            found.append((int(match[1]), path))
-    return [path for _, path in sorted(found)]
+    return Resumable(manifest.step, path, folders, stems, trainer)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -159,8 +135,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

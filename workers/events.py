@@ -57,7 +57,7 @@ class Started(Body):
 
 
 class Progress(Body):
-    """A step has ended. Counts are totals of the run so far."""
+    """A step has ended. Counts are totals of the run so far; memory is that of the trainer's process, in bytes."""
 
     type: Literal["progress"] = "progress"
     step: int
@@ -67,6 +67,8 @@ class Progress(Body):
     rollouts_generated: int
     tokens_generated: int
     phase_s: dict[str, float] = {}
+    resident_bytes: int | None = None
+    device_peak_bytes: int | None = None
 
 
 class Metrics(Body):

@@ -1,8 +1,12 @@
-"""What to do when a device has no more memory: the same work again in halves, and a line that says so."""
+"""Memory: how much the trainer uses, and what to do when a device has no more.
+
+Then the same work is done again in halves, and a line says so.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -20,6 +24,26 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
     )
+
+
+def resident_bytes() -> int | None:
+    """Memory of this process that is in RAM now, its children not counted; None where the system does not tell."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def device_peak_bytes() -> int | None:
+    """The most that tensors took on a GPU since the last call, the highest of all GPUs; None without one."""
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return None
+    devices = range(torch.cuda.device_count())
+    peak = max(torch.cuda.max_memory_allocated(device) for device in devices)
+    for device in devices:
+        torch.cuda.reset_peak_memory_stats(device)
+    return peak
 
 
 def halving(work: Callable[[int], Result], size: int, what: str, advice: str, notes: list[str]) -> tuple[Result, int]:

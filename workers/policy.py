@@ -86,7 +86,7 @@ class Policy:
                 f"agent {agent.name!r} has prompt_format chat, but the tokenizer of {location} has no chat template: "
                 "choose auto or plain, or add a template"
             )
-        self.uses_chat = has_template and agent.prompt_format != "plain"
+        self.uses_chat = uses_chat(self.tokenizer, agent)
         # Those that are trained; tied weights once.
         self._parameters = {
             name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad
@@ -136,20 +136,7 @@ class Policy:
 
     def encode_prompt(self, question: str) -> list[int]:
         """The ids of a question in the agent's own prompt format."""
-        text = self.agent.prompt_template.replace("{question}", question)
-        if self.uses_chat:
-            return list(
-                self.tokenizer.apply_chat_template(
-                    [{"role": "user", "content": text}],
-                    tokenize=True,
-                    add_generation_prompt=True,
-                    return_dict=False,
-                    **self.agent.chat_template_kwargs,
-                )
-            )
-        ids = list(self.tokenizer(text).input_ids)
-        # Some tokenizers close every text with an EOS, which would end the response before it starts.
-        return ids[:-1] if len(ids) > 1 and ids[-1] in self.eos_ids else ids
+        return encode_question(self.tokenizer, self.agent, question, self.eos_ids)
 
     def decode(self, token_ids: Sequence[int], *, literal: bool = False) -> str:
         """The text of a response, without special tokens unless `literal`."""
@@ -296,6 +283,29 @@ class Policy:
                 self.optimizer.state[master][key] = value.to(master.device).clone()
         if self._uses_lora:
             self._push_masters()
+
+
+def encode_question(tokenizer: Any, agent: AgentSpec, question: str, stops: Sequence[int]) -> list[int]:
+    """The ids of a question in an agent's own prompt format."""
+    text = agent.prompt_template.replace("{question}", question)
+    if uses_chat(tokenizer, agent):
+        return list(
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": text}],
+                tokenize=True,
+                add_generation_prompt=True,
+                return_dict=False,
+                **agent.chat_template_kwargs,
+            )
+        )
+    ids = list(tokenizer(text).input_ids)
+    # Some tokenizers close every text with an EOS, which would end the response before it starts.
+    return ids[:-1] if len(ids) > 1 and ids[-1] in stops else ids
+
+
+def uses_chat(tokenizer: Any, agent: AgentSpec) -> bool:
+    """Whether questions go through the tokenizer's chat template."""
+    return bool(tokenizer.chat_template) and agent.prompt_format != "plain"
 
 
 def eos_ids(tokenizer: Any, model: Any) -> list[int]:

@@ -26,6 +26,7 @@ from workers.audit import Audit
 from workers.benchmarks import Question, split_questions
 from workers.checkpoint import newest_checkpoint, save_checkpoint
 from workers.fitting import questions_that_fit
+from workers.memory import device_peak_bytes, resident_bytes
 from workers.messages import Generated, RolloutsMissing, UpdateReport
 from workers.placement import Agent, LocalPlacement
 from workers.plan import batch_of_step, learning_rate
@@ -388,6 +389,8 @@ class Trainer:
                 rollouts_generated=self.rollouts_generated,
                 tokens_generated=self.tokens_generated,
                 phase_s={name: round(value, 4) for name, value in self.phase_s.items()},
+                resident_bytes=resident_bytes(),
+                device_peak_bytes=device_peak_bytes(),
             )
         )
 

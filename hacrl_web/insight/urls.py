@@ -2,7 +2,16 @@
 
 from django.urls import path
 
-from hacrl_web.insight import collaboration_views, rollout_views, what_if_views
+from hacrl_web.insight import (
+    checkpoint_views,
+    collaboration_views,
+    compare_views,
+    config_views,
+    event_views,
+    rollout_views,
+    system_views,
+    what_if_views,
+)
 
 app_name = "insight"
 
@@ -10,4 +19,17 @@ urlpatterns = [
     path("runs/<uuid:run_id>/collaboration", collaboration_views.run_collaboration, name="collaboration"),
     path("runs/<uuid:run_id>/rollouts", rollout_views.run_rollouts, name="run_rollouts"),
     path("runs/<uuid:run_id>/what-if", what_if_views.run_what_if, name="run_what_if"),
+    path("runs/<uuid:run_id>/config", config_views.run_config, name="run_config"),
+    path("runs/<uuid:run_id>/events", event_views.run_events, name="run_events"),
+    path("runs/<uuid:run_id>/system", system_views.run_system, name="run_system"),
+    path("runs/<uuid:run_id>/checkpoints", checkpoint_views.run_checkpoints, name="run_checkpoints"),
+    path(
+        "runs/<uuid:run_id>/checkpoints/<int:step>/<int:agent>.zip",
+        checkpoint_views.download_agent,
+        name="agent_archive",
+    ),
+    path("runs/<uuid:run_id>/checkpoints/promote", checkpoint_views.promote, name="promote_agent"),
+    path("runs/<uuid:run_id>/checkpoints/ask", checkpoint_views.ask, name="ask_agents"),
+    path("compare", compare_views.compare, name="compare"),
+    path("compare.csv", compare_views.compare_csv, name="compare_csv"),
 ]

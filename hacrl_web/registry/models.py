@@ -38,6 +38,8 @@ class LanguageModel(models.Model):
     has_chat_template = models.BooleanField(default=False)
     context_length = models.BigIntegerField(null=True, blank=True)
     facts = models.JSONField(default=dict)  # everything else that the inspection found, and its checks
+    # Of a model that a run has trained: run, run_name, step, agent, algorithm, seed, started_from.
+    provenance = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = OwnedQuerySet["LanguageModel"].as_manager()

@@ -49,9 +49,18 @@ def _taken(name: str) -> FieldErrors:
 
 
 def register_model(
-    owner: Any, *, location: str, kind: str = "local", revision: str = "", name: str = ""
+    owner: Any,
+    *,
+    location: str,
+    kind: str = "local",
+    revision: str = "",
+    name: str = "",
+    provenance: Mapping[str, Any] | None = None,
 ) -> LanguageModel:
-    """Inspect a model and write its row. Errors: FieldErrors, ModelRefused; then nothing is written."""
+    """Inspect a model and write its row. provenance: of a model that a run has trained.
+
+    Errors: FieldErrors, ModelRefused; then nothing is written.
+    """
     found = values.Checker()
     found.take("kind", values.choice, kind, LanguageModel.Kind.values)
     where = _checked_location(found, kind, location)
@@ -67,6 +76,7 @@ def register_model(
     else:
         version = _pinned(version, facts)
     row = LanguageModel(owner=owner, name=named, kind=kind, location=where, revision=version)
+    row.provenance = dict(provenance or {})
     row.architecture = str(facts.get("architecture") or "")[:200]
     row.num_parameters = _count(facts.get("num_parameters"))
     row.vocab_size = _count(facts.get("vocab_size"))

@@ -1,4 +1,4 @@
-"""A long text that is sent line by line as it is read from the database, and never held as a whole."""
+"""What is sent as it is read, and never held as a whole: a long text line by line, a file piece by piece."""
 
 from __future__ import annotations
 
@@ -16,6 +16,19 @@ async def _served_async(lines: Iterator[str]) -> AsyncIterator[str]:
     """The lines of a generator that reads the database, for a server that takes only asynchronous ones."""
     while chunk := await sync_to_async(lambda: "".join(islice(lines, LINES_AT_ONCE)))():
         yield chunk
+
+
+async def _pieces_async(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while (piece := await sync_to_async(lambda: next(pieces, None))()) is not None:
+        yield piece
+
+
+def download_pieces(request: HttpRequest, pieces: Iterator[bytes], name: str, kind: str) -> StreamingHttpResponse:
+    """A file of bytes to save; `name` is plain ASCII without quotes."""
+    content = _pieces_async(pieces) if isinstance(request, ASGIRequest) else pieces
+    response = StreamingHttpResponse(content, content_type=kind)
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
 
 
 def download(request: HttpRequest, lines: Iterator[str], name: str, kind: str) -> StreamingHttpResponse:

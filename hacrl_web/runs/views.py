@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
@@ -14,7 +13,7 @@ from django import forms
 from django.core.paginator import Paginator
 from django.db.models import Count, Q
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
@@ -31,7 +30,8 @@ from workers.spec import RunSpec
 
 PAGE_SIZE = 50
 QUEUE_SHOWN = 500
-TABS = ("overview", "config", "events", "logs")
+TABS = ("overview", "logs")
+OWN_PAGES = ("config", "events")  # once tabs of the page of a run
 ACTIVE = (State.STARTING, State.RUNNING, State.PAUSED, State.LOST)
 FAILED_SHOWN = 10
 
@@ -110,13 +110,12 @@ def header(run: Run) -> dict[str, Any]:
 def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """One run; charts and logs are filled by the page's socket, from the first event on."""
     run = run_or_404(request, run_id)
-    spec = RunSpec.model_validate(run.spec)
     tab = request.GET.get("tab", "overview")
+    if tab in OWN_PAGES:
+        return redirect(f"insight:run_{tab}", run_id)
+    spec = RunSpec.model_validate(run.spec)
     context = header(run) | {
         "tab": tab if tab in TABS else "overview",
-        "spec_sections": _spec_sections(run.spec),
-        "spec_json": json.dumps(run.spec, indent=2, ensure_ascii=False),
-        "changes": run.status_changes.order_by("-pk")[:200],
         "page_data": {
             "agents": run.agent_names,
             "unmeasured": _unmeasured(spec),
@@ -132,18 +131,6 @@ def _unmeasured(spec: RunSpec) -> list[str]:
     has_omega = rule.name == "hacpo" and (rule.modulate_gradient or rule.advantage == "capability")
     measured = {"kl": rule.beta > 0, "omega": has_omega, "gradient_alignment": 0 < interval <= spec.training.steps}
     return [name for name, is_there in measured.items() if not is_there]
-
-
-def _spec_sections(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """The spec as titled lists of (name, value)."""
-    general = {key: value for key, value in spec.items() if not isinstance(value, dict | list)}
-    sections = [{"title": "general", "items": list(general.items())}]
-    for number, agent in enumerate(spec.get("agents", [])):
-        sections.append({"title": f"agent {number + 1}", "items": list(agent.items())})
-    for key, value in spec.items():
-        if isinstance(value, dict):
-            sections.append({"title": key, "items": list(value.items())})
-    return sections
 
 
 @require_GET

@@ -7,6 +7,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 
 from hacrl_web.accounts.models import User
 from hacrl_web.registry import inspection
+from hacrl_web.registry.children import Ended
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 
 FACTS = {
@@ -37,7 +38,7 @@ def answer_inspections(monkeypatch, *answers, status: int = 0) -> list[list[str]
     def run_child(arguments):
         asked.append(arguments)
         answer = answers[min(len(asked), len(answers)) - 1]
-        return (answer if isinstance(answer, bytes) else json.dumps(answer).encode()), status
+        return Ended(answer if isinstance(answer, bytes) else json.dumps(answer).encode(), status, False)
 
     monkeypatch.setattr(inspection, "_run_child", run_child)
     return asked

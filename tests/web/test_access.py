@@ -19,9 +19,12 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from hacrl_web.registry.children import Ended
 from hacrl_web.runs import launch as launching
 from hacrl_web.runs.models import Contribution, Run
 from tests.web.factories import launch_request, make_user
+from tests.web.insight_help import add_checkpoint
+from tests.web.registry_help import PASSED, answer_inspections
 from tests.web.test_hub import Browser, Server
 
 VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -52,6 +55,7 @@ def mine(db) -> SimpleNamespace:
     model = run.group.agents.first().model
     agent = run.agent_names[0]
     Contribution.objects.create(run=run, seq=1, attempt=1, step=1, agent=agent, source=agent, sample=0, num_tokens=1)
+    add_checkpoint(run, 1)
     return SimpleNamespace(owner=owner, run=run, sweep=sweep, group=run.group, benchmark=run.benchmark, model=model)
 
 
@@ -64,6 +68,7 @@ def address(route: str, mine: SimpleNamespace) -> str:
     section = route.removeprefix("api/v1/").partition("/")[0]
     own = {"models": mine.model, "groups": mine.group, "benchmarks": mine.benchmark}
     values = {"run_id": mine.run.pk, "sweep_id": mine.sweep.pk, "first": 0, "second": 1, "token": "no-such-token"}
+    values |= {"step": 1, "agent": 0}
     if section in own:
         values["pk"] = own[section].pk
     return "/" + PARAMETER.sub(lambda found: str(values[found[2]]), route)
@@ -138,10 +143,15 @@ def test_objects_of_another_user_are_not_there(client, mine):
 def test_the_owner_reaches_each_of_them(client, mine, monkeypatch):
     """Or the tests above would prove nothing."""
     monkeypatch.setattr("hacrl_web.registry.views.measured_facts", lambda a, b: None)
+    monkeypatch.setattr("hacrl_web.insight.asking.run_child", lambda *_, **__: Ended(b"", 0, False))
+    answer_inspections(monkeypatch, PASSED)
     client.force_login(mine.owner)
     for route in of_objects():
         is_post = route.endswith(("/stop", "/pause", "/resume", "/retry", "/queue"))
-        answer = send(client, "POST" if is_post else "GET", address(route, mine) + QUERY)
+        if route.endswith(("/promote", "/ask")):
+            answer = client.post(address(route, mine), {"step": 1, "agent": 0, "name": "own", "question": "?"})
+        else:
+            answer = send(client, "POST" if is_post else "GET", address(route, mine) + QUERY)
         assert answer.status_code in (200, 201, 302), (route, answer.status_code)
 
 

@@ -85,12 +85,13 @@ def test_group_and_run_pages_show_them(client, user, two):
     post(client, {"model": two[0].pk, "name": "A", **TYPED}, {"model": two[1].pk, "name": "B"})
     group = AgentGroup.objects.get()
     run = launch(user, launch_request(user, group=group.pk))
-    for page in (group.get_absolute_url(), run.get_absolute_url() + "?tab=config"):
-        html = client.get(page).content.decode()
-        assert "lora_rank" in html
-        # PostgreSQL gives the keys of a JSON object back in its own order.
-        shown = re.findall(r'\{"[^{}<]*\}', unescape(html))
-        assert GIVEN["chat_template_kwargs"] in map(json.loads, shown)
+    html = client.get(group.get_absolute_url()).content.decode()
+    assert "lora_rank" in html
+    # PostgreSQL gives the keys of a JSON object back in its own order.
+    assert GIVEN["chat_template_kwargs"] in map(json.loads, re.findall(r'\{"[^{}<]*\}', unescape(html)))
+    html = client.get(f"{run.get_absolute_url()}/config").content.decode()
+    for path, value in (("lora_rank", "8"), ("chat_template_kwargs.budget", "5"), ("chat_template_kwargs.style", "short")):
+        assert f'agents.0.{path}</th><td class="mono">{value}</td>' in html
 
 
 @pytest.mark.parametrize(

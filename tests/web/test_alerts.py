@@ -194,7 +194,7 @@ def raise_one(run: Run, **changes) -> Alert:
 
 def test_alerts_are_seen_by_the_owner_and_staff_alone(client, run, user):
     raise_one(run, text="swan text")
-    places = ["/alerts/", "/api/v1/alerts", "/", f"/api/v1/runs/{run.pk}/alerts", f"/runs/{run.pk}?tab=events"]
+    places = ["/alerts/", "/api/v1/alerts", "/", f"/api/v1/runs/{run.pk}/alerts", f"/runs/{run.pk}/events"]
     for viewer, sees in ((user, True), (make_user(is_staff=True), True), (make_user(), False)):
         client.force_login(viewer)
         pages = [client.get(place) for place in places]

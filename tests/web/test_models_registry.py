@@ -6,7 +6,7 @@ import time
 import pytest
 
 from hacrl_web.errors import FieldErrors
-from hacrl_web.registry import inspection, services
+from hacrl_web.registry import children, inspection, services
 from hacrl_web.registry.models import LanguageModel
 from tests.web.registry_help import (
     FACTS,
@@ -223,14 +223,14 @@ def test_hub_id_never_resolves_to_a_local_folder(ada, root, monkeypatch, tmp_pat
         def __init__(self, command, cwd, env, **options):
             seen.update(command=command, files=os.listdir(cwd), env=env, shell=options.get("shell", False))
 
-        def communicate(self, timeout):
+        def communicate(self, input, timeout):
             return b'{"checks": [{"name": "hub", "ok": false, "detail": "could not reach the hub"}]}', None
 
     monkeypatch.setenv("HACRL_SECRET_KEY", "hush")
     monkeypatch.setenv("DATABASE_URL", "postgres://user:hush@host/db")
-    monkeypatch.setattr(inspection.subprocess, "Popen", Child)
-    monkeypatch.setattr(inspection, "_limit", lambda pid: None)
-    monkeypatch.setattr(inspection, "_kill_group", lambda child: None)
+    monkeypatch.setattr(children.subprocess, "Popen", Child)
+    monkeypatch.setattr(children, "_limit", lambda *limits: None)
+    monkeypatch.setattr(children, "_kill_group", lambda child: None)
     with pytest.raises(services.ModelRefused, match="could not reach the hub"):
         services.register_model(ada, kind="hub", location="owner/name", revision="main")
     assert seen["files"] == []
@@ -282,7 +282,7 @@ def test_slow_child_is_ended(ada, root, monkeypatch, tmp_path):
         f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
     )
     monkeypatch.setattr(inspection, "TIMEOUT_S", 0.5)
-    monkeypatch.setattr(inspection, "_environment", lambda: {"PYTHONPATH": str(package.parent)})
+    monkeypatch.setattr(children, "_environment", lambda: {"PYTHONPATH": str(package.parent)})
     start = time.perf_counter()
     with pytest.raises(FieldErrors, match="took longer than"):
         services.register_model(ada, location=str(model_folder(root)))
@@ -299,7 +299,7 @@ def test_child_that_eats_memory_is_refused(ada, root, monkeypatch, tmp_path):
     (package / "__init__.py").touch()
     (package / "inspect.py").write_text("import time\ntime.sleep(.2)\nfood = bytearray(2**30)\nprint('{}')")
     monkeypatch.setattr(inspection, "MEMORY_BYTES", 2**29)
-    monkeypatch.setattr(inspection, "_environment", lambda: {"PYTHONPATH": str(package.parent)})
+    monkeypatch.setattr(children, "_environment", lambda: {"PYTHONPATH": str(package.parent)})
     with pytest.raises(FieldErrors, match="ended without an answer"):
         services.register_model(ada, location=str(model_folder(root)))
 
@@ -327,7 +327,7 @@ def test_name_taken_while_the_model_is_inspected_is_no_crash(ada, root, monkeypa
 
     def run_child(arguments):
         make_model(ada, "tiny")
-        return inspection.json.dumps(PASSED).encode(), 0
+        return children.Ended(inspection.json.dumps(PASSED).encode(), 0, False)
 
     monkeypatch.setattr(inspection, "_run_child", run_child)
     with pytest.raises(FieldErrors, match="already have one"):

@@ -97,7 +97,7 @@ def test_every_page_of_a_run_renders(web, user):
     run = factories.make_run(user)
     complete(run, {"A": (0.2, 0.7), "B": (0.2, 0.6)})
     pages = [reverse("home"), reverse("runs:run_list"), reverse("runs:worker_list"), reverse("leaderboard:index")]
-    pages += [run.get_absolute_url() + query for query in ("", "?tab=config", "?tab=events", "?tab=logs", "?tab=%00")]
+    pages += [run.get_absolute_url() + query for query in ("", "/config", "/events", "/system", "/checkpoints", "?tab=logs", "?tab=%00")]
     pages += [reverse(f"runs:{name}", args=[run.pk]) for name in ("run_rollouts", "metrics_csv")]
     for page in pages:
         assert web.get(page).status_code == 200, page
@@ -475,8 +475,8 @@ def test_weight_of_a_shared_rollout_shows_its_equation(web, user):
 
 def test_settings_are_shown_in_words(web, user):
     run = factories.make_run(user)
-    shown = text_of(web.get(run.get_absolute_url() + "?tab=config")).partition("As JSON")[0]
-    assert '<dt>sharing</dt><dd class="mono">yes</dd>' in shown
+    shown = text_of(web.get(reverse("insight:run_config", args=[run.pk]))).partition("As JSON")[0]
+    assert '<th scope="row" class="mono">algorithm.sharing</th><td class="mono">yes</td>' in shown
     assert not re.search(r">(True|False|None|{})<", shown)
 
 

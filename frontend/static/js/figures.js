@@ -3,7 +3,7 @@
 import { readJson } from "./format.js";
 
 /** @param {string} property */
-function colour(property) {
+export function colour(property) {
   const probe = document.createElement("span");
   document.body.append(probe);
   probe.style.color = `var(${property})`;
@@ -29,6 +29,13 @@ function scheme() {
 async function recolour(element) {
   await window.Plotly.relayout(element, scheme());
   await window.Plotly.restyle(element, { "error_y.color": colour("--text") });
+  const traces = readJson(element.dataset.figure ?? "").data;
+  for (const [index, trace] of traces.entries()) {
+    // A trace that belongs to an agent, or to a run of a comparison, has the colour of its place.
+    if (trace.meta?.place === undefined) continue;
+    const own = colour(`--agent-${trace.meta.place % 8}`);
+    await window.Plotly.restyle(element, { "line.color": own, "marker.color": own }, [index]);
+  }
 }
 
 /** @param {HTMLElement} element */

@@ -2,11 +2,10 @@
 
 import { watchAlerts } from "./alerts.js";
 import { RunCharts } from "./charts.js";
-import { clock, count, duration, make, must, readJson, showState, significant, size } from "./format.js";
+import { clock, count, duration, make, must, readJson, showState } from "./format.js";
 import { pageSocket } from "./socket.js";
 
 const LOG_LINES = 2000;
-const EVENT_ROWS = 500;
 const AGAIN_MS = 2000;
 const TERMINAL = new Set(["completed", "failed", "stopped"]);
 
@@ -47,14 +46,12 @@ function showProgress(progress) {
 
 /** @param {import("./socket.js").RunFrame} frame */
 function showRun(frame) {
-  const before = page.dataset.state ?? "";
   if (frame.progress) showProgress(frame.progress);
   show("attempt", String(frame.attempt));
-  if (frame.state !== before) {
+  if (frame.state !== page.dataset.state) {
     page.dataset.state = frame.state;
     document.querySelector("[data-banner]")?.remove(); // "is in the queue" was said of the state before
     showState(page.querySelector(".state"), frame.state);
-    if (synced) addEvent({ time: Date.now() / 1000, attempt: frame.attempt, step: frame.step }, `${before} → ${frame.state}`, frame.reason);
   }
   const stopping = frame.desired_state === "stop" && !TERMINAL.has(frame.state);
   must("#stopping").hidden = !stopping;
@@ -100,53 +97,20 @@ function addLine(time, level, message) {
   if (follows) lines.scrollTop = lines.scrollHeight;
 }
 
-/**
- * @param {{time: number, attempt: number, step: number | null}} at
- * @param {string} what
- * @param {string} detail
- */
-function addEvent(at, what, detail) {
-  const body = must("#event-rows");
-  const row = document.createElement("tr");
-  const time = make("td", "nowrap", clock(at.time));
-  time.title = new Date(at.time * 1000).toISOString();
-  row.append(time, make("td", "", what), make("td", "number", String(at.attempt)), make("td", "number", at.step === null ? "–" : count(at.step)), make("td", "name", detail));
-  body.prepend(row);
-  while (body.childElementCount > EVENT_ROWS) body.lastElementChild?.remove();
-  must("#events-empty").hidden = true;
-}
-
 /** @param {import("./socket.js").RunEvent} event */
 function describe(event) {
   const body = event.payload;
-  switch (event.type) {
-    case "started":
-      return addEvent(event, "trainer started", `on ${body.device}`);
-    case "evaluation":
-      return addEvent(event, "evaluation", `${event.agent}: ${significant(body.value)} (${count(body.correct)} of ${count(body.asked)})`);
-    case "checkpoint":
-      show("checkpoint", `step ${count(event.step ?? 0)}`);
-      return addEvent(event, "checkpoint", `${body.path}, ${size(body.size_bytes)}`);
-    case "left_out": {
-      const kinds = Object.entries(body.counts).map(([kind, number]) => `${count(Number(number))} of type ${kind}`);
-      const text = `left out: ${kinds.join(", ")} (${body.reason})`;
-      addLine(event.time, "warning", text);
-      return addEvent(event, "events left out", text);
-    }
-    case "finished":
-      return addEvent(event, `trainer ${body.outcome}`, body.reason ?? "");
-    default:
-      return undefined;
-  }
+  if (event.type === "checkpoint") show("checkpoint", `step ${count(event.step ?? 0)}`);
+  if (event.type !== "left_out") return;
+  const kinds = Object.entries(body.counts).map(([kind, number]) => `${count(Number(number))} of type ${kind}`);
+  addLine(event.time, "warning", `left out: ${kinds.join(", ")} (${body.reason})`);
 }
 
 /** @param {import("./socket.js").RunEvent[]} events */
 function tell(events) {
   for (const event of events) {
-    if (event.type === "log") {
-      addLog(event);
-      if (event.payload.incident) addEvent(event, event.payload.incident, event.payload.message ?? "");
-    } else if (event.type === "progress") showProgress(event.payload);
+    if (event.type === "log") addLog(event);
+    else if (event.type === "progress") showProgress(event.payload);
     else describe(event);
   }
 }

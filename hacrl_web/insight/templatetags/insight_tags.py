@@ -1,8 +1,17 @@
-"""What the run page shows of its siblings."""
+"""What other pages show of this app: siblings by seed, the run that trained a model, the way to a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
 
 from django import template
 
+from hacrl_web.insight.comparison import MAX_RUNS
 from hacrl_web.insight.seeds import same_but_seed
+from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
 
 register = template.Library()
@@ -12,3 +21,28 @@ register = template.Library()
 def seeds_of(run: Run) -> list[int]:
     """The seeds of the runs of this run's sweep that differ in nothing else, its own included."""
     return [one.seed for one in same_but_seed(run)]
+
+
+@register.simple_tag(takes_context=True)
+def trained_by(context: template.Context, model: LanguageModel) -> Run | None:
+    """The run behind a promoted model, where it is still there and the user may see it."""
+    try:
+        run_id = UUID(str(model.provenance.get("run", "")))
+    except ValueError:
+        return None
+    runs: Any = Run.objects.visible_to(context["user"])
+    return runs.filter(pk=run_id).first()
+
+
+@register.simple_tag
+def place_of_agent(places: dict[str, int], name: str) -> int:
+    """An agent's place in its run, which is its colour."""
+    return places.get(name, 0)
+
+
+@register.simple_tag
+def compare_query(runs: Sequence[Run]) -> dict[str, Any]:
+    """The address of a comparison of a sweep's runs: of the first seeds, where they are too many."""
+    chosen = sorted(runs, key=lambda run: (run.seed, run.created_at))[:MAX_RUNS]
+    query = urlencode([("runs", str(run.pk)) for run in chosen])
+    return {"query": query, "count": len(chosen), "is_all": len(chosen) == len(runs)}

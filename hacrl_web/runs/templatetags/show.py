@@ -26,6 +26,7 @@ RAIL = (
     ("Agent groups", "registry:group_list", "groups"),
     ("Benchmarks", "registry:benchmark_list", "benchmarks"),
     ("Runs", "runs:run_list", "runs"),
+    ("Compare", "insight:compare", "compare"),
     ("Alerts", "alerts:alert_list", "warning"),
     ("Leaderboard", "leaderboard:index", "leaderboard"),
     ("Workers", "runs:worker_list", "workers"),

@@ -1,0 +1,143 @@
+"""A question to the agents of a checkpoint, answered in a short child process with limits; one at a time per user."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+from django.conf import settings
+
+from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.registry import values
+from hacrl_web.registry.children import run_child
+from hacrl_web.runs.models import Run
+from workers.manifest import Manifest
+
+TIMEOUT_S = 60.0
+CPU_S = 600  # several threads use it up faster than the clock goes
+BASE_MEMORY_BYTES = 12 * 2**30  # address space, of which an ML library maps much more than it uses
+BESIDE_WEIGHTS_BYTES = 2**30
+MAX_QUESTION = 4000
+MAX_EXPECTED = 1000
+MAX_NEW_TOKENS = 2048
+DEFAULT_NEW_TOKENS = 256
+WAIT_S = 10.0
+
+_turns = threading.BoundedSemaphore(1)  # the runs need the processors
+
+
+def checked(asked: Mapping[str, str], run: Run) -> dict[str, Any]:
+    """The request's values. Error: FieldErrors."""
+    found = values.Checker()
+    question = found.take("question", _text, asked.get("question", ""), MAX_QUESTION, 1)
+    expected = found.take("expected", _text, asked.get("expected", ""), MAX_EXPECTED, 0)
+    temperature = found.take("temperature", _number, asked.get("temperature") or "0", 0, 5)
+    limit = most_tokens(run)
+    tokens = found.take("max_new_tokens", _number, asked.get("max_new_tokens") or str(default_tokens(run)), 1, limit)
+    seed = found.take("seed", _number, asked.get("seed") or "0", 0, 2**31 - 1)
+    question, expected, temperature, tokens, seed = found.finish(question, expected, temperature, tokens, seed)
+    whole = {"max_new_tokens": int(tokens), "seed": int(seed)}
+    verifier = run.spec["data"].get("verifier", "math")
+    return {"question": question, "expected": expected, "temperature": temperature, "verifier": verifier, **whole}
+
+
+def most_tokens(run: Run) -> int:
+    return min(MAX_NEW_TOKENS, int(run.spec["rollout"]["max_completion_length"]))
+
+
+def default_tokens(run: Run) -> int:
+    return min(DEFAULT_NEW_TOKENS, most_tokens(run))
+
+
+def _text(value: str, most: int, least: int) -> str:
+    text = value.replace("\x00", "").replace("\r\n", "\n").strip()
+    if len(text) > most:
+        raise values.Problem("too_long", f"At most {most:,} characters; these are {len(text):,}.")
+    if len(text) < least:
+        raise values.Problem("missing", "Write a question.")
+    return text
+
+
+def _number(value: str, least: float, most: float) -> float:
+    return values.number(value, least=least, most=most)
+
+
+def ask(user: Any, run: Run, manifest: Manifest, request: dict[str, Any]) -> list[dict[str, Any]]:
+    """One object for each agent of the checkpoint, in their order: its answer, or `error`. Error: FieldErrors."""
+    _check_memory(manifest)
+    specs = {agent["name"]: agent for agent in run.spec["agents"]}
+    kept = ("prompt_format", "prompt_template", "chat_template_kwargs", "seed")
+    agents = [
+        {"name": name, "folder": str(manifest.path / folder)}
+        | {key: specs[name][key] for key in kept if key in specs.get(name, {})}
+        for name, folder in manifest.folders.items()
+    ]
+    body = json.dumps({**request, "agents": agents}).encode()
+    with _turn_of(user):
+        ended = run_child(
+            "workers.ask",
+            timeout_s=TIMEOUT_S,
+            memory_bytes=BASE_MEMORY_BYTES + 3 * _largest(manifest),
+            cpu_s=CPU_S,
+            stdin=body,
+        )
+    if ended.is_late:
+        missing = f"Not answered: the time limit of {TIMEOUT_S:.0f} s was over. Ask for fewer tokens."
+    else:
+        missing = f"Not answered: the process ended ({ended.ending}), perhaps for lack of memory."
+    told = {line.get("agent"): line for line in _lines(ended.output)}
+    return [told.get(name, {"agent": name, "error": missing}) for name in manifest.folders]
+
+
+def _lines(output: bytes) -> Iterator[dict[str, Any]]:
+    for line in output.splitlines():
+        try:
+            found = json.loads(line)
+        except ValueError:  # cut off by the time limit, or a library's chatter
+            continue
+        if isinstance(found, dict):
+            yield found
+
+
+def _largest(manifest: Manifest) -> int:
+    """Bytes of the largest agent's weights in float32, at most: those on disk may have half as many."""
+    sizes = [sum(int(e["size"]) for e in manifest.files_of(name).values()) for name in manifest.folders]
+    return 2 * max(sizes, default=0)
+
+
+def _check_memory(manifest: Manifest) -> None:
+    needed, free = _largest(manifest) + BESIDE_WEIGHTS_BYTES, psutil.virtual_memory().available
+    if needed > free:
+        told = f"The largest agent needs up to {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB of memory are free"
+        raise FieldErrors(
+            [FieldError("no_memory", f"{told} on this host. Download it and ask it elsewhere.", None)], 503
+        )
+
+
+@contextmanager
+def _turn_of(user: Any) -> Iterator[None]:
+    """One question at a time: of this user in all web processes, of all users in this one. Error: FieldErrors."""
+    folder = settings.DATA_DIR / "asking"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(folder / f"{user.pk}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = "Your last question is still being answered. Wait for it, or for its time limit."
+            raise FieldErrors([FieldError("busy", message, None)], 409) from None
+        if not _turns.acquire(timeout=WAIT_S):
+            message = "Another user's question is being answered. Try again in a minute."
+            raise FieldErrors([FieldError("busy", message, None)], 503)
+        try:
+            yield
+        finally:
+            _turns.release()
+    finally:
+        os.close(descriptor)

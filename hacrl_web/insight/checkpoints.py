@@ -1,0 +1,146 @@
+"""The checkpoints of a run: what lies in its folder on this host, what the trainer said of them, and which is best."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from hacrl_web.runs.hosts import data_folder_id
+from hacrl_web.runs.models import Run
+from workers.manifest import FOLDER_NAME, DamagedCheckpoint, Manifest, read_manifest, step_folders
+
+SHOWN = 100
+# Up to so many bytes a checkpoint is read whole each time that it is listed.
+READ_AT_ONCE_BYTES = 64 * 2**20
+
+
+@dataclass
+class AgentFolder:
+    """One agent of a checkpoint; proposed: a name for a model made of it."""
+
+    name: str
+    position: int
+    num_files: int
+    size_bytes: int
+    accuracy: float | None
+    proposed: str = ""
+
+
+@dataclass
+class Shown:
+    """One checkpoint in the list. damage: what is wrong with it; checked: how far that was looked at."""
+
+    step: int
+    size_bytes: int
+    num_files: int
+    agents: list[AgentFolder]
+    checked: str
+    damage: str = ""
+    accuracy: float | None = None
+    is_newest: bool = False
+    is_best: bool = False
+
+
+@dataclass
+class Listing:
+    """All checkpoints that are here, newest first, and where the others are."""
+
+    shown: list[Shown] = field(default_factory=list)
+    num_told: int = 0  # steps of which the trainer said that it saved one
+    is_here: bool = True
+    host: str = ""
+
+    @property
+    def num_removed(self) -> int:
+        return max(0, self.num_told - len(self.shown))
+
+
+def is_here(run: Run) -> bool:
+    """Whether the run's folder is of this data folder; a run that never began has none."""
+    return run.data_folder in ("", data_folder_id()) and run.run_dir.is_dir()
+
+
+def accuracies(run: Run) -> dict[int, dict[str, float]]:
+    """step -> agent -> held-out accuracy; the latest attempt of a step wins."""
+    found: dict[int, dict[str, float]] = {}
+    rows = run.events.filter(type="evaluation").order_by("attempt", "seq").values_list("step", "agent", "payload")
+    for step, agent, payload in rows.iterator(chunk_size=500):
+        if payload.get("metric") == "accuracy" and payload.get("value") is not None:
+            found.setdefault(step or 0, {})[agent] = payload["value"]
+    return found
+
+
+def best_step(scores: dict[int, dict[str, float]], steps: list[int], num_agents: int) -> int | None:
+    """The step with the highest mean over all agents, the first of equals; None where no step was evaluated."""
+    means = {step: fmean(scores[step].values()) for step in steps if len(scores.get(step, {})) == num_agents}
+    return max(sorted(means), key=lambda step: means[step]) if means else None
+
+
+def listing(run: Run, *, verify: int | None = None) -> Listing:
+    """The checkpoints of a run. verify: the step whose every byte is read."""
+    told = set(run.events.filter(type="checkpoint").order_by().values_list("step", flat=True))
+    if not is_here(run):
+        return Listing(num_told=len(told), is_here=False, host=run.worker_host)
+    scores = accuracies(run)
+    shown = []
+    for path in reversed(step_folders(run.run_dir / FOLDER_NAME)[-SHOWN:]):
+        try:
+            manifest = read_manifest(path)
+        except DamagedCheckpoint as error:
+            step = int(path.name.removeprefix("step-"))
+            shown.append(Shown(step, 0, 0, [], "its manifest cannot be read", str(error)))
+            continue
+        shown.append(_shown(run, manifest, scores.get(manifest.step, {}), reads=manifest.step == verify))
+    best = best_step(scores, [one.step for one in shown if not one.damage], len(run.agent_names))
+    sound = [one.step for one in shown if not one.damage]
+    for one in shown:
+        one.is_newest, one.is_best = one.step == max(sound, default=None), one.step == best
+    return Listing(shown, len(told | {one.step for one in shown}))
+
+
+def _shown(run: Run, manifest: Manifest, scores: dict[str, float], *, reads: bool) -> Shown:
+    agents = []
+    places = {name: place for place, name in enumerate(run.agent_names)}
+    for name in manifest.folders:
+        files = manifest.files_of(name)
+        size = sum(int(entry["size"]) for entry in files.values())
+        agents.append(AgentFolder(name, places.get(name, 0), len(files), size, scores.get(name)))
+    reads = reads or manifest.size_bytes <= READ_AT_ONCE_BYTES
+    checked, damage = ("every byte matches its checksum" if reads else "sizes match"), ""
+    try:
+        manifest.check_bytes() if reads else manifest.check_sizes()
+    except (DamagedCheckpoint, OSError) as error:
+        checked, damage = "damaged", str(error)
+    mean = fmean(scores.values()) if len(scores) == len(run.agent_names) else None
+    return Shown(manifest.step, manifest.size_bytes, len(manifest.files), agents, checked, damage, mean)
+
+
+class NoSuchCheckpoint(LookupError):
+    """It is not here; the text says so to people."""
+
+
+def find(run: Run, step: int) -> Manifest:
+    """The checkpoint of a step, its files as long as they were. Errors: NoSuchCheckpoint, DamagedCheckpoint."""
+    if not is_here(run):
+        raise NoSuchCheckpoint(f"The files of this run are on {run.worker_host or 'another host'}, not on this one.")
+    for path in step_folders(run.run_dir / FOLDER_NAME):
+        if int(path.name.removeprefix("step-")) == step:
+            manifest = read_manifest(path)
+            manifest.check_sizes()
+            return manifest
+    raise NoSuchCheckpoint(f"There is no checkpoint of step {step}: only the newest and the best are kept.")
+
+
+def agent_at(manifest: Manifest, place: int) -> str:
+    """The name of the agent at a place of the checkpoint. Error: NoSuchCheckpoint."""
+    names = list(manifest.folders)
+    if place >= len(names):
+        raise NoSuchCheckpoint(f"The checkpoint of step {manifest.step} has {len(names)} agents.")
+    return names[place]
+
+
+def slug(*parts: Any) -> str:
+    """A name for a file or folder: small letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, parts)).lower()).strip("-")[:60] or "model"

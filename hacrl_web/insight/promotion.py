@@ -1,0 +1,73 @@
+"""A trained agent becomes a registered model: its folder is copied below the model folders, inspected and recorded."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.insight.checkpoints import slug
+from hacrl_web.registry.models import LanguageModel
+from hacrl_web.registry.services import register_model
+from hacrl_web.runs.models import Run
+from workers.manifest import DamagedCheckpoint, Manifest, sha256
+
+MAX_NAME = 80
+
+
+def proposed_name(user: Any, run: Run, agent: str, step: int) -> str:
+    """A name that the user has not given yet: the agent, the rule, the seed and the step."""
+    base = f"{agent[:40]} {run.algorithm} seed {run.seed} step {step}"[: MAX_NAME - 4]
+    taken = set(LanguageModel.objects.filter(owner=user, name__startswith=base).values_list("name", flat=True))
+    names = [base, *(f"{base} {number}" for number in range(2, len(taken) + 2))]
+    return next(name for name in names if name not in taken)
+
+
+def promote(user: Any, run: Run, manifest: Manifest, agent: str, name: str) -> LanguageModel:
+    """Copy, verify, inspect, register. Errors: FieldErrors (then nothing is left), ModelRefused."""
+    target = Path(settings.MODELS_DIR) / f"{slug(agent, run.algorithm, run.seed, manifest.step)}-{secrets.token_hex(4)}"
+    origin = {
+        "run": str(run.pk),
+        "run_name": run.name,
+        "step": manifest.step,
+        "agent": agent,
+        "algorithm": run.algorithm,
+        "seed": run.seed,
+        "started_from": next((a["model"] for a in run.spec["agents"] if a["name"] == agent), ""),
+    }
+    try:
+        _copy(manifest, agent, target)
+        return register_model(user, location=str(target), name=name, provenance=origin)
+    except DamagedCheckpoint as error:
+        shutil.rmtree(target, ignore_errors=True)
+        raise FieldErrors([FieldError("damaged", f"{error}. Choose another checkpoint.", "step")]) from None
+    except OSError as error:
+        shutil.rmtree(target, ignore_errors=True)
+        message = f"The files could not be copied ({error.strerror}). Was the checkpoint removed, or is the disk full?"
+        raise FieldErrors([FieldError("not_copied", message, "step")], 507) from None
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+def _copy(manifest: Manifest, agent: str, target: Path) -> None:
+    """All files or an error. Hard links where the disk can: weights are never changed in place, and a large model is
+    there at once, whatever becomes of its checkpoint. Errors: OSError, DamagedCheckpoint.
+    """
+    target.mkdir(mode=0o700, parents=True)
+    source = manifest.path / manifest.folders[agent]
+    for name, entry in manifest.files_of(agent).items():
+        place = target / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):
+            os.link(source / name, place, follow_symlinks=False)
+        if not place.exists():
+            shutil.copyfile(source / name, place, follow_symlinks=False)
+        if sha256(place) != entry["sha256"]:
+            raise DamagedCheckpoint(f"{manifest.path.name}: {name} does not match its manifest")

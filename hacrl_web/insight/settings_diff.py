@@ -1,0 +1,118 @@
+"""How the settings of two runs differ, setting by setting: the Config tab, and the columns of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Case, IntegerField, Q, Value, When
+from pydantic import ValidationError
+
+from hacrl_web.runs.models import Run
+from workers.spec import RunSpec
+
+BASELINE = "gspo"  # what the leaderboard measures gains over
+FOUND_SHOWN = 20
+
+
+class Absent:
+    """A setting that a run does not have, such as one of a third agent."""
+
+    def __str__(self) -> str:
+        return "not there"
+
+
+ABSENT = Absent()
+
+
+@dataclass(frozen=True)
+class Line:
+    """One setting by its dotted path, and its value in each run."""
+
+    path: str
+    values: tuple[Any, ...]
+
+    @property
+    def differs(self) -> bool:
+        return any(not is_same(self.values[0], value) for value in self.values[1:])
+
+    @property
+    def is_absent(self) -> bool:
+        return self.values[0] is ABSENT
+
+
+@dataclass(frozen=True)
+class Section:
+    """The settings whose paths begin alike."""
+
+    title: str
+    lines: list[Line]
+
+    @property
+    def num_different(self) -> int:
+        return sum(line.differs for line in self.lines)
+
+
+def is_same(a: Any, b: Any) -> bool:
+    """Equal as settings: 1 and 1.0 are, 1 and true are not."""
+    return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
+
+
+def effective(run: Run) -> dict[str, Any]:
+    """The run's settings with today's names: one that came later has the default that the run had without a word."""
+    try:
+        found: dict[str, Any] = RunSpec.model_validate(run.spec).model_dump(mode="json")
+    except ValidationError:  # of a time with other bounds
+        found = run.spec
+    return found
+
+
+def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted path, value) of each setting; agents are numbered from 0, as in the API. An empty list is a value."""
+    children: list[tuple[str, Any]] = []
+    if isinstance(value, Mapping):
+        children = [(str(key), item) for key, item in value.items()]
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        children = [(str(place), item) for place, item in enumerate(value)]
+    if not children:
+        yield path, value
+    for name, item in children:
+        yield from flat(item, f"{path}.{name}" if path else name)
+
+
+def lines(specs: Sequence[Mapping[str, Any]]) -> list[Line]:
+    """Every setting of any of these specs, in their order."""
+    flats = [dict(flat(spec)) for spec in specs]
+    paths = dict.fromkeys(path for one in flats for path in one)
+    return [Line(path, tuple(one.get(path, ABSENT) for one in flats)) for path in paths]
+
+
+def sections(found: Sequence[Line]) -> list[Section]:
+    """Grouped by the first part of the path; each agent by itself; what has no dot stands first."""
+    groups: dict[str, list[Line]] = {"general": []}
+    for line in found:
+        parts = line.path.split(".")
+        title = "general" if len(parts) == 1 else ".".join(parts[: 2 if parts[0] == "agents" else 1])
+        groups.setdefault(title, []).append(line)
+    return [Section(title, members) for title, members in groups.items() if members]
+
+
+def baseline_of(run: Run, user: Any) -> Run | None:
+    """The run of the same sweep under the baseline's rule, with the same seed where there is one; never itself."""
+    if run.sweep_id is None:
+        return None
+    same_seed = Case(When(seed=run.seed, then=Value(0)), default=Value(1), output_field=IntegerField())
+    others = Run.objects.visible_to(user).filter(sweep_id=run.sweep_id, algorithm=BASELINE).exclude(pk=run.pk)
+    return others.order_by(same_seed, "seed", "created_at", "pk").first()
+
+
+def find_runs(user: Any, text: str, but: UUID) -> list[Run]:
+    """The newest visible runs with this text in their name or their sweep's, or with this id."""
+    wanted = Q(name__icontains=text) | Q(sweep__name__icontains=text)
+    with suppress(ValueError):
+        wanted |= Q(pk=UUID(text))
+    runs = Run.objects.visible_to(user).filter(wanted).exclude(pk=but).select_related("sweep")
+    return list(runs.order_by("-created_at", "-pk")[:FOUND_SHOWN])

@@ -1,0 +1,91 @@
+"""The contract, part four: what a checkpoint folder holds, and whether it still does.
+
+checkpoints/step-000040/manifest.json   {step, agents: [{name, folder}], files: {path: {size, sha256}}}, written last
+checkpoints/step-000040/agents/<index>-<slug>/   each an ordinary Hugging Face model folder
+
+`workers.checkpoint` writes it; the web lists, verifies and hands out what lies there. No torch, no Django.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER_NAME = "checkpoints"
+MANIFEST_NAME = "manifest.json"
+_STEP_FOLDER = re.compile(r"step-(\d{6,})", re.ASCII)
+
+
+class DamagedCheckpoint(ValueError):
+    """A checkpoint that does not match its manifest; the text names the file."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A checkpoint by its manifest. folders: agent -> its folder.  files: path -> {size, sha256}.  Both relative."""
+
+    path: Path
+    step: int
+    folders: dict[str, str]
+    files: dict[str, dict[str, Any]]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(int(entry["size"]) for entry in self.files.values())
+
+    def files_of(self, agent: str) -> dict[str, dict[str, Any]]:
+        """The files of one agent's model folder, by their names in it."""
+        start = f"{self.folders[agent]}/"
+        return {name.removeprefix(start): entry for name, entry in self.files.items() if name.startswith(start)}
+
+    def check_sizes(self) -> None:
+        """Every file is there and as long as it was. Error: DamagedCheckpoint."""
+        for name, entry in self.files.items():
+            file = self.path / name
+            if not file.is_file() or file.stat().st_size != entry["size"]:
+                raise self._damaged(name)
+
+    def check_bytes(self, names: Iterable[str] | None = None) -> None:
+        """Every byte of these files, or of all. Errors: DamagedCheckpoint, OSError."""
+        self.check_sizes()
+        for name in self.files if names is None else names:
+            if sha256(self.path / name) != self.files[name]["sha256"]:
+                raise self._damaged(name)
+
+    def _damaged(self, name: str) -> DamagedCheckpoint:
+        return DamagedCheckpoint(f"{self.path.name}: {name} does not match its manifest")
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a checkpoint folder; no name in it leads out of the folder. Error: DamagedCheckpoint."""
+    try:
+        found = json.loads((path / MANIFEST_NAME).read_bytes())
+        files = {str(name): {"size": int(e["size"]), "sha256": str(e["sha256"])} for name, e in found["files"].items()}
+        folders = {str(entry["name"]): str(entry["folder"]) for entry in found["agents"]}
+        step = int(found["step"])
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise DamagedCheckpoint(f"{path.name}: {MANIFEST_NAME} is missing or damaged") from error
+    for name in (*files, *folders.values()):
+        if name.startswith("/") or ".." in name.split("/") or "\\" in name or not name:
+            raise DamagedCheckpoint(f"{path.name}: {name!r} in {MANIFEST_NAME} leads out of the checkpoint")
+    return Manifest(path, step, folders, files)
+
+
+def step_folders(root: Path) -> list[Path]:
+    """Checkpoint folders, oldest first."""
+    found = []
+    for path in root.iterdir() if root.is_dir() else ():
+        match = _STEP_FOLDER.fullmatch(path.name)
+        if match and path.is_dir():
+            found.append((int(match[1]), path))
+    return [path for _, path in sorted(found)]
+
+
+def sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
