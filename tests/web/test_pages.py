@@ -98,7 +98,7 @@ def test_every_page_of_a_run_renders(web, user):
     complete(run, {"A": (0.2, 0.7), "B": (0.2, 0.6)})
     pages = [reverse("home"), reverse("runs:run_list"), reverse("runs:worker_list"), reverse("leaderboard:index")]
     pages += [run.get_absolute_url() + query for query in ("", "/config", "/events", "/system", "/checkpoints", "?tab=logs", "?tab=%00")]
-    pages += [reverse(f"runs:{name}", args=[run.pk]) for name in ("run_rollouts", "metrics_csv")]
+    pages += [reverse(name, args=[run.pk]) for name in ("insight:run_rollouts", "runs:metrics_csv")]
     for page in pages:
         assert web.get(page).status_code == 200, page
 
@@ -125,8 +125,8 @@ def test_foreign_runs_and_sweeps_do_not_exist(web, user):
     owner = factories.make_user()
     run = factories.make_run(owner, name="their run")
     sweep = Sweep.objects.create(owner=owner, name="theirs")
-    for name in ("run_detail", "run_rollouts", "run_clone", "metrics_csv"):
-        assert web.get(reverse(f"runs:{name}", args=[run.pk])).status_code == 404, name
+    for name in ("runs:run_detail", "insight:run_rollouts", "runs:run_clone", "runs:metrics_csv"):
+        assert web.get(reverse(name, args=[run.pk])).status_code == 404, name
     assert web.post(reverse("runs:run_stop", args=[run.pk])).status_code == 404
     assert web.get(reverse("runs:sweep_detail", args=[sweep.pk])).status_code == 404
     assert run.name not in text_of(web.get(reverse("runs:run_list")))
