@@ -166,10 +166,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.postgres and options.data:
         parser.error("--data is for SQLite: the PostgreSQL server of this bench ends with it")
-    python = f"Python {platform.python_version()}"
-    print(
-        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {python}; {'PostgreSQL' if options.postgres else 'SQLite'}"
-    )
+    kind = f"Python {platform.python_version()}; {'PostgreSQL' if options.postgres else 'SQLite'}"
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {kind}")
     with database(options.postgres, options.data and str(Path(options.data).resolve())):
         fill(1.0 if options.full else 0.05)
         from django.test import Client
