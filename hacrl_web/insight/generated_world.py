@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from workers.spec import RunSpec
 
@@ -40,9 +41,10 @@ class Answer:
     mean_logp: float
 
 
-def make_questions(chance: random.Random) -> list[Question]:
-    """Small sums of four kinds, the subjects in turn."""
-    found = []
+@cache
+def questions() -> tuple[Question, ...]:
+    """Small sums of four kinds, the subjects in turn: the same for all runs, as those of a benchmark are."""
+    chance, found = random.Random("questions"), []
     for number in range(NUM_QUESTIONS):
         a, b, c = (chance.randrange(2, 30) for _ in range(3))
         subject = number % len(SUBJECTS)
@@ -53,7 +55,7 @@ def make_questions(chance: random.Random) -> list[Question]:
             (f"({a}-{b})*{c}", (a - b) * c),
         )[subject]
         found.append(Question(f"generated-{number}", f"{text}=", answer, subject, chance.gauss(0, 0.5)))
-    return found
+    return tuple(found)
 
 
 class World:
@@ -61,7 +63,6 @@ class World:
 
     def __init__(self, spec: RunSpec, chance: random.Random) -> None:
         self.spec, self.chance = spec, chance
-        self.questions = make_questions(chance)
         self.agents = range(len(spec.agents))
         # Each agent knows every second subject, so that neighbours complement each other.
         self.log_odds = [
@@ -86,7 +87,7 @@ class World:
         return max(1, round(len(text) / self.characters_per_token[agent]))
 
     def batch(self) -> list[Question]:
-        return self.chance.sample(self.questions, self.spec.training.train_batch_size)
+        return self.chance.sample(questions(), self.spec.training.train_batch_size)
 
     def answer(self, agent: int, question: Question) -> Answer:
         chance = self.chance

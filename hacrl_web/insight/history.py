@@ -5,14 +5,14 @@ The same events as the socket's frames; the page goes on from `seq` by its socke
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
-
-from django.db.models import Q
 
 from hacrl_web.runs.models import Run
 
 MAX_LINES = 2000
 MAX_REPORTS = 500
+LINES = ("log", "left_out")
 REPORTS = ("started", "evaluation", "checkpoint", "left_out", "finished")
 _COLUMNS = ("seq", "attempt", "type", "step", "agent", "source", "time", "payload")
 
@@ -20,10 +20,16 @@ _COLUMNS = ("seq", "attempt", "type", "step", "agent", "source", "time", "payloa
 def history(run: Run, up_to: int) -> list[dict[str, Any]]:
     """Events up to a seq, oldest first: the newest MAX_LINES lines of the log and MAX_REPORTS reports and incidents."""
     events = run.events.filter(seq__lte=up_to).order_by("-seq")
-    is_incident = Q(type="log", payload__incident__isnull=False) & ~Q(payload__incident=None)
+    incidents = events.filter(type="log", payload__incident__isnull=False).exclude(payload__incident=None)
     newest = (
-        events.filter(type__in=("log", "left_out")).values(*_COLUMNS)[:MAX_LINES],
-        events.filter(Q(type__in=REPORTS) | is_incident).values(*_COLUMNS)[:MAX_REPORTS],
+        _newest([events.filter(type=kind) for kind in LINES], MAX_LINES),
+        _newest([*(events.filter(type=kind) for kind in REPORTS), incidents], MAX_REPORTS),
     )
     by_seq = {event["seq"]: event for some in newest for event in some}
     return [by_seq[seq] for seq in sorted(by_seq)]
+
+
+def _newest(kinds: Sequence[Any], count: int) -> list[dict[str, Any]]:
+    """Type by type, as the index of (run, type, seq) has them; asked for together, all events would be read."""
+    found = [event for events in kinds for event in events.values(*_COLUMNS)[:count]]
+    return sorted(found, key=lambda event: -event["seq"])[:count]

@@ -181,11 +181,8 @@ class _Reader:
         self.told = _told(self._events("metrics")) if self.has_attempts else {}
 
     def _events(self, kind: str) -> Any:
-        events = self.run.events.order_by("seq").filter(step__isnull=False)
-        if kind == "metrics" and self.packed_seq:
-            # By an expression: the index of (run, type) would lead past all events that are packed.
-            return events.annotate(kind=Cast("type", TextField())).filter(kind=kind, seq__gt=self.packed_seq)
-        return events.filter(type=kind)
+        after = self.packed_seq if kind == "metrics" else 0
+        return self.run.events.filter(type=kind, seq__gt=after, step__isnull=False).order_by("seq")
 
     def _column(self, key: Key, place: int) -> Column:
         column = self.found.setdefault(key, Column())
@@ -264,8 +261,8 @@ def pack_block(run: Run) -> int:
     One small transaction, in which `packed_seq` moves by compare-and-swap: of two that pack the same, one does.
     """
     before, first_attempt = _packed_seq(run), _first_attempt(run)
-    events = run.events.annotate(kind=Cast("type", TextField())).filter(kind="metrics", seq__gt=before)
-    rows = list(events.order_by("seq").values_list("seq", *_EVENT, Cast("payload", TextField()))[:BLOCK_EVENTS])
+    events = run.events.filter(type="metrics", seq__gt=before).order_by("seq")
+    rows = list(events.values_list("seq", *_EVENT, Cast("payload", TextField()))[:BLOCK_EVENTS])
     if len(rows) < MIN_EVENTS:
         return 0
     told = _latest(rows)

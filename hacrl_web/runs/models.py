@@ -202,6 +202,7 @@ class Run(models.Model):
             models.Index(fields=["owner", "-created_at"], name="run_owner_created"),
             models.Index(fields=["-created_at"], name="run_created"),
             models.Index(fields=["state", "-priority", "queue_key"], name="run_queue"),
+            models.Index(fields=["state", "-finished_at"], name="run_finished"),
         ]
 
     def __str__(self) -> str:
@@ -428,7 +429,10 @@ class TelemetryEvent(models.Model):
     class Meta:
         ordering = ["seq"]
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="event_once")]
-        indexes = [models.Index(fields=["run", "type", "agent", "source", "step"], name="event_metrics")]
+        indexes = [
+            models.Index(fields=["run", "type", "agent", "source", "step"], name="event_metrics"),
+            models.Index(fields=["run", "type", "seq"], name="event_type_seq"),
+        ]
 
 
 class MetricChunk(models.Model):
