@@ -12,7 +12,7 @@ from hacrl_web.runs.models import Run
 from workers.spec import RunSpec
 
 BINS = 44
-MOST_ROWS = 120_000  # of one learner: what a request can count in time
+MOST_ROWS = 60_000  # of one learner: what a request can count in time
 MOST_BOUNDS = 32
 OUTSIDE = 0.01  # share of the ratios beyond either end of the axis; they stand in the first and last bar
 
@@ -57,12 +57,13 @@ def window_steps(run: Run, steps: dict[int, int], step: int, window: int) -> lis
 
 def shared_rows(run: Run, steps: dict[int, int], learner: str) -> list[Row]:
     """Evaluated rollouts of peers with an advantage. steps: the chosen ones and their attempts, in order."""
-    rows = run.contributions.filter(agent=learner, step__gte=min(steps), step__lte=max(steps)).order_by()
+    rows = run.contributions.filter(agent=learner, step__gte=min(steps), step__lte=max(steps))
+    rows = rows.exclude(source=learner).filter(sequence_ratio__isnull=False).order_by()
     columns = ("step", "attempt", "source", "sequence_ratio", "advantage", "weight", "clip_side", "reward")
     return [
         (source, ratio, advantage, weight or 0.0, side, reward)
         for step, attempt, source, ratio, advantage, weight, side, reward in rows.values_list(*columns)
-        if source != learner and ratio and advantage and attempt == steps[step]
+        if ratio and advantage and attempt == steps.get(step)
     ]
 
 

@@ -104,7 +104,10 @@ class Dropped(Counts):
 
 @dataclass
 class Summary:
-    """One step, or several added up; pairs are (learner, source). factors: (omega, P of the learner, P of the source) by pair, of one step only."""
+    """One step, or several added up. Pairs are (learner, source); dropped rows have their reason as well.
+
+    factors: omega, P of the learner and P of the source, of one step only.
+    """
 
     pairs: dict[tuple[str, str], PairSums] = field(default_factory=dict)
     dropped: dict[tuple[str, str, str], Dropped] = field(default_factory=dict)
@@ -182,10 +185,8 @@ def _columns() -> dict[str, Any]:
             f"lower_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="lower")),
             f"upper_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="upper")),
         }
-    right = Q(reward__gt=0)
-    return found | {
-        "wrong_positive": Count("pk", filter=EVALUATED & POSITIVE) - Count("pk", filter=EVALUATED & POSITIVE & right)
-    }
+    not_right = Q(reward__lte=0) | Q(reward__isnull=True)
+    return found | {"wrong_positive": Count("pk", filter=EVALUATED & POSITIVE & not_right)}
 
 
 _COLUMNS = _columns()
