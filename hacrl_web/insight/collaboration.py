@@ -6,11 +6,12 @@ Shares of |weight| are taken within one learner: weights of different learners m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from hacrl_web.alerts.rules import BY_KIND
 from hacrl_web.alerts.signals import Facts
-from hacrl_web.insight.summaries import CLIPPED, DROPPED, OTHER, USED, ZERO, Generated, Kind, Lessons, Summary, Sums
+from hacrl_web.insight.summaries import FATES, Generated, Lessons, PairSums, Summary
 from workers.spec import RunSpec
 
 CAPABILITY_FLOOR = 1e-8  # Eq. (9); see `capability` in docs/metrics.md
@@ -26,73 +27,52 @@ def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, 
     step: of which the summary is; None where it is of several, which have no one omega.
     """
     names = [agent.name for agent in spec.agents]
-    pairs = []
-    of_pair: dict[tuple[str, str], list[tuple[Kind, Sums]]] = {}
-    for kind, sums in summary.kinds.items():
-        of_pair.setdefault((kind.learner, kind.source), []).append((kind, sums))
     shares = spec.algorithm.shares_rollouts and len(names) > 1
+    made = [summary.generated.get(name, Generated()) for name in names]
+    pairs = []
     for learner, name in enumerate(names):
         for source, other in enumerate(names):
             if learner != source and not shares:
                 continue
-            found = _pair(of_pair.get((name, other), []), summary.lessons.get((name, other), Lessons()))
-            found |= {"learner": learner, "source": source}
+            found = {"learner": learner, "source": source, **_pair(summary, name, other)}
             found |= _omega(spec, step, summary.factors.get((name, other)), is_own=learner == source)
             # With max_sources_per_learner a learner does not hear everybody in each step.
-            verified = summary.generated.get(other, Generated()).verified
-            found["not_heard"] = max(0, verified - found["rows"])
-            pairs.append(found)
-    agents = [
-        {"name": name, "verified": made.verified, "right": made.right, "rollouts": made.rollouts, "tokens": made.tokens}
-        | {"verified_tokens": made.verified_tokens}
-        for name in names
-        for made in [summary.generated.get(name, Generated())]
-    ]
-    return {"agents": agents, "pairs": pairs}
-
-
-def _pair(rows: Sequence[tuple[Kind, Sums]], lessons: Lessons) -> dict[str, Any]:
-    """The fate of a source's rollouts with one learner. Lists of two: with a positive, with a negative advantage."""
-    total, fates = Sums(), {name: Sums() for name in (USED, ZERO, CLIPPED, OTHER)}
-    dropped: dict[str, Sums] = {}
-    weight, lost = [0.0, 0.0], [0, 0]
-    evaluated, lower, upper = [0, 0], [0, 0], [0, 0]
-    lowest = None  # reward among those with a positive advantage
-    for kind, sums in rows:
-        total.add(sums)
-        fate = dropped.setdefault(kind.reason, Sums()) if kind.outcome == DROPPED else fates[kind.outcome]
-        fate.add(sums)
-        if kind.sign == 0:
-            continue
-        place = 0 if kind.sign > 0 else 1
-        weight[place] += sums.weight
-        lost[place] += sums.rows if kind.outcome == CLIPPED else 0
-        if kind.is_evaluated:
-            evaluated[place] += sums.rows
-            lower[place] += sums.rows if kind.side == "lower" else 0
-            upper[place] += sums.rows if kind.side == "upper" else 0
-            if kind.sign > 0 and sums.lowest is not None:
-                lowest = sums.lowest if lowest is None else min(lowest, sums.lowest)
-    fate_counts = {name: _counts(sums) for name, sums in fates.items()}
+            pairs.append(found | {"not_heard": max(0, made[source].verified - found["rows"])})
     return {
-        "rows": total.rows,
-        "tokens": total.tokens,
-        **fate_counts,
-        "dropped": {reason: _counts(sums) for reason, sums in sorted(dropped.items())},
-        "weight": weight,
-        "lost": lost,
-        "evaluated": evaluated,
-        "lower": lower,
-        "upper": upper,
-        "positives_are_right": lowest is not None and lowest > 0,
+        "agents": [{"name": name, **asdict(counts)} for name, counts in zip(names, made, strict=True)],
+        "pairs": pairs,
+    }
+
+
+def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
+    """The fate of a source's rollouts with one learner.
+
+    Fates are [rollouts, tokens]; lists by sign are [with A > 0, with A < 0]; lessons are [prompts, of which taught].
+    """
+    sums = summary.pairs.get((learner, source), PairSums())
+    lessons = summary.lessons.get((learner, source), Lessons())
+    fates = {name: [getattr(sums, name), getattr(sums, f"{name}_tokens")] for name in FATES if name != "dropped"}
+    told = [*fates.values(), [sums.dropped, sums.dropped_tokens]]
+    by_sign = {
+        name: [getattr(sums, f"{name}_positive"), getattr(sums, f"{name}_negative")]
+        for name in ("weight", "lost", "evaluated", "lower", "upper")
+    }
+    return {
+        "rows": sums.rows,
+        "tokens": sums.tokens,
+        **fates,
+        "other": [sums.rows - sum(fate[0] for fate in told), sums.tokens - sum(fate[1] for fate in told)],
+        "dropped": {
+            place[2]: [dropped.rows, dropped.tokens]
+            for place, dropped in sorted(summary.dropped.items())
+            if place[:2] == (learner, source)
+        },
+        **by_sign,
+        "positives_are_right": sums.evaluated_positive > 0 and not sums.wrong_positive,
         "prompts": lessons.prompts,
         "rescue": [lessons.rescue, lessons.rescue_used],
         "warn": [lessons.warn, lessons.warn_used],
     }
-
-
-def _counts(sums: Sums) -> list[int]:
-    return [sums.rows, sums.tokens]
 
 
 def _omega(
@@ -151,8 +131,8 @@ def _traps(spec: RunSpec, names: Sequence[str], pairs: Sequence[dict[str, Any]])
         for pair in worst[:MOST_TRAPS]
     )
     return [
-        f"Delta trap in {len(trapped)} of {len(pairs)} pairs (learner ← source): at least {percent(TRAP.raise_at, 1)} of the "
-        f"source's encouraging answers lie below the learner's band and teach it nothing. The highest: {most}."
+        f"Delta trap in {len(trapped)} of {len(pairs)} pairs (learner ← source): at least {percent(TRAP.raise_at, 1)} "
+        f"of the source's encouraging answers lie below the learner's band and teach it nothing. The highest: {most}."
     ]
 
 
@@ -183,7 +163,7 @@ def _teachers(names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> str:
     shared = sum(sum(pair["weight"]) for pair in peers)
     if not shared:
         return f"{learner} learnt from itself alone: no rollout of a peer had a weight."
-    used, rows = sum(pair[USED][0] for pair in peers), sum(pair["rows"] for pair in peers)
+    used, rows = sum(pair["used"][0] for pair in peers), sum(pair["rows"] for pair in peers)
     lost = sum(sum(pair["lost"]) for pair in peers)
     whom = names[best["source"]] if len(peers) == 1 else "its peers"
     most = "" if len(peers) == 1 else f", most from {names[best['source']]} ({percent(sum(best['weight']), total)})"
@@ -196,9 +176,9 @@ def _alone(name: str, pair: dict[str, Any]) -> str:
     """What became of the own rollouts of an agent that nobody shares with."""
     if not pair["rows"]:
         return ""
-    rest = [f"{pair[ZERO][0]} had no advantage"] if pair[ZERO][0] else []
-    rest += [f"the clip took {pair[CLIPPED][0]} away"] if pair[CLIPPED][0] else []
-    return "; ".join([f"{pair[USED][0]} of {pair['rows']} own rollouts taught {name}", *rest]) + "."
+    rest = [f"{pair['zero'][0]} had no advantage"] if pair["zero"][0] else []
+    rest += [f"the clip took {pair['clipped'][0]} away"] if pair["clipped"][0] else []
+    return "; ".join([f"{pair['used'][0]} of {pair['rows']} own rollouts taught {name}", *rest]) + "."
 
 
 def _lessons(names: Sequence[str], pair: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from ninja import Query, Router
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight.collaboration import sentences, view
 from hacrl_web.insight.histogram import clipping, window_steps
-from hacrl_web.insight.summaries import recorded_steps, run_summary, step_summary
+from hacrl_web.insight.summaries import recorded_steps, run_summary, summary_of
 from hacrl_web.insight.timeline import timeline
 from hacrl_web.runs.models import Run
 from workers.spec import RunSpec
@@ -31,10 +31,12 @@ def _state(run: Run) -> dict[str, Any]:
     return {"ended": run.is_terminal, "steps": list(recorded_steps(run))}
 
 
-def _rows(steps: dict[int, int], step: int) -> int:
+def _recorded(run: Run, step: int) -> dict[int, int]:
+    """The recorded steps, this one among them. Error: Http404."""
+    steps = recorded_steps(run)
     if step not in steps:
         raise Http404
-    return steps[step]
+    return steps
 
 
 @router.get("/runs/{run_id}/collaboration", response=dict, summary="Recorded steps, and the metrics of pairs over time")
@@ -53,7 +55,7 @@ def get_steps(request: HttpRequest, run_id: UUID) -> Any:
 def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
     """By ordered pair: what became of the source's rollouts, their weight, rescue and warn. 404: none is recorded."""
     run, spec = _run(request, run_id)
-    seen = view(spec, step_summary(run.pk, step, _rows(recorded_steps(run), step)), step)
+    seen = view(spec, summary_of(run, _recorded(run, step), step), step)
     return {"step": step, **seen, "sentences": sentences(spec, seen)}
 
 
@@ -78,6 +80,6 @@ def get_ratios(
     run, spec = _run(request, run_id)
     if learner >= len(spec.agents):
         raise FieldErrors([FieldError("invalid", f"Must be below {len(spec.agents)}.", "learner")])
-    steps = recorded_steps(run)
-    _rows(steps, step)
-    return clipping(run, spec, learner, window_steps(steps, step, window, len(spec.agents)))
+    steps = _recorded(run, step)
+    chosen = window_steps(run, steps, step, window)
+    return clipping(run, spec, learner, {one: steps[one] for one in chosen})

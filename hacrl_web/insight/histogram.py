@@ -12,7 +12,7 @@ from hacrl_web.runs.models import Run
 from workers.spec import RunSpec
 
 BINS = 44
-MOST_ROWS = 120_000  # of one learner: what a request can count in time
+MOST_ROWS = 60_000  # of one learner: what a request can count in time
 MOST_BOUNDS = 32
 OUTSIDE = 0.01  # share of the ratios beyond either end of the axis; they stand in the first and last bar
 
@@ -40,30 +40,30 @@ def bounds(spec: RunSpec) -> list[dict[str, Any]]:
     return [{"m": m, "low": min(1.0, 1.0 - rule.delta + m * rule.delta_step), "high": 1.0} for m in updates]
 
 
-def window_steps(steps: dict[int, int], step: int, window: int, num_agents: int) -> list[int]:
-    """The last `window` recorded steps up to `step`, fewer where they have too many rows to count in time."""
+def window_steps(run: Run, steps: dict[int, int], step: int, window: int) -> list[int]:
+    """The last `window` recorded steps up to `step`, fewer where they have too many rows to count in time.
+
+    steps: from summaries.recorded_steps.
+    """
     chosen: list[int] = []
-    rows = 0.0
+    per_learner = 0.0
     for one in sorted((one for one in steps if one <= step), reverse=True)[:window]:
-        rows += steps[one] / num_agents
-        if chosen and rows > MOST_ROWS:
+        per_learner += run.contributions.filter(attempt=steps[one], step=one).count() / len(run.agent_names)
+        if chosen and per_learner > MOST_ROWS:
             break
         chosen.append(one)
     return chosen[::-1]
 
 
-def shared_rows(run: Run, steps: Sequence[int], learner: str) -> list[Row]:
-    """Evaluated rollouts of peers with an advantage, of the latest attempt of each step."""
-    rows = run.contributions.filter(agent=learner, step__gte=steps[0], step__lte=steps[-1]).order_by()
+def shared_rows(run: Run, steps: dict[int, int], learner: str) -> list[Row]:
+    """Evaluated rollouts of peers with an advantage. steps: the chosen ones and their attempts, in order."""
+    rows = run.contributions.filter(agent=learner, step__gte=min(steps), step__lte=max(steps))
+    rows = rows.exclude(source=learner).filter(sequence_ratio__isnull=False).order_by()
     columns = ("step", "attempt", "source", "sequence_ratio", "advantage", "weight", "clip_side", "reward")
-    found = list(rows.values_list(*columns))
-    latest: dict[int, int] = {}
-    for step, attempt, *_ in found:
-        latest[step] = max(attempt, latest.get(step, 0))
     return [
         (source, ratio, advantage, weight or 0.0, side, reward)
-        for step, attempt, source, ratio, advantage, weight, side, reward in found
-        if source != learner and ratio and advantage and attempt == latest[step]
+        for step, attempt, source, ratio, advantage, weight, side, reward in rows.values_list(*columns)
+        if ratio and advantage and attempt == steps.get(step)
     ]
 
 
@@ -117,8 +117,8 @@ def count(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def clipping(run: Run, spec: RunSpec, learner: int, steps: Sequence[int]) -> dict[str, Any]:
-    """The clipping panels of one learner: one for each peer, on one axis. steps: not empty, in order."""
+def clipping(run: Run, spec: RunSpec, learner: int, steps: dict[int, int]) -> dict[str, Any]:
+    """The clipping panels of one learner: one for each peer, on one axis. steps: as for shared_rows, not empty."""
     names = [agent.name for agent in spec.agents]
     shown = [short(name) for name in names]
     rows = shared_rows(run, steps, names[learner])
@@ -134,7 +134,7 @@ def clipping(run: Run, spec: RunSpec, learner: int, steps: Sequence[int]) -> dic
             sources.append(counted | {"trap": trap(spec, shown, counted)})
     return {
         "learner": learner,
-        "steps": [steps[0], steps[-1]],
+        "steps": [min(steps), max(steps)],
         "num_steps": len(steps),
         "edges": ends,
         "band": band,

@@ -1,7 +1,7 @@
 """The first look at a recorded step: its contribution rows, added up by what became of them.
 
-Everything on the Collaboration tab but its histograms is made of these sums. They are kept in memory under the number
-of the step's rows: rows are only ever added (a resumed attempt may repeat a step), so another number means other sums.
+Everything on the Collaboration tab but its histograms is made of these sums. They are kept in memory: rows are only
+ever added, and a step that a resumed attempt has made again is another attempt's.
 """
 
 from __future__ import annotations
@@ -11,54 +11,65 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, CharField, Count, IntegerField, Max, Min, Q, Sum, Value, When
-from django.db.models.functions import Abs, Coalesce
+from django.db import connection
+from django.db.models import Count, Max, Min, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce
 
+from hacrl_web.insight.recorded import segments
 from hacrl_web.runs.models import Contribution, RolloutSample, Run
 
-USED, ZERO, CLIPPED, DROPPED, OTHER = "used", "zero", "clipped", "dropped", "other"
-KEPT_STEPS = 128  # at most 0.2 MB each, with 8 agents
+KEPT_STEPS = 256  # at most 0.1 MB each, with 8 agents
 KEPT_RUNS = 32
-
-
-class Kind(NamedTuple):
-    """Rows that had the same fate. side: lower, none or upper; sign: of the advantage; is_evaluated: it has an s."""
-
-    learner: str
-    source: str
-    outcome: str
-    reason: str  # why it was dropped
-    side: str
-    sign: int
-    is_evaluated: bool
-
-
-@dataclass
-class Sums:
-    """Over the rows of one kind. tokens: the source's. lowest: smallest reward among them."""
-
-    rows: int = 0
-    tokens: int = 0
-    weight: float = 0.0  # sum of |weight|
-    lowest: float | None = None
-
-    def add(self, other: Sums) -> None:
-        self.rows += other.rows
-        self.tokens += other.tokens
-        self.weight += other.weight
-        known = [value for value in (self.lowest, other.lowest) if value is not None]
-        self.lowest = min(known) if known else None
+KEPT = Q(drop_reason__isnull=True) | Q(drop_reason="")
+TAUGHT = Q(weight__gt=0) | Q(weight__lt=0)  # the gradient is not zero
+POSITIVE, NEGATIVE = Q(advantage__gt=0), Q(advantage__lt=0)
+EVALUATED = Q(sequence_ratio__isnull=False)
+OUTSIDE = Q(clip_side="lower") | Q(clip_side="upper")
+# A row has the first fate that fits; the rest (a ratio at max_log_ratio, a number that is not finite) is "other".
+FATES = {
+    "used": KEPT & TAUGHT,
+    "zero": KEPT & ~TAUGHT & Q(advantage=0),
+    "clipped": KEPT & ~TAUGHT & OUTSIDE & (POSITIVE | NEGATIVE),
+    "dropped": ~KEPT,
+}
 
 
 class Counts:
-    """Whole numbers that add up by name."""
+    """Numbers that add up by name."""
 
     def add(self, other: Any) -> None:
         for column in fields(self):  # type: ignore[arg-type]
             setattr(self, column.name, getattr(self, column.name) + getattr(other, column.name))
+
+
+@dataclass
+class PairSums(Counts):
+    """One learner's rows from one source. Tokens are the source's; weights are sums of |weight|."""
+
+    rows: int = 0
+    tokens: int = 0
+    used: int = 0
+    used_tokens: int = 0
+    zero: int = 0
+    zero_tokens: int = 0
+    clipped: int = 0
+    clipped_tokens: int = 0
+    dropped: int = 0
+    dropped_tokens: int = 0
+    weight_positive: float = 0.0  # by the sign of the advantage, from here on
+    weight_negative: float = 0.0
+    lost_positive: int = 0
+    lost_negative: int = 0
+    evaluated_positive: int = 0
+    evaluated_negative: int = 0
+    lower_positive: int = 0
+    lower_negative: int = 0
+    upper_positive: int = 0
+    upper_negative: int = 0
+    wrong_positive: int = 0  # evaluated with A > 0, though the reward is not above 0
 
 
 @dataclass
@@ -84,97 +95,125 @@ class Generated(Counts):
 
 
 @dataclass
-class Summary:
-    """One step, or several added up. factors: (omega, P of the learner, P of the source) by pair, of one step only."""
+class Dropped(Counts):
+    """Rows left out of a learner's loss for one reason."""
 
-    kinds: dict[Kind, Sums] = field(default_factory=dict)
+    rows: int = 0
+    tokens: int = 0
+
+
+@dataclass
+class Summary:
+    """One step, or several added up. Pairs are (learner, source); dropped rows have their reason as well.
+
+    factors: omega, P of the learner and P of the source, of one step only.
+    """
+
+    pairs: dict[tuple[str, str], PairSums] = field(default_factory=dict)
+    dropped: dict[tuple[str, str, str], Dropped] = field(default_factory=dict)
     lessons: dict[tuple[str, str], Lessons] = field(default_factory=dict)
     generated: dict[str, Generated] = field(default_factory=dict)
     factors: dict[tuple[str, str], tuple[float | None, ...]] = field(default_factory=dict)
 
     def add(self, other: Summary) -> None:
-        for kind, sums in other.kinds.items():
-            self.kinds.setdefault(kind, Sums()).add(sums)
+        for pair, sums in other.pairs.items():
+            self.pairs.setdefault(pair, PairSums()).add(sums)
+        for place, dropped in other.dropped.items():
+            self.dropped.setdefault(place, Dropped()).add(dropped)
         for pair, lessons in other.lessons.items():
             self.lessons.setdefault(pair, Lessons()).add(lessons)
         for agent, generated in other.generated.items():
             self.generated.setdefault(agent, Generated()).add(generated)
 
 
+# Each step is looked up in the index: a million rows are not read to find a few hundred steps.
+_STEPS = """
+WITH RECURSIVE found(step) AS (
+  SELECT MIN(step) FROM runs_contribution WHERE run_id = %(run)s AND attempt = %(attempt)s AND step >= %(first)s
+  UNION ALL
+  SELECT (SELECT MIN(step) FROM runs_contribution
+          WHERE run_id = %(run)s AND attempt = %(attempt)s AND step > found.step)
+  FROM found WHERE found.step IS NOT NULL
+)
+SELECT step FROM found WHERE step <= %(last)s
+"""
+
+
 def recorded_steps(run: Run) -> dict[int, int]:
-    """Step -> rows, of the steps with contributions, in order; without those that a live run is still at."""
-    rows = run.contributions.order_by("step")
-    if not run.is_terminal:
-        rows = rows.filter(step__lte=run.step)
-    return dict(rows.values_list("step").annotate(Count("pk")))
-
-
-@lru_cache(maxsize=KEPT_STEPS)
-def step_summary(run_id: UUID, step: int, rows: int) -> Summary:
-    """The sums of one step, not to be changed. rows: how many it has, as told by recorded_steps."""
-    found = Summary()
-    _add_kinds(found, run_id, step)
-    _add_lessons(found, run_id, step)
-    _add_generated(found, run_id, step)
+    """Step -> attempt, of the steps with contributions, in order; without those that a live run is still at."""
+    found: dict[int, int] = {}
+    run_key = Run._meta.pk.get_db_prep_value(run.pk, connection)
+    with connection.cursor() as cursor:
+        for segment in segments(run.contributions.all(), last=None if run.is_terminal else run.step):
+            asked = {"run": run_key, "attempt": segment.attempt, "first": segment.first, "last": segment.last}
+            cursor.execute(_STEPS, asked)
+            found |= {step: segment.attempt for (step,) in cursor.fetchall()}
     return found
 
 
-def _latest(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows of the highest attempt, which stands first in each."""
-    newest = max((row[0] for row in rows), default=0)
-    return [row[1:] for row in rows if row[0] == newest]
+def summary_of(run: Run, steps: dict[int, int], step: int) -> Summary:
+    """The sums of a recorded step, not to be changed. steps: from recorded_steps."""
+    rows = run.contributions.filter(attempt=steps[step], step=step).count()
+    return _step_summary(run.pk, step, steps[step], rows)
 
 
-def _add_kinds(found: Summary, run_id: UUID, step: int) -> None:
-    word = {"output_field": CharField()}
-    whole = {"output_field": IntegerField()}
-    rows = (
-        Contribution.objects.filter(run_id=run_id, step=step)
-        .order_by()
-        .annotate(
-            outcome=Case(
-                When(drop_reason__gt="", then=Value(DROPPED)),
-                When(Q(weight__gt=0) | Q(weight__lt=0), then=Value(USED)),
-                When(advantage=0, then=Value(ZERO)),
-                When(clip_side__in=("lower", "upper"), then=Value(CLIPPED)),
-                default=Value(OTHER),
-                **word,
-            ),
-            sign=Case(When(advantage__gt=0, then=1), When(advantage__lt=0, then=-1), default=0, **whole),
-            evaluated=Case(When(sequence_ratio__isnull=False, then=1), default=0, **whole),
-        )
-        .values_list("attempt", "agent", "source", "outcome", "drop_reason", "clip_side", "sign", "evaluated")
-        .annotate(
-            row_count=Count("pk"),
-            token_sum=Sum(Coalesce("source_num_tokens", "num_tokens")),  # older rows know the learner's only
-            weight_sum=Sum(Abs("weight")),
-            lowest=Min("reward"),
-            factor=Max("omega"),
-            own=Max("capability"),
-            theirs=Max("source_capability"),
-        )
-    )
-    for learner, source, outcome, reason, side, sign, evaluated, *sums in _latest(list(rows)):
-        count, tokens, weight, lowest, *factors = sums
-        kind = Kind(learner, source, outcome, reason or "", side, sign, bool(evaluated))
-        found.kinds.setdefault(kind, Sums()).add(Sums(count, tokens or 0, weight or 0.0, lowest))
-        found.factors[learner, source] = tuple(factors)
+@lru_cache(maxsize=KEPT_STEPS)
+def _step_summary(run_id: UUID, step: int, attempt: int, rows: int) -> Summary:
+    """rows: how many the step has; with more of them it has other sums."""
+    found = Summary()
+    place = {"run_id": run_id, "attempt": attempt, "step": step}
+    _add_pairs(found, Contribution.objects.filter(**place).order_by())
+    _add_lessons(found, Contribution.objects.filter(**place).order_by())
+    _add_generated(found, RolloutSample.objects.filter(**place).order_by())
+    return found
 
 
-def _add_lessons(found: Summary, run_id: UUID, step: int) -> None:
+# Older rows know the length in the learner's tokens only.
+_TOKENS = Coalesce("source_num_tokens", "num_tokens")
+
+
+def _columns() -> dict[str, Any]:
+    """An aggregate for each field of PairSums."""
+    found: dict[str, Any] = {"rows": Count("pk"), "tokens": Sum(_TOKENS)}
+    for name, fate in FATES.items():
+        found |= {name: Count("pk", filter=fate), f"{name}_tokens": Sum(_TOKENS, filter=fate)}
+    for sign, of_sign in (("positive", POSITIVE), ("negative", NEGATIVE)):
+        found |= {
+            f"weight_{sign}": Sum("weight", filter=KEPT & of_sign),
+            f"lost_{sign}": Count("pk", filter=FATES["clipped"] & of_sign),
+            f"evaluated_{sign}": Count("pk", filter=EVALUATED & of_sign),
+            f"lower_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="lower")),
+            f"upper_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="upper")),
+        }
+    not_right = Q(reward__lte=0) | Q(reward__isnull=True)
+    return found | {"wrong_positive": Count("pk", filter=EVALUATED & POSITIVE & not_right)}
+
+
+_COLUMNS = _columns()
+
+
+def _add_pairs(found: Summary, of_step: QuerySet[Contribution]) -> None:
+    factors = {"factor": Max("omega"), "own": Max("capability"), "theirs": Max("source_capability")}
+    for row in of_step.values("agent", "source").annotate(**_COLUMNS, **factors):
+        pair = (row.pop("agent"), row.pop("source"))
+        found.factors[pair] = tuple(row.pop(name) for name in factors)
+        sums = PairSums(**{name: value or 0 for name, value in row.items()})
+        sums.weight_negative = -sums.weight_negative  # weight has the sign of the advantage
+        found.pairs[pair] = sums
+        if sums.dropped:
+            reasons = of_step.filter(~KEPT, agent=pair[0], source=pair[1]).values_list("drop_reason")
+            for reason, rows, tokens in reasons.annotate(rows=Count("pk"), tokens=Sum(_TOKENS)):
+                found.dropped[(*pair, reason)] = Dropped(rows, tokens or 0)
+
+
+def _add_lessons(found: Summary, of_step: QuerySet[Contribution]) -> None:
     """Rescue and warn of each pair, prompt by prompt."""
-    taught = Q(weight__gt=0) | Q(weight__lt=0)
-    rows = _latest(
-        list(
-            Contribution.objects.filter(run_id=run_id, step=step)
-            .order_by()
-            .values_list("attempt", "agent", "source", "prompt_id")
-            .annotate(
-                low=Min("reward"),
-                high=Max("reward"),
-                right=Count("pk", filter=taught & Q(reward__gt=0)),
-                wrong=Count("pk", filter=taught & Q(reward__lte=0)),
-            )
+    rows = list(
+        of_step.values_list("agent", "source", "prompt_id").annotate(
+            low=Min("reward"),
+            high=Max("reward"),
+            right=Count("pk", filter=TAUGHT & Q(reward__gt=0)),
+            wrong=Count("pk", filter=TAUGHT & Q(reward__lte=0)),
         )
     )
     # Every agent hears all of its own scored rollouts: smallest and largest reward of each of its groups.
@@ -201,27 +240,22 @@ def _add_lessons(found: Summary, run_id: UUID, step: int) -> None:
                 lessons.warn_used += wrong > 0
 
 
-def _add_generated(found: Summary, run_id: UUID, step: int) -> None:
+def _add_generated(found: Summary, of_step: QuerySet[RolloutSample]) -> None:
     scored = Q(reward__isnull=False)
-    rows = (
-        RolloutSample.objects.filter(run_id=run_id, step=step)
-        .order_by()
-        .values_list("attempt", "agent")
-        .annotate(
-            made=Count("pk"),
-            tokens=Sum("num_tokens"),
-            verified=Count("pk", filter=scored),
-            verified_tokens=Sum("num_tokens", filter=scored),
-            right=Count("pk", filter=Q(reward__gt=0)),
-        )
+    rows = of_step.values_list("agent").annotate(
+        made=Count("pk"),
+        tokens=Sum("num_tokens"),
+        verified=Count("pk", filter=scored),
+        verified_tokens=Sum("num_tokens", filter=scored),
+        right=Count("pk", filter=Q(reward__gt=0)),
     )
-    for agent, *counts in _latest(list(rows)):
+    for agent, *counts in rows:
         found.generated[agent] = Generated(*(count or 0 for count in counts))
 
 
 @dataclass
 class _Total:
-    """A run's steps added up so far, and how many rows each had."""
+    """A run's steps added up so far, and the attempt of each."""
 
     steps: dict[int, int] = field(default_factory=dict)
     summary: Summary = field(default_factory=Summary)
@@ -238,18 +272,18 @@ def run_summary(run: Run, steps: dict[int, int], budget_s: float) -> tuple[Summa
     """
     with _lock:
         total = _totals.get(run.pk)
-        if total is None or any(steps.get(step) != rows for step, rows in total.steps.items()):
+        if total is None or any(steps.get(step) != attempt for step, attempt in total.steps.items()):
             total = _Total()
         _totals[run.pk] = total
         _totals.move_to_end(run.pk)
         while len(_totals) > KEPT_RUNS:
             _totals.popitem(last=False)
         end = time.monotonic() + budget_s
-        for step, rows in steps.items():
+        for step, attempt in steps.items():
             if step in total.steps:
                 continue
-            total.summary.add(step_summary(run.pk, step, rows))
-            total.steps[step] = rows
+            total.summary.add(summary_of(run, steps, step))
+            total.steps[step] = attempt
             if time.monotonic() > end:
                 break
         copied = Summary()

@@ -85,7 +85,7 @@ def spec_of(run: Run, **algorithm) -> RunSpec:
 
 
 def seen(run: Run, step: int = 1):
-    summary = summaries.step_summary(run.pk, step, summaries.recorded_steps(run)[step])
+    summary = summaries.summary_of(run, summaries.recorded_steps(run), step)
     return view(spec_of(run), summary, step)
 
 
@@ -124,7 +124,7 @@ def test_rescue_and_warning_are_counted_by_prompt(world):
     # B is neither all wrong nor all right.
     assert (pair_of(found, 1, 0)["rescue"], pair_of(found, 1, 0)["warn"]) == ([0, 0], [0, 0])
     Contribution.objects.filter(agent="A", source="B", prompt_id="p", sample=0).update(weight=0.1)
-    summaries.step_summary.cache_clear()
+    summaries._step_summary.cache_clear()
     assert pair_of(seen(world), 0, 1)["rescue"] == [1, 1]
 
 
@@ -134,7 +134,7 @@ def test_latest_attempt_of_a_step_wins(world):
     assert pair_of(found, 0, 0)["rows"] == 4
     assert pair_of(found, 0, 1)["rows"] == 0
     assert found["agents"][0]["rollouts"] == 4
-    assert histogram.shared_rows(world, [1], "A") == []
+    assert histogram.shared_rows(world, {1: 2}, "A") == []
 
 
 def test_step_under_way_is_not_shown(make_run):
@@ -172,7 +172,7 @@ def test_clamp_is_told_outside_the_warm_up(make_run):
     found = seen(run)
     assert (pair_of(found, 0, 1)["omega"], pair_of(found, 0, 1)["clamped"]) == (2.0, True)  # 0.5 / 0.25 > 1.5
     assert not pair_of(found, 1, 0)["clamped"]  # 0.5 is above 0.1
-    summary = summaries.step_summary(run.pk, 1, 16)
+    summary = summaries.summary_of(run, {1: 1}, 1)
     assert not pair_of(view(spec_of(run, ratio_warmup_steps=1), summary, 1), 0, 1)["clamped"]
 
 
@@ -186,7 +186,7 @@ def test_trap_is_told_from_the_limit_of_its_alert_on_and_only_where_clipped_roll
     assert text.startswith("100 % of A's right answers lie below B's band: they teach B nothing (2 of 2")
     assert traps(cross_clip_gradient="sided") == []
     Contribution.objects.filter(agent="B", source="A", prompt_id="q", sample=0).update(clip_side="none")
-    summaries.step_summary.cache_clear()
+    summaries._step_summary.cache_clear()
     assert traps() == []
 
 
@@ -235,13 +235,18 @@ def test_band_rises_with_each_update(world):
     assert (naive["m"], naive["low"], naive["high"]) == (None, 1 - 3e-4, 1 + 4e-4)
 
 
-def test_window_ends_where_its_rows_are_too_many_to_count():
-    steps = {1: 10, 2: 10, 4: 10, 5: 10}
-    assert histogram.window_steps(steps, 4, 2, 2) == [2, 4]
-    assert histogram.window_steps(steps, 4, 20, 2) == [1, 2, 4]
-    many = {1: 200_000, 2: 200_000, 3: 400_000}
-    assert histogram.window_steps(many, 2, 20, 2) == [2]
-    assert histogram.window_steps(many, 3, 20, 2) == [3], "the chosen step always"
+def test_window_ends_where_its_rows_are_too_many_to_count(make_run, monkeypatch):
+    run = make_run()
+    for step in (1, 2, 4):
+        store(run, step)
+    steps = {1: 1, 2: 1, 4: 1}
+    assert histogram.window_steps(run, steps, 2, 20) == [1, 2]
+    assert histogram.window_steps(run, steps, 4, 2) == [2, 4]
+    # 16 rows a step, half of them one learner's
+    monkeypatch.setattr(histogram, "MOST_ROWS", 16)
+    assert histogram.window_steps(run, steps, 4, 20) == [2, 4]
+    monkeypatch.setattr(histogram, "MOST_ROWS", 7)
+    assert histogram.window_steps(run, steps, 4, 20) == [4], "the chosen step always"
 
 
 def test_timeline_keeps_clamped_columns_and_extremes(make_run):

@@ -6,7 +6,7 @@ import pytest
 
 from hacrl_web.insight import histogram
 from hacrl_web.insight.collaboration import view
-from hacrl_web.insight.summaries import recorded_steps, step_summary
+from hacrl_web.insight.summaries import recorded_steps, summary_of
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.rows import insert
 from tests.workers.tiny import make_pair, make_spec, train
@@ -27,10 +27,10 @@ def test_sums_agree_with_what_the_trainer_logged(make_run, tmp_path):
     names, compared = [agent.name for agent in spec.agents], 0
     for event in run.events.filter(type="metrics").exclude(source=""):
         learner, source = names.index(event.agent), names.index(event.source)
-        seen = view(spec, step_summary(run.pk, event.step, steps[event.step]), event.step)["pairs"]
+        seen = view(spec, summary_of(run, steps, event.step), event.step)["pairs"]
         [pair] = [one for one in seen if (one["learner"], one["source"]) == (learner, source)]
         ratios = event.payload["ratios"]
-        [bars] = histogram.clipping(run, spec, learner, [event.step])["sources"]
+        [bars] = histogram.clipping(run, spec, learner, {event.step: 1})["sources"]
         for place, sign in enumerate(("positive", "negative")):
             for side in ("lower", "upper"):
                 logged = ratios[f"clip_{side}_frac/{sign}"]
