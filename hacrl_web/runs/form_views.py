@@ -75,7 +75,9 @@ def _first_values(request: HttpRequest) -> dict[str, Any]:
         values |= {"group": run.group_id, "benchmark": run.benchmark_id, "clone_of": run.name}
         other = _other_settings(request)
         confirmed_before = confirmed_by(RunSpec.model_validate(run.spec))
-        values["confirmed"] = [one for one in confirmed_before if one.field not in other]  # another value is unconfirmed
+        values["confirmed"] = [
+            one for one in confirmed_before if one.field not in other
+        ]  # another value is unconfirmed
         values |= other
     for key in ("group", "benchmark"):
         if key in request.GET:

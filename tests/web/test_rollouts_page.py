@@ -75,7 +75,10 @@ def test_other_rules_are_explained_too(web, user, make_run, changes):
     run = make_run(user, **changes)
     insert(
         run.pk,
-        [rollout(1, 1, "A", "p", 0), contribution(2, 1, "A", "A", "p", 0, sequence_ratio=1.0, advantage=2.0, weight=2.0)],
+        [
+            rollout(1, 1, "A", "p", 0),
+            contribution(2, 1, "A", "A", "p", 0, sequence_ratio=1.0, advantage=2.0, weight=2.0),
+        ],
     )
     assert "its own rollout" in page(web, run)
     assert 'data-product="2.0"' in page(web, run)

@@ -12,7 +12,6 @@ from hacrl_web.insight.what_if import check, hypothetical, ratios, recorded, vie
 from hacrl_web.insight.what_if_rows import Rows, read
 from hacrl_web.insight.what_if_views import what_if_answer
 from hacrl_web.runs.models import Run
-from tests.web import factories
 from tests.web.insight_rows import contribution, insert, store
 from tests.workers.tiny import make_pair, make_spec, train
 from workers import rules
@@ -55,8 +54,7 @@ def real(trained, make_run, user) -> Run:
     return run
 
 
-def test_recorded_values_give_the_recorded_shares_and_weights_exactly(real, trained):
-    spec, _ = trained
+def test_recorded_values_give_the_recorded_shares_and_weights_exactly(real):
     answer = what_if_answer(real, 0, 99, {"alpha": 1.0, "delta": 0.8}, checks=True)
     assert answer["steps"] == 5
     found = answer["check"]
@@ -297,7 +295,9 @@ def test_clone_opens_the_form_with_these_values_and_asks_about_a_delta_that_nobo
 
 def test_clone_does_not_confirm_for_another_value(web, user, make_run):
     run = make_run(user, algorithm={"name": "hacpo", "delta": 0.8}, confirm=["delta_above_half"])
-    form = web.get(f"{reverse('runs:run_clone', args=[run.pk])}?algorithm.delta=0.7&name=evil&algorithm.evil=1", follow=True)
+    form = web.get(
+        f"{reverse('runs:run_clone', args=[run.pk])}?algorithm.delta=0.7&name=evil&algorithm.evil=1", follow=True
+    )
     assert form.redirect_chain[-1][0] == f"/runs/new?clone={run.pk}&algorithm.delta=0.7"
     assert form.context["confirmed"] == []
     same = web.get(reverse("runs:run_clone", args=[run.pk]), follow=True)

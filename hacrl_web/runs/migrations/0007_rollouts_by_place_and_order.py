@@ -4,34 +4,33 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('runs', '0006_metric_chunks'),
+        ("runs", "0006_metric_chunks"),
     ]
 
     operations = [
         migrations.RemoveIndex(
-            model_name='contribution',
-            name='contribution_step_pair',
+            model_name="contribution",
+            name="contribution_step_pair",
         ),
         migrations.RemoveIndex(
-            model_name='rolloutsample',
-            name='rollout_step_agent',
+            model_name="rolloutsample",
+            name="rollout_step_agent",
         ),
         migrations.AddIndex(
-            model_name='contribution',
-            index=models.Index(fields=['run', 'step', 'agent', 'source', 'prompt_id'], name='contribution_place'),
+            model_name="contribution",
+            index=models.Index(fields=["run", "step", "agent", "source", "prompt_id"], name="contribution_place"),
         ),
         migrations.AddIndex(
-            model_name='contribution',
-            index=models.Index(fields=['run', 'attempt', 'step', 'seq'], name='contribution_order'),
+            model_name="contribution",
+            index=models.Index(fields=["run", "attempt", "step", "seq"], name="contribution_order"),
         ),
         migrations.AddIndex(
-            model_name='rolloutsample',
-            index=models.Index(fields=['run', 'step', 'agent', 'prompt_id', 'sample'], name='rollout_place'),
+            model_name="rolloutsample",
+            index=models.Index(fields=["run", "step", "agent", "prompt_id", "sample"], name="rollout_place"),
         ),
         migrations.AddIndex(
-            model_name='rolloutsample',
-            index=models.Index(fields=['run', 'attempt', 'step', 'seq'], name='rollout_order'),
+            model_name="rolloutsample",
+            index=models.Index(fields=["run", "attempt", "step", "seq"], name="rollout_order"),
         ),
     ]
