@@ -97,8 +97,9 @@ def test_every_page_of_a_run_renders(web, user):
     run = factories.make_run(user)
     complete(run, {"A": (0.2, 0.7), "B": (0.2, 0.6)})
     pages = [reverse("home"), reverse("runs:run_list"), reverse("runs:worker_list"), reverse("leaderboard:index")]
-    pages += [run.get_absolute_url() + query for query in ("", "/config", "/events", "/system", "/checkpoints", "?tab=logs", "?tab=%00")]
-    pages += [reverse(f"runs:{name}", args=[run.pk]) for name in ("run_rollouts", "metrics_csv")]
+    own_pages = ("", "/rollouts", "/config", "/events", "/system", "/checkpoints", "?tab=logs", "?tab=%00")
+    pages += [run.get_absolute_url() + end for end in own_pages]
+    pages.append(reverse("runs:metrics_csv", args=[run.pk]))
     for page in pages:
         assert web.get(page).status_code == 200, page
 
@@ -125,7 +126,7 @@ def test_foreign_runs_and_sweeps_do_not_exist(web, user):
     owner = factories.make_user()
     run = factories.make_run(owner, name="their run")
     sweep = Sweep.objects.create(owner=owner, name="theirs")
-    for name in ("run_detail", "run_rollouts", "run_clone", "metrics_csv"):
+    for name in ("run_detail", "run_clone", "metrics_csv"):
         assert web.get(reverse(f"runs:{name}", args=[run.pk])).status_code == 404, name
     assert web.post(reverse("runs:run_stop", args=[run.pk])).status_code == 404
     assert web.get(reverse("runs:sweep_detail", args=[sweep.pk])).status_code == 404
