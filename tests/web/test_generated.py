@@ -299,7 +299,7 @@ def test_every_page_of_a_generated_run_opens_and_nobody_can_train_it(client, use
     client.force_login(user)
     seed(runs=4)
     run = Run.objects.filter(algorithm="hacpo").first()
-    paths = [reverse(f"runs:{name}", args=[run.pk]) for name in ("run_detail", "run_rollouts", "run_clone", "run_disk")]
+    paths = [reverse(f"runs:{name}", args=[run.pk]) for name in ("run_detail", "run_clone", "run_disk")]
     paths += [reverse("runs:log_search", args=[run.pk]) + "?source=output", reverse("runs:log_download", args=[run.pk])]
     paths += [reverse("runs:metrics_csv", args=[run.pk]), reverse("runs:run_list"), reverse("home")]
     paths += [reverse("leaderboard:index"), run.sweep.get_absolute_url(), run.group.get_absolute_url()]

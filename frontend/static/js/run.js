@@ -2,12 +2,12 @@
 
 import { watchAlerts } from "./alerts.js";
 import { RunCharts } from "./charts.js";
-import { clock, count, duration, make, must, readJson, showState } from "./format.js";
+import { clock, count, make, must, readJson } from "./format.js";
+import { TERMINAL, show, showProgress, showRun } from "./run-header.js";
 import { pageSocket } from "./socket.js";
 
 const LOG_LINES = 2000;
 const AGAIN_MS = 2000;
-const TERMINAL = new Set(["completed", "failed", "stopped"]);
 
 const page = must("#run");
 const run = page.dataset.run ?? "";
@@ -18,60 +18,11 @@ export const charts = new RunCharts(container, { ...settings, run, url: containe
 let updates = 0;
 let synced = false;
 
-/**
- * @param {string} name
- * @param {string} text
- */
-function show(name, text) {
-  for (const element of page.querySelectorAll(`[data-show="${name}"]`)) {
-    if (element.textContent !== text) element.textContent = text;
-  }
-}
-
-/** @param {any} progress body of a progress event */
-function showProgress(progress) {
-  if (!progress || progress.step === undefined) return;
-  const bar = page.querySelector("progress");
-  if (bar) {
-    bar.max = Math.max(1, progress.total_steps);
-    bar.value = progress.step;
-  }
-  show("step", count(progress.step));
-  show("total", count(progress.total_steps));
-  show("eta", TERMINAL.has(page.dataset.state ?? "") ? "–" : duration(progress.eta_s));
-  show("elapsed", duration(progress.elapsed_s));
-  show("rollouts", count(progress.rollouts_generated));
-  show("tokens", count(progress.tokens_generated));
-}
-
 /** @param {import("./socket.js").RunFrame} frame */
-function showRun(frame) {
-  if (frame.progress) showProgress(frame.progress);
-  show("attempt", String(frame.attempt));
-  if (frame.state !== page.dataset.state) {
-    page.dataset.state = frame.state;
-    document.querySelector("[data-banner]")?.remove(); // "is in the queue" was said of the state before
-    showState(page.querySelector(".state"), frame.state);
-  }
-  const stopping = frame.desired_state === "stop" && !TERMINAL.has(frame.state);
-  must("#stopping").hidden = !stopping;
-  must("#stop").hidden = stopping || TERMINAL.has(frame.state);
-  const ended = TERMINAL.has(frame.state);
-  must("#pausing").hidden = frame.desired_state !== "pause" || ended || frame.state === "paused";
-  must("#pause").hidden = frame.desired_state !== "run" || ended || frame.state === "paused" || frame.state === "draft";
-  must("#resume").hidden = frame.desired_state !== "pause" || ended;
-  must("#retry").hidden = !ended;
-  const place = document.querySelector("#place");
-  if (frame.state !== "queued") place?.remove(); // where it stood when the page was drawn
-  if (TERMINAL.has(frame.state)) {
-    show("eta", "–");
-    charts.end();
-  }
-  const reason = must("#reason");
-  reason.textContent = frame.reason;
-  reason.hidden = !frame.reason || frame.state === "running"; // the state's word says that already
-  reason.classList.toggle("alert-error", frame.state === "failed");
-  reason.classList.toggle("alert-warning", frame.state === "paused");
+function takeRun(frame) {
+  showRun(frame);
+  page.dataset.state = frame.state;
+  if (TERMINAL.has(frame.state)) charts.end();
 }
 
 /** @param {import("./socket.js").RunEvent} event */
@@ -181,7 +132,7 @@ start().then(async (seq) => {
   await tellHistory(seq);
   pageSocket().subscribe(run, seq, {
     events: takeEvents,
-    run: showRun,
+    run: takeRun,
     synced: (to) => {
       synced = true;
       container.dataset.synced = String(to);

@@ -1,0 +1,56 @@
+"""Tabs of a run and the Compare page as a reader uses them, in Chromium."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.steps import fill_run, queue
+
+
+def test_tab_stays_live_agents_answer_and_runs_are_compared_by_their_address(page: Page, registered) -> None:
+    fill_run(page, name="Tabs", **{"training.steps": 8, "evaluation.eval_interval": 2})
+    queue(page)
+    run = page.url.partition("?")[0]
+
+    page.goto(f"{run}/config")  # a page of its own, drawn once: its header follows the run
+    expect(page.locator(".run-header .state")).to_have_attribute("data-state", "completed", timeout=120_000)
+    expect(page.locator("#retry")).to_be_visible()
+    expect(page.locator(".run-numbers [data-show='step']")).to_have_text("8")
+    page.goto(f"{run}/events?kind=trainer")
+    expect(page.locator("#events [data-kind]").first).to_contain_text("trainer completed")
+    assert page.locator("#events [data-kind='evaluation']").count() == 0
+
+    page.goto(f"{run}/checkpoints")
+    page.get_by_label("Question").fill("3+7=")
+    page.get_by_label("Expected answer").fill("1")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    answers = page.locator("#answers .rollout")
+    expect(answers).to_have_count(2, timeout=90_000)
+    expect(answers.first).to_contain_text(re.compile("tokens"))
+    page.get_by_label("Temperature").fill("-1")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.locator("#answers [role='alert']")).to_contain_text("A number from 0 to 5 is needed")
+
+    page.goto("/runs/")
+    page.get_by_label("Compare Tabs").first.check()
+    page.get_by_role("button", name="Compare the ticked runs").click()
+    chart = page.locator("#compare-chart")
+    expect(chart).to_have_attribute("data-lines", "2")
+    whole = int(chart.get_attribute("data-points") or 0)
+    box = chart.locator(".u-over").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.45 * box["width"], box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.95 * box["width"], box["y"] + 50, steps=4)
+    page.mouse.up()
+    expect(page).to_have_url(re.compile(r"low=[\d.]+&high=[\d.]+"))
+    page.wait_for_function(
+        "whole => Number(document.querySelector('#compare-chart').dataset.points) < whole", arg=whole
+    )
+    zoomed = chart.get_attribute("data-points")
+    page.reload()
+    expect(chart).to_have_attribute("data-points", str(zoomed))
+    page.get_by_role("button", name="Whole axis").click()
+    expect(chart).to_have_attribute("data-points", str(whole))
