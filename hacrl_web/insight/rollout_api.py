@@ -16,7 +16,8 @@ from hacrl_web.runs.models import Run
 
 MAX_STEP = 2**31 - 1
 MAX_SHOWN = 200_000  # characters of one text on a page
-Step = Annotated[int, Query(ge=0, le=MAX_STEP)]
+# Two, since a parameter's default becomes part of its type: with one, the last step's would be the first one's too.
+First, Last = Annotated[int, Query(ge=0, le=MAX_STEP)], Annotated[int, Query(ge=0, le=MAX_STEP)]
 Knob = Annotated[float | None, Query(allow_inf_nan=False)]
 Window = Annotated[int | None, Query(ge=1, le=MAX_WINDOW)]
 router = Router(tags=["insight"])
@@ -26,8 +27,8 @@ router = Router(tags=["insight"])
 def what_if(
     request: HttpRequest,
     run_id: UUID,
-    first: Step = 0,
-    last: Step = MAX_STEP,
+    first: First = 0,
+    last: Last = MAX_STEP,
     alpha: Knob = None,
     delta: Knob = None,
     delta_step: Knob = None,

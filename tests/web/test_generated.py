@@ -327,3 +327,15 @@ def test_every_page_of_a_generated_run_opens_and_nobody_can_train_it(client, use
     refused = client.post(f"/api/v1/runs/{run.pk}/retry", content_type="application/json")
     assert refused.status_code == 422
     assert "no such folder" in refused.json()["error"]["message"]
+
+
+@pytest.mark.django_db
+def test_what_if_without_a_choice_is_over_all_recorded_steps(client, user) -> None:
+    user.is_staff = True
+    user.save()
+    client.force_login(user)
+    seed(runs=1)
+    answer = client.get(f"/api/v1/runs/{Run.objects.get().pk}/what-if?alpha=2").json()
+    # 3 steps; 2 learners from 2 sources, 4 prompts, 2 rollouts each, less what could not be scored
+    assert (answer["first"], answer["last"], answer["steps"]) == (1, 3, 3)
+    assert answer["rows"] == Contribution.objects.count() <= 3 * 32
