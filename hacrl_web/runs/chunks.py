@@ -12,6 +12,7 @@ import zlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isnan, nan
 from typing import Any
@@ -212,7 +213,7 @@ class _Reader:
         for attempt, step, agent, source, text in _texts(events):
             if self.told.get((agent, source), {}).get(step, 0) > attempt:
                 continue
-            for metric, place, value in _numbers(from_json(text)):
+            for metric, place, value in _numbers(text):
                 if not self.names or metric in self.names:
                     self._column((metric, agent, source), place).add(step, value)
 
@@ -225,7 +226,7 @@ class _Reader:
             payload = from_json(text)
             metric = payload["metric"]
             if (not self.names or metric in self.names) and (not self.agents or agent in self.agents):
-                self._column((metric, agent, ""), EVALUATIONS).add(step, payload["value"])
+                self._column((metric, agent, ""), EVALUATIONS).add(step, _number(payload["value"]))
 
 
 def _texts(events: Any) -> Iterator[tuple[int, int, str, str, str]]:
@@ -242,14 +243,25 @@ def _told(events: Any) -> Told:
     return found
 
 
-def _numbers(payload: dict[str, Any]) -> Iterator[tuple[str, int, float | None]]:
-    """(metric, place, value) of a metrics event: plain values, then the quotients of its (sum, count) ratios."""
-    ratios = payload.get("ratios", {})
-    for place, (metric, value) in enumerate(payload.get("values", {}).items()):
+def _numbers(text: str) -> Iterator[tuple[str, int, float | None]]:
+    """(metric, place, value) of a metrics event: plain values, then the quotients of its (sum, count) ratios.
+
+    What is no number has none: a payload that no trainer of ours writes must not stop whoever reads it.
+    """
+    payload = from_json(text)
+    values, ratios = payload.get("values", {}), payload.get("ratios", {})
+    for place, (metric, value) in enumerate(values.items()):
         if metric not in ratios:
-            yield metric, place, value
-    for place, (metric, (total, count)) in enumerate(ratios.items(), RATIOS):
+            yield metric, place, _number(value)
+    for place, (metric, pair) in enumerate(ratios.items(), RATIOS):
+        total, count = map(_number, pair) if isinstance(pair, list) and len(pair) == 2 else (None, None)
         yield metric, place, total / count if total is not None and count else None
+
+
+def _number(value: Any) -> float | None:
+    with suppress(OverflowError):
+        return float(value) if isinstance(value, int | float) else None
+    return None
 
 
 # ---- packing --------------------------------------------------------------------------------------------------------
@@ -270,7 +282,7 @@ def pack_block(run: Run) -> int:
     for _, attempt, step, agent, source, text in rows:
         if step is None or told[agent, source][step] > attempt:
             continue
-        for metric, place, value in _numbers(from_json(text)):
+        for metric, place, value in _numbers(text):
             column = found.setdefault((attempt, (metric, agent, source)), Column())
             column.place = max(column.place, place)
             column.add(step, value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import isnan, nan
 from typing import Any
 
 from django.db.models import Max, QuerySet
@@ -91,13 +92,14 @@ def weight_equation(row: Contribution, cross_weight: float) -> str:
 def metric_rows(run: Run) -> Iterator[tuple[int | None, str, str, str, float | None]]:
     """(step, agent, source, metric, value) of every metric and evaluation; the highest attempt of a step wins."""
     rows = columns(run)
-    lines = [(key, iter(zip(column.steps, column.numbers(), strict=True))) for key, column in rows.items()]
+    lines = [(key, iter(zip(column.steps, column.values, strict=True))) for key, column in rows.items()]
     waiting = [next(line) for _, line in lines]
     for step in sorted({step for column in rows.values() for step in column.steps}):
         for number, ((metric, agent, source), line) in enumerate(lines):
             while waiting[number][0] == step:
-                yield step, agent, source, metric, waiting[number][1]
-                waiting[number] = next(line, (-1, None))
+                value = waiting[number][1]
+                yield step, agent, source, metric, None if isnan(value) else value
+                waiting[number] = next(line, (-1, nan))
 
 
 def csv_cell(value: Any) -> str:

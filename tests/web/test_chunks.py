@@ -147,6 +147,19 @@ def test_packed_numbers_are_read_from_chunks(run) -> None:
 
 
 @pytest.mark.django_db
+def test_a_payload_of_no_trainer_of_ours_stops_neither_reading_nor_packing(run) -> None:
+    odd = {"values": {"a": "x", "b": 10**400, "c": [1], "d": 0.5}, "ratios": {"e": [1], "f": "zz", "g": [3, 4]}}
+    store(run, 1, [{"type": "metrics", "step": step, "agent": "A", "source": "", **odd} for step in range(1, 8)])
+    expected = {"a": None, "b": None, "c": None, "d": 0.5, "e": None, "f": None, "g": 0.75}
+    for _ in range(2):
+        assert {column["metric"]: column["values"] for column in series(run)} == {
+            name: [value] * 7 for name, value in expected.items()
+        }
+        pack_block(run)
+    assert run.metric_chunks.count() == 7
+
+
+@pytest.mark.django_db
 def test_of_two_that_pack_the_same_events_one_does(run, monkeypatch) -> None:
     tell(run, 1, 1, 20, random.Random(4))
     expected = list(metric_rows(run))
