@@ -195,7 +195,7 @@ class _Reader:
             return
         chosen = {"metric__in": self.names, "agent__in": self.agents}
         limits = {"last_step__gte": first, "first_step__lte": last}
-        wanted = {name: value for name, value in chosen.items() if value}
+        wanted: dict[str, Any] = {name: value for name, value in chosen.items() if value}
         wanted |= {name: value for name, value in limits.items() if value is not None}
         chunks = MetricChunk.objects.filter(run=self.run, **wanted).order_by("first_step", "pk")
         for metric, agent, source, place, attempt, *blob in chunks.values_list(
