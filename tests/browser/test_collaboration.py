@@ -56,18 +56,18 @@ def test_step_drives_every_picture_and_stands_in_the_address(page: Page, run_pat
     before = drawn(page, STEPS - 1)
     assert [name for name in PICTURES if before[name] == last[name]] == []
     expect(page).to_have_url(re.compile(r"\?step=5$"))
-    page.get_by_label("Recorded step").press("ArrowLeft")
+    page.get_by_role("slider", name="Recorded step").press("ArrowLeft")
     drawn(page, STEPS - 2)
     page.get_by_role("spinbutton", name="Step").fill("5")
     page.get_by_role("spinbutton", name="Step").press("Enter")
     drawn(page, STEPS - 1)
-    page.get_by_label("Learner").select_option("1")
-    page.get_by_label("Show").select_option("used")
+    page.get_by_label("Learner").and_(page.locator("#learner")).select_option("1")
+    page.get_by_label("Show").and_(page.locator("#measure")).select_option("used")
     expect(page.locator(".panel")).to_have_count(2)
     chosen = drawn(page, STEPS - 1)
     page.reload()
     assert drawn(page, STEPS - 1) == chosen
-    expect(page.get_by_label("Show")).to_have_value("used")
+    expect(page.get_by_label("Show").and_(page.locator("#measure"))).to_have_value("used")
     # Along a row and a column of the matrix by arrow keys, and to the rollouts of the cell.
     page.locator("#matrix a").first.focus()
     page.keyboard.press("ArrowDown")
