@@ -93,6 +93,36 @@ def test_whole_run_is_more_than_a_step(page: Page, run_path: str) -> None:
     assert whole == STEPS * int(first.text_content() or "0")
 
 
+def test_live_run_is_followed_only_from_its_end(page: Page, run_path: str) -> None:
+    known = 4
+
+    def cut(route) -> None:
+        answer = route.fetch()
+        if "json" in answer.headers["content-type"]:
+            body = answer.json()
+            return route.fulfill(json=body | {"ended": False, "steps": body["steps"][:known]})
+        text = answer.text().replace(
+            '"steps": [1, 2, 3, 4, 5, 6], "ended": true', '"steps": [1, 2, 3, 4], "ended": false'
+        )
+        return route.fulfill(response=answer, body=text)
+
+    page.route(re.compile(r"/collaboration(/steps)?$"), cut)
+    page.clock.install()
+    page.goto(run_path)
+    drawn(page, 4)
+    note = page.locator("#step-note")
+    expect(note).to_have_text("4 of 4 recorded, live: follows the run")
+    known = 5
+    page.clock.run_for(6000)
+    drawn(page, 5)
+    page.keyboard.press(",")
+    drawn(page, 4)
+    known = 6
+    page.clock.run_for(6000)
+    expect(note).to_have_text("4 of 6 recorded, live: the run goes on")
+    drawn(page, 4)
+
+
 def test_axe_finds_nothing_serious_and_the_tab_does_not_scroll_sideways(page: Page, run_path: str) -> None:
     if not AXE.exists():
         message = "axe-core is missing: npm ci in frontend/ installs it"
