@@ -28,7 +28,7 @@ def _run(request: HttpRequest, run_id: UUID) -> tuple[Run, RunSpec]:
 
 
 def _state(run: Run) -> dict[str, Any]:
-    return {"ended": run.is_terminal, "steps": list(recorded_steps(run))}
+    return {"ended": run.is_terminal, "attempt": run.attempt, "steps": list(recorded_steps(run))}
 
 
 def _recorded(run: Run, step: int) -> dict[int, int]:

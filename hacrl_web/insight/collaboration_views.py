@@ -56,4 +56,5 @@ def _page_data(run: Run, spec: RunSpec, steps: list[int], shares: bool) -> dict[
         "trap_at": BY_KIND["cross_clip"].raise_at,
         "steps": steps,
         "ended": run.is_terminal,
+        "attempt": run.attempt,
     }

@@ -137,6 +137,15 @@ def test_latest_attempt_of_a_step_wins(world):
     assert histogram.shared_rows(world, {1: 2}, "A") == []
 
 
+def test_steps_are_those_of_the_attempt_that_made_them_last(make_run):
+    run = make_run()
+    for step, attempt in ((1, 1), (2, 1), (3, 1), (2, 2), (4, 2)):
+        store(run, step, rows=ROWS[:2], attempt=attempt)
+    finish(run, 4)
+    # The second attempt went from 2 to 4, and recorded no step 3.
+    assert summaries.recorded_steps(run) == {1: 1, 2: 2, 4: 2}
+
+
 def test_step_under_way_is_not_shown(make_run):
     run = make_run()
     store(run, 1)

@@ -59,7 +59,7 @@ export function drawPanels(root, pairs, ratios, timeline, rule, step, choose) {
       width: timeline.width,
       range: [0, 1],
       step,
-      limit: rule.clip_gradient === "zero" ? rule.trap_at : undefined,
+      limit: rule.clip_gradient === "zero" ? { value: rule.trap_at, label: "alert, below and A > 0" } : undefined,
       label: `Clip shares of ${rule.agents[pair.learner]} from ${rule.agents[pair.source]} over the steps`,
       choose,
     });
@@ -149,8 +149,9 @@ function drawBand(picture, band, x, at) {
     if (edge > 0) picture.append(shape("line", { x1: x(edge), x2: x(edge), y1: at.top - 4, y2: at.below + band.length * BAND_ROW, class: "band-edge" }));
   }
   const low = first.m === null ? `${significant(first.low)}` : `${significant(first.low)} at m = ${first.m}`;
-  const isRight = place(first.low) > at.width / 2;
-  picture.append(shape("text", { x: isRight ? at.width : Math.max(36, place(first.low)), y: 9, class: `tick ${isRight ? "tick-left" : ""}` }, `band from ${low}${first === last ? "" : ` to ${significant(last.low)} at m = ${last.m}`} up to ${significant(first.high)}`));
+  const said = `band from ${low}${first === last ? "" : ` to ${significant(last.low)} at m = ${last.m}`} up to ${significant(first.high)}`;
+  const isRight = place(first.low) + 6 * said.length > at.width;
+  picture.append(shape("text", { x: isRight ? at.width : Math.max(36, place(first.low)), y: 9, class: `tick ${isRight ? "tick-left" : ""}` }, said));
 }
 
 /** What the shapes of the bars mean. */

@@ -225,7 +225,7 @@ function boxAt(x, y, width, height, place, name, isNarrow) {
   const group = shape("g");
   const edge = shape("rect", { x, y, width: 4, height, class: "box-edge" });
   edge.style.fill = `var(--agent-${place % 8})`;
-  const room = Math.floor((width - 16) / 7.2);
+  const room = Math.floor((width - 16) / 8);
   const short = name.length <= room ? name : isNarrow ? `${name.slice(0, room - 1)}…` : cut(name);
   group.append(shape("rect", { x, y, width, height, rx: 3, class: "box" }), edge, shape("text", { x: x + 12, y: y + 19, class: "box-name" }, short));
   return group;

@@ -23,8 +23,8 @@ const rule = readJson("collaboration-data");
 const url = page.dataset.url ?? "";
 const numAgents = rule.agents.length;
 
-/** @type {{steps: number[], ended: boolean, step: number | null, timeline: Timeline | null, whole: View | null, wholeOf: number}} */
-const state = { steps: rule.steps, ended: rule.ended, step: null, timeline: null, whole: null, wholeOf: -1 };
+/** @type {{steps: number[], ended: boolean, attempt: number, step: number | null, timeline: Timeline | null, whole: View | null, wholeOf: number}} */
+const state = { steps: rule.steps, ended: rule.ended, attempt: rule.attempt, step: null, timeline: null, whole: null, wholeOf: -1 };
 /** What was asked of the API for steps that are complete. @type {Map<string, any>} */
 const answers = new Map();
 
@@ -337,15 +337,19 @@ async function load() {
   const wasAtEnd = state.step === null || state.step === state.steps[state.steps.length - 1];
   take(found);
   state.timeline = found.timeline;
-  if (wasAtEnd && state.steps.length && !(state.step !== null && rule.ended)) state.step = state.steps[state.steps.length - 1];
+  if (wasAtEnd && state.steps.length) state.step = state.steps[state.steps.length - 1];
   await draw();
   drawClipping();
 }
 
-/** @param {{steps: number[], ended: boolean}} found */
+/** @param {{steps: number[], ended: boolean, attempt: number}} found */
 function take(found) {
-  // A resumed run makes steps again: what was kept of them is old.
-  if (found.steps.length < state.steps.length) answers.clear();
+  if (found.attempt !== state.attempt) {
+    // A resumed run makes steps again: what was kept of them is old.
+    answers.clear();
+    state.wholeOf = -1;
+  }
+  state.attempt = found.attempt;
   state.steps = found.steps;
   state.ended = found.ended;
   if (state.step !== null && !state.steps.includes(state.step)) state.step = state.steps.length ? nearest(state.step) : null;
@@ -356,7 +360,7 @@ async function follow() {
     try {
       const before = state.steps[state.steps.length - 1];
       const found = await ask("/steps");
-      if (found.steps[found.steps.length - 1] !== before || found.steps.length !== state.steps.length || found.ended !== state.ended) await load();
+      if (found.steps[found.steps.length - 1] !== before || found.steps.length !== state.steps.length || found.attempt !== state.attempt || found.ended !== state.ended) await load();
       must("#problem").hidden = true;
     } catch (error) {
       complain(error);

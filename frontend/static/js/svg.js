@@ -110,7 +110,7 @@ export function valueAt(line, step, width) {
  * Lines over steps with a mark at the chosen one, and a legend that tells their values there.
  * @param {HTMLElement} root emptied first
  * @param {{lines: Drawn[], first: number, last: number, width: number, range: [number, number], step: number | null,
- *   height?: number, limit?: number, label: string, bars?: {places: number[], colour: string, dash: string}[],
+ *   height?: number, limit?: {value: number, label: string}, label: string, bars?: {places: number[], colour: string, dash: string}[],
  *   choose: (step: number) => void}} chart limit: a line across.  bars: buckets to mark at the foot
  */
 export function drawLines(root, chart) {
@@ -131,7 +131,10 @@ export function drawLines(root, chart) {
     picture.append(shape("text", { x: left - 4, y: y(tick) + 4, class: "tick tick-left" }, significant(tick)));
   }
   for (const tick of stepTicks(chart.first, chart.last)) picture.append(shape("text", { x: x(tick), y: height + bars.length * 5 - 4, class: "tick tick-middle" }, String(tick)));
-  if (chart.limit !== undefined) picture.append(shape("line", { x1: left, x2: width - right, y1: y(chart.limit), y2: y(chart.limit), class: "limit-line" }));
+  if (chart.limit) {
+    const at = y(chart.limit.value);
+    picture.append(shape("line", { x1: left, x2: width - right, y1: at, y2: at, class: "limit-line" }), shape("text", { x: width - right, y: at - 3, class: "tick tick-left" }, chart.limit.label));
+  }
   for (const { line, colour, dash, thick } of chart.lines) {
     if (!line) continue;
     if (line.low && line.high) {

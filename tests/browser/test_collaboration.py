@@ -1,0 +1,143 @@
+"""The Collaboration tab in a browser: one step drives every picture, the address brings it back, keys do all."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ROOT, Server
+
+AXE = ROOT / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
+STEPS = 6
+PICTURES = {
+    "arrows": "#picture",
+    "matrix": "#matrix",
+    "omega": "#omega",
+    "bars": ".histogram",
+    "lines": ".panel > div:last-child",
+    "ledger": "#ledger",
+    "lessons": "#lessons",
+}
+
+
+@pytest.fixture(scope="module")
+def run_path(context, server: Server) -> str:
+    """A generated run of three agents, six recorded steps."""
+    environment = {**os.environ, "HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
+    options = ["--runs=1", f"--steps={STEPS}", "--agents=3", "--algorithms=hacpo", "--deltas=0.2"]
+    command = [sys.executable, "manage.py", "seed_demo_data", *options]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    found = re.search(r"/runs/[0-9a-f-]{36}", done.stdout)
+    assert found, done.stderr[-2000:]
+    return f"{found[0]}/collaboration"
+
+
+def drawn(page: Page, step: int) -> dict[str, str]:
+    """What each picture consists of, once it shows a step."""
+    expect(page.locator("#collaboration")).to_have_attribute("data-drawn", str(step))
+    # Patterns have a new id each time.
+    return {
+        name: re.sub(r"pattern-\d+", "", page.locator(selector).first.inner_html())
+        for name, selector in PICTURES.items()
+    }
+
+
+def test_step_drives_every_picture_and_stands_in_the_address(page: Page, run_path: str) -> None:
+    page.goto(run_path)
+    last = drawn(page, STEPS)
+    expect(page.locator("#findings .trap").first).to_contain_text("lie below")
+    page.keyboard.press(",")
+    before = drawn(page, STEPS - 1)
+    assert [name for name in PICTURES if before[name] == last[name]] == []
+    expect(page).to_have_url(re.compile(r"\?step=5$"))
+    page.get_by_role("slider", name="Recorded step").press("ArrowLeft")
+    drawn(page, STEPS - 2)
+    page.get_by_role("spinbutton", name="Step").fill("5")
+    page.get_by_role("spinbutton", name="Step").press("Enter")
+    drawn(page, STEPS - 1)
+    page.get_by_label("Learner").and_(page.locator("#learner")).select_option("1")
+    page.get_by_label("Show").and_(page.locator("#measure")).select_option("used")
+    expect(page.locator(".panel")).to_have_count(2)
+    chosen = drawn(page, STEPS - 1)
+    page.reload()
+    assert drawn(page, STEPS - 1) == chosen
+    expect(page.get_by_label("Show").and_(page.locator("#measure"))).to_have_value("used")
+    # Along a row and a column of the matrix by arrow keys, and to the rollouts of the cell.
+    page.locator("#matrix a").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    cell = page.locator("[data-cell='1-1']")
+    expect(cell).to_be_focused()
+    assert re.search(r"/rollouts\?step=5&learner=.+&source=.+", cell.get_attribute("href") or "")
+    page.locator("#omega").focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    drawn(page, STEPS - 2)
+    expect(page.locator("#omega-readout")).to_contain_text("= clip(")
+
+
+def test_whole_run_is_more_than_a_step(page: Page, run_path: str) -> None:
+    page.goto(f"{run_path}?step=2&ledger=run")
+    drawn(page, 2)
+    expect(page.locator("#ledger-note")).to_contain_text(f"All {STEPS} recorded steps.")
+    first = page.locator("#ledger tbody tr").first.locator("td.number").first
+    whole = int((first.text_content() or "").replace("\u202f", ""))
+    page.locator("#ledger-scope").select_option("step")
+    expect(page).to_have_url(re.compile(r"\?step=2$"))
+    assert whole == STEPS * int(first.text_content() or "0")
+
+
+def test_live_run_is_followed_only_from_its_end(page: Page, run_path: str) -> None:
+    known = 4
+
+    def cut(route) -> None:
+        answer = route.fetch()
+        if "json" in answer.headers["content-type"]:
+            body = answer.json()
+            return route.fulfill(json=body | {"ended": False, "steps": body["steps"][:known]})
+        text = answer.text().replace(
+            '"steps": [1, 2, 3, 4, 5, 6], "ended": true', '"steps": [1, 2, 3, 4], "ended": false'
+        )
+        return route.fulfill(response=answer, body=text)
+
+    page.route(re.compile(r"/collaboration(/steps)?$"), cut)
+    page.clock.install()
+    page.goto(run_path)
+    drawn(page, 4)
+    note = page.locator("#step-note")
+    expect(note).to_have_text("4 of 4 recorded, live: follows the run")
+    known = 5
+    page.clock.run_for(6000)
+    drawn(page, 5)
+    page.keyboard.press(",")
+    drawn(page, 4)
+    known = 6
+    page.clock.run_for(6000)
+    expect(note).to_have_text("4 of 6 recorded, live: the run goes on")
+    drawn(page, 4)
+
+
+def test_axe_finds_nothing_serious_and_the_tab_does_not_scroll_sideways(page: Page, run_path: str) -> None:
+    if not AXE.exists():
+        message = "axe-core is missing: npm ci in frontend/ installs it"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    page.goto(run_path)
+    drawn(page, STEPS)
+    page.evaluate(Path(AXE).read_text())
+    found = []
+    for width, scheme in ((1440, "dark"), (390, "light")):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        violations = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+        found += [(v["id"], v["nodes"][0]["html"]) for v in violations if v["impact"] in ("serious", "critical")]
+        if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
+            found.append(("scrolls sideways", str(width)))
+    assert found == []
