@@ -90,7 +90,11 @@ def test_group_and_run_pages_show_them(client, user, two):
     # PostgreSQL gives the keys of a JSON object back in its own order.
     assert GIVEN["chat_template_kwargs"] in map(json.loads, re.findall(r'\{"[^{}<]*\}', unescape(html)))
     html = client.get(f"{run.get_absolute_url()}/config").content.decode()
-    for path, value in (("lora_rank", "8"), ("chat_template_kwargs.budget", "5"), ("chat_template_kwargs.style", "short")):
+    for path, value in (
+        ("lora_rank", "8"),
+        ("chat_template_kwargs.budget", "5"),
+        ("chat_template_kwargs.style", "short"),
+    ):
         assert f'agents.0.{path}</th><td class="mono">{value}</td>' in html
 
 

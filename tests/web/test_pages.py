@@ -97,7 +97,10 @@ def test_every_page_of_a_run_renders(web, user):
     run = factories.make_run(user)
     complete(run, {"A": (0.2, 0.7), "B": (0.2, 0.6)})
     pages = [reverse("home"), reverse("runs:run_list"), reverse("runs:worker_list"), reverse("leaderboard:index")]
-    pages += [run.get_absolute_url() + query for query in ("", "/config", "/events", "/system", "/checkpoints", "?tab=logs", "?tab=%00")]
+    pages += [
+        run.get_absolute_url() + query
+        for query in ("", "/config", "/events", "/system", "/checkpoints", "?tab=logs", "?tab=%00")
+    ]
     pages += [reverse(f"runs:{name}", args=[run.pk]) for name in ("run_rollouts", "metrics_csv")]
     for page in pages:
         assert web.get(page).status_code == 200, page
