@@ -7,7 +7,7 @@ search says how far it came, and goes on from there if it is asked again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ PAGE_SIZE = 25
 BUDGET_S = 0.25
 PIECE = 8000  # rows looked through at once; fewer where texts are searched
 TEXT_PIECE = 1000
-_OF_ROLLOUT = ("step", "seq", "attempt", "prompt_id", "sample", "agent", "reward", "num_tokens", "finish_reason")
+_OF_ROLLOUT = ("step", "seq", "attempt", "prompt_id", "sample", "agent", "reward", "num_tokens")
 _OF_LEARNER = (
     "step", "seq", "attempt", "prompt_id", "sample", "source", "reward", "source_num_tokens", "agent", "advantage",
     "sequence_ratio", "clip_side", "weight", "drop_reason",
@@ -188,9 +188,9 @@ def _hits(rows: QuerySet[Any], asked: Filter, count: int) -> list[Hit]:
     return [make(row) for row in rows.values_list(*columns)[:count]]
 
 
-def _of_rollout(row: Sequence[Any]) -> Hit:
-    return Hit(*row[:8])
+def _of_rollout(row: tuple[Any, ...]) -> Hit:
+    return Hit(*row)
 
 
-def _of_learner(row: Sequence[Any]) -> Hit:
-    return Hit(*row[:8], Taught(*row[8:]))
+def _of_learner(row: tuple[Any, ...]) -> Hit:
+    return _of_rollout((*row[:8], Taught(*row[8:])))

@@ -107,7 +107,8 @@ def hypothetical(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) 
         if view is None and block.is_own:  # nothing that can be turned here acts on it
             pair.add(block.tally, keeps_zero=keeps_zero)
             continue
-        given, signs, omega = block.advantages, block.signs, block.omega
+        given: Sequence[float] = block.advantages
+        signs, omega = block.signs, block.omega
         if view is not None:
             given, omega = view.advantages(block), view.omega(block, rule)
             signs = [(a > 0) - (a < 0) for a in given]

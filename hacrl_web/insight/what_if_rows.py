@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import isclose, isnan
@@ -138,7 +138,7 @@ class _Reader:
         self.rewards: dict[int, dict[int, dict[int, list[float]]]] = {}  # step, prompt, source
         self.prompts: dict[str, int] = {}
 
-    def take(self, found) -> None:  # type: ignore[no-untyped-def]
+    def take(self, found: Iterable[tuple[Any, ...]]) -> None:
         places, prompts, rows = self.places, self.prompts, self.rows
         for step, agent, source, prompt_id, reward, a, s, side, omega, weight, m, drop_reason in found:
             if agent not in places or source not in places or reward is None or a is None or omega is None:

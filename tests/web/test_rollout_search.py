@@ -1,4 +1,4 @@
-"""Finding rollouts: every filter against a plain loop over the rows, pages that miss and repeat nothing, a bounded time."""
+"""Finding rollouts: every filter against a plain loop, pages that miss and repeat nothing, and a bounded time."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def expected(records: list[dict], asked: Filter) -> list[int]:
         ]
         if not all(checks) or asked.text.lower() not in texts[place].lower():
             return False
-        if asked.reward is not None and not asked.is_unscorable:
-            if record["reward"] is None or not asked.reward[0] <= record["reward"] <= asked.reward[1]:
-                return False
+        low, high = asked.reward or (-1.0, 2.0)
+        if not asked.is_unscorable and not low <= (-1.0 if record["reward"] is None else record["reward"]) <= high:
+            return False
         if kind == "rollout":
             return True
         a, side = record["advantage"], record["clip_side"]

@@ -8,7 +8,7 @@ const MATHS = "maths";
 /** @param {KeyboardEvent} event */
 function isTyping(event) {
   const at = event.target;
-  return at instanceof HTMLElement && (at.isContentEditable || at.matches("input, select, textarea"));
+  return at instanceof HTMLElement && (at.isContentEditable || at.matches("input:not([type='checkbox']), select, textarea"));
 }
 
 document.addEventListener("keydown", (event) => {

@@ -1,0 +1,109 @@
+"""Rollouts and What-if in a browser: hostile texts stay texts, keys lead on, mathematics and sliders do their work."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.browser.conftest import ROOT, Server
+from tests.browser.hostile_run import HOSTILE
+
+VIOLATIONS = "addEventListener('securitypolicyviolation', (e) => (window.violations ??= []).push(e.violatedDirective));"
+
+
+@pytest.fixture(scope="module")
+def run_url(context: BrowserContext, server: Server) -> str:
+    environment = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "REDIS_URL")}
+    environment |= {"HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
+    command = [sys.executable, "-m", "tests.browser.hostile_run"]
+    made = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    assert made.returncode == 0, made.stderr[-2000:]
+    return f"/runs/{made.stdout.strip()}"
+
+
+@pytest.fixture
+def watched(page: Page) -> Iterator[Page]:
+    """A page whose dialogs, violations of the content policy and requests to other hosts fail the test."""
+    dialogs, elsewhere = [], []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    page.on("request", lambda request: elsewhere.append(request.url) if "elsewhere" in request.url else None)
+    page.add_init_script(VIOLATIONS)
+    yield page
+    assert (dialogs, elsewhere, page.evaluate("window.violations ?? []")) == ([], [], [])
+
+
+def test_hostile_texts_are_shown_as_text_and_drawn_without_harm(watched: Page, run_url: str) -> None:
+    page = watched
+    page.goto(f"{run_url}/rollouts?step=1&maths=1")
+    expect(page.locator(".rollout .maths")).to_have_count(len(HOSTILE))
+    shown = page.locator(".agent-column pre").all_text_contents()
+    assert shown == [_written(text)[:4000] for text in HOSTILE]
+    made = "document.querySelectorAll('main script, .group img, .group iframe, .maths a, main [hx-get]').length"
+    assert page.evaluate(made) == 0
+    assert page.locator(".maths .katex").count() >= 2  # texts of markup, drawn as letters
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.locator("h3 code").first.get_attribute("title") == "<b>p</b>"
+    page.locator("[data-whole]").first.click()
+    expect(page.get_by_text(re.compile("The first 200.000 of 5.000.000 characters")).first).to_be_visible()
+
+
+def _written(text: str) -> str:
+    for character in "\u202e\u2066\u200b":
+        text = text.replace(character, f"⟨U+{ord(character):04X}⟩")
+    return text.replace("\x00", "\ufffd").translate({code: 0x2400 + code for code in range(32)})
+
+
+def test_keys_and_the_switch_of_the_mathematics(watched: Page, run_url: str) -> None:
+    page = watched
+    page.goto(f"{run_url}/rollouts?step=2&agent=A")
+    chosen = page.locator("#selected pre")
+    expect(chosen).to_contain_text("first 0 of A")
+    expect(page.locator(".katex")).to_have_count(0)
+    page.get_by_label("Draw the mathematics").check()
+    expect(page.locator("#selected .katex")).to_have_count(3)  # $x^2 = 4$, \(x = 2\), \boxed{2}; $5 and $6 is money
+    for key, text in (("n", "first 1 of A"), ("N", "second 0 of A"), ("p", "first 1 of A"), ("N", "second 0 of A")):
+        page.keyboard.press(key)
+        expect(chosen).to_contain_text(text)
+        expect(page.locator("#selected .katex")).to_have_count(3)  # the switch stays on
+        expect(chosen).to_contain_text("$x^2 = 4$")  # and so does the text
+    page.keyboard.press("P")
+    expect(chosen).to_contain_text("first 0 of A")
+    # .9 * 1 * .9 * 1.25 * 2 * 1 * 1 = 2.025
+    fall = page.locator(".waterfall[data-weight='2.025']")
+    assert float(fall.get_attribute("data-product") or 0) == pytest.approx(2.025)
+    expect(fall.locator("tbody tr")).to_have_count(7)
+    page.keyboard.press("/")
+    expect(page.get_by_label("Text")).to_be_focused()
+    page.keyboard.type("n")  # typing is not going on
+    expect(chosen).to_contain_text("first 0 of A")
+
+
+def test_slider_recomputes_and_the_clone_takes_its_values(watched: Page, run_url: str) -> None:
+    page = watched
+    page.goto(f"{run_url}/what-if")
+    # Learner B from A: .9 lies inside [.8, 1]; four rollouts of 2.025.
+    pair = page.locator(".pair", has_text="learns from").filter(has=page.locator("h3 [data-agent='1']:first-child"))
+    weight = pair.locator("tr", has_text="mean |weight|").locator("td")
+    expect(weight.nth(0)).to_have_text("2.03")
+    expect(weight.nth(1)).to_have_text("2.03")
+    slider = page.get_by_label("alpha, slider")
+    slider.focus()
+    for _ in range(20):
+        page.keyboard.press("ArrowRight")
+    expect(page.get_by_label("alpha", exact=True)).to_have_value("2")
+    expect(weight.nth(1)).to_have_text("1.82")  # .9^3 * 1.25 * 2 = 1.8225
+    expect(weight.nth(0)).to_have_text("2.03")
+    page.get_by_label("delta", exact=True).fill("0.05")
+    expect(weight.nth(1)).to_have_text("0")  # below [.95, 1]
+    page.wait_for_url(re.compile(r"alpha=2&delta=0\.05"))
+    page.reload()
+    expect(weight.nth(1)).to_have_text("0")
+    page.get_by_role("link", name="Clone the run with these values").click()
+    expect(page.locator("[name='algorithm.alpha']")).to_have_value("2.0")
+    expect(page.locator("[name='algorithm.delta']")).to_have_value("0.05")
