@@ -17,7 +17,8 @@ from hacrl_web.runs.models import Run
 MAX_STEP = 2**31 - 1
 MAX_SHOWN = 200_000  # characters of one text on a page
 # Two, since a parameter's default becomes part of its type: with one, the last step's would be the first one's too.
-First, Last = Annotated[int, Query(ge=0, le=MAX_STEP)], Annotated[int, Query(ge=0, le=MAX_STEP)]
+First = Annotated[int, Query(ge=0, le=MAX_STEP)]
+Last = Annotated[int, Query(ge=0, le=MAX_STEP)]
 Knob = Annotated[float | None, Query(allow_inf_nan=False)]
 Window = Annotated[int | None, Query(ge=1, le=MAX_WINDOW)]
 router = Router(tags=["insight"])
