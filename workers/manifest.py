@@ -68,8 +68,12 @@ def read_manifest(path: Path) -> Manifest:
         files = {str(name): {"size": int(e["size"]), "sha256": str(e["sha256"])} for name, e in found["files"].items()}
         folders = {str(entry["name"]): str(entry["folder"]) for entry in found["agents"]}
         step = int(found["step"])
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        "".join((*files, *folders, *folders.values())).encode()  # half a surrogate pair is no name
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, OverflowError, RecursionError) as error:
         raise DamagedCheckpoint(f"{path.name}: {MANIFEST_NAME} is missing or damaged") from error
+    match = _STEP_FOLDER.fullmatch(path.name)
+    if match and int(match[1]) != step:
+        raise DamagedCheckpoint(f"{path.name}: {MANIFEST_NAME} is of step {step}")
     for name in (*files, *folders.values()):
         if name.startswith("/") or ".." in name.split("/") or "\\" in name or not name:
             raise DamagedCheckpoint(f"{path.name}: {name!r} in {MANIFEST_NAME} leads out of the checkpoint")

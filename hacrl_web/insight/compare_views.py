@@ -152,7 +152,7 @@ def compare_csv(request: HttpRequest) -> StreamingHttpResponse:
         yield _line([*CSV_HEAD, "baseline"])
         for row in rows:
             run, last = row.run, (row.last, row.last_step, row.best_difference, row.last_difference)
-            who = (run.pk, run.name, run.algorithm, run.seed, row.agent)
+            who = (run.pk, run.name, run.algorithm, run.seed, "mean of all" if row.is_mean else row.agent)
             yield _line([*who, chosen.metric, row.best, row.best_step, *last, chosen.baseline.pk])
 
     return download(request, lines(), "comparison.csv", "text/csv")

@@ -13,7 +13,7 @@ from hacrl_web.runs.series import series
 MAX_RUNS = 8  # as many as there are colours
 BUCKETS = 500  # of up to three points each: the least, the greatest and the last
 ACCURACY = "accuracy"
-MEAN = "mean"  # the row over all agents
+MEAN = ""  # in the place of an agent: the row over all of them; an agent may well be called "mean"
 # Name in the address -> label; the key of a progress event is beside it.
 AXES = {"step": "step", "rollouts": "rollouts generated", "tokens": "tokens generated", "time": "training time, s"}
 _PROGRESS_KEY = {"rollouts": "rollouts_generated", "tokens": "tokens_generated", "time": "elapsed_s"}

@@ -83,6 +83,20 @@ class TestList:
             (5, False, False, False),
         ]
 
+    @pytest.mark.parametrize(
+        "lie",
+        ['"step": 19', '"step": 1e999', '"x": ' + 100_000 * "[" + 100_000 * "]", r'"files": {"\ud800": {}}',
+         r'"agents": [{"name": "\ud800", "folder": "agents/0-a"}]'],
+        ids=["another step", "infinite", "nested", "half a character in a file", "and in a name"],
+    )  # fmt: skip
+    def test_manifest_that_lies_is_damage_and_the_others_are_shown(self, client, run, lie):
+        """Of two equal keys JSON takes the last."""
+        path = run.run_dir / "checkpoints/step-000020/manifest.json"
+        path.write_text(path.read_text().rstrip()[:-1] + f", {lie}}}")
+        assert client.get(address("run_checkpoints", run)).status_code == 200
+        assert client.get(address("agent_archive", run, 20, 0)).status_code == 409
+        assert [bool(one.damage) for one in checkpoints.listing(run).shown] == [True, False, False, False]
+
     def test_flipped_bit_is_found_where_every_byte_is_read(self, client, run, monkeypatch):
         path = run.run_dir / "checkpoints/step-000020/agents/1-b/weights.bin"
         data = bytearray(path.read_bytes())

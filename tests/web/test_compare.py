@@ -49,10 +49,10 @@ def test_table_by_hand(owner):
     rows = comparison.table([first, second], "accuracy", second, lowest=False)
     shown = [(row.agent, row.best, row.best_step, row.last, row.last_step) for row in rows]
     assert shown == [
-        ("mean", 0.625, 20, 0.625, 20),
+        (comparison.MEAN, 0.625, 20, 0.625, 20),
         ("A", 0.75, 10, 0.5, 20),
         ("B", 0.75, 20, 0.75, 20),
-        ("mean", 0.625, 10, 0.625, 10),
+        (comparison.MEAN, 0.625, 10, 0.625, 10),
         ("A", 0.5, 0, 0.5, 10),  # the first of equals
         ("B", 0.75, 10, 0.75, 10),
     ]
@@ -60,6 +60,16 @@ def test_table_by_hand(owner):
     assert {(row.best_difference, row.last_difference) for row in rows[3:]} == {(None, None)}
     lowest = comparison.table([first], "accuracy", first, lowest=True)
     assert [(row.best, row.best_step) for row in lowest] == [(0.25, 0), (0.25, 0), (0.25, 0)]
+
+
+def test_agent_called_mean_is_not_taken_for_the_mean(owner):
+    """Agents .5 and .25: their mean is .375. The baseline's are .25 and .25; differences .25 of the agent, .125."""
+    first, second = (stored(owner, evaluation(0, "mean", value), evaluation(0, "B", 0.25)) for value in (0.5, 0.25))
+    for run in (first, second):
+        run.spec["agents"][0]["name"] = "mean"
+    rows = comparison.table([first, second], "accuracy", second, lowest=False)
+    shown = [(row.is_mean, row.agent, row.last, row.last_difference) for row in rows[:3]]
+    assert shown == [(True, "", 0.375, 0.125), (False, "mean", 0.5, 0.25), (False, "B", 0.25, 0.0)]
 
 
 def test_latest_attempt_of_a_step_wins_and_pairs_are_no_agents(owner):
