@@ -85,12 +85,12 @@ class Retention:
 
 def clear_texts(run: Run) -> int:
     """Empty the texts of at most ROWS rollouts of steps that are no longer kept; returns of how many."""
-    telemetry = run.spec["telemetry"]
+    telemetry = run.spec.get("telemetry", {})  # a run of an older version may lack it
     kept = telemetry.get("rollout_steps_kept", 0)
     newest = run.rollouts.aggregate(Max("step"))["step__max"]
     if not kept or newest is None:
         return 0
-    first_kept = newest - (kept - 1) * max(1, telemetry["rollout_interval"])
+    first_kept = newest - (kept - 1) * max(1, telemetry.get("rollout_interval", 1))
     if first_kept <= run.texts_from:
         return 0
     # No recorded prompt is empty: an empty one is a text that is gone.

@@ -85,7 +85,8 @@ class TestList:
 
     @pytest.mark.parametrize(
         "lie",
-        ['"step": 19', '"step": 1e999', '"x": ' + 100_000 * "[" + 100_000 * "]", r'"files": {"\ud800": {"size": 1, "sha256": "0"}}',
+        ['"step": 19', '"step": 1e999', '"x": ' + 100_000 * "[" + 100_000 * "]",
+         r'"files": {"\ud800": {"size": 1, "sha256": "0"}}',
          r'"agents": [{"name": "\ud800", "folder": "agents/0-a"}]'],
         ids=["another step", "infinite", "nested", "half a character in a file", "and in a name"],
     )  # fmt: skip

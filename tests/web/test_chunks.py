@@ -275,3 +275,10 @@ def test_chunks_count_as_disk_space_and_go_with_their_run(run) -> None:
     assert disk_use(run).rows_bytes >= before + size
     run.delete()
     assert not MetricChunk.objects.exists()
+
+
+def test_run_of_an_older_version_does_not_end_the_upkeep(run) -> None:
+    """Settings without the section that says which texts are kept: all of them are."""
+    del run.spec["telemetry"]
+    Run.objects.filter(pk=run.pk).update(spec=run.spec, step=5)
+    assert Retention().clear() == 0
