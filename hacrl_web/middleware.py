@@ -6,8 +6,11 @@ from collections.abc import Callable
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.views.defaults import bad_request, page_not_found, server_error
+
+from hacrl_web.errors import FieldErrors
 
 API_PREFIX = "/api/"
 BUSY = (OperationalError, InterfaceError)
@@ -33,6 +36,22 @@ class DatabaseBusy:
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         return busy(request) if isinstance(exception, BUSY) else None
+
+
+class Refused:
+    """What a page cannot show is said in words; forms say it beside their fields before it comes here."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if not isinstance(exception, FieldErrors):
+            return None
+        context = {"code": exception.status, "text": " ".join(error.message for error in exception.errors)}
+        return render(request, "refused.html", context, status=exception.status)
 
 
 def busy(request: HttpRequest) -> HttpResponse:

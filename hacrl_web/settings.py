@@ -80,6 +80,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "hacrl_web.middleware.DatabaseBusy",
+    "hacrl_web.middleware.Refused",
 ]
 ROOT_URLCONF = "hacrl_web.urls"
 ASGI_APPLICATION = "hacrl_web.asgi.application"

@@ -43,7 +43,7 @@ RUNS_LAYERS = (
     ("tasks", "dispatcher", "hub", "host_report", "presets", "series"),
     ("supervisor", "settle", "launch", "queue", "forms", "reports", "streaming", "disk", "retention", "feed"),
     ("telemetry", "watchdog", "hosts", "doorbell", "demo_state", "origin"),
-    ("limits", "rows", "chunks", "devices", "redis_client"),
+    ("limits", "rows", "chunks", "devices", "redis_client", "stored_spec"),
     ("models",),
 )
 TOP_LEVEL = {

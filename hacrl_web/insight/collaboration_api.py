@@ -15,6 +15,7 @@ from hacrl_web.insight.histogram import clipping, window_steps
 from hacrl_web.insight.summaries import recorded_steps, run_summary, summary_of
 from hacrl_web.insight.timeline import timeline
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.stored_spec import stored_spec
 from workers.spec import RunSpec
 
 BUDGET_S = 0.25  # of a request for the whole run; the page asks again until all steps are in
@@ -24,7 +25,7 @@ router = Router(tags=["insight"])
 
 def _run(request: HttpRequest, run_id: UUID) -> tuple[Run, RunSpec]:
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-    return run, RunSpec.model_validate(run.spec)
+    return run, stored_spec(run)
 
 
 def _state(run: Run) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET
 from hacrl_web.alerts.rules import BY_KIND
 from hacrl_web.insight.summaries import recorded_steps
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.views import header, run_or_404
 from workers.spec import RunSpec
 
@@ -20,7 +21,7 @@ from workers.spec import RunSpec
 def run_collaboration(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The page; its script asks the API for the step that the address names."""
     run = run_or_404(request, run_id)
-    spec = RunSpec.model_validate(run.spec)
+    spec = stored_spec(run)
     steps = list(recorded_steps(run))
     shares = spec.algorithm.shares_rollouts and len(spec.agents) > 1
     context = header(run) | {

@@ -20,8 +20,8 @@ from hacrl_web.insight.rollout_filter import CLIPS, SIGNS, Cursor, Filter, read_
 from hacrl_web.insight.rollout_search import Hit, Page, hit_of, search
 from hacrl_web.insight.visible import visible
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.views import header, run_or_404
-from workers.spec import RunSpec
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -34,7 +34,7 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     ends = {"first": end(run.rollouts.all(), "step"), "last": end(run.rollouts.all(), "-step")}
     page = _page(run, asked, request.GET, ends["last"])
     selected = _selected(run, request.GET, page.hits)
-    spec = RunSpec.model_validate(run.spec)
+    spec = stored_spec(run)
     group = group_of(run, spec.rule, selected) if selected else None
     context = header(run) | {
         "tab": "rollouts",

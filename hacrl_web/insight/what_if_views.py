@@ -19,6 +19,7 @@ from hacrl_web.insight.recorded import end, step_before
 from hacrl_web.insight.what_if import KNOBS, Check, Pairs, check, hypothetical, recorded, with_knobs
 from hacrl_web.insight.what_if_rows import MAX_STEPS, MAX_WINDOW, Rows, read
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.views import header, run_or_404
 from workers.spec import RunSpec
 from workers.spec_algorithm import AlgorithmSpec
@@ -61,7 +62,7 @@ def answers(spec: RunSpec) -> str:
 def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The sliders at the run's own values; the page asks the API for what they would have done."""
     run = run_or_404(request, run_id)
-    spec = RunSpec.model_validate(run.spec)
+    spec = stored_spec(run)
     ends = {"first": end(run.contributions.all(), "step"), "last": end(run.contributions.all(), "-step")}
     first = last = ends["last"]
     for _ in range(FIRST_SHOWN_STEPS - 1 if last is not None else 0):
@@ -116,7 +117,7 @@ def what_if_answer(
     Error: FieldErrors.
     """
     began = time.perf_counter()
-    spec = RunSpec.model_validate(run.spec)
+    spec = stored_spec(run)
     nothing = answers(spec)
     if nothing:
         return {"nothing": nothing, "pairs": [], "steps": 0}

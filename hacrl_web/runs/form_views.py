@@ -17,7 +17,7 @@ from hacrl_web.runs.forms import CAUTIONS, confirmed, confirmed_by, default_valu
 from hacrl_web.runs.launch import launch, launch_sweep
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.presets import presets
-from workers.spec import RunSpec
+from hacrl_web.runs.stored_spec import stored_spec
 from workers.spec_algorithm import SHARING, AlgorithmSpec
 
 ALGORITHMS = get_args(AlgorithmSpec.model_fields["name"].annotation)
@@ -74,7 +74,7 @@ def _first_values(request: HttpRequest) -> dict[str, Any]:
         values |= default_values(run.spec)
         values |= {"group": run.group_id, "benchmark": run.benchmark_id, "clone_of": run.name}
         other = _other_settings(request)
-        confirmed_before = confirmed_by(RunSpec.model_validate(run.spec))
+        confirmed_before = confirmed_by(stored_spec(run))
         values["confirmed"] = [
             one for one in confirmed_before if one.field not in other
         ]  # another value is unconfirmed

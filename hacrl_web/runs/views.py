@@ -24,6 +24,7 @@ from hacrl_web.runs.models import QUEUE_ORDER, Run, RunQuerySet, State, Sweep
 from hacrl_web.runs.queue import place_of
 from hacrl_web.runs.queue import places as queue_places
 from hacrl_web.runs.reports import csv_cell, metric_rows
+from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.streaming import download
 from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
@@ -113,7 +114,7 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     tab = request.GET.get("tab", "overview")
     if tab in OWN_PAGES:
         return redirect(f"insight:run_{tab}", run_id)
-    spec = RunSpec.model_validate(run.spec)
+    spec = stored_spec(run)
     context = header(run) | {
         "tab": tab if tab in TABS else "overview",
         "page_data": {

@@ -1,0 +1,22 @@
+"""The settings that a run has stored, read by the version that is installed now."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from hacrl_web.errors import FieldError, FieldErrors, plain_errors
+from hacrl_web.runs.models import Run
+from workers.spec import RunSpec
+
+
+def stored_spec(run: Run) -> RunSpec:
+    """Error: FieldErrors (409), where another version wrote what this one refuses."""
+    try:
+        return RunSpec.model_validate(run.spec)
+    except ValidationError as error:
+        first = plain_errors(error)[0]
+        message = (
+            f"The settings of {run.name} were stored by another version, and this one cannot read {first.field}: "
+            f"{first.message} Its Config, Events, System and Checkpoints tabs and its metrics as CSV are still there."
+        )
+        raise FieldErrors([FieldError("unreadable_settings", message, None)], 409) from None
