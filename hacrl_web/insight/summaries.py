@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from itertools import takewhile
 from threading import Lock
 from typing import Any
 from uuid import UUID
@@ -23,6 +24,7 @@ from hacrl_web.runs.models import Contribution, RolloutSample, Run
 
 KEPT_STEPS = 256  # at most 0.1 MB each, with 8 agents
 KEPT_RUNS = 32
+ROWS_AT_ONCE = 20_000  # of several short steps of a run
 KEPT = Q(drop_reason__isnull=True) | Q(drop_reason="")
 TAUGHT = Q(weight__gt=0) | Q(weight__lt=0)  # the gradient is not zero
 POSITIVE, NEGATIVE = Q(advantage__gt=0), Q(advantage__lt=0)
@@ -160,8 +162,12 @@ def summary_of(run: Run, steps: dict[int, int], step: int) -> Summary:
 @lru_cache(maxsize=KEPT_STEPS)
 def _step_summary(run_id: UUID, step: int, attempt: int, rows: int) -> Summary:
     """rows: how many the step has; with more of them it has other sums."""
+    return _sums(run_id=run_id, attempt=attempt, step=step)
+
+
+def _sums(**place: Any) -> Summary:
+    """The sums of one step, or of some steps of one attempt."""
     found = Summary()
-    place = {"run_id": run_id, "attempt": attempt, "step": step}
     _add_pairs(found, Contribution.objects.filter(**place).order_by())
     _add_lessons(found, Contribution.objects.filter(**place).order_by())
     _add_generated(found, RolloutSample.objects.filter(**place).order_by())
@@ -209,7 +215,7 @@ def _add_pairs(found: Summary, of_step: QuerySet[Contribution]) -> None:
 def _add_lessons(found: Summary, of_step: QuerySet[Contribution]) -> None:
     """Rescue and warn of each pair, prompt by prompt."""
     rows = list(
-        of_step.values_list("agent", "source", "prompt_id").annotate(
+        of_step.values_list("step", "agent", "source", "prompt_id").annotate(
             low=Min("reward"),
             high=Max("reward"),
             right=Count("pk", filter=TAUGHT & Q(reward__gt=0)),
@@ -217,10 +223,11 @@ def _add_lessons(found: Summary, of_step: QuerySet[Contribution]) -> None:
         )
     )
     # Every agent hears all of its own scored rollouts: smallest and largest reward of each of its groups.
-    own = {(learner, prompt): (low, high) for learner, source, prompt, low, high, *_ in rows if learner == source}
-    used = {(learner, source, prompt): (right, wrong) for learner, source, prompt, _, _, right, wrong in rows}
-    agents = sorted({learner for learner, source, *_ in rows if learner != source})
-    for (learner, prompt), (low, high) in own.items():
+    own = {(learner, step, prompt): ends for step, learner, source, prompt, *ends, _, _ in rows if learner == source}
+    used = {(learner, source, step, prompt): taught for step, learner, source, prompt, _, _, *taught in rows}
+    shares = any(learner != source for _, learner, source, *_ in rows)
+    agents = sorted({learner for learner, *_ in own}) if shares else []
+    for (learner, *prompt), (low, high) in own.items():
         if low is None:
             continue  # rows of a version that did not record rewards
         for source in agents:
@@ -228,10 +235,10 @@ def _add_lessons(found: Summary, of_step: QuerySet[Contribution]) -> None:
                 continue
             lessons = found.lessons.setdefault((learner, source), Lessons())
             lessons.prompts += 1
-            least, best = own.get((source, prompt), (None, None))
+            least, best = own.get((source, *prompt), (None, None))
             if least is None or best is None:
                 continue
-            right, wrong = used.get((learner, source, prompt), (0, 0))
+            right, wrong = used.get((learner, source, *prompt), (0, 0))
             if high <= 0 < best:
                 lessons.rescue += 1
                 lessons.rescue_used += right > 0
@@ -279,13 +286,22 @@ def run_summary(run: Run, steps: dict[int, int], budget_s: float) -> tuple[Summa
         while len(_totals) > KEPT_RUNS:
             _totals.popitem(last=False)
         end = time.monotonic() + budget_s
-        for step, attempt in steps.items():
-            if step in total.steps:
-                continue
-            total.summary.add(summary_of(run, steps, step))
-            total.steps[step] = attempt
+        missing = [step for step in steps if step not in total.steps]
+        while missing:
+            batch = _next_steps(run, steps, missing)
+            place = {"attempt": steps[batch[0]], "step__range": (batch[0], batch[-1])}
+            total.summary.add(summary_of(run, steps, batch[0]) if len(batch) == 1 else _sums(run_id=run.pk, **place))
+            total.steps |= {step: steps[step] for step in batch}
+            missing = missing[len(batch) :]
             if time.monotonic() > end:
                 break
         copied = Summary()
         copied.add(total.summary)
         return copied, len(total.steps)
+
+
+def _next_steps(run: Run, steps: dict[int, int], missing: list[int]) -> list[int]:
+    """The first steps of one attempt, as many as have few rows together: a query for each would cost more than they."""
+    rows = run.contributions.filter(attempt=steps[missing[0]], step=missing[0]).count()
+    few = missing[: max(1, ROWS_AT_ONCE // max(1, rows))]
+    return list(takewhile(lambda step: steps[step] == steps[missing[0]], few))

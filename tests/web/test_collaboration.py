@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import asdict
 
 import pytest
 from django.urls import reverse
@@ -156,7 +157,8 @@ def test_step_under_way_is_not_shown(make_run):
     assert list(summaries.recorded_steps(run)) == [1, 2]
 
 
-def test_whole_run_goes_on_where_the_time_was_over_and_starts_again_after_a_repeated_step(make_run):
+def test_whole_run_goes_on_where_the_time_was_over_and_starts_again_after_a_repeated_step(make_run, monkeypatch):
+    monkeypatch.setattr(summaries, "ROWS_AT_ONCE", 16)  # a step has 16
     run = make_run()
     for step in (1, 2, 3):
         store(run, step)
@@ -172,6 +174,28 @@ def test_whole_run_goes_on_where_the_time_was_over_and_starts_again_after_a_repe
     steps = summaries.recorded_steps(run)
     assert summaries.run_summary(run, steps, 0.0)[1] == 1
     assert pair_of(view(spec_of(run), summaries.run_summary(run, steps, 9.0)[0]), 0, 1)["used"] == [4, 16]
+
+
+def test_steps_added_up_together_give_what_they_give_one_by_one(make_run):
+    run = make_run()
+    for step, attempt in ((1, 1), (2, 1), (3, 1), (4, 1), (2, 2), (3, 2)):
+        store(run, step, rows=ROWS if attempt == 1 else ROWS[:12], attempt=attempt)
+    finish(run, 4)
+    steps = summaries.recorded_steps(run)
+    assert steps == {1: 1, 2: 2, 3: 2, 4: 1}
+    whole, done = summaries.run_summary(run, steps, 9.0)
+    one_by_one = summaries.Summary()
+    for step in steps:
+        one_by_one.add(summaries.summary_of(run, steps, step))
+    assert done == 4
+    assert (whole.dropped, whole.lessons, whole.generated) == (
+        one_by_one.dropped,
+        one_by_one.lessons,
+        one_by_one.generated,
+    )
+    assert whole.lessons["A", "B"].prompts == 8, "a prompt of two steps is two"
+    for pair, sums in one_by_one.pairs.items():
+        assert asdict(whole.pairs[pair]) == pytest.approx(asdict(sums), abs=1e-12)
 
 
 def test_clamp_is_told_outside_the_warm_up(make_run):
