@@ -194,6 +194,7 @@ function draw(answer) {
     ? `${count(answer.rows)} recorded rows of ${count(answer.steps)} steps, ${count(answer.first)} to ${count(answer.last)}${many}. Lower bound of the band from the first to the last shared update of a step: recorded ${significant(before.first)} to ${significant(before.last)}, hypothetical ${significant(after.first)} to ${significant(after.last)}. Computed in ${answer.elapsed_ms} ms.`
     : "No rollouts are on record for these steps.";
   must("#cautions").replaceChildren(...answer.cautions.map((/** @type {string} */ text) => make("p", "alert alert-warning", text)));
+  must("#taught").classList.toggle("taught-many", data.agents.length > 2);
   must("#taught").replaceChildren(taughtTable(pairs, "recorded"), taughtTable(pairs, "hypothetical"));
   must("#pairs").replaceChildren(...pairs.filter((pair) => pair.learner !== pair.source).map(pairCard));
   const clone = /** @type {HTMLAnchorElement} */ (must("#clone"));
