@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -134,7 +134,7 @@ class _Reader:
     def __init__(self, rows: Rows, places: dict[str, int]) -> None:
         self.rows, self.places = rows, places
         self.blocks: dict[tuple[int, int, int, int], Block] = {}
-        self.counts: defaultdict[tuple[int, int], int] = defaultdict(int)
+        self.counts: Counter[tuple[int, int, int]] = Counter()  # (step, learner, source)
         self.rewards: dict[int, dict[int, dict[int, list[float]]]] = {}  # step, prompt, source
         self.prompts: dict[str, int] = {}
 
@@ -144,8 +144,7 @@ class _Reader:
             if agent not in places or source not in places or reward is None or a is None or omega is None:
                 continue
             k, j = places[agent], places[source]
-            rows.num_rows += 1
-            self.counts[k, j] += 1
+            self.counts[step, k, j] += 1
             prompt = prompts.setdefault(prompt_id, len(prompts))
             if k == j:
                 of_step = self.rewards.setdefault(step, {})
@@ -172,12 +171,17 @@ class _Reader:
             block.weights.append(weight or 0.0)
 
     def close(self) -> None:
-        self.rows.steps = sorted(self.rewards)
-        self.rows.blocks = [block for block in self.blocks.values() if block.step in self.rewards]
-        self.rows.counts = dict(sorted(self.counts.items()))
-        self.rows.groups = {
-            step: {prompt: Group(by_source) for prompt, by_source in prompts.items()}
-            for step, prompts in self.rewards.items()
+        """Keep the steps whose rewards are known: an agent's own rows tell them."""
+        rows, known = self.rows, self.rewards
+        rows.steps = sorted(known)
+        rows.blocks = [block for block in self.blocks.values() if block.step in known]
+        rows.omegas = {place: omega for place, omega in rows.omegas.items() if place[0] in known}
+        counts: Counter[tuple[int, int]] = Counter()
+        for (step, learner, source), count in sorted(self.counts.items()):
+            counts[learner, source] += count * (step in known)
+        rows.counts, rows.num_rows = dict(sorted(counts.items())), counts.total()
+        rows.groups = {
+            step: {prompt: Group(by_source) for prompt, by_source in prompts.items()} for step, prompts in known.items()
         }
 
 

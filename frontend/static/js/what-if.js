@@ -59,6 +59,15 @@ function chip(agent) {
   return found;
 }
 
+/** A place in which a wide table scrolls, also by keyboard. @param {string} label */
+function scroller(label) {
+  const found = make("div", "table-scroll");
+  found.tabIndex = 0;
+  found.setAttribute("role", "group");
+  found.setAttribute("aria-label", label);
+  return found;
+}
+
 /**
  * One line of a pair's table: what it is, recorded, hypothetical; changed ones stand out.
  * @param {string} name
@@ -103,7 +112,7 @@ function pairCard(pair) {
   const card = make("article", "card pair");
   const title = make("h3", "row");
   title.append(chip(pair.learner), make("span", "quiet", "learns from"), chip(pair.source));
-  const scroller = make("div", "table-scroll");
+  const place = scroller(`${data.agents[pair.learner]} learns from ${data.agents[pair.source]}`);
   const table = make("table", "table small");
   const head = make("thead");
   const names = make("tr");
@@ -128,8 +137,8 @@ function pairCard(pair) {
     line("omega, mean over steps", significant(before.omega), significant(after.omega), omegaRange(before, after)),
   );
   table.append(head, body);
-  scroller.append(table);
-  card.append(title, bar(before, "recorded"), bar(after, "hypothetical"), scroller);
+  place.append(table);
+  card.append(title, bar(before, "recorded"), bar(after, "hypothetical"), place);
   if (after.unknown) {
     card.append(make("p", "small quiet", `${count(after.unknown)} rollouts had A = 0, so that no s was recorded; with these values they would have an A, and are not counted.`));
   }
@@ -138,7 +147,7 @@ function pairCard(pair) {
 
 /** @param {Pair[]} pairs @param {"recorded" | "hypothetical"} which */
 function taughtTable(pairs, which) {
-  const scroller = make("div", "table-scroll");
+  const place = scroller(`Who taught whom, ${which}`);
   const table = make("table", "table taught-table");
   table.append(make("caption", "", which));
   const head = make("thead");
@@ -171,8 +180,8 @@ function taughtTable(pairs, which) {
     body.append(row);
   });
   table.append(head, body);
-  scroller.append(table);
-  return scroller;
+  place.append(table);
+  return place;
 }
 
 /** @param {any} answer */
@@ -185,6 +194,7 @@ function draw(answer) {
     ? `${count(answer.rows)} recorded rows of ${count(answer.steps)} steps, ${count(answer.first)} to ${count(answer.last)}${many}. Lower bound of the band from the first to the last shared update of a step: recorded ${significant(before.first)} to ${significant(before.last)}, hypothetical ${significant(after.first)} to ${significant(after.last)}. Computed in ${answer.elapsed_ms} ms.`
     : "No rollouts are on record for these steps.";
   must("#cautions").replaceChildren(...answer.cautions.map((/** @type {string} */ text) => make("p", "alert alert-warning", text)));
+  must("#taught").classList.toggle("taught-many", data.agents.length > 2);
   must("#taught").replaceChildren(taughtTable(pairs, "recorded"), taughtTable(pairs, "hypothetical"));
   must("#pairs").replaceChildren(...pairs.filter((pair) => pair.learner !== pair.source).map(pairCard));
   const clone = /** @type {HTMLAnchorElement} */ (must("#clone"));
