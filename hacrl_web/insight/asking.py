@@ -39,12 +39,18 @@ def checked(asked: Mapping[str, str], run: Run) -> dict[str, Any]:
     expected = found.take("expected", _text, asked.get("expected", ""), MAX_EXPECTED, 0)
     temperature = found.take("temperature", _number, asked.get("temperature") or "0", 0, 5)
     limit = most_tokens(run)
-    tokens = found.take("max_new_tokens", _number, asked.get("max_new_tokens") or str(default_tokens(run)), 1, limit)
-    seed = found.take("seed", _number, asked.get("seed") or "0", 0, 2**31 - 1)
+    tokens = found.take("max_new_tokens", _whole, asked.get("max_new_tokens") or str(default_tokens(run)), 1, limit)
+    seed = found.take("seed", _whole, asked.get("seed") or "0", 0, 2**31 - 1)
     question, expected, temperature, tokens, seed = found.finish(question, expected, temperature, tokens, seed)
-    whole = {"max_new_tokens": int(tokens), "seed": int(seed)}
     verifier = run.spec["data"].get("verifier", "math")
-    return {"question": question, "expected": expected, "temperature": temperature, "verifier": verifier, **whole}
+    return {
+        "question": question,
+        "expected": expected,
+        "temperature": temperature,
+        "verifier": verifier,
+        "max_new_tokens": tokens,
+        "seed": seed,
+    }
 
 
 def most_tokens(run: Run) -> int:
@@ -62,6 +68,12 @@ def _text(value: str, most: int, least: int) -> str:
     if len(text) < least:
         raise values.Problem("missing", "Write a question.")
     return text
+
+
+def _whole(value: str, least: int, most: int) -> int:
+    if not values.WHOLE.fullmatch(value.strip()) or not least <= int(value) <= most:
+        raise values.Problem("not_whole", f"A whole number from {least:,} to {most:,} is needed.")
+    return int(value)
 
 
 def _number(value: str, least: float, most: float) -> float:

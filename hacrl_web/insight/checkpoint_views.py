@@ -14,7 +14,7 @@ from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight import asking, checkpoints
 from hacrl_web.insight.archive import zip_of_agent
 from hacrl_web.insight.promotion import promote as promote_agent
-from hacrl_web.insight.promotion import proposed_name
+from hacrl_web.insight.promotion import proposed_name, taken_names
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.streaming import download_pieces
 from hacrl_web.runs.views import header, run_or_404
@@ -33,9 +33,10 @@ def run_checkpoints(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 def _page(request: HttpRequest, run: Run, status: int = 200, **more: Any) -> HttpResponse:
     found = checkpoints.listing(run, verify=_whole(request.GET.get("verify", "")))
+    taken = taken_names(request.user)
     for one in found.shown:
         for agent in one.agents:
-            agent.proposed = proposed_name(request.user, run, agent.name, one.step)
+            agent.proposed = proposed_name(run, agent.name, one.step, taken)
     sound = [one for one in found.shown if not one.damage]
     asked = _whole(request.GET.get("ask", "")) or next((one.step for one in sound if one.is_newest), None)
     sample = run.benchmark.sample[:1] if run.benchmark else []

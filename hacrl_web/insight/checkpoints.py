@@ -12,7 +12,7 @@ from hacrl_web.runs.models import Run
 from workers.manifest import FOLDER_NAME, DamagedCheckpoint, Manifest, read_manifest, step_folders
 
 SHOWN = 100
-# Up to so many bytes a checkpoint is read whole each time that it is listed.
+# So many bytes are read each time that the checkpoints are listed, of the newest ones first.
 READ_AT_ONCE_BYTES = 64 * 2**20
 
 
@@ -85,6 +85,7 @@ def listing(run: Run, *, verify: int | None = None) -> Listing:
         return Listing(num_told=len(told), is_here=False, host=run.worker_host)
     scores = accuracies(run)
     shown = []
+    budget = READ_AT_ONCE_BYTES
     for path in reversed(step_folders(run.run_dir / FOLDER_NAME)[-SHOWN:]):
         try:
             manifest = read_manifest(path)
@@ -92,7 +93,10 @@ def listing(run: Run, *, verify: int | None = None) -> Listing:
             step = int(path.name.removeprefix("step-"))
             shown.append(Shown(step, 0, 0, [], "its manifest cannot be read", str(error)))
             continue
-        shown.append(_shown(run, manifest, scores.get(manifest.step, {}), reads=manifest.step == verify))
+        is_small = manifest.size_bytes <= budget
+        budget -= manifest.size_bytes * is_small
+        reads = is_small or manifest.step == verify
+        shown.append(_shown(run, manifest, scores.get(manifest.step, {}), reads=reads))
     best = best_step(scores, [one.step for one in shown if not one.damage], len(run.agent_names))
     sound = [one.step for one in shown if not one.damage]
     for one in shown:
@@ -107,7 +111,6 @@ def _shown(run: Run, manifest: Manifest, scores: dict[str, float], *, reads: boo
         files = manifest.files_of(name)
         size = sum(int(entry["size"]) for entry in files.values())
         agents.append(AgentFolder(name, places.get(name, 0), len(files), size, scores.get(name)))
-    reads = reads or manifest.size_bytes <= READ_AT_ONCE_BYTES
     checked, damage = ("every byte matches its checksum" if reads else "sizes match"), ""
     try:
         manifest.check_bytes() if reads else manifest.check_sizes()

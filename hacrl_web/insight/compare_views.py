@@ -111,6 +111,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         "most": comparison.MAX_RUNS,
         "runs": [_shown(chosen, place, run) for place, run in enumerate(chosen.runs)],
         "axes": comparison.AXES,
+        "is_going_on": not all(run.is_terminal for run in chosen.runs),
         "rows": rows,
         "differing": differing,
         "parallel": parallel.figure([run.name for run in chosen.runs], drawn, result, chosen.metric) if drawn else None,

@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,14 @@ from workers.manifest import DamagedCheckpoint, Manifest, sha256
 MAX_NAME = 80
 
 
-def proposed_name(user: Any, run: Run, agent: str, step: int) -> str:
-    """A name that the user has not given yet: the agent, the rule, the seed and the step."""
+def taken_names(user: Any) -> set[str]:
+    return set(LanguageModel.objects.filter(owner=user).values_list("name", flat=True))
+
+
+def proposed_name(run: Run, agent: str, step: int, taken: set[str]) -> str:
+    """A name that is not taken yet: the agent, the rule, the seed and the step."""
     base = f"{agent[:40]} {run.algorithm} seed {run.seed} step {step}"[: MAX_NAME - 4]
-    taken = set(LanguageModel.objects.filter(owner=user, name__startswith=base).values_list("name", flat=True))
-    names = [base, *(f"{base} {number}" for number in range(2, len(taken) + 2))]
-    return next(name for name in names if name not in taken)
+    return next(name for number in count(1) if (name := base if number == 1 else f"{base} {number}") not in taken)
 
 
 def promote(user: Any, run: Run, manifest: Manifest, agent: str, name: str) -> LanguageModel:

@@ -106,6 +106,9 @@ class TestList:
         assert "agents/1-b/weights.bin does not match" in checkpoints.listing(run).shown[0].damage
         monkeypatch.setattr(checkpoints, "READ_AT_ONCE_BYTES", 0)
         assert checkpoints.listing(run).shown[0].checked == "sizes match"
+        monkeypatch.setattr(checkpoints, "READ_AT_ONCE_BYTES", 2 * read_manifest(path.parents[2]).size_bytes)
+        assert [one.checked for one in checkpoints.listing(run).shown][1:] == ["every byte matches its checksum",
+                                                                              "sizes match", "sizes match"]  # fmt: skip
         assert "does not match" in client.get(address("run_checkpoints", run), {"verify": "20"}).content.decode()
 
     def test_removed_ones_are_counted_and_odd_values_are_no_error(self, client, run):
@@ -198,14 +201,14 @@ class TestPromote:
 
     def test_twice_with_one_name_is_refused_and_the_next_name_is_proposed(self, client, run, owner, monkeypatch):
         answer_inspections(monkeypatch, PASSED)
-        name = promotion.proposed_name(owner, run, "A", 10)
+        name = promotion.proposed_name(run, "A", 10, promotion.taken_names(owner))
         assert name == "A hacpo seed 1 step 10"
         form = {"step": "10", "agent": "0", "name": name}
         assert client.post(address("promote_agent", run), form).status_code == 302
         again = client.post(address("promote_agent", run), form)
         assert again.status_code == 422
         assert "already have one named" in again.content.decode()
-        assert promotion.proposed_name(owner, run, "A", 10) == "A hacpo seed 1 step 10 2"
+        assert promotion.proposed_name(run, "A", 10, promotion.taken_names(owner)) == "A hacpo seed 1 step 10 2"
         assert client.post(address("promote_agent", run), form | {"name": name + " 2"}).status_code == 302
         assert len(promoted()) == 2
 
@@ -289,7 +292,8 @@ class TestAsk:
     @pytest.mark.parametrize(
         ("field", "value"),
         [("question", ""), ("question", "x" * 4001), ("temperature", "nan"), ("temperature", "-1"), ("seed", "x"),
-         ("max_new_tokens", "0"), ("max_new_tokens", "1e9"), ("step", ""), ("step", "7"), ("step", "9" * 5000)],
+         ("max_new_tokens", "0"), ("max_new_tokens", "1e9"), ("seed", "1.5"), ("step", ""), ("step", "7"),
+         ("step", "9" * 5000)],
     )  # fmt: skip
     def test_odd_values_are_refused_beside_their_field_and_ask_nobody(self, client, run, monkeypatch, field, value):
         monkeypatch.setattr(asking, "run_child", lambda *_, **__: pytest.fail("somebody was asked"))

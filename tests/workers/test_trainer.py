@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import resource
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -275,6 +277,11 @@ def test_events_tell_the_whole_run(tmp_path, pair):
     assert [record["rollouts_generated"] for record in progress] == [32, 64, 96]
     assert progress[-1]["eta_s"] == 0
     assert {"generate", "verify", "update", "telemetry"} <= progress[0]["phase_s"].keys()
+    if sys.platform == "linux":  # torch alone takes more than 50 MB; all of the process at most what it ever had
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        assert all(50e6 < record["resident_bytes"] <= most for record in progress)
+    if not torch.cuda.is_available():
+        assert {record["device_peak_bytes"] for record in progress} == {None}
     rollouts = records(run_dir, "rollout")
     assert len(rollouts) == 96
     pairs = [(record["agent"], record["source"]) for record in records(run_dir, "metrics") if record["step"] == 1]

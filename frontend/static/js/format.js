@@ -50,9 +50,9 @@ export function cut(name) {
   return name.length > 20 ? `${name.slice(0, 12)}…${name.slice(-7)}` : name;
 }
 
-/** @param {number} unixSeconds clock time in the reader's zone */
+/** @param {number} unixSeconds clock time in UTC, as the server writes it */
 export function clock(unixSeconds) {
-  return new Date(unixSeconds * 1000).toLocaleTimeString(undefined, { hour12: false });
+  return `${new Date(unixSeconds * 1000).toISOString().slice(11, 19)}Z`;
 }
 
 /**
