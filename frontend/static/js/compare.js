@@ -80,7 +80,7 @@ function options(lines) {
       { ...axis, size: 56, values: (_, splits) => splits.map(short) },
     ],
     series: [
-      { label: settings.axis, value: (_, x) => (x === null || x === undefined ? "–" : short(x)) },
+      { label: settings.axis, value: (_, x) => (x === null || x === undefined ? "where each ends" : short(x)) },
       ...lines.map((line) => ({
         label: settings.agents.length > 1 ? `${cut(line.agent)} · ${settings.runs[line.run]}` : settings.runs[line.run],
         stroke: () => colour(`--agent-${line.run % 8}`),
@@ -110,6 +110,7 @@ function selected(drawn) {
 function showLast(drawn) {
   if ((drawn.cursor.left ?? -1) >= 0) return;
   const ends = drawn.data.map((values) => values.findLastIndex((value) => value !== null && value !== undefined));
+  ends[0] = -1; // each line ends at its own place
   queueMicrotask(() => drawn.setLegend({ idxs: ends }, false));
 }
 
