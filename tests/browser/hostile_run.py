@@ -47,12 +47,13 @@ def _rollout(agent: str, text: str, **place: Any) -> dict[str, Any]:
 
 def _lesson(learner: str, source: str, **place: Any) -> dict[str, Any]:
     own = learner == source
-    # .9^2 * 1.25 * 2 = 2.025
+    # .875^2 * 1.25 * 2 = 1.9140625, all of them float32 numbers
     return {
         "type": "contribution", "agent": learner, "source": source, **place, "num_tokens": 9, "advantage": 2.0,
-        "sequence_ratio": 1.0 if own else 0.9, "clipped_ratio": 1.0 if own else 0.9, "clip_side": "none",
-        "omega": 1.0 if own else 1.25, "weight": 2.0 if own else 2.025, "mini_batch": 0 if own else 1, "reward": 1.0,
-        "source_num_tokens": 9, "alpha": None if own else 1.0, "capability": 0.4, "source_capability": 0.5,
+        "sequence_ratio": 1.0 if own else 0.875, "clipped_ratio": 1.0 if own else 0.875, "clip_side": "none",
+        "omega": 1.0 if own else 1.25, "weight": 2.0 if own else 1.9140625, "mini_batch": 0 if own else 1,
+        "reward": 1.0, "source_num_tokens": 9, "alpha": None if own else 1.0, "capability": 0.4,
+        "source_capability": 0.5,
     }  # fmt: skip
 
 

@@ -74,9 +74,9 @@ def test_keys_and_the_switch_of_the_mathematics(watched: Page, run_url: str) -> 
         expect(chosen).to_contain_text("$x^2 = 4$")  # and so does the text
     page.keyboard.press("P")
     expect(chosen).to_contain_text("first 0 of A")
-    # .9 * 1 * .9 * 1.25 * 2 * 1 * 1 = 2.025
-    fall = page.locator(".waterfall[data-weight='2.025']")
-    assert float(fall.get_attribute("data-product") or 0) == pytest.approx(2.025)
+    # .875 * 1 * .875 * 1.25 * 2 * 1 * 1 = 1.9140625
+    fall = page.locator(".waterfall[data-weight='1.9140625']")
+    assert float(fall.get_attribute("data-product") or 0) == pytest.approx(1.9140625)
     expect(fall.locator("tbody tr")).to_have_count(7)
     page.keyboard.press("/")
     expect(page.get_by_label("Text")).to_be_focused()
@@ -87,18 +87,18 @@ def test_keys_and_the_switch_of_the_mathematics(watched: Page, run_url: str) -> 
 def test_slider_recomputes_and_the_clone_takes_its_values(watched: Page, run_url: str) -> None:
     page = watched
     page.goto(f"{run_url}/what-if")
-    # Learner B from A: .9 lies inside [.8, 1]; four rollouts of 2.025.
+    # Learner B from A: .875 lies inside [.8, 1]; four rollouts of 1.9140625.
     pair = page.locator(".pair", has_text="learns from").filter(has=page.locator("h3 [data-agent='1']:first-child"))
     weight = pair.locator("tr", has_text="mean |weight|").locator("td")
-    expect(weight.nth(0)).to_have_text("2.02")
-    expect(weight.nth(1)).to_have_text("2.02")
+    expect(weight.nth(0)).to_have_text("1.91")
+    expect(weight.nth(1)).to_have_text("1.91")
     slider = page.get_by_label("alpha, slider")
     slider.focus()
     for _ in range(20):
         page.keyboard.press("ArrowRight")
     expect(page.get_by_label("alpha", exact=True)).to_have_value("2")
-    expect(weight.nth(1)).to_have_text("1.82")  # .9^3 * 1.25 * 2 = 1.8225
-    expect(weight.nth(0)).to_have_text("2.02")
+    expect(weight.nth(1)).to_have_text("1.67")  # .875^3 * 1.25 * 2 = 1.6748
+    expect(weight.nth(0)).to_have_text("1.91")
     page.get_by_label("delta", exact=True).fill("0.05")
     expect(weight.nth(1)).to_have_text("0")  # below [.95, 1]
     page.wait_for_url(re.compile(r"alpha=2&delta=0\.05"))
