@@ -294,7 +294,7 @@ export class Chart {
     this.columns.forEach(({ role, line }, index) => {
       if (this.off.has(line) || (role !== "low" && role !== "seeds-low")) return;
       const upper = this.columns.findIndex((column) => column.line === line && column.role === role.replace("low", "high"));
-      const fill = colour(`--agent-${this.lines[line].learner % 8}`, role === "low" ? 40 : 16);
+      const fill = colour(`--agent-${this.lines[line].learner % 8}`, role === "low" ? 55 : 16);
       (role === "low" ? drawBars : drawBand)(plot, x, values[index], values[upper], fill);
     });
   }

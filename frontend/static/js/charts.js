@@ -304,18 +304,27 @@ export class RunCharts {
         this.#looked();
       });
     }
-    for (const name of ["first", "last"]) {
-      field(name)?.addEventListener("change", () => {
-        const [first, last] = [field("first")?.value ?? "", field("last")?.value ?? ""];
-        if (!first && !last) this.setZoom(null, null);
-        else {
-          const ends = [Number(first || 0), Number(last || this.store.lastStep)].map((end) => Math.max(0, Math.min(2 ** 31 - 1, Math.round(end))));
-          this.setZoom(Math.min(...ends), Math.max(...ends));
-        }
+    // Both ends are read together, once the reader has left them or presses Enter.
+    const ends = [field("first"), field("last")];
+    const zoom = () => this.#zoomAsTyped(...ends.map((end) => end?.value ?? ""));
+    for (const end of ends) {
+      end?.addEventListener("keydown", (event) => {
+        if (/** @type {KeyboardEvent} */ (event).key === "Enter") zoom();
+      });
+      end?.addEventListener("focusout", (event) => {
+        const next = /** @type {FocusEvent} */ (event).relatedTarget;
+        if (!ends.some((one) => one === next)) zoom();
       });
     }
     must("[data-unzoom]", form).addEventListener("click", () => this.setZoom(null, null));
     return field;
+  }
+
+  /** @param {string[]} typed first and last step; an empty one is the end of the run */
+  #zoomAsTyped(...typed) {
+    if (!typed.some(Boolean)) return this.setZoom(null, null);
+    const [first, last] = [Number(typed[0] || 0), Number(typed[1] || this.store.lastStep)].map((end) => Math.max(0, Math.min(2 ** 31 - 1, Math.round(end))));
+    return this.setZoom(Math.min(first, last), Math.max(first, last));
   }
 
   #showControls() {
