@@ -15,7 +15,7 @@ from hacrl_web.runs.series import series
 
 # All lines of an answer share a budget: some megabytes of JSON, whatever the number of agents.
 BUDGET = 60_000
-LEAST_POINTS = 200
+LEAST_POINTS = 256
 STEPS_AT_ONCE = 5000
 XAxis = Literal["step", "rollouts", "tokens", "elapsed"]
 _FIELD = {"rollouts": "rollouts_generated", "tokens": "tokens_generated", "elapsed": "elapsed_s"}

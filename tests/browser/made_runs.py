@@ -38,6 +38,7 @@ def learning(seed: int) -> Iterator[dict[str, Any]]:
 
 
 def store(run: Any, bodies: Iterable[dict[str, Any]], attempt: int = 1) -> None:
+    from hacrl_web.runs.chunks import pack_block
     from hacrl_web.runs.rows import insert
 
     records = [{"seq": seq, "attempt": attempt, "time": 1.7e9 + seq, **body} for seq, body in enumerate(bodies, 1)]
@@ -45,6 +46,8 @@ def store(run: Any, bodies: Iterable[dict[str, Any]], attempt: int = 1) -> None:
     last = records[-1]
     changes = {"state": "completed", "attempt": attempt, "last_seq": last["seq"], "step": last["step"]}
     type(run).objects.filter(pk=run.pk).update(**changes, total_steps=last["step"])
+    while pack_block(run):
+        pass  # as the dispatcher does, when it comes to it
 
 
 def main() -> None:

@@ -86,15 +86,15 @@ class TestBuckets:
 class TestAnswer:
     def test_lines_share_their_grid_and_hide_no_value(self, run):
         bodies = [metrics(s, agent, reward=s / 8) for s in range(8) for agent in ("A", "B")]
-        store(run, *bodies, metrics(3, "A", "B", omega=2.0), metrics(5, "B", loss=1.0))
+        store(run, *bodies, metrics(3, "A", "B", omega=2.0))
         answer = overview(run, ["reward", "omega"], points=2)
         # steps 0 to 7 in at most 2 buckets: 0 to 3 and 4 to 7
         assert (answer["first"], answer["last"], answer["width"], answer["seq"]) == (0, 7, 4, run.last_seq)
         assert answer["grids"] == [[3, 7], [3]]
         reward = {"metric": "reward", "source": "", "grid": 0, "last": [0.375, 0.875]}
         reward |= {"low": [0.0, 0.5], "high": [0.375, 0.875]}
-        omega = {"metric": "omega", "agent": "A", "source": "B", "grid": 1, "last": [2.0]}
-        assert answer["lines"] == [reward | {"agent": "A"}, reward | {"agent": "B"}, omega]
+        omega = {"metric": "omega", "agent": "A", "source": "B", "last": [2.0]}
+        assert answer["lines"] == [reward | {"agent": "A"}, omega | {"grid": 1}, reward | {"agent": "B"}]
 
     def test_zoom_narrows_the_buckets_to_the_points_themselves(self, run):
         store(run, *(metrics(s, reward=s / 8) for s in range(1, 65)))

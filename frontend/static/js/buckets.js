@@ -25,6 +25,7 @@ export class Buckets {
     this.isAsking = false;
     this.isWaiting = false;
     this.isClosed = false;
+    this.abort = new AbortController();
   }
 
   #query() {
@@ -43,12 +44,14 @@ export class Buckets {
    */
   async load() {
     const number = ++this.asked;
+    this.abort.abort(); // what is no longer wanted need not be sent
+    const { signal } = (this.abort = new AbortController());
     const asked = { last: this.view.last, x: this.view.x };
     if (!this.isAsking) this.kept = [];
     this.isAsking = true;
     for (;;) {
       this.askedAt = Date.now();
-      const answer = await ask(`${this.url}?${this.#query()}`);
+      const answer = await ask(`${this.url}?${this.#query()}`, signal);
       if (number !== this.asked || this.isClosed) return null;
       if (typeof answer === "string") {
         this.on.failed(answer);
@@ -89,11 +92,12 @@ export class Buckets {
 
 /**
  * @param {string} url
+ * @param {AbortSignal} signal
  * @returns {Promise<import("./series.js").Answer | string>} or why there is none
  */
-async function ask(url) {
+async function ask(url, signal) {
   try {
-    const answer = await fetch(url, { headers: { Accept: "application/json" } });
+    const answer = await fetch(url, { signal, headers: { Accept: "application/json" } });
     if (answer.ok) return await answer.json();
     return answer.status === 401 ? "signed out: load the page again" : `the server answered ${answer.status}; asking again`;
   } catch {

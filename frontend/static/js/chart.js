@@ -3,7 +3,7 @@
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { columnsOf, csvOf, tabulate } from "./drawn.js";
 import { count, cut, make, significant } from "./format.js";
-import { colour, drawMarks, drawZero, padded } from "./paint.js";
+import { colour, drawBand, drawBars, drawMarks, drawZero, padded } from "./paint.js";
 import { pictureOf, save } from "./picture.js";
 
 const HEIGHT = 168;
@@ -62,6 +62,8 @@ export class Chart {
     /** @type {import("./drawn.js").Table} */
     this.table = { steps: [], x: [], values: [], numUnplaced: 0, numNonPositive: 0 };
     this.width = 320;
+    /** More points than pixels. */
+    this.isDense = false;
     this.isDirty = true;
     this.isSeen = isFull;
     this.#build();
@@ -160,7 +162,8 @@ export class Chart {
     this.columns = columnsOf(this.lines.length, layout);
     this.table = tabulate(lines, bands, this.columns, { weight: view.smooth, isLog: this.isLog, place: (step) => store.place(step) });
     const data = /** @type {uPlot.AlignedData} */ ([this.table.x, ...this.table.values]);
-    const name = JSON.stringify({ ...layout, isLog: this.isLog, isDot: store.width === 1 });
+    this.isDense = this.table.x.length > this.width;
+    const name = JSON.stringify({ ...layout, isLog: this.isLog, isDot: store.width === 1, isDense: this.isDense });
     if (this.plot && name === this.layout) this.plot.setData(data, true);
     else {
       this.plot?.destroy();
@@ -186,6 +189,16 @@ export class Chart {
     const range = steps.length ? `steps ${steps[0]} to ${steps[steps.length - 1]}` : "no points";
     this.frame?.setAttribute("aria-label", `${this.spec.title}: ${this.lines.length} lines, ${range}; their values are listed below.`);
     this.#showValues();
+  }
+
+  /** Live values, which are told more often than lines are drawn. */
+  tellLast() {
+    const { store, view } = this.host;
+    if (!this.plot || view.smooth > 0 || (this.plot.cursor.left ?? -1) >= 0) return;
+    this.lines.forEach((line, index) => {
+      const last = store.charts.get(this.spec.key)?.get(line.key)?.last;
+      if (last?.length && this.values) this.values[index].textContent = significant(last[last.length - 1]);
+    });
   }
 
   /** The legend shows the values under the cursor; without one, the last. */
@@ -232,7 +245,7 @@ export class Chart {
       hooks: {
         setCursor: [() => this.#showValues()],
         setSelect: [(plot) => this.#zoomTo(plot)],
-        drawAxes: spec.zero ? [drawZero] : [],
+        drawAxes: [(plot) => this.#drawShades(plot), ...(spec.zero ? [drawZero] : [])],
         draw: [(plot) => drawMarks(plot, host.marks(spec.key))],
       },
       scales: { x: { time: false, range: () => host.xRange() }, y: this.#yScale() },
@@ -241,7 +254,6 @@ export class Chart {
         { ...axis, size: 48, space: 28, ...(this.isLog ? {} : { values: (/** @type {uPlot} */ _, /** @type {number[]} */ splits) => splits.map((split) => String(Number(split.toPrecision(3)))) }) },
       ],
       series: [{}, ...this.columns.map((column) => this.#series(column, isSmoothed))],
-      bands: this.#bands(),
     };
   }
 
@@ -260,32 +272,30 @@ export class Chart {
   #series({ role, line }, isSmoothed) {
     const { learner, dash } = this.lines[line];
     const show = !this.off.has(line);
-    if (role !== "raw" && role !== "smooth") {
-      // Drawn as lines too: where several buckets share a pixel, a spike is a shade without width.
-      const isEdge = role === "low" || role === "high";
-      return { show, spanGaps: true, width: isEdge ? 1 : 0, stroke: () => (isEdge ? colour(`--agent-${learner % 8}`, 60) : "transparent"), points: { show: false } };
-    }
+    // Shades and bands are painted by drawShades; as series they only take part in the y axis' range.
+    if (role !== "raw" && role !== "smooth") return { show, paths: () => null, points: { show: false } };
     const isFaint = role === "raw" && isSmoothed;
     const isDotted = this.spec.points && role === "raw" && this.host.store.width === 1;
+    // One pixel of the device is painted in a thirtieth of the time of a wider line, and of a dense one shows more.
+    const thin = this.isDense ? 1 / devicePixelRatio : 1.75;
     return {
       show,
       stroke: () => colour(`--agent-${learner % 8}`, isFaint ? 35 : 100),
-      width: isFaint ? 1 : role === "smooth" ? 2.25 : 1.75,
+      width: isFaint ? Math.min(1, thin) : role === "smooth" ? 2.25 : thin,
       dash: isFaint ? [] : dash,
       spanGaps: true,
       points: isDotted ? { show: true, size: 6, stroke: () => colour(`--agent-${learner % 8}`), fill: () => colour("--surface") } : { show: (plot) => plot.data[0].length === 1, size: 5 },
     };
   }
 
-  /** @returns {uPlot.Band[]} */
-  #bands() {
-    /** @param {import("./drawn.js").Role} role @param {number} line */
-    const place = (role, line) => this.columns.findIndex((column) => column.role === role && column.line === line) + 1;
-    return this.columns.flatMap(({ role, line }) => {
-      if (role !== "high" && role !== "seeds-high") return [];
-      const lower = place(role === "high" ? "low" : "seeds-low", line);
-      const share = role === "high" ? 30 : 16;
-      return [{ series: /** @type {[number, number]} */ ([place(role, line), lower]), fill: () => colour(`--agent-${this.lines[line].learner % 8}`, share) }];
+  /** The bands over seeds, and over them the shades of what buckets hide. @param {uPlot} plot */
+  #drawShades(plot) {
+    const { x, values } = this.table;
+    this.columns.forEach(({ role, line }, index) => {
+      if (this.off.has(line) || (role !== "low" && role !== "seeds-low")) return;
+      const upper = this.columns.findIndex((column) => column.line === line && column.role === role.replace("low", "high"));
+      const fill = colour(`--agent-${this.lines[line].learner % 8}`, role === "low" ? 55 : 16);
+      (role === "low" ? drawBars : drawBand)(plot, x, values[index], values[upper], fill);
     });
   }
 

@@ -7,6 +7,10 @@ import { forgetColours } from "./paint.js";
 import { CHART_GROUPS, SeriesStore } from "./series.js";
 import { readView, writeView } from "./view.js";
 
+/** Charts drawn within one animation frame: more of them would be a jerk. */
+const AT_ONCE = 2;
+/** Live points are drawn after this time at the latest. */
+const SLOWEST_MS = 1000;
 /** What the x axis counts: its name in files, its unit under a chart. @type {Record<string, [string, string]>} */
 const X_NAMES = { step: ["", ""], rollouts: ["rollouts generated", "rollouts"], tokens: ["tokens generated", "tokens"], elapsed: ["seconds elapsed", "s"] };
 
@@ -41,6 +45,9 @@ export class RunCharts {
     this.isPending = false;
     this.isLoaded = false;
     this.drawn = 0;
+    this.drawnAt = 0;
+    this.drawnStep = 0;
+    this.timer = 0;
     this.sizes = new ResizeObserver((entries) => this.#fit(entries));
     // A chart that is out of sight costs nothing until it is scrolled to.
     this.sights = new IntersectionObserver((entries) => this.#see(entries), { rootMargin: "200px" });
@@ -153,10 +160,22 @@ export class RunCharts {
   /** @param {import("./socket.js").RunEvent[]} events */
   add(events) {
     const changed = this.buckets.add(events);
-    for (const chart of this.charts) chart.isDirty ||= changed.has(chart.spec.key);
-    if (this.full && this.full.buckets.add(events).has(this.full.chart.spec.key)) this.full.chart.isDirty = true;
-    // A new step moves the right end of every chart, so that the shared cursor stands at one place.
-    if (changed.size) this.#changed();
+    this.full?.buckets.add(events);
+    if (changed.size) this.#drawLive();
+  }
+
+  /**
+   * Values are told at once; lines are drawn again when a new step has moved them by half a pixel, or after a second.
+   * All of them, since a new step moves the right end of every chart: the shared cursor stands at one place.
+   */
+  #drawLive() {
+    const [width, wait] = [(this.full?.chart ?? this.charts[0]).width, this.drawnAt + SLOWEST_MS - Date.now()];
+    const { firstStep, lastStep } = this.store;
+    const moved = ((lastStep - this.drawnStep) / Math.max(1, lastStep - firstStep)) * width;
+    if (moved >= 0.5 || wait <= 0) this.#changed();
+    else this.timer ||= setTimeout(() => this.#changed(), wait);
+    for (const chart of this.charts) if (chart.isSeen && !this.full) chart.tellLast();
+    this.full?.chart.tellLast();
   }
 
   /** @param {string} text about the charts' data; empty where all is well */
@@ -166,21 +185,27 @@ export class RunCharts {
   }
 
   #changed() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    this.drawnAt = Date.now();
+    this.drawnStep = this.store.lastStep;
     for (const chart of this.charts) chart.isDirty = true;
     if (this.full) this.full.chart.isDirty = true;
     this.draw();
   }
 
-  /** Draws at the next animation frame what is dirty and in sight, however often it is called before. */
+  /** Draws what is dirty and in sight, a few charts with each animation frame, however often it is called. */
   draw() {
     if (this.isPending || !this.isLoaded) return;
     this.isPending = true;
     requestAnimationFrame(() => {
       this.isPending = false;
       const inSight = this.charts.filter((chart) => chart.isSeen && (!this.full || !chart.plot));
-      if (this.full) inSight.push(this.full.chart);
-      for (const chart of inSight) if (chart.isDirty) chart.draw();
-      this.root.dataset.drawn = String((this.drawn += 1));
+      if (this.full) inSight.unshift(this.full.chart);
+      const due = inSight.filter((chart) => chart.isDirty);
+      for (const chart of due.slice(0, AT_ONCE)) chart.draw();
+      if (due.length > AT_ONCE) this.draw();
+      else this.root.dataset.drawn = String((this.drawn += 1));
     });
   }
 
@@ -279,18 +304,27 @@ export class RunCharts {
         this.#looked();
       });
     }
-    for (const name of ["first", "last"]) {
-      field(name)?.addEventListener("change", () => {
-        const [first, last] = [field("first")?.value ?? "", field("last")?.value ?? ""];
-        if (!first && !last) this.setZoom(null, null);
-        else {
-          const ends = [Number(first || 0), Number(last || this.store.lastStep)].map((end) => Math.max(0, Math.min(2 ** 31 - 1, Math.round(end))));
-          this.setZoom(Math.min(...ends), Math.max(...ends));
-        }
+    // Both ends are read together, once the reader has left them or presses Enter.
+    const ends = [field("first"), field("last")];
+    const zoom = () => this.#zoomAsTyped(...ends.map((end) => end?.value ?? ""));
+    for (const end of ends) {
+      end?.addEventListener("keydown", (event) => {
+        if (/** @type {KeyboardEvent} */ (event).key === "Enter") zoom();
+      });
+      end?.addEventListener("focusout", (event) => {
+        const next = /** @type {FocusEvent} */ (event).relatedTarget;
+        if (!ends.some((one) => one === next)) zoom();
       });
     }
     must("[data-unzoom]", form).addEventListener("click", () => this.setZoom(null, null));
     return field;
+  }
+
+  /** @param {string[]} typed first and last step; an empty one is the end of the run */
+  #zoomAsTyped(...typed) {
+    if (!typed.some(Boolean)) return this.setZoom(null, null);
+    const [first, last] = [Number(typed[0] || 0), Number(typed[1] || this.store.lastStep)].map((end) => Math.max(0, Math.min(2 ** 31 - 1, Math.round(end))));
+    return this.setZoom(Math.min(first, last), Math.max(first, last));
   }
 
   #showControls() {

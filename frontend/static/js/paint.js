@@ -58,6 +58,66 @@ export function drawMarks(plot, places) {
 }
 
 /**
+ * From the lowest to the highest value, one bar for each column of pixels: a spike of one bucket is a whole pixel wide.
+ * @param {import("../vendor/uplot/uPlot.esm.js")} plot
+ * @param {number[]} x
+ * @param {(number | null)[]} low
+ * @param {(number | null)[]} high
+ * @param {string} fill
+ */
+export function drawBars(plot, x, low, high, fill) {
+  const { ctx } = plot;
+  const { left, width } = plot.bbox;
+  ctx.save();
+  ctx.fillStyle = fill;
+  let [from, to, lowest, highest] = [-1, -1, Infinity, -Infinity];
+  const paint = () => {
+    if (highest < lowest || to < left || from > left + width) return;
+    const top = Math.round(plot.valToPos(highest, "y", true));
+    ctx.fillRect(Math.max(from, left), top, Math.min(to, left + width) - Math.max(from, left) + 1, Math.max(1, Math.round(plot.valToPos(lowest, "y", true)) - top));
+  };
+  for (let i = 0; i < x.length; i++) {
+    const [bottom, top] = [low[i], high[i]];
+    if (top === null || top === undefined) continue;
+    const place = Math.round(plot.valToPos(x[i], "x", true));
+    if (place > to) {
+      paint();
+      [from, to, lowest, highest] = [to < 0 ? place : to + 1, place, Infinity, -Infinity];
+    }
+    // On a log axis the lowest may have no place.
+    lowest = Math.min(lowest, bottom ?? Number(plot.scales.y.min));
+    highest = Math.max(highest, top);
+  }
+  paint();
+  ctx.restore();
+}
+
+/**
+ * The area between two lines.
+ * @param {import("../vendor/uplot/uPlot.esm.js")} plot
+ * @param {number[]} x
+ * @param {(number | null)[]} low
+ * @param {(number | null)[]} high
+ * @param {string} fill
+ */
+export function drawBand(plot, x, low, high, fill) {
+  const { ctx } = plot;
+  const { left, top, width, height } = plot.bbox;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(left, top, width, height);
+  ctx.clip();
+  ctx.fillStyle = fill;
+  ctx.beginPath();
+  const rows = x.flatMap((_, row) => (high[row] === null || high[row] === undefined ? [] : [row]));
+  const floor = Number(plot.scales.y.min); // on a log axis the lower edge may have no place
+  for (const row of rows) ctx.lineTo(plot.valToPos(x[row], "x", true), plot.valToPos(Number(high[row]), "y", true));
+  for (const row of rows.reverse()) ctx.lineTo(plot.valToPos(x[row], "x", true), plot.valToPos(low[row] ?? floor, "y", true));
+  ctx.fill();
+  ctx.restore();
+}
+
+/**
  * A line at 0, under the lines of the agents.
  * @param {import("../vendor/uplot/uPlot.esm.js")} plot
  */
