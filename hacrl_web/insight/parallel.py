@@ -80,8 +80,8 @@ def figure(names: Sequence[str], lines: Sequence[Line], result: Sequence[float |
         picture.add_scatter(
             x=list(range(len(titles))),
             y=[heights[place] for heights, _ in placed],
-            name=name if len(name) <= 40 else name[:39] + "…",
-            text=said,
+            name=_plain_text(name if len(name) <= 40 else name[:39] + "…"),
+            text=[_plain_text(text) for text in said],
             mode="lines+markers",
             line={"width": 2},
             marker={"size": 7, "symbol": place},

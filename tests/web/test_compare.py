@@ -151,6 +151,8 @@ def test_parallel_axes_scale_numbers_and_order_words():
     picture = parallel.figure(["<b>x</b>", "y"], drawn, [0.5, None], "m<i>")
     assert [trace["y"] for trace in picture["data"]] == [[0, 0, 0.5], [1, 1, None]]
     assert picture["layout"]["xaxis"]["ticktext"] == ["n", "w", "m&lt;i&gt;, last"]
+    assert picture["data"][0]["name"] == "&lt;b&gt;x&lt;/b&gt;"
+    assert picture["data"][0]["text"][2] == "m&lt;i&gt;, last: 0.5"
 
 
 def test_runs_of_another_user_and_odd_ids_are_404(client, owner):
