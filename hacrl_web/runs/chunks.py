@@ -137,6 +137,8 @@ def columns(
 
     Empty choices mean all.  first, last: only the steps from `first` to `last`.
     """
+    # No name of ours holds a NUL, and PostgreSQL would refuse to look for one.
+    names, agents = ([text.replace("\0", "\N{REPLACEMENT CHARACTER}") for text in given] for given in (names, agents))
     for _ in range(READ_TRIES):
         packed_seq = _packed_seq(run)
         reader = _Reader(run, names, agents, packed_seq)

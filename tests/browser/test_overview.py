@@ -110,7 +110,7 @@ def test_drag_zooms_all_charts_alike(page: Page, made) -> None:
 def test_csv_is_what_is_drawn(page: Page, made, query: str) -> None:
     chart = show(page, made["seeds"][0], query, key="grad-norm")
     with page.expect_download() as started:
-        page.get_by_role("button", name="Save exactly the numbers that are drawn, as CSV: Gradient norm").click()
+        page.get_by_role("button", name="CSV, Gradient norm: ").click()
     with open(started.value.path(), newline="") as file:
         head, *rows = csv.reader(file)
     said = {"raw": "", "smooth": " (smoothed)", "seeds-low": " (seeds, low)", "seeds-high": " (seeds, high)"}
@@ -131,11 +131,11 @@ def test_address_brings_the_view_back(page: Page, made) -> None:
     page.get_by_label("Over 3 seeds").select_option("ci")
     page.get_by_label("First step shown").fill("10")
     page.get_by_label("First step shown").press("Enter")
-    page.get_by_role("button", name="Logarithmic y axis: Reward, mean").click()
+    page.get_by_role("button", name="Log, Reward, mean: Logarithmic y axis").click()
     expect(page.locator("[data-chart='reward'] .chart-note")).to_contain_text("over the seeds 0, 1, 2")
     before = drawn(page, "reward")
     assert before["x"] == [700 * step for step in range(10, STEPS + 1)]
-    page.get_by_role("button", name="Show in full screen: Capability", exact=True).focus()
+    page.get_by_role("button", name="Full, Capability: Show in full screen", exact=True).focus()
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_role("heading", name="Capability")).to_be_visible()
@@ -158,11 +158,11 @@ def test_line_is_switched_off_by_keyboard_and_missing_from_the_files(page: Page,
     page.keyboard.press("Space")
     expect(line).to_have_attribute("aria-pressed", "false")
     with page.expect_download() as started:
-        page.get_by_role("button", name="as CSV: Reward, mean").click()
+        page.get_by_role("button", name="CSV, Reward, mean: ").click()
     with open(started.value.path(), newline="") as file:
         assert next(csv.reader(file)) == ["step", "B"]
     with page.expect_download() as started:
-        page.get_by_role("button", name="Save as a picture: Reward, mean").click()
+        page.get_by_role("button", name="PNG, Reward, mean: ").click()
     assert started.value.path().read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 

@@ -78,6 +78,7 @@ export class Chart {
     caption.append(make(this.isFull ? "h2" : "h3", "", spec.title), make("p", "quiet small", spec.help));
     this.frame = make("div", "chart-frame");
     this.frame.setAttribute("role", "img");
+    this.frame.setAttribute("aria-label", `${spec.title}: not drawn yet`);
     this.empty = make("p", "chart-empty quiet small");
     /** @type {string} */
     this.emptyText = "no points yet";
@@ -114,7 +115,7 @@ export class Chart {
     const button = make("button", "chart-button", word);
     button.type = "button";
     button.title = title;
-    button.setAttribute("aria-label", `${title}: ${this.spec.title}`);
+    button.setAttribute("aria-label", `${word}, ${this.spec.title}: ${title}`); // begins with what is seen
     button.addEventListener("click", act);
     return button;
   }
