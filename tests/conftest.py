@@ -46,7 +46,9 @@ def _turn(item: pytest.Item) -> int:
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What each fault test has to report (tests/faults/conftest.py), also where another process ran it."""
-    reports = [*terminalreporter.stats.get("passed", []), *terminalreporter.stats.get("failed", [])]
+    # They are told as the test is taken down, and a teardown without an error is kept under no name.
+    reports = [report for kind in ("", "error") for report in terminalreporter.stats.get(kind, [])]
+    reports = [report for report in reports if getattr(report, "when", "") == "teardown"]
     lines = [json.loads(text) for report in reports for name, text in report.user_properties if name == "fault"]
     if lines:
         terminalreporter.section("faults")
