@@ -77,12 +77,15 @@ def test_every_event_is_stored_exactly_once(demo: tuple[Path, dict[str, Any]]) -
         for run in summary["runs"]:
             # Full spool files are removed once they are stored: what is left ends with the last event there was.
             spool = (data / "runs" / run["run"] / "events.jsonl").read_text()
-            last = json.loads(spool.splitlines()[-1])["seq"]
+            left = [json.loads(line)["seq"] for line in spool.splitlines()]
+            last = left[-1]
+            is_without_gap = left == list(range(left[0], last + 1))
+            assert is_without_gap
             stored: list[int] = []
             for table in ("telemetryevent", "rolloutsample", "contribution"):
                 rows = database.execute(f"select seq from runs_{table} where run_id = ?", [run["run"].replace("-", "")])
                 stored += [seq for (seq,) in rows]
-            # As two plain comparisons: the difference of two long lists takes minutes to print.
+            # As plain comparisons: the difference of two long lists takes minutes to print.
             assert (len(stored), min(stored), max(stored)) == (last, 1, last)
             assert len(set(stored)) == last
 

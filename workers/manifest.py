@@ -48,16 +48,17 @@ class Manifest:
         for name, entry in self.files.items():
             file = self.path / name
             if not file.is_file() or file.stat().st_size != entry["size"]:
-                raise self._damaged(name)
+                raise self.damaged(name)
 
     def check_bytes(self, names: Iterable[str] | None = None) -> None:
         """Every byte of these files, or of all. Errors: DamagedCheckpoint, OSError."""
         self.check_sizes()
         for name in self.files if names is None else names:
             if sha256(self.path / name) != self.files[name]["sha256"]:
-                raise self._damaged(name)
+                raise self.damaged(name)
 
-    def _damaged(self, name: str) -> DamagedCheckpoint:
+    def damaged(self, name: str) -> DamagedCheckpoint:
+        """What is said of a file whose bytes are others."""
         return DamagedCheckpoint(f"{self.path.name}: {name} does not match its manifest")
 
 

@@ -6,10 +6,10 @@ Then the same work is done again in halves, and a line says so.
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Callable
 from typing import TypeVar
 
+import psutil
 import torch
 
 Result = TypeVar("Result")
@@ -26,13 +26,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def resident_bytes() -> int | None:
-    """Memory of this process that is in RAM now, its children not counted; None where the system does not tell."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return None
+def resident_bytes() -> int:
+    """Memory of this process that is in RAM now, its children not counted."""
+    found: int = psutil.Process().memory_info().rss
+    return found
 
 
 def device_peak_bytes() -> int | None:

@@ -13,7 +13,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 
-from workers.manifest import DamagedCheckpoint, Manifest
+from workers.manifest import Manifest
 
 CHUNK_BYTES = 2**20
 
@@ -55,6 +55,6 @@ def zip_of_agent(manifest: Manifest, agent: str, folder: str) -> Iterator[bytes]
                     target.write(chunk)
                     yield sink.take()
             if digest.hexdigest() != entry["sha256"]:
-                raise DamagedCheckpoint(f"{manifest.path.name}: {name} does not match its manifest")
+                raise manifest.damaged(name)
             yield sink.take()
     yield sink.take()

@@ -14,6 +14,7 @@ import psutil
 from django.conf import settings
 
 from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.insight.settings_diff import effective
 from hacrl_web.registry import values
 from hacrl_web.registry.children import run_child
 from hacrl_web.runs.models import Run
@@ -42,7 +43,7 @@ def checked(asked: Mapping[str, str], run: Run) -> dict[str, Any]:
     tokens = found.take("max_new_tokens", _whole, asked.get("max_new_tokens") or str(default_tokens(run)), 1, limit)
     seed = found.take("seed", _whole, asked.get("seed") or "0", 0, 2**31 - 1)
     question, expected, temperature, tokens, seed = found.finish(question, expected, temperature, tokens, seed)
-    verifier = run.spec["data"].get("verifier", "math")
+    verifier = effective(run).get("data", {}).get("verifier", "math")
     return {
         "question": question,
         "expected": expected,
@@ -54,7 +55,7 @@ def checked(asked: Mapping[str, str], run: Run) -> dict[str, Any]:
 
 
 def most_tokens(run: Run) -> int:
-    return min(MAX_NEW_TOKENS, int(run.spec["rollout"]["max_completion_length"]))
+    return min(MAX_NEW_TOKENS, int(effective(run).get("rollout", {}).get("max_completion_length", MAX_NEW_TOKENS)))
 
 
 def default_tokens(run: Run) -> int:

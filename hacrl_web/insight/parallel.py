@@ -5,12 +5,12 @@ Drawn as lines over a category axis, each axis scaled to its own values: the bun
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
+from hacrl_web.insight.pictures import as_json
 from hacrl_web.insight.settings_diff import ABSENT, Line
 
 MAX_AXES = 10
@@ -97,20 +97,16 @@ def figure(names: Sequence[str], lines: Sequence[Line], result: Sequence[float |
                 x=at, y=height, text=_plain_text(text), showarrow=False, yshift=9, font={"size": 11}, **beside
             )
     ticks = [_plain_text(_wrapped(title)) for title in titles]
-    picture.update_layout(
-        template="none",
+    return as_json(
+        picture,
         height=HEIGHT,
         margin={"l": 32, "r": 32, "t": 24, "b": 64},
-        font={"family": "system-ui, sans-serif", "size": 12},
-        dragmode=False,
         hovermode="closest",
         showlegend=False,
-        xaxis={"tickvals": list(range(len(titles))), "ticktext": ticks, "fixedrange": True, "showgrid": False,
-               "zeroline": False, "automargin": True, "range": [-0.25, len(titles) - 0.75]},
-        yaxis={"visible": False, "fixedrange": True, "range": [-0.08, 1.12]},
+        xaxis={"tickvals": list(range(len(titles))), "ticktext": ticks, "showgrid": False, "zeroline": False,
+               "range": [-0.25, len(titles) - 0.75]},
+        yaxis={"visible": False, "range": [-0.08, 1.12]},
     )  # fmt: skip
-    found: dict[str, Any] = json.loads(picture.to_json())
-    return found
 
 
 def _wrapped(title: str) -> str:

@@ -73,4 +73,4 @@ def _copy(manifest: Manifest, agent: str, target: Path) -> None:
         if not place.exists():
             shutil.copyfile(source / name, place, follow_symlinks=False)
         if sha256(place) != entry["sha256"]:
-            raise DamagedCheckpoint(f"{manifest.path.name}: {name} does not match its manifest")
+            raise manifest.damaged(name)

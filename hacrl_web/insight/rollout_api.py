@@ -10,8 +10,8 @@ from django.shortcuts import get_object_or_404
 from ninja import Query, Router
 
 from hacrl_web.insight.visible import visible
+from hacrl_web.insight.what_if_answer import what_if_answer
 from hacrl_web.insight.what_if_rows import MAX_WINDOW
-from hacrl_web.insight.what_if_views import what_if_answer
 from hacrl_web.runs.models import Run
 
 MAX_STEP = 2**31 - 1

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
+from hacrl_web.insight.pictures import as_json
 from hacrl_web.insight.system import PHASES, Bucket
 
-HEIGHT = 320
 # Okabe and Ito's colours in mid-tones that stand on light and dark grounds alike.
 COLOURS = ("#2f8fc9", "#009e73", "#c07f00", "#bb6293", "#d55e00", "#a39800", "#8b8e93")
 GREY = "#8b8e93"
@@ -86,12 +85,9 @@ def _plain(figure: go.Figure, title: str, breaks: Sequence[int]) -> dict[str, An
     """The figure as JSON, with a dashed line at each break."""
     for step in breaks:
         figure.add_vline(x=step - 0.5, line={"color": GREY, "width": 1.5, "dash": "dash"})
-    figure.update_layout(
-        template="none",
-        height=HEIGHT,
+    return as_json(
+        figure,
         margin={"l": 56, "r": 24, "t": 8, "b": 40},
-        font={"family": "system-ui, sans-serif", "size": 12},
-        dragmode=False,
         showlegend=True,
         legend={
             "orientation": "h",
@@ -101,8 +97,6 @@ def _plain(figure: go.Figure, title: str, breaks: Sequence[int]) -> dict[str, An
             "itemclick": False,
             "itemdoubleclick": False,
         },
-        xaxis={"title": {"text": "step", "standoff": 4}, "automargin": True, "fixedrange": True},
-        yaxis={"title": {"text": title}, "rangemode": "tozero", "automargin": True, "fixedrange": True},
+        xaxis={"title": {"text": "step", "standoff": 4}},
+        yaxis={"title": {"text": title}, "rangemode": "tozero"},
     )
-    plain: dict[str, Any] = json.loads(figure.to_json())
-    return plain

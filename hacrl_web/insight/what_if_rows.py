@@ -104,9 +104,12 @@ class Rows:
         return means[max(bisect_left(steps, begin), stop - MAX_HISTORY) : stop].tolist()
 
 
-def read(run: Run, first: int, last: int) -> Rows:
-    """The rows of the recorded steps from `first` to `last`; kept until the run has recorded more."""
-    return _read(run.pk, tuple(run.agent_names), first, last, run.last_seq, run.spec["algorithm"]["capability_window"])
+def read(run: Run, first: int, last: int, window: int) -> Rows:
+    """The rows of the recorded steps from `first` to `last`; kept until the run has recorded more.
+
+    window: the run's own capability_window.
+    """
+    return _read(run.pk, tuple(run.agent_names), first, last, run.last_seq, window)
 
 
 @lru_cache(maxsize=KEPT)

@@ -5,15 +5,14 @@ Colours are mid-tones that stand on light and dark grounds alike; the page sets 
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import plotly.graph_objects as go
 
+from hacrl_web.insight.pictures import as_json
 from hacrl_web.leaderboard.scores import Row
 
 BEST, OTHER = "#2590a1", "#8b8e93"
-HEIGHT = 320
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down")
 
 
@@ -35,19 +34,13 @@ def _colours(rows: list[Row]) -> list[str]:
 
 
 def _plain(figure: go.Figure, x_title: str, y_title: str) -> dict[str, Any]:
-    """The figure as JSON for the page, with the layout that all pictures share."""
-    figure.update_layout(
-        template="none",
-        height=HEIGHT,
+    return as_json(
+        figure,
         margin={"l": 56, "r": 16, "t": 16, "b": 48},
-        font={"family": "system-ui, sans-serif", "size": 12},
         showlegend=False,
-        dragmode=False,
-        xaxis={"title": {"text": x_title}, "automargin": True, "fixedrange": True},
-        yaxis={"title": {"text": y_title}, "rangemode": "tozero", "automargin": True, "fixedrange": True},
+        xaxis={"title": {"text": x_title}},
+        yaxis={"title": {"text": y_title}, "rangemode": "tozero"},
     )
-    plain: dict[str, Any] = json.loads(figure.to_json())
-    return plain
 
 
 def accuracy_bars(rows: list[Row]) -> dict[str, Any]:

@@ -75,9 +75,8 @@ def _first_values(request: HttpRequest) -> dict[str, Any]:
         values |= {"group": run.group_id, "benchmark": run.benchmark_id, "clone_of": run.name}
         other = _other_settings(request)
         confirmed_before = confirmed_by(stored_spec(run))
-        values["confirmed"] = [
-            one for one in confirmed_before if one.field not in other
-        ]  # another value is unconfirmed
+        # Another value is unconfirmed.
+        values["confirmed"] = [one for one in confirmed_before if one.field not in other]
         values |= other
     for key in ("group", "benchmark"):
         if key in request.GET:

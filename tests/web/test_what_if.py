@@ -9,8 +9,8 @@ import torch
 from django.urls import reverse
 
 from hacrl_web.insight.what_if import check, hypothetical, ratios, recorded, view_of, with_knobs
+from hacrl_web.insight.what_if_answer import what_if_answer
 from hacrl_web.insight.what_if_rows import Rows, read
-from hacrl_web.insight.what_if_views import what_if_answer
 from hacrl_web.runs.models import Run
 from tests.web.insight_rows import contribution, insert, store
 from tests.workers.tiny import make_pair, make_spec, train
@@ -80,7 +80,7 @@ def test_recorded_values_give_the_recorded_shares_and_weights_exactly(real):
 def test_window_and_clamp_recompute_omega_baselines_and_advantages_as_the_trainer_would(real, trained):
     spec, _ = trained
     other = with_knobs(spec, {"capability_window": 1, "ratio_max": 1.05, "ratio_min": 0.9})
-    rows = read(real, 1, 5)
+    rows = read(real, 1, 5, spec.algorithm.capability_window)
     step = 4
     n, per_prompt = 2, 8
     prompts = sorted(rows.groups[step])
@@ -213,7 +213,7 @@ def test_capability_that_began_anew_is_seen(make_run, user, tmp_path):
     writer.close()
     store(run, run_dir)
     insert(run.pk, [contribution(100 + step, step, "A", "A", "p", 0) for step in (1, 2, 3, 4)])
-    rows = read(run, 1, 4)
+    rows = read(run, 1, 4, run.spec["algorithm"]["capability_window"])
     assert rows.anew == [[3], [3]]
     assert rows.means_until(0, 4) == [0.6, 0.8]
     assert rows.means_until(0, 2) == [0.2, 0.4]
@@ -223,9 +223,9 @@ def test_too_many_rows_are_thinned_evenly(make_run, user, monkeypatch):
     monkeypatch.setattr("hacrl_web.insight.what_if_rows.MAX_STEPS", 4)
     run = make_run(user)
     insert(run.pk, [contribution(step, step, "A", "A", "p", 0) for step in range(1, 41)])
-    rows = read(run, 1, 40)
+    rows = read(run, 1, 40, run.spec["algorithm"]["capability_window"])
     assert (rows.steps, rows.is_thinned) == ([1, 14, 27, 40], True)
-    rows = read(run, 37, 40)
+    rows = read(run, 37, 40, run.spec["algorithm"]["capability_window"])
     assert (rows.steps, rows.is_thinned) == ([37, 38, 39, 40], False)
 
 
@@ -307,7 +307,7 @@ def test_clone_does_not_confirm_for_another_value(web, user, make_run):
 def test_check_would_see_a_weight_that_is_not_its_formulas(make_run, user):
     run = make_run(user, algorithm={"name": "hacpo", "delta": 0.2, "delta_step": 0.025})
     by_hand(run)
-    found = check(read(run, 1, 1), RunSpec.model_validate(run.spec).rule)
+    found = check(read(run, 1, 1, run.spec["algorithm"]["capability_window"]), RunSpec.model_validate(run.spec).rule)
     # .9^2 * 3 by hand is not the trainer's float32 number, and own rows are exact.
     assert (found.rows, found.weights, found.sides) == (5, 4, 5)
     assert 0 < found.worst < 1e-6

@@ -2,13 +2,11 @@
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { columnsOf, csvOf, tabulate } from "./drawn.js";
-import { count, cut, make, significant } from "./format.js";
+import { DASHES, count, cut, make, significant } from "./format.js";
 import { colour, drawBand, drawBars, drawMarks, drawZero, padded } from "./paint.js";
 import { pictureOf, save } from "./picture.js";
 
 const HEIGHT = 168;
-/** Dash of a source by its position; solid is kept for an agent alone. */
-const DASHES = [[8, 3], [2, 3], [10, 3, 2, 3], [5, 5], [14, 4], [2, 6], [8, 3, 2, 3, 2, 3], [4, 2]];
 /** Whole steps, rollouts, tokens and seconds. */
 const INCREMENTS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
 const SVG = "http://www.w3.org/2000/svg";

@@ -5,7 +5,7 @@ import { drawLedger, drawLessons } from "./collaboration-ledger.js";
 import { MEASURES, drawMatrix, moveByKeys } from "./collaboration-matrix.js";
 import { OmegaMap } from "./collaboration-omega.js";
 import { drawPicture } from "./collaboration-picture.js";
-import { count, cut, make, must, readJson } from "./format.js";
+import { DASHES, count, cut, make, must, readJson } from "./format.js";
 import { drawLines } from "./svg.js";
 
 /** @typedef {import("./collaboration-picture.js").View} View */
@@ -15,8 +15,6 @@ import { drawLines } from "./svg.js";
 const POLL_MS = 5000;
 const PLAY_MS = 700;
 const KEPT = 200;
-/** Dash of a source by its position, as on the Overview's charts. */
-const DASHES = ["8 3", "2 3", "10 3 2 3", "5 5", "14 4", "2 6", "8 3 2 3 2 3", "4 2"];
 
 const page = must("#collaboration");
 const rule = readJson("collaboration-data");
@@ -253,7 +251,7 @@ function drawAlignment(timeline) {
       label: `${cut(rule.agents[pair.learner])} ← ${cut(rule.agents[pair.source])}`,
       title: `${rule.agents[pair.learner]} ← ${rule.agents[pair.source]}`,
       colour: `var(--agent-${pair.learner % 8})`,
-      dash: DASHES[pair.source % 8],
+      dash: DASHES[pair.source % 8].join(" "),
     })),
     bars: pairs.filter((pair) => pair.quarantined.length).map((pair) => ({ places: pair.quarantined, colour: `var(--agent-${pair.learner % 8})`, dash: "none" })),
     first: timeline.first,

@@ -2,11 +2,11 @@
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { colour } from "./figures.js";
-import { cut, make, must, readJson, significant } from "./format.js";
+import { DASHES, cut, make, must, readJson, significant } from "./format.js";
 
 const HEIGHT = 320;
 /** By the agent's place: the first is solid. */
-const DASHES = [[], [8, 3], [2, 3], [10, 3, 2, 3], [5, 5], [14, 4], [2, 6], [8, 3, 2, 3, 2, 3]];
+const AGENT_DASHES = [[], ...DASHES.slice(0, 7)];
 
 /** @typedef {{run: number, agent: string, x: number[], y: number[]}} Line */
 
@@ -20,7 +20,7 @@ let plot = null;
 let asked = 0;
 
 /** @param {string} agent */
-const dashOf = (agent) => DASHES[Math.max(0, settings.agents.indexOf(agent)) % DASHES.length];
+const dashOf = (agent) => AGENT_DASHES[Math.max(0, settings.agents.indexOf(agent)) % AGENT_DASHES.length];
 
 function showDashes() {
   const list = must("#dashes");
@@ -31,7 +31,7 @@ function showDashes() {
     sample.setAttribute("aria-hidden", "true");
     const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
     for (const [name, value] of Object.entries({ x1: 0, x2: 28, y1: 4, y2: 4 })) line.setAttribute(name, String(value));
-    line.setAttribute("stroke-dasharray", DASHES[place % DASHES.length].join(" "));
+    line.setAttribute("stroke-dasharray", AGENT_DASHES[place % AGENT_DASHES.length].join(" "));
     sample.append(line);
     const label = make("span", "", cut(agent));
     label.title = agent;

@@ -103,3 +103,6 @@ export function showState(badge, state) {
   const word = badge.querySelector("[data-state-word]");
   if (word) word.textContent = state;
 }
+
+/** Dash of an agent by its place, where colour says something else; solid is kept for what stands alone. */
+export const DASHES = [[8, 3], [2, 3], [10, 3, 2, 3], [5, 5], [14, 4], [2, 6], [8, 3, 2, 3, 2, 3], [4, 2]];
