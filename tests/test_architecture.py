@@ -26,6 +26,8 @@ CONTRACT = (
     "manifest",
     "weights",
     "advantages",
+    "estimators",
+    "verifiers",
 )
 ML = {
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",
