@@ -26,12 +26,13 @@ class BenchmarkError(ValueError):
 
 @dataclass(frozen=True)
 class Question:
-    """One question. `subject` names the slice it is reported under, or is empty."""
+    """One question. `subject` and `difficulty` name the slices it is reported under, or are empty."""
 
     id: str
     question: str
     answer: str
     subject: str = ""
+    difficulty: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,7 @@ def _parse(line: str, question_field: str, answer_field: str) -> Question:
         question=question,
         answer=answer,
         subject=_text(record, "subject") if record.get("subject") not in (None, "") else "",
+        difficulty=_text(record, "difficulty") if record.get("difficulty") not in (None, "") else "",
     )
 
 

@@ -64,6 +64,14 @@ class RunSpec(Section):
                 )
         return agents
 
+    @field_validator("evaluation")
+    @classmethod
+    def _benchmarks_differ_by_name(cls, evaluation: EvaluationSpec, info: ValidationInfo) -> EvaluationSpec:
+        data = info.data.get("data")
+        if data and any(one.benchmark == data.benchmark for one in evaluation.benchmarks):
+            raise ValueError(f"{data.benchmark!r} is the run's own benchmark, which is asked anyway")
+        return evaluation
+
     @field_validator("training")
     @classmethod
     def _gspox2_halves_mini_batches(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
@@ -71,6 +79,11 @@ class RunSpec(Section):
         if algorithm and algorithm.name == "gspox2" and training.mini_batch_size % 2:
             raise ValueError("mini_batch_size must be even, for gspox2 halves it")
         return training
+
+    @property
+    def is_evaluation_only(self) -> bool:
+        """True where nobody learns: every agent is evaluated once, and that is the run."""
+        return self.training.steps == 0
 
     @property
     def num_generations(self) -> int:
