@@ -112,6 +112,7 @@ def _show(
         "groups": groups,
         "benchmarks": benchmarks,
         "algorithms": [{"value": a, "label": ALGORITHM_WORDS.get(a, a), "chosen": a in chosen} for a in ALGORITHMS],
+        "further": _further(values, posted, benchmarks),
         "compare": bool(posted.get("compare")) or request.GET.get("compare") == "1",
         "confirmed": confirmed(posted) if posted else values.get("confirmed", []),
         "clone_of": values.get("clone_of"),
@@ -123,6 +124,14 @@ def _show(
         },
     }
     return render(request, "runs/run_form.html", context, status=status)
+
+
+def _further(values: dict[str, Any], posted: QueryDict, benchmarks: Any) -> list[dict[str, Any]]:
+    """The benchmarks that evaluations may ask besides, those ticked that were sent or that a cloned run asked."""
+    path = "evaluation.benchmarks"
+    ids = posted.getlist(path)
+    names = {one.get("benchmark") for one in values.get(path) or () if not posted and isinstance(one, dict)}
+    return [{"benchmark": one, "chosen": str(one.pk) in ids or one.name in names} for one in benchmarks]
 
 
 def _group_data(group: AgentGroup) -> dict[str, Any]:

@@ -6,7 +6,7 @@ it is collected, each error with the dotted path of its field; nothing is writte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -23,6 +23,7 @@ SECTIONS = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "com
 KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", *SECTIONS})
 SWEEP_KEYS = frozenset({"algorithms", "seeds"})
 MAX_SWEEP_RUNS = 60
+EVALUATION_ONLY = "evaluation only"  # stands in the place of the algorithm where nobody learns
 
 
 class LaunchError(FieldErrors):
@@ -52,7 +53,8 @@ def _chosen(model: type, user: Any, request: Mapping[str, Any], field: str, erro
     return found
 
 
-def _agent(agent: Agent) -> dict[str, Any]:
+def agent_values(agent: Agent) -> dict[str, Any]:
+    """As AgentSpec takes them."""
     model = agent.model
     return {
         **agent.settings,
@@ -64,7 +66,8 @@ def _agent(agent: Agent) -> dict[str, Any]:
     }
 
 
-def _data(benchmark: Benchmark) -> dict[str, Any]:
+def data_values(benchmark: Benchmark) -> dict[str, Any]:
+    """As DataSpec takes them."""
     return {
         "benchmark": benchmark.name,
         "train_path": benchmark.train_path,
@@ -83,6 +86,27 @@ def _section(request: Mapping[str, Any], name: str) -> Any:
     return value
 
 
+def with_further_benchmarks(user: Any, request: Mapping[str, Any], errors: list[FieldError]) -> Mapping[str, Any]:
+    """The request with what RunSpec needs in place of the ids in `evaluation.benchmarks`; unknown ids are errors."""
+    section = request.get("evaluation")
+    ids = section.get("benchmarks") if isinstance(section, Mapping) else None
+    if not isinstance(ids, list | tuple):
+        return request
+    asked = find_benchmarks(user, ids, "evaluation.benchmarks", errors)
+    return {**request, "evaluation": {**section, "benchmarks": [data_values(one) for one in asked]}}  # type: ignore[dict-item]
+
+
+def find_benchmarks(user: Any, ids: Sequence[Any], field: str, errors: list[FieldError]) -> list[Benchmark]:
+    """The user's benchmarks of these ids, in their order; ids of none are errors at `field`."""
+    found = []
+    for value in ids[:MAX_ERRORS]:
+        own: list[FieldError] = []
+        benchmark = _chosen(Benchmark, user, {"benchmark": value}, "benchmark", own)
+        errors += [FieldError(error.code, error.message, field) for error in own]
+        found += [benchmark] if benchmark else []
+    return found
+
+
 def _confirmed(request: Mapping[str, Any], errors: list[FieldError]) -> list[str]:
     codes = request.get("confirm", [])
     if not isinstance(codes, list | tuple) or not all(isinstance(code, str) for code in codes):
@@ -96,6 +120,7 @@ def _plan(user: Any, request: Any, known: frozenset[str] = KEYS) -> tuple[RunSpe
     if not isinstance(request, Mapping):
         raise LaunchError([FieldError("invalid", "Must be an object with settings.", None)])
     errors = _unknown_keys(request, known)
+    request = with_further_benchmarks(user, request, errors)
     confirmed = _confirmed(request, errors)
     group = _chosen(AgentGroup, user, request, "group", errors)
     benchmark = _chosen(Benchmark, user, request, "benchmark", errors)
@@ -103,13 +128,13 @@ def _plan(user: Any, request: Any, known: frozenset[str] = KEYS) -> tuple[RunSpe
     draft |= {key: _section(request, key) for key in SECTIONS if key in request}
     # Stand-ins let the rest be checked in the same go where group or benchmark are missing.
     draft["agents"] = (
-        [_agent(a) for a in group.agents.select_related("model")] if group else [{"name": "-", "model": "-"}]
+        [agent_values(a) for a in group.agents.select_related("model")] if group else [{"name": "-", "model": "-"}]
     )
-    draft["data"] = _data(benchmark) if benchmark else {"train_path": "-"}
+    draft["data"] = data_values(benchmark) if benchmark else {"train_path": "-"}
     if group and not draft["agents"]:
         errors.append(FieldError("empty_group", "This group has no agents: add one first.", "group"))
         draft["agents"] = [{"name": "-", "model": "-"}]
-    errors += _changed_models(group) if group else []
+    errors += changed_models(group) if group else []
     spec = None
     try:
         spec = RunSpec.model_validate(draft)
@@ -124,7 +149,7 @@ def _plan(user: Any, request: Any, known: frozenset[str] = KEYS) -> tuple[RunSpe
     return spec, group, benchmark
 
 
-def _changed_models(group: AgentGroup) -> list[FieldError]:
+def changed_models(group: AgentGroup) -> list[FieldError]:
     """A local model that is gone, or is no longer what was inspected, cannot be trained."""
     errors: list[FieldError] = []
     for model in LanguageModel.objects.filter(agents__group=group).distinct():
@@ -152,7 +177,7 @@ def _too_long(spec: RunSpec, group: AgentGroup) -> list[FieldError]:
 
 def _too_few_questions(spec: RunSpec, benchmark: Benchmark) -> list[FieldError]:
     wanted, there = spec.training.train_batch_size, benchmark.num_train
-    if wanted <= there:
+    if wanted <= there or spec.is_evaluation_only:
         return []
     message = f"The benchmark has {there} training questions, too few for a batch of {wanted}."
     return [FieldError("too_few_questions", message, "training.train_batch_size")]
@@ -163,28 +188,22 @@ def build_spec(user: Any, request: Mapping[str, Any]) -> RunSpec:
     return _plan(user, request)[0]
 
 
-def _create(
-    user: Any,
-    spec: RunSpec,
-    group: AgentGroup | None,
-    benchmark: Benchmark | None,
-    sweep: Sweep | None,
-    retry_of: Run | None = None,
-) -> Run:
+def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | None, **further: Any) -> Run:
+    """Write a queued run, within the caller's transaction. further: other columns, such as sweep and retry_of."""
     run = Run.objects.create(
         owner=user,
         name=spec.name,
-        sweep=sweep,
         group=group,
         benchmark=benchmark,
         spec=spec.model_dump(mode="json"),
-        algorithm=spec.algorithm.name,
+        algorithm=EVALUATION_ONLY if spec.is_evaluation_only else spec.algorithm.name,
         seed=spec.seed,
         state=State.QUEUED,
         total_steps=spec.training.steps,
-        retry_of=retry_of,
+        **further,
     )
-    reason = f"launched as a retry of run {retry_of.pk}" if retry_of else "launched"
+    retry_of = run.retry_of_id
+    reason = f"launched as a retry of run {retry_of}" if retry_of else "launched"
     StatusChange.objects.create(run=run, to_state=State.QUEUED, attempt=0, reason=reason)
     transaction.on_commit(lambda: doorbell.ring(run.pk))
     return run
@@ -194,7 +213,7 @@ def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None)
     """Queue a run. Error: LaunchError, and nothing is written."""
     spec, group, benchmark = _plan(user, request)
     with transaction.atomic():
-        return _create(user, spec, group, benchmark, sweep)
+        return create_run(user, spec, group, benchmark, sweep=sweep)
 
 
 def retry(user: Any, run: Run) -> Run:
@@ -209,11 +228,14 @@ def retry(user: Any, run: Run) -> Run:
         spec = RunSpec.model_validate(run.spec)
     except ValidationError as error:  # made by an earlier version
         raise LaunchError(plain_errors(error)) from None
-    errors = _changed_models(run.group) if run.group else []
+    errors = changed_models(run.group) if run.group else []
     if errors:
         raise LaunchError(errors)
     with transaction.atomic():
-        return _create(user, spec, run.group, run.benchmark, run.sweep if run.owner == user else None, run)
+        further: dict[str, Any] = {"sweep": run.sweep if run.owner == user else None, "retry_of": run}
+        if any(agent.model.startswith(str(run.run_dir.resolve())) for agent in spec.agents):
+            further["data_folder"] = run.data_folder  # an evaluated checkpoint: its copy is on that host alone
+        return create_run(user, spec, run.group, run.benchmark, **further)
 
 
 def _each_once(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> list[Any]:
@@ -265,5 +287,5 @@ def launch_sweep(user: Any, request: Any) -> Sweep:
         for spec, group, benchmark in plans:
             label = f"{spec.name[:90]} {spec.algorithm.name} seed {spec.seed}"
             named_spec = spec.model_copy(update={"name": label})
-            _create(user, named_spec, group, benchmark, sweep)
+            create_run(user, named_spec, group, benchmark, sweep=sweep)
     return sweep
