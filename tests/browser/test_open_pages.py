@@ -110,6 +110,7 @@ def test_axe_finds_nothing_serious_and_no_page_scrolls_sideways(page: Page, run_
     names = ["/", "/models/", "/models/new", "/groups/", "/groups/new", "/groups/1", "/benchmarks/", "/benchmarks/new"]
     names += ["/runs/", "/runs/new", "/leaderboard/", "/workers/", run_url, f"{run_url}/rollouts", f"{run_url}/what-if"]
     names += [f"{run_url}{end}" for end in ("/config", "/events", "/system", "/checkpoints", "?tab=logs")]
+    names += ["/evaluate", f"{run_url}/evaluations", f"{run_url}/evaluations?question=0"]
     names += ["/no/such/page", "/compare", f"/compare?runs={run_url.rpartition('/')[2]}"]
     found = []
     for name in names:

@@ -31,9 +31,15 @@ def test_learning_rate_must_be_a_finite_positive_number(text):
     assert ("training", "learning_rate") in refused(training={"learning_rate": text})
 
 
-@pytest.mark.parametrize("count", [0, -1, 2.5, 10**30, "１２", "1e3", True, None, "9" * 5000])
+@pytest.mark.parametrize("count", [-1, 2.5, 10**30, "１２", "1e3", True, None, "9" * 5000])
 def test_counts_are_positive_whole_and_bounded(count):
     assert ("training", "steps") in refused(training={"steps": count})
+
+
+def test_no_step_is_an_evaluation_and_no_prompt_is_refused():
+    assert spec(training={"steps": 0}).is_evaluation_only
+    assert not spec(training={"steps": 1}).is_evaluation_only
+    assert ("training", "train_batch_size") in refused(training={"train_batch_size": 0})
 
 
 @pytest.mark.parametrize("section", ["algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "data"])
