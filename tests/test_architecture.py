@@ -19,6 +19,7 @@ CONTRACT = (
     "spec_algorithm",
     "spec_fields",
     "spec_sections",
+    "verifiers",
     "events",
     "thinning",
     "output",
@@ -137,6 +138,7 @@ def test_contract_loads_no_torch_in_a_fresh_process() -> None:
     heavy = sorted(ML | {"django", "celery", "redis", "channels"})
     code = (
         "import sys, workers.spec, workers.events, workers.launcher, workers.demo_recipe, workers.advantages\n"
+        "import workers.verifiers\n"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run(

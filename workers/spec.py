@@ -25,6 +25,10 @@ from workers.spec_sections import (
     TelemetrySpec,
     TrainingSpec,
 )
+from workers.verifiers import VerifierKind
+
+# Kinds of verifier whose rewards the second verifier (workers.second_verifier) hardly checks, and why.
+BARELY_AUDITED: dict[VerifierKind, str] = {"regex": "matches no expressions", "python": "runs no code"}
 
 
 class RunSpec(Section):
@@ -137,6 +141,15 @@ class RunSpec(Section):
     def cautions(self) -> list[Caution]:
         """What is allowed but probably not meant; a request confirms each by its code."""
         found: list[Caution] = []
+        if self.algorithm.audit_share > 0 and self.data.verifier in BARELY_AUDITED:
+            found.append(
+                Caution(
+                    code="audit_decides_little",
+                    field="algorithm.audit_share",
+                    message=f"The second verifier {BARELY_AUDITED[self.data.verifier]}: with verifier "
+                    f"{self.data.verifier} it decides almost nothing.",
+                )
+            )
         if not self.algorithm.clips_shared or len(self.agents) == 1:
             return found
         if self.algorithm.delta > 0.5:

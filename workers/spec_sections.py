@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import ValidationInfo, field_validator
 
 from workers.spec_fields import UNPRINTABLE, Count, Number, Section, setting
+from workers.verifiers import DEFAULT_TOLERANCE, RULES, VerifierKind
 
 # Parameters of apply_chat_template itself, and what it hands to every template.
 NOT_OF_TEMPLATES = frozenset(
@@ -144,8 +145,15 @@ class DataSpec(Section):
     answer_field: str = setting(
         "answer", help="Key of the reference answer in each line.", source="product", min_length=1, max_length=120
     )
-    verifier: Literal["math", "exact"] = setting(
-        "math", help="math: mathematical equality of the last boxed answer; exact: the same text.", source="Sec. 4.1"
+    verifier: VerifierKind = setting(
+        "math", help="; ".join(f"{kind}: {rules.line}" for kind, rules in RULES.items()) + ".", source="Sec. 4.1"
+    )
+    tolerance: Number = setting(
+        DEFAULT_TOLERANCE,
+        help="numeric: how far an answer may be from the reference answer, as a share of it.",
+        source="ours",
+        ge=0,
+        le=0.5,
     )
 
 

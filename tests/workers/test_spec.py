@@ -161,6 +161,13 @@ def test_only_what_is_clipped_has_cautions_about_the_clip():
         assert spec(algorithm={"delta": 0.8, **changes}).cautions() == []
 
 
+def test_audit_of_a_verifier_that_the_second_one_hardly_follows_is_a_caution():
+    for verifier, codes in {"math": [], "choice": [], "regex": ["audit_decides_little"]}.items():
+        data = {**BASE["data"], "verifier": verifier}
+        assert [c.code for c in spec(data=data, algorithm={"audit_share": 0.1}).cautions()] == codes
+        assert spec(data=data).cautions() == []
+
+
 def test_raw_schedule_of_five_agents_warns_that_the_last_batch_teaches_nothing():
     # n 5, M 2: last m = 9: 1 - .2 + 9 * .025 = 1.025, cut to 1.
     agents = [{"name": str(i), "model": "m"} for i in range(5)]
