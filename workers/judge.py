@@ -27,7 +27,7 @@ def judge(request: dict[str, Any]) -> dict[str, Any]:
         "reward": verdict.reward,
         "reason": verdict.reason,
         "extracted": final_answer(request["response"]),
-        "seconds": round(seconds, 4),
+        "seconds": round(seconds, 6),
     }
 
 

@@ -293,7 +293,7 @@ def test_search_and_slices_find_what_holds_them(client, ada):
     page = client.get(f"/benchmarks/{row.pk}?subject=B&difficulty=0").content.decode()
     assert shown_questions(page) == [n for n in range(120) if n % 2 and n % 3 == 0]
     assert "Nothing found." in client.get(f"/benchmarks/{row.pk}?q=absent").content.decode()
-    assert ">A 60</a>" in page
+    assert ">A · 60</a>" in page
 
 
 def test_search_that_runs_out_of_time_goes_on_where_it_stopped(client, ada, monkeypatch):
