@@ -29,6 +29,7 @@ CONTRACT = (
     "advantages",
     "estimators",
     "verifiers",
+    "held_out",
 )
 ML = {
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",
@@ -42,10 +43,10 @@ SHARED = ("settings", "errors", "middleware", "celery", "preflight", "processes"
 ASSEMBLY = ("urls", "api", "asgi", "body_limit", "demo", "up")
 # Views and pages may use all of runs; each layer only itself and what stands below it.
 RUNS_LAYERS = (
-    ("views", "form_views", "control_views", "log_views", "api", "consumers", "urls"),
+    ("views", "form_views", "control_views", "log_views", "removal_views", "api", "consumers", "urls"),
     ("tasks", "dispatcher", "hub", "host_report", "presets", "series"),
     ("supervisor", "settle", "launch", "queue", "forms", "reports", "streaming", "disk", "retention", "feed"),
-    ("telemetry", "watchdog", "hosts", "doorbell", "demo_state", "origin"),
+    ("telemetry", "watchdog", "hosts", "doorbell", "demo_state", "origin", "removal"),
     ("limits", "rows", "chunks", "devices", "redis_client", "stored_spec"),
     ("models",),
 )

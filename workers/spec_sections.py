@@ -36,6 +36,12 @@ NOT_OF_TEMPLATES = frozenset(
 _GREEDY_TWICE = "{count} samples at temperature 0 would all be the same: raise evaluation.temperature, or ask once"
 
 
+def _holds_question(template: str) -> str:
+    if "{question}" not in template:
+        raise ValueError("the template must contain {question}")
+    return template
+
+
 class AgentSpec(Section):
     """One learner: a language model, and what differs between it and its peers."""
 
@@ -94,12 +100,7 @@ class AgentSpec(Section):
         32.0, help="LoRA matrices are scaled by lora_alpha / lora_rank.", source="arXiv 2106.09685", gt=0, le=10_000
     )
 
-    @field_validator("prompt_template")
-    @classmethod
-    def _template_holds_question(cls, template: str) -> str:
-        if "{question}" not in template:
-            raise ValueError("the template must contain {question}")
-        return template
+    _template_holds_question = field_validator("prompt_template")(_holds_question)
 
     @field_validator("chat_template_kwargs")
     @classmethod
@@ -145,6 +146,12 @@ class DataSpec(Section):
     answer_field: str = setting(
         "answer", help="Key of the reference answer in each line.", source="product", min_length=1, max_length=120
     )
+    prompt_template: str = setting(
+        "{question}",
+        help="Text around every question, before the agent's own template; {question} is replaced by the question.",
+        source="product",
+        max_length=20_000,
+    )
     verifier: VerifierKind = setting(
         "math", help="; ".join(f"{kind}: {rules.line}" for kind, rules in RULES.items()) + ".", source="Sec. 4.1"
     )
@@ -155,6 +162,8 @@ class DataSpec(Section):
         ge=0,
         le=0.5,
     )
+
+    _template_holds_question = field_validator("prompt_template")(_holds_question)
 
 
 class RolloutSpec(Section):

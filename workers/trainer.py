@@ -470,7 +470,7 @@ class Trainer:
 
 def _judge(data: DataSpec) -> dict[str, Any]:
     """Which verifier a benchmark needs: the arguments of `Verifier`."""
-    return {"kind": data.verifier}
+    return {"kind": data.verifier, "tolerance": data.tolerance}
 
 
 def _mean_rewards(record: StepRecord) -> Iterator[tuple[str, float]]:

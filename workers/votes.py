@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workers.answers import clean, final_answer, number
+from workers.choice import letter
 from workers.estimators import Vote
 from workers.rewards import REWARD_MAX
 
@@ -19,11 +20,14 @@ _WHOLE = ("exact", "regex", "choice")
 
 
 def spoken_answer(verifier: str, text: str) -> str:
-    """The answer in a response, or an empty text where it has none."""
+    """The answer in a response, or an empty text where it has none; of multiple choice its letter, if it has one."""
+    if verifier == "python":
+        return ""  # code is no answer that could be voted for
     found = final_answer(text)
     if found is None and verifier in _WHOLE and "\\boxed" not in text:
         found = text
-    return (found or "").strip()
+    found = (found or "").strip()
+    return letter(found) or found if verifier == "choice" else found
 
 
 def vote(verifier: str, texts: Sequence[str], rewards: Sequence[float | None]) -> tuple[list[Vote], str]:

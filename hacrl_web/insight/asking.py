@@ -47,6 +47,7 @@ def checked(asked: Mapping[str, str], run: Run) -> dict[str, Any]:
     data = effective(run).get("data", {})
     return {
         "question": question,
+        "template": data.get("prompt_template", "{question}"),
         "expected": expected,
         "temperature": temperature,
         "verifier": data.get("verifier", "math"),

@@ -15,12 +15,14 @@ from ninja import Body, Field, Query, Router, Schema, Status
 from pydantic import ConfigDict
 
 from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs import queue
 from hacrl_web.runs.control_views import who
 from hacrl_web.runs.hosts import set_drain
 from hacrl_web.runs.launch import launch, launch_sweep, retry
 from hacrl_web.runs.models import Contribution, Drain, Host, Run, State, Sweep
 from hacrl_web.runs.redis_client import ring_bell
+from hacrl_web.runs.removal import delete_benchmark
 from hacrl_web.runs.reports import contributions_of_step
 from hacrl_web.runs.series import series
 
@@ -237,3 +239,10 @@ def sweep_body(sweep: Sweep) -> dict[str, Any]:
         "is_finished": all(run["finished_at"] for run in runs),
         "runs": runs,
     }
+
+
+@router.post("/benchmarks/{int:pk}/delete", response={204: None}, summary="Delete a benchmark")
+def remove_benchmark(request: HttpRequest, pk: int) -> Any:
+    """Its questions are gone for good; refused while runs that have not ended need it."""
+    delete_benchmark(get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk))
+    return Status(204, None)

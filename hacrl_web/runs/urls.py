@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from hacrl_web.runs import control_views, form_views, log_views, views
+from hacrl_web.runs import control_views, form_views, log_views, removal_views, views
 
 app_name = "runs"
 
@@ -21,6 +21,7 @@ urlpatterns = [
     path("runs/<uuid:run_id>/log.txt", log_views.log_download, name="log_download"),
     path("runs/<uuid:run_id>/disk", log_views.run_disk, name="run_disk"),
     path("sweeps/<int:sweep_id>", views.sweep_detail, name="sweep_detail"),
+    path("benchmarks/<int:pk>/delete", removal_views.benchmark_delete, name="benchmark_delete"),
     path("workers/drain", control_views.host_drain, name="host_drain"),
     path("pulse", views.pulse, name="pulse"),
     path("workers/", views.worker_list, name="worker_list"),

@@ -59,6 +59,11 @@ def test_whole_response_is_the_answer_where_the_verifier_takes_it_so():
     assert vote("exact", ["42 ", "42", "41"], [0.0, 0.0, 0.0]) == ([Vote(2, False), Vote(1, False)], "42")
 
 
+def test_letters_of_multiple_choice_are_one_answer_however_they_are_written():
+    texts = [r"\boxed{(B)}", "B.", r"\boxed{\text{B}}", "C"]
+    assert vote("choice", texts, [0.0] * 4) == ([Vote(3, False), Vote(1, False)], "B")
+
+
 # What is told
 
 
