@@ -40,9 +40,9 @@ def fill(page: Page, **values: object) -> None:
 
 def test_sweep_is_launched_by_the_form_shows_partial_rows_and_is_stopped(world: World, page: Page) -> None:
     page.goto("/runs/new")
-    expect(page.get_by_label("Seeds")).to_be_hidden()
+    expect(page.get_by_label("Seeds", exact=True)).to_be_hidden()
     page.get_by_label(re.compile("Launch a sweep")).check()
-    expect(page.get_by_label("Seeds")).to_be_visible()
+    expect(page.get_by_label("Seeds", exact=True)).to_be_visible()
     expect(page.get_by_label("Seed", exact=True)).to_be_hidden()
     page.get_by_text("Ablations of HACPO").first.click()
     page.get_by_label(re.compile("No omega on gradients")).check()
@@ -103,6 +103,6 @@ def test_run_is_ablated_by_its_button(world: World, page: Page) -> None:
     page.get_by_role("link", name="Ablate this run").click()
     expect(page.get_by_label(re.compile("Launch a sweep"))).to_be_checked()
     expect(page.locator("[name='ablations']:checked")).to_have_count(6)
-    expect(page.get_by_label("Seeds")).to_have_value("4, 5, 6")
+    expect(page.get_by_label("Seeds", exact=True)).to_have_value("4, 5, 6")
     expect(page.locator("#cost [data-show='runs']")).to_have_text("21")
     world.end(run_id)
