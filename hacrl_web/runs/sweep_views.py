@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.db.models import Count
+from django.db.models import Count, Exists, OuterRef
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
@@ -33,8 +33,9 @@ def sweep_list(request: HttpRequest) -> HttpResponse:
 
 
 def _rows(shown: list[Sweep]) -> list[dict[str, Any]]:
-    """A sweep's line of the list; two queries for all of them."""
-    runs = Run.objects.filter(sweep__in=shown).order_by()
+    """A sweep's line of the list; two queries for all of them. What was retried does not count any more."""
+    retries = Run.objects.filter(retry_of=OuterRef("pk"), sweep=OuterRef("sweep"))
+    runs = Run.objects.filter(~Exists(retries), sweep__in=shown).order_by()
     counts: dict[int, dict[str, int]] = defaultdict(dict)
     for sweep, state, number in runs.values_list("sweep", "state").annotate(Count("pk")):
         counts[sweep][state] = number
