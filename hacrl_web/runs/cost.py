@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import ceil
 from statistics import median
 from typing import Any
 
@@ -105,6 +106,6 @@ def _checkpoint_bytes(user: Any, group: AgentGroup) -> int | None:
 
 def _num_kept(spec: RunSpec) -> int:
     """Checkpoints that a run leaves: the newest ones, and the best."""
-    options = spec.checkpoint
-    saved = 1 + (spec.training.steps - 1) // options.save_steps if options.save_steps else 1
+    options, steps = spec.checkpoint, spec.training.steps
+    saved = ceil(steps / options.save_steps) if options.save_steps else min(1, steps)
     return min(saved, options.keep + options.keep_best)
