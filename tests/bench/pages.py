@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 from tests.postgres import private_postgresql
 
 METRICS = (
-    "reward/mean", "capability", "accuracy", "omega", "used_frac", "gradient_alignment", "clip_lower_frac/positive",
-    "clip_lower_frac/negative", "clip_upper_frac/positive", "clip_upper_frac/negative", "clip_lower_frac",
-    "clip_upper_frac", "kl", "completions/mean_length", "grad_norm", "entropy",
+    "reward/mean", "capability", "accuracy", "omega", "used_frac", "frac_reward_zero_std", "gradient_alignment",
+    "clip_lower_frac/positive", "clip_lower_frac/negative", "clip_upper_frac/positive", "clip_upper_frac/negative",
+    "clip_lower_frac", "clip_upper_frac", "kl", "completions/mean_length", "grad_norm", "entropy",
 )  # fmt: skip
 BIG = {"runs": 1, "prompts": 4, "generations": 5, "algorithms": "hacpo", "deltas": "0.8"}
 SMALL = {"steps": 5, "prompts": 4, "generations": 2, "rollout_interval": 0, "seed": 1000}
