@@ -94,7 +94,7 @@ def claim_next() -> Run | None:
 
 
 def _is_busy(run_id: UUID) -> bool:
-    """True while a trainer that lost its supervisor's lease still lives in the run directory."""
+    """True while a trainer that lost its supervisor's lease still lives in the run directory, or nobody can look."""
     run_dir = Path(settings.RUNS_DIR) / str(run_id)
     try:
         os.close(lock_run_dir(run_dir))
@@ -102,6 +102,9 @@ def _is_busy(run_id: UUID) -> bool:
         return False
     except RunDirBusy:
         log.warning("run %s: its directory is still in use", run_id)
+        return True
+    except OSError as error:  # a disk that is full or away, a folder of somebody else: those behind it can start
+        log.warning("run %s: its directory cannot be locked, so it is passed over: %s", run_id, error)
         return True
     return False
 
