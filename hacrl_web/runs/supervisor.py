@@ -6,6 +6,7 @@ waits for it; when this process dies, however that happens, the trainer dies by 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -13,7 +14,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -109,7 +109,7 @@ def _is_busy(run_id: UUID) -> bool:
     return False
 
 
-@contextmanager
+@contextlib.contextmanager
 def _term_noted() -> Iterator[Callable[[], bool]]:
     """Within: SIGTERM to this process is noted instead of ending it (a deploy that signals the whole group)."""
     noted = threading.Event()
@@ -147,6 +147,14 @@ class Supervisor:
     def run_to_end(self) -> None:
         """Start the trainer, follow it, and record how it ended. A lost lease ends it without a word."""
         try:
+            self._start_and_follow()
+        except LeaseLost as lost:
+            log.warning("run %s: %s; its trainer was killed", self.run.pk, lost)
+        except Exception as error:
+            self._failed(error)
+
+    def _start_and_follow(self) -> None:
+        try:
             trainer = self._start()
         except RunDirBusy as busy:
             reason = str(busy)
@@ -158,14 +166,19 @@ class Supervisor:
             self._insist(lambda: self._end(State.FAILED, reason))
             return
         try:
-            try:
-                self._follow(trainer)
-            finally:
-                status = trainer.kill()  # and what is left of its process group
+            self._follow(trainer)
+        finally:
+            status = trainer.kill()  # and what is left of its process group
+        self._drain()
+        self._insist(lambda: self._conclude(status))
+
+    def _failed(self, error: Exception) -> None:
+        """This code failed, not the trainer, which is dead by now: the run says so at once and goes on."""
+        log.exception("run %s: its supervisor failed", self.run.pk)
+        with contextlib.suppress(Exception):  # where this is its last attempt, it ends with the events that can be had
             self._drain()
-            self._insist(lambda: self._conclude(status))
-        except LeaseLost as lost:
-            log.warning("run %s: %s; its trainer was killed", self.run.pk, lost)
+        reason = f"its supervisor failed: {type(error).__name__}: {error}"
+        self._insist(lambda: self.run.requeue(reason=reason, attempt=self.attempt, is_interruption=True))
 
     def _start(self) -> Trainer:
         run_dir = self.run.run_dir
@@ -302,7 +315,7 @@ class Supervisor:
 
     def _conclude(self, status: int) -> None:
         """Write the state that the trainer's last word, its exit status and the user's wish amount to."""
-        outcome = self.finished["outcome"] if self.finished else None
+        outcome = self.finished.get("outcome") if self.finished else None
         reason = str(self.finished.get("reason") or "") if self.finished else ""
         mine = Run.objects.held_by(self.run.pk, self.attempt)
         wishes = mine.values_list("desired_state", "desire_reason").first()
