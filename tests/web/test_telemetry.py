@@ -491,3 +491,7 @@ def test_contributions_of_a_repeated_step_are_those_of_its_latest_attempt(run, c
     served = client.get(f"/api/v1/runs/{run.pk}/contributions?step=3").json()
     assert (served["count"], [row["sample"] for row in served["contributions"]]) == (1, [2])
     assert client.get(f"/api/v1/runs/{run.pk}/contributions?step=4").json()["contributions"] == []
+    # Contributions are recorded in some steps only: without a step, of the last one that has them.
+    Run.objects.filter(pk=run.pk).update(step=5)
+    latest = client.get(f"/api/v1/runs/{run.pk}/contributions").json()
+    assert (latest["step"], latest["count"]) == (3, 1)
