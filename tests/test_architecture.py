@@ -34,7 +34,7 @@ ML = {
 WEB = {"django", "celery", "kombu", "channels", "channels_redis", "redis", "valkey", "ninja", "uvicorn", "hacrl_web"}
 # An app may import itself, what stands left of it, and the modules above all apps that are listed below.
 APPS = ("accounts", "registry", "runs", "alerts", "insight", "leaderboard")
-SHARED = ("settings", "errors", "middleware", "celery", "preflight", "processes")  # import no app
+SHARED = ("settings", "errors", "middleware", "celery", "preflight", "processes", "repeating")  # import no app
 # Put the apps together; only the demo's command and Django import them.
 ASSEMBLY = ("urls", "api", "asgi", "body_limit", "demo", "up")
 # Views and pages may use all of runs; each layer only itself and what stands below it.

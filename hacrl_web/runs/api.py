@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Max
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Body, Field, Query, Router, Schema, Status
@@ -207,10 +208,11 @@ def get_contributions(
 ) -> Any:
     """One object for each rollout and learner, with the fields of docs/metrics.md; the step's latest attempt.
 
-    Without a step: the run's last one.
+    Without a step: the last one whose contributions were recorded (telemetry.rollout_interval).
     """
     run = _visible_run(request, run_id)
-    step = run.step if step is None else step
+    if step is None:
+        step = run.contributions.aggregate(Max("step"))["step__max"] or 0
     rows = contributions_of_step(run, step)
     page = rows.order_by("seq").values(*CONTRIBUTION_FIELDS)[offset : offset + limit]
     return {"run": str(run.pk), "step": step, "count": rows.count(), "contributions": list(page)}

@@ -57,9 +57,6 @@ if (open.length) {
     // The events themselves are on the run's own page: start at the end of what the row already shows.
     socket.subscribe(row.dataset.run ?? "", Number(row.dataset.lastSeq ?? 0), {
       run: (frame) => showRun(row, frame),
-      events: (events) => {
-        for (const event of events) if (event.type === "progress") showProgress(row, event.payload);
-      },
     });
   }
 } else {
