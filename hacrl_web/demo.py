@@ -21,8 +21,8 @@ from hacrl_web.accounts.models import User
 from hacrl_web.errors import FieldErrors
 from hacrl_web.registry import services
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
-from hacrl_web.runs.launch import launch_sweep
 from hacrl_web.runs.models import Sweep
+from hacrl_web.runs.sweeps import launch_sweep
 from workers.demo_recipe import (
     AGENTS,
     ALGORITHMS,

@@ -16,7 +16,7 @@ from django.db.models import Max
 
 from hacrl_web.insight.estimate import Estimate, estimate
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent
-from workers.spec_algorithm import OWN_EPSILONS, SEQUENCE_EPSILONS, SHARING
+from workers.spec_algorithm import OWN_EPSILONS, SEQUENCE_EPSILONS, SHARING, acts_on_shared
 
 BASELINE = "gspo"
 METRIC = "accuracy"
@@ -156,10 +156,6 @@ def _agent_result(by_step: dict[int, dict[str, Any]]) -> AgentResult:
     return AgentResult(first["value"], last["value"], last.get("correct", 0), last.get("asked", 0))
 
 
-# Settings of the cross rollouts, which the algorithms without sharing do not have: they make no GSPO run another one.
-_CROSS_ONLY = frozenset({"sharing", "delta", "delta_step", "alpha", "overflow", "advantage", "modulate_gradient"})
-_CROSS_ONLY |= {"clip_cross", "max_sources_per_learner", "on_missing_source", "peer_quarantine"}
-_CROSS_ONLY_PREFIXES = ("cross_", "capability_", "ratio_", "quarantine_", "audit_")
 _COMPARED = ("algorithm", "rollout", "training", "evaluation", "agents", "data")
 
 
@@ -188,7 +184,7 @@ def _without_cross(settings: dict[str, Any]) -> dict[str, Any]:
 
     def is_cross(path: str) -> bool:
         section, _, name = path.partition(".")
-        return section == "algorithm" and (name in _CROSS_ONLY or name.startswith(_CROSS_ONLY_PREFIXES))
+        return section == "algorithm" and acts_on_shared(name)
 
     return {path: value for path, value in settings.items() if not is_cross(path)}
 

@@ -70,6 +70,7 @@ class Sweep(models.Model):
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sweeps")
     name = models.CharField(max_length=120)
+    request = models.JSONField(default=dict, blank=True)  # what was asked for, as sweeps.py read it
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = OwnedQuerySet["Sweep"].as_manager()
@@ -152,6 +153,7 @@ class Run(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="runs")
     name = models.CharField(max_length=120)
     sweep = models.ForeignKey(Sweep, on_delete=models.SET_NULL, null=True, blank=True, related_name="runs")
+    variant = models.CharField(max_length=120, blank=True)  # its row in the sweep, see variants.Variant.label
     group = models.ForeignKey(
         "registry.AgentGroup", on_delete=models.SET_NULL, null=True, blank=True, related_name="runs"
     )

@@ -10,8 +10,9 @@ from hacrl_web.insight.estimate import Estimate, estimate, t95
 from hacrl_web.leaderboard import scores, views
 from hacrl_web.leaderboard.figures import accuracy_bars, pareto
 from hacrl_web.leaderboard.scores import boards, rows, run_results, sweep_board
-from hacrl_web.runs.launch import launch, launch_sweep
+from hacrl_web.runs.launch import launch
 from hacrl_web.runs.models import Run, State, TelemetryEvent
+from hacrl_web.runs.sweeps import launch_sweep
 from tests.web.factories import launch_request, make_user
 
 pytestmark = pytest.mark.django_db

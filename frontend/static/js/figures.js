@@ -57,7 +57,13 @@ const seen = new IntersectionObserver(
   },
   { rootMargin: "400px" },
 );
-for (const element of document.querySelectorAll("[data-figure]")) seen.observe(element);
+function watch() {
+  for (const element of document.querySelectorAll("[data-figure]:not([data-drawn])")) seen.observe(element);
+}
+
+watch();
+// Results that come while the page is open, in place of those before.
+document.body.addEventListener("htmx:afterSettle", watch);
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const element of document.querySelectorAll("[data-drawn]")) {

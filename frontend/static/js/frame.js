@@ -78,10 +78,15 @@ const widths = new ResizeObserver((entries) => {
     if (scroller) nameScroller(scroller);
   }
 });
-for (const scroller of document.querySelectorAll(SCROLLERS)) {
-  widths.observe(scroller);
-  if (scroller.firstElementChild) widths.observe(scroller.firstElementChild);
+function watchScrollers() {
+  for (const scroller of document.querySelectorAll(SCROLLERS)) {
+    widths.observe(scroller);
+    if (scroller.firstElementChild) widths.observe(scroller.firstElementChild);
+  }
 }
+
+watchScrollers();
+document.body.addEventListener("htmx:afterSettle", watchScrollers); // also those that come later
 document.querySelector(".tabs [aria-current='page']")?.scrollIntoView({ block: "nearest", inline: "center" });
 
 document.addEventListener("click", (event) => {
