@@ -230,7 +230,7 @@ class AlgorithmSpec(Section):
         if name in _OF_CLIP:
             return self.clips_shared
         if name in _OF_OMEGA:
-            return self.name == "hacpo" and (self.modulate_gradient or self.advantage == "capability")
+            return self.uses_omega
         return self.name == "hacpo" or name not in _OF_HACPO
 
 
