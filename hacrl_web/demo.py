@@ -19,7 +19,7 @@ from django.core.files.uploadedfile import UploadedFile
 
 from hacrl_web.accounts.models import User
 from hacrl_web.errors import FieldErrors
-from hacrl_web.registry import services
+from hacrl_web.registry import benchmarks, services
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Sweep
 from hacrl_web.runs.sweeps import launch_sweep
@@ -90,7 +90,7 @@ def _model(user: User, folder: Path, name: str) -> LanguageModel:
 
 def _benchmark(user: User, folder: Path, name: str) -> Benchmark:
     with open(folder / TRAIN_FILE, "rb") as train, open(folder / HELD_OUT_FILE, "rb") as held_out:
-        return services.create_benchmark(
+        return benchmarks.create_benchmark(
             user,
             name=name,
             file=_upload(train),

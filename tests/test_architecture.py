@@ -26,6 +26,7 @@ CONTRACT = (
     "manifest",
     "weights",
     "advantages",
+    "held_out",
 )
 ML = {
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",
@@ -39,10 +40,21 @@ SHARED = ("settings", "errors", "middleware", "celery", "preflight", "processes"
 ASSEMBLY = ("urls", "api", "asgi", "body_limit", "demo", "up")
 # Views and pages may use all of runs; each layer only itself and what stands below it.
 RUNS_LAYERS = (
-    ("views", "form_views", "control_views", "log_views", "sweep_views", "api", "sweep_api", "consumers", "urls"),
+    (
+        "views",
+        "form_views",
+        "control_views",
+        "log_views",
+        "removal_views",
+        "sweep_views",
+        "api",
+        "sweep_api",
+        "consumers",
+        "urls",
+    ),
     ("tasks", "dispatcher", "hub", "host_report", "presets", "series", "sweeps", "sweep_plan", "cost"),
     ("supervisor", "settle", "launch", "queue", "forms", "reports", "streaming", "disk", "retention", "feed"),
-    ("telemetry", "watchdog", "hosts", "doorbell", "demo_state", "origin"),
+    ("telemetry", "watchdog", "hosts", "doorbell", "demo_state", "origin", "removal"),
     ("limits", "rows", "chunks", "devices", "redis_client", "stored_spec", "sweep_state", "variants"),
     ("models",),
 )

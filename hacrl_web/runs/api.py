@@ -16,12 +16,14 @@ from ninja import Body, Field, Query, Router, Schema, Status
 from pydantic import ConfigDict
 
 from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs import queue
 from hacrl_web.runs.control_views import who
 from hacrl_web.runs.hosts import set_drain
 from hacrl_web.runs.launch import launch, retry
 from hacrl_web.runs.models import Contribution, Drain, Host, Run, State
 from hacrl_web.runs.redis_client import ring_bell
+from hacrl_web.runs.removal import delete_benchmark
 from hacrl_web.runs.reports import contributions_of_step
 from hacrl_web.runs.series import series
 
@@ -217,3 +219,10 @@ def get_contributions(
     rows = contributions_of_step(run, step)
     page = rows.order_by("seq").values(*CONTRIBUTION_FIELDS)[offset : offset + limit]
     return {"run": str(run.pk), "step": step, "count": rows.count(), "contributions": list(page)}
+
+
+@router.post("/benchmarks/{int:pk}/delete", response={204: None}, summary="Delete a benchmark")
+def remove_benchmark(request: HttpRequest, pk: int) -> Any:
+    """Its questions are gone for good; refused while runs that have not ended need it."""
+    delete_benchmark(get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk))
+    return Status(204, None)
