@@ -102,9 +102,9 @@ class LocalAgent:
         return max((len(self._encode(question)) for question in questions), default=0)
 
     def _encode(self, question: Question) -> list[int]:
-        if question.question not in self._encoded:
-            self._encoded[question.question] = self.policy.encode_prompt(question.question)
-        return self._encoded[question.question]
+        if question.prompt not in self._encoded:
+            self._encoded[question.prompt] = self.policy.encode_prompt(question.prompt)
+        return self._encoded[question.prompt]
 
     def _sample(
         self, kind: str, step: int, questions: Sequence[Question], per_prompt: int, temperature: float

@@ -180,7 +180,11 @@ class Verifier:
 
         Error: VerifierError.
         """
-        return list(self._pool.map(self._doubt, answers))
+        doubts = []
+        for doubt in self._pool.map(self._doubt, answers):
+            pulse.beat()
+            doubts.append(doubt)
+        return doubts
 
     def _doubt(self, gold: str) -> str:
         if final_answer(f"\\boxed{{{gold}}}") != gold:

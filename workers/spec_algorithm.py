@@ -213,6 +213,12 @@ class AlgorithmSpec(Section):
         return self.name in SHARING and self.sharing
 
     @property
+    def uses_omega(self) -> bool:
+        """True where the capability ratio acts: in the baselines of Eq. (7), or in the weights of Eq. (10)."""
+        acts = self.modulate_gradient or self.advantage == "capability"
+        return self.name == "hacpo" and self.sharing and acts
+
+    @property
     def clips_shared(self) -> bool:
         """True where delta, delta_step and the rest of HACPO's cross clip act."""
         return self.name == "hacpo" and self.sharing and self.clip_cross
@@ -224,7 +230,7 @@ class AlgorithmSpec(Section):
         if name in _OF_CLIP:
             return self.clips_shared
         if name in _OF_OMEGA:
-            return self.name == "hacpo" and (self.modulate_gradient or self.advantage == "capability")
+            return self.uses_omega
         return self.name == "hacpo" or name not in _OF_HACPO
 
 

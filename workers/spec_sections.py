@@ -32,6 +32,12 @@ NOT_OF_TEMPLATES = frozenset(
 )
 
 
+def _holds_question(template: str) -> str:
+    if "{question}" not in template:
+        raise ValueError("the template must contain {question}")
+    return template
+
+
 class AgentSpec(Section):
     """One learner: a language model, and what differs between it and its peers."""
 
@@ -90,12 +96,7 @@ class AgentSpec(Section):
         32.0, help="LoRA matrices are scaled by lora_alpha / lora_rank.", source="arXiv 2106.09685", gt=0, le=10_000
     )
 
-    @field_validator("prompt_template")
-    @classmethod
-    def _template_holds_question(cls, template: str) -> str:
-        if "{question}" not in template:
-            raise ValueError("the template must contain {question}")
-        return template
+    _template_holds_question = field_validator("prompt_template")(_holds_question)
 
     @field_validator("chat_template_kwargs")
     @classmethod
@@ -141,9 +142,17 @@ class DataSpec(Section):
     answer_field: str = setting(
         "answer", help="Key of the reference answer in each line.", source="product", min_length=1, max_length=120
     )
+    prompt_template: str = setting(
+        "{question}",
+        help="Text around every question, before the agent's own template; {question} is replaced by the question.",
+        source="product",
+        max_length=20_000,
+    )
     verifier: Literal["math", "exact"] = setting(
         "math", help="math: mathematical equality of the last boxed answer; exact: the same text.", source="Sec. 4.1"
     )
+
+    _template_holds_question = field_validator("prompt_template")(_holds_question)
 
 
 class RolloutSpec(Section):

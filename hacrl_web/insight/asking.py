@@ -43,12 +43,13 @@ def checked(asked: Mapping[str, str], run: Run) -> dict[str, Any]:
     tokens = found.take("max_new_tokens", _whole, asked.get("max_new_tokens") or str(default_tokens(run)), 1, limit)
     seed = found.take("seed", _whole, asked.get("seed") or "0", 0, 2**31 - 1)
     question, expected, temperature, tokens, seed = found.finish(question, expected, temperature, tokens, seed)
-    verifier = effective(run).get("data", {}).get("verifier", "math")
+    data = effective(run).get("data", {})
     return {
         "question": question,
+        "template": data.get("prompt_template", "{question}"),
         "expected": expected,
         "temperature": temperature,
-        "verifier": verifier,
+        "verifier": data.get("verifier", "math"),
         "max_new_tokens": tokens,
         "seed": seed,
     }

@@ -9,18 +9,21 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Max
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Body, Field, Query, Router, Schema, Status
 from pydantic import ConfigDict
 
 from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs import queue
 from hacrl_web.runs.control_views import who
 from hacrl_web.runs.hosts import set_drain
 from hacrl_web.runs.launch import launch, retry
 from hacrl_web.runs.models import Contribution, Drain, Host, Run, State
 from hacrl_web.runs.redis_client import ring_bell
+from hacrl_web.runs.removal import delete_benchmark
 from hacrl_web.runs.reports import contributions_of_step
 from hacrl_web.runs.series import series
 
@@ -208,10 +211,18 @@ def get_contributions(
 ) -> Any:
     """One object for each rollout and learner, with the fields of docs/metrics.md; the step's latest attempt.
 
-    Without a step: the run's last one.
+    Without a step: the last one whose contributions were recorded (telemetry.rollout_interval).
     """
     run = _visible_run(request, run_id)
-    step = run.step if step is None else step
+    if step is None:
+        step = run.contributions.aggregate(Max("step"))["step__max"] or 0
     rows = contributions_of_step(run, step)
     page = rows.order_by("seq").values(*CONTRIBUTION_FIELDS)[offset : offset + limit]
     return {"run": str(run.pk), "step": step, "count": rows.count(), "contributions": list(page)}
+
+
+@router.post("/benchmarks/{int:pk}/delete", response={204: None}, summary="Delete a benchmark")
+def remove_benchmark(request: HttpRequest, pk: int) -> Any:
+    """Its questions are gone for good; refused while runs that have not ended need it."""
+    delete_benchmark(get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk))
+    return Status(204, None)

@@ -71,7 +71,9 @@ def _data(benchmark: Benchmark) -> dict[str, Any]:
         "held_out_fraction": benchmark.held_out_fraction,
         "question_field": benchmark.question_field,
         "answer_field": benchmark.answer_field,
+        "prompt_template": benchmark.prompt_template,
         "verifier": benchmark.verifier,
+        **({} if benchmark.tolerance is None else {"tolerance": benchmark.tolerance}),
     }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models, transaction
 from django.db.models import Exists, F
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, Now
 from django.urls import reverse
 from django.utils import timezone
 
@@ -354,6 +354,12 @@ class Drain(models.TextChoices):
     NOW = "now"  # none at all: those under way are checkpointed after their step and go back to the queue
 
 
+class HostQuerySet(models.QuerySet["Host"]):
+    def with_now(self) -> HostQuerySet:
+        """Each host with the database's time, `now`: the clock that wrote when it was last seen."""
+        return self.annotate(now=Now())
+
+
 class Host(models.Model):
     """A machine that trains: written by its worker's heartbeat (hosts.py), drained by people."""
 
@@ -369,7 +375,9 @@ class Host(models.Model):
     drain = models.CharField(max_length=8, choices=Drain.choices, default=Drain.NO)
     drain_reason = models.CharField(max_length=255, blank=True)  # who drained it and why
 
-    objects = models.Manager()
+    objects = HostQuerySet.as_manager()
+
+    now: datetime  # of with_now
 
     class Meta:
         ordering = ["name"]
@@ -383,8 +391,8 @@ class Host(models.Model):
 
     @property
     def silent_s(self) -> float | None:
-        """Seconds since it was last heard of; None where it never was."""
-        return None if self.last_seen is None else max(0.0, (timezone.now() - self.last_seen).total_seconds())
+        """Seconds since it was last heard of, for hosts read with_now; None where it never was."""
+        return None if self.last_seen is None else max(0.0, (self.now - self.last_seen).total_seconds())
 
 
 class StatusChange(models.Model):

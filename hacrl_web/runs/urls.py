@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from hacrl_web.runs import control_views, form_views, log_views, sweep_views, views
+from hacrl_web.runs import control_views, form_views, log_views, removal_views, sweep_views, views
 
 app_name = "runs"
 
@@ -28,6 +28,7 @@ urlpatterns = [
     path("sweeps/<int:sweep_id>/resume", sweep_views.sweep_resume, name="sweep_resume"),
     path("sweeps/<int:sweep_id>/retry", sweep_views.sweep_retry, name="sweep_retry"),
     path("sweeps/<int:sweep_id>/seeds", sweep_views.sweep_seeds, name="sweep_seeds"),
+    path("benchmarks/<int:pk>/delete", removal_views.benchmark_delete, name="benchmark_delete"),
     path("workers/drain", control_views.host_drain, name="host_drain"),
     path("pulse", views.pulse, name="pulse"),
     path("workers/", views.worker_list, name="worker_list"),

@@ -128,8 +128,11 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 def _unmeasured(spec: RunSpec) -> list[str]:
     """Metrics that this run does not have, or has no use for: no chart of them."""
     rule, interval = spec.algorithm, spec.telemetry.alignment_interval
-    has_omega = rule.name == "hacpo" and (rule.modulate_gradient or rule.advantage == "capability")
-    measured = {"kl": rule.beta > 0, "omega": has_omega, "gradient_alignment": 0 < interval <= spec.training.steps}
+    measured = {
+        "kl": rule.beta > 0,
+        "omega": rule.uses_omega,
+        "gradient_alignment": 0 < interval <= spec.training.steps,
+    }
     return [name for name, is_there in measured.items() if not is_there]
 
 

@@ -517,8 +517,8 @@ def test_leaderboard_shows_the_gain_paired_by_seed(web, user):
         row = html[html.index('data-algorithm="hacpo"') :]
         assert "+0.225" in row[: row.index("</tr>")]  # ((.6 - .4) + (.75 - .5)) / 2
         assert "0.675" in row[: row.index("</tr>")]  # (.6 + .75) / 2
-        figure = json.loads(re.search(r'id="bars-\w+" type="application/json">(.*?)</script>', html, re.DOTALL)[1])
-        assert figure["data"][0]["x"][0] == "hacpo"
+    figure = json.loads(re.search(r'id="pareto-\w+" type="application/json">(.*?)</script>', html, re.DOTALL)[1])
+    assert figure["data"][0]["name"] == "hacpo"
 
 
 def test_components_are_for_staff(client, db, web):

@@ -73,17 +73,9 @@ if (open.size) {
     // The events themselves are on the run's own page: start at the end of what the row already shows.
     socket.subscribe(run, Number(places[0]?.dataset.lastSeq ?? 0), {
       run: (frame) => {
-        const hasChanged = places.some((row) => row.dataset.state !== frame.state);
         for (const row of places) showRun(row, frame);
-        if (hasChanged) tell(TERMINAL.has(frame.state));
+        tell(TERMINAL.has(frame.state));
         if (TERMINAL.has(frame.state)) reloadWhenDone();
-      },
-      events: (events) => {
-        for (const event of events) {
-          if (event.type !== "progress") continue;
-          for (const row of places) showProgress(row, event.payload);
-          tell(false);
-        }
       },
     });
   }

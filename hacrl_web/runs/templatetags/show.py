@@ -75,9 +75,9 @@ def significant(value: Any, digits: int = 3) -> str | SafeString:
 
 
 @register.filter
-def plain_significant(value: Any) -> str:
-    """Three significant digits without the full value on hover: where the cell has a title of its own."""
-    return MISSING if value is None else _short(float(value), 3)
+def plain_significant(value: Any, digits: int = 3) -> str:
+    """Three significant digits without the full value on hover: where the cell has a title of its own, and in files."""
+    return MISSING if value is None else _short(float(value), digits)
 
 
 @register.filter
