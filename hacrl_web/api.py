@@ -14,6 +14,7 @@ from hacrl_web.insight.api import router as insight_router
 from hacrl_web.registry.api import router as registry_router
 from hacrl_web.registry.benchmark_api import router as benchmark_router
 from hacrl_web.runs.api import router as runs_router
+from hacrl_web.runs.sweep_api import router as sweeps_router
 
 
 def _for_users(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -31,6 +32,7 @@ api = NinjaAPI(title="HACRL Web", version="1", auth=django_auth, docs_url=None, 
 api.add_router("", registry_router)
 api.add_router("", benchmark_router)
 api.add_router("", runs_router)
+api.add_router("", sweeps_router)
 api.add_router("", alerts_router)
 api.add_router("", insight_router)
 

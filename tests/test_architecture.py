@@ -38,16 +38,27 @@ ML = {
 WEB = {"django", "celery", "kombu", "channels", "channels_redis", "redis", "valkey", "ninja", "uvicorn", "hacrl_web"}
 # An app may import itself, what stands left of it, and the modules above all apps that are listed below.
 APPS = ("accounts", "registry", "runs", "alerts", "insight", "leaderboard")
-SHARED = ("settings", "errors", "middleware", "celery", "preflight", "processes")  # import no app
+SHARED = ("settings", "errors", "middleware", "celery", "preflight", "processes", "repeating")  # import no app
 # Put the apps together; only the demo's command and Django import them.
 ASSEMBLY = ("urls", "api", "asgi", "body_limit", "demo", "up")
 # Views and pages may use all of runs; each layer only itself and what stands below it.
 RUNS_LAYERS = (
-    ("views", "form_views", "control_views", "log_views", "removal_views", "api", "consumers", "urls"),
-    ("tasks", "dispatcher", "hub", "host_report", "presets", "series"),
+    (
+        "views",
+        "form_views",
+        "control_views",
+        "log_views",
+        "removal_views",
+        "sweep_views",
+        "api",
+        "sweep_api",
+        "consumers",
+        "urls",
+    ),
+    ("tasks", "dispatcher", "hub", "host_report", "presets", "series", "sweeps", "sweep_plan", "cost"),
     ("supervisor", "settle", "launch", "queue", "forms", "reports", "streaming", "disk", "retention", "feed"),
     ("telemetry", "watchdog", "hosts", "doorbell", "demo_state", "origin", "removal"),
-    ("limits", "rows", "chunks", "devices", "redis_client", "stored_spec"),
+    ("limits", "rows", "chunks", "devices", "redis_client", "stored_spec", "sweep_state", "variants"),
     ("models",),
 )
 TOP_LEVEL = {

@@ -1,4 +1,4 @@
-"""The web suite once more, on PostgreSQL: the same tests, the same code, another DATABASE_URL."""
+"""The web tests that use the database once more, on PostgreSQL: the same tests, the same code, another DATABASE_URL."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def test_web_suite_passes_on_postgresql(tmp_path: Path) -> None:
         pytest.skip(f"no PostgreSQL here; get it: {GET_IT}")
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "HACRL_"))}
     command = [sys.executable, "-m", "pytest", "tests/web", "-q", "-m", "not full", "-p", "no:cacheprovider"]
+    command += ["-p", "tests.only_database"]
     with private_postgresql() as url:
         done = subprocess.run(
             [*command, f"--basetemp={tmp_path / 'web'}"],

@@ -74,7 +74,11 @@ class Verifier:
 
         Error: VerifierError.
         """
-        return list(self._pool.map(self._doubt, answers))
+        doubts = []
+        for doubt in self._pool.map(self._doubt, answers):
+            pulse.beat()
+            doubts.append(doubt)
+        return doubts
 
     def _doubt(self, gold: str) -> str:
         if told := self._rules.doubt(gold):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from workers.spec_algorithm import AlgorithmSpec
 
 # Updates in a row without a finite loss or gradient before the weights are rolled back, or the run ends.
 MAX_FAILURES_IN_A_ROW = 3
+SKIPPED, ROLLED_BACK = "update skipped", "rolled back"  # why rows of an update that was not made taught nothing
 LOWER_LENGTH = "lower max_completion_length or max_prompt_length"
 
 # (row) -> prompt ids, response ids and source_mean_logp, or the reason why the row is dropped
@@ -97,13 +98,16 @@ def run_updates(
         if report.rolled_back:  # these rollouts are those of weights that are gone
             report.skipped_updates += 1
             for result in results:
-                result.drop_reason = "rolled back"
+                result.drop_reason = ROLLED_BACK
             continue
         gathered = _gather(policy, rule, active, num_updates, denominator, report.notes)
         is_sound = math.isfinite(gathered.loss)
         norm, taken = policy.step(learning_rate, is_sound=is_sound, is_first=num_updates == 0)
         report.failures_in_a_row = 0 if taken else report.failures_in_a_row + 1
-        report.skipped_updates += not taken
+        if not taken:
+            report.skipped_updates += 1
+            for result in results:
+                _take_back(result)
         report.losses.append(gathered.loss)
         report.grad_norms.append(norm)
         report.kl = (report.kl[0] + gathered.kl[0], report.kl[1] + gathered.kl[1])
@@ -112,6 +116,15 @@ def run_updates(
             policy.roll_back()
             report.failures_in_a_row, report.rolled_back = 0, True
     return report
+
+
+def _take_back(result: RowResult) -> None:
+    """The update that a row was in was not made: it taught nothing, and its ratios may be no numbers."""
+    reason = result.drop_reason or SKIPPED
+    for field_of_row in fields(result):
+        if field_of_row.name not in ("num_tokens", "drop_reason"):
+            setattr(result, field_of_row.name, field_of_row.default)
+    result.drop_reason = reason
 
 
 def measure_alignment(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+from django.db.models import F
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router
@@ -63,12 +64,15 @@ def list_alerts(
     return _listing(alerts, state, limit, offset)
 
 
-@router.get("/runs/{run_id}/alerts", response=dict, summary="Alerts of a run, newest first")
+@router.get("/runs/{run_id}/alerts", response=dict, summary="Alerts of a run: the open ones, then the others")
 def list_alerts_of_run(
     request: HttpRequest, run_id: UUID, state: Which = "all", limit: Limit = 100, offset: Offset = 0
 ) -> Any:
+    """Open ones newest first, then those cleared, the last one first. `num_open` counts all that are open."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-    return _listing(Alert.objects.filter(run=run), state, limit, offset)
+    alerts = Alert.objects.filter(run=run).order_by(F("cleared_at").desc(nulls_first=True), "-raised_at", "-pk")
+    num_open = alerts.filter(cleared_at=None).count()
+    return _listing(alerts, state, limit, offset) | {"num_open": num_open}
 
 
 @router.get("/alert-rules", response=dict, summary="The rules with their limits and where these come from")

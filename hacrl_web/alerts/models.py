@@ -98,16 +98,17 @@ class NotificationSettings(models.Model):
     saved_at = models.DateTimeField(auto_now=True)  # what was before is not told
 
     @property
+    def addresses(self) -> dict[str, str]:
+        """Channel -> where to send; of those that are on."""
+        wanted = {
+            Channel.EMAIL: self.email_enabled and self.email,
+            Channel.WEBHOOK: self.webhook_enabled and self.webhook_url,
+        }
+        return {str(channel): address for channel, address in wanted.items() if address}
+
+    @property
     def channels(self) -> list[str]:
-        """Where to send."""
-        return [
-            name
-            for name, is_on in (
-                (Channel.EMAIL, self.email_enabled and self.email),
-                (Channel.WEBHOOK, self.webhook_enabled and self.webhook_url),
-            )
-            if is_on
-        ]
+        return list(self.addresses)
 
 
 class Channel(models.TextChoices):

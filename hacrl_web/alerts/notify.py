@@ -16,7 +16,7 @@ from django.db.models import Max, Q
 from django.utils import timezone
 
 from hacrl_web.accounts.models import User
-from hacrl_web.alerts.models import ENDED, Alert, Channel, Delivery, DeliveryState, NotificationSettings
+from hacrl_web.alerts.models import ENDED, Alert, Delivery, DeliveryState, NotificationSettings
 from hacrl_web.runs.models import Run, State, StatusChange
 
 TOO_OLD = timedelta(hours=1)
@@ -100,7 +100,7 @@ def _store(key: str, message: Message, channel: str) -> bool:
     values = {
         "user_id": wish.pk,
         "channel": channel,
-        "target": wish.email if channel == Channel.EMAIL else wish.webhook_url,
+        "target": wish.addresses[channel],
         "subject": body["subject"],
         "body": body,
         **message.about,

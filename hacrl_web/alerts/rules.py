@@ -112,7 +112,7 @@ RULES = (
         raise_after=10,
         clear_at=0.0,
         clear_after=5,
-        applies=_shares,
+        applies=lambda facts: facts.uses_omega,
         sentence="The capability ratio that weighs rollouts of {source} for {agent} is at its clamp.",
         advice="Look at the rewards of both: one of them solves next to nothing. Take an easier benchmark or a closer "
         "pair, or widen algorithm.ratio_min and ratio_max.",
@@ -133,7 +133,8 @@ RULES = (
         is_low=True,
         applies=_shares,
         sentence="Only {percent} of the rollouts that teach {agent} come from its peers: this is GSPO in all but name.",
-        advice="Raise algorithm.delta or set cross_clip_gradient to sided; look for dropped rollouts (overflow).",
+        advice="Look for dropped rollouts (overflow). With hacpo, raise algorithm.delta or set cross_clip_gradient to "
+        "sided; naive sharing clips as GSPO does, so a rollout of another model is seldom inside.",
         source=OURS,
     ),
     Rule(

@@ -50,10 +50,14 @@ def _send(delivery: Delivery) -> None:
 
 def _by_channel(delivery: Delivery) -> str:
     """Send it; returns what the other side said."""
-    # Who turned it off, or took the address away, since the message was written, is not told any more.
+    # What the user wants now, which may not be what it was when the message was written.
     wish = NotificationSettings.objects.filter(pk=delivery.user_id).first()
-    if wish is None or delivery.channel not in wish.channels:
+    target = wish.addresses.get(delivery.channel) if wish else None
+    if target is None:
         raise webhook.Refused(f"{delivery.channel} was turned off")
+    if target != delivery.target:
+        delivery.target = target
+        delivery.save(update_fields=["target"])
     if delivery.channel == Channel.WEBHOOK:
         return f"answered {webhook.post(delivery.target, delivery.body)}"
     EmailMessage(subject=delivery.subject, body=delivery.body["text"], to=[delivery.target]).send()

@@ -31,14 +31,17 @@ class Facts:
 
     agents: tuple[str, ...]
     shares: bool
+    uses_omega: bool  # elsewhere the capability ratio is measured, and weighs nothing
     can_trap: bool  # in the other clip modes a clipped rollout can still teach
     max_completion_length: int
 
     @classmethod
     def of(cls, spec: RunSpec) -> Facts:
+        shares = spec.algorithm.shares_rollouts and len(spec.agents) > 1
         return cls(
             agents=tuple(agent.name for agent in spec.agents),
-            shares=spec.algorithm.shares_rollouts and len(spec.agents) > 1,
+            shares=shares,
+            uses_omega=shares and spec.algorithm.uses_omega,
             can_trap=spec.algorithm.clips_shared and spec.algorithm.cross_clip_gradient == "zero",
             max_completion_length=spec.rollout.max_completion_length,
         )

@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from hacrl_web.alerts.rules import BY_KIND
+from hacrl_web.alerts.signals import Facts
 from hacrl_web.insight.summaries import recorded_steps
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
@@ -28,7 +29,7 @@ def run_collaboration(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "tab": "collaboration",
         "has_steps": bool(steps),
         "shares": shares,
-        "has_omega": _has_omega(spec),
+        "has_omega": Facts.of(spec).uses_omega,
         "rule": spec.rule,
         "is_recorded": spec.telemetry.rollout_interval > 0,
         "page_data": _page_data(run, spec, steps, shares),
@@ -36,19 +37,12 @@ def run_collaboration(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return render(request, "insight/collaboration.html", context)
 
 
-def _has_omega(spec: RunSpec) -> bool:
-    """Whether a capability ratio does anything in this run."""
-    rule = spec.algorithm
-    uses = rule.name == "hacpo" and (rule.modulate_gradient or rule.advantage == "capability")
-    return uses and rule.shares_rollouts and len(spec.agents) > 1
-
-
 def _page_data(run: Run, spec: RunSpec, steps: list[int], shares: bool) -> dict[str, Any]:
     rule = spec.rule
     return {
         "agents": run.agent_names,
         "shares": shares,
-        "has_omega": _has_omega(spec),
+        "has_omega": Facts.of(spec).uses_omega,
         "modulates": rule.modulate_gradient,
         "ratio_min": rule.ratio_min,
         "ratio_max": rule.ratio_max,

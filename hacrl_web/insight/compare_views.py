@@ -21,6 +21,7 @@ from hacrl_web.runs.reports import csv_cell
 from hacrl_web.runs.streaming import download
 
 BEST = ("high", "low")
+COLOURS = [str(place) for place in range(comparison.MAX_RUNS)]
 CSV_HEAD: tuple[str, ...] = (
     "run",
     "name",
@@ -42,6 +43,7 @@ class Choice:
 
     runs: list[Run]
     num_asked: int
+    colours: list[int]  # of the runs, by place
     baseline: Run
     metric: str
     metrics: list[str]
@@ -51,8 +53,13 @@ class Choice:
     def query(self, **changes: Any) -> str:
         """The address of this comparison, but for the changes."""
         kept = {"baseline": str(self.baseline.pk), "metric": self.metric, "x": self.axis, "best": self.best} | changes
-        runs = kept.pop("runs", [run.pk for run in self.runs])
-        return urlencode([("runs", str(run)) for run in runs] + [pair for pair in kept.items() if pair[1]])
+        runs = kept.pop("runs", self.runs)
+        places = [self.runs.index(run) for run in runs]
+        pairs = [("runs", str(run.pk)) for run in runs] + [pair for pair in kept.items() if pair[1]]
+        colours = [self.colours[place] for place in places]
+        if colours != list(range(len(runs))):
+            pairs += [("colour", str(colour)) for colour in colours]
+        return urlencode(pairs)
 
 
 def runs_of(request: HttpRequest) -> tuple[list[Run], int]:
@@ -68,6 +75,13 @@ def runs_of(request: HttpRequest) -> tuple[list[Run], int]:
     if len(found) < len(chosen):
         raise Http404
     return [found[run_id] for run_id in chosen], len(asked)
+
+
+def colours_of(request: HttpRequest, num_runs: int) -> list[int]:
+    """The colour of each run: its place, or what the address says, so that a run keeps it when another is taken out."""
+    asked = [int(text) for text in request.GET.getlist("colour") if text in COLOURS]
+    is_sound = len(asked) == num_runs == len(set(asked))
+    return asked if is_sound else list(range(num_runs))
 
 
 def choice(request: HttpRequest) -> Choice | None:
@@ -86,6 +100,7 @@ def choice(request: HttpRequest) -> Choice | None:
     return Choice(
         runs,
         num_asked,
+        colours_of(request, len(runs)),
         baseline,
         metric,
         metrics,
@@ -96,7 +111,10 @@ def choice(request: HttpRequest) -> Choice | None:
 
 @require_GET
 def compare(request: HttpRequest) -> HttpResponse:
-    """`runs` (up to 8), `baseline`, `metric`, `x`, `best`; `low` and `high` are the zoom, read by the page's script."""
+    """`runs` (up to 8), `colour` (one for each), `baseline`, `metric`, `x`, `best`.
+
+    `low` and `high` are the zoom, which belongs to the page's script.
+    """
     chosen = choice(request)
     if chosen is None:
         return render(request, "insight/compare.html", {"choice": None, "most": comparison.MAX_RUNS})
@@ -106,21 +124,23 @@ def compare(request: HttpRequest) -> HttpResponse:
     drawn = parallel.axes(differing)
     result = [comparison.result_of(rows, run) for run in chosen.runs]
     agents = list(dict.fromkeys(name for run in chosen.runs for name in run.agent_names))
+    names = [run.name for run in chosen.runs]
     context = {
         "choice": chosen,
         "most": comparison.MAX_RUNS,
         "runs": [_shown(chosen, place, run) for place, run in enumerate(chosen.runs)],
         "axes": comparison.AXES,
         "is_going_on": not all(run.is_terminal for run in chosen.runs),
-        "rows": rows,
+        "rows": [(chosen.colours[row.place], row) for row in rows],
         "differing": differing,
-        "parallel": parallel.figure([run.name for run in chosen.runs], drawn, result, chosen.metric) if drawn else None,
+        "parallel": parallel.figure(names, chosen.colours, drawn, result, chosen.metric) if drawn else None,
         "num_undrawn": len(differing) - len(drawn),
         "csv_url": f"{reverse('insight:compare_csv')}?{chosen.query()}",
         "agents": agents,
         "page_data": {
             "url": f"{reverse('api-1:compare_lines')}?{chosen.query()}",
             "runs": [f"{run.name} ({run.algorithm}, seed {run.seed})" for run in chosen.runs],
+            "colours": chosen.colours,
             "agents": agents,
             "metric": chosen.metric,
             "axis": comparison.AXES[chosen.axis],
@@ -131,10 +151,10 @@ def compare(request: HttpRequest) -> HttpResponse:
 
 def _shown(chosen: Choice, place: int, run: Run) -> dict[str, Any]:
     """A run of the comparison with the addresses that take it out or make it the baseline."""
-    others = [other.pk for other in chosen.runs if other.pk != run.pk]
+    others = [other for other in chosen.runs if other.pk != run.pk]
     return {
         "run": run,
-        "place": place,
+        "colour": chosen.colours[place],
         "is_baseline": run.pk == chosen.baseline.pk,
         "without": chosen.query(runs=others, baseline=""),
         "as_baseline": chosen.query(baseline=str(run.pk)),

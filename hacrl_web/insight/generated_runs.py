@@ -22,6 +22,7 @@ from hacrl_web.insight.generated_step import Stepper
 from hacrl_web.insight.generated_world import NUM_QUESTIONS, SUBJECTS, World
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
 from hacrl_web.runs.rows import ANSWERS, CONTRIBUTIONS, EVENTS, QUESTIONS, ROLLOUTS, TABLE_OF, Row, Table
+from hacrl_web.runs.variants import HACPO, Variant
 from workers.spec import RunSpec
 
 NOT_TRAINED = "generated, not trained"
@@ -241,11 +242,13 @@ class Store:
 
 def new_run(plan: Plan, index: int, spec: RunSpec, **related: Any) -> Run:
     """The run's row, not yet stored. related: owner, sweep, group, benchmark."""
+    algorithm, delta = plan.variants[index % len(plan.variants)]
     return Run(
         id=run_id(plan, index),
         name=spec.name,
         spec=spec.model_dump(mode="json"),
-        algorithm=spec.algorithm.name,
+        algorithm=algorithm,
+        variant=Variant(algorithm, point={"delta": delta} if algorithm == HACPO else {}).label,
         seed=spec.seed,
         state=State.DRAFT,
         attempt=1,

@@ -41,14 +41,12 @@ def overview(
     width = width_for(start, end, _share(points, len(columns)))
     lines = _bucketed(columns, width)
     answer = {"run": str(run.pk), "seq": seq, "first": start, "last": end, "width": width}
-    seeds: list[int] = []
-    bands: dict[Line, Buckets] = {}
-    if over_seeds:
-        bands, seeds = _bands(run, lines, metrics, (start, end, width), over_seeds)
+    bands = _bands(run, lines, metrics, (start, end, width), over_seeds) if over_seeds else {}
     grids = _Grids()
     answer["lines"] = [_as_dict(key, line, grids) for key, line in lines.items()]
-    answer["bands"] = [_as_dict(key, line, grids) for key, line in bands.items() if line.steps]
-    answer["seeds"] = seeds
+    answer["bands"] = [
+        _as_dict(key, line, grids) | {"seeds": seeds} for key, (line, seeds) in bands.items() if line.steps
+    ]
     answer["grids"] = grids.all
     if x != "step":
         drawn = sorted({step for grid in grids.all for step in grid})
@@ -66,15 +64,18 @@ def _bucketed(columns: Iterable[dict[str, Any]], width: int) -> dict[Line, Bucke
 
 def _bands(
     run: Run, own: dict[Line, Buckets], metrics: Collection[str], shown: tuple[int, int, int], kind: Kind
-) -> tuple[dict[Line, Buckets], list[int]]:
-    """A band for each line of the run, and the seeds that it is over."""
+) -> dict[Line, tuple[Buckets, list[int]]]:
+    """A band for each line of the run, and the seeds that it is over: those whose line has a point."""
     start, end, width = shown
-    runs = same_but_seed(run)
-    every = [
-        own if one.pk == run.pk else _bucketed(series(one, set(metrics), first=start, last=end), width) for one in runs
-    ]
-    bands = {key: band([lines[key] for lines in every if key in lines], width, kind) for key in own}
-    return bands, [one.seed for one in runs]
+    every = {
+        one.seed: own if one.pk == run.pk else _bucketed(series(one, set(metrics), first=start, last=end), width)
+        for one in same_but_seed(run)
+    }
+    found = {}
+    for key in own:
+        by_seed = {seed: lines[key] for seed, lines in every.items() if key in lines and lines[key].steps}
+        found[key] = (band(list(by_seed.values()), width, kind), list(by_seed))
+    return found
 
 
 class _Grids:

@@ -69,8 +69,10 @@ def _word(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def figure(names: Sequence[str], lines: Sequence[Line], result: Sequence[float | None], metric: str) -> dict[str, Any]:
-    """names: of the runs, in the order of their colours.  result: each run's last value of the metric."""
+def figure(
+    names: Sequence[str], colours: Sequence[int], lines: Sequence[Line], result: Sequence[float | None], metric: str
+) -> dict[str, Any]:
+    """names, colours: of the runs, a colour from 0 to 7.  result: each run's last value of the metric."""
     titles = [line.path for line in lines] + [f"{metric}, last"]
     columns = [line.values for line in lines] + [tuple(result)]
     placed = [scaled(values) for values in columns]
@@ -84,8 +86,8 @@ def figure(names: Sequence[str], lines: Sequence[Line], result: Sequence[float |
             text=[_plain_text(text) for text in said],
             mode="lines+markers",
             line={"width": 2},
-            marker={"size": 7, "symbol": place},
-            meta={"place": place},  # its colour is put in by figures.js
+            marker={"size": 7, "symbol": colours[place]},
+            meta={"place": colours[place]},  # its colour is put in by figures.js
             hovertemplate="%{text}<extra>%{fullData.name}</extra>",
         )
     for at, (_, marks) in enumerate(placed):

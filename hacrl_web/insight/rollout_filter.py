@@ -16,11 +16,6 @@ MAX_NUMBER = 2**31 - 1
 SIGNS = ("positive", "negative", "zero")
 CLIPS = {"lower": "lower", "inside": "none", "upper": "upper"}
 UNSCORABLE = "none"
-# In the order of the form; what a link or a saved query may name.
-NAMES = (
-    "step", "prompt", "agent", "source", "learner", "reward", "sign", "clip", "min_advantage", "max_advantage",
-    "min_tokens", "max_tokens", "q",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

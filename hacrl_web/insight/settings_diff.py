@@ -39,10 +39,6 @@ class Line:
     def differs(self) -> bool:
         return any(not is_same(self.values[0], value) for value in self.values[1:])
 
-    @property
-    def is_absent(self) -> bool:
-        return self.values[0] is ABSENT
-
 
 @dataclass(frozen=True)
 class Section:

@@ -19,7 +19,6 @@ from workers.weights import single, weigh
 
 # Settings that act on omega, and so on A as well as on the weight.
 ON_OMEGA = ("capability_window", "ratio_min", "ratio_max")
-ON_WEIGHT = ("alpha", "delta", "delta_step", "cross_clip_gradient")
 KNOBS = ("alpha", "delta", "delta_step", "cross_clip_gradient", *ON_OMEGA)
 
 

@@ -234,7 +234,9 @@ class RunConsumer(AsyncWebsocketConsumer):
             previous, subscription.cursor = subscription.cursor, batches[-1].seq
             texts = [batch.text for batch in batches]
             await self._send_text(events_frame(subscription.run_id, previous, subscription.cursor, texts))
-        if subscription.sent_status != status.text:
+        has_more = bool(subscription.queue) or not subscription.is_live
+        # The end is told after the last event: who is told "completed" has everything.
+        if subscription.sent_status != status.text and not (status.is_terminal and has_more):
             subscription.sent_status = status.text
             await self._send_text(status.text)
         if subscription.is_live and not subscription.is_synced:

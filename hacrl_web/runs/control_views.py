@@ -9,6 +9,7 @@ import uuid
 from typing import Any
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST
@@ -102,14 +103,15 @@ def run_queue(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     place, step = request.POST.get("place", ""), MOVES.get(request.POST.get("move", ""))
     priority = request.POST.get("priority", "")
     try:
-        if priority.removeprefix("-").isdecimal() and len(priority) < 6:
-            queue.set_priority(request.user, run, int(priority))
-        if place.isdecimal() and len(place) < 8:
-            queue.move(request.user, run, int(place))
-        elif step is not None:
-            mine = Run.objects.visible_to(request.user).values("pk")
-            order = list(Run.objects.in_queue().filter(pk__in=mine).values_list("pk", flat=True))
-            queue.move(request.user, run, (order.index(run.pk) if run.pk in order else 0) + 1 + step)
+        with transaction.atomic():  # a refused place leaves the priority as it was
+            if priority.removeprefix("-").isdecimal() and len(priority) < 6:
+                queue.set_priority(request.user, run, int(priority))
+            if place.isdecimal() and len(place) < 8:
+                queue.move(request.user, run, int(place))
+            elif step is not None:
+                mine = Run.objects.visible_to(request.user).values("pk")
+                order = list(Run.objects.in_queue().filter(pk__in=mine).values_list("pk", flat=True))
+                queue.move(request.user, run, (order.index(run.pk) if run.pk in order else 0) + 1 + step)
     except FieldErrors as refused:
         messages.error(request, " ".join(error.message for error in refused.errors))
     return _back(request, run)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from django.db import InterfaceError, OperationalError
 from django.db.models import Q
 
 from hacrl_web.runs import doorbell
@@ -75,20 +76,22 @@ class Dispatcher:
         if now - self._last_look > LEASE_S / 3:  # this process slept or could not read: what it missed proves nothing
             self._watched.clear()
         self._last_look = now
-        watched = {}
-        boots = dict(Host.objects.values_list("name", "boot_id")) | {host_name(): boot_id()}
+        seen, self._watched = self._watched, {}
         for run in runs:
             beat = (run.attempt, run.heartbeat_at)
-            seen = self._watched.get(run.pk)
-            watched[run.pk] = seen if seen and seen.beat == beat else Watched(beat, now)
-            silent_s = now - watched[run.pk].changed_at
-            if _is_rebooted(run, boots):
-                self._take_back(run, f"host {run.worker_host} was restarted")
-            elif _is_process_gone(run):
-                self._take_back(run, f"its worker process on {run.worker_host} is gone")
-            elif silent_s > LEASE_S:
-                self._take_back(run, f"no heartbeat from {run.worker_host} for {silent_s:.0f} s")
-        self._watched = watched
+            before = seen.get(run.pk)
+            self._watched[run.pk] = before if before and before.beat == beat else Watched(beat, now)
+        boots = dict(Host.objects.values_list("name", "boot_id")) | {host_name(): boot_id()}
+        _each(runs, lambda run: self._take_back_if_gone(run, boots))
+
+    def _take_back_if_gone(self, run: Run, boots: dict[str, str]) -> None:
+        silent_s = self._last_look - self._watched[run.pk].changed_at
+        if _is_rebooted(run, boots):
+            self._take_back(run, f"host {run.worker_host} was restarted")
+        elif _is_process_gone(run):
+            self._take_back(run, f"its worker process on {run.worker_host} is gone")
+        elif silent_s > LEASE_S:
+            self._take_back(run, f"no heartbeat from {run.worker_host} for {silent_s:.0f} s")
 
     def _take_back(self, run: Run, reason: str) -> None:
         # Only from the attempt just seen: a supervisor that ends the run meanwhile wins.
@@ -101,21 +104,35 @@ class Dispatcher:
         # An idle run that is to stop: it was lost once, or whoever wished it died before the end was written.
         unwanted = Q(state__in=[State.QUEUED, State.PAUSED], desired_state=Desire.STOP)
         held_out = Q(state=State.QUEUED, desired_state=Desire.PAUSE)
-        for run in Run.objects.filter(unwanted | held_out | Q(state=State.LOST)):
-            if run.will_end and not settle(run):
-                continue
-            if run.desired_state == Desire.STOP:
-                run.transition_to(State.STOPPED, reason=run.desire_reason or USER_STOP, attempt=run.attempt)
-            elif run.state == State.QUEUED:
-                run.transition_to(State.PAUSED, reason=run.desire_reason, attempt=run.attempt)
-            else:
-                reason = f"{run.reason}; waiting for host {run.worker_host}, which holds its files"
-                run.requeue(reason=reason, attempt=run.attempt, is_interruption=True)
-            ring_bell(run.pk)
+        _each(Run.objects.filter(unwanted | held_out | Q(state=State.LOST)), _revive)
         # A paused run that is to go on: whoever resumed it died in between.
         for run in Run.objects.filter(state=State.PAUSED, desired_state=Desire.RUN):
             run.transition_to(State.QUEUED, reason="resumed")
             ring_bell(run.pk)
+
+
+def _revive(run: Run) -> None:
+    if run.will_end and not settle(run):
+        return
+    if run.desired_state == Desire.STOP:
+        run.transition_to(State.STOPPED, reason=run.desire_reason or USER_STOP, attempt=run.attempt)
+    elif run.state == State.QUEUED:
+        run.transition_to(State.PAUSED, reason=run.desire_reason, attempt=run.attempt)
+    else:
+        reason = f"{run.reason}; waiting for host {run.worker_host}, which holds its files"
+        run.requeue(reason=reason, attempt=run.attempt, is_interruption=True)
+    ring_bell(run.pk)
+
+
+def _each(runs: Iterable[Run], act: Callable[[Run], None]) -> None:
+    """Act on every run: one that fails, such as by an unreadable run directory, does not keep the others from it."""
+    for run in runs:
+        try:
+            act(run)
+        except (OperationalError, InterfaceError):  # the database is away for all of them
+            raise
+        except Exception:
+            log.exception("run %s: it could not be looked at; trying again", run.pk)
 
 
 def _is_rebooted(run: Run, boots: dict[str, str]) -> bool:

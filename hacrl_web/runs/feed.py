@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db.models import TextField
 from django.db.models.functions import Cast
 
-from hacrl_web.runs.models import Run, TelemetryEvent
+from hacrl_web.runs.models import TERMINAL, Run, TelemetryEvent
 
 BATCH_EVENTS = 500
 _COLUMNS = ("seq", "attempt", "type", "step", "agent", "source", "time")
@@ -63,6 +63,7 @@ class Status:
 
     last_seq: int
     text: str
+    is_terminal: bool = False
 
 
 def read_status(run_ids: list[UUID]) -> dict[UUID, Status]:
@@ -70,7 +71,7 @@ def read_status(run_ids: list[UUID]) -> dict[UUID, Status]:
     found = {}
     for row in Run.objects.filter(pk__in=run_ids).order_by().values("pk", "last_seq", *_STATUS):
         body = {"op": "run", "run": str(row["pk"]), **{name: row[name] for name in _STATUS}}
-        found[row["pk"]] = Status(row["last_seq"], dump(body))
+        found[row["pk"]] = Status(row["last_seq"], dump(body), row["state"] in TERMINAL)
     return found
 
 

@@ -97,7 +97,7 @@ def web_schema() -> str:
 
 def host_cards(user: Any) -> list[HostCard]:
     """Every host, with the runs it holds that the user may see."""
-    cards = {host.name: HostCard(host.name, host, web_schema=web_schema()) for host in Host.objects.all()}
+    cards = {host.name: HostCard(host.name, host, web_schema=web_schema()) for host in Host.objects.with_now()}
     visible = set(Run.objects.visible_to(user).filter(state__in=HELD).values_list("pk", flat=True))
     held = list(Run.objects.filter(state__in=HELD).order_by("started_at"))
     started = _started([run for run in held if run.pk in visible])

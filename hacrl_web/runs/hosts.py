@@ -120,7 +120,7 @@ def set_drain(host: Host, drain: str, reason: str) -> None:
 
 
 class HeartbeatThread(threading.Thread):
-    """Beats every few seconds until told to end; a database that is away is tried again."""
+    """Beats every few seconds until told to end, whatever one beat fails of."""
 
     def __init__(self) -> None:
         super().__init__(name="host-heartbeat", daemon=True)
@@ -144,6 +144,8 @@ class HeartbeatThread(threading.Thread):
                     facts = {}
                 except Error as error:
                     log.warning("the host's heartbeat could not be written: %s", error)
+                except Exception:  # such as a driver's tool that answers oddly: a host that is silent is taken for dead
+                    log.exception("the host's heartbeat failed; trying again")
                 finally:
                     connection.close()
             self._ended.wait(BEAT_S)

@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models, transaction
 from django.db.models import Exists, F
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, Now
 from django.urls import reverse
 from django.utils import timezone
 
@@ -70,6 +70,7 @@ class Sweep(models.Model):
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sweeps")
     name = models.CharField(max_length=120)
+    request = models.JSONField(default=dict, blank=True)  # what was asked for, as sweeps.py read it
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = OwnedQuerySet["Sweep"].as_manager()
@@ -152,6 +153,7 @@ class Run(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="runs")
     name = models.CharField(max_length=120)
     sweep = models.ForeignKey(Sweep, on_delete=models.SET_NULL, null=True, blank=True, related_name="runs")
+    variant = models.CharField(max_length=120, blank=True)  # its row in the sweep, see variants.Variant.label
     group = models.ForeignKey(
         "registry.AgentGroup", on_delete=models.SET_NULL, null=True, blank=True, related_name="runs"
     )
@@ -362,6 +364,12 @@ class Drain(models.TextChoices):
     NOW = "now"  # none at all: those under way are checkpointed after their step and go back to the queue
 
 
+class HostQuerySet(models.QuerySet["Host"]):
+    def with_now(self) -> HostQuerySet:
+        """Each host with the database's time, `now`: the clock that wrote when it was last seen."""
+        return self.annotate(now=Now())
+
+
 class Host(models.Model):
     """A machine that trains: written by its worker's heartbeat (hosts.py), drained by people."""
 
@@ -377,7 +385,9 @@ class Host(models.Model):
     drain = models.CharField(max_length=8, choices=Drain.choices, default=Drain.NO)
     drain_reason = models.CharField(max_length=255, blank=True)  # who drained it and why
 
-    objects = models.Manager()
+    objects = HostQuerySet.as_manager()
+
+    now: datetime  # of with_now
 
     class Meta:
         ordering = ["name"]
@@ -391,8 +401,8 @@ class Host(models.Model):
 
     @property
     def silent_s(self) -> float | None:
-        """Seconds since it was last heard of; None where it never was."""
-        return None if self.last_seen is None else max(0.0, (timezone.now() - self.last_seen).total_seconds())
+        """Seconds since it was last heard of, for hosts read with_now; None where it never was."""
+        return None if self.last_seen is None else max(0.0, (self.now - self.last_seen).total_seconds())
 
 
 class StatusChange(models.Model):

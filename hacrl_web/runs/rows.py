@@ -21,6 +21,7 @@ Record = dict[str, Any]
 Row = tuple[Any, ...]
 PAYLOAD_TEXT = "payload text"  # key of a record whose payload is still the text of its spool line
 _HEAD = ("seq", "attempt", "time", "type", "step", "agent", "source")
+_ONCE = 'ON CONFLICT ("run_id", "seq") DO NOTHING'
 _LARGEST = 2**31 - 1
 _YEAR_10000 = 253_402_300_800  # no calendar goes on: a page that shows such a time would fail
 
@@ -90,24 +91,42 @@ class Table:
 
     def insert(self, rows: Sequence[Row]) -> None:
         """Store rows; those whose (run, seq) is there already are kept as they are."""
-        names = ", ".join(f'"{name}"' for name in self.columns)
-        into = f'INSERT INTO "{self.name}" ({names})'
-        once = 'ON CONFLICT ("run_id", "seq") DO NOTHING'
+        if connection.vendor != "postgresql":
+            marks = ", ".join(["%s"] * len(self.columns))
+            statement = f"INSERT INTO {self._target} VALUES ({marks}) {_ONCE}"
+            with connection.cursor() as cursor:
+                cursor.executemany(statement, [(row[0].hex, *row[1:]) for row in rows])
+            return
+        try:
+            with transaction.atomic():
+                self._copy(self._target, rows)
+        except IntegrityError:  # some are there: a replay, which the shipper's cursor makes rare
+            self._copy_new(rows)
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(f'"{name}"' for name in self.columns)
+
+    @property
+    def _target(self) -> str:
+        return f'"{self.name}" ({self._names})'
+
+    def _copy(self, target: str, rows: Sequence[Row]) -> None:
+        with connection.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def _copy_new(self, rows: Sequence[Row]) -> None:
+        """By way of a staging table, which COPY needs to leave out what is there: twice the work for the server."""
+        staging = f'"new_{self.name}"'
         with connection.cursor() as cursor:
-            if connection.vendor == "postgresql":
-                staging = f"new_{self.name}"
-                cursor.execute(
-                    f'CREATE TEMPORARY TABLE IF NOT EXISTS "{staging}" ON COMMIT DELETE ROWS '
-                    f'AS SELECT {names} FROM "{self.name}" WITH NO DATA'
-                )
-                cursor.execute(f'DELETE FROM "{staging}"')
-                with cursor.copy(f'COPY "{staging}" ({names}) FROM STDIN') as copy:
-                    for row in rows:
-                        copy.write_row(row)
-                cursor.execute(f'{into} SELECT {names} FROM "{staging}" {once}')
-            else:
-                marks = ", ".join(["%s"] * len(self.columns))
-                cursor.executemany(f"{into} VALUES ({marks}) {once}", [(row[0].hex, *row[1:]) for row in rows])
+            cursor.execute(
+                f"CREATE TEMPORARY TABLE IF NOT EXISTS {staging} ON COMMIT DELETE ROWS "
+                f'AS SELECT {self._names} FROM "{self.name}" WITH NO DATA'
+            )
+            cursor.execute(f"DELETE FROM {staging}")
+            self._copy(f"{staging} ({self._names})", rows)
+            cursor.execute(f"INSERT INTO {self._target} SELECT {self._names} FROM {staging} {_ONCE}")
 
 
 def _payload(record: Record) -> str:

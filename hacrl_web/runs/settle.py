@@ -32,6 +32,9 @@ def settle(run: Run) -> bool:
     except RunDirBusy:
         log.warning("run %s cannot end yet: a trainer that lost its supervisor's lease still lives", run.pk)
         return False
+    except OSError as error:
+        log.warning("run %s cannot end yet: its directory cannot be locked: %s", run.pk, error)
+        return False
     try:
         shipper = Shipper(run.pk, run.run_dir, run.attempt, Run.objects.left_by)
         deadline = time.monotonic() + LONGEST_S

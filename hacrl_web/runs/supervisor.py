@@ -6,6 +6,7 @@ waits for it; when this process dies, however that happens, the trainer dies by 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -13,7 +14,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -94,7 +94,7 @@ def claim_next() -> Run | None:
 
 
 def _is_busy(run_id: UUID) -> bool:
-    """True while a trainer that lost its supervisor's lease still lives in the run directory."""
+    """True while a trainer that lost its supervisor's lease still lives in the run directory, or nobody can look."""
     run_dir = Path(settings.RUNS_DIR) / str(run_id)
     try:
         os.close(lock_run_dir(run_dir))
@@ -103,10 +103,13 @@ def _is_busy(run_id: UUID) -> bool:
     except RunDirBusy:
         log.warning("run %s: its directory is still in use", run_id)
         return True
+    except OSError as error:  # a disk that is full or away, a folder of somebody else: those behind it can start
+        log.warning("run %s: its directory cannot be locked, so it is passed over: %s", run_id, error)
+        return True
     return False
 
 
-@contextmanager
+@contextlib.contextmanager
 def _term_noted() -> Iterator[Callable[[], bool]]:
     """Within: SIGTERM to this process is noted instead of ending it (a deploy that signals the whole group)."""
     noted = threading.Event()
@@ -144,6 +147,14 @@ class Supervisor:
     def run_to_end(self) -> None:
         """Start the trainer, follow it, and record how it ended. A lost lease ends it without a word."""
         try:
+            self._start_and_follow()
+        except LeaseLost as lost:
+            log.warning("run %s: %s; its trainer was killed", self.run.pk, lost)
+        except Exception as error:
+            self._failed(error)
+
+    def _start_and_follow(self) -> None:
+        try:
             trainer = self._start()
         except RunDirBusy as busy:
             reason = str(busy)
@@ -155,14 +166,19 @@ class Supervisor:
             self._insist(lambda: self._end(State.FAILED, reason))
             return
         try:
-            try:
-                self._follow(trainer)
-            finally:
-                status = trainer.kill()  # and what is left of its process group
+            self._follow(trainer)
+        finally:
+            status = trainer.kill()  # and what is left of its process group
+        self._drain()
+        self._insist(lambda: self._conclude(status))
+
+    def _failed(self, error: Exception) -> None:
+        """This code failed, not the trainer, which is dead by now: the run says so at once and goes on."""
+        log.exception("run %s: its supervisor failed", self.run.pk)
+        with contextlib.suppress(Exception):  # where this is its last attempt, it ends with the events that can be had
             self._drain()
-            self._insist(lambda: self._conclude(status))
-        except LeaseLost as lost:
-            log.warning("run %s: %s; its trainer was killed", self.run.pk, lost)
+        reason = f"its supervisor failed: {type(error).__name__}: {error}"
+        self._insist(lambda: self.run.requeue(reason=reason, attempt=self.attempt, is_interruption=True))
 
     def _start(self) -> Trainer:
         run_dir = self.run.run_dir
@@ -299,7 +315,7 @@ class Supervisor:
 
     def _conclude(self, status: int) -> None:
         """Write the state that the trainer's last word, its exit status and the user's wish amount to."""
-        outcome = self.finished["outcome"] if self.finished else None
+        outcome = self.finished.get("outcome") if self.finished else None
         reason = str(self.finished.get("reason") or "") if self.finished else ""
         mine = Run.objects.held_by(self.run.pk, self.attempt)
         wishes = mine.values_list("desired_state", "desire_reason").first()

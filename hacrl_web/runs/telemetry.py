@@ -6,6 +6,7 @@ the attempt: a crash at any moment repeats nothing and loses nothing, and who lo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
@@ -235,12 +236,19 @@ def _clean(value: Any) -> Any:
 
 
 def _progress(records: Sequence[Record]) -> dict[str, Any]:
-    """Columns of the run that the last word of `progress` and `started` decides."""
+    """Columns of the run that the last sound word of `progress` and `started` decides."""
     columns: dict[str, Any] = {}
     for record in records:
         if record["type"] in ("progress", "started"):
-            columns["step"] = integer(record.get("step"))
-            columns["total_steps"] = integer(record.get("total_steps"))
-        if record["type"] == "progress":
-            columns["progress"] = {k: v for k, v in record.items() if k not in ("seq", "attempt", "time", "type")}
+            with contextlib.suppress(ValueError, TypeError, OverflowError):  # insert() tells what it refuses
+                columns |= _progress_of(record)
+    return columns
+
+
+def _progress_of(record: Record) -> dict[str, Any]:
+    """All columns of one record. Errors: ValueError, TypeError, OverflowError where one of them could not hold it."""
+    columns: dict[str, Any] = {name: integer(record.get(name)) for name in ("step", "total_steps")}
+    if record["type"] == "progress":
+        columns["progress"] = {k: v for k, v in record.items() if k not in ("seq", "attempt", "time", "type")}
+        json.dumps(columns["progress"], allow_nan=False)  # 1e400 is read as infinity, which no JSON column takes
     return columns

@@ -1,4 +1,4 @@
-"""Pages that show runs: home, list, run, sweep, workers. Views parse, call and render; nothing is decided here."""
+"""Pages that show runs: home, list, run, workers. Views parse, call and render; nothing is decided here."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ from django.views.decorators.http import require_GET
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.demo_state import preparation
 from hacrl_web.runs.host_report import host_cards
-from hacrl_web.runs.models import QUEUE_ORDER, Run, RunQuerySet, State, Sweep
+from hacrl_web.runs.models import QUEUE_ORDER, Run, RunQuerySet, State
 from hacrl_web.runs.queue import place_of
 from hacrl_web.runs.queue import places as queue_places
 from hacrl_web.runs.reports import csv_cell, metric_rows
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.streaming import download
-from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
 
 PAGE_SIZE = 50
@@ -132,24 +131,12 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 def _unmeasured(spec: RunSpec) -> list[str]:
     """Metrics that this run does not have, or has no use for: no chart of them."""
     rule, interval = spec.algorithm, spec.telemetry.alignment_interval
-    has_omega = rule.name == "hacpo" and (rule.modulate_gradient or rule.advantage == "capability")
-    measured = {"kl": rule.beta > 0, "omega": has_omega, "gradient_alignment": 0 < interval <= spec.training.steps}
-    return [name for name, is_there in measured.items() if not is_there]
-
-
-@require_GET
-def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
-    """The runs of a sweep, live; their results are added by the leaderboard's template tag."""
-    sweep = get_object_or_404(Sweep.objects.visible_to(request.user), pk=sweep_id)
-    runs = list(sweep.runs.order_by("created_at", "seed", "algorithm"))
-    context = {
-        "sweep": sweep,
-        "runs": runs,
-        "is_done": all(run.is_terminal for run in runs),
-        "has_results": any(run.state == State.COMPLETED for run in runs),
-        "is_demo": any(run.spec["data"]["benchmark"] == BENCHMARK_NAME for run in runs),
+    measured = {
+        "kl": rule.beta > 0,
+        "omega": rule.uses_omega,
+        "gradient_alignment": 0 < interval <= spec.training.steps,
     }
-    return render(request, "runs/sweep_detail.html", context)
+    return [name for name, is_there in measured.items() if not is_there]
 
 
 class Echo:

@@ -46,7 +46,8 @@ class Watchdog:
 
     def note(self, record: dict[str, Any]) -> None:
         """Learn from an event of this attempt."""
-        self._has_started = True
+        if record["type"] == "started":  # not by any word: the supervisor's own about a damaged spool comes before it
+            self._has_started = True
         phases = record.get("phase_s")
         if record["type"] == "progress" and isinstance(phases, dict):
             step_s = sum(value for value in phases.values() if isinstance(value, int | float))

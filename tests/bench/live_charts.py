@@ -13,18 +13,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from math import cos
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.bench.product import ROOT, environment, logged_in, running
+
 UPDATES_PER_S = 4
 BEFORE = 1420  # steps that are stored when the page is opened: nearly as many points as an answer may hold
 METRICS = ("capability", "entropy", "kl", "grad_norm", "completions/mean_length")
@@ -87,17 +85,7 @@ def feed(agents: list[str], seconds: float) -> None:
 
 def measure(url: str, login: str, run: str, seconds: float, query: str) -> dict[str, Any]:
     """Open the page, let it settle, and count."""
-    from playwright.sync_api import sync_playwright
-
-    from tests.browser.conftest import CHROMIUM_FLAGS
-
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
-        page = browser.new_page(base_url=url, viewport={"width": 1440, "height": 1400})  # all 8 charts are in sight
-        page.goto(login)
-        page.get_by_role("button", name="Log in").click()
-        page.wait_for_load_state()
+    with logged_in(url, login, viewport={"width": 1440, "height": 1400}) as page:  # all 8 charts are in sight
         page.goto(f"/runs/{run}{query}")
         page.wait_for_function("() => Number(document.querySelector('#charts').dataset.updates) > 4", timeout=60_000)
         page.evaluate(FRAMES)
@@ -120,7 +108,6 @@ def measure(url: str, login: str, run: str, seconds: float, query: str) -> dict[
         charts = """() => import(document.querySelector("script[src*='js/run.js']").src).then(({ charts }) =>
             charts.charts.map((one) => [one.isSeen, one.lines.length, one.table.x.length]))"""
         drawn = page.evaluate(charts)
-        browser.close()
     return {
         "charts in sight": sum(seen for seen, _, _ in drawn),
         "lines": drawn[0][1],
@@ -143,29 +130,20 @@ def main() -> None:
     agents = [f"agent {place}" for place in range(arguments.agents)]
     if arguments.feed:
         return feed(agents, arguments.feed)
-    with tempfile.TemporaryDirectory(prefix="hacrl-live-") as folder:
-        kept = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "REDIS_URL")}
-        environment = {**kept, "HACRL_DATA": folder, "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
-        started = [sys.executable, "-m", "hacrl_web.up", "up", "--port", "0"]
-        up = subprocess.Popen(started, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-        feeder = None
+    with tempfile.TemporaryDirectory(prefix="hacrl-live-") as folder, running(folder) as (url, login):
+        long_enough = str(arguments.seconds + 90)
+        command = [sys.executable, "-m", "tests.bench.live_charts", "--agents", str(arguments.agents)]
+        feeder = subprocess.Popen(
+            [*command, "--feed", long_enough], cwd=ROOT, env=environment(folder), stdout=subprocess.PIPE, text=True
+        )
         try:
-            assert up.stdout is not None
-            found = next(f for line in up.stdout if (f := re.search(r"(http://[^/\s]+)(/login/\S+)", line)))
-            command = [sys.executable, "-m", "tests.bench.live_charts", "--agents", str(arguments.agents)]
-            long_enough = str(arguments.seconds + 90)
-            feeder = subprocess.Popen(
-                [*command, "--feed", long_enough], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
-            )
             assert feeder.stdout is not None
             run = feeder.stdout.readline().strip()
             query = f"?smooth={arguments.smooth}" if arguments.smooth else ""
-            print(json.dumps(measure(found[1], found[2], run, arguments.seconds, query), indent=1))
+            print(json.dumps(measure(url, login, run, arguments.seconds, query), indent=1))
         finally:
-            for process in (feeder, up):
-                if process is not None:
-                    process.terminate()
-                    process.wait(timeout=60)
+            feeder.terminate()
+            feeder.wait(timeout=60)
     return None
 
 

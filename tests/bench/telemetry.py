@@ -54,8 +54,8 @@ def produce(run_dir: str, kind: str, rate: float, seconds: float) -> None:
         if size > 0:
             writer.emit(*(body(number + place) for place in range(1, size + 1)))
             number += size
-        if rate:
-            time.sleep(0.01)
+        if rate:  # until the next hundredth of a second's worth is due; a late trainer does not rest
+            time.sleep(max(0.0, began + number / rate + 0.01 - time.perf_counter()))
     writer.close()
     took = time.perf_counter() - began
     print(json.dumps({"events": total, "seconds": took, "rate": total / took, "cpu_rate": total / time.process_time()}))

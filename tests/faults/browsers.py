@@ -36,7 +36,6 @@ class Browser:
         self.link: list[bool] = []  # "live updates delayed", and their return
         self.violations: list[str] = []
         self.connections = 0
-        self.refusals: list[str] = []
         self.reads = asyncio.Event()  # cleared: a browser that takes nothing
         self.reads.set()
         self.asked: set[UUID] = set()  # over this connection
@@ -91,8 +90,6 @@ class Browser:
     def _take(self, frame: dict[str, Any]) -> None:
         if frame["op"] == "link":
             self.link.append(frame["delayed"])
-        elif frame["op"] == "error":
-            self.refusals.append(f"{frame['code']}: {frame['message']}")
         elif frame["op"] == "run":
             run_id = UUID(frame["run"])
             if self.states[run_id][-1:] != [frame["state"]]:

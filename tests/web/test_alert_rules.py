@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -14,8 +15,8 @@ from hacrl_web.alerts.rules import BY_KIND, RULES
 from hacrl_web.alerts.signals import Facts, Step
 from workers.spec import RunSpec
 
-FACTS = Facts(agents=("A", "B"), shares=True, can_trap=True, max_completion_length=100)
-ALONE = Facts(agents=("A", "B"), shares=False, can_trap=False, max_completion_length=100)
+FACTS = Facts(agents=("A", "B"), shares=True, uses_omega=True, can_trap=True, max_completion_length=100)
+ALONE = Facts(agents=("A", "B"), shares=False, uses_omega=False, can_trap=False, max_completion_length=100)
 
 
 def own(agent: str = "A", ratios: dict | None = None, **values: float | None) -> dict:
@@ -58,7 +59,7 @@ def test_step_without_encouraging_rollouts_is_no_step_of_the_trap():
 
 
 def test_delta_trap_exists_only_where_the_clip_stops_the_gradient():
-    sided = Facts(("A", "B"), shares=True, can_trap=False, max_completion_length=100)
+    sided = Facts(("A", "B"), shares=True, uses_omega=True, can_trap=False, max_completion_length=100)
     assert play("cross_clip", *[positive(10)] * 5, facts=sided) == []
 
 
@@ -174,6 +175,31 @@ def test_rules_of_sharing_are_silent_where_nothing_is_shared():
     assert [c for n in range(1, 40) for c in watch.take(state, ALONE, n, Step(step))] == []
 
 
+def test_omega_at_its_clamp_is_no_news_where_omega_does_nothing():
+    steps = [pair(omega_clamped=1.0)] * 10
+    assert play("omega_clamped", *steps) == [(10, "A", "B", True, 1.0)]
+    assert play("omega_clamped", *steps, facts=replace(FACTS, uses_omega=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "uses"),
+    [
+        ({"name": "hacpo"}, True),
+        ({"name": "hacpo", "advantage": "plain"}, True),
+        ({"name": "hacpo", "modulate_gradient": False}, True),
+        ({"name": "hacpo", "advantage": "plain", "modulate_gradient": False}, False),
+        ({"name": "hacpo", "sharing": False}, False),
+        ({"name": "naive_source"}, False),
+        ({"name": "naive_learner"}, False),
+    ],
+)
+def test_omega_acts_by_the_baselines_or_the_weights_of_hacpo(algorithm, uses):
+    agents = [{"name": name, "model": "/m"} for name in ("A", "B")]
+    request = {"agents": agents, "data": {"benchmark": "b", "train_path": "/t"}, "algorithm": algorithm}
+    assert Facts.of(RunSpec.model_validate(request)).uses_omega == uses
+    assert not Facts.of(RunSpec.model_validate(request | {"agents": agents[:1]})).uses_omega
+
+
 def test_resumed_attempt_replaces_the_steps_that_it_repeats():
     state = watch.new_state()
     for number in (1, 2):
@@ -187,7 +213,7 @@ def test_facts_come_from_the_run_spec():
     agents = [{"name": name, "model": "/m"} for name in ("A", "B")]
     data = {"benchmark": "b", "train_path": "/t"}
     spec = RunSpec.model_validate({"agents": agents, "data": data, "rollout": {"max_completion_length": 77}})
-    assert Facts.of(spec) == Facts(("A", "B"), shares=True, can_trap=True, max_completion_length=77)
+    assert Facts.of(spec) == Facts(("A", "B"), shares=True, uses_omega=True, can_trap=True, max_completion_length=77)
     sided = {"name": "hacpo", "cross_clip_gradient": "sided"}
     spec = RunSpec.model_validate({"agents": agents, "data": data, "algorithm": sided})
     assert (Facts.of(spec).shares, Facts.of(spec).can_trap) == (True, False)

@@ -228,6 +228,20 @@ def test_list_filters_by_state_and_kind(client, run, user):
         assert [alert["text"] for alert in found["alerts"] if alert["text"] not in texts] == []
 
 
+def test_run_with_many_alerts_tells_the_open_ones_first_and_counts_all(client, run, user):
+    """The oldest is still open; three later ones are closed, the second of them last."""
+    raise_one(run, text="open")
+    for seq, minute in ((2, 1), (3, 9), (4, 5)):
+        raise_one(
+            run, raised_seq=seq, text=f"closed {seq}", cleared_at=datetime(2026, 1, 2, 0, minute, tzinfo=UTC),
+            cleared_step=9, raised_at=datetime(2026, 1, 1, 23, seq, tzinfo=UTC),
+        )  # fmt: skip
+    client.force_login(user)
+    found = client.get(f"/api/v1/runs/{run.pk}/alerts?limit=3").json()
+    assert [alert["text"] for alert in found["alerts"]] == ["open", "closed 3", "closed 4"]
+    assert (found["count"], found["num_open"]) == (4, 1)
+
+
 def test_api_refuses_what_it_does_not_know(client, user):
     client.force_login(user)
     for query in ("state=odd", "kind=odd", "limit=0", "limit=1000000000", "offset=-1"):

@@ -109,6 +109,30 @@ def test_page_shows_what_differs_and_its_address_is_all_of_it(client, owner):
     assert "best=low" in taken_out
 
 
+def colours(page: str) -> list[str]:
+    """Of the runs in the first table."""
+    return re.findall(r'<th scope="row" class="name"><span class="swatch" data-agent="(\d)"', page.split("</table>")[0])
+
+
+def test_run_keeps_its_colour_when_another_is_taken_out(client, owner):
+    runs = [stored(owner, evaluation(0, "A", 0.5), name=name) for name in ("first", "second", "third")]
+    page = client.get(reverse("insight:compare"), {"runs": [run.pk for run in runs]}).content.decode()
+    assert colours(page) == ["0", "1", "2"]
+    [taken_out] = re.findall(r'href="(\?[^"]*)">take out<span class="visually-hidden"> second<', page)
+    after = client.get(reverse("insight:compare") + taken_out.replace("&amp;", "&"))
+    assert colours(after.content.decode()) == ["0", "2"]
+    assert after.context["page_data"]["colours"] == [0, 2]
+    assert [colour for colour, _ in after.context["rows"]] == [0, 0, 0, 2, 2, 2]  # the mean, A and B of each
+    assert after.content.decode().count('<input type="hidden" name="colour"') == 2  # another metric keeps them too
+
+
+@pytest.mark.parametrize("asked", [["0"], ["1", "1"], ["0", "8"], ["x", "y"], ["0", "1", "2"]])
+def test_odd_colours_mean_the_places(client, owner, asked):
+    runs = [stored(owner, evaluation(0, "A", 0.5)) for _ in range(2)]
+    query = {"runs": [run.pk for run in runs], "colour": asked}
+    assert colours(client.get(reverse("insight:compare"), query).content.decode()) == ["0", "1"]
+
+
 def test_lines_over_tokens_stand_where_the_tokens_were(client, owner):
     totals = {"total_steps": 3, "eta_s": 0}
     told = [
@@ -148,7 +172,7 @@ def test_parallel_axes_scale_numbers_and_order_words():
     assert parallel.scaled((True, False)) == ([1.0, 0.0], [(0.0, "no"), (1.0, "yes")])
     drawn = parallel.axes([Line("name", ("x", "y")), Line("w", ("a", "b")), Line("n", (1, 2)), Line("s", (1, 1.0))])
     assert [line.path for line in drawn] == ["n", "w"]
-    picture = parallel.figure(["<b>x</b>", "y"], drawn, [0.5, None], "m<i>")
+    picture = parallel.figure(["<b>x</b>", "y"], [0, 3], drawn, [0.5, None], "m<i>")
     assert [trace["y"] for trace in picture["data"]] == [[0, 0, 0.5], [1, 1, None]]
     assert picture["layout"]["xaxis"]["ticktext"] == ["n", "w", "m&lt;i&gt;, last"]
     assert picture["data"][0]["name"] == "&lt;b&gt;x&lt;/b&gt;"

@@ -10,7 +10,7 @@ from hacrl_web.runs.dispatcher import LEASE_S, RING_EVERY_S, Dispatcher
 from hacrl_web.runs.models import Host, Run, State, Worker
 from hacrl_web.runs.supervisor import this_worker
 from tests.web.factories import make_run, metrics, write_spool
-from workers.launcher import lock_run_dir
+from workers.launcher import LOCK_NAME, lock_run_dir
 
 pytestmark = pytest.mark.django_db
 
@@ -249,6 +249,25 @@ class TestReap:
         assert run.state == "failed"
         assert "interrupted 4 times" in run.reason
 
+    @pytest.mark.parametrize(("station", "state"), [("settle", State.LOST), ("_is_process_gone", State.STARTING)])
+    def test_run_that_cannot_be_looked_at_does_not_keep_the_others_from_it(self, watch, monkeypatch, station, state):
+        """Two runs to take back, or to end; whichever is looked at first fails."""
+        runs = [elsewhere(make_run()) for _ in range(2)]
+        Run.objects.update(state=state, interruptions=3)
+        failed = []
+
+        def look(run):
+            if not failed:
+                failed.append(run.pk)
+                raise RuntimeError("unreadable")
+            return True
+
+        monkeypatch.setattr(module, station, look)
+        Dispatcher(watch).tick()
+        states = {run.pk: Run.objects.get(pk=run.pk).state for run in runs}
+        assert states.pop(failed[0]) == state
+        assert list(states.values()) == ["failed"]
+
 
 class TestSettle:
     """A run that its supervisor left without a word ends with all its events, and not before its trainer."""
@@ -291,6 +310,18 @@ class TestSettle:
         Dispatcher(watch).tick()
         left.refresh_from_db()
         assert left.state == "stopped"
+
+    def test_run_whose_directory_cannot_be_locked_waits_for_its_end(self, watch, left):
+        left.request_stop()
+        (left.run_dir / LOCK_NAME).unlink(missing_ok=True)
+        (left.run_dir / LOCK_NAME).mkdir()  # nobody can open it for writing, not even root
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert left.state == "lost"
+        (left.run_dir / LOCK_NAME).rmdir()
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert (left.state, left.events.count()) == ("stopped", 1)
 
     def test_run_whose_directory_is_elsewhere_ends_all_the_same(self, watch, left):
         Run.objects.filter(pk=left.pk).update(data_folder="there")

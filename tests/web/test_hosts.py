@@ -3,14 +3,18 @@
 import os
 import subprocess
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db.models.functions import Now
+from django.utils import timezone
 
 from hacrl_web.runs import hosts
-from hacrl_web.runs.hosts import HeartbeatThread, beat, boot_id, host_name, known_schema, process_start
+from hacrl_web.runs.host_report import host_cards
+from hacrl_web.runs.hosts import SILENT_S, HeartbeatThread, beat, boot_id, host_name, known_schema, process_start
 from hacrl_web.runs.models import Drain, Host, Run, Worker
 from tests.web.conftest import wait_until
-from tests.web.factories import make_run
+from tests.web.factories import make_run, make_user
 
 
 @pytest.mark.django_db
@@ -18,8 +22,17 @@ class TestBeat:
     def test_beat_writes_who_and_when_by_the_databases_clock(self):
         host = beat(devices=[{"kind": "cpu"}])
         assert (host.name, host.boot_id, host.devices) == (host_name(), boot_id(), [{"kind": "cpu"}])
-        assert host.silent_s is not None
-        assert host.silent_s < 5
+        silent_s = Host.objects.with_now().get().silent_s
+        assert silent_s is not None
+        assert silent_s < 5
+
+    @pytest.mark.parametrize(("seconds", "is_silent"), [(SILENT_S / 2, False), (2 * SILENT_S, True)])
+    def test_silence_is_told_by_the_databases_clock_not_by_the_webs(self, monkeypatch, seconds, is_silent):
+        beat()
+        Host.objects.update(last_seen=Now() - timedelta(seconds=seconds))
+        monkeypatch.setattr(timezone, "now", lambda: datetime(2001, 1, 1, tzinfo=UTC))
+        (card,) = host_cards(make_user())
+        assert card.is_silent == is_silent
 
     def test_clock_that_is_an_hour_ahead_is_shown_as_its_offset(self, monkeypatch):
         real = time.time
@@ -53,6 +66,28 @@ def test_thread_beats_and_ends():
         thread.end()
         thread.join(5)
     assert not thread.is_alive()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_beat_that_fails_does_not_end_the_thread(monkeypatch):
+    real, tries = hosts.devices, []
+
+    def odd():
+        tries.append(1)
+        if len(tries) == 1:
+            raise ValueError("the driver's tool answers oddly")
+        return real()
+
+    monkeypatch.setattr(hosts, "devices", odd)
+    monkeypatch.setattr(hosts, "BEAT_S", 0.01)
+    thread = HeartbeatThread()
+    thread.start()
+    try:
+        assert wait_until(lambda: Host.objects.filter(schema=known_schema()).exists())
+    finally:
+        thread.end()
+        thread.join(5)
+    assert len(tries) >= 2
 
 
 def test_process_is_known_by_its_start_and_a_zombie_is_none():

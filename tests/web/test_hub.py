@@ -698,3 +698,32 @@ async def test_events_offered_while_the_backlog_is_read_are_read_too():
     assert (subscription.cursor, subscription.is_live) == (5, True)
     assert asked == [(0, 3), (3, 5)]
     one._reader.shutdown()
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+async def test_end_is_told_after_the_last_event_of_a_queue_longer_than_a_frame(monkeypatch, is_live):
+    """Two batches, a frame each: queued, or still to be read."""
+    monkeypatch.setattr(hub, "FRAME_CHARACTERS", 1)
+    one, run_id, said = hub.Hub(), uuid4(), []
+    watched = one.feeds[run_id] = hub.Feed(run_id, feed.Status(2, '{"op":"run"}', is_terminal=True))
+    subscription = hub.Subscription(run_id, 0, asyncio.Event())
+    watched.subscriptions.add(subscription)
+    batches = [feed.Batch(1, "1", feed.BATCH_EVENTS), feed.Batch(2, "2", 1)]
+    if is_live:
+        subscription.is_live = subscription.is_synced = True
+        subscription.queue.extend(batches)
+    socket_of_page = consumers.RunConsumer()
+    socket_of_page.hub, socket_of_page.subscriptions = one, {run_id: subscription}
+
+    async def read(*_):
+        return batches.pop(0)
+
+    async def note(text):
+        said.append(json.loads(text)["op"])
+
+    one.read, socket_of_page._send_text = read, note
+    assert await socket_of_page._serve(subscription)
+    assert said == ["events"]
+    assert not await socket_of_page._serve(subscription)
+    assert said == ["events", "events", "run"] + ["synced"] * (not is_live)
+    one._reader.shutdown()

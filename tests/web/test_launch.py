@@ -8,8 +8,9 @@ import pytest
 
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.form_views import ALGORITHM_WORDS, ALGORITHMS
-from hacrl_web.runs.launch import LaunchError, build_spec, launch, launch_sweep
+from hacrl_web.runs.launch import LaunchError, build_spec, launch
 from hacrl_web.runs.models import Run, StatusChange, Sweep
+from hacrl_web.runs.sweeps import launch_sweep
 from tests.web.factories import launch_request, make_group, make_run, make_user
 from workers.spec import RunSpec
 

@@ -377,6 +377,17 @@ def test_message_is_not_sent_once_its_channel_is_turned_off(receiver, names, use
     assert receiver.bodies == []
 
 
+def test_message_goes_where_the_user_wants_it_now(receiver, names, user):
+    """The address was changed while the message waited."""
+    delivery = queued(user, "http://hooks.test:1/old")
+    new = f"http://hooks.test:{receiver.port}/new"
+    NotificationSettings.objects.update(webhook_url=new)
+    assert outcome(delivery) == ("sent", "answered 204")
+    assert len(receiver.bodies) == 1
+    delivery.refresh_from_db()
+    assert delivery.target == new
+
+
 def test_two_senders_send_once(receiver, names, user, monkeypatch):
     delivery = queued(user, f"http://hooks.test:{receiver.port}/")
     sending = webhook.post

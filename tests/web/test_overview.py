@@ -185,11 +185,17 @@ class TestSeeds:
         spec = factories.launch_request(user)
         one, *_ = seeds_of_a_sweep(user, [0.5, 0.5], [0.25, 0.75], [1.0], **spec)
         answer = overview(one, ["x"], over_seeds="range")
-        assert answer["seeds"] == [0, 1, 2]
         (found,) = answer["bands"]
+        assert found["seeds"] == [0, 1, 2]
         assert (found["low"], found["high"], found["grid"]) == ([0.25, 0.5], [1.0, 0.75], 0)
         assert answer["lines"][0]["last"] == [0.5, 0.5]
         assert overview(one, ["x"])["bands"] == []
+
+    def test_seed_without_a_point_is_not_named(self, user):
+        """Its run has only begun, and is in no band."""
+        one, *_ = seeds_of_a_sweep(user, [0.5], [0.25], [], **factories.launch_request(user))
+        (found,) = overview(one, ["x"], over_seeds="range")["bands"]
+        assert (found["seeds"], found["low"]) == ([0, 1], [0.25])
 
 
 class TestApi:

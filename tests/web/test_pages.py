@@ -13,6 +13,7 @@ from django.urls import reverse
 from hacrl_web.alerts.signals import Facts
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, Sweep, TelemetryEvent
 from hacrl_web.runs.templatetags.show import size
+from hacrl_web.runs.variants import GRID
 from tests.web import factories
 from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
@@ -73,6 +74,7 @@ def complete(run: Run, accuracies: dict[str, tuple[float, float]]) -> None:
 EMPTY_PAGES = {
     "home": "Register the models to train",
     "runs:run_list": "Start the first run",
+    "runs:sweep_list": "Compare algorithms in a sweep",
     "leaderboard:index": "Compare algorithms in a sweep",
     "runs:worker_list": "Start a run",
     "runs:run_create": "Make an agent group",
@@ -188,7 +190,7 @@ def test_form_has_a_control_for_every_setting(web, user, form):
     drawn = set(re.findall(r'name="([a-z]+\.[a-z_0-9]+)"', html))
     sections = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
     expected = {f"{s}.{name}" for s in sections for name in type(RunSpec.model_fields[s].default).model_fields}
-    assert drawn == expected
+    assert drawn == expected | {f"grid.{name}" for name in GRID}
 
 
 def test_posted_form_queues_the_run_it_describes(web, user, form):
@@ -330,6 +332,12 @@ def test_confirmation_survives_another_error(web, form):
         {"compare": "1", "algorithms": ["hacpo", "nonsense"], "seeds": "1"},
         {"compare": "1", "seeds": "1"},
         {"compare": "1", "algorithms": "hacpo", "seeds": ""},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "ablations": "no_such"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.alpha": "1; 2"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.alpha": "1, nan"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.delta": "0.1 " * 300},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.beta": "1"},
+        {"grid": "1"},
     ],
 )
 def test_hostile_form_is_refused_and_nothing_is_written(web, form, hostile):
@@ -510,8 +518,8 @@ def test_leaderboard_shows_the_gain_paired_by_seed(web, user):
         row = html[html.index('data-algorithm="hacpo"') :]
         assert "+0.225" in row[: row.index("</tr>")]  # ((.6 - .4) + (.75 - .5)) / 2
         assert "0.675" in row[: row.index("</tr>")]  # (.6 + .75) / 2
-        figure = json.loads(re.search(r'id="bars-\w+" type="application/json">(.*?)</script>', html, re.DOTALL)[1])
-        assert figure["data"][0]["x"][0] == "hacpo"
+    figure = json.loads(re.search(r'id="pareto-\w+" type="application/json">(.*?)</script>', html, re.DOTALL)[1])
+    assert figure["data"][0]["name"] == "hacpo"
 
 
 def test_components_are_for_staff(client, db, web):

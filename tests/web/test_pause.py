@@ -221,6 +221,8 @@ class TestWatchdog:
     def test_set_limit_is_taken_as_it_is_but_not_for_loading(self, tmp_path):
         dog = Watchdog(tmp_path, 60)
         assert dog.limit_s == LOADING_S
+        dog.note({"type": "log"})  # of a spool that was damaged: the supervisor's own word, before any of the trainer
+        assert dog.limit_s == LOADING_S
         dog.note({"type": "started"})
         assert dog.limit_s == 60
 

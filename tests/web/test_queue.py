@@ -178,6 +178,12 @@ class TestButtons:
         response = web.post(reverse("runs:run_queue", args=[run.pk]), {"move": "up"}, follow=True)
         assert "Only a run that waits in the queue" in text_of(response)
 
+    def test_refused_move_leaves_the_priority(self, web, user):
+        run = factories.make_run(user)
+        run.request_stop()
+        press(web, "run_queue", run, move="up", priority="-5")
+        assert run.priority == 0
+
     def test_paused_runs_stand_under_the_queue(self, web, user):
         run = factories.make_run(user)
         press(web, "run_pause", run)

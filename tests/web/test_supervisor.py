@@ -30,7 +30,7 @@ from tests.web.conftest import wait_until
 from tests.web.factories import make_run
 from workers import output
 from workers.events import SPOOL_NAME, Log, SpoolWriter, read_records, rotated
-from workers.launcher import RunDirBusy, start_trainer
+from workers.launcher import LOCK_NAME, RunDirBusy, start_trainer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("fake_trainer")]
 
@@ -279,6 +279,45 @@ def test_run_directory_in_use_is_not_claimed(tmp_path):
     run.refresh_from_db()
     assert (run.state, run.attempt) == ("queued", 0)
     assert supervise(run.pk)
+
+
+def test_run_directory_that_cannot_be_locked_is_passed_over():
+    """The first of the queue must not keep those behind it from starting."""
+    unreadable, second = make_run(), make_run()
+    (unreadable.run_dir / LOCK_NAME).mkdir(parents=True)  # nobody can open it for writing, not even root
+    assert supervise(second.pk)
+    unreadable.refresh_from_db()
+    second.refresh_from_db()
+    assert (unreadable.state, unreadable.attempt, second.state) == ("queued", 0, "completed")
+
+
+@pytest.mark.parametrize("station", ["_mend_spool", "_obey", "_drain", "_conclude"])
+def test_supervisor_that_fails_itself_says_so_and_the_run_goes_on(monkeypatch, station):
+    def fail(*_):
+        raise RuntimeError("a bug")
+
+    run = make_run()
+    with monkeypatch.context() as patch:
+        patch.setattr(supervisor.Supervisor, station, fail)
+        assert supervise(run.pk)
+    run.refresh_from_db()
+    assert (run.state, run.interruptions, run.reason) == ("queued", 1, "its supervisor failed: RuntimeError: a bug")
+    assert processes_of(run) == []
+    assert supervise(run.pk)
+    run.refresh_from_db()
+    assert run.state == "completed"
+    assert_nothing_left(run)
+
+
+def test_run_that_a_failing_supervisor_ends_has_all_its_events(monkeypatch):
+    run = make_run()
+    Run.objects.filter(pk=run.pk).update(interruptions=3)
+    monkeypatch.setattr(supervisor.Supervisor, "_conclude", lambda *_: {}["a bug"])
+    assert supervise(run.pk)
+    run.refresh_from_db()
+    assert run.state == "failed"
+    assert run.reason.endswith("its supervisor failed: KeyError: 'a bug'")
+    assert_nothing_left(run)
 
 
 def test_database_that_is_away_for_a_while_costs_nothing(monkeypatch):

@@ -392,6 +392,21 @@ class TestFullFiles:
         assert run.last_seq == 20
 
 
+@pytest.mark.parametrize("odd", [{"step": "x"}, {"total_steps": "x"}, {"step": [1]}, {"eta_s": float("inf")}])
+def test_progress_that_no_column_can_hold_is_left_out_and_the_run_goes_on(run, odd):
+    write_spool(
+        run.run_dir,
+        1,
+        Progress(step=2, total_steps=5, elapsed_s=1.0, eta_s=1, rollouts_generated=8, tokens_generated=9),
+    )
+    write_line(run, seq=2, attempt=1, time=1.0, type="progress", **{"step": 3, "total_steps": 5} | odd)
+    write_spool(run.run_dir, 1, metrics(3))
+    shipper(run).ship()
+    run.refresh_from_db()
+    assert (run.last_seq, run.step, run.total_steps, run.progress["step"]) == (3, 2, 5, 2)
+    assert seqs(run) == [1, 2, 3]
+
+
 def test_without_redis_shipping_goes_on(run):
     write_spool(run.run_dir, 1, metrics(1))
     shipper(run).ship()  # the tests' Redis address has no server
@@ -476,3 +491,7 @@ def test_contributions_of_a_repeated_step_are_those_of_its_latest_attempt(run, c
     served = client.get(f"/api/v1/runs/{run.pk}/contributions?step=3").json()
     assert (served["count"], [row["sample"] for row in served["contributions"]]) == (1, [2])
     assert client.get(f"/api/v1/runs/{run.pk}/contributions?step=4").json()["contributions"] == []
+    # Contributions are recorded in some steps only: without a step, of the last one that has them.
+    Run.objects.filter(pk=run.pk).update(step=5)
+    latest = client.get(f"/api/v1/runs/{run.pk}/contributions").json()
+    assert (latest["step"], latest["count"]) == (3, 1)

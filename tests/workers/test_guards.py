@@ -14,7 +14,7 @@ from workers import scoring
 from workers.algorithms import hacpo
 from workers.events import SPOOL_NAME, Log, SpoolWriter, read_records
 from workers.memory import OutOfMemory
-from workers.messages import Row
+from workers.messages import Row, RowResult
 from workers.placement import LocalAgent
 from workers.policy import Policy
 from workers.rewards import Verifier
@@ -78,6 +78,10 @@ def test_one_bad_update_is_skipped_and_changes_nothing(tmp_path, pair, monkeypat
     assert math.isfinite(report.losses[1])
     moved = [name for name, value in policy.model.state_dict().items() if not torch.equal(value, before[name])]
     assert moved  # by the second update
+    (first,), (second,) = report.results
+    # Nobody is told that a rollout taught what was never learnt.
+    assert first == RowResult(num_tokens=second.num_tokens, drop_reason="update skipped")
+    assert (second.drop_reason, second.gradient_flows, second.weight != 0) == (None, True, True)
 
 
 def test_three_bad_updates_roll_back_to_the_last_good_weights(tmp_path, pair, monkeypatch):
@@ -98,7 +102,8 @@ def test_three_bad_updates_roll_back_to_the_last_good_weights(tmp_path, pair, mo
     state = policy.state_tensors()
     assert state.keys() == good.keys()
     assert all(torch.equal(state[name], good[name]) for name in good)
-    assert [outcome.drop_reason for (outcome,) in report.results] == [None] * 4 + ["rolled back"]
+    skipped = ["update skipped"] * 3
+    assert [outcome.drop_reason for (outcome,) in report.results] == [None, *skipped, "rolled back"]
     assert not policy.snapshot.is_fresh  # a second time there is nothing to gain from the same weights
 
 

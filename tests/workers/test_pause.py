@@ -9,6 +9,8 @@ from tests.workers.test_trainer_process import ENVIRONMENT, wait_for
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train
 from workers import pulse, trainer
 from workers.launcher import PULSE_NAME, start_trainer
+from workers.rewards import Verifier
+from workers.scoring import Scorer
 from workers.stopping import Paused, StopFlag
 
 
@@ -99,6 +101,18 @@ def wait_for_attempt(run_dir, attempt, process) -> None:
     wait_for(run_dir, "started", process)
     while process.poll() is None and records(run_dir, "started")[-1]["attempt"] != attempt:
         pass
+
+
+def test_waiting_for_the_verifier_and_asking_about_answers_is_work(monkeypatch):
+    """A stall_timeout_s below their time must not take them for a trainer that hangs."""
+    beats = []
+    monkeypatch.setattr(pulse, "beat", lambda: beats.append(1))
+    Scorer(HashVerifier(), StopFlag(), warn=print)._wait(0.3)
+    assert len(beats) >= 2
+    beats.clear()
+    with Verifier("exact") as verifier:
+        assert verifier.doubts(["1", "2", "3"]) == ["", "", ""]
+    assert len(beats) == 3
 
 
 def test_pulse_changes_only_its_own_file_and_at_most_once_a_second(tmp_path, monkeypatch):

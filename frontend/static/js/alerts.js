@@ -11,7 +11,11 @@ const OPEN_SHOWN = 6;
  */
 
 /**
- * @param {HTMLElement} root whose data-url lists the run's alerts, newest first
+ * @typedef {{alerts: Alert[], count: number, num_open: number}} Answer the open ones first; of many, not all are in it
+ */
+
+/**
+ * @param {HTMLElement} root whose data-url lists the run's alerts
  * @param {() => boolean} hasEnded
  * @param {(alerts: Alert[]) => void} onChange
  */
@@ -22,16 +26,16 @@ export function watchAlerts(root, hasEnded, onChange) {
     const isEnd = hasEnded();
     if (isLast || document.hidden) return;
     try {
-      const answer = await fetch(root.dataset.url ?? "", { headers: { Accept: "application/json" } });
-      if (!answer.ok) return;
-      const text = await answer.text();
-      /** @type {Alert[]} */
-      const alerts = JSON.parse(text).alerts;
-      isLast = isEnd && !alerts.some((alert) => alert.is_open);
+      const response = await fetch(root.dataset.url ?? "", { headers: { Accept: "application/json" } });
+      if (!response.ok) return;
+      const text = await response.text();
+      /** @type {Answer} */
+      const answer = JSON.parse(text);
+      isLast = isEnd && !answer.num_open;
       if (text === seen) return;
       seen = text;
-      show(root, alerts);
-      onChange(alerts);
+      show(root, answer);
+      onChange(answer.alerts);
     } catch {
       // The page says itself that its link is lost; the next look tries again.
     }
@@ -43,9 +47,9 @@ export function watchAlerts(root, hasEnded, onChange) {
 
 /**
  * @param {HTMLElement} root
- * @param {Alert[]} alerts
+ * @param {Answer} answer
  */
-function show(root, alerts) {
+function show(root, { alerts, count: total, num_open: numOpen }) {
   const open = alerts.filter((alert) => alert.is_open);
   const closed = alerts.filter((alert) => !alert.is_open);
   const wasOpen = root.querySelector("details")?.open ?? false;
@@ -54,7 +58,9 @@ function show(root, alerts) {
   for (const alert of [...open].reverse()) kinds.set(alert.title, [...(kinds.get(alert.title) ?? []), alert]);
   /** @type {HTMLElement[]} */
   const boxes = [...kinds.values()].map(openAlerts);
-  if (closed.length) boxes.push(earlier(closed, wasOpen));
+  const unseen = numOpen - open.length;
+  if (unseen > 0) boxes.push(make("p", "small", `and ${count(unseen)} more open alerts, see the Events tab`));
+  if (total > numOpen) boxes.push(earlier(closed, total - numOpen, wasOpen));
   root.replaceChildren(...boxes);
 }
 
@@ -79,10 +85,11 @@ function openAlerts(alerts) {
 }
 
 /**
- * @param {Alert[]} closed
+ * @param {Alert[]} closed those that were sent
+ * @param {number} total of all that are closed
  * @param {boolean} isOpen
  */
-function earlier(closed, isOpen) {
+function earlier(closed, total, isOpen) {
   const details = document.createElement("details");
   details.open = isOpen;
   const list = make("ul");
@@ -90,6 +97,7 @@ function earlier(closed, isOpen) {
     const pair = alert.source ? `${alert.agent} ← ${alert.source}` : alert.agent;
     list.append(make("li", "small", `${alert.title}, ${pair}: steps ${count(alert.raised_step)} to ${count(alert.cleared_step)} (${alert.cleared_reason})`));
   }
-  details.append(make("summary", "small", `${count(closed.length)} earlier ${closed.length === 1 ? "alert" : "alerts"}`), list);
+  if (total > closed.length) list.append(make("li", "small", `and ${count(total - closed.length)} more, see the Events tab`));
+  details.append(make("summary", "small", `${count(total)} earlier ${total === 1 ? "alert" : "alerts"}`), list);
   return details;
 }

@@ -172,6 +172,12 @@ export class Chart {
     this.#say(layout);
   }
 
+  /** Of any of its lines. @returns {number[]} */
+  #seeds() {
+    const bands = [...(this.host.store.bands.get(this.spec.key)?.values() ?? [])];
+    return [...new Set(bands.flatMap((band) => band.seeds ?? []))].sort((a, b) => a - b);
+  }
+
   /** @param {{hasBands: boolean, hasShades: boolean}} layout */
   #say({ hasBands, hasShades }) {
     const { store, view } = this.host;
@@ -179,7 +185,7 @@ export class Chart {
     if (this.empty) this.empty.textContent = steps.length ? "" : this.emptyText;
     const notes = [
       hasShades ? `Shade: lowest to highest of each ${store.width} steps.` : "",
-      hasBands ? `Band: ${BAND_WORDS[view.band]} over the seeds ${store.seeds.join(", ")}.` : "",
+      hasBands ? `Band: ${BAND_WORDS[view.band]} over the seeds ${this.#seeds().join(", ")}.` : "",
       numNonPositive ? `${numNonPositive} points at or below 0 have no place on a log axis.` : "",
       numUnplaced ? `${numUnplaced} points have no place on this axis.` : "",
     ];

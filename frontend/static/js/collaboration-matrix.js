@@ -13,7 +13,7 @@ export const MEASURES = {
   all: "Of the sum of |weight| over all learners, the part of each pair. All cells add up to 100 %.",
   positive: "The same as the share of the learner's |weight|, counting only encouraging rollouts (A > 0): which right answers moved it.",
   used: "Rollouts whose gradient is not zero, of those that the learner heard.",
-  clipped: "Rollouts with an advantage whose gradient the clip took away, of all with an advantage that were not dropped.",
+  clipped: "Rollouts with an advantage whose gradient the clip took away, of all with an advantage that were not dropped. A cell opens all rollouts of its pair; there, Clip chooses those below or above the band.",
 };
 
 /**

@@ -214,9 +214,10 @@ async function loadWhole(signal) {
   drawScoped();
 }
 
-/** @param {import("./collaboration-picture.js").Pair} pair */
+/** @param {import("./collaboration-picture.js").Pair} pair @returns {string} the address of what its cell counts */
 function rolloutsOf(pair) {
-  const asked = new URLSearchParams({ step: String(state.step), learner: rule.agents[pair.learner], source: rule.agents[pair.source] });
+  const asked = new URLSearchParams({ learner: rule.agents[pair.learner], source: rule.agents[pair.source] });
+  if (controls.scope?.value !== "run") asked.set("step", String(state.step));
   if (controls.measure?.value === "positive") asked.set("sign", "positive");
   return `${page.dataset.rollouts}?${asked}`;
 }

@@ -10,7 +10,7 @@ const AGENT_DASHES = [[], ...DASHES.slice(0, 7)];
 
 /** @typedef {{run: number, agent: string, x: number[], y: number[]}} Line */
 
-/** @type {{url: string, runs: string[], agents: string[], metric: string, axis: string}} */
+/** @type {{url: string, runs: string[], colours: number[], agents: string[], metric: string, axis: string}} */
 const settings = readJson("compare-data");
 const frame = must("#compare-chart");
 const note = must("#compare-empty");
@@ -47,17 +47,32 @@ function zoom() {
   return Number.isFinite(low) && Number.isFinite(high) && low < high ? [low, high] : null;
 }
 
+/**
+ * @param {string} address
+ * @param {[number, number] | null} range
+ */
+function zoomed(address, range) {
+  const url = new URL(address);
+  url.searchParams.delete("low");
+  url.searchParams.delete("high");
+  if (range) {
+    url.searchParams.set("low", String(Number(range[0].toPrecision(6))));
+    url.searchParams.set("high", String(Number(range[1].toPrecision(6))));
+  }
+  return url.href;
+}
+
 /** @param {[number, number] | null} range */
 function setZoom(range) {
-  const address = new URL(location.href);
-  address.searchParams.delete("low");
-  address.searchParams.delete("high");
-  if (range) {
-    address.searchParams.set("low", String(Number(range[0].toPrecision(6))));
-    address.searchParams.set("high", String(Number(range[1].toPrecision(6))));
-  }
-  history.replaceState(null, "", address);
+  history.replaceState(null, "", zoomed(location.href, range));
   load();
+}
+
+/** Without a run, or with another baseline, the axis is the same, and so is its part that is looked at. */
+function passZoomOn() {
+  for (const link of document.querySelectorAll("a[data-keeps-zoom]")) {
+    if (link instanceof HTMLAnchorElement) link.href = zoomed(link.href, zoom());
+  }
 }
 
 /**
@@ -83,7 +98,7 @@ function options(lines) {
       { label: settings.axis, value: (_, x) => (x === null || x === undefined ? "where each ends" : short(x)) },
       ...lines.map((line) => ({
         label: settings.agents.length > 1 ? `${cut(line.agent)} · ${settings.runs[line.run]}` : settings.runs[line.run],
-        stroke: () => colour(`--agent-${line.run % 8}`),
+        stroke: () => colour(`--agent-${settings.colours[line.run]}`),
         width: 1.75,
         dash: dashOf(line.agent),
         spanGaps: true,
@@ -132,6 +147,7 @@ function draw(all) {
 async function load() {
   const range = zoom();
   reset.hidden = range === null;
+  passZoomOn();
   const mine = (asked += 1);
   const url = range ? `${settings.url}&low=${Math.max(0, range[0])}&high=${Math.max(0, range[1])}` : settings.url;
   const answer = await fetch(url).catch(() => null);

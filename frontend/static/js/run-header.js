@@ -15,8 +15,8 @@ export function show(name, text) {
   }
 }
 
-/** @param {any} progress body of a progress event */
-export function showProgress(progress) {
+/** @param {any} progress of a run frame: the last progress event */
+function showProgress(progress) {
   if (!progress || progress.step === undefined) return;
   const bar = document.querySelector(".run-progress progress");
   if (bar instanceof HTMLProgressElement) {

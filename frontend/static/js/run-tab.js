@@ -1,7 +1,7 @@
 /** A tab of a run that is a page of its own: its header stays live as long as the run has not ended. */
 
 import { count, must } from "./format.js";
-import { show, showProgress, showRun } from "./run-header.js";
+import { show, showRun } from "./run-header.js";
 import { pageSocket } from "./socket.js";
 
 const { run = "", lastSeq = "0" } = must(".run-header").dataset;
@@ -11,7 +11,6 @@ pageSocket().subscribe(run, Number(lastSeq), {
   run: showRun,
   events: (events) => {
     for (const event of events) {
-      if (event.type === "progress") showProgress(event.payload);
       if (event.type === "checkpoint") show("checkpoint", `step ${count(event.step ?? 0)}`);
     }
   },

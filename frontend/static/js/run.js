@@ -3,7 +3,7 @@
 import { watchAlerts } from "./alerts.js";
 import { RunCharts } from "./charts.js";
 import { clock, count, make, must, readJson } from "./format.js";
-import { TERMINAL, show, showProgress, showRun } from "./run-header.js";
+import { TERMINAL, show, showRun } from "./run-header.js";
 import { pageSocket } from "./socket.js";
 
 const LOG_LINES = 2000;
@@ -61,7 +61,6 @@ function describe(event) {
 function tell(events) {
   for (const event of events) {
     if (event.type === "log") addLog(event);
-    else if (event.type === "progress") showProgress(event.payload);
     else describe(event);
   }
 }

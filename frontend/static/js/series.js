@@ -71,10 +71,10 @@ export function metricValue(payload, metric) {
 
 /**
  * A line: its points in order of steps. low and high: of the bucket that ends at the step; null where no bucket hides a value.
- * @typedef {{steps: number[], last: number[], low: number[] | null, high: number[] | null}} Line
- * @typedef {{metric: string, agent: string, source: string, grid: number, last: number[], low?: number[], high?: number[]}} SentLine
+ * @typedef {{steps: number[], last: number[], low: number[] | null, high: number[] | null, seeds?: number[]}} Line
+ * @typedef {{metric: string, agent: string, source: string, grid: number, last: number[], low?: number[], high?: number[], seeds?: number[]}} SentLine
  * @typedef {{seq: number, first: number, last: number, width: number, grids: number[][], lines: SentLine[], bands: SentLine[],
- *   seeds: number[], x?: {steps: number[], values: (number | null)[]}}} Answer of GET /runs/{id}/buckets
+ *   x?: {steps: number[], values: (number | null)[]}}} Answer of GET /runs/{id}/buckets
  */
 
 const BY_METRIC = new Map(CHART_GROUPS.flatMap((group) => group.charts).map((spec) => [spec.metric, spec]));
@@ -93,10 +93,8 @@ export class SeriesStore {
   constructor() {
     /** chart key -> line key -> line @type {Map<string, Map<string, Line>>} */
     this.charts = new Map();
-    /** The same for the bands over seeds, whose `last` is the mean. @type {Map<string, Map<string, Line>>} */
+    /** The same for the bands over `seeds`, whose `last` is the mean. @type {Map<string, Map<string, Line>>} */
     this.bands = new Map();
-    /** @type {number[]} */
-    this.seeds = [];
     this.points = 0;
     /** Points that came one by one after the last answer; of the longest line. */
     this.tail = 0;
@@ -119,7 +117,6 @@ export class SeriesStore {
   load(answer, asked) {
     this.charts = read(answer.lines, answer.grids);
     this.bands = read(answer.bands, answer.grids);
-    this.seeds = answer.seeds;
     this.width = answer.width;
     this.firstStep = answer.first;
     this.lastStep = answer.last;

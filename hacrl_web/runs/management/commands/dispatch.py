@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.db import Error, connection
 
+from hacrl_web.repeating import repeat
 from hacrl_web.runs.dispatcher import Dispatcher
 from hacrl_web.runs.retention import Retention
-
-log = logging.getLogger(__name__)
 
 
 class Command(BaseCommand):
@@ -26,12 +23,4 @@ class Command(BaseCommand):
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        dispatcher, retention = Dispatcher(), Retention()
-        while not ended.is_set():
-            try:
-                dispatcher.tick()
-                retention.tick()
-            except Error as error:
-                log.warning("the database does not answer (%s); trying again", error)
-                connection.close()
-            ended.wait(options["interval"])
+        repeat([Dispatcher().tick, Retention().tick], ended, options["interval"])

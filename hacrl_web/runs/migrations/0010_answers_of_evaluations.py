@@ -23,7 +23,7 @@ def columns(related_name):
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("runs", "0008_events_by_type_and_order"),
+        ("runs", "0009_sweep_requests_and_variants"),
     ]
 
     operations = [

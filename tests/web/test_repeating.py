@@ -1,0 +1,23 @@
+"""The loop of dispatch and watch goes on, whatever one look does."""
+
+import threading
+
+from django.db import OperationalError
+
+from hacrl_web.repeating import repeat
+
+
+def test_look_that_fails_ends_neither_the_loop_nor_the_next_look(db):
+    ended, looks = threading.Event(), []
+
+    def fail():
+        looks.append("first")
+        raise (OperationalError if len(looks) > 2 else RuntimeError)("gone")
+
+    def note():
+        looks.append("second")
+        if len(looks) == 4:
+            ended.set()
+
+    repeat([fail, note], ended, 0.0)
+    assert looks == ["first", "second"] * 2
