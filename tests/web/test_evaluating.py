@@ -11,12 +11,13 @@ from django.conf import settings as django_settings
 from django.urls import reverse
 
 from hacrl_web.insight import promotion
+from hacrl_web.leaderboard import boards
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.hosts import data_folder_id
 from hacrl_web.runs.launch import EVALUATION_ONLY, retry
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.supervisor import supervise
-from tests.web.factories import make_benchmark, make_group, make_model, make_run, make_user
+from tests.web.factories import launch_request, make_benchmark, make_group, make_model, make_run, make_user
 from tests.web.insight_help import add_checkpoint, claimed
 from workers.spec import RunSpec
 
@@ -248,6 +249,23 @@ def test_page_of_an_evaluation_run_has_no_tab_of_training(client, owner, request
     assert client.get(run.get_absolute_url() + "?tab=logs").status_code == 200
 
 
+def test_evaluation_of_a_group_is_on_no_leaderboard(client, owner, request_of):
+    post(client, request_of(models=[], group=make_group(owner).pk))
+    Run.objects.update(state="completed")
+    run = Run.objects.get()
+    assert boards.sources(owner) == []
+    assert boards.alone_board(owner, run.group_id, run.benchmark_id) is None
+
+
+def test_sweep_asks_further_benchmarks_in_every_run(client, owner):
+    further = make_benchmark(owner)
+    request = launch_request(owner, evaluation={"benchmarks": [further.pk]})
+    del request["algorithm"], request["seed"]
+    body = json.dumps(request | {"algorithms": ["hacpo", "gspo"], "seeds": [0, 1]})
+    assert client.post("/api/v1/sweeps", body, content_type="application/json").status_code == 201
+    assert [run.further_benchmarks for run in Run.objects.all()] == [{further.name}] * 4
+
+
 def test_training_run_asks_further_benchmarks_by_their_ids(client, owner):
     further = make_benchmark(owner)
     run = make_run(owner, evaluation={"benchmarks": [further.pk], "num_samples": 2, "temperature": 1})
@@ -258,8 +276,6 @@ def test_training_run_asks_further_benchmarks_by_their_ids(client, owner):
 
 def test_further_benchmark_of_another_user_is_refused_at_its_field(client, owner):
     body = {"evaluation": {"benchmarks": [make_benchmark(make_user()).pk]}}
-    from tests.web.factories import launch_request
-
     answer = client.post("/api/v1/runs", json.dumps(launch_request(owner, **body)), content_type="application/json")
     assert (answer.status_code, answer.json()["error"]["field"]) == (422, "evaluation.benchmarks")
 
