@@ -103,8 +103,8 @@ def _grid_pictures(table: Table) -> list[dict[str, Any]]:
     return found
 
 
-def context(table: Table, key: str) -> dict[str, Any]:
-    """Of _board.html; `key` makes the ids on the page unique."""
+def context(table: Table, key: str, *, is_compact: bool = False) -> dict[str, Any]:
+    """Of _board.html; `key` makes the ids on the page unique.  is_compact: without single agents and pictures."""
     choice = table.choice
     return {
         "table": table,
@@ -115,5 +115,6 @@ def context(table: Table, key: str) -> dict[str, Any]:
         "extras": extras(table),
         "formula": formula(choice.metric),
         "query": choice.query(table.board),
-        "pictures": [picture | {"id": f"{picture['name']}-{key}"} for picture in pictures(table)],
+        "is_compact": is_compact,
+        "pictures": [] if is_compact else [one | {"id": f"{one['name']}-{key}"} for one in pictures(table)],
     }

@@ -32,8 +32,7 @@ def show_board(board: Board, key: str, size: str = "whole") -> dict[str, Any]:
 
     size: compact leaves out single agents and pictures.
     """
-    found = shown.context(make_table(board, Choice()), key)
-    return found | {"is_compact": size == "compact"}
+    return shown.context(make_table(board, Choice()), key, is_compact=size == "compact")
 
 
 @register.filter
