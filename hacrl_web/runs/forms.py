@@ -56,7 +56,11 @@ COMMON = {
     "telemetry.rollout_interval",
 }
 # Codes of RunSpec.cautions() and the field that each asks about.
-CAUTIONS = {"delta_above_half": "algorithm.delta", "last_bound_reaches_one": "algorithm.delta_step"}
+CAUTIONS = {
+    "delta_above_half": "algorithm.delta",
+    "last_bound_reaches_one": "algorithm.delta_step",
+    "audit_decides_little": "algorithm.audit_share",
+}
 TOP_LEVEL = ("name", "group", "benchmark", "seed")
 LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # chosen by boxes of their own
 OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "estimate")

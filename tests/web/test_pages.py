@@ -11,6 +11,7 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.alerts.signals import Facts
+from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, Sweep, TelemetryEvent
 from hacrl_web.runs.templatetags.show import size
 from hacrl_web.runs.variants import GRID
@@ -262,6 +263,14 @@ def test_delta_above_one_half_asks_for_confirmation_beside_its_field(web, form):
     )
     assert confirmed.status_code == 302
     assert Run.objects.get().spec["algorithm"]["delta"] == 0.8
+
+
+def test_audit_that_decides_little_is_asked_about_beside_its_field(web, form):
+    Benchmark.objects.filter(pk=form["benchmark"]).update(verifier="regex")
+    values = {**form, "algorithm.audit_share": "0.1"}
+    shown = field_of(web.post(reverse("runs:run_create"), values), "algorithm.audit_share")
+    assert 'name="confirm" value="audit_decides_little=0.1"' in shown
+    assert web.post(reverse("runs:run_create"), {**values, "confirm": "audit_decides_little=0.1"}).status_code == 302
 
 
 @pytest.mark.parametrize("confirm", ["delta_above_half=0.8", "delta_above_half", "delta_above_half=x", "=0.9", "\x00"])
