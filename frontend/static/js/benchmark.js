@@ -1,5 +1,7 @@
 /** One benchmark's page: draws the mathematics of its questions on request; the text itself stays. */
 
+import { letFocus } from "./scroller.js";
+
 const MATHS = "maths";
 const box = document.querySelector("#maths");
 // Once: the addresses are written out in full as they are changed.
@@ -15,7 +17,10 @@ async function showMaths() {
     // A reference answer is a formula without its dollar signs.
     const isBare = /** @type {HTMLElement} */ (text).dataset.maths === "answer" && !written.includes("$") && /[\\^_]/.test(written);
     const shown = isBare ? `\\(${written}\\)` : written;
-    if (pieces(shown).some((piece) => piece.formula !== undefined)) text.after(drawn(shown));
+    if (!pieces(shown).some((piece) => piece.formula !== undefined)) continue;
+    const drawing = drawn(shown);
+    text.after(drawing);
+    letFocus(drawing);
   }
 }
 
