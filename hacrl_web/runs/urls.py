@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from hacrl_web.runs import control_views, form_views, log_views, views
+from hacrl_web.runs import control_views, disk_views, form_views, log_views, views
 
 app_name = "runs"
 
@@ -19,7 +19,7 @@ urlpatterns = [
     path("runs/<uuid:run_id>/metrics.csv", views.metrics_csv, name="metrics_csv"),
     path("runs/<uuid:run_id>/log", log_views.log_search, name="log_search"),
     path("runs/<uuid:run_id>/log.txt", log_views.log_download, name="log_download"),
-    path("runs/<uuid:run_id>/disk", log_views.run_disk, name="run_disk"),
+    path("runs/<uuid:run_id>/disk", disk_views.run_disk, name="run_disk"),
     path("sweeps/<int:sweep_id>", views.sweep_detail, name="sweep_detail"),
     path("workers/drain", control_views.host_drain, name="host_drain"),
     path("pulse", views.pulse, name="pulse"),
