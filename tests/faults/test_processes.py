@@ -64,6 +64,25 @@ def test_killed_process_costs_seconds_and_no_event(world: World, report: Report,
     report.ends(run_id, browsers, recovered_s)
 
 
+def test_begun_run_goes_on_at_once_though_other_hosts_are_idle(world: World, report: Report) -> None:
+    """Two hosts with other data folders take any bell that is for all; those of a begun run are not for them."""
+    run_id = world.launch()
+    world.until_step(run_id, 12)
+    names = ["elsewhere-1", "elsewhere-2"]
+    for name in names:
+        world.add_worker(HACRL_DATA=str(world.folder / name), HACRL_HOST=name)
+    heard = "SELECT count(*) FROM runs_host WHERE name IN (?, ?) AND last_seen IS NOT NULL"
+    wait(lambda: world.database.rows(heard, *names) == [(2,)], "the other hosts are up", 60)
+    for attempt in (2, 3, 4):
+        report.kills(f"trainer {attempt - 1}, with two idle hosts beside its own")
+        world.trainer(run_id).kill()
+        world.until_attempt(run_id, attempt)
+        recovered_s = report.seconds
+    assert [name for name in ("worker2", "worker3") if "received" in world.log(name)] == []
+    world.end(run_id)
+    report.ends(run_id, recovered_s=recovered_s)
+
+
 def test_children_of_a_trainer_go_with_it(world: World, report: Report) -> None:
     """Fault 2: they ignore TERM and have their own minds; the trainer is killed, and later stopped."""
     run_id = world.launch("orphan")
