@@ -44,16 +44,8 @@ ASSEMBLY = ("urls", "api", "asgi", "body_limit", "demo", "up")
 # Views and pages may use all of runs; each layer only itself and what stands below it.
 RUNS_LAYERS = (
     (
-        "views",
-        "form_views",
-        "control_views",
-        "log_views",
-        "removal_views",
-        "sweep_views",
-        "api",
-        "sweep_api",
-        "consumers",
-        "urls",
+        *("views", "form_views", "control_views", "log_views", "disk_views", "removal_views", "sweep_views"),
+        *("api", "sweep_api", "consumers", "urls"),
     ),
     ("tasks", "dispatcher", "hub", "host_report", "presets", "series", "sweeps", "sweep_plan", "cost"),
     ("supervisor", "settle", "launch", "queue", "forms", "reports", "streaming", "disk", "retention", "feed"),

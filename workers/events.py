@@ -1,4 +1,4 @@
-"""The contract, part two: what a trainer says, and the spool line that carries it.
+"""Part of the contract: what a trainer says, and the spool line that carries it.
 
 One event is one line of `events.jsonl`: a JSON object with `seq` (1, 2, 3, ... without gaps over all attempts),
 `attempt`, `time`, `type`, the fields of its class, and last `crc`, the CRC-32 of the line without it. Numbers that are

@@ -1,4 +1,4 @@
-"""The contract, part one: RunSpec, everything a run is told before it starts.
+"""Part of the contract: RunSpec, everything a run is told before it starts.
 
 Every hyperparameter lives once in its section (spec_algorithm.py, spec_sections.py), with its bounds, its help text
 and its source; the form, the API and the command line are drawn from it and show its errors. Unknown keys are
@@ -26,6 +26,7 @@ from workers.spec_sections import (
     TrainingSpec,
 )
 from workers.verifiers import VerifierKind
+from workers.weights import lower_bound
 
 # Kinds of verifier whose rewards the second verifier (workers.second_verifier) hardly checks, and why.
 BARELY_AUDITED: dict[VerifierKind, str] = {"regex": "matches no expressions", "python": "runs no code"}
@@ -135,8 +136,7 @@ class RunSpec(Section):
     @property
     def last_lower_bound(self) -> float:
         """The cross lower bound of a step's last update, Eq. (14)."""
-        last_update = self.num_blocks * self.updates_per_block - 1
-        return min(1.0, 1.0 - self.algorithm.delta + last_update * self.delta_step)
+        return lower_bound(self.num_blocks * self.updates_per_block - 1, self.rule)
 
     def cautions(self) -> list[Caution]:
         """What is allowed but probably not meant; a request confirms each by its code."""
