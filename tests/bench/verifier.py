@@ -23,7 +23,7 @@ from workers.rewards import Verifier, read_cases
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "verifier_cases.jsonl"
 Pair = tuple[str, str]  # response, reference answer
 HOSTILE = (
-    "9^{9^{9^x}}",
+    "x+9^{(9^{9})}",
     "\\prod_{n=1}^{10^6} n",
     "\\int_0^1 x^{x^{x}} dx",
     "\\sum_{n=1}^{10^{9}} n^{n}",
