@@ -39,7 +39,7 @@ SHARED = ("settings", "errors", "middleware", "celery", "preflight", "processes"
 ASSEMBLY = ("urls", "api", "asgi", "body_limit", "demo", "up")
 # Views and pages may use all of runs; each layer only itself and what stands below it.
 RUNS_LAYERS = (
-    ("views", "form_views", "control_views", "log_views", "disk_views", "api", "consumers", "urls"),
+    ("views", "form_views", "control_views", "log_views", "disk_views", "find_views", "api", "consumers", "urls"),
     ("tasks", "dispatcher", "hub", "host_report", "presets", "series"),
     ("supervisor", "settle", "launch", "queue", "forms", "reports", "streaming", "disk", "retention", "feed"),
     ("telemetry", "watchdog", "hosts", "doorbell", "demo_state", "origin"),

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from hacrl_web.runs import control_views, disk_views, form_views, log_views, views
+from hacrl_web.runs import control_views, disk_views, find_views, form_views, log_views, views
 
 app_name = "runs"
 
@@ -23,6 +23,7 @@ urlpatterns = [
     path("sweeps/<int:sweep_id>", views.sweep_detail, name="sweep_detail"),
     path("workers/drain", control_views.host_drain, name="host_drain"),
     path("pulse", views.pulse, name="pulse"),
+    path("find", find_views.find, name="find"),
     path("workers/", views.worker_list, name="worker_list"),
     path("components", views.components, name="components"),
 ]
