@@ -4,5 +4,6 @@ interface Window {
     newPlot(element: HTMLElement, data: object[], layout: object, config: object): Promise<unknown>;
     restyle(element: HTMLElement, changes: object, traces?: number[]): Promise<unknown>;
     relayout(element: HTMLElement, changes: object): Promise<unknown>;
+    downloadImage(element: HTMLElement, options: object): Promise<unknown>;
   };
 }

@@ -12,7 +12,9 @@ from hacrl_web.alerts.api import router as alerts_router
 from hacrl_web.errors import FieldError, FieldErrors, plain_message
 from hacrl_web.insight.api import router as insight_router
 from hacrl_web.registry.api import router as registry_router
+from hacrl_web.registry.benchmark_api import router as benchmark_router
 from hacrl_web.runs.api import router as runs_router
+from hacrl_web.runs.sweep_api import router as sweeps_router
 
 
 def _for_users(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -28,7 +30,9 @@ def _for_users(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
 
 api = NinjaAPI(title="HACRL Web", version="1", auth=django_auth, docs_url=None, docs_decorator=_for_users)
 api.add_router("", registry_router)
+api.add_router("", benchmark_router)
 api.add_router("", runs_router)
+api.add_router("", sweeps_router)
 api.add_router("", alerts_router)
 api.add_router("", insight_router)
 

@@ -19,10 +19,10 @@ from django.core.files.uploadedfile import UploadedFile
 
 from hacrl_web.accounts.models import User
 from hacrl_web.errors import FieldErrors
-from hacrl_web.registry import services
+from hacrl_web.registry import benchmarks, services
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
-from hacrl_web.runs.launch import launch_sweep
 from hacrl_web.runs.models import Sweep
+from hacrl_web.runs.sweeps import launch_sweep
 from workers.demo_recipe import (
     AGENTS,
     ALGORITHMS,
@@ -90,7 +90,7 @@ def _model(user: User, folder: Path, name: str) -> LanguageModel:
 
 def _benchmark(user: User, folder: Path, name: str) -> Benchmark:
     with open(folder / TRAIN_FILE, "rb") as train, open(folder / HELD_OUT_FILE, "rb") as held_out:
-        return services.create_benchmark(
+        return benchmarks.create_benchmark(
             user,
             name=name,
             file=_upload(train),
@@ -105,8 +105,14 @@ def _upload(file: Any) -> UploadedFile:
     return UploadedFile(content, name=Path(file.name).name, content_type="application/jsonl", size=content.size)
 
 
-def launch(user: User, group: AgentGroup, benchmark: Benchmark, seeds: Sequence[int]) -> Sweep:
-    """Queue every algorithm on every seed as one sweep."""
+def launch(
+    user: User,
+    group: AgentGroup,
+    benchmark: Benchmark,
+    seeds: Sequence[int],
+    algorithms: Sequence[str] = ALGORITHMS,
+) -> Sweep:
+    """Queue every algorithm on every seed as one sweep. Error: LaunchError, where there is no such algorithm."""
     settings_of_all = demo_settings(ALGORITHMS[0])
     del settings_of_all["algorithm"]["name"]  # the one thing in which the runs of the sweep differ
     request = {
@@ -114,7 +120,7 @@ def launch(user: User, group: AgentGroup, benchmark: Benchmark, seeds: Sequence[
         "group": group.pk,
         "benchmark": benchmark.pk,
         # HACPO first: its page is the one to look at while the others are still to come.
-        "algorithms": sorted(ALGORITHMS, key="hacpo".__ne__),
+        "algorithms": sorted(algorithms, key="hacpo".__ne__),
         "seeds": list(seeds),
         "confirm": list(CONFIRM),
         **settings_of_all,

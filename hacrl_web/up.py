@@ -314,7 +314,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         if name == "demo":
             command.add_argument("--once", action="store_true", help="without pages: run, print the result, stop")
             command.add_argument("--json", action="store_true", help="with --once: the last line is JSON")
-            command.add_argument("--seeds", help="for instance 0,1,2")
+            command.add_argument("--seeds", help="how many, such as 3, or which, such as 0,1,2")
+            command.add_argument("--algorithms", help="for instance hacpo,gspo,gspo_x2,naive_source")
     commands.add_parser("status")
     commands.add_parser("down")
     return parser.parse_args(arguments)
@@ -334,7 +335,10 @@ def serve(options: argparse.Namespace) -> int:
             up.run()
             return 0
         words = [*(["--once"] if once else []), *(["--json"] if options.json else [])]
-        return up.demo(once, [*words, *(["--seeds", options.seeds] if options.seeds else [])])
+        for name in ("seeds", "algorithms"):
+            if value := getattr(options, name):
+                words += [f"--{name}", value]
+        return up.demo(once, words)
     finally:
         up.stop()
 

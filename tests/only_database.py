@@ -1,4 +1,4 @@
-"""A pytest plugin (`-p tests.only_database`): what touches no database is left out, for it says nothing of another one."""
+"""A pytest plugin (`-p tests.only_database`): leaves out what touches no database, for it tells nothing of another."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Asks the trained agents of a checkpoint one question: `python -m workers.ask < request.json`, a line an agent.
 
-The request: {question, expected (may be empty), verifier, temperature, seed, max_new_tokens, agents: [{name, folder,
-prompt_format, prompt_template, chat_template_kwargs}]}. Each line of the answer is {agent, text, finish_reason,
-num_tokens, seconds, verdict: {reward, reason} or null}, or {agent, error}. One agent at a time is in memory, on the
-CPU: the devices are the runs'. The web runs this as a short child process with limits.
+The request: {question, template (of the benchmark), expected (may be empty), verifier, tolerance, temperature, seed,
+max_new_tokens, agents: [{name, folder, prompt_format, prompt_template, chat_template_kwargs}]}. Each line of the answer
+is {agent, text, finish_reason, num_tokens, seconds, verdict: {reward, reason} or null}, or {agent, error}. One agent at
+a time is in memory, on the CPU: the devices are the runs'. The web runs this as a short child process with limits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def answer(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     tokenizer: Any = AutoTokenizer.from_pretrained(agent.model, local_files_only=True, trust_remote_code=False)
     model = load_model(agent.model, None, torch.float32, torch.device("cpu"))
     stops = eos_ids(tokenizer, model)
-    prompt = encode_question(tokenizer, agent, request["question"], stops)
+    asked_text = request["template"].replace("{question}", request["question"])
+    prompt = encode_question(tokenizer, agent, asked_text, stops)
     if not prompt:
         raise ValueError("its tokenizer makes no token of this question")
     room = getattr(model.config.get_text_config(), "max_position_embeddings", None)
@@ -62,7 +63,7 @@ def verdict(request: dict[str, Any], text: str) -> dict[str, Any]:
     """What the run's verifier says of an answer."""
     from workers.rewards import Verifier
 
-    with Verifier(request["verifier"]) as verifier:
+    with Verifier(request["verifier"], tolerance=request["tolerance"]) as verifier:
         [found] = verifier.score([text], [request["expected"]])
     return {"reward": found.reward, "reason": found.reason}
 

@@ -20,7 +20,7 @@ class Unfit(Exception):
     """The model is refused; the text says why and what to do."""
 
 
-def _hub_errors() -> tuple[type[Exception], ...]:
+def hub_errors() -> tuple[type[Exception], ...]:
     """What a request to the hub raises: OSError, the hub client's own errors, and those of its HTTP client."""
     from huggingface_hub import errors
 
@@ -42,7 +42,7 @@ def fetch_small_files(hub_id: str, revision: str | None) -> Path:
         raise Unfit(f"The hub has no model {hub_id}, or it is private: check the name.") from None
     except NoSuchRevision:
         raise Unfit(f"{hub_id} has no revision {revision}: check its name.") from None
-    except _hub_errors() as error:
+    except hub_errors() as error:
         reason = type(error).__name__
         raise Unfit(
             f"Could not reach the hub for {hub_id} (within {TIMEOUT_S} s, 1 try; {reason}), and it is not in the local "
@@ -69,7 +69,7 @@ def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
         raise Unfit(f"{hub_id} has {kind}: choose a model with safetensors.") from None
     except SafetensorsParsingError:
         raise Unfit(f"The safetensors headers of {hub_id} are damaged.") from None
-    except _hub_errors() as error:
+    except hub_errors() as error:
         cached = _cached_weight_facts(hub_id, revision)
         if cached is not None:
             return cached
@@ -102,7 +102,7 @@ def _cached_weight_facts(hub_id: str, revision: str | None) -> dict[str, Any] | 
                 counts[dtype] = counts.get(dtype, 0) + count
     except (KeyError, TypeError, AttributeError, ValueError):
         return None  # an index or a header that is damaged
-    except _hub_errors():
+    except hub_errors():
         return None
     return {
         "num_parameters": sum(counts.values()),

@@ -8,6 +8,14 @@ from workers.spec_fields import Count, Number, OwnNumber, Section, setting
 
 # Algorithms in which learners train on other agents' rollouts, unless `sharing` is off.
 SHARING = ("hacpo", "naive_source", "naive_learner")
+# What acts on shared rollouts only: the algorithms without sharing do not have it.
+_OF_SHARED = frozenset({"sharing", "delta", "delta_step", "alpha", "overflow", "advantage", "modulate_gradient"})
+_OF_SHARED |= {"clip_cross", "max_sources_per_learner", "on_missing_source", "peer_quarantine"}
+_OF_SHARED_PREFIXES = ("cross_", "capability_", "ratio_", "quarantine_", "audit_")
+# Of these, what naive sharing does not have either: the stepwise clip, the exponent, and omega.
+_OF_CLIP = frozenset({"delta", "delta_step", "cross_clip_schedule", "cross_clip_gradient"})
+_OF_OMEGA = frozenset({"capability_window", "ratio_min", "ratio_max", "ratio_warmup_steps"})
+_OF_HACPO = frozenset({"alpha", "advantage", "modulate_gradient", "clip_cross", "cross_weight"})
 # epsilon, epsilon_high where a run names none. The others clip whole sequences, as GSPO does.
 OWN_EPSILONS = {"grpo": (0.2, 0.28)}
 SEQUENCE_EPSILONS = (3e-4, 4e-4)
@@ -214,3 +222,18 @@ class AlgorithmSpec(Section):
     def clips_shared(self) -> bool:
         """True where delta, delta_step and the rest of HACPO's cross clip act."""
         return self.name == "hacpo" and self.sharing and self.clip_cross
+
+    def uses(self, name: str) -> bool:
+        """False where a setting changes nothing of the training: GSPO has no delta, nor has HACPO without its clip."""
+        if not self.shares_rollouts:
+            return not acts_on_shared(name) or (name == "sharing" and self.name in SHARING)
+        if name in _OF_CLIP:
+            return self.clips_shared
+        if name in _OF_OMEGA:
+            return self.uses_omega
+        return self.name == "hacpo" or name not in _OF_HACPO
+
+
+def acts_on_shared(name: str) -> bool:
+    """True for a setting of the shared rollouts, which makes no run of an algorithm without sharing another one."""
+    return name in _OF_SHARED or name.startswith(_OF_SHARED_PREFIXES)

@@ -19,6 +19,7 @@ from hacrl_web.registry import values
 from hacrl_web.registry.children import run_child
 from hacrl_web.runs.models import Run
 from workers.manifest import Manifest
+from workers.verifiers import DEFAULT_TOLERANCE
 
 TIMEOUT_S = 60.0
 CPU_S = 600  # several threads use it up faster than the clock goes
@@ -43,12 +44,14 @@ def checked(asked: Mapping[str, str], run: Run) -> dict[str, Any]:
     tokens = found.take("max_new_tokens", _whole, asked.get("max_new_tokens") or str(default_tokens(run)), 1, limit)
     seed = found.take("seed", _whole, asked.get("seed") or "0", 0, 2**31 - 1)
     question, expected, temperature, tokens, seed = found.finish(question, expected, temperature, tokens, seed)
-    verifier = effective(run).get("data", {}).get("verifier", "math")
+    data = effective(run).get("data", {})
     return {
         "question": question,
+        "template": data.get("prompt_template", "{question}"),
         "expected": expected,
         "temperature": temperature,
-        "verifier": verifier,
+        "verifier": data.get("verifier", "math"),
+        "tolerance": data.get("tolerance", DEFAULT_TOLERANCE),
         "max_new_tokens": tokens,
         "seed": seed,
     }

@@ -1,103 +1,214 @@
-"""The leaderboard's pictures, built in Python as Plotly figures and drawn by js/figures.js.
+"""The board's pictures, built in Python as Plotly figures and drawn by js/figures.js: the numbers of its Table.
 
 Colours are mid-tones that stand on light and dark grounds alike; the page sets text and grid colours itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
-from hacrl_web.insight.pictures import as_json
-from hacrl_web.leaderboard.scores import Row
+from hacrl_web.insight.estimate import Estimate
+from hacrl_web.insight.pictures import HEIGHT, as_json
+from hacrl_web.leaderboard.cells import Group, Table
+from hacrl_web.leaderboard.choice import COSTS
+from hacrl_web.leaderboard.grid import Curve, Grid, cells_of
 
-BEST, OTHER = "#2590a1", "#8b8e93"
+BEST, OTHER, AMBER = "#2590a1", "#8b8e93", "#d08300"
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down")
+LABEL_LETTERS = 48
+BESIDE = 0.16  # of the way to the next row: seeds stand beside their mean, not under it
+LEGEND_ROW = 20  # pixels; names stand below one another where they are long
 
 
-def _label(row: Row) -> str:
-    """Name of a row in a picture: its algorithm and what tells it from its like."""
-    own = ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in row.settings.items())
-    label = f"{row.algorithm} ({own})" if own else row.algorithm
-    return label if len(label) <= 48 else label[:47] + "…"
+def label(group: Group) -> str:
+    """Name of a row in a picture; Plotly takes markup, so that an angle bracket is written out."""
+    text = group.row.label
+    text = text if len(text) <= LABEL_LETTERS else text[: LABEL_LETTERS - 1] + "…"
+    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
-def _intervals(rows: list[Row]) -> dict[str, Any] | None:
+def _intervals(scores: Sequence[Estimate]) -> dict[str, Any] | None:
     """Error bars of the 95 % intervals; None where all have one seed, or a cap would stand there without a bar."""
-    widths = [row.final.half_width for row in rows]
-    return {"type": "data", "array": widths, "thickness": 1.5, "width": 5} if any(widths) else None
+    widths = [score.half_width for score in scores]
+    return {"type": "data", "array": widths, "thickness": 1.5, "width": 5, "color": OTHER} if any(widths) else None
 
 
-def _colours(rows: list[Row]) -> list[str]:
-    return [BEST if row.is_best else OTHER for row in rows]
+def _scored(table: Table) -> list[tuple[Group, Estimate]]:
+    return [(group, score) for group in table.groups if (score := table.cell(group).score) is not None]
 
 
-def _plain(figure: go.Figure, x_title: str, y_title: str) -> dict[str, Any]:
-    return as_json(
+def score_words(table: Table) -> str:
+    """What the pictures draw: `score (avg@4)`."""
+    what = "mean score" if table.last.is_average else "score"
+    return f"{what} ({table.last.measured_by})"
+
+
+def _plain(figure: go.Figure, x_title: str, y_title: str, **layout: Any) -> dict[str, Any]:
+    plain = as_json(
         figure,
         margin={"l": 56, "r": 16, "t": 16, "b": 48},
         showlegend=False,
         xaxis={"title": {"text": x_title}},
         yaxis={"title": {"text": y_title}, "rangemode": "tozero"},
     )
+    plain["layout"] |= layout
+    return plain
 
 
-def accuracy_bars(rows: list[Row]) -> dict[str, Any]:
-    """One bar for each row with its interval, and a mark where it started."""
-    labels = [_label(row) for row in rows]
-    bars = go.Bar(
-        x=labels,
-        y=[row.final.mean for row in rows],
-        error_y=_intervals(rows),
-        marker={"color": _colours(rows)},
-        width=0.5,
-        hovertemplate="%{x}: %{y:.3f}<extra></extra>",
-    )
-    start = go.Scatter(
-        x=labels,
-        y=[row.start.mean for row in rows],
+def seed_dots(table: Table) -> dict[str, Any]:
+    """Each seed as a dot, the mean over them with its interval, and a mark where the row started."""
+    scored = _scored(table)
+    places = list(range(len(scored)))
+    dots = [(place, *dot) for place, (group, _) in enumerate(scored) for dot in table.cell(group).by_seed.items()]
+    figure = go.Figure()
+    figure.add_scatter(
+        x=places,
+        y=[group.head.start.mean if group.head.start else None for group, _ in scored],
         mode="markers",
-        marker={"symbol": "line-ew", "size": 36, "line": {"width": 2, "color": "#d08300"}},
+        marker={"symbol": "line-ew", "size": 30, "line": {"width": 2, "color": AMBER}},
         hovertemplate="start: %{y:.3f}<extra></extra>",
     )
-    return _plain(go.Figure([bars, start]), "", "held-out accuracy")
+    figure.add_scatter(
+        x=[place + BESIDE for place, _, _ in dots],
+        y=[value for _, _, value in dots],
+        customdata=[seed for _, seed, _ in dots],
+        mode="markers",
+        marker={"size": 6, "color": OTHER, "symbol": "circle-open"},
+        hovertemplate="seed %{customdata}: %{y:.3f}<extra></extra>",
+    )
+    figure.add_scatter(
+        x=places,
+        y=[score.mean for _, score in scored],
+        error_y=_intervals([score for _, score in scored]),
+        mode="markers",
+        marker={"size": 10, "symbol": "diamond", "color": [_colour(table, group) for group, _ in scored]},
+        hovertemplate="mean of %{text}: %{y:.3f}<extra></extra>",
+        text=[label(group) for group, _ in scored],
+    )
+    plain = _plain(figure, "", score_words(table))
+    # Names as ticks, not as the axis itself: two that are cut to the same letters stay two places.
+    names = [label(group) for group, _ in scored]
+    ends = [-0.5, max(0.5, len(scored) - 0.5)]
+    plain["layout"]["xaxis"] |= {"tickvals": places, "ticktext": names, "zeroline": False, "range": ends}
+    return plain
 
 
-def front(rows: list[Row]) -> list[Row]:
+def _colour(table: Table, group: Group) -> str:
+    return BEST if table.cell(group).mark else OTHER
+
+
+def front(table: Table) -> list[Group]:
     """The Pareto front, cheapest first: rows that no row of the same or a lower cost reaches."""
-    found: list[Row] = []
-    for row in sorted(rows, key=lambda row: (row.rollouts, -row.final.mean)):
-        if not found or row.final.mean > found[-1].final.mean:
-            found.append(row)
-    return found
+    found: list[tuple[Group, Estimate]] = []
+    costs = [(table.cost(group.row, table.choice.cost), group, score) for group, score in _scored(table)]
+    priced = [(cost, group, score) for cost, group, score in costs if cost]
+    for _, group, score in sorted(priced, key=lambda item: (item[0], -item[2].mean)):
+        if not found or score.mean > found[-1][1].mean:
+            found.append((group, score))
+    return [group for group, _ in found]
 
 
-def pareto(rows: list[Row]) -> dict[str, Any]:
-    """Accuracy against rollouts generated: a mark for each row, and a line where the front has more than one."""
+def pareto(table: Table) -> dict[str, Any]:
+    """Score against the chosen cost: a mark for each row, and a line where the front has more than one."""
     figure = go.Figure()
-    joined = front(rows)
+    joined = front(table)
     if len(joined) > 1:
         figure.add_scatter(
-            x=[row.rollouts for row in joined],
-            y=[row.final.mean for row in joined],
+            x=[table.cost(group.row, table.choice.cost) for group in joined],
+            y=[table.cell(group).score.mean for group in joined],  # type: ignore[union-attr]
             mode="lines",
             line={"color": BEST, "width": 1.5, "dash": "dot", "shape": "hv"},
             hoverinfo="skip",
             showlegend=False,
         )
     # Names stand in the legend: beside the marks, those of rows that cost the same would cover each other.
-    for place, row in enumerate(rows):
+    for place, (group, score) in enumerate(_scored(table)):
         figure.add_scatter(
-            x=[row.rollouts],
-            y=[row.final.mean],
-            error_y=_intervals([row]),
+            x=[table.cost(group.row, table.choice.cost)],
+            y=[score.mean],
+            error_y=_intervals([score]),
             mode="markers",
-            name=_label(row),
-            marker={"size": 11, "symbol": SYMBOLS[place % len(SYMBOLS)], "color": BEST if row.is_best else OTHER},
-            hovertemplate="%{y:.3f} after %{x:,} rollouts",
+            name=label(group),
+            marker={"size": 11, "symbol": SYMBOLS[place % len(SYMBOLS)], "color": _colour(table, group)},
+            hovertemplate="%{y:.3f} at %{x:,}",
         )
-    plain = _plain(figure, "rollouts generated per run", "held-out accuracy")
+    plain = _plain(figure, COSTS[table.choice.cost], score_words(table), **_legend(len(table.groups)))
     plain["layout"]["xaxis"]["rangemode"] = "tozero"
-    plain["layout"] |= {"showlegend": True, "legend": {"orientation": "h", "y": -0.25, "itemclick": False}}
     return plain
+
+
+def _legend(num_names: int) -> dict[str, Any]:
+    """Names below the picture, which is the higher for them."""
+    place = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "itemclick": False}
+    return {"showlegend": True, "legend": place, "height": HEIGHT + LEGEND_ROW * max(0, num_names - 2)}
+
+
+def sensitivity(table: Table, grid: Grid) -> dict[str, Any]:
+    """Score over one setting, a line for each combination of the others; the baseline's own mean lies across."""
+    figure = go.Figure()
+    for place, curve in enumerate(grid.curves):
+        scores = [point.cell.score for point in curve.points if point.cell.score is not None]
+        figure.add_scatter(
+            x=[point.x for point in curve.points],
+            y=[score.mean for score in scores],
+            error_y=_intervals(scores),
+            mode="lines+markers",
+            name=_cut(curve),
+            meta={"place": place},
+            line={"dash": ("solid", "dash", "dot")[place // 8 % 3]},
+            hovertemplate=f"{_last(grid.x)} %{{x}}: %{{y:.3f}}",
+        )
+    for group in table.groups:
+        score = table.cell(group).score
+        if group.is_baseline and score is not None and grid.x not in group.row.told_apart_by:
+            line = {"color": OTHER, "width": 1.5, "dash": "dot"}
+            figure.add_hline(y=score.mean, line=line, annotation_text=label(group))
+    return _plain(figure, grid.x, score_words(table), **_legend(len(grid.curves)))
+
+
+def _cut(curve: Curve) -> str:
+    text = curve.label if len(curve.label) <= LABEL_LETTERS else curve.label[: LABEL_LETTERS - 1] + "…"
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def heat_map(table: Table, grid: Grid) -> dict[str, Any] | None:
+    """Score over two settings, of the algorithm with the most of them; None where fewer than four cells are filled."""
+    algorithms = sorted({group.row.algorithm for group in table.groups})
+    cells = max((cells_of(grid, name) for name in algorithms), key=len, default={})
+    if not grid.y or len(cells) < 4:
+        return None
+    xs, ys = (sorted({pair[axis] for pair in cells}) for axis in (0, 1))
+    scores: list[list[Estimate | None]] = [[_score(cells, x, y) for x in xs] for y in ys]
+    figure = go.Figure(
+        go.Heatmap(
+            x=[f"{x:g}" for x in xs],
+            y=[f"{y:g}" for y in ys],
+            z=[[None if score is None else score.mean for score in line] for line in scores],
+            text=[["" if score is None else words(score) for score in line] for line in scores],
+            texttemplate="%{text}",
+            colorscale="Viridis",
+            hovertemplate=f"{_last(grid.x)} %{{x}}, {_last(grid.y)} %{{y}}: %{{text}}<extra></extra>",
+        )
+    )
+    plain = _plain(figure, grid.x, grid.y)
+    # As categories: the values of a grid are seldom evenly spaced, and a cell of no run must stay empty.
+    for axis in ("xaxis", "yaxis"):
+        plain["layout"][axis] |= {"type": "category", "rangemode": "normal"}
+    return plain
+
+
+def _score(cells: Mapping[tuple[float, float], Any], x: float, y: float) -> Estimate | None:
+    return cells[x, y].score if (x, y) in cells else None
+
+
+def words(score: Estimate) -> str:
+    """`0.683 ± 0.020`, as in a cell of a picture."""
+    width = "" if score.half_width is None else f" ± {score.half_width:.3f}"
+    return f"{score.mean:.3f}{width}"

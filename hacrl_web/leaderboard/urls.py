@@ -1,4 +1,4 @@
-"""Addresses of the leaderboard."""
+"""Addresses of the leaderboard. A board is named by its query, so that one address can hold several sweeps."""
 
 from django.urls import path
 
@@ -6,4 +6,12 @@ from hacrl_web.leaderboard import views
 
 app_name = "leaderboard"
 
-urlpatterns = [path("", views.index, name="index")]
+urlpatterns = [
+    path("", views.index, name="index"),
+    path("board", views.board, name="board"),
+    path("board.csv", views.board_csv, name="board_csv"),
+    path("board.tex", views.board_tex, name="board_tex"),
+    path("board.json", views.board_json, name="board_json"),
+    path("report.html", views.report, name="report"),
+    path("row", views.row, name="row"),
+]

@@ -1,20 +1,149 @@
-"""The leaderboard: every comparison that the user may see, one board after the other."""
+"""The leaderboard: the list of boards, one board with its look in the address, a row's runs, and a board as files."""
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from hacrl_web.leaderboard.scores import boards, sources
+from hacrl_web.leaderboard import exports, identity, latex, paper, shown
+from hacrl_web.leaderboard.boards import MAX_SWEEPS, Board, alone_board, boards, sources, sweep_board
+from hacrl_web.leaderboard.cells import Table
+from hacrl_web.leaderboard.choice import COSTS, EXTRA, SHOWN, Choice, baselines, read_choice
+from hacrl_web.leaderboard.grid import make_grid
+from hacrl_web.leaderboard.report import report as report_of
+from hacrl_web.leaderboard.report import seed_runs
+from hacrl_web.leaderboard.table import make_table
+from hacrl_web.runs.models import Sweep
+from hacrl_web.runs.streaming import download
 
 PAGE_SIZE = 8
+MAX_DIGITS = 18  # of an id: more fit no column
 
 
 @require_GET
 def index(request: HttpRequest) -> HttpResponse:
-    """Boards, newest first: a sweep, or the single runs of one group on one benchmark."""
-    page = Paginator(sources(request.user), PAGE_SIZE).get_page(request.GET.get("page"))
+    """Boards, newest first: a sweep, or the single runs of one group on one benchmark. `q` searches their names."""
+    search = request.GET.get("q", "").replace("\x00", "")[:200].strip()
+    page = Paginator(sources(request.user, search), PAGE_SIZE).get_page(request.GET.get("page"))
     page.object_list = boards(request.user, page.object_list)  # only this page's are worked out
-    return render(request, "leaderboard/index.html", {"page": page})
+    query = urlencode({"q": search} if search else {})
+    return render(request, "leaderboard/index.html", {"page": page, "search": search, "query": query})
+
+
+def _ids(request: HttpRequest, name: str) -> list[int]:
+    """The numbers that the address gives. Error: Http404 where one is none."""
+    texts = request.GET.getlist(name)
+    if not all(text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS for text in texts):
+        raise Http404
+    return list(dict.fromkeys(int(text) for text in texts))
+
+
+def _board(request: HttpRequest) -> Board:
+    """The board that the address names: `sweep` (up to 8), or `group` and `benchmark`. Error: Http404."""
+    wanted = _ids(request, "sweep")
+    if wanted:
+        found = {sweep.pk: sweep for sweep in Sweep.objects.visible_to(request.user).filter(pk__in=wanted[:MAX_SWEEPS])}
+        if len(found) != len(wanted):
+            raise Http404
+        return sweep_board(*(found[pk] for pk in wanted))
+    groups, benchmarks = _ids(request, "group"), _ids(request, "benchmark")
+    board = alone_board(request.user, groups[0], benchmarks[0]) if groups and benchmarks else None
+    if board is None:
+        raise Http404
+    return board
+
+
+def _table(request: HttpRequest) -> tuple[Table, Choice]:
+    board = _board(request)
+    choice = read_choice(request.GET, board)
+    return make_table(board, choice), choice
+
+
+def _section(table: Table) -> paper.Section | None:
+    names = [name for column in table.columns if not column.is_average for name in column.benchmarks]
+    return paper.section(names, table.choice.reported)
+
+
+def _address(request: HttpRequest, table: Table) -> str:
+    return request.build_absolute_uri(f"{reverse('leaderboard:board')}?{table.choice.query(table.board)}")
+
+
+@require_GET
+def board(request: HttpRequest) -> HttpResponse:
+    """One board; the address holds all of its look."""
+    table, choice = _table(request)
+    grid = make_grid(table, choice)
+    context = shown.context(table, "board") | {
+        "is_sortable": True,
+        "section": _section(table),
+        "paper_keys": paper.keys(),
+        "paper_source": paper.SOURCE,
+        "baselines": baselines(table.board),
+        "algorithms": sorted({row.algorithm for row in table.board.rows}),
+        "shown_as": SHOWN,
+        "extra_columns": EXTRA,
+        "costs": COSTS,
+        "grid": grid,
+    }
+    return render(request, "leaderboard/board.html", context)
+
+
+@require_GET
+def row(request: HttpRequest) -> HttpResponse:
+    """What stands behind one row: its runs by seed, its settings and its facts."""
+    table, _ = _table(request)
+    group = next((group for group in table.groups if group.row.id == request.GET.get("row")), None)
+    if group is None:
+        raise Http404
+    found = group.row
+    context = shown.context(table, "row", is_compact=True) | {
+        "row": found,
+        "not_recorded": identity.NOT_RECORDED,
+        "runs": [
+            {"one": one, "run": found.results[one.seed].run if one.seed in found.results else found.others[one.seed]}
+            for one in seed_runs(table, found)
+        ],
+        "scores": [
+            {"seed": seed, "agent": agent, "benchmark": benchmark, "score": score}
+            for seed, result in found.results.items()
+            for agent, scores in result.final.items()
+            for benchmark, score in scores.items()
+        ],
+    }
+    return render(request, "leaderboard/row.html", context)
+
+
+@require_GET
+def board_csv(request: HttpRequest) -> StreamingHttpResponse:
+    """The table, a line for each agent of each row."""
+    table, _ = _table(request)
+    return download(request, exports.csv_lines(table, _section(table)), "leaderboard.csv", "text/csv")
+
+
+@require_GET
+def board_tex(request: HttpRequest) -> StreamingHttpResponse:
+    """The table as it is shown, for LaTeX."""
+    table, _ = _table(request)
+    text = latex.latex(table, _section(table), _address(request, table))
+    return download(request, iter([text]), "leaderboard.tex", "text/x-tex")
+
+
+@require_GET
+def board_json(request: HttpRequest) -> JsonResponse:
+    """The table with all that stands behind it."""
+    table, _ = _table(request)
+    found = exports.as_json(table, _section(table), _address(request, table))
+    saved = {"Content-Disposition": 'attachment; filename="leaderboard.json"'}
+    return JsonResponse(found, json_dumps_params={"indent": 1}, headers=saved)
+
+
+@require_GET
+def report(request: HttpRequest) -> StreamingHttpResponse:
+    """One page that stands alone."""
+    table, _ = _table(request)
+    return download(request, iter([report_of(table, _address(request, table))]), "report.html", "text/html")

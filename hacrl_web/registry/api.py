@@ -1,4 +1,4 @@
-"""The registry over JSON: the same services as the forms, so the same checks and messages."""
+"""Models and groups over JSON: the same services as the forms, so the same checks and messages."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from ninja import File, Form, Query, Router, Schema
-from ninja.files import UploadedFile
+from ninja import Query, Router, Schema
 from pydantic import ConfigDict, Field
 
 from hacrl_web.registry import services
-from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
+from hacrl_web.registry.models import AgentGroup, LanguageModel
 
 router = Router(tags=["registry"])
 
@@ -29,7 +28,7 @@ class PageQuery(Schema):
     offset: int = Query(0, ge=0, le=1_000_000_000)
 
 
-def _page(rows: QuerySet[Any], page: PageQuery) -> dict[str, Any]:
+def page_of(rows: QuerySet[Any], page: PageQuery) -> dict[str, Any]:
     return {"items": list(rows[page.offset : page.offset + page.limit]), "count": rows.count()}
 
 
@@ -71,7 +70,7 @@ def create_model(request: HttpRequest, payload: ModelIn) -> Any:
 
 @router.get("/models", response=ModelPage)
 def list_models(request: HttpRequest, page: Query[PageQuery]) -> Any:
-    return _page(LanguageModel.objects.visible_to(request.user), page)
+    return page_of(LanguageModel.objects.visible_to(request.user), page)
 
 
 @router.get("/models/{int:pk}", response=ModelOut)
@@ -157,57 +156,9 @@ def create_group(request: HttpRequest, payload: GroupIn) -> Any:
 
 @router.get("/groups", response=GroupPage)
 def list_groups(request: HttpRequest, page: Query[PageQuery]) -> Any:
-    return _page(AgentGroup.objects.visible_to(request.user).prefetch_related("agents"), page)
+    return page_of(AgentGroup.objects.visible_to(request.user).prefetch_related("agents"), page)
 
 
 @router.get("/groups/{int:pk}", response=GroupOut)
 def get_group(request: HttpRequest, pk: int) -> Any:
     return get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
-
-
-# Benchmarks
-
-
-class BenchmarkIn(Schema):
-    name: str
-    question_field: str = "question"
-    answer_field: str = "answer"
-    verifier: str = "math"
-    held_out_fraction: str = "0.1"
-
-
-class BenchmarkOut(Schema):
-    id: int
-    name: str
-    question_field: str
-    answer_field: str
-    verifier: str
-    held_out_fraction: float
-    num_train: int
-    num_held_out: int
-    created_at: datetime
-
-
-class BenchmarkPage(Schema):
-    items: list[BenchmarkOut]
-    count: int
-
-
-@router.post("/benchmarks", response={201: BenchmarkOut})
-def create_benchmark(
-    request: HttpRequest,
-    payload: Form[BenchmarkIn],
-    file: File[UploadedFile],
-    held_out_file: UploadedFile | None = File(None),  # noqa: B008
-) -> Any:
-    return 201, services.create_benchmark(request.user, file=file, held_out_file=held_out_file, **payload.dict())
-
-
-@router.get("/benchmarks", response=BenchmarkPage)
-def list_benchmarks(request: HttpRequest, page: Query[PageQuery]) -> Any:
-    return _page(Benchmark.objects.visible_to(request.user), page)
-
-
-@router.get("/benchmarks/{int:pk}", response=BenchmarkOut)
-def get_benchmark(request: HttpRequest, pk: int) -> Any:
-    return get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django import forms
 
 from hacrl_web.errors import FieldErrors
+from hacrl_web.registry.benchmarks import EXTRACTIONS, MAX_HELD_OUT_FRACTION
 from hacrl_web.registry.models import AGENT_SETTINGS, MAX_AGENTS, Benchmark, LanguageModel
-from hacrl_web.registry.services import MAX_HELD_OUT_FRACTION
-from hacrl_web.registry.values import MAX_KEY, MAX_NAME
+from hacrl_web.registry.uploads import MAX_UPLOAD_BYTES, SUFFIXES
+from hacrl_web.registry.values import MAX_NAME
 from workers.spec_sections import AgentSpec
 
 INPUT = {"class": "input"}
@@ -119,30 +121,68 @@ def agent_forms(models: list[tuple[str, str]], data: Any = None) -> list[AgentFo
     return [AgentForm(data, prefix=f"agents-{position}", models=models) for position in range(MAX_AGENTS)]
 
 
-class BenchmarkForm(ServiceForm):
-    name = _text("Name", MAX_NAME)
-    file = forms.FileField(
-        label="Questions (JSONL)",
+QUESTION_FILES = ",".join(SUFFIXES)
+
+
+def _file(label: str, help_text: str) -> forms.FileField:
+    return forms.FileField(
+        label=label,
         required=False,
         allow_empty_file=True,
-        widget=forms.FileInput(attrs=INPUT | {"accept": ".jsonl,.json,.txt"}),
-        help_text="One JSON object a line, at most 50 MiB.",
+        widget=forms.FileInput(attrs=INPUT | {"accept": QUESTION_FILES}),
+        help_text=help_text,
     )
-    held_out_file = forms.FileField(
-        label="Held-out questions (JSONL)",
+
+
+def _choice(label: str, choices: Iterable[tuple[str, str]] = (), help_text: str = "") -> forms.ChoiceField:
+    widget = forms.Select(attrs=INPUT)
+    return forms.ChoiceField(label=label, choices=list(choices), required=False, help_text=help_text, widget=widget)
+
+
+class UploadForm(ServiceForm):
+    """First half of a benchmark: the files."""
+
+    file = _file("Questions", f"JSONL, CSV or Parquet, at most {MAX_UPLOAD_BYTES // 2**20} MiB.")
+    held_out_file = _file("Held-out questions", "Optional, with the same columns. Without it a share is held out.")
+
+
+class SourceForm(ServiceForm):
+    """Another way to the files: any data set of the hub, or a copy on this machine."""
+
+    kind = _choice("From", [("hub", "data set of the hub"), ("local", "file or folder on this machine")])
+    location = _text("Location", 1000, "A hub id such as openai/gsm8k, or an absolute path below the model folders.")
+    revision = _text("Revision", 200, "Hub only: branch, tag or commit; empty: the default.", required=False)
+
+
+class MappingForm(ServiceForm):
+    """Second half: which column is what, and how answers are checked."""
+
+    name = _text("Name", MAX_NAME, "Shown in runs and leaderboards.")
+    question_field = _choice("Question")
+    answer_field = _choice("Answer")
+    answer_extraction = _choice("Where the answer stands in it", EXTRACTIONS.items())
+    subject_field = _choice("Subject", help_text="Results are also reported by it.")
+    difficulty_field = _choice("Difficulty", help_text="Results are also reported by it.")
+    id_field = _choice("Id", help_text="Without one, ids are made of the questions' text.")
+    verifier = _choice("Verifier", Benchmark.Verifier.choices)
+    tolerance = _text("Tolerance", 40, "Of the numeric verifier, relative; empty: its default.", required=False)
+    prompt_template = forms.CharField(
+        label="Prompt template",
         required=False,
-        allow_empty_file=True,
-        widget=forms.FileInput(attrs=INPUT | {"accept": ".jsonl,.json,.txt"}),
-        help_text="Empty: a share of the questions is held out, chosen by a stable hash.",
+        strip=False,
+        help_text="{question} is replaced by the question; an agent's own template comes around it.",
+        widget=forms.Textarea(attrs=INPUT | {"rows": 3, "autocomplete": "off", "spellcheck": "false"}),
     )
     held_out_fraction = _text(
-        "Held-out share", 20, f"0 to {MAX_HELD_OUT_FRACTION:g}; not used with a second file.", "0.1"
+        "Held-out share", 20, f"0 to {MAX_HELD_OUT_FRACTION:g}, chosen by a stable hash of the question."
     )
-    question_field = _text("Key of the question", MAX_KEY, initial="question")
-    answer_field = _text("Key of the answer", MAX_KEY, initial="answer")
-    verifier = forms.ChoiceField(
-        label="Verifier",
-        choices=Benchmark.Verifier.choices,
-        initial=Benchmark.Verifier.MATH,
-        widget=forms.Select(attrs=INPUT),
-    )
+
+    def __init__(self, *args: Any, columns: Sequence[str], has_held_out_file: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        named = [(name, name) for name in columns]
+        for field in ("question_field", "answer_field"):
+            self.fields[field].choices = [("", "choose a column"), *named]
+        for field in ("subject_field", "difficulty_field", "id_field"):
+            self.fields[field].choices = [("", "none"), *named]
+        if has_held_out_file:
+            del self.fields["held_out_fraction"]

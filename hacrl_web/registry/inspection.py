@@ -1,4 +1,4 @@
-"""Asks the trainer's side what a model or a question file is, in a short child process with limits.
+"""Asks the trainer's side what a model is, or how two differ, in a short child process with limits.
 
 The web process loads no ML library: `python -m workers.inspect` prints one JSON object and ends.
 """
@@ -28,8 +28,13 @@ def inspect(verb: str, *arguments: str, field: str) -> dict[str, Any]:
         ended = _run_child([verb, *arguments])
     finally:
         _turns.release()
+    return read_answer(ended, TIMEOUT_S, field)
+
+
+def read_answer(ended: Ended, limit_s: float, field: str) -> dict[str, Any]:
+    """The object that a child printed. Error: FieldErrors at `field` where there is none."""
     if ended.is_late:
-        message = f"The inspection took longer than {TIMEOUT_S:.0f} s and was ended."
+        message = f"The inspection took longer than {limit_s:.0f} s and was ended."
         raise FieldErrors([FieldError("too_slow", message, field)])
     try:
         answer = json.loads(ended.output, parse_constant=lambda text: None)

@@ -121,6 +121,10 @@ class Benchmark(models.Model):
     class Verifier(models.TextChoices):
         MATH = "math", "math: equality of the last boxed answer"
         EXACT = "exact", "exact: the same text"
+        CHOICE = "choice", "choice: the letter of a multiple choice"
+        NUMERIC = "numeric", "numeric: a number, within a relative tolerance"
+        REGEX = "regex", "regex: the reference answer is a regular expression"
+        PYTHON = "python", "python: the reference answer is tests that the response's code must pass"
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="benchmarks")
     name = models.CharField(max_length=80)
@@ -129,11 +133,15 @@ class Benchmark(models.Model):
     held_out_fraction = models.FloatField(default=0.1)
     question_field = models.CharField(max_length=120, default="question")
     answer_field = models.CharField(max_length=120, default="answer")
-    verifier = models.CharField(max_length=8, choices=Verifier.choices, default=Verifier.MATH)
+    prompt_template = models.TextField(default="{question}")  # around every question, before an agent's own
+    verifier = models.CharField(max_length=16, choices=Verifier.choices, default=Verifier.MATH)
+    tolerance = models.FloatField(null=True, blank=True)  # relative; of the numeric verifier, empty: its default
     num_train = models.PositiveIntegerField(default=0)
     num_held_out = models.PositiveIntegerField(default=0)
     sample = models.JSONField(default=list)  # the first questions, for the preview
-    facts = models.JSONField(default=dict)  # what else the inspection counted: left-out lines, questions per subject
+    facts = models.JSONField(default=dict)  # what else was counted: left-out lines, slices, near-duplicates, mapping
+    source = models.CharField(max_length=1000, blank=True)  # hub id and commit, or names of files
+    questions_sha = models.CharField(max_length=64, blank=True)  # SHA-256 over the canonical files, held-out one first
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = OwnedQuerySet["Benchmark"].as_manager()
@@ -147,6 +155,11 @@ class Benchmark(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("registry:benchmark_detail", args=[self.pk])
+
+    @property
+    def paths(self) -> list[str]:
+        """The question files, the training one first."""
+        return [path for path in (self.train_path, self.eval_path) if path]
 
 
 class PairInspection(models.Model):

@@ -1,4 +1,4 @@
-"""Where a language model may come from: a folder below an allowed root, or a hub id. Nothing is opened here.
+"""Where a model or a data set may come from: a place below an allowed root, or a hub id. Nothing is opened here.
 
 Each function returns the checked value or raises FieldErrors at the field that is wrong.
 """
@@ -33,32 +33,47 @@ def model_roots() -> list[Path]:
 
 def checked_folder(location: str) -> Path:
     """The resolved folder of a local model: inside an allowed root, and everything in it too."""
+    folder, mode = _checked_place(location)
+    if not stat.S_ISDIR(mode):
+        raise refuse("not_a_folder", "This is not a folder. Give the folder that holds config.json.")
+    _check_entries(folder)
+    return folder
+
+
+def checked_file_or_folder(location: str) -> Path:
+    """The resolved place of a data set's local copy, inside an allowed root."""
+    place, mode = _checked_place(location)
+    if stat.S_ISDIR(mode):
+        _check_entries(place)
+    elif not stat.S_ISREG(mode):
+        raise refuse("not_a_file", "This is neither a file nor a folder.")
+    return place
+
+
+def _checked_place(location: str) -> tuple[Path, int]:
+    """A resolved path inside an allowed root, and its mode."""
     text = location.strip()
     roots = ", ".join(str(root) for root in model_roots())
     if not text:
-        raise refuse("missing", f"Give the folder's absolute path. Allowed: folders below {roots}.")
+        raise refuse("missing", f"Give the absolute path. Allowed: what lies below {roots}.")
     if len(text) > MAX_LOCATION:
         raise refuse("too_long", f"The path is longer than {MAX_LOCATION} characters.")
     if not text.isprintable() or "\\" in text:
         raise refuse("bad_path", "The path holds a control character or a backslash.")
     if "://" in text or not text.startswith("/"):
-        raise refuse("not_absolute", f"Give an absolute path, beginning with /. Allowed: folders below {roots}.")
+        raise refuse("not_absolute", f"Give an absolute path, beginning with /. Allowed: what lies below {roots}.")
     if ".." in text.split("/"):
         raise refuse("bad_path", "The path must not contain '..'.")
-    folder = Path(os.path.realpath(text))
-    if not any(folder.is_relative_to(root) for root in model_roots()):
-        # Said before the folder is looked at: what lies outside is not ours to tell about.
-        raise refuse("outside", f"The folder is not inside the model folders. Allowed: folders below {roots}.")
+    place = Path(os.path.realpath(text))
+    if not any(place.is_relative_to(root) for root in model_roots()):
+        # Said before the place is looked at: what lies outside is not ours to tell about.
+        raise refuse("outside", f"This is not inside the model folders. Allowed: what lies below {roots}.")
     try:
-        mode = folder.stat().st_mode
+        return place, place.stat().st_mode
     except FileNotFoundError:
-        raise refuse("no_such_folder", "There is no such folder.") from None
+        raise refuse("no_such_folder", "There is no such file or folder.") from None
     except OSError as error:
-        raise refuse("unreadable", f"The folder cannot be read: {error.strerror}.") from None
-    if not stat.S_ISDIR(mode):
-        raise refuse("not_a_folder", "This is not a folder. Give the folder that holds config.json.")
-    _check_entries(folder)
-    return folder
+        raise refuse("unreadable", f"This cannot be read: {error.strerror}.") from None
 
 
 def _check_entries(folder: Path) -> None:

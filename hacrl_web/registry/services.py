@@ -1,4 +1,4 @@
-"""Registering models, groups and benchmarks: the single path of the forms, the API and the demo.
+"""Registering models and groups: the single path of the forms, the API and the demo. Benchmarks: `benchmarks`.
 
 Each function checks everything, then writes everything or nothing. What is wrong comes back as FieldErrors.
 """
@@ -10,21 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
-from django.core.files.uploadedfile import UploadedFile
 from django.db import IntegrityError, models, transaction
 
 from hacrl_web.errors import FieldError, FieldErrors
-from hacrl_web.registry import places, uploads, values
+from hacrl_web.registry import places, values
 from hacrl_web.registry.agent_settings import note_same_seeds, take_settings
 from hacrl_web.registry.inspection import inspect
-from hacrl_web.registry.models import MAX_AGENTS, Agent, AgentGroup, Benchmark, LanguageModel
-
-TRAIN_FILE = "questions.jsonl"
-EVAL_FILE = "held_out.jsonl"
-MAX_PREVIEW_ROWS = 20
-MAX_PREVIEW_LETTERS = 2000
-MAX_HELD_OUT_FRACTION = 0.9
+from hacrl_web.registry.models import MAX_AGENTS, Agent, AgentGroup, LanguageModel
 
 
 class ModelRefused(FieldErrors):
@@ -37,12 +29,8 @@ class ModelRefused(FieldErrors):
 
 def _name_taken(model: type[models.Model], owner: Any, name: str) -> FieldErrors | None:
     if model._default_manager.filter(owner=owner, name=name).exists():
-        return _taken(name)
+        return values.taken(name)
     return None
-
-
-def _taken(name: str) -> FieldErrors:
-    return FieldErrors([FieldError("name_taken", f"You already have one named “{name}”. Choose another name.", "name")])
 
 
 # Language models
@@ -88,7 +76,7 @@ def register_model(
         with transaction.atomic():
             row.save(force_insert=True)
     except IntegrityError:  # the same name came in while this one was inspected
-        raise _taken(named) from None
+        raise values.taken(named) from None
     return row
 
 
@@ -181,7 +169,7 @@ def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) 
                 row.group = group
             Agent.objects.bulk_create(rows)
     except IntegrityError:
-        raise _taken(named) from None
+        raise values.taken(named) from None
     return group
 
 
@@ -218,102 +206,3 @@ def _name_agents(found: values.Checker, rows: list[Agent]) -> None:
             candidate = f"{row.model.name[: values.MAX_NAME - 3]} {number}"
         row.name = candidate
         used[candidate] = row.position
-
-
-# Benchmarks
-
-
-def create_benchmark(
-    owner: Any,
-    *,
-    name: str,
-    file: UploadedFile | None,
-    held_out_file: UploadedFile | None = None,
-    question_field: str = "question",
-    answer_field: str = "answer",
-    verifier: str = "math",
-    held_out_fraction: object = 0.1,
-) -> Benchmark:
-    """Check an uploaded JSONL file line by line and keep it. Errors: FieldErrors; then neither row nor file is left."""
-    found = values.Checker()
-    named = found.take("name", values.name, name)
-    question_key = found.take("question_field", values.key, question_field)
-    answer_key = found.take("answer_field", values.key, answer_field)
-    found.take("verifier", values.choice, verifier, Benchmark.Verifier.values)
-    fraction = found.take("held_out_fraction", _held_out_fraction, held_out_fraction)
-    if named is not None and (taken := _name_taken(Benchmark, owner, named)):
-        found.errors.extend(taken.errors)
-    if question_key is not None and question_key == answer_key:
-        found.add("answer_field", "same_key", "The question and the answer need two different keys.")
-    if file is None:
-        found.add("file", "missing", "Choose a JSONL file: one JSON object a line.")
-    file, named, question_key, answer_key, fraction = found.finish(file, named, question_key, answer_key, fraction)
-    row = Benchmark(owner=owner, name=named, question_field=question_key, answer_field=answer_key)
-    row.verifier, row.held_out_fraction = verifier, 0.0 if held_out_file else fraction
-    with uploads.staging_folder() as staged:
-        uploads.store(file, staged / TRAIN_FILE, "file")
-        if held_out_file:
-            uploads.store(held_out_file, staged / EVAL_FILE, "held_out_file")
-        _inspect_questions(row, staged, file, held_out_file)
-        _keep_benchmark(row, staged, bool(held_out_file))
-    return row
-
-
-def _held_out_fraction(value: object) -> float:
-    return values.number(value, least=0, most=MAX_HELD_OUT_FRACTION)
-
-
-def _inspect_questions(row: Benchmark, staged: Path, file: UploadedFile, eval_file: UploadedFile | None) -> None:
-    """Fill in the counts and the preview. Error: FieldErrors beside the file that is wrong."""
-    arguments = [
-        str(staged / TRAIN_FILE),
-        f"--question-field={row.question_field}",
-        f"--answer-field={row.answer_field}",
-        f"--held-out-fraction={row.held_out_fraction}",
-    ]
-    if eval_file:
-        arguments.append(f"--held-out={staged / EVAL_FILE}")
-    answer = inspect("benchmark", *arguments, field="file")
-    if answer.get("error") or not _count(answer.get("num_train")):
-        message = str(answer.get("error") or "There is no question in it to train on.").replace(f"{staged}/", "")
-        field = "held_out_file" if message.startswith(EVAL_FILE) else "file"
-        raise FieldErrors([FieldError("bad_file", _in_users_words(message, file, eval_file), field)])
-    row.num_train = answer["num_train"]
-    row.num_held_out = _count(answer.get("num_held_out")) or 0
-    row.facts = {key: answer.get(key) for key in ("num_repeated", "num_overlapping", "subjects")}
-    row.sample = [_preview(question) for question in (answer.get("sample") or [])[:MAX_PREVIEW_ROWS]]
-
-
-def _in_users_words(message: str, file: UploadedFile, eval_file: UploadedFile | None) -> str:
-    """A message with the names that the user gave the files: it begins with one, and may compare it with the other."""
-    own = {TRAIN_FILE: file.name, EVAL_FILE: eval_file.name if eval_file else EVAL_FILE}
-    own = {name: "".join(c for c in given or name if c.isprintable())[:80] or name for name, given in own.items()}
-    begin = next((name for name in own if message.startswith(name)), "")
-    if not begin:
-        return message
-    rest = message[len(begin) :].replace(f" is also in {EVAL_FILE}:", f" is also in {own[EVAL_FILE]}:", 1)
-    return own[begin] + rest
-
-
-def _preview(question: Mapping[str, Any]) -> dict[str, str]:
-    return {key: str(question.get(key) or "")[:MAX_PREVIEW_LETTERS] for key in ("question", "answer", "subject")}
-
-
-def _keep_benchmark(row: Benchmark, staged: Path, has_eval_file: bool) -> None:
-    """Row and files together: the row's id names the folder, and a row that is not committed leaves none."""
-    folder: Path | None = None
-    try:
-        with transaction.atomic():
-            row.train_path = "-"  # known once the row has its id
-            row.save(force_insert=True)
-            folder = settings.BENCHMARKS_DIR / str(row.pk)
-            row.train_path = str(folder / TRAIN_FILE)
-            row.eval_path = str(folder / EVAL_FILE) if has_eval_file else ""
-            row.save(update_fields=["train_path", "eval_path"])
-            uploads.keep(staged, folder)
-    except BaseException as error:
-        if folder is not None:
-            uploads.discard(folder)
-        if isinstance(error, IntegrityError):
-            raise _taken(row.name) from None
-        raise

@@ -1,51 +1,145 @@
-"""Uploaded question files: written to a folder of their own while their size is counted, kept only if all goes well."""
+"""Question files on their way in: each lies in a folder of its own until a benchmark is made of it, or an hour is over.
+
+A staged folder belongs to one user: their id is part of its name, and nobody else's request finds it.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import secrets
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
 from hacrl_web.errors import FieldError, FieldErrors
 
-MAX_UPLOAD_BYTES = 50 * 2**20
+MAX_UPLOAD_BYTES = 256 * 2**20
+MAX_STAGED = 3  # of one user
 STAGING_PREFIX = ".incoming-"
+NOTES = "notes.json"
+PROGRESS = "progress.json"
 STALE_S = 3600
+SUFFIXES = (".jsonl", ".json", ".txt", ".csv", ".tsv", ".parquet")
+_TOKEN = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass
+class Staged:
+    """Files that are here but are no benchmark yet, and what was found in them."""
+
+    folder: Path
+    train: list[dict[str, str]] = field(default_factory=list)  # path here, name as the user knows it
+    held_out: list[dict[str, str]] = field(default_factory=list)
+    source: str = ""  # where they come from, in words
+    name: str = ""  # proposed for the benchmark
+    found: dict[str, Any] = field(default_factory=dict)  # columns, rows, guess
+    is_evaluation_only: bool = False
+
+    @property
+    def token(self) -> str:
+        return self.folder.name.rpartition("-")[2]
+
+    def found_column(self, name: str) -> bool:
+        return name in self.found["columns"]
+
+    def note(self) -> None:
+        """Keep what is known for the next request."""
+        kept = {key: value for key, value in vars(self).items() if key != "folder"}
+        (self.folder / NOTES).write_text(json.dumps(kept))
+
+    def progress(self) -> dict[str, Any]:
+        """What the child process said last; empty before it said anything."""
+        try:
+            told = json.loads((self.folder / PROGRESS).read_bytes())
+        except (OSError, ValueError):  # not there, or just being written
+            return {}
+        return told if isinstance(told, dict) else {}
+
+    def discard(self) -> None:
+        discard(self.folder)
+
+
+def _folder_name(owner: Any, token: str) -> str:
+    return f"{STAGING_PREFIX}{owner.pk}-{token}"
+
+
+def stage(owner: Any) -> Staged:
+    """A new folder beside the benchmarks. Old ones are swept, and those beyond MAX_STAGED of this user."""
+    settings.BENCHMARKS_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _sweep()
+    own = sorted(settings.BENCHMARKS_DIR.glob(_folder_name(owner, "*")), key=_changed_at)
+    for left in own[: len(own) - MAX_STAGED + 1]:
+        discard(left)
+    folder = settings.BENCHMARKS_DIR / _folder_name(owner, secrets.token_hex(16))
+    folder.mkdir(mode=0o700)
+    return Staged(folder)
 
 
 @contextmanager
-def staging_folder() -> Iterator[Path]:
-    """A new folder beside the benchmarks, removed at the end unless it was moved away."""
-    settings.BENCHMARKS_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder = settings.BENCHMARKS_DIR / f"{STAGING_PREFIX}{secrets.token_hex(8)}"
-    folder.mkdir(mode=0o700)
-    _sweep()
+def staging(owner: Any) -> Iterator[Staged]:
+    """A staged folder that is gone if what is done with it fails."""
+    staged = stage(owner)
     try:
-        yield folder
-    finally:
-        discard(folder)
+        yield staged
+    except BaseException:
+        staged.discard()
+        raise
+
+
+def find(owner: Any, token: str) -> Staged | None:
+    """This user's staged files, or None where there are none under this name (any more)."""
+    if not _TOKEN.fullmatch(token):
+        return None
+    folder = settings.BENCHMARKS_DIR / _folder_name(owner, token)
+    try:
+        kept = json.loads((folder / NOTES).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return Staged(folder, **kept)
+
+
+def newest(owner: Any) -> Staged | None:
+    """The folder of this user in which something happened last."""
+    own = settings.BENCHMARKS_DIR.glob(_folder_name(owner, "*"))
+    folder = max(own, key=_changed_at, default=None)
+    return Staged(folder) if folder else None
 
 
 def discard(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def _changed_at(folder: Path) -> float:
+    with suppress(FileNotFoundError):
+        return folder.stat().st_mtime
+    return 0.0
+
+
 def _sweep() -> None:
-    """Remove what killed processes left behind."""
+    """Remove what nobody came back for, and what killed processes left behind."""
     for left in settings.BENCHMARKS_DIR.glob(f"{STAGING_PREFIX}*"):
-        with suppress(FileNotFoundError):
-            if time.time() - left.stat().st_mtime > STALE_S:
-                discard(left)
+        if time.time() - _changed_at(left) > STALE_S:
+            discard(left)
 
 
-def store(upload: UploadedFile, path: Path, field: str) -> None:
-    """Copy an upload to `path`. Error: FieldErrors where it is too large, or the disk is full."""
+def shown_name(name: str | None) -> str:
+    """The user's own name of a file, as a message may show it."""
+    return "".join(letter for letter in name or "" if letter.isprintable())[:80] or "the file"
+
+
+def store(upload: UploadedFile, staged: Staged, side: str, field_name: str) -> None:
+    """Copy an upload into the staged folder. Error: FieldErrors where it is too large, or the disk is full."""
+    name = shown_name(upload.name)
+    suffix = Path(name).suffix.lower()
+    path = staged.folder / f"{side}-0{suffix if suffix in SUFFIXES else '.jsonl'}"
     written = 0
     try:
         with open(path, "xb") as file:
@@ -53,14 +147,15 @@ def store(upload: UploadedFile, path: Path, field: str) -> None:
                 written += len(chunk)
                 if written > MAX_UPLOAD_BYTES:
                     message = f"The file is larger than {MAX_UPLOAD_BYTES // 2**20} MiB, the most that is allowed."
-                    raise FieldErrors([FieldError("too_large", message, field)])
+                    raise FieldErrors([FieldError("too_large", message, field_name)])
                 file.write(chunk)
     except OSError as error:
         message = f"The file could not be stored: {error.strerror}."
-        raise FieldErrors([FieldError("not_stored", message, field)], 507) from None
+        raise FieldErrors([FieldError("not_stored", message, field_name)], 507) from None
+    getattr(staged, side).append({"path": str(path), "name": name})
 
 
-def keep(staged: Path, folder: Path) -> None:
-    """Move a staged folder to its place. A leftover there has no row: its writer died before the commit."""
+def keep(made: Path, folder: Path) -> None:
+    """Move a finished folder to its place. A leftover there has no row: its writer died before the commit."""
     discard(folder)
-    staged.rename(folder)
+    made.rename(folder)

@@ -118,3 +118,8 @@ def choice(value: object, allowed: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in words:
         raise Problem("not_a_choice", f"Choose one of: {', '.join(words)}.")
     return value
+
+
+def taken(name: str) -> FieldErrors:
+    """A name that one of the user's own already has."""
+    return FieldErrors([FieldError("name_taken", f"You already have one named “{name}”. Choose another name.", "name")])

@@ -12,8 +12,8 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from hacrl_web.errors import FieldErrors
 from hacrl_web.registry import services
-from hacrl_web.registry.forms import BenchmarkForm, GroupForm, RegisterForm, agent_forms
-from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
+from hacrl_web.registry.forms import GroupForm, RegisterForm, agent_forms
+from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.registry.pairs import Pair, is_measured, known_facts, measured_facts
 from hacrl_web.registry.places import model_roots
 
@@ -21,7 +21,7 @@ PAGE_SIZE = 50
 require_page = require_http_methods(["GET", "HEAD", "POST"])
 
 
-def _page(request: HttpRequest, rows: QuerySet[Any]) -> Any:
+def page_of(request: HttpRequest, rows: QuerySet[Any]) -> Any:
     """The asked page of a list; a page that is not there is the nearest one."""
     return Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
 
@@ -39,7 +39,7 @@ def _check_lines(checks: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 @require_safe
 def model_list(request: HttpRequest) -> HttpResponse:
-    page = _page(request, LanguageModel.objects.visible_to(request.user).select_related("owner"))
+    page = page_of(request, LanguageModel.objects.visible_to(request.user).select_related("owner"))
     return render(request, "registry/model_list.html", {"page": page})
 
 
@@ -74,7 +74,7 @@ def model_detail(request: HttpRequest, pk: int) -> HttpResponse:
 @require_safe
 def group_list(request: HttpRequest) -> HttpResponse:
     rows = AgentGroup.objects.visible_to(request.user).prefetch_related("agents__model")
-    return render(request, "registry/group_list.html", {"page": _page(request, rows)})
+    return render(request, "registry/group_list.html", {"page": page_of(request, rows)})
 
 
 @require_page
@@ -135,33 +135,3 @@ def group_pair(request: HttpRequest, pk: int, first: int, second: int) -> HttpRe
     context = {"group": group, "pair": Pair(a, b, facts), "error": error}
     is_fragment = request.headers.get("HX-Request") == "true"
     return render(request, "registry/pair_row.html" if is_fragment else "registry/pair_page.html", context)
-
-
-# Benchmarks
-
-
-@require_safe
-def benchmark_list(request: HttpRequest) -> HttpResponse:
-    page = _page(request, Benchmark.objects.visible_to(request.user).select_related("owner"))
-    return render(request, "registry/benchmark_list.html", {"page": page})
-
-
-@require_page
-def benchmark_create(request: HttpRequest) -> HttpResponse:
-    form = BenchmarkForm(request.POST if request.method == "POST" else None)
-    status = 200
-    if request.method == "POST":
-        asked = {field: request.POST.get(field, "") for field in form.fields if not field.endswith("file")}
-        files = {field: request.FILES.get(field) for field in ("file", "held_out_file")}
-        try:
-            return redirect(services.create_benchmark(request.user, **asked, **files))
-        except FieldErrors as refused:
-            form.add_refusal(refused)
-            status = refused.status
-    return render(request, "registry/benchmark_form.html", {"form": form}, status=status)
-
-
-@require_safe
-def benchmark_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    benchmark = get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk)
-    return render(request, "registry/benchmark_detail.html", {"benchmark": benchmark})

@@ -16,12 +16,14 @@ from ninja import Body, Field, Query, Router, Schema, Status
 from pydantic import ConfigDict
 
 from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs import queue
 from hacrl_web.runs.control_views import who
 from hacrl_web.runs.hosts import set_drain
-from hacrl_web.runs.launch import launch, launch_sweep, retry
-from hacrl_web.runs.models import Contribution, Drain, Host, Run, State, Sweep
+from hacrl_web.runs.launch import launch, retry
+from hacrl_web.runs.models import Contribution, Drain, Host, Run, State
 from hacrl_web.runs.redis_client import ring_bell
+from hacrl_web.runs.removal import delete_benchmark
 from hacrl_web.runs.reports import contributions_of_step
 from hacrl_web.runs.series import series
 
@@ -42,6 +44,7 @@ def summary(run: Run) -> dict[str, Any]:
         "name": run.name,
         "url": run.get_absolute_url(),
         "algorithm": run.algorithm,
+        "variant": run.variant,
         "seed": run.seed,
         "state": run.state,
         "desired_state": run.desired_state,
@@ -218,24 +221,8 @@ def get_contributions(
     return {"run": str(run.pk), "step": step, "count": rows.count(), "contributions": list(page)}
 
 
-@router.post("/sweeps", response={201: dict}, summary="Launch one run for each algorithm and seed")
-def create_sweep(request: HttpRequest, payload: Payload) -> Any:
-    """As POST /runs, with lists `algorithms` and `seeds` in place of the algorithm's name and the seed."""
-    return Status(201, sweep_body(launch_sweep(request.user, payload)))
-
-
-@router.get("/sweeps/{int:sweep_id}", response=dict, summary="A sweep and its runs")
-def get_sweep(request: HttpRequest, sweep_id: int) -> Any:
-    return sweep_body(get_object_or_404(Sweep.objects.visible_to(request.user), pk=sweep_id))
-
-
-def sweep_body(sweep: Sweep) -> dict[str, Any]:
-    runs = [summary(run) for run in sweep.runs.defer("spec").order_by("created_at", "pk")]
-    return {
-        "id": sweep.pk,
-        "name": sweep.name,
-        "url": sweep.get_absolute_url(),
-        "created_at": sweep.created_at,
-        "is_finished": all(run["finished_at"] for run in runs),
-        "runs": runs,
-    }
+@router.post("/benchmarks/{int:pk}/delete", response={204: None}, summary="Delete a benchmark")
+def remove_benchmark(request: HttpRequest, pk: int) -> Any:
+    """Its questions are gone for good; refused while runs that have not ended need it."""
+    delete_benchmark(get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk))
+    return Status(204, None)

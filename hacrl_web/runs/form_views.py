@@ -1,28 +1,44 @@
-"""The new-run form: one run, or a sweep that compares algorithms over seeds; and the clone of a run."""
+"""The new-run form: one run, or a sweep that compares variants over seeds; the clone of a run, and its ablations."""
 
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from typing import Any, get_args
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.models import AgentGroup, Benchmark
-from hacrl_web.runs.forms import CAUTIONS, confirmed, confirmed_by, default_values, draw, parse, parse_seeds
-from hacrl_web.runs.launch import launch, launch_sweep
+from hacrl_web.runs.cost import Cost, cost_of
+from hacrl_web.runs.forms import (
+    CAUTIONS,
+    GRID_FIELDS,
+    FormField,
+    confirmed,
+    confirmed_by,
+    default_values,
+    draw,
+    parse,
+    parse_seeds,
+)
+from hacrl_web.runs.launch import launch, plan_run
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.presets import presets
 from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.sweep_plan import plan_sweep
+from hacrl_web.runs.sweeps import launch_sweep
+from hacrl_web.runs.variants import ABLATIONS, HACPO, MAX_SWEEP_RUNS, idle_ablations
 from workers.spec_algorithm import SHARING, AlgorithmSpec
 
 ALGORITHMS = get_args(AlgorithmSpec.model_fields["name"].annotation)
 # Ticked from the start in a comparison; the others wait to be chosen.
 COMPARED = ("hacpo", "gspo", "gspox2")
+ABLATION_SEEDS = 3
 MAX_VALUE = 40  # characters of a setting in an address
 ALGORITHM_WORDS = {
     "hacpo": "HACPO: agents learn from each other's verified rollouts",
@@ -39,32 +55,67 @@ def run_create(request: HttpRequest) -> HttpResponse:
     """Show the form, or queue what it says. What was wrong comes back beside its field, status 422, values kept."""
     if request.method != "POST":
         return _show(request, _first_values(request))
+    values = request.POST.dict()
     try:
+        if request.POST.get("estimate"):
+            return _show(request, values, cost=_estimate(request))
         if request.POST.get("compare"):
-            return redirect(_launch_sweep(request))
-        asked = parse(request.POST)
-        asked.pop("algorithms", None)  # the sweep's boxes stay in the form, hidden
-        run = launch(request.user, asked)
+            sweep = launch_sweep(request.user, _sweep_request(request.POST))
+            messages.success(request, f"{sweep.runs.count()} runs are in the queue.")
+            return redirect(sweep)
+        run = launch(request.user, _run_request(request.POST))
         messages.success(request, f"{run.name} is in the queue.")
         return redirect(run)
     except FieldErrors as refused:
-        return _show(request, request.POST.dict(), refused.errors, refused.status)
+        return _show(request, values, refused.errors, refused.status)
 
 
-def _launch_sweep(request: HttpRequest) -> Any:
-    seeds = parse_seeds(request.POST.get("seeds", ""))
-    asked = parse(request.POST)
-    asked.pop("seed", None)  # those of the single run stay in the form, hidden
+@require_POST
+def run_estimate(request: HttpRequest) -> JsonResponse:
+    """What the form as it stands would cost, for its side card; or what is wrong with it, status 422."""
+    try:
+        return JsonResponse({"cost": _estimate(request).as_dict()})
+    except FieldErrors as refused:
+        return JsonResponse({"errors": [error.as_dict() for error in refused.errors]}, status=refused.status)
+
+
+def _estimate(request: HttpRequest) -> Cost:
+    """Error: FieldErrors. Cautions are asked about when the form is sent, not while it is filled in."""
+    everything = {"confirm": list(CAUTIONS)}
+    if request.POST.get("compare"):
+        plan = plan_sweep(request.user, _sweep_request(request.POST) | everything)
+        return cost_of(request.user, plan.specs, *plan.material.pair)
+    spec, material = plan_run(request.user, _run_request(request.POST) | everything)
+    return cost_of(request.user, [spec], *material.pair)
+
+
+def _run_request(post: QueryDict) -> dict[str, Any]:
+    """What stands under the closed Compare switch stays in the form and does not count."""
+    return {key: value for key, value in parse(post).items() if key not in ("algorithms", "ablations", "grid")}
+
+
+def _sweep_request(post: QueryDict) -> dict[str, Any]:
+    """The algorithm and the seed of the single run stay in the form and do not count."""
+    seeds = parse_seeds(post.get("seeds", ""))
+    asked = parse(post)
+    asked.pop("seed", None)
     asked.get("algorithm", {}).pop("name", None)
-    asked.setdefault("algorithms", [])
-    sweep = launch_sweep(request.user, asked | {"seeds": seeds})
-    messages.success(request, f"{sweep.runs.count()} runs are in the queue.")
-    return sweep
+    return {"algorithms": []} | asked | {"seeds": seeds}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A box to tick."""
+
+    value: str
+    label: str
+    help: str
+    chosen: bool
 
 
 def _first_values(request: HttpRequest) -> dict[str, Any]:
-    """What the form starts with: the run to clone, or what the address names."""
-    values: dict[str, Any] = {"seeds": "0, 1, 2"}
+    """What the form starts with: the run to clone or to ablate, or what the address names."""
+    values: dict[str, Any] = {"seeds": "0, 1, 2", "compare": request.GET.get("compare") == "1"}
     source = request.GET.get("clone", "")
     try:
         run = Run.objects.visible_to(request.user).filter(pk=uuid.UUID(source)).first() if source else None
@@ -78,10 +129,24 @@ def _first_values(request: HttpRequest) -> dict[str, Any]:
         # Another value is unconfirmed.
         values["confirmed"] = [one for one in confirmed_before if one.field not in other]
         values |= other
+        if request.GET.get("ablate") == "1" and run.algorithm == HACPO:
+            values |= _ablation_of(run)
     for key in ("group", "benchmark"):
         if key in request.GET:
             values[key] = request.GET[key]
     return values
+
+
+def _ablation_of(run: Run) -> dict[str, Any]:
+    """The sweep that takes a HACPO run apart: itself, and without each of its parts, over three seeds."""
+    idle = idle_ablations(stored_spec(run).algorithm)
+    return {
+        "name": f"Ablation of {run.name}"[:120],
+        "compare": True,
+        "algorithms": [HACPO],
+        "ablations": [key for key in ABLATIONS if key not in idle],
+        "seeds": ", ".join(str(run.seed + number) for number in range(ABLATION_SEEDS)),
+    }
 
 
 def _other_settings(request: HttpRequest) -> dict[str, str]:
@@ -91,9 +156,13 @@ def _other_settings(request: HttpRequest) -> dict[str, str]:
 
 
 def _show(
-    request: HttpRequest, values: dict[str, Any], errors: list[FieldError] | None = None, status: int = 200
+    request: HttpRequest,
+    values: dict[str, Any],
+    errors: list[FieldError] | None = None,
+    status: int = 200,
+    cost: Cost | None = None,
 ) -> HttpResponse:
-    posted = request.POST if request.method == "POST" else QueryDict()
+    posted = request.POST if request.method == "POST" else None
     errors = errors or []
     asked = [error for error in errors if error.code in CAUTIONS]
     fields, sections, homeless = draw(values, [e for e in errors if e not in asked], asked)
@@ -103,7 +172,6 @@ def _show(
     for key, rows in (("group", groups), ("benchmark", benchmarks)):
         if fields[key].value is None and len(rows) == 1:
             fields[key].value = rows[0].pk
-    chosen = posted.getlist("algorithms") if posted else list(COMPARED)
     context = {
         "fields": fields,
         "sections": sections,
@@ -111,10 +179,12 @@ def _show(
         "num_errors": len(errors),
         "groups": groups,
         "benchmarks": benchmarks,
-        "algorithms": [{"value": a, "label": ALGORITHM_WORDS.get(a, a), "chosen": a in chosen} for a in ALGORITHMS],
-        "compare": bool(posted.get("compare")) or request.GET.get("compare") == "1",
-        "confirmed": confirmed(posted) if posted else values.get("confirmed", []),
+        "further": _further(values, posted, benchmarks),
+        "compare": bool(posted.get("compare")) if posted is not None else values["compare"],
+        **_sweep_controls(fields, values, posted),
+        "confirmed": confirmed(posted) if posted is not None else values.get("confirmed", []),
         "clone_of": values.get("clone_of"),
+        "cost": cost,
         "presets": presets(),
         "form_data": {
             "presets": presets(),
@@ -125,6 +195,32 @@ def _show(
     return render(request, "runs/run_form.html", context, status=status)
 
 
+def _further(values: dict[str, Any], posted: QueryDict | None, benchmarks: Any) -> list[dict[str, Any]]:
+    """The benchmarks that evaluations may ask besides, those ticked that were sent or that a cloned run asked."""
+    path = "evaluation.benchmarks"
+    ids = posted.getlist(path) if posted is not None else []
+    names = {one.get("benchmark") for one in values.get(path) or () if posted is None and isinstance(one, dict)}
+    return [{"benchmark": one, "chosen": str(one.pk) in ids or one.name in names} for one in benchmarks]
+
+
+def _sweep_controls(fields: dict[str, FormField], values: dict[str, Any], posted: QueryDict | None) -> dict[str, Any]:
+    """What stands under the Compare switch."""
+
+    def chosen(key: str, otherwise: tuple[str, ...]) -> list[str]:
+        return posted.getlist(key) if posted is not None else list(values.get(key, otherwise))
+
+    algorithms, ablations = chosen("algorithms", COMPARED), chosen("ablations", ())
+    grid = [fields[path] for path in GRID_FIELDS]
+    return {
+        "algorithms": [Choice(a, ALGORITHM_WORDS.get(a, a), "", a in algorithms) for a in ALGORITHMS],
+        "ablations": [Choice(a.key, a.label, a.sentence, a.key in ablations) for a in ABLATIONS.values()],
+        "grid": grid,
+        "is_grid_open": any(field.value or field.errors for field in grid),
+        "is_ablation_open": bool(ablations or fields["ablations"].errors),
+        "max_runs": MAX_SWEEP_RUNS,
+    }
+
+
 def _group_data(group: AgentGroup) -> dict[str, Any]:
     agents = [{"name": a.name, "model": a.model.name, "position": a.position} for a in group.agents.all()]
     return {"id": group.pk, "name": group.name, "agents": agents}
@@ -132,8 +228,11 @@ def _group_data(group: AgentGroup) -> dict[str, Any]:
 
 @require_GET
 def run_clone(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The new-run form, filled in with a run's settings; the query may give it others."""
+    """The new-run form, filled in with a run's settings; the query may give it others, or ask for its ablations."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    query = {"clone": run.pk, **_other_settings(request)}
+    if request.GET.get("ablate") == "1":
+        query["ablate"] = "1"
     response = redirect("runs:run_create")
-    response["Location"] += "?" + urlencode({"clone": run.pk, **_other_settings(request)})
+    response["Location"] += "?" + urlencode(query)
     return response

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from django.http import QueryDict
 
 from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.runs.variants import GRID
 from workers.spec import RunSpec
 
 # Sections of RunSpec on the form, in its order; agents and data come from the chosen group and benchmark.
@@ -45,6 +46,8 @@ COMMON = {
     "rollout.max_completion_length",
     "evaluation.eval_interval",
     "evaluation.max_questions",
+    "evaluation.num_samples",
+    "evaluation.temperature",
     "checkpoint.save_steps",
     "checkpoint.keep",
     "compute.device",
@@ -53,12 +56,17 @@ COMMON = {
     "telemetry.rollout_interval",
 }
 # Codes of RunSpec.cautions() and the field that each asks about.
-CAUTIONS = {"delta_above_half": "algorithm.delta", "last_bound_reaches_one": "algorithm.delta_step"}
+CAUTIONS = {
+    "delta_above_half": "algorithm.delta",
+    "last_bound_reaches_one": "algorithm.delta_step",
+    "audit_decides_little": "algorithm.audit_share",
+}
 TOP_LEVEL = ("name", "group", "benchmark", "seed")
-LISTS = ("algorithms",)
-OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm")
+LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # chosen by boxes of their own
+OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "estimate")
+GRID_FIELDS = {f"grid.{name}": name for name in GRID}  # values of a sweep's grid, several in one text
 MAX_SEEDS = 20
-MAX_SEEDS_TEXT = 1000
+MAX_LIST_TEXT = 1000  # characters of seeds, of the values of a grid, or of confirmed ones
 MAX_TEXT = 20_000
 
 
@@ -149,6 +157,12 @@ def _section_schema(key: str) -> dict[str, Any]:
     return section
 
 
+def _grid_field(path: str, name: str) -> FormField:
+    """The control of one axis of a sweep's grid: empty, or several values of that setting."""
+    of_one = _form_field(path, _section_schema("algorithm")["properties"][name])
+    return replace(of_one, label=f"Values of {of_one.label.lower()}", kind="text", default=None)
+
+
 def draw(
     values: Mapping[str, Any], errors: Iterable[FieldError] = (), cautions: Iterable[FieldError] = ()
 ) -> tuple[dict[str, FormField], list[FormSection], list[FieldError]]:
@@ -158,20 +172,21 @@ def draw(
     """
     top = {key: _form_field(key, _schema()["properties"][key]) for key in ("name", "seed")}
     top |= {key: FormField(key, key.capitalize(), "", "", "", "choice", "", [], None) for key in ("group", "benchmark")}
-    top |= {key: FormField(key, key.capitalize(), "", "", "", "text", "", [], None) for key in ("algorithms", "seeds")}
+    top |= {key: FormField(key, key.capitalize(), "", "", "", "text", "", [], None) for key in (*LISTS, "seeds")}
+    top |= {path: _grid_field(path, name) for path, name in GRID_FIELDS.items()}
     every = dict(top)
     sections = []
     for key, title in SECTIONS.items():
         schema = _section_schema(key)
         fields = [_form_field(f"{key}.{name}", part) for name, part in schema["properties"].items()]
         every |= {f.path: f for f in fields}
-        shown = [f for f in fields if f.path != "algorithm.name"]
+        shown = [f for f in fields if f.path not in ("algorithm.name", *LISTS)]
         common = [f for f in shown if f.path in COMMON]
         further = [f for f in shown if f.path not in COMMON]
         sections.append(FormSection(key, title, schema.get("description", "").partition(".")[0] + ".", common, further))
     for path, control in every.items():
-        control.value = values.get(path, control.default)
-    top["algorithm"] = every["algorithm.name"]
+        control.value = None if path in LISTS else values.get(path, control.default)
+    top |= {"algorithm": every["algorithm.name"], "benchmarks": every["evaluation.benchmarks"]}
     return top, sections, _place(every, errors, cautions)
 
 
@@ -220,10 +235,12 @@ class Confirmation:
 
     code: str
     value: str
+    of_grid: bool = False  # the value is a list, that of a sweep's grid
 
     @property
     def field(self) -> str:
-        return CAUTIONS[self.code]
+        path = CAUTIONS[self.code]
+        return _grid_path(path) if self.of_grid else path
 
     @property
     def text(self) -> str:
@@ -231,13 +248,21 @@ class Confirmation:
         return f"{self.code}={self.value}"
 
 
+def _grid_path(path: str) -> str:
+    return path.replace("algorithm.", "grid.")
+
+
 def confirmed(post: QueryDict) -> list[Confirmation]:
     """The confirmations of a posted form whose fields still hold the value that was confirmed."""
     found = []
     for text in post.getlist("confirm"):
         code, _, value = text.partition("=")
-        if code in CAUTIONS and _is_same(str(post.get(CAUTIONS[code], "")), value):
-            found.append(Confirmation(code, value[:40]))
+        if code not in CAUTIONS:
+            continue
+        typed = str(post.get(_grid_path(CAUTIONS[code]), "")) if post.get("compare") else ""
+        of_grid = bool(typed.strip())  # it stands in place of the setting's one value
+        if _is_same(typed if of_grid else str(post.get(CAUTIONS[code], "")), value):
+            found.append(Confirmation(code, value[:MAX_LIST_TEXT], of_grid))
     return found
 
 
@@ -250,14 +275,22 @@ def confirmed_by(spec: RunSpec) -> list[Confirmation]:
 
 def _is_same(typed: str, meant: str) -> bool:
     try:
-        return float(typed) == float(meant)
+        numbers = [float(part) for part in split_list(typed)]
+        return numbers != [] and numbers == [float(part) for part in split_list(meant)]
     except ValueError:
         return False
 
 
+def split_list(text: str) -> list[str]:
+    """`0.1, 0.2` as its parts."""
+    return text.replace(",", " ").split()
+
+
 def parse(post: QueryDict) -> dict[str, Any]:
     """The nested request of a posted form; texts stay texts, RunSpec reads them. Error: FieldErrors."""
-    request: dict[str, Any] = {key: post.getlist(key) for key in LISTS if key in post}
+    request: dict[str, Any] = {key: post.getlist(key) for key in LISTS if key in post and "." not in key}
+    if "evaluation.benchmarks" in post:
+        request["evaluation"] = {"benchmarks": post.getlist("evaluation.benchmarks")}
     request["confirm"] = [one.code for one in confirmed(post)]
     errors = []
     for path in post:
@@ -266,8 +299,11 @@ def parse(post: QueryDict) -> dict[str, Any]:
         value = str(post[path])
         section, dot, name = path.partition(".")
         shown = path[:80]
-        if "\x00" in value or len(value) > MAX_TEXT:
+        if "\x00" in value or len(value) > (MAX_LIST_TEXT if path in GRID_FIELDS else MAX_TEXT):
             errors.append(FieldError("invalid_text", "This text is too long or holds a NUL character.", shown))
+        elif path in GRID_FIELDS:
+            if parts := split_list(value):
+                request.setdefault("grid", {})[name] = parts
         elif not dot and path in TOP_LEVEL:
             request[path] = value.strip()
         elif dot and section in SECTIONS:
@@ -281,8 +317,8 @@ def parse(post: QueryDict) -> dict[str, Any]:
 
 def parse_seeds(text: str) -> list[int]:
     """`0, 1, 2` as numbers. Error: FieldErrors, also where one stands there twice."""
-    parts = text.replace(",", " ").split()
-    if len(text) > MAX_SEEDS_TEXT or not all(part.isascii() and part.isdigit() and len(part) <= 10 for part in parts):
+    parts = split_list(text)
+    if len(text) > MAX_LIST_TEXT or not all(part.isascii() and part.isdigit() and len(part) <= 10 for part in parts):
         raise FieldErrors([FieldError("invalid_seeds", "Seeds are whole numbers from 0, such as 0, 1, 2.", "seeds")])
     seeds = [int(part) for part in parts]
     twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})

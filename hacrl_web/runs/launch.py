@@ -1,4 +1,4 @@
-"""From a request to a queued run: the one path of form, API and demo.
+"""From a request to a queued run: the one path of form, API, demo and sweeps (sweeps.py).
 
 A request names a group, a benchmark, an algorithm, a seed and overrides of RunSpec's sections. All that is wrong with
 it is collected, each error with the dotted path of its field; nothing is written unless everything is right.
@@ -6,7 +6,8 @@ it is collected, each error with the dotted path of its field; nothing is writte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
@@ -21,8 +22,7 @@ from workers.spec import RunSpec
 
 SECTIONS = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
 KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", *SECTIONS})
-SWEEP_KEYS = frozenset({"algorithms", "seeds"})
-MAX_SWEEP_RUNS = 60
+EVALUATION_ONLY = "evaluation only"  # stands in the place of the algorithm where nobody learns
 
 
 class LaunchError(FieldErrors):
@@ -52,7 +52,8 @@ def _chosen(model: type, user: Any, request: Mapping[str, Any], field: str, erro
     return found
 
 
-def _agent(agent: Agent) -> dict[str, Any]:
+def agent_values(agent: Agent) -> dict[str, Any]:
+    """As AgentSpec takes them."""
     model = agent.model
     return {
         **agent.settings,
@@ -64,7 +65,8 @@ def _agent(agent: Agent) -> dict[str, Any]:
     }
 
 
-def _data(benchmark: Benchmark) -> dict[str, Any]:
+def data_values(benchmark: Benchmark) -> dict[str, Any]:
+    """As DataSpec takes them."""
     return {
         "benchmark": benchmark.name,
         "train_path": benchmark.train_path,
@@ -72,7 +74,9 @@ def _data(benchmark: Benchmark) -> dict[str, Any]:
         "held_out_fraction": benchmark.held_out_fraction,
         "question_field": benchmark.question_field,
         "answer_field": benchmark.answer_field,
+        "prompt_template": benchmark.prompt_template,
         "verifier": benchmark.verifier,
+        **({} if benchmark.tolerance is None else {"tolerance": benchmark.tolerance}),
     }
 
 
@@ -83,6 +87,24 @@ def _section(request: Mapping[str, Any], name: str) -> Any:
     return value
 
 
+def _further(user: Any, request: Mapping[str, Any], errors: list[FieldError]) -> list[Benchmark] | None:
+    """The benchmarks of the ids in `evaluation.benchmarks`; None where it is no list, which RunSpec judges."""
+    section = request.get("evaluation")
+    ids = section.get("benchmarks") if isinstance(section, Mapping) else None
+    return find_benchmarks(user, ids, "evaluation.benchmarks", errors) if isinstance(ids, list | tuple) else None
+
+
+def find_benchmarks(user: Any, ids: Sequence[Any], field: str, errors: list[FieldError]) -> list[Benchmark]:
+    """The user's benchmarks of these ids, in their order; ids of none are errors at `field`."""
+    found = []
+    for value in ids[:MAX_ERRORS]:
+        own: list[FieldError] = []
+        benchmark = _chosen(Benchmark, user, {"benchmark": value}, "benchmark", own)
+        errors += [FieldError(error.code, error.message, field) for error in own]
+        found += [benchmark] if benchmark else []
+    return found
+
+
 def _confirmed(request: Mapping[str, Any], errors: list[FieldError]) -> list[str]:
     codes = request.get("confirm", [])
     if not isinstance(codes, list | tuple) or not all(isinstance(code, str) for code in codes):
@@ -91,40 +113,73 @@ def _confirmed(request: Mapping[str, Any], errors: list[FieldError]) -> list[str
     return list(codes)
 
 
-def _plan(user: Any, request: Any, known: frozenset[str] = KEYS) -> tuple[RunSpec, AgentGroup, Benchmark]:
-    """The checked spec and what it is made of. Error: LaunchError."""
-    if not isinstance(request, Mapping):
-        raise LaunchError([FieldError("invalid", "Must be an object with settings.", None)])
-    errors = _unknown_keys(request, known)
+@dataclass(frozen=True)
+class Material:
+    """What a request is made of; None, or no agents, where it names none that is there."""
+
+    group: AgentGroup | None
+    benchmark: Benchmark | None
+    agents: list[Agent]
+    further: list[Benchmark] | None  # that evaluations ask; None where the request names none
+    confirmed: list[str]  # codes of cautions
+
+    @property
+    def pair(self) -> tuple[AgentGroup, Benchmark]:
+        """Group and benchmark of a request in which nothing was wrong."""
+        assert self.group is not None
+        assert self.benchmark is not None
+        return self.group, self.benchmark
+
+
+def find_material(
+    user: Any, request: Mapping[str, Any], errors: list[FieldError], known: frozenset[str] = KEYS
+) -> Material:
+    """The rows that a request names; what is wrong with it so far is added to `errors`."""
+    errors += _unknown_keys(request, known)
     confirmed = _confirmed(request, errors)
     group = _chosen(AgentGroup, user, request, "group", errors)
     benchmark = _chosen(Benchmark, user, request, "benchmark", errors)
+    agents = list(group.agents.select_related("model")) if group else []
+    if group and not agents:
+        errors.append(FieldError("empty_group", "This group has no agents: add one first.", "group"))
+    errors += changed_models(group) if group else []
+    return Material(group, benchmark, agents, _further(user, request, errors), confirmed)
+
+
+def check_spec(request: Mapping[str, Any], material: Material, errors: list[FieldError]) -> RunSpec | None:
+    """The spec of a request, or None; what is wrong with it is added to `errors`."""
+    benchmark = material.benchmark
     draft: dict[str, Any] = {key: request[key] for key in ("name", "seed") if key in request}
     draft |= {key: _section(request, key) for key in SECTIONS if key in request}
     # Stand-ins let the rest be checked in the same go where group or benchmark are missing.
-    draft["agents"] = (
-        [_agent(a) for a in group.agents.select_related("model")] if group else [{"name": "-", "model": "-"}]
-    )
-    draft["data"] = _data(benchmark) if benchmark else {"train_path": "-"}
-    if group and not draft["agents"]:
-        errors.append(FieldError("empty_group", "This group has no agents: add one first.", "group"))
-        draft["agents"] = [{"name": "-", "model": "-"}]
-    errors += _changed_models(group) if group else []
-    spec = None
+    draft["agents"] = [agent_values(agent) for agent in material.agents] or [{"name": "-", "model": "-"}]
+    draft["data"] = data_values(benchmark) if benchmark else {"train_path": "-"}
+    if material.further is not None:
+        draft["evaluation"] = {**draft["evaluation"], "benchmarks": [data_values(one) for one in material.further]}
     try:
         spec = RunSpec.model_validate(draft)
     except ValidationError as error:
         errors += plain_errors(error)
-    else:
-        errors += [FieldError(c.code, c.message, c.field) for c in spec.cautions() if c.code not in confirmed]
-        errors += _too_long(spec, group) if group else []
-        errors += _too_few_questions(spec, benchmark) if benchmark else []
+        return None
+    errors += [FieldError(c.code, c.message, c.field) for c in spec.cautions() if c.code not in material.confirmed]
+    errors += _too_long(spec, material.agents)
+    errors += _too_few_questions(spec, benchmark) if benchmark else []
+    return spec
+
+
+def plan_run(user: Any, request: Any) -> tuple[RunSpec, Material]:
+    """The checked spec of one run and what it is made of; writes nothing. Error: LaunchError."""
+    if not isinstance(request, Mapping):
+        raise LaunchError([FieldError("invalid", "Must be an object with settings.", None)])
+    errors: list[FieldError] = []
+    material = find_material(user, request, errors)
+    spec = check_spec(request, material, errors)
     if errors or spec is None:
         raise LaunchError(errors)
-    return spec, group, benchmark
+    return spec, material
 
 
-def _changed_models(group: AgentGroup) -> list[FieldError]:
+def changed_models(group: AgentGroup) -> list[FieldError]:
     """A local model that is gone, or is no longer what was inspected, cannot be trained."""
     errors: list[FieldError] = []
     for model in LanguageModel.objects.filter(agents__group=group).distinct():
@@ -135,7 +190,7 @@ def _changed_models(group: AgentGroup) -> list[FieldError]:
     return errors
 
 
-def _too_long(spec: RunSpec, group: AgentGroup) -> list[FieldError]:
+def _too_long(spec: RunSpec, agents: list[Agent]) -> list[FieldError]:
     """A model cannot write beyond its context: said here, not by a trainer that fails in its first rollout."""
     asked = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
     return [
@@ -145,14 +200,14 @@ def _too_long(spec: RunSpec, group: AgentGroup) -> list[FieldError]:
             f"max_prompt_length and max_completion_length together are {asked}.",
             "rollout.max_completion_length",
         )
-        for agent in group.agents.select_related("model")
+        for agent in agents
         if agent.model.context_length and asked > agent.model.context_length
     ]
 
 
 def _too_few_questions(spec: RunSpec, benchmark: Benchmark) -> list[FieldError]:
     wanted, there = spec.training.train_batch_size, benchmark.num_train
-    if wanted <= there:
+    if wanted <= there or spec.is_evaluation_only:
         return []
     message = f"The benchmark has {there} training questions, too few for a batch of {wanted}."
     return [FieldError("too_few_questions", message, "training.train_batch_size")]
@@ -160,31 +215,25 @@ def _too_few_questions(spec: RunSpec, benchmark: Benchmark) -> list[FieldError]:
 
 def build_spec(user: Any, request: Mapping[str, Any]) -> RunSpec:
     """The RunSpec of a launch request; writes nothing. Error: LaunchError."""
-    return _plan(user, request)[0]
+    return plan_run(user, request)[0]
 
 
-def _create(
-    user: Any,
-    spec: RunSpec,
-    group: AgentGroup | None,
-    benchmark: Benchmark | None,
-    sweep: Sweep | None,
-    retry_of: Run | None = None,
-) -> Run:
+def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | None, **further: Any) -> Run:
+    """Write a queued run, within the caller's transaction. further: other columns, such as sweep, variant, retry_of."""
     run = Run.objects.create(
         owner=user,
         name=spec.name,
-        sweep=sweep,
         group=group,
         benchmark=benchmark,
         spec=spec.model_dump(mode="json"),
-        algorithm=spec.algorithm.name,
+        algorithm=EVALUATION_ONLY if spec.is_evaluation_only else spec.algorithm.name,
         seed=spec.seed,
         state=State.QUEUED,
         total_steps=spec.training.steps,
-        retry_of=retry_of,
+        **further,
     )
-    reason = f"launched as a retry of run {retry_of.pk}" if retry_of else "launched"
+    retry_of = run.retry_of_id
+    reason = f"launched as a retry of run {retry_of}" if retry_of else "launched"
     StatusChange.objects.create(run=run, to_state=State.QUEUED, attempt=0, reason=reason)
     transaction.on_commit(lambda: doorbell.ring(run.pk))
     return run
@@ -192,9 +241,9 @@ def _create(
 
 def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None) -> Run:
     """Queue a run. Error: LaunchError, and nothing is written."""
-    spec, group, benchmark = _plan(user, request)
+    spec, material = plan_run(user, request)
     with transaction.atomic():
-        return _create(user, spec, group, benchmark, sweep)
+        return create_run(user, spec, material.group, material.benchmark, sweep=sweep)
 
 
 def retry(user: Any, run: Run) -> Run:
@@ -209,61 +258,12 @@ def retry(user: Any, run: Run) -> Run:
         spec = RunSpec.model_validate(run.spec)
     except ValidationError as error:  # made by an earlier version
         raise LaunchError(plain_errors(error)) from None
-    errors = _changed_models(run.group) if run.group else []
+    errors = changed_models(run.group) if run.group else []
     if errors:
         raise LaunchError(errors)
     with transaction.atomic():
-        return _create(user, spec, run.group, run.benchmark, run.sweep if run.owner == user else None, run)
-
-
-def _each_once(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> list[Any]:
-    values = request.get(key)
-    if not isinstance(values, list | tuple) or not values:
-        errors.append(FieldError("missing", f"Give a list of {key}, at least one.", key))
-        return []
-    if len(values) > MAX_SWEEP_RUNS:
-        errors.append(FieldError("too_long", f"At most {MAX_SWEEP_RUNS} {key} are possible.", key))
-        return []
-    texts = [str(value) for value in values]
-    if len(set(texts)) < len(texts):
-        errors.append(FieldError("repeated", f"Each of the {key} may be named once.", key))
-    return list(values)
-
-
-def _at_list_field(error: FieldError) -> FieldError:
-    """An error of one run of a sweep, at the list field that its value came from."""
-    moved = {"algorithm.name": "algorithms", "seed": "seeds"}
-    return FieldError(error.code, error.message, moved.get(error.field or "", error.field))
-
-
-def launch_sweep(user: Any, request: Any) -> Sweep:
-    """Queue one run for each of `algorithms` x `seeds`, all other settings alike. Error: LaunchError."""
-    if not isinstance(request, Mapping):
-        raise LaunchError([FieldError("invalid", "Must be an object with settings.", None)])
-    errors: list[FieldError] = []
-    algorithms, seeds = _each_once(request, "algorithms", errors), _each_once(request, "seeds", errors)
-    if len(algorithms) * len(seeds) > MAX_SWEEP_RUNS:
-        errors.append(FieldError("too_many_runs", f"A sweep has at most {MAX_SWEEP_RUNS} runs.", "seeds"))
-    shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
-    base = shared.get("algorithm", {})
-    if isinstance(base, str) or (isinstance(base, Mapping) and "name" in base):
-        errors.append(FieldError("unknown_key", "A sweep takes its algorithms from “algorithms”.", "algorithm.name"))
-    if "seed" in shared:
-        errors.append(FieldError("unknown_key", "A sweep takes its seeds from “seeds”.", "seed"))
-    plans = []
-    # Seeds outside: a sweep that is still running compares the algorithms on the seeds it has.
-    for seed, algorithm in [(s, a) for s in seeds for a in algorithms] if not errors else [(0, "hacpo")]:
-        named = {**base, "name": algorithm} if isinstance(base, Mapping) else base
-        try:
-            plans.append(_plan(user, {**shared, "algorithm": named, "seed": seed}))
-        except LaunchError as error:
-            errors += [moved for e in error.errors if (moved := _at_list_field(e)) not in errors]
-    if errors:
-        raise LaunchError(errors[:MAX_ERRORS])
-    with transaction.atomic():
-        sweep = Sweep.objects.create(owner=user, name=plans[0][0].name)
-        for spec, group, benchmark in plans:
-            label = f"{spec.name[:90]} {spec.algorithm.name} seed {spec.seed}"
-            named_spec = spec.model_copy(update={"name": label})
-            _create(user, named_spec, group, benchmark, sweep)
-    return sweep
+        sweep = run.sweep if run.owner == user else None
+        further: dict[str, Any] = {"sweep": sweep, "variant": run.variant if sweep else "", "retry_of": run}
+        if any(agent.model.startswith(str(run.run_dir.resolve())) for agent in spec.agents):
+            further["data_folder"] = run.data_folder  # an evaluated checkpoint: its copy is on that host alone
+        return create_run(user, spec, run.group, run.benchmark, **further)

@@ -2,13 +2,23 @@
 
 from django.urls import path
 
-from hacrl_web.runs import control_views, disk_views, find_views, form_views, log_views, views
+from hacrl_web.runs import (
+    control_views,
+    disk_views,
+    find_views,
+    form_views,
+    log_views,
+    removal_views,
+    sweep_views,
+    views,
+)
 
 app_name = "runs"
 
 urlpatterns = [
     path("runs/", views.run_list, name="run_list"),
     path("runs/new", form_views.run_create, name="run_create"),
+    path("runs/new/estimate", form_views.run_estimate, name="run_estimate"),
     path("runs/<uuid:run_id>", views.run_detail, name="run_detail"),
     path("runs/<uuid:run_id>/stop", control_views.run_stop, name="run_stop"),
     path("runs/<uuid:run_id>/pause", control_views.run_pause, name="run_pause"),
@@ -20,7 +30,14 @@ urlpatterns = [
     path("runs/<uuid:run_id>/log", log_views.log_search, name="log_search"),
     path("runs/<uuid:run_id>/log.txt", log_views.log_download, name="log_download"),
     path("runs/<uuid:run_id>/disk", disk_views.run_disk, name="run_disk"),
-    path("sweeps/<int:sweep_id>", views.sweep_detail, name="sweep_detail"),
+    path("sweeps/", sweep_views.sweep_list, name="sweep_list"),
+    path("sweeps/<int:sweep_id>", sweep_views.sweep_detail, name="sweep_detail"),
+    path("sweeps/<int:sweep_id>/stop", sweep_views.sweep_stop, name="sweep_stop"),
+    path("sweeps/<int:sweep_id>/pause", sweep_views.sweep_pause, name="sweep_pause"),
+    path("sweeps/<int:sweep_id>/resume", sweep_views.sweep_resume, name="sweep_resume"),
+    path("sweeps/<int:sweep_id>/retry", sweep_views.sweep_retry, name="sweep_retry"),
+    path("sweeps/<int:sweep_id>/seeds", sweep_views.sweep_seeds, name="sweep_seeds"),
+    path("benchmarks/<int:pk>/delete", removal_views.benchmark_delete, name="benchmark_delete"),
     path("workers/drain", control_views.host_drain, name="host_drain"),
     path("pulse", views.pulse, name="pulse"),
     path("find", find_views.find, name="find"),

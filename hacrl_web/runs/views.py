@@ -1,4 +1,4 @@
-"""Pages that show runs: home, list, run, sweep, workers. Views parse, call and render; nothing is decided here."""
+"""Pages that show runs: home, list, run, workers. Views parse, call and render; nothing is decided here."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ from django.views.decorators.http import require_GET
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.demo_state import preparation
 from hacrl_web.runs.host_report import host_cards
-from hacrl_web.runs.models import QUEUE_ORDER, Run, RunQuerySet, State, Sweep
+from hacrl_web.runs.models import QUEUE_ORDER, Run, RunQuerySet, State
 from hacrl_web.runs.queue import place_of
 from hacrl_web.runs.queue import places as queue_places
 from hacrl_web.runs.reports import csv_cell, metric_rows
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.streaming import download
-from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
 
 PAGE_SIZE = 50
@@ -114,12 +113,15 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     tab = request.GET.get("tab", "overview")
     if tab in OWN_PAGES:
         return redirect(f"insight:run_{tab}", run_id)
+    if run.is_evaluation_only and tab != "logs":
+        return redirect("insight:run_evaluations", run_id)
     spec = stored_spec(run)
     context = header(run) | {
         "tab": tab if tab in TABS else "overview",
         "page_data": {
             "agents": run.agent_names,
             "unmeasured": _unmeasured(spec),
+            "further": sorted(run.further_benchmarks),  # their evaluations are on no chart
             "shares": spec.algorithm.shares_rollouts and len(spec.agents) > 1,
         },
     }
@@ -137,22 +139,7 @@ def _unmeasured(spec: RunSpec) -> list[str]:
     return [name for name, is_there in measured.items() if not is_there]
 
 
-@require_GET
-def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
-    """The runs of a sweep, live; their results are added by the leaderboard's template tag."""
-    sweep = get_object_or_404(Sweep.objects.visible_to(request.user), pk=sweep_id)
-    runs = list(sweep.runs.order_by("created_at", "seed", "algorithm"))
-    context = {
-        "sweep": sweep,
-        "runs": runs,
-        "is_done": all(run.is_terminal for run in runs),
-        "has_results": any(run.state == State.COMPLETED for run in runs),
-        "is_demo": any(run.spec["data"]["benchmark"] == BENCHMARK_NAME for run in runs),
-    }
-    return render(request, "runs/sweep_detail.html", context)
-
-
-class _Echo:
+class Echo:
     """A file that hands back what csv writes, for streaming."""
 
     def write(self, text: str) -> str:
@@ -165,7 +152,7 @@ def metrics_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpRespons
     run = run_or_404(request, run_id)
 
     def lines() -> Iterator[str]:
-        writer = csv.writer(_Echo())
+        writer = csv.writer(Echo())
         yield writer.writerow(["step", "agent", "source", "metric", "value"])
         for row in metric_rows(run):
             yield writer.writerow([csv_cell(cell) for cell in row])

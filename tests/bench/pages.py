@@ -68,8 +68,8 @@ def fill(scale: float) -> None:
     from hacrl_web.runs.models import Run
 
     if not Run.objects.exists():
-        call_command("seed_demo_data", **BIG, steps=int(12_500 * scale))
-        call_command("seed_demo_data", **SMALL, runs=int(10_000 * scale))
+        call_command("seed_demo_data", questions=0, **BIG, steps=int(12_500 * scale))
+        call_command("seed_demo_data", questions=0, **SMALL, runs=int(10_000 * scale))
     began, packed = time.perf_counter(), 0
     while count := pack_round():
         packed += count
@@ -103,7 +103,7 @@ def pages() -> list[Page]:
     """What is measured; of a page that shows nothing a number would be worth nothing, so all are of full runs."""
     from django.urls import reverse
 
-    from hacrl_web.runs.models import Run
+    from hacrl_web.runs.models import Run, Sweep
 
     big = Run.objects.order_by("-total_steps").first()
     assert big is not None, "nothing was generated"
@@ -112,6 +112,7 @@ def pages() -> list[Page]:
     rollouts, what_if = (reverse(f"insight:{name}", args=[big.pk]) for name in ("run_rollouts", "run_what_if"))
     hypothesis = f"{reverse('api-1:what_if', args=[big.pk])}?alpha=2&delta=0.3"
     last, middle = big.total_steps, big.total_steps // 2
+    small = Sweep.objects.order_by("-pk")[1]  # the last one may have few runs
     together = reverse("api-1:get_collaboration", args=[big.pk])
     return [
         Page("run page", reverse("runs:run_detail", args=[big.pk]), 0),
@@ -135,6 +136,9 @@ def pages() -> list[Page]:
         Page("what-if, all steps", hypothesis, 300),
         Page("collaboration over all steps", together, 500),
         Page("collaboration, one step", f"{together}/step?step={middle}", 300),
+        Page("leaderboard", reverse("leaderboard:index"), 500),
+        Page("leaderboard, searched", reverse("leaderboard:index") + "?q=generated", 500),
+        Page("board of a sweep", f"{reverse('leaderboard:board')}?sweep={small.pk}", 300),
     ]
 
 

@@ -32,8 +32,9 @@ def make_group(page: Page, name: str, models: list[str]) -> None:
 
 def add_benchmark(page: Page, name: str, file: Path) -> None:
     page.goto("/benchmarks/new")
-    page.get_by_label("Name").fill(name)
     page.locator("[name='file']").set_input_files(file)
+    page.get_by_role("button", name="Read the columns").click()
+    page.get_by_label("Name").fill(name)
     page.get_by_role("button", name="Check and add").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(name)
 

@@ -99,7 +99,9 @@ def test_wide_table_is_reached_by_keyboard_and_scrolls(page: Page, run_url: str)
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_axe_finds_nothing_serious_and_no_page_scrolls_sideways(page: Page, run_url: str, width: int) -> None:
+def test_axe_finds_nothing_serious_and_no_page_scrolls_sideways(
+    page: Page, run_url: str, questions: Path, width: int
+) -> None:
     if not AXE.exists():
         message = "axe-core is missing: npm ci in frontend/ installs it"
         if os.environ.get("CI") == "true":
@@ -108,8 +110,15 @@ def test_axe_finds_nothing_serious_and_no_page_scrolls_sideways(page: Page, run_
     axe = Path(AXE).read_text()
     page.set_viewport_size({"width": width, "height": 900})
     names = ["/", "/models/", "/models/new", "/groups/", "/groups/new", "/groups/1", "/benchmarks/", "/benchmarks/new"]
+    page.goto("/benchmarks/new")
+    page.locator("[name='file']").set_input_files(questions)
+    page.get_by_role("button", name="Read the columns").click()
+    page.wait_for_url("**/benchmarks/new/*")
+    names += [page.url, "/benchmarks/1", "/benchmarks/1?maths=1&try=0", "/benchmarks/1/overlap", "/benchmarks/1/delete"]
     names += ["/runs/", "/runs/new", "/leaderboard/", "/workers/", run_url, f"{run_url}/rollouts", f"{run_url}/what-if"]
+    names += ["/sweeps/", "/runs/new?compare=1", f"/runs/new?clone={run_url.rpartition('/')[2]}&ablate=1"]
     names += [f"{run_url}{end}" for end in ("/config", "/events", "/system", "/checkpoints", "?tab=logs")]
+    names += ["/evaluate", f"{run_url}/evaluations", f"{run_url}/evaluations?question=0"]
     names += ["/no/such/page", "/compare", f"/compare?runs={run_url.rpartition('/')[2]}"]
     found = []
     for name in names:

@@ -15,17 +15,20 @@ from typing import Any
 import pytest
 from django.contrib.sessions.backends.db import SessionStore
 from django.db import InterfaceError, OperationalError
+from django.test.client import MULTIPART_CONTENT
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from hacrl_web.registry.children import Ended
-from hacrl_web.runs import launch as launching
+from hacrl_web.registry.uploads import stage
 from hacrl_web.runs.models import Contribution, Run
+from hacrl_web.runs.sweeps import launch_sweep
 from tests.web.factories import launch_request, make_user
 from tests.web.insight_help import add_checkpoint
 from tests.web.registry_help import PASSED, answer_inspections
 from tests.web.test_hub import Browser, Server
+from workers.question_mapping import QuestionMapping
 
 VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # Whoever has no login must reach these.
@@ -45,18 +48,33 @@ def routes(patterns: list[Any] | None = None, prefix: str = "") -> Iterator[str]
 
 
 @pytest.fixture
-def mine(db) -> SimpleNamespace:
+def mine(db, tmp_path) -> SimpleNamespace:
     """One object of each kind, all of one owner, with names that no page has by chance."""
     owner = make_user()
     request = launch_request(owner, name="swan of the owner")
     del request["algorithm"], request["seed"]
-    sweep = launching.launch_sweep(owner, {**request, "algorithms": ["gspo"], "seeds": [1]})
+    sweep = launch_sweep(owner, {**request, "algorithms": ["gspo"], "seeds": [1]})
     run = sweep.runs.get()
     model = run.group.agents.first().model
     agent = run.agent_names[0]
     Contribution.objects.create(run=run, seq=1, attempt=1, step=1, agent=agent, source=agent, sample=0, num_tokens=1)
     add_checkpoint(run, 1)
-    return SimpleNamespace(owner=owner, run=run, sweep=sweep, group=run.group, benchmark=run.benchmark, model=model)
+    questions = tmp_path / "swan.jsonl"
+    questions.write_text('{"question": "swan", "answer": "white"}')
+    run.benchmark.train_path = str(questions)
+    run.benchmark.save()
+    staged = stage(owner)
+    staged.name, staged.source = "swan", "swan.jsonl"
+    staged.found = {
+        "columns": ["swan"],
+        "shown": ["swan"],
+        "rows": [{"swan": "white"}],
+        "guess": vars(QuestionMapping()),
+    }
+    staged.note()
+    return SimpleNamespace(
+        owner=owner, run=run, sweep=sweep, group=run.group, benchmark=run.benchmark, model=model, staged=staged
+    )
 
 
 # What some operations cannot do without; the others do not mind.
@@ -68,7 +86,7 @@ def address(route: str, mine: SimpleNamespace) -> str:
     section = route.removeprefix("api/v1/").partition("/")[0]
     own = {"models": mine.model, "groups": mine.group, "benchmarks": mine.benchmark}
     values = {"run_id": mine.run.pk, "sweep_id": mine.sweep.pk, "first": 0, "second": 1, "token": "no-such-token"}
-    values |= {"step": 1, "agent": 0}
+    values |= {"step": 1, "agent": 0, "staged": mine.staged.token}
     if section in own:
         values["pk"] = own[section].pk
     return "/" + PARAMETER.sub(lambda found: str(values[found[2]]), route)
@@ -144,15 +162,28 @@ def test_the_owner_reaches_each_of_them(client, mine, monkeypatch):
     """Or the tests above would prove nothing."""
     monkeypatch.setattr("hacrl_web.registry.views.measured_facts", lambda a, b: None)
     monkeypatch.setattr("hacrl_web.insight.asking.run_child", lambda *_, **__: Ended(b"", 0, False))
+    verdict = b'{"reward": 1, "reason": "right", "extracted": "1", "seconds": 0}'
+    monkeypatch.setattr("hacrl_web.registry.judging.run_child", lambda *_, **__: Ended(verdict, 0, False))
+    overlap = b'{"num_asked": 1, "num_same": 1, "num_near": 0, "examples": []}'
+    monkeypatch.setattr("hacrl_web.registry.importing._run_child", lambda _: Ended(overlap, 0, False))
     answer_inspections(monkeypatch, PASSED)
     client.force_login(mine.owner)
     for route in of_objects():
-        is_post = route.endswith(("/stop", "/pause", "/resume", "/retry", "/queue"))
-        if route.endswith(("/promote", "/ask")):
+        is_api_delete = route == "api/v1/benchmarks/<int:pk>/delete"
+        is_post = is_api_delete or route.endswith(("/stop", "/pause", "/resume", "/retry", "/queue", "/discard"))
+        if route.endswith("/seeds"):
+            answer = client.post(address(route, mine), {"seeds": [2]}, content_type="application/json")
+        elif route.endswith(("/promote", "/ask")):
             answer = client.post(address(route, mine), {"step": 1, "agent": 0, "name": "own", "question": "?"})
+        elif route.endswith("/try"):
+            kind = "application/json" if route.startswith("api/") else MULTIPART_CONTENT
+            answer = client.post(address(route, mine), {"gold": "1", "response": "1"}, content_type=kind)
         else:
-            answer = send(client, "POST" if is_post else "GET", address(route, mine) + QUERY)
-        assert answer.status_code in (200, 201, 302), (route, answer.status_code)
+            query = f"{QUERY}&other={mine.benchmark.pk}" if route.startswith("api/") else QUERY
+            answer = send(client, "POST" if is_post else "GET", address(route, mine) + query)
+        # 409: a run that has not ended needs the benchmark.
+        reached = (409,) if is_api_delete else (200, 201, 302)
+        assert answer.status_code in reached, (route, answer.status_code)
 
 
 def test_lists_and_forms_of_another_user_are_empty_of_mine(client, mine):
@@ -215,7 +246,11 @@ def test_number_beyond_every_column_is_no_object_and_no_error(client, mine):
                 continue
             for name in [name for name, kind in kinds.items() if kind == "int"]:
                 path = address(route.replace(f"<int:{name}>", str(number)), mine)
-                assert client.get(path).status_code == 404, path
+                body = {"seeds": [1]} if route.endswith("/seeds") else {}
+                posted = client.post(path, body, content_type="application/json")
+                answers = {client.get(path).status_code, posted.status_code}
+                assert 404 in answers, path  # some are read, others written
+                assert answers <= {404, 405}, path
                 tried += 1
     assert tried >= 30
 

@@ -11,8 +11,10 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.alerts.signals import Facts
+from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, Sweep, TelemetryEvent
 from hacrl_web.runs.templatetags.show import size
+from hacrl_web.runs.variants import GRID
 from tests.web import factories
 from workers.demo_recipe import BENCHMARK_NAME
 from workers.spec import RunSpec
@@ -73,6 +75,7 @@ def complete(run: Run, accuracies: dict[str, tuple[float, float]]) -> None:
 EMPTY_PAGES = {
     "home": "Register the models to train",
     "runs:run_list": "Start the first run",
+    "runs:sweep_list": "Compare algorithms in a sweep",
     "leaderboard:index": "Compare algorithms in a sweep",
     "runs:worker_list": "Start a run",
     "runs:run_create": "Make an agent group",
@@ -182,12 +185,13 @@ def test_run_page_has_no_chart_of_what_the_run_does_not_measure_or_use(web, user
     assert web.get(run.get_absolute_url()).context["page_data"]["unmeasured"] == unmeasured
 
 
-def test_form_has_a_control_for_every_setting(web, form):
+def test_form_has_a_control_for_every_setting(web, user, form):
+    factories.make_benchmark(user)  # with a second one evaluations may ask further benchmarks
     html = text_of(web.get(reverse("runs:run_create")))
     drawn = set(re.findall(r'name="([a-z]+\.[a-z_0-9]+)"', html))
     sections = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
     expected = {f"{s}.{name}" for s in sections for name in type(RunSpec.model_fields[s].default).model_fields}
-    assert drawn == expected
+    assert drawn == expected | {f"grid.{name}" for name in GRID}
 
 
 def test_posted_form_queues_the_run_it_describes(web, user, form):
@@ -221,7 +225,7 @@ def test_unticked_box_turns_a_setting_off(web, form):
         ("training.learning_rate", "1,5", "with a point, not a comma"),
         ("training.learning_rate", "0", "greater than 0"),
         ("training.learning_rate", "", "Must not be empty"),
-        ("training.steps", "-3", "at least 1"),
+        ("training.steps", "-3", "at least 0"),
         ("training.steps", "1e400", "whole number"),
         ("training.steps", "9" * 5000, ""),
         ("training.mini_batch_size", "3", "Must divide"),
@@ -259,6 +263,14 @@ def test_delta_above_one_half_asks_for_confirmation_beside_its_field(web, form):
     )
     assert confirmed.status_code == 302
     assert Run.objects.get().spec["algorithm"]["delta"] == 0.8
+
+
+def test_audit_that_decides_little_is_asked_about_beside_its_field(web, form):
+    Benchmark.objects.filter(pk=form["benchmark"]).update(verifier="regex")
+    values = {**form, "algorithm.audit_share": "0.1"}
+    shown = field_of(web.post(reverse("runs:run_create"), values), "algorithm.audit_share")
+    assert 'name="confirm" value="audit_decides_little=0.1"' in shown
+    assert web.post(reverse("runs:run_create"), {**values, "confirm": "audit_decides_little=0.1"}).status_code == 302
 
 
 @pytest.mark.parametrize("confirm", ["delta_above_half=0.8", "delta_above_half", "delta_above_half=x", "=0.9", "\x00"])
@@ -299,7 +311,7 @@ def test_seed_that_is_named_twice_is_said_and_not_merged(web, form):
 
 
 def test_confirmation_survives_another_error(web, form):
-    values = {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half=0.8", "training.steps": "0"}
+    values = {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half=0.8", "training.steps": "-1"}
     shown = field_of(web.post(reverse("runs:run_create"), values), "algorithm.delta")
     assert 'value="delta_above_half=0.8" checked' in shown
 
@@ -329,6 +341,12 @@ def test_confirmation_survives_another_error(web, form):
         {"compare": "1", "algorithms": ["hacpo", "nonsense"], "seeds": "1"},
         {"compare": "1", "seeds": "1"},
         {"compare": "1", "algorithms": "hacpo", "seeds": ""},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "ablations": "no_such"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.alpha": "1; 2"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.alpha": "1, nan"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.delta": "0.1 " * 300},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.beta": "1"},
+        {"grid": "1"},
     ],
 )
 def test_hostile_form_is_refused_and_nothing_is_written(web, form, hostile):
@@ -509,8 +527,8 @@ def test_leaderboard_shows_the_gain_paired_by_seed(web, user):
         row = html[html.index('data-algorithm="hacpo"') :]
         assert "+0.225" in row[: row.index("</tr>")]  # ((.6 - .4) + (.75 - .5)) / 2
         assert "0.675" in row[: row.index("</tr>")]  # (.6 + .75) / 2
-        figure = json.loads(re.search(r'id="bars-\w+" type="application/json">(.*?)</script>', html, re.DOTALL)[1])
-        assert figure["data"][0]["x"][0] == "hacpo"
+    figure = json.loads(re.search(r'id="pareto-\w+" type="application/json">(.*?)</script>', html, re.DOTALL)[1])
+    assert figure["data"][0]["name"] == "hacpo"
 
 
 def test_components_are_for_staff(client, db, web):

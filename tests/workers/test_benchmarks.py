@@ -41,6 +41,16 @@ def test_id_and_subject_are_kept_and_a_missing_id_depends_on_the_question_only(t
     assert train[1].id == other[0].id
 
 
+def test_difficulty_is_kept_and_the_template_stands_around_the_question(tmp_path):
+    path = write(tmp_path / "q.jsonl", {"question": "1+{x}=", "answer": "2", "difficulty": 3})
+    data = DataSpec(train_path=path, held_out_fraction=0, prompt_template="Solve {question} now")
+    [question], _ = load_questions(data)
+    assert (question.difficulty, question.question) == ("3", "1+{x}=")
+    assert question.prompt == "Solve 1+{x}= now"
+    [plain], _ = load_questions(DataSpec(train_path=path, held_out_fraction=0))
+    assert (plain.prompt, plain.id) == (plain.question, question.id)
+
+
 def test_broken_line_is_named_with_its_column(tmp_path):
     message = error_of(tmp_path / "q.jsonl", *numbered(4), '{"question": "x"; "answer": 1}')
     assert message == "q.jsonl, line 5: not JSON (column 17)"

@@ -1,4 +1,4 @@
-"""Inspection of models, pairs and benchmarks: what is found, and what is refused with a reason that helps."""
+"""Inspection of models and pairs: what is found, and what is refused with a reason that helps."""
 
 import json
 import os
@@ -273,23 +273,3 @@ def test_pair_names_the_model_that_is_unfit(capsys, model, tmp_path):
     status, report = ask(capsys, "pair", model, tmp_path / "absent")
     assert status == 1
     assert report["error"].startswith(f"{tmp_path / 'absent'}: There is no folder")
-
-
-def test_benchmark_report_counts_and_shows_rows(capsys, tmp_path):
-    path = tmp_path / "q.jsonl"
-    path.write_text("".join(json.dumps({"q": f"{n}+1", "a": n + 1, "subject": "sum"}) + "\n" for n in range(50)))
-    status, report = ask(capsys, "benchmark", path, "--question-field", "q", "--answer-field", "a")
-    assert status == 0
-    assert report["num_train"] + report["num_held_out"] == 50
-    assert report["subjects"] == {"sum": 50}
-    assert len(report["sample"]) == 5
-
-
-def test_benchmark_error_names_the_line(capsys, tmp_path):
-    path = tmp_path / "q.jsonl"
-    path.write_text('{"question": "x", "answer": "1"}\n{"question": "y"}\n')
-    assert ask(capsys, "benchmark", path) == (
-        1,
-        {"ok": False, "error": "q.jsonl, line 2: no key 'answer' (keys here: question)"},
-    )
-    assert ask(capsys, "benchmark", path, "--held-out-fraction", "2")[1]["error"].startswith("held_out_fraction: ")

@@ -46,6 +46,24 @@ async function draw(element) {
   element.dataset.drawn = "true";
 }
 
+/**
+ * A picture as a file, on the page's own ground, whether it was scrolled to or not.
+ * @param {HTMLElement} button
+ */
+async function savePicture(button) {
+  const element = document.querySelector(`[data-figure="${button.dataset.png}"]`);
+  if (!(element instanceof HTMLElement)) return;
+  if (!element.dataset.drawn) {
+    seen.unobserve(element);
+    await draw(element);
+  }
+  await window.Plotly.relayout(element, { paper_bgcolor: colour("--surface") });
+  const { width, height } = element.getBoundingClientRect();
+  const size = { format: "png", filename: button.dataset.name ?? "picture", width: Math.round(width), height: Math.round(height), scale: 2 };
+  await window.Plotly.downloadImage(element, size);
+  await recolour(element);
+}
+
 // A board far down costs nothing until it is scrolled to.
 const seen = new IntersectionObserver(
   (entries) => {
@@ -57,10 +75,22 @@ const seen = new IntersectionObserver(
   },
   { rootMargin: "400px" },
 );
-for (const element of document.querySelectorAll("[data-figure]")) seen.observe(element);
+function watch() {
+  for (const element of document.querySelectorAll("[data-figure]:not([data-drawn])")) seen.observe(element);
+}
+
+watch();
+// Results that come while the page is open, in place of those before.
+document.body.addEventListener("htmx:afterSettle", watch);
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const element of document.querySelectorAll("[data-drawn]")) {
     recolour(/** @type {HTMLElement} */ (element));
   }
+});
+
+// Also of pictures that come later, in place of others.
+document.addEventListener("click", (event) => {
+  const button = event.target instanceof Element ? event.target.closest("[data-png]") : null;
+  if (button instanceof HTMLElement) savePicture(button);
 });

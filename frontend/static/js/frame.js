@@ -1,4 +1,4 @@
-/** What every page has: a live count of running runs, times that go on, banners that go, tables that say they scroll. */
+/** What every page has: a live count of running runs, times that go on, banners that go, scrolling tables, g keys. */
 
 import { count, duration } from "./format.js";
 
@@ -78,10 +78,15 @@ const widths = new ResizeObserver((entries) => {
     if (scroller) nameScroller(scroller);
   }
 });
-for (const scroller of document.querySelectorAll(SCROLLERS)) {
-  widths.observe(scroller);
-  if (scroller.firstElementChild) widths.observe(scroller.firstElementChild);
+function watchScrollers() {
+  for (const scroller of document.querySelectorAll(SCROLLERS)) {
+    widths.observe(scroller);
+    if (scroller.firstElementChild) widths.observe(scroller.firstElementChild);
+  }
 }
+
+watchScrollers();
+document.body.addEventListener("htmx:afterSettle", watchScrollers); // also those that come later
 document.querySelector(".tabs [aria-current='page']")?.scrollIntoView({ block: "nearest", inline: "center" });
 
 document.addEventListener("click", (event) => {
@@ -95,3 +100,15 @@ addEventListener("pageshow", (event) => {
 document.addEventListener("visibilitychange", tick);
 setInterval(tick, TICK_MS);
 setTimeout(pulse, pause());
+
+/** g and then r, q or l within this time: to the runs, the queue, the leaderboard. */
+const GO_MS = 1000;
+let goUntil = 0;
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target instanceof Element && event.target.closest("input, textarea, select, [contenteditable]");
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  const isSecond = event.timeStamp < goUntil;
+  goUntil = event.key === "g" ? event.timeStamp + GO_MS : 0;
+  if (!isSecond || !["r", "q", "l"].includes(event.key)) return;
+  location.assign(document.querySelector(".rail")?.getAttribute(`data-go-${event.key}`) ?? "/");
+});

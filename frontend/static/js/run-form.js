@@ -1,6 +1,7 @@
-/** The new-run form: presets, the compare switch, the chosen group's agents, and what a step will cost. */
+/** The new-run form: presets, the chosen group's agents, what a step will take; run-form-cost.js asks for the rest. */
 
 import { count, make, must, readJson } from "./format.js";
+import { askCost } from "./run-form-cost.js";
 
 /**
  * @typedef {{id: number, name: string, agents: {name: string, model: string, position: number}[]}} Group
@@ -39,20 +40,11 @@ function compares() {
   return box instanceof HTMLInputElement && box.checked;
 }
 
-/** @returns {string[]} */
+/** @returns {string[]} an ablation is of HACPO */
 function algorithms() {
   if (!compares()) return [control("algorithm.name")?.value ?? ""];
-  return [...form.querySelectorAll('[name="algorithms"]:checked')].map((box) => /** @type {HTMLInputElement} */ (box).value);
-}
-
-function seeds() {
-  if (!compares()) return 1;
-  return new Set(namedSeeds()).size;
-}
-
-/** @returns {number[]} as often as they are named */
-function namedSeeds() {
-  return (control("seeds")?.value ?? "").split(/[\s,]+/).filter((part) => /^\d+$/.test(part)).map(Number);
+  const chosen = [...form.querySelectorAll('[name="algorithms"]:checked')].map((box) => /** @type {HTMLInputElement} */ (box).value);
+  return chosen.length === 0 && form.querySelector('[name="ablations"]:checked') ? ["hacpo"] : chosen;
 }
 
 /** @returns {Group | undefined} */
@@ -79,58 +71,36 @@ function show(name, text) {
   must(`[data-show="${name}"]`).textContent = text;
 }
 
-function showCost() {
+function showStep() {
   const agents = group()?.agents.length ?? 0;
   const prompts = number("training.train_batch_size");
   const generations = number("rollout.num_generations");
-  const miniBatch = number("training.mini_batch_size");
-  const steps = number("training.steps");
   const completion = number("rollout.max_completion_length");
   const chosen = algorithms();
   const perStep = agents * prompts * generations;
   const double = chosen.length === 1 && chosen[0] === "gspox2" ? 2 : 1;
-  const runs = chosen.length * seeds();
-  // GSPOx2 takes twice as many rollouts: in a sweep it counts as two.
-  const weight = chosen.reduce((sum, name) => sum + (name === "gspox2" ? 2 : 1), 0) * seeds();
   show("agents", agents ? String(agents) : "choose a group");
   show("per-step", agents ? count(perStep * double) : "–");
   show("formula", agents ? `${agents} agents × ${count(prompts)} prompts × ${count(generations * double)} rollouts` : "agents × prompts × rollouts");
   show("tokens", agents ? `at most ${count(perStep * double * completion)}` : "–");
-  show("runs", count(runs));
-  show("total", agents ? count(perStep * steps * weight) : "–");
-  showWarnings(prompts, miniBatch, chosen, agents);
+  showWarnings(chosen, agents);
 }
 
 /**
- * @param {number} prompts
- * @param {number} miniBatch
+ * What the server would not refuse, and may not be meant.
  * @param {string[]} chosen
  * @param {number} agents
  */
-function showWarnings(prompts, miniBatch, chosen, agents) {
+function showWarnings(chosen, agents) {
   const warnings = [];
-  const delta = number("algorithm.delta");
+  const delta = compares() && control("grid.delta")?.value.trim() ? NaN : number("algorithm.delta");
   const shares = data.sharing.some((name) => chosen.includes(name)) && isOn("algorithm.sharing");
   const clips = shares && chosen.includes("hacpo") && isOn("algorithm.clip_cross") && agents !== 1;
-  if (Number.isFinite(prompts / miniBatch) && prompts % miniBatch !== 0) {
-    warnings.push(`Mini batch size ${miniBatch} does not divide train batch size ${prompts}.`);
-  }
-  if (chosen.includes("gspox2") && miniBatch % 2) warnings.push("GSPOx2 halves the mini-batch: it must be even.");
   if (clips && delta > 0.5 && !isConfirmed("algorithm.delta")) warnings.push(`Delta ${delta}: the lower bound becomes ${Number((1 - delta).toPrecision(3))}. You will be asked to confirm it.`);
   if (shares && agents === 1) warnings.push("One agent alone has nobody to share with: HACPO and naive sharing are then GSPO.");
-  if (compares() && chosen.length === 0) warnings.push("Choose at least one algorithm.");
-  if (compares() && seeds() < namedSeeds().length) warnings.push("A seed is named more than once: it makes one run of each algorithm.");
-  if (compares() && seeds() === 0) warnings.push("Give at least one seed.");
   const list = must("#warnings");
   list.hidden = warnings.length === 0;
   list.replaceChildren(...warnings.map((text) => make("p", "", text)));
-}
-
-function showCompare() {
-  const on = compares();
-  must("#one-run").hidden = on;
-  must("#many-runs").hidden = !on;
-  must("#submit-word").textContent = on ? "Queue sweep" : "Queue run";
 }
 
 /** @param {Preset | undefined} preset */
@@ -167,9 +137,14 @@ function showConfirmation({ field, value, text }) {
  */
 function dropStaleConfirmations(target) {
   for (const box of target.closest("[data-field]")?.querySelectorAll('[name="confirm"]') ?? []) {
-    const meant = /** @type {HTMLInputElement} */ (box).value.split("=")[1];
-    if (Number(meant) !== Number(target.value)) box.closest(".caution")?.remove();
+    const meant = /** @type {HTMLInputElement} */ (box).value.split("=")[1] ?? "";
+    if (numbers(meant) !== numbers(target.value)) box.closest(".caution")?.remove();
   }
+}
+
+/** @param {string} text one number, or those of a grid: written otherwise they are the same */
+function numbers(text) {
+  return text.split(/[\s,]+/).filter(Boolean).map(Number).join();
 }
 
 /** @param {string} field */
@@ -178,9 +153,9 @@ function isConfirmed(field) {
 }
 
 function refresh() {
-  showCompare();
   showAgents();
-  showCost();
+  showStep();
+  askCost(form, group() !== undefined && (control("benchmark")?.value ?? "") !== "");
 }
 
 form.addEventListener("input", (event) => {
@@ -197,6 +172,8 @@ form.addEventListener("submit", () => {
   must("#submit").setAttribute("aria-disabled", "true");
   setTimeout(() => /** @type {HTMLButtonElement} */ (must("#submit")).setAttribute("disabled", ""), 0);
 });
+// The side card asks by itself.
+must("#estimate").hidden = true;
 addEventListener("pageshow", () => {
   must("#submit").removeAttribute("disabled");
   must("#submit").removeAttribute("aria-disabled");

@@ -1,4 +1,7 @@
-/** Pages that list runs (sweep, runs, home): each row with `data-run` follows its run's state and progress. */
+/**
+ * Pages that list runs (sweep, runs, home): each element with `data-run` follows its run's state and progress. What has
+ * changed is told to the page by the event "run-changed"; its detail is true where a run has ended.
+ */
 
 import { count, duration, showState } from "./format.js";
 import { pageSocket } from "./socket.js";
@@ -7,7 +10,18 @@ const TERMINAL = new Set(["completed", "failed", "stopped"]);
 const rows = [...document.querySelectorAll("[data-run]")].filter((row) => row instanceof HTMLElement);
 /** The server refuses more subscriptions than this on one socket. */
 const MOST_FOLLOWED = 60;
-const open = rows.filter((row) => !TERMINAL.has(row.dataset.state ?? "")).slice(0, MOST_FOLLOWED);
+/** @type {Map<string, HTMLElement[]>} a run may stand on the page twice: in the matrix of its sweep and in the table */
+const open = new Map();
+for (const row of rows) {
+  const run = row.dataset.run ?? "";
+  if (TERMINAL.has(row.dataset.state ?? "") || (!open.has(run) && open.size >= MOST_FOLLOWED)) continue;
+  open.set(run, [...(open.get(run) ?? []), row]);
+}
+
+/** @param {boolean} hasEnded */
+function tell(hasEnded) {
+  document.body.dispatchEvent(new CustomEvent("run-changed", { detail: hasEnded }));
+}
 
 /**
  * @param {HTMLElement} row
@@ -44,19 +58,25 @@ function showRun(row, frame) {
   row.dataset.state = frame.state;
   showState(row.querySelector(".state"), frame.state);
   showProgress(row, frame.progress);
-  if (!TERMINAL.has(frame.state)) return;
-  show(row, "eta", "–");
+  if (TERMINAL.has(frame.state)) show(row, "eta", "–");
+}
+
+function reloadWhenDone() {
   // The finished page has more on it (the leaderboard of a sweep): fetch it once all its runs are done.
   const reload = document.querySelector("[data-reload-when-done]");
   if (reload && rows.every((one) => TERMINAL.has(one.dataset.state ?? ""))) location.reload();
 }
 
-if (open.length) {
+if (open.size) {
   const socket = pageSocket();
-  for (const row of open) {
+  for (const [run, places] of open) {
     // The events themselves are on the run's own page: start at the end of what the row already shows.
-    socket.subscribe(row.dataset.run ?? "", Number(row.dataset.lastSeq ?? 0), {
-      run: (frame) => showRun(row, frame),
+    socket.subscribe(run, Number(places[0]?.dataset.lastSeq ?? 0), {
+      run: (frame) => {
+        for (const row of places) showRun(row, frame);
+        tell(TERMINAL.has(frame.state));
+        if (TERMINAL.has(frame.state)) reloadWhenDone();
+      },
     });
   }
 } else {

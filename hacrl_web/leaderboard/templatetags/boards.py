@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from django import template
+from django.utils.html import format_html
 
-from hacrl_web.leaderboard.figures import accuracy_bars, front, pareto
-from hacrl_web.leaderboard.scores import Board, sweep_board
+from hacrl_web.leaderboard import shown
+from hacrl_web.leaderboard.boards import Board, sweep_board
+from hacrl_web.leaderboard.cells import Cell, Group, Line, Table
+from hacrl_web.leaderboard.choice import Choice
+from hacrl_web.leaderboard.paper import Reported
+from hacrl_web.leaderboard.rows import plain_path
+from hacrl_web.leaderboard.table import make_table
 from hacrl_web.runs.models import Sweep
+from hacrl_web.runs.templatetags.show import count, duration, middle, plain_significant, significant
 
 register = template.Library()
+LONG_LETTERS = 32
 
 
 @register.simple_tag
@@ -18,15 +26,45 @@ def board_of(sweep: Sweep) -> Board:
     return sweep_board(sweep)
 
 
-@register.inclusion_tag("leaderboard/_board.html")
-def show_board(board: Board, key: str) -> dict[str, Any]:
-    """A board's table and pictures; `key` makes the ids on the page unique."""
-    return {
-        "board": board,
-        "key": key,
-        "num_best": sum(row.is_best for row in board.rows),
-        "has_intervals": any(row.final.half_width is not None for row in board.rows),
-        "bars": accuracy_bars(board.rows),
-        "pareto": pareto(board.rows),
-        "front": front(board.rows),
-    }
+@register.inclusion_tag("leaderboard/_shown.html")
+def show_board(board: Board, key: str, size: str = "whole") -> dict[str, Any]:
+    """A board as its address without further words shows it. `key` makes the ids on the page unique.
+
+    size: compact leaves out single agents and pictures.
+    """
+    return shown.context(make_table(board, Choice()), key, is_compact=size == "compact")
+
+
+@register.filter
+def last_cell(line: Line) -> Cell:
+    """The cell of the average, or of the one benchmark."""
+    return list(line.cells.values())[-1]
+
+
+@register.filter
+def setting_name(path: str) -> str:
+    return plain_path(path)
+
+
+@register.filter
+def middle_of_long(text: str) -> str:
+    """A digest is cut in the middle, a setting's value stays."""
+    return middle(text) if len(text) > LONG_LETTERS else text
+
+
+@register.filter
+def printed(line: Reported, column: str) -> str:
+    """A score of the paper's, with the digits that it has there."""
+    return line.score(column)
+
+
+@register.simple_tag
+def cost_of(table: Table, group: Group, name: str) -> str:
+    """A row's mean cost per run, or what it gained for it."""
+    if name == "per_1000":
+        return significant(table.per_1000(group))
+    value = table.cost(group.row, name)
+    if name != "device_hours":
+        return count(value)
+    took = duration(group.row.mean_of("device_seconds"))
+    return format_html('<span title="{}: {}">{}</span>', value, took, plain_significant(value))

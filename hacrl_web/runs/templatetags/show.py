@@ -26,6 +26,7 @@ RAIL = (
     ("Agent groups", "registry:group_list", "groups"),
     ("Benchmarks", "registry:benchmark_list", "benchmarks"),
     ("Runs", "runs:run_list", "runs"),
+    ("Sweeps", "runs:sweep_list", "sweeps"),
     ("Compare", "insight:compare", "compare"),
     ("Alerts", "alerts:alert_list", "warning"),
     ("Leaderboard", "leaderboard:index", "leaderboard"),
@@ -38,8 +39,6 @@ def rail_pages(context: template.Context) -> list[dict[str, Any]]:
     """The pages of the rail; the longest address that begins this one is the current page."""
     request = context.get("request")
     path = request.path if request is not None else ""
-    if path.startswith("/sweeps/"):
-        path = "/runs/"
     pages: list[dict[str, Any]] = []
     for label, name, icon in RAIL:
         try:
@@ -76,9 +75,9 @@ def significant(value: Any, digits: int = 3) -> str | SafeString:
 
 
 @register.filter
-def plain_significant(value: Any) -> str:
-    """Three significant digits without the full value on hover: where the cell has a title of its own."""
-    return MISSING if value is None else _short(float(value), 3)
+def plain_significant(value: Any, digits: int = 3) -> str:
+    """Three significant digits without the full value on hover: where the cell has a title of its own, and in files."""
+    return MISSING if value is None else _short(float(value), digits)
 
 
 @register.filter

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -16,13 +17,15 @@ from django.urls import reverse
 from hacrl_web import demo
 from hacrl_web.accounts.models import User, first_user
 from hacrl_web.errors import FieldErrors
-from hacrl_web.insight.estimate import Estimate
-from hacrl_web.leaderboard.scores import Board, run_results, sweep_board
+from hacrl_web.leaderboard.demo_outcome import summary, text_table
 from hacrl_web.runs.demo_state import preparing
-from hacrl_web.runs.models import TERMINAL, Run, State, Sweep
+from hacrl_web.runs.models import TERMINAL, State, Sweep
+from workers.demo_recipe import ALGORITHMS
 
 LOOK_EVERY_S = 0.5
 SAY_EVERY_S = 5.0
+# As people write it; RunSpec's own names are taken as well.
+_SPELLINGS = {"gspo_x2": "gspox2"}
 
 
 class Command(BaseCommand):
@@ -31,31 +34,33 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--once", action="store_true", help="wait until all runs have ended, print the leaderboard")
         parser.add_argument("--json", action="store_true", help="with --once: the last line is JSON")
-        parser.add_argument("--seeds", default="0", help="comma-separated seeds, one run of each algorithm a seed")
+        parser.add_argument(
+            "--seeds", default="1", help="how many, such as 3 (seeds 0, 1 and 2), or which, such as 0,1,2 (default 1)"
+        )
+        parser.add_argument(
+            "--algorithms",
+            default=",".join(ALGORITHMS),
+            help="comma-separated: hacpo, gspo, gspo_x2, grpo, naive_source, naive_learner (default: the first three)",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            seeds = [int(seed) for seed in options["seeds"].split(",")]
-        except ValueError:
-            raise CommandError(f"--seeds wants whole numbers, such as 0,1,2; not {options['seeds']!r}") from None
+        seeds, algorithms = seeds_of(options["seeds"]), algorithms_of(options["algorithms"])
         if options["json"] and not options["once"]:
             raise CommandError("--json prints the outcome, which only --once waits for: give both.")
         user = first_user()
         sweep = None if options["once"] else _unfinished_sweep(user)
         if sweep is None:
-            sweep = _launched(user, seeds, self.stderr)
+            sweep = _launched(user, seeds, algorithms, self.stderr)
         else:
             self.stderr.write("The demo that was started before goes on; a new one can start when it has ended.")
         if not options["once"]:
             self.stdout.write(reverse("runs:sweep_detail", args=[sweep.pk]))
             return
         self._wait(sweep)
-        runs = list(sweep.runs.order_by("created_at"))
-        board = sweep_board(sweep)
-        self.stderr.write(_table(board))
+        self.stderr.write(text_table(sweep))
         if options["json"]:
-            self.stdout.write(json.dumps(_summary(runs, board)))
-        failed = [run for run in runs if run.state != State.COMPLETED]
+            self.stdout.write(json.dumps(summary(sweep)))
+        failed = [run for run in sweep.runs.order_by("created_at") if run.state != State.COMPLETED]
         if failed:
             raise CommandError("; ".join(f"{run.name} {run.state}: {run.reason}" for run in failed))
 
@@ -71,7 +76,25 @@ class Command(BaseCommand):
             time.sleep(LOOK_EVERY_S)
 
 
-def _launched(user: User, seeds: list[int], stderr: Any) -> Sweep:
+def seeds_of(text: str) -> list[int]:
+    """A single number is how many seeds from 0 on; with a comma, which ones. Error: CommandError."""
+    try:
+        numbers = [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        numbers = []
+    if "," not in text and numbers and numbers[0] > 0:
+        return list(range(numbers[0]))
+    if "," in text and numbers and min(numbers) >= 0:
+        return numbers
+    raise CommandError(f"--seeds wants how many (3) or which (0,1,2; a single one as “4,”); not {text!r}")
+
+
+def algorithms_of(text: str) -> list[str]:
+    """RunSpec's names of a comma-separated list; which there are, the launch knows."""
+    return [_SPELLINGS.get(name, name) for part in text.split(",") if (name := part.strip())]
+
+
+def _launched(user: User, seeds: Sequence[int], algorithms: Sequence[str], stderr: Any) -> Sweep:
     doing = "Looking for its two models in the cache."
     if not demo.folder().exists():
         doing = "Teaching two small models arithmetic, the warm start: a minute or two on an idle machine, once."
@@ -81,7 +104,7 @@ def _launched(user: User, seeds: list[int], stderr: Any) -> Sweep:
             folder = demo.make_agents()
             say("Checking and registering its models and questions.")
             group, benchmark = demo.register(user, folder)
-            return demo.launch(user, group, benchmark, seeds)
+            return demo.launch(user, group, benchmark, seeds, algorithms)
     except subprocess.CalledProcessError as error:
         raise CommandError(f"The demo agents could not be made (exit status {error.returncode}).") from None
     except FieldErrors as refused:
@@ -96,31 +119,3 @@ def _unfinished_sweep(user: Any) -> Sweep | None:
 
 _SETTLED = {*TERMINAL, State.PAUSED}  # nobody is there to resume a paused one
 _OPEN = [state for state in State.values if state not in TERMINAL]
-
-
-def _interval(value: Estimate | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value.mean:.3f}" + (f" +- {value.half_width:.3f}" if value.half_width is not None else "")
-
-
-def _table(board: Board) -> str:
-    lines = [f"{'':<8} {'start':>16} {'final':>16} {'gain over GSPO':>16} {'rollouts':>9} {'seconds':>8}"]
-    for row in board.rows:
-        numbers = [_interval(row.start), _interval(row.final), _interval(row.gain_over_gspo)]
-        lines.append(
-            f"{row.algorithm:<8} "
-            + " ".join(f"{number:>16}" for number in numbers)
-            + f" {row.rollouts:>9.0f} {row.device_seconds:>8.1f}"
-        )
-    return "\n".join(lines)
-
-
-def _summary(runs: list[Run], board: Board) -> dict[str, Any]:
-    results = {result.run.pk: result.as_dict() for result in run_results(runs)}
-    states = [{"run": str(r.pk), "algorithm": r.algorithm, "seed": r.seed, "state": r.state} for r in runs]
-    gains = {row.algorithm: row.gain_over_gspo.mean for row in board.rows if row.gain_over_gspo is not None}
-    return {
-        "runs": [state | results.get(run.pk, {}) for run, state in zip(runs, states, strict=True)],
-        "gain_over_gspo": gains,
-    }

@@ -1,0 +1,140 @@
+"""What a board in Table-1 form is made of: columns, rows with a line for each agent, and their cells.
+
+Page, exports, pictures and report are all drawn from one Table (made by table.py), so that they hold the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hacrl_web.insight.estimate import Estimate, estimate
+from hacrl_web.leaderboard.boards import Board
+from hacrl_web.leaderboard.choice import AVERAGE, Choice
+from hacrl_web.leaderboard.rows import Row
+
+MEAN = ""  # in an agent's place: the mean of the row's agents
+BySeed = Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One benchmark, or all of them: the key is its name or AVERAGE."""
+
+    key: str
+    benchmarks: tuple[str, ...]
+    measured_by: str  # the estimate's name with its k: avg@4; several where rows had several
+
+    @property
+    def is_average(self) -> bool:
+        return self.key == AVERAGE
+
+    @property
+    def title(self) -> str:
+        return f"Average of {len(self.benchmarks)}" if self.is_average else self.key
+
+
+@dataclass
+class Cell:
+    """One score: its mean over seeds, and the difference to the baseline on the seeds that both have."""
+
+    by_seed: BySeed
+    score: Estimate | None
+    difference: Estimate | None = None
+    mark: str = ""  # best, tied best, or nothing
+
+    @property
+    def verdict(self) -> str:
+        """Of the difference: better, worse, tie, or that one seed has no interval."""
+        if self.difference is None:
+            return ""
+        if self.difference.half_width is None:
+            return "one seed"
+        return "tie" if not self.difference.is_clear else "better" if self.difference.mean > 0 else "worse"
+
+
+@dataclass
+class Line:
+    """One agent of a row, or the mean of its agents."""
+
+    agent: str
+    position: int
+    cells: dict[str, Cell]  # by the column's key
+    start: Estimate | None = None  # of the last column, before training
+
+    @property
+    def is_mean(self) -> bool:
+        return self.agent == MEAN
+
+
+@dataclass
+class Group:
+    """A row with its lines, the mean of the agents first; a row of one agent has its line alone."""
+
+    row: Row
+    lines: list[Line]
+    is_baseline: bool = False
+
+    @property
+    def head(self) -> Line:
+        return self.lines[0]
+
+
+@dataclass
+class StartGroup:
+    """Where rows of the same models, questions and evaluation began: the paper's `base`."""
+
+    agents: tuple[str, ...]
+    label: str
+    seeds: list[int]
+    lines: list[Line]
+
+
+@dataclass
+class Table:
+    board: Board
+    choice: Choice
+    columns: list[Column]
+    groups: list[Group]
+    starts: list[StartGroup] = field(default_factory=list)
+    baseline: str = ""  # its words; empty where there is none
+    unlike: list[str] = field(default_factory=list)  # facts in which rows differ, in words
+
+    @property
+    def last(self) -> Column:
+        """The column that stands for the row: the average, or the one benchmark."""
+        return self.columns[-1]
+
+    @property
+    def num_best(self) -> int:
+        return sum(group.head.cells[self.last.key].mark != "" for group in self.groups)
+
+    @property
+    def has_intervals(self) -> bool:
+        return any(
+            cell.score is not None and cell.score.half_width is not None
+            for group in self.groups
+            for cell in group.head.cells.values()
+        )
+
+    def cell(self, group: Group) -> Cell:
+        return group.head.cells[self.last.key]
+
+    def cost(self, row: Row, name: str) -> float | None:
+        """Mean per run of one of COSTS."""
+        if name != "device_hours":
+            return row.mean_of(name)
+        seconds = row.mean_of("device_seconds")
+        return None if seconds is None else seconds / 3600
+
+    def per_1000(self, group: Group) -> float | None:
+        """Rise of the last column's score over the start for each 1,000 rollouts generated."""
+        score, start, rollouts = self.cell(group).score, group.head.start, group.row.mean_of("rollouts")
+        if score is None or start is None or not rollouts:
+            return None
+        return (score.mean - start.mean) / rollouts * 1000
+
+
+def paired(mine: BySeed, base: BySeed) -> Estimate | None:
+    """Mean of the differences on the seeds that both have, with its interval."""
+    return estimate([mine[seed] - base[seed] for seed in sorted(mine) if seed in base])

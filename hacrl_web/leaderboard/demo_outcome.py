@@ -1,0 +1,97 @@
+"""The outcome of a demo in numbers: its board as text, and as JSON with what the demo promises of its differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hacrl_web.insight.estimate import Estimate, estimate
+from hacrl_web.leaderboard.boards import Board, sweep_board
+from hacrl_web.leaderboard.cells import paired
+from hacrl_web.leaderboard.exports import estimate_as_dict
+from hacrl_web.leaderboard.results import FINAL, START, RunResult, run_results
+from hacrl_web.leaderboard.rows import Row
+from hacrl_web.runs.models import Sweep
+
+HACPO = "hacpo"
+RISE = "start"
+# HACPO minus what -> at least so much, as the mean over three seeds of the mean of both agents (docs/LOG.md).
+PROMISED = {"gspo": 0.10, "gspox2": 0.05, RISE: 0.30, "naive_source": -0.05}
+
+
+def _scores(row: Row, when: str = FINAL) -> dict[int, float]:
+    """Mean of the agents on the demo's questions by seed."""
+    return row.by_seed(row.agents, [row.run.spec["data"]["benchmark"]], when=when)
+
+
+def differences(board: Board) -> dict[str, dict[str, Any]]:
+    """HACPO minus each other algorithm, and minus its own start: paired by seed, with what was promised."""
+    by_name = {row.algorithm: row for row in board.with_results}
+    hacpo = by_name.pop(HACPO, None)
+    if hacpo is None:
+        return {}
+    own = _scores(hacpo)
+    others = {name: _scores(row) for name, row in by_name.items()} | {RISE: _scores(hacpo, START)}
+    found = {name: paired(own, scores) for name, scores in others.items()}
+    return {f"{HACPO} - {name}": _judged(gap, PROMISED.get(name)) for name, gap in found.items() if gap is not None}
+
+
+def _judged(value: Estimate, at_least: float | None) -> dict[str, Any]:
+    is_met = None if at_least is None else value.mean >= at_least
+    return (estimate_as_dict(value) or {}) | {"at_least": at_least, "is_met": is_met}
+
+
+def summary(sweep: Sweep) -> dict[str, Any]:
+    """Every run in numbers, and the differences. Written so that every number is one of the database's."""
+    runs = list(sweep.runs.order_by("created_at"))
+    results = run_results(runs)
+    board = sweep_board(sweep)
+    found = differences(board)
+    gspo = next((_scores(row) for row in board.with_results if row.algorithm == "gspo"), {})
+    gains = {row.algorithm: paired(_scores(row), gspo) for row in board.with_results if row.algorithm != "gspo"}
+    return {
+        "runs": [
+            {"run": str(run.pk), "algorithm": run.algorithm, "seed": run.seed, "state": run.state}
+            | (_run_numbers(results[run.pk]) if run.pk in results else {})
+            for run in runs
+        ],
+        "gain_over_gspo": {name: gain.mean for name, gain in gains.items() if gain is not None},
+        "differences": found,
+        "acceptance_is_met": all(one["is_met"] for one in found.values() if one["at_least"] is not None),
+    }
+
+
+def _run_numbers(result: RunResult) -> dict[str, Any]:
+    own = [result.run.spec["data"]["benchmark"]]
+    return {
+        "accuracy_start": result.score(result.agents, own, when=START),
+        "accuracy_final": result.score(result.agents, own),
+        "agents": {
+            name: {"accuracy_start": result.score([name], own, when=START), "accuracy_final": result.score([name], own)}
+            for name in result.agents
+        },
+        "rollouts": result.rollouts,
+        "tokens": result.tokens,
+        "device_seconds": result.device_seconds,
+    }
+
+
+def text_table(sweep: Sweep) -> str:
+    """The board for a terminal, best first, and the promised differences below it."""
+    board = sweep_board(sweep)
+    lines = [f"{'':<14} {'start':>16} {'final':>16} {'rollouts':>9} {'seconds':>8}"]
+    scored = [(row, estimate(list(_scores(row).values()))) for row in board.with_results]
+    for row, final in sorted(scored, key=lambda item: -(item[1].mean if item[1] else 0.0)):
+        start = estimate(list(_scores(row, START).values()))
+        rollouts, seconds = row.mean_of("rollouts") or 0.0, row.mean_of("device_seconds") or 0.0
+        lines.append(f"{row.algorithm:<14} {_words(start):>16} {_words(final):>16} {rollouts:>9.0f} {seconds:>8.1f}")
+    for name, one in differences(board).items():
+        width = "" if one["half_width"] is None else f" +- {one['half_width']:.3f}"
+        wanted = "" if one["at_least"] is None else f"  (promised: at least {one['at_least']:+.2f})"
+        lines.append(f"{name}: {one['mean']:+.3f}{width} over {one['seeds']} seeds{wanted}")
+    return "\n".join(lines)
+
+
+def _words(value: Estimate | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value.mean:.3f}" + (f" +- {value.half_width:.3f}" if value.half_width is not None else "")

@@ -1,0 +1,172 @@
+"""The board as CSV and JSON, with the whole numbers: those of the page's hovers. LaTeX is in latex.py."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hacrl_web.insight.estimate import Estimate
+from hacrl_web.leaderboard import paper
+from hacrl_web.leaderboard.cells import Cell, Group, Line, Table
+from hacrl_web.leaderboard.choice import formula
+from hacrl_web.leaderboard.rows import Row
+from hacrl_web.runs.reports import csv_cell
+
+MEASURED = "measured"
+INTERVALS = "95 % confidence intervals of means over seeds (Student's t); not corrected for the number of comparisons"
+
+
+# CSV: a line for each agent, and one for their mean
+
+
+def csv_lines(table: Table, section: paper.Section | None) -> Iterator[str]:
+    head = _csv_head(table)
+    yield _csv_line(head)
+    for cells in _csv_rows(table, section):
+        yield _csv_line([*cells, *[""] * (len(head) - len(cells))])
+
+
+def _csv_rows(table: Table, section: paper.Section | None) -> Iterator[list[Any]]:
+    for group in table.groups:
+        for line in group.lines:
+            yield _csv_cells(table, group, line)
+    for start in table.starts:
+        for line in start.lines:
+            who = [MEASURED, "", "start", "", line.agent or "mean", " ".join(map(str, start.seeds)), "", ""]
+            yield [*who, *_csv_scores(table, line)]
+    for reported in section.lines if section else ():
+        source = f"reported ({paper.SOURCE}, Table {reported.table})"
+        printed = {name: reported.score(column) for name, column in section.columns} if section else {}
+        scores = [value for column in table.columns for value in (printed.get(column.key, ""), *[""] * 6)]
+        yield [source, "", reported.algorithm, reported.group, reported.agent, "", "", "", *scores]
+
+
+def _csv_head(table: Table) -> list[str]:
+    found = ["source", "row", "algorithm", "told apart by", "agent", "seeds", "seeds launched", "without a score"]
+    for column in table.columns:
+        name = f"{column.title} {column.measured_by}"
+        found += [name, f"{name} ±", f"{name} seeds", f"{name} mark"]
+        base = table.baseline or "baseline"
+        found += [f"{name} minus {base}", f"{name} minus {base} ±", f"{name} verdict"]
+    return [*found, "start", "rollouts", "tokens", "device_hours", "gained per 1,000 rollouts"]
+
+
+def _csv_cells(table: Table, group: Group, line: Line) -> list[Any]:
+    row = group.row
+    told = "; ".join(f"{path} = {value}" for path, value in row.told_apart_by.items())
+    who = [MEASURED, row.id, row.algorithm, told, line.agent or "mean", " ".join(map(str, row.seeds))]
+    costs: list[Any] = [""] * 4
+    if line is group.head:  # they are the run's, not an agent's
+        costs = [*(table.cost(row, name) for name in ("rollouts", "tokens", "device_hours")), table.per_1000(group)]
+    start = None if line.start is None else line.start.mean
+    return [*who, row.num_planned, "; ".join(row.missing), *_csv_scores(table, line), start, *costs]
+
+
+def _csv_scores(table: Table, line: Line) -> list[Any]:
+    return [value for column in table.columns for value in _csv_score(line.cells[column.key])]
+
+
+def _csv_score(cell: Cell) -> list[Any]:
+    score, difference = cell.score, cell.difference
+    own = [score.mean, score.half_width, score.count] if score else [None, None, 0]
+    return [*own, cell.mark, *([difference.mean, difference.half_width] if difference else [None, None]), cell.verdict]
+
+
+def _csv_line(cells: Sequence[Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerow([csv_cell(cell) for cell in cells])
+    return text.getvalue()
+
+
+# JSON: the numbers with all that stands behind them
+
+
+def as_json(table: Table, section: paper.Section | None, address: str) -> dict[str, Any]:
+    """`address`: of the page that shows the same."""
+    return {
+        "board": table.board.name,
+        "address": address,
+        "metric": table.choice.metric,
+        "formula": formula(table.choice.metric),
+        "intervals": INTERVALS,
+        "baseline": table.baseline or None,
+        "columns": [
+            {"title": column.title, "benchmarks": list(column.benchmarks), "measured_by": column.measured_by}
+            for column in table.columns
+        ],
+        "rows": [_json_row(table, group) for group in table.groups],
+        "starts": [
+            {
+                "agents": list(start.agents),
+                "seeds": start.seeds,
+                "lines": [_json_line(table, line) for line in start.lines],
+            }
+            for start in table.starts
+        ],
+        "reported": _json_reported(section),
+    }
+
+
+def _json_row(table: Table, group: Group) -> dict[str, Any]:
+    row = group.row
+    return {
+        "id": row.id,
+        "algorithm": row.algorithm,
+        "told_apart_by": row.told_apart_by,
+        "seeds_launched": row.num_planned,
+        "without_a_score": row.missing,
+        "lines": [_json_line(table, line) for line in group.lines],
+        "rollouts": table.cost(row, "rollouts"),
+        "tokens": table.cost(row, "tokens"),
+        "device_hours": table.cost(row, "device_hours"),
+        "gained_per_1000_rollouts": table.per_1000(group),
+        "facts": dict(row.facts),
+        "settings": dict(row.settings),
+        "runs": provenance(row),
+    }
+
+
+def _json_line(table: Table, line: Line) -> dict[str, Any]:
+    cells = {column.title: line.cells[column.key] for column in table.columns}
+    return {
+        "agent": line.agent or None,
+        "start": None if line.start is None else line.start.mean,
+        "scores": {name: _json_cell(cell) for name, cell in cells.items()},
+    }
+
+
+def _json_cell(cell: Cell) -> dict[str, Any]:
+    return {
+        "score": estimate_as_dict(cell.score),
+        "by_seed": {str(seed): value for seed, value in cell.by_seed.items()},
+        "mark": cell.mark or None,
+        "difference": estimate_as_dict(cell.difference),
+        "verdict": cell.verdict or None,
+    }
+
+
+def estimate_as_dict(found: Estimate | None) -> dict[str, Any] | None:
+    return None if found is None else {"mean": found.mean, "half_width": found.half_width, "seeds": found.count}
+
+
+def provenance(row: Row) -> list[dict[str, Any]]:
+    """Every run behind a row: by which code, on which versions; and those without a score, with the reason."""
+    runs = [
+        {"seed": seed, "run": str(result.run.pk), "state": result.run.state, "versions": dict(result.versions)}
+        for seed, result in row.results.items()
+    ]
+    return runs + [
+        {"seed": seed, "run": str(run.pk), "state": run.state, "reason": run.reason} for seed, run in row.others.items()
+    ]
+
+
+def _json_reported(section: paper.Section | None) -> dict[str, Any] | None:
+    if section is None:
+        return None
+    lines = []
+    for line in section.lines:
+        scores = {name: line.score(column) for name, column in section.columns}
+        lines.append({"agent": line.agent, "algorithm": line.algorithm, "scores": scores})
+    return {"source": paper.SOURCE, "table": section.key, "lines": lines}

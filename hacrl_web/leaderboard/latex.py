@@ -1,0 +1,147 @@
+"""The board as a LaTeX table (booktabs): the texts that the page shows, the best in bold, ties with it underlined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hacrl_web.insight.estimate import Estimate
+from hacrl_web.leaderboard import paper
+from hacrl_web.leaderboard.cells import Cell, Group, Line, Table
+from hacrl_web.leaderboard.exports import INTERVALS
+from hacrl_web.leaderboard.shown import extras
+from hacrl_web.runs.templatetags.show import MISSING, count, plain_significant, signed
+
+_ESCAPED = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "±": r"$\pm$",
+    "−": "$-$",
+    "ω": r"$\omega$",
+    "…": r"\ldots{}",
+    "–": "--",
+    "\u202f": r"\,",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+_HEADS = {
+    "seeds": "Seeds",
+    "start": "Start",
+    "rollouts": "Rollouts",
+    "tokens": "Tokens",
+    "device_hours": "Device-hours",
+    "per_1000": "Gain per 1,000 rollouts",
+}
+
+
+def escaped(text: str) -> str:
+    """Text that LaTeX prints as it is; control characters are left out."""
+    return "".join(_ESCAPED.get(letter, letter) for letter in text if letter.isprintable() or letter == "\u202f")
+
+
+def latex(table: Table, section: paper.Section | None, address: str) -> str:
+    """A document's part; needs booktabs. `address`: of the page that shows the same."""
+    names = extras(table)
+    heads = ["Algorithm", "Agent", *(f"{c.title} {c.measured_by}" for c in table.columns)]
+    heads += [f"$\\Delta$ {escaped(table.baseline)}" if name == "gain" else _HEADS[name] for name in names]
+    lines = [
+        f"% {_comment(table.board.name)}",
+        f"% {_comment(address)}",
+        f"% {_comment(INTERVALS)}.",
+        *(f"% {_comment(group.row.label)}: {missing}" for group in table.groups for missing in group.row.missing),
+        r"% \usepackage{booktabs}",
+        rf"\begin{{tabular}}{{ll{'r' * (len(heads) - 2)}}}",
+        r"\toprule",
+        _row([head if head.startswith("$") else escaped(head) for head in heads]),
+    ]
+    for group in table.groups:
+        lines.append(r"\midrule")
+        lines += [_row([*_cells(table, group, line, names)]) for line in group.lines]
+    for start in table.starts:
+        lines.append(r"\midrule")
+        for line in start.lines:
+            scores = [_score(line.cells[column.key]) for column in table.columns]
+            lines.append(_row(["start" if line is start.lines[0] else "", _agent(line), *scores, *[""] * len(names)]))
+    lines += [r"\bottomrule", r"\end{tabular}", *_reported(section)]
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> str:
+    """One line, whatever is in it: nothing of a name may end the comment."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _agent(line: Line) -> str:
+    return escaped(line.agent) if line.agent else "mean"
+
+
+def _cells(table: Table, group: Group, line: Line, names: Sequence[str]) -> Iterator[str]:
+    is_head = line is group.head
+    yield escaped(group.row.label) if is_head else ""
+    yield _agent(line)
+    for column in table.columns:
+        cell = line.cells[column.key]
+        yield _difference(cell) if table.choice.show == "difference" else _score(cell)
+    for name in names:
+        if name == "gain":
+            yield _difference(line.cells[table.last.key])
+        elif name == "start":
+            yield escaped(plain_significant(line.start.mean if line.start else None))
+        else:
+            yield escaped(extra_text(table, group, name)) if is_head else ""
+
+
+def extra_text(table: Table, group: Group, name: str) -> str:
+    """The text of a row's own cell: its seeds, its mean cost, or what it gained."""
+    if name == "seeds":
+        return f"{len(group.row.seeds)} of {group.row.num_planned}"
+    if name in ("rollouts", "tokens"):
+        return count(table.cost(group.row, name))
+    return plain_significant(table.per_1000(group) if name == "per_1000" else table.cost(group.row, name))
+
+
+def _interval(found: Estimate) -> str:
+    return "" if found.half_width is None else rf" $\pm$ {escaped(plain_significant(found.half_width, 2))}"
+
+
+def _score(cell: Cell) -> str:
+    if cell.score is None:
+        return escaped(MISSING)
+    text = escaped(plain_significant(cell.score.mean))
+    marked = {"best": rf"\textbf{{{text}}}", "tied best": rf"\underline{{{text}}}"}.get(cell.mark, text)
+    return marked + _interval(cell.score)
+
+
+def _difference(cell: Cell) -> str:
+    if cell.difference is None:
+        return escaped(MISSING)
+    tie = " (tie)" if cell.verdict == "tie" else ""
+    return escaped(signed(cell.difference.mean)) + _interval(cell.difference) + tie
+
+
+def _reported(section: paper.Section | None) -> list[str]:
+    """A table of its own: what the paper printed stands in no table with what was measured."""
+    if section is None:
+        return []
+    heads = ["Algorithm", "Agent", *(escaped(name) for name, _ in section.columns)]
+    return [
+        "",
+        f"% reported ({paper.SOURCE}), {_comment(section.key)}: not measured here",
+        rf"\begin{{tabular}}{{ll{'r' * len(section.columns)}}}",
+        r"\toprule",
+        _row(heads),
+        r"\midrule",
+        *(
+            _row([escaped(line.algorithm), escaped(line.agent), *(line.score(column) for _, column in section.columns)])
+            for line in section.lines
+        ),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]

@@ -1,0 +1,86 @@
+"""The paper's own numbers (arXiv 2603.02604, Tables 1, 2, 3 and 7), as printed: shown apart from what was measured.
+
+They are single values without seeds or intervals, of other hardware, prompts and verifiers: nothing is computed here.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+SOURCE = "arXiv 2603.02604"
+_FILE = Path(__file__).with_name("paper_results.csv")
+# Column of the file -> names of the benchmark, in small letters and digits.
+_NAMES = {
+    "math500": {"math500"},
+    "math": {"math"},
+    "gsm8k": {"gsm8k"},
+    "aime2025": {"aime2025", "aime25"},
+    "amc23": {"amc23", "amc2023"},
+    "minerva": {"minerva", "minervamath"},
+    "olympiad": {"olympiad", "olympiadbench"},
+}
+ALL = "avg"  # the paper's average over its seven
+
+
+@dataclass(frozen=True)
+class Reported:
+    """One printed line: an algorithm's scores of one agent."""
+
+    table: str
+    group: str
+    agent: str
+    algorithm: str
+    scores: tuple[tuple[str, str], ...]  # column of the file -> text as printed
+
+    def score(self, column: str) -> str:
+        return dict(self.scores).get(column, "")
+
+
+@dataclass(frozen=True)
+class Section:
+    """The printed lines of one group in one table, with the columns that this board has too."""
+
+    key: str  # table and group, as in an address
+    columns: tuple[tuple[str, str], ...]  # (benchmark's name here, column of the file)
+    lines: tuple[Reported, ...]
+
+
+@cache
+def reported() -> tuple[Reported, ...]:
+    with open(_FILE, newline="", encoding="utf-8") as file:
+        found = []
+        for row in csv.DictReader(file):
+            scores = tuple((name, row[name]) for name in (*_NAMES, ALL))
+            found.append(Reported(row["table"], row["group"], row["model"], row["algorithm"], scores))
+    return tuple(found)
+
+
+def column_of(benchmark: str) -> str | None:
+    """The file's column for a benchmark of the same name."""
+    plain = re.sub("[^a-z0-9]", "", benchmark.lower())
+    return next((column for column, names in _NAMES.items() if plain in names), None)
+
+
+def keys() -> list[str]:
+    """The tables and groups to choose from."""
+    return list(dict.fromkeys(_key(line) for line in reported()))
+
+
+def _key(line: Reported) -> str:
+    return f"Table {line.table}: {line.group}"
+
+
+def section(benchmarks: Sequence[str], wanted: str) -> Section | None:
+    """The lines of the chosen group, or of the first; None where no benchmark has a name of the paper's."""
+    columns = tuple((name, column) for name in benchmarks if (column := column_of(name)))
+    if not columns:
+        return None
+    if len({column for _, column in columns}) == len(_NAMES):
+        columns += (("average of all seven", ALL),)
+    key = wanted if wanted in keys() else keys()[0]
+    return Section(key, columns, tuple(line for line in reported() if _key(line) == key))

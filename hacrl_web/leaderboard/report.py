@@ -1,0 +1,101 @@
+"""The report of a sweep: one page that stands alone, without scripts or anything fetched, to keep or to send."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.template.loader import render_to_string
+from django.utils import timezone
+
+from hacrl_web.leaderboard import drawing, figures, shown
+from hacrl_web.leaderboard.cells import Table
+from hacrl_web.leaderboard.choice import COSTS, formula
+from hacrl_web.leaderboard.identity import NOT_RECORDED
+from hacrl_web.leaderboard.rows import Row
+
+
+@dataclass(frozen=True)
+class SeedRun:
+    """One run behind a row; a score where it has one, else the reason."""
+
+    algorithm: str
+    seed: int
+    state: str
+    score: float | None
+    reason: str
+    commit: str
+
+
+def seed_runs(table: Table, row: Row) -> list[SeedRun]:
+    """Every seed of a row, those without a score included."""
+    values = row.by_seed(row.agents, table.last.benchmarks, table.choice.metric)
+    found = [
+        SeedRun(row.label, seed, result.run.state, values.get(seed), "", result.versions.get("hacrl", NOT_RECORDED))
+        for seed, result in row.results.items()
+    ]
+    found += [SeedRun(row.label, seed, run.state, None, run.reason, "") for seed, run in row.others.items()]
+    return sorted(found, key=lambda one: one.seed)
+
+
+def shared_settings(rows: Sequence[Row]) -> dict[str, Any]:
+    """Settings in which all rows agree, by dotted path."""
+    first, *rest = rows
+    return {
+        path: value
+        for path, value in first.settings.items()
+        if all(path not in row.settings or row.settings[path] == value for row in rest)
+    }
+
+
+def versions(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """package -> the versions that the runs started with."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        for result in row.results.values():
+            for name, version in result.versions.items():
+                found.setdefault(name, set()).add(version)
+    return {name: sorted(values) for name, values in sorted(found.items())}
+
+
+def facts(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Verifier, questions and models -> their states over all rows."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.facts.items() if row.results else ():
+            found.setdefault(name, set()).add(value)
+    return {name: sorted(values) for name, values in sorted(found.items())}
+
+
+def _dots(table: Table) -> list[tuple[drawing.Dot, float | None]]:
+    """The scored rows as dots, and their cost."""
+    found = []
+    for group in table.groups:
+        cell, start = table.cell(group), group.head.start
+        if cell.score is not None:
+            seeds = list(cell.by_seed.values())
+            began = start.mean if start else None
+            dot = drawing.Dot(group.row.label, cell.score.mean, cell.score.half_width, seeds, began)
+            found.append((dot, table.cost(group.row, table.choice.cost)))
+    return found
+
+
+def report(table: Table, address: str) -> str:
+    """The whole document. address: of the page that shows the same."""
+    dots = _dots(table)
+    priced = [(dot, cost) for dot, cost in dots if cost]
+    title = figures.score_words(table)
+    context = {
+        **shown.context(table, "report", is_compact=True),
+        "address": address,
+        "made_at": timezone.now(),
+        "formula": formula(table.choice.metric),
+        "seeds_picture": drawing.seeds([dot for dot, _ in dots], title) if dots else "",
+        "cost_picture": drawing.costs(priced, title, COSTS[table.choice.cost]) if priced else "",
+        "runs": [run for group in table.groups for run in seed_runs(table, group.row)],
+        "shared_settings": shared_settings([group.row for group in table.groups]) if table.groups else {},
+        "versions": versions(table.board.rows),
+        "facts": facts(table.board.rows),
+    }
+    return render_to_string("leaderboard/report.html", context)

@@ -1,0 +1,140 @@
+"""What completed runs reached: each agent's scores on each benchmark before and after training, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Max, Min
+
+from hacrl_web.runs.models import Run, State, TelemetryEvent
+
+ACCURACY = "accuracy"  # the metric of evaluation events; the estimates below are all of it
+MEAN_OF_SAMPLES = "avg@k"  # avg at each benchmark's own k; every other estimate is named with its number
+START, FINAL = "start", "final"
+
+
+@dataclass(frozen=True)
+class Score:
+    """One agent, alone, on one benchmark, at one step.
+
+    estimates: `avg@k`, `pass@n`, `maj@k`, `best@k` by their names.  questions, verifier: empty where an earlier version
+    stored the event and recorded neither.
+    """
+
+    estimates: Mapping[str, float]
+    num_samples: int
+    correct: int
+    asked: int
+    questions: str
+    verifier: str
+
+    def value(self, metric: str) -> float | None:
+        return self.estimates.get(f"avg@{self.num_samples}" if metric == MEAN_OF_SAMPLES else metric)
+
+
+Scores = Mapping[str, Mapping[str, Score]]  # by agent, then by benchmark
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One completed run in numbers."""
+
+    run: Run
+    start: Scores
+    final: Scores
+    versions: Mapping[str, str]  # as its last attempt started with; empty where none were recorded
+
+    @property
+    def agents(self) -> list[str]:
+        return self.run.agent_names
+
+    @property
+    def benchmarks(self) -> list[str]:
+        """Those of the last step, the run's own held-out questions first."""
+        found = dict.fromkeys(name for scores in self.final.values() for name in scores)
+        return sorted(found, key=lambda name: name != self.run.spec["data"]["benchmark"])
+
+    def score(
+        self, agents: Sequence[str], benchmarks: Sequence[str], metric: str = MEAN_OF_SAMPLES, when: str = FINAL
+    ) -> float | None:
+        """Mean over these agents and benchmarks; None where any of them was not measured."""
+        scores = self.start if when == START else self.final
+        values = []
+        for agent in agents:
+            for benchmark in benchmarks:
+                one = scores.get(agent, {}).get(benchmark)
+                value = None if one is None else one.value(metric)
+                if value is None:
+                    return None
+                values.append(value)
+        return fmean(values) if values else None
+
+    @property
+    def rollouts(self) -> int:
+        return int(self.run.progress.get("rollouts_generated") or 0)
+
+    @property
+    def tokens(self) -> int:
+        return int(self.run.progress.get("tokens_generated") or 0)
+
+    @property
+    def device_seconds(self) -> float:
+        return float(self.run.progress.get("elapsed_s") or 0.0)
+
+
+def run_results(runs: Iterable[Run]) -> dict[UUID, RunResult]:
+    """By the run's id; one that has not completed, or lacks an agent's evaluation on its own benchmark, has none."""
+    completed = {run.pk: run for run in runs if run.state == State.COMPLETED}
+    points = _evaluations(completed)
+    versions = _versions(list(completed))
+    found = {}
+    for pk, run in completed.items():
+        by_step = points.get(pk, {})
+        if not by_step:
+            continue
+        result = RunResult(run, by_step[min(by_step)], by_step[max(by_step)], versions.get(pk, {}))
+        if result.score(run.agent_names, [run.spec["data"]["benchmark"]]) is not None:
+            found[pk] = result
+    return found
+
+
+def _evaluations(runs: Mapping[UUID, Run]) -> dict[UUID, dict[int, dict[str, dict[str, Score]]]]:
+    """run -> step -> agent -> benchmark, of each run's first and last evaluated step; the latest attempt's count."""
+    events = TelemetryEvent.objects.filter(run__in=list(runs), type="evaluation")
+    ends = {
+        run: {first, last}
+        for run, first, last in events.order_by().values_list("run_id").annotate(Min("step"), Max("step"))
+    }
+    steps = {step for both in ends.values() for step in both}
+    found: dict[UUID, dict[int, dict[str, dict[str, Score]]]] = {}
+    rows = events.filter(step__in=steps).order_by("attempt", "seq").values_list("run_id", "agent", "step", "payload")
+    for run, agent, step, payload in rows:
+        if step in ends[run] and payload.get("metric") == ACCURACY and payload.get("value") is not None:
+            by_agent = found.setdefault(run, {}).setdefault(step, {})
+            benchmark = str(payload.get("benchmark") or runs[run].spec["data"]["benchmark"])
+            by_agent.setdefault(agent, {})[benchmark] = _score(payload)
+    return found
+
+
+def _score(payload: Mapping[str, Any]) -> Score:
+    samples = int(payload.get("num_samples") or 1)
+    told = payload.get("estimates") or {}
+    estimates = {str(name): float(value) for name, value in told.items() if value is not None}
+    return Score(
+        estimates={f"avg@{samples}": float(payload["value"])} | estimates,
+        num_samples=samples,
+        correct=int(payload.get("correct") or 0),
+        asked=int(payload.get("asked") or 0),
+        questions=str(payload.get("questions") or ""),
+        verifier=str(payload.get("verifier") or ""),
+    )
+
+
+def _versions(ids: Sequence[UUID]) -> dict[UUID, dict[str, str]]:
+    """What each run's last attempt started with."""
+    events = TelemetryEvent.objects.filter(run__in=ids, type="started").order_by("attempt", "seq")
+    return {run: dict(payload.get("versions") or {}) for run, payload in events.values_list("run_id", "payload")}

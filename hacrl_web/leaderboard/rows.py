@@ -1,0 +1,167 @@
+"""Runs as rows: one algorithm under one set of settings and facts, over its seeds, whatever became of each of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from hacrl_web.leaderboard import identity
+from hacrl_web.leaderboard.results import FINAL, MEAN_OF_SAMPLES, RunResult, run_results
+from hacrl_web.runs.models import Run, State
+
+NOT_EVALUATED = "not evaluated"  # completed, but without a score of every agent
+TO_COME = "to come"
+LABEL_LETTERS = 24
+
+
+@dataclass
+class Row:
+    """One algorithm over its seeds. A seed's newest completed run counts; where none has completed, its newest run."""
+
+    id: str
+    algorithm: str
+    all_settings: Mapping[str, Any]  # by dotted path
+    settings: Mapping[str, Any]  # those that act
+    facts: Mapping[str, str]
+    results: dict[int, RunResult]  # by seed, ascending
+    others: dict[int, Run]  # seeds without a result
+    num_replaced: int = 0  # runs whose seed was run again
+    told_apart_by: dict[str, Any] = field(default_factory=dict)  # settings and facts that other rows do not share
+
+    @property
+    def run(self) -> Run:
+        """One of its runs, for what all of them share."""
+        return next(iter(self.results.values())).run if self.results else next(iter(self.others.values()))
+
+    @property
+    def agents(self) -> list[str]:
+        return self.run.agent_names
+
+    @property
+    def start_key(self) -> str:
+        return identity.start_key(self.all_settings, self.facts)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Where the agents' models lie: rows that differ in it are of different groups."""
+        return tuple(agent["model"] for agent in self.run.spec["agents"])
+
+    def facts_of(self, benchmarks: Sequence[str]) -> list[str]:
+        """Verifier and questions behind the scores on these benchmarks: only what agrees in them is compared."""
+        return [self.facts.get(f"{kind} of {name}", "") for name in benchmarks for kind in ("verifier", "questions")]
+
+    @property
+    def label(self) -> str:
+        """Its algorithm and what tells it from its like, in one line."""
+        return self.label_without("")
+
+    def label_without(self, setting: str) -> str:
+        """The same without one setting: of a line in a picture whose axis it is."""
+        told = ", ".join(f"{plain_path(p)} {_short(v)}" for p, v in self.told_apart_by.items() if p != setting)
+        return f"{self.algorithm} ({told})" if told else self.algorithm
+
+    @property
+    def seeds(self) -> list[int]:
+        return list(self.results)
+
+    @property
+    def num_planned(self) -> int:
+        return len(self.results) + len(self.others)
+
+    @property
+    def missing(self) -> list[str]:
+        """What became of the seeds without a result: `1 of 3 seeds failed`."""
+        counts = Counter(_fate(run) for run in self.others.values())
+        return [f"{count} of {self.num_planned} seeds {fate}" for fate, count in sorted(counts.items())]
+
+    @property
+    def commits(self) -> list[str]:
+        """Versions of the code that trained it; more than one is said on the page."""
+        return sorted({result.versions.get("hacrl") or identity.NOT_RECORDED for result in self.results.values()})
+
+    def by_seed(
+        self, agents: Sequence[str], benchmarks: Sequence[str], metric: str = MEAN_OF_SAMPLES, when: str = FINAL
+    ) -> dict[int, float]:
+        """The mean over these agents and benchmarks by seed, of the seeds that have it."""
+        values = {seed: result.score(agents, benchmarks, metric, when) for seed, result in self.results.items()}
+        return {seed: value for seed, value in values.items() if value is not None}
+
+    def mean_of(self, cost: str) -> float | None:
+        """Mean per run of `rollouts`, `tokens` or `device_seconds`."""
+        return fmean(getattr(result, cost) for result in self.results.values()) if self.results else None
+
+
+def plain_path(path: str) -> str:
+    """A setting for people: the algorithm's own need no section before them."""
+    return path.removeprefix("algorithm.")
+
+
+def _short(value: Any) -> str:
+    """A value for a label; a digest is known by its ends."""
+    text = str(value)
+    return text if len(text) <= LABEL_LETTERS else f"{text[:8]}…{text[-4:]}"
+
+
+def _fate(run: Run) -> str:
+    if run.state == State.COMPLETED:
+        return NOT_EVALUATED
+    return run.state if run.is_terminal else TO_COME
+
+
+def rows(runs: Iterable[Run]) -> list[Row]:
+    """Rows in the order in which they were launched; drafts are nobody's."""
+    ordered = sorted((run for run in runs if run.state != State.DRAFT), key=lambda run: run.created_at)
+    results = run_results(ordered)
+    found: dict[str, Row] = {}
+    without: list[tuple[Run, Row]] = []
+    for run in ordered:
+        algorithm = identity.algorithm_of(run)
+        every = identity.all_settings(run)
+        settings = identity.acting(every, algorithm)
+        models, result = identity.model_facts(run), results.get(run.pk)
+        facts = models | (identity.score_facts(result) if result else {})
+        key = identity.key_of(algorithm, settings, facts)
+        row = found.setdefault(key, Row(identity.row_id(key), algorithm, every, settings, facts, {}, {}))
+        if result is None:
+            without.append((run, row))
+        else:
+            row.num_replaced += run.seed in row.results
+            row.results[run.seed] = result
+    for run, row in without:
+        _place(run, row, list(found.values()))
+    made = [row for row in found.values() if row.num_planned]
+    for row in made:
+        row.results = dict(sorted(row.results.items()))
+        _tell_apart(row, [other for other in made if other is not row])
+    return made
+
+
+def _place(run: Run, own: Row, every: Sequence[Row]) -> None:
+    """A run without scores has no facts of them: it belongs to the newest row of its settings and models that has."""
+    alike = [row for row in every if row.results and _is_row_of(row, own)]
+    row = alike[-1] if alike else own
+    if any(run.seed in other.results for other in alike):
+        row.num_replaced += 1
+    else:
+        row.num_replaced += run.seed in row.others
+        row.others[run.seed] = run
+
+
+def _is_row_of(row: Row, of_run: Row) -> bool:
+    is_same = row.algorithm == of_run.algorithm and row.settings == of_run.settings
+    return is_same and of_run.facts.items() <= row.facts.items()
+
+
+def _tell_apart(row: Row, others: Sequence[Row]) -> None:
+    """Settings are told where rows of the same algorithm differ in them, facts where any rows do."""
+    rivals = [other for other in others if other.algorithm == row.algorithm]
+    row.told_apart_by = identity.differences(row.settings, [other.settings for other in rivals])
+    if any(other.models != row.models for other in others):
+        row.told_apart_by["group"] = row.run.group.name if row.run.group else " + ".join(row.agents)
+    peers = [other.facts for other in others if other.models == row.models]
+    row.told_apart_by |= {
+        name: value for name, value in row.facts.items() if any(facts.get(name, value) != value for facts in peers)
+    }

@@ -1,0 +1,140 @@
+"""Makes the Table of a board for one look at it: its columns, its rows with their differences and marks, its starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from hacrl_web.insight.estimate import Estimate, estimate
+from hacrl_web.leaderboard import identity
+from hacrl_web.leaderboard.boards import Board
+from hacrl_web.leaderboard.cells import MEAN, Cell, Column, Group, Line, StartGroup, Table
+from hacrl_web.leaderboard.choice import AVERAGE, Choice
+from hacrl_web.leaderboard.compare import baseline_of, baseline_words, compare, mark_best
+from hacrl_web.leaderboard.results import MEAN_OF_SAMPLES, START
+from hacrl_web.leaderboard.rows import Row
+
+ROUNDING = 1e-12  # of means of equal numbers
+
+
+def make_table(board: Board, choice: Choice) -> Table:
+    columns = _columns(board, choice)
+    shown = [row for row in board.rows if not choice.algorithm or row.algorithm in choice.algorithm]
+    groups = [Group(row, _lines(row, columns, choice.metric)) for row in shown]
+    table = Table(board, choice, columns, groups, unlike=_unlike(shown))
+    for group in groups:
+        base = baseline_of(group.row, board.with_results, choice.baseline)
+        group.is_baseline = choice.baseline in (group.row.id, group.row.algorithm)
+        if base is not None:
+            compare(group, base, columns, choice.metric)
+    table.baseline = baseline_words(board, choice.baseline)
+    mark_best(groups, columns)
+    _sort(table)
+    table.starts = _starts(shown, columns, choice.metric)
+    return table
+
+
+def _columns(board: Board, choice: Choice) -> list[Column]:
+    names = [name for name in board.benchmarks if not choice.on or name in choice.on]
+    columns = [Column(name, (name,), _measured_by(board, name, choice.metric)) for name in names]
+    if len(columns) != 1:
+        columns.append(Column(AVERAGE, tuple(names), choice.metric))
+    return columns
+
+
+def _measured_by(board: Board, benchmark: str, metric: str) -> str:
+    if metric != MEAN_OF_SAMPLES:
+        return metric
+    samples = {
+        scores[benchmark].num_samples
+        for row in board.with_results
+        for result in row.results.values()
+        for scores in result.final.values()
+        if benchmark in scores
+    }
+    return ", ".join(f"avg@{k}" for k in sorted(samples))
+
+
+def _lines(row: Row, columns: Sequence[Column], metric: str) -> list[Line]:
+    everyone = [(MEAN, row.agents)] if len(row.agents) > 1 else []
+    places = [*everyone, *((agent, [agent]) for agent in row.agents)]
+    return [_line(row, name, agents, columns, metric) for name, agents in places]
+
+
+def _line(row: Row, name: str, agents: Sequence[str], columns: Sequence[Column], metric: str) -> Line:
+    cells = {}
+    for column in columns:
+        by_seed = row.by_seed(agents, column.benchmarks, metric)
+        cells[column.key] = Cell(by_seed, estimate(list(by_seed.values())))
+    start = None
+    if row.algorithm != identity.EVALUATION_ONLY:
+        start = estimate(list(row.by_seed(agents, columns[-1].benchmarks, metric, START).values()))
+    return Line(name, row.agents.index(name) if name else 0, cells, start)
+
+
+def _sort(table: Table) -> None:
+    """Best first; costs ascending; rows without the number last."""
+    sort = table.choice.sort or table.last.key
+
+    def key(group: Group) -> tuple[bool, float, str]:
+        value, sign = _sort_value(table, group, sort)
+        return value is None, sign * (value or 0.0), group.row.label
+
+    table.groups.sort(key=key)
+
+
+def _sort_value(table: Table, group: Group, sort: str) -> tuple[float | None, int]:
+    """The number to sort by, and 1 where the lowest stands first, else -1."""
+    if sort == "algorithm":
+        return 0.0, 1
+    if sort in ("rollouts", "tokens", "device_hours"):
+        return table.cost(group.row, sort), 1
+    if sort == "per_1000":
+        return table.per_1000(group), -1
+    if sort == "seeds":
+        return float(len(group.row.seeds)), -1
+    cell = group.head.cells.get(sort, table.cell(group))
+    found = cell.difference if sort == "gain" else group.head.start if sort == "start" else cell.score
+    return None if found is None else found.mean, -1
+
+
+def _starts(rows: Sequence[Row], columns: Sequence[Column], metric: str) -> list[StartGroup]:
+    """One for all rows that began alike; a seed's start is the mean over those rows."""
+    by_key: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.results and row.algorithm != identity.EVALUATION_ONLY:
+            by_key.setdefault(row.start_key, []).append(row)
+    found = []
+    for alike in by_key.values():
+        agents = alike[0].agents
+        everyone = [(MEAN, agents)] if len(agents) > 1 else []
+        lines = []
+        for name, members in [*everyone, *((agent, [agent]) for agent in agents)]:
+            cells = {column.key: _start_cell(alike, members, column, metric) for column in columns}
+            lines.append(Line(name, agents.index(name) if name else 0, cells))
+        told = {key: value for key, value in alike[0].told_apart_by.items() if key == "group"}
+        seeds = sorted({seed for row in alike for seed in row.results})
+        found.append(StartGroup(tuple(agents), str(told.get("group", "")), seeds, lines))
+    return found
+
+
+def _start_cell(alike: Sequence[Row], agents: Sequence[str], column: Column, metric: str) -> Cell:
+    values: dict[int, list[float]] = {}
+    for row in alike:
+        for seed, value in row.by_seed(agents, column.benchmarks, metric, START).items():
+            values.setdefault(seed, []).append(value)
+    by_seed = {seed: fmean(found) for seed, found in sorted(values.items())}
+    score = estimate(list(by_seed.values()))
+    if score is not None and max(by_seed.values()) - min(by_seed.values()) < ROUNDING:
+        score = Estimate(score.mean, None, score.count)  # the same model, asked alike: seeds have no part in it
+    return Cell(by_seed, score)
+
+
+def _unlike(rows: Sequence[Row]) -> list[str]:
+    """Facts that rows do not share, so that no difference between them is drawn."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.facts.items() if row.results else ():
+            if not name.startswith("model of "):
+                found.setdefault(name, set()).add(value)
+    return sorted(name for name, values in found.items() if len(values) > 1)

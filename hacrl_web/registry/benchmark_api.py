@@ -1,0 +1,198 @@
+"""Benchmarks over JSON: the same services as the pages, so the same checks and messages."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from ninja import File, Form, Query, Router, Schema
+from ninja.files import UploadedFile
+
+from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.registry import benchmarks, judging
+from hacrl_web.registry.api import PageQuery, Request, page_of
+from hacrl_web.registry.built_in import BUILT_IN
+from hacrl_web.registry.models import Benchmark
+from hacrl_web.registry.overlaps import compare
+from hacrl_web.registry.questions import Wanted, read_page
+
+router = Router(tags=["benchmarks"])
+
+
+class BenchmarkIn(Schema):
+    """Fields beside the files; a column that a file does not have is left out, but for the question and the answer."""
+
+    name: str
+    question_field: str = "question"
+    answer_field: str = "answer"
+    answer_extraction: str = "as_is"
+    subject_field: str = "subject"
+    difficulty_field: str = "difficulty"
+    id_field: str = "id"
+    verifier: str = "math"
+    tolerance: str = ""
+    prompt_template: str = "{question}"
+    held_out_fraction: str = "0.1"
+
+
+class BuiltInIn(Request):
+    """A key of the list; `location`: a local copy to take instead of the hub's files."""
+
+    built_in: str
+    location: str = ""
+    name: str = ""
+    held_out_fraction: float | None = None
+
+
+class BenchmarkOut(Schema):
+    id: int
+    name: str
+    question_field: str
+    answer_field: str
+    prompt_template: str
+    verifier: str
+    tolerance: float | None
+    held_out_fraction: float
+    num_train: int
+    num_held_out: int
+    source: str
+    questions_sha: str
+    facts: dict[str, Any]
+    created_at: datetime
+
+
+class BenchmarkPage(Schema):
+    items: list[BenchmarkOut]
+    count: int
+
+
+class BuiltInOut(Schema):
+    key: str
+    name: str
+    about: str
+    dataset: str
+    config: str
+    split: str
+    mapping: dict[str, str]
+
+
+class QuestionOut(Schema):
+    line: int
+    id: str
+    question: str
+    answer: str
+    subject: str
+    difficulty: str
+    is_held_out: bool
+
+
+class QuestionPage(Schema):
+    """next_start: where the next page begins; null after the last."""
+
+    items: list[QuestionOut]
+    next_start: int | None
+
+
+class QuestionQuery(Schema):
+    file: str = Query("train", pattern="^(train|held_out)$")
+    start: int = Query(0, ge=0, le=100_000_000)
+    q: str = Query("", max_length=200)
+    subject: str = Query("", max_length=200)
+    difficulty: str = Query("", max_length=200)
+
+
+class TryIn(Request):
+    gold: str = ""  # the service says what is missing, after it is known whose benchmark this is
+    response: str = ""
+
+
+class VerdictOut(Schema):
+    """reward: 1 right, 0 wrong, null could not be scored."""
+
+    reward: float | None
+    reason: str
+    extracted: str | None
+    seconds: float
+
+
+class OverlapOut(Schema):
+    num_asked: int
+    num_same: int
+    num_near: int
+    examples: list[dict[str, Any]]
+
+
+def _benchmark(request: HttpRequest, pk: int) -> Benchmark:
+    return get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk)
+
+
+@router.post("/benchmarks", response={201: BenchmarkOut})
+def create_benchmark(
+    request: HttpRequest,
+    payload: Form[BenchmarkIn],
+    file: File[UploadedFile],
+    held_out_file: UploadedFile | None = File(None),  # noqa: B008
+) -> Any:
+    return 201, benchmarks.create_benchmark(request.user, file=file, held_out_file=held_out_file, **payload.dict())
+
+
+@router.get("/benchmarks", response=BenchmarkPage)
+def list_benchmarks(request: HttpRequest, page: Query[PageQuery]) -> Any:
+    return page_of(Benchmark.objects.visible_to(request.user), page)
+
+
+@router.get("/benchmarks/built-in", response=list[BuiltInOut])
+def list_built_in(request: HttpRequest) -> Any:
+    return BUILT_IN
+
+
+@router.post("/benchmarks/built-in", response={201: BenchmarkOut})
+def create_built_in(request: HttpRequest, payload: BuiltInIn) -> Any:
+    """Load one of the built-in benchmarks with its own mapping."""
+    staged = benchmarks.stage_built_in(request.user, payload.built_in, payload.location)
+    try:
+        asked = benchmarks.suggested(staged)
+        asked |= {"name": payload.name} if payload.name else {}
+        asked |= {} if payload.held_out_fraction is None else {"held_out_fraction": payload.held_out_fraction}
+        return 201, benchmarks.create_from_staged(request.user, staged, asked)
+    finally:
+        staged.discard()
+
+
+@router.get("/benchmarks/{int:pk}", response=BenchmarkOut)
+def get_benchmark(request: HttpRequest, pk: int) -> Any:
+    return _benchmark(request, pk)
+
+
+@router.get("/benchmarks/{int:pk}/questions", response=QuestionPage)
+def list_questions(request: HttpRequest, pk: int, query: Query[QuestionQuery]) -> Any:
+    benchmark = _benchmark(request, pk)
+    wanted = Wanted(
+        is_held_out_file=query.file == "held_out" and bool(benchmark.eval_path),
+        start=query.start,
+        text=query.q.strip(),
+        subject=query.subject,
+        difficulty=query.difficulty,
+    )
+    try:
+        page = read_page(benchmark, wanted)
+    except (OSError, ValueError, KeyError):
+        message = "The question files of this benchmark cannot be read (any more)."
+        raise FieldErrors([FieldError("unreadable", message, None)], 409) from None
+    return {"items": page.rows, "next_start": page.next_start}
+
+
+@router.post("/benchmarks/{int:pk}/try", response=VerdictOut)
+def try_answer(request: HttpRequest, pk: int, payload: TryIn) -> Any:
+    return judging.judge(_benchmark(request, pk), gold=payload.gold, response=payload.response)
+
+
+@router.get("/benchmarks/{int:pk}/overlap", response=OverlapOut)
+def overlap(request: HttpRequest, pk: int, other: int | None = Query(None, ge=0, lt=2**63)) -> Any:
+    """How many questions of this benchmark also stand in `other`."""
+    own = _benchmark(request, pk)
+    if other is None:
+        raise FieldErrors([FieldError("missing", "Choose another benchmark.", "other")])
+    return compare(own, _benchmark(request, other))

@@ -1,0 +1,278 @@
+"""Making benchmarks: the single path of the forms, the API and the demo.
+
+Files are staged (uploaded, copied from a folder, or fetched from the hub), looked at, and made canonical with a mapping
+of their columns. What is wrong comes back as FieldErrors; then neither a row nor a file of a benchmark is left.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.files.uploadedfile import UploadedFile
+from django.db import IntegrityError, transaction
+
+from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.registry import importing, places, uploads, values
+from hacrl_web.registry.built_in import BY_KEY, BuiltIn
+from hacrl_web.registry.models import Benchmark
+from hacrl_web.registry.uploads import Staged
+
+TRAIN_FILE = "questions.jsonl"
+EVAL_FILE = "held_out.jsonl"
+MAX_HELD_OUT_FRACTION = 0.9
+MAX_TEMPLATE = 20_000
+EXTRACTIONS = {
+    "as_is": "as it stands",
+    "hashes": "what follows the last ####",
+    "boxed": "the last \\boxed{}",
+}
+COUNTED = ("num_repeated", "num_overlapping", "subjects", "difficulties", "near", "held_out_limit")
+COLUMNS = ("question", "answer", "subject", "difficulty", "id")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user says of the files, checked."""
+
+    name: str
+    mapping: dict[str, str]  # of workers.question_mapping.QuestionMapping
+    verifier: str
+    tolerance: float | None
+    prompt_template: str
+    held_out_fraction: float
+
+
+# Staging: from the user's files to columns
+
+
+def stage_upload(owner: Any, file: UploadedFile | None, held_out_file: UploadedFile | None = None) -> Staged:
+    """Keep uploaded files for an hour, and look at their columns. Error: FieldErrors; then nothing is kept."""
+    if file is None:
+        raise FieldErrors([FieldError("missing", "Choose a file: JSONL, CSV or Parquet.", "file")])
+    with uploads.staging(owner) as staged:
+        uploads.store(file, staged, "train", "file")
+        if held_out_file:
+            uploads.store(held_out_file, staged, "held_out", "held_out_file")
+        staged.source = ", ".join(f["name"] for f in staged.train + staged.held_out)
+        staged.name = Path(staged.train[0]["name"]).stem[: values.MAX_NAME]
+        _look(staged, "file", "held_out_file")
+    return staged
+
+
+def stage_built_in(owner: Any, key: object, location: str = "") -> Staged:
+    """One of the seven, from the hub, or from a local copy. Error: FieldErrors."""
+    entry = BY_KEY.get(key) if isinstance(key, str) else None
+    if entry is None:
+        raise FieldErrors([FieldError("not_a_choice", f"Choose one of: {', '.join(BY_KEY)}.", "built_in")])
+    if location.strip():
+        return _stage_fetched(owner, location, "", "local", "location", entry)
+    return _stage_fetched(owner, entry.dataset, "", "hub", "built_in", entry)
+
+
+def stage_from(owner: Any, *, kind: str, location: str, revision: str = "") -> Staged:
+    """Any data set of the hub (kind "hub"), or a local file or folder ("local"). Error: FieldErrors."""
+    return _stage_fetched(owner, location, revision, kind, "location", None)
+
+
+def _stage_fetched(owner: Any, location: str, revision: str, kind: str, field: str, entry: BuiltIn | None) -> Staged:
+    if kind == "hub":
+        asked: dict[str, Any] = {
+            "dataset": places.checked_hub_id(location),
+            "revision": places.checked_revision(revision),
+        }
+    else:
+        place = places.checked_file_or_folder(location)
+        asked = {"place": str(place), "roots": [str(root) for root in places.model_roots()]}
+    if entry and kind == "hub":
+        asked |= {"train": list(entry.train), "held_out": list(entry.held_out)}
+    with uploads.staging(owner) as staged:
+        asked |= {"verb": "fetch", "folder": str(staged.folder), "most_bytes": uploads.MAX_UPLOAD_BYTES}
+        answer = importing.ask(asked | {"progress": str(staged.folder / uploads.PROGRESS)}, field)
+        staged.train, staged.held_out = answer["train"], answer["held_out"]
+        staged.source = f"{asked['dataset']} at {answer['commit']}" if kind == "hub" else Path(asked["place"]).name
+        staged.name = (entry.name if entry else Path(location).stem)[: values.MAX_NAME]
+        staged.is_evaluation_only = bool(entry and entry.is_evaluation_only)
+        _look(staged, field, field, entry)
+    return staged
+
+
+def _look(staged: Staged, field: str, held_out_field: str, entry: BuiltIn | None = None) -> None:
+    """Fill in what the files hold. Error: FieldErrors beside the file that is wrong."""
+    staged.found = importing.ask({"verb": "look", "files": staged.train}, field)
+    if entry and all(staged.found_column(name) for name in entry.mapping.values() if name not in EXTRACTIONS):
+        none = dict.fromkeys(COLUMNS, "") | {"extraction": "as_is"}
+        staged.found["guess"] = none | {"id": staged.found["guess"]["id"]} | entry.mapping
+    if staged.held_out:
+        importing.ask({"verb": "look", "files": staged.held_out}, held_out_field)
+    staged.note()
+
+
+# From staged files to a benchmark
+
+
+def create_benchmark(
+    owner: Any, *, file: UploadedFile | None, held_out_file: UploadedFile | None = None, **asked: Any
+) -> Benchmark:
+    """Upload, mapping and check in one go. Errors: FieldErrors; then neither row nor file is left."""
+    errors: list[FieldError] = []
+    try:
+        wanted = checked(owner, asked, bool(held_out_file))
+    except FieldErrors as refused:
+        errors = refused.errors
+    if file is None:
+        errors.append(FieldError("missing", "Choose a file: JSONL, CSV or Parquet.", "file"))
+    if errors or file is None:
+        raise FieldErrors(errors)
+    with uploads.staging(owner) as staged:
+        uploads.store(file, staged, "train", "file")
+        if held_out_file:
+            uploads.store(held_out_file, staged, "held_out", "held_out_file")
+        staged.source = ", ".join(f["name"] for f in staged.train + staged.held_out)
+        return _make(owner, staged, wanted, is_upload=True)
+
+
+def create_from_staged(owner: Any, staged: Staged, asked: Mapping[str, Any]) -> Benchmark:
+    """Make the benchmark; the staged files stay for another try where it is refused. Error: FieldErrors."""
+    return _make(owner, staged, checked(owner, asked, bool(staged.held_out)), is_upload=False)
+
+
+def suggested(staged: Staged) -> dict[str, Any]:
+    """What the mapping form begins with, and a request by key alone uses."""
+    guess = staged.found["guess"]
+    return {f"{part}_field": guess[part] for part in COLUMNS} | {
+        "name": staged.name,
+        "answer_extraction": guess["extraction"],
+        "verifier": "math",
+        "tolerance": "",
+        "prompt_template": "{question}",
+        "held_out_fraction": "0" if staged.is_evaluation_only else "0.1",
+    }
+
+
+def checked(owner: Any, asked: Mapping[str, Any], has_held_out_file: bool) -> Settings:
+    """Error: FieldErrors with all that is wrong."""
+    found = values.Checker()
+    named = found.take("name", values.name, asked.get("name", ""))
+    columns = {part: _column(found, part, asked) for part in COLUMNS}
+    extraction = found.take(
+        "answer_extraction", values.choice, asked.get("answer_extraction", "as_is"), list(EXTRACTIONS)
+    )
+    verifier = found.take("verifier", values.choice, asked.get("verifier", "math"), Benchmark.Verifier.values)
+    tolerance = _tolerance(found, asked.get("tolerance"), verifier)
+    template = found.take("prompt_template", _template, asked.get("prompt_template", "{question}"))
+    fraction = found.take("held_out_fraction", _held_out_fraction, asked.get("held_out_fraction", 0.1))
+    if named is not None and Benchmark.objects.filter(owner=owner, name=named).exists():
+        found.errors.extend(values.taken(named).errors)
+    if columns["question"] and columns["question"] == columns["answer"]:
+        found.add("answer_field", "same_key", "The question and the answer need two different columns.")
+    named, verifier, template, fraction, extraction = found.finish(named, verifier, template, fraction, extraction)
+    mapping = columns | {"extraction": extraction}
+    return Settings(named, mapping, verifier, tolerance, template, 0.0 if has_held_out_file else fraction)
+
+
+def _column(found: values.Checker, part: str, asked: Mapping[str, Any]) -> str:
+    """The name of a column; only the question's and the answer's must be there."""
+    field = f"{part}_field"
+    name = asked.get(field, part)
+    if part not in ("question", "answer") and name in ("", None):
+        return ""
+    return found.take(field, values.key, name) or ""
+
+
+def _tolerance(found: values.Checker, value: Any, verifier: str | None) -> float | None:
+    if value in (None, "") or verifier != Benchmark.Verifier.NUMERIC:
+        return None
+    return found.take("tolerance", lambda: values.number(value, least=0, most=1))
+
+
+def _template(value: object) -> str:
+    if not isinstance(value, str):
+        raise values.Problem("not_text", "Text is needed.")
+    text = value.replace("\r\n", "\n").strip()
+    if "{question}" not in text:
+        raise values.Problem("no_question", "The template must contain {question}.")
+    if len(text) > MAX_TEMPLATE:
+        raise values.Problem("too_long", f"At most {MAX_TEMPLATE} characters; these are {len(text)}.")
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise values.Problem("bad_character", "No NUL and no half characters are allowed.")
+    return text
+
+
+def _held_out_fraction(value: object) -> float:
+    return values.number(value, least=0, most=MAX_HELD_OUT_FRACTION)
+
+
+def _make(owner: Any, staged: Staged, wanted: Settings, *, is_upload: bool) -> Benchmark:
+    """Canonical files and the row, or neither. is_upload: errors stand beside the file, else beside the column."""
+    made = staged.folder / f"made-{secrets.token_hex(4)}"
+    made.mkdir(mode=0o700)
+    try:
+        answer = _read(staged, wanted, made, is_upload)
+        row = Benchmark(owner=owner, name=wanted.name, held_out_fraction=wanted.held_out_fraction)
+        row.verifier, row.tolerance, row.prompt_template = wanted.verifier, wanted.tolerance, wanted.prompt_template
+        row.num_train, row.num_held_out = answer["num_train"], answer["num_held_out"]
+        row.sample, row.questions_sha, row.source = answer["sample"], answer["sha256"], staged.source[:1000]
+        row.facts = {key: answer.get(key) for key in COUNTED} | {"mapping": wanted.mapping}
+        row.facts["is_evaluation_only"] = staged.is_evaluation_only
+        _keep(row, made, bool(staged.held_out))
+    finally:
+        uploads.discard(made)
+    staged.discard()
+    return row
+
+
+def _read(staged: Staged, wanted: Settings, made: Path, is_upload: bool) -> dict[str, Any]:
+    """The child's counts. Error: FieldErrors."""
+    request = {
+        "verb": "import",
+        "train": staged.train,
+        "held_out": staged.held_out,
+        "mapping": wanted.mapping,
+        "held_out_fraction": wanted.held_out_fraction,
+        "folder": str(made),
+        "progress": str(staged.folder / uploads.PROGRESS),
+    }
+    if is_upload:
+        return importing.ask(request, "file", "held_out_file")
+    try:
+        return importing.ask(request, "question_field")
+    except FieldErrors as refused:
+        raise FieldErrors([_at_column(error, wanted) for error in refused.errors], refused.status) from None
+
+
+def _at_column(error: FieldError, wanted: Settings) -> FieldError:
+    """An error of the files at the column that it names."""
+    named = [part for part in COLUMNS if wanted.mapping[part] and repr(wanted.mapping[part]) in error.message]
+    return FieldError(error.code, error.message, f"{named[0]}_field" if named else error.field)
+
+
+def _keep(row: Benchmark, made: Path, has_eval_file: bool) -> None:
+    """Row and files together: the row's id names the folder, and a row that is not committed leaves none."""
+    folder: Path | None = None
+    try:
+        with transaction.atomic():
+            row.train_path = "-"  # known once the row has its id
+            row.save(force_insert=True)
+            folder = settings.BENCHMARKS_DIR / str(row.pk)
+            row.train_path = str(folder / TRAIN_FILE)
+            row.eval_path = str(folder / EVAL_FILE) if has_eval_file else ""
+            row.save(update_fields=["train_path", "eval_path"])
+            uploads.keep(made, folder)
+    except BaseException as error:
+        if folder is not None:
+            uploads.discard(folder)
+        if isinstance(error, IntegrityError):
+            raise values.taken(row.name) from None
+        raise
+
+
+def remove_files(benchmark: Benchmark) -> None:
+    """Delete the folder that was made for this benchmark; files that lie elsewhere are not ours."""
+    folder = settings.BENCHMARKS_DIR / str(benchmark.pk)
+    if Path(benchmark.train_path).parent == folder:
+        uploads.discard(folder)

@@ -1,0 +1,64 @@
+"""Try an answer: a response against a reference answer by a benchmark's verifier, in a short child process."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.registry import values
+from hacrl_web.registry.children import run_child
+from hacrl_web.registry.inspection import read_answer
+from hacrl_web.registry.models import Benchmark
+
+TIMEOUT_S = 45.0  # the verifier's process may take long to start on a busy machine
+MEMORY_BYTES = 4 * 2**30
+CPU_S = 60
+MAX_GOLD = 10_000
+MAX_RESPONSE = 100_000
+AT_ONCE = 2
+WAIT_S = 10.0
+
+_turns = threading.BoundedSemaphore(AT_ONCE)
+
+
+def judge(benchmark: Benchmark, *, gold: object, response: object) -> dict[str, Any]:
+    """{reward (None: unscorable), reason, extracted, seconds}. Error: FieldErrors."""
+    found = values.Checker()
+    gold = found.take("gold", _text, gold, MAX_GOLD, "Write the reference answer.")
+    response = found.take("response", _text, response, MAX_RESPONSE, "Write a response.")
+    gold, response = found.finish(gold, response)
+    request = {
+        "verifier": benchmark.verifier,
+        "tolerance": benchmark.tolerance,
+        "gold": gold,
+        "response": response,
+    }
+    if not _turns.acquire(timeout=WAIT_S):
+        raise FieldErrors([FieldError("busy", "Other answers are being checked. Try again in a minute.", None)], 503)
+    try:
+        ended = run_child(
+            "workers.judge",
+            timeout_s=TIMEOUT_S,
+            memory_bytes=MEMORY_BYTES,
+            cpu_s=CPU_S,
+            stdin=json.dumps(request).encode(),
+        )
+    finally:
+        _turns.release()
+    answer = read_answer(ended, TIMEOUT_S, "response")
+    if answer.get("error"):
+        raise FieldErrors([FieldError("verifier_failed", str(answer["error"]), None)], 503)
+    return {key: answer.get(key) for key in ("reward", "reason", "extracted", "seconds")}
+
+
+def _text(value: object, most: int, missing: str) -> str:
+    if not isinstance(value, str):
+        raise values.Problem("not_text", "Text is needed.")
+    text = value.replace("\x00", "").replace("\r\n", "\n").encode("utf-8", "replace").decode()
+    if not text.strip():
+        raise values.Problem("missing", missing)
+    if len(text) > most:
+        raise values.Problem("too_long", f"At most {most:,} characters; these are {len(text):,}.")
+    return text

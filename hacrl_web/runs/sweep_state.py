@@ -1,0 +1,140 @@
+"""How a sweep stands: its variants by seed, each with the run that counts, how far all of it is, and when it will end.
+
+Of several runs of one variant and seed the newest counts: a retry takes the place of the run that failed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Max
+
+from hacrl_web.runs.models import HELD, Run, State, Sweep, TelemetryEvent
+
+
+@dataclass(frozen=True)
+class Line:
+    """A variant with its run of each seed, in the order of `SweepState.seeds`; None where it was not launched."""
+
+    label: str
+    cells: list[Run | None]
+
+    @property
+    def newest(self) -> Run:
+        return max((run for run in self.cells if run), key=lambda run: run.created_at)
+
+
+@dataclass(frozen=True)
+class SweepState:
+    """runs: all, also those that a retry has replaced, in the order of their launch."""
+
+    runs: list[Run]
+    seeds: list[int]
+    lines: list[Line]
+
+    @property
+    def current(self) -> list[Run]:
+        """The runs that count."""
+        return [run for line in self.lines for run in line.cells if run]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many are in each state, in the order of the states."""
+        found = Counter(run.state for run in self.current)
+        return {state: found[state] for state in State.values if found[state]}
+
+    @property
+    def is_finished(self) -> bool:
+        return all(run.is_terminal for run in self.current)
+
+    @property
+    def steps(self) -> int:
+        return sum(run.step for run in self.current)
+
+    @property
+    def total_steps(self) -> int:
+        """Steps to do in all; a run that has failed or was stopped does no more than it did."""
+        cut_short = (State.FAILED, State.STOPPED)
+        return sum(run.step if run.state in cut_short else run.total_steps for run in self.current)
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds until the last run has ended, at the pace so far and with as many at a time as now; None: not known.
+
+        A paused run is waited for by nobody.
+        """
+        waiting = [run for run in self.current if not run.is_terminal and run.state != State.PAUSED]
+        pace = _seconds_per_step(self.runs)
+        left = [_seconds_left(run, pace) for run in waiting]
+        if not left or None in left:
+            return None
+        known = [seconds for seconds in left if seconds is not None]
+        at_a_time = max(1, sum(run.state in HELD for run in waiting))
+        return max(sum(known) / at_a_time, max(known))
+
+    def in_state(self, *states: str) -> list[Run]:
+        return [run for run in self.current if run.state in states]
+
+    def progress(self) -> dict[str, Any]:
+        """The numbers above the runs, as the page and the API show them."""
+        return {
+            "runs": len(self.current),
+            "counts": self.counts,
+            "steps": self.steps,
+            "total_steps": self.total_steps,
+            "eta_s": self.eta_s,
+            "is_finished": self.is_finished,
+        }
+
+
+def state_of(sweep: Sweep) -> SweepState:
+    """One query; the settings of the runs are not read."""
+    return arrange(sweep.runs.defer("spec").order_by("created_at", "pk"))
+
+
+def arrange(runs: Iterable[Run]) -> SweepState:
+    """Runs of one sweep, oldest first, by variant and seed."""
+    ordered = list(runs)
+    cells: dict[str, dict[int, Run]] = {}
+    labels: dict[Any, str] = {}  # by run
+    for run in ordered:
+        label = labels.get(run.retry_of_id) or run.variant or run.algorithm
+        number = 1
+        # Runs of before variants had names may differ in a setting: none of them hides another.
+        while run.retry_of_id is None and run.seed in cells.get(label, {}):
+            number += 1
+            label = f"{run.variant or run.algorithm} ({number})"
+        labels[run.pk] = label
+        cells.setdefault(label, {})[run.seed] = run
+    seeds = sorted({run.seed for run in ordered})
+    lines = [Line(label, [by_seed.get(seed) for seed in seeds]) for label, by_seed in cells.items()]
+    return SweepState(ordered, seeds, lines)
+
+
+def _seconds_per_step(runs: Sequence[Run]) -> dict[str, float]:
+    """The measured pace of each algorithm; of all together under the empty name, where anything is measured."""
+    seconds: Counter[str] = Counter()
+    steps: Counter[str] = Counter()
+    for run in runs:
+        elapsed = run.progress.get("elapsed_s") or 0
+        if elapsed > 0 and run.step > 0:
+            for name in (run.algorithm, ""):
+                seconds[name] += elapsed
+                steps[name] += run.step
+    return {name: seconds[name] / steps[name] for name in seconds}
+
+
+def _seconds_left(run: Run, pace: dict[str, float]) -> float | None:
+    if (told := run.progress.get("eta_s")) is not None:
+        return float(told)
+    one_step = pace.get(run.algorithm, pace.get(""))
+    return None if one_step is None else one_step * max(0, run.total_steps - run.step)
+
+
+def newest_checkpoints(runs: Sequence[Run]) -> dict[Any, int]:
+    """The step of the newest checkpoint of each of these runs that has one."""
+    events = TelemetryEvent.objects.filter(run__in=[run.pk for run in runs], type="checkpoint").order_by()
+    return dict(events.values_list("run").annotate(Max("step")))

@@ -1,0 +1,164 @@
+"""What a sweep compares: algorithms, ablations of HACPO, and points of a grid; each of them on the same seeds.
+
+A variant is one row of the sweep: an algorithm with what it changes in RunSpec's section `algorithm`. The grid
+multiplies only the variants for which its settings act: a GSPO run has no delta, so it is not launched once a delta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from pydantic import ValidationError
+
+from hacrl_web.errors import FieldError, plain_errors
+from workers.spec_algorithm import AlgorithmSpec
+
+MAX_SWEEP_RUNS = 60
+HACPO = "hacpo"
+# Settings of AlgorithmSpec that a grid may vary: those that the paper tunes.
+GRID = ("alpha", "delta", "delta_step", "capability_window")
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """HACPO without one of its parts."""
+
+    key: str
+    label: str
+    sentence: str
+    overrides: Mapping[str, Any]
+
+
+# Sec. 4.3 of the paper, and its two limits: no clip at all, and nothing shared.
+ABLATIONS = {
+    ablation.key: ablation
+    for ablation in (
+        Ablation(
+            "no_adv",
+            "No capability-aware advantage (−adv)",
+            "The baseline of shared groups is their plain mean, not weighed by omega.",
+            {"advantage": "plain"},
+        ),
+        Ablation(
+            "no_omega",
+            "No omega on gradients (−omega)",
+            "A shared rollout weighs the same whoever wrote it.",
+            {"modulate_gradient": False},
+        ),
+        Ablation(
+            "no_exponent",
+            "No exponential importance sampling (alpha 0)",
+            "The cross ratio counts once, without its stop-gradient power.",
+            {"alpha": 0.0},
+        ),
+        Ablation(
+            "no_stepwise",
+            "No stepwise clipping (delta_step 0)",
+            "The lower bound of the cross ratio stays where it begins in each step.",
+            {"delta_step": 0.0},
+        ),
+        Ablation("no_clip", "No clip of shared rollouts", "The cross ratio may be anything.", {"clip_cross": False}),
+        Ablation(
+            "own_only",
+            "Own rollouts only (n = own)",
+            "Nothing is shared: each agent learns alone, which is GSPO.",
+            {"sharing": False},
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a sweep."""
+
+    algorithm: str
+    ablation: str = ""
+    point: Mapping[str, Any] = field(default_factory=dict)  # its place in the grid: setting -> value
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """What it changes in the section `algorithm` that all share."""
+        removed = ABLATIONS[self.ablation].overrides if self.ablation else {}
+        return {**removed, **self.point, "name": self.algorithm}
+
+    @property
+    def label(self) -> str:
+        """Its name within the sweep: `hacpo`, `hacpo no_omega`, `hacpo alpha=3 delta=0.2`."""
+        values = [f"{name}={value:g}" for name, value in self.point.items()]
+        return " ".join([self.algorithm, *([self.ablation] if self.ablation else []), *values])
+
+    def field_of(self, path: str | None) -> str | None:
+        """The field of the request that a setting of this variant came from."""
+        name = (path or "").removeprefix("algorithm.")
+        if name in self.point:
+            return f"grid.{name}"
+        return {"algorithm.name": "algorithms", "seed": "seeds"}.get(path or "", path)
+
+
+def grid_of(asked: Any, errors: list[FieldError]) -> dict[str, list[Any]]:
+    """The grid as numbers, by setting. asked: {"alpha": [1, "3"]}. What is wrong is added to `errors`."""
+    if not isinstance(asked, Mapping):
+        errors.append(FieldError("invalid", "Must be an object: each setting with a list of its values.", "grid"))
+        return {}
+    found = {}
+    for name, values in asked.items():
+        path = f"grid.{str(name)[:80]}"
+        if name not in GRID:
+            errors.append(FieldError("unknown_key", f"A grid is over {', '.join(GRID)}.", path))
+        elif not isinstance(values, list | tuple) or not 0 < len(values) <= MAX_SWEEP_RUNS:
+            errors.append(FieldError("invalid", f"Give a list of 1 to {MAX_SWEEP_RUNS} values.", path))
+        else:
+            numbers = [number for value in values for number in _number(name, value, errors)]
+            if len(set(numbers)) < len(numbers):
+                errors.append(FieldError("repeated", "Each value may be named once.", path))
+            found[name] = numbers
+    # In one order, however the request was written: it is the order of the names of runs.
+    return {name: found[name] for name in GRID if name in found}
+
+
+def _number(name: str, value: Any, errors: list[FieldError]) -> list[Any]:
+    """The value as AlgorithmSpec reads it, or nothing and an error."""
+    try:
+        return [getattr(AlgorithmSpec.model_validate({name: value}), name)]
+    except ValidationError as error:
+        errors += [FieldError(wrong.code, wrong.message, f"grid.{name}") for wrong in plain_errors(error)]
+        return []
+
+
+def expand(
+    algorithms: Sequence[Any], ablations: Iterable[str], grid: Mapping[str, Sequence[Any]], base: Mapping[str, Any]
+) -> list[Variant]:
+    """The variants of a request, algorithms first. base: the section `algorithm` that all share.
+
+    A setting that an ablation removes, or for which an algorithm has no use, multiplies nothing.
+    """
+    rows = [Variant(str(name)) for name in algorithms] + [Variant(HACPO, key) for key in ablations]
+    return [
+        Variant(row.algorithm, row.ablation, dict(zip(axes, point, strict=True)))
+        for row in rows
+        for axes in [_axes(row, grid, base)]
+        for point in product(*(grid[name] for name in axes))
+    ]
+
+
+def _axes(row: Variant, grid: Mapping[str, Sequence[Any]], base: Mapping[str, Any]) -> list[str]:
+    """The settings of the grid that act in a row."""
+    try:
+        rule = AlgorithmSpec.model_validate({**base, **row.overrides})
+    except ValidationError:  # said where the whole spec is checked
+        return []
+    return [name for name in grid if name not in row.overrides and rule.uses(name)]
+
+
+def idle_ablations(base: AlgorithmSpec) -> list[str]:
+    """Ablations that remove what this rule has not."""
+    return [
+        key
+        for key, ablation in ABLATIONS.items()
+        if not base.shares_rollouts
+        or all(getattr(base, name) == value or not base.uses(name) for name, value in ablation.overrides.items())
+    ]

@@ -1,0 +1,61 @@
+"""Adding a benchmark in Chromium: upload, columns with a live preview, errors beside fields, and trying an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+
+def test_csv_is_uploaded_mapped_previewed_and_tried(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "halves.csv"
+    rows = "".join(f'"What is $\\frac{{{n}}}{{2}}$?","Half of it: #### {n}/2",{n % 2}\n' for n in range(1, 60))
+    path.write_text("problem,solution,level\n" + rows)
+    page.goto("/benchmarks/new")
+    page.get_by_role("button", name="Read the columns").click()
+    expect(page.locator("#id_file-error")).to_contain_text("Choose a file")
+    page.locator("[name='file']").set_input_files(path)
+    page.get_by_role("button", name="Read the columns").click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("What the columns are")
+    preview = page.locator("#preview")
+    expect(preview.locator("[data-preview='answer']")).to_have_text("1/2")
+    expect(preview.locator(".katex")).to_have_count(1)
+    page.get_by_label("Prompt template").fill("Be brief. {question}")
+    expect(preview.locator("[data-preview='prompt']")).to_have_text("Be brief. What is $\\frac{1}{2}$?")
+    page.get_by_label("Where the answer stands in it").select_option("boxed")
+    page.get_by_role("button", name="Check and add").click()
+    expect(page.locator("#id_answer_field-error")).to_contain_text("has no \\boxed{}")
+    page.get_by_label("Where the answer stands in it").select_option("hashes")
+    page.get_by_role("button", name="Check and add").click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("halves")
+    expect(page.locator("#questions tbody tr")).to_have_count(50)
+    page.get_by_label("Draw the mathematics").check()
+    expect(page.locator("#questions tbody .katex").first).to_be_visible()
+    page.get_by_role("link", name="Next").click()
+    expect(page.locator("#questions tbody tr")).to_have_count(9)
+    expect(page.locator("#questions tbody .katex").first).to_be_visible()
+    page.get_by_role("link", name="Try an answer to question 59").click()
+    expect(page.get_by_label("Reference answer")).to_have_value("59/2")
+    page.get_by_label("Response").fill("It is \\boxed{29.5}.")
+    page.get_by_role("button", name="Verify").click()
+    expect(page.locator("#verdict")).to_contain_text("right")
+    expect(page.locator("#verdict code")).to_have_text("29.5")
+
+
+def test_pages_work_without_scripts(browser, server, context, tmp_path: Path) -> None:
+    path = tmp_path / "sums.jsonl"
+    path.write_text("".join(f'{{"question": "{n}+1=", "answer": {n + 1}}}\n' for n in range(20)))
+    plain = browser.new_context(java_script_enabled=False, base_url=server.url, storage_state=context.storage_state())
+    page = plain.new_page()
+    page.goto("/benchmarks/new")
+    page.locator("[name='file']").set_input_files(path)
+    page.get_by_role("button", name="Read the columns").click()
+    page.get_by_label("Name").fill("Without scripts")
+    page.get_by_role("button", name="Check and add").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Without scripts")
+    page.get_by_role("link", name="Delete…").click()
+    page.get_by_role("button", name="Delete it for good").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Benchmarks")
+    plain.close()

@@ -1,0 +1,113 @@
+"""The leaderboard in a browser: files equal the page, a picture is saved, the address brings the look back, axe."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ROOT, Server
+
+AXE = ROOT / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@pytest.fixture(scope="module")
+def made(context: Any, server: Server) -> dict[str, str]:
+    environment = {**os.environ, "HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
+    command = [sys.executable, "manage.py", "shell", "-c", "from tests.browser.made_sweeps import main; main()"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def saved(page: Page, name: str) -> Path:
+    with page.expect_download() as download:
+        page.get_by_role("link", name=name, exact=True).click()
+    return download.value.path()
+
+
+def test_files_hold_the_numbers_of_the_page(page: Page, made: dict[str, str]) -> None:
+    page.goto(made["several"])
+    shown = {
+        body.get_attribute("data-row"): body.locator("tr.mean .score > span").all()
+        for body in page.locator("tbody[data-row]").all()
+    }
+    assert len(shown) == 4
+    with open(saved(page, "CSV"), newline="", encoding="utf-8") as file:
+        lines = [line for line in csv.DictReader(file) if line["agent"] == "mean" and line["row"]]
+    names = [name for name in lines[0] if name.endswith(("avg@4", "avg@k"))]
+    assert len(names) == 3  # two benchmarks and their average
+    tex = saved(page, "LaTeX").read_text()
+    for line in lines:
+        spans = shown[line["row"]]
+        assert [span.get_attribute("title") for span in spans] == [line[name] for name in names]
+        algorithm = line["algorithm"].replace("_", r"\_")
+        row = next(text for text in tex.splitlines() if text.startswith(f"{algorithm} &"))
+        for span in spans:
+            assert span.inner_text() in row
+    report = saved(page, "Report").read_text()
+    assert all(f'title="{line[names[-1]]}"' in report for line in lines)
+
+
+def test_look_comes_back_with_its_address(page: Page, made: dict[str, str]) -> None:
+    page.goto(made["several"])
+    page.get_by_label("Baseline", exact=True).select_option("gspox2")
+    page.get_by_label("Cells hold").select_option("difference")
+    page.get_by_label("Cost", exact=True).select_option("tokens")
+    page.get_by_role("button", name="Show").first.click()
+    expect(page).to_have_url(re.compile("baseline=gspox2.*show=difference.*cost=tokens"))
+    hacpo = page.locator("tbody[data-algorithm='hacpo']")
+    expect(hacpo).to_contain_text("+0.1")
+    seen = hacpo.inner_text()
+    page.reload()
+    assert hacpo.inner_text() == seen
+
+
+def test_picture_is_saved_as_png(page: Page, made: dict[str, str]) -> None:
+    page.goto(made["grid"])
+    expect(page.locator("figure")).to_have_count(4)
+    for name in ("Score of each seed", "Sensitivity to algorithm.alpha", "algorithm.alpha and"):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=f"PNG of {name}").click()
+        assert download.value.path().read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_g_and_l_lead_to_the_leaderboard(page: Page, made: dict[str, str]) -> None:
+    page.goto("/runs/")
+    page.keyboard.press("l")
+    page.keyboard.press("g")
+    page.keyboard.press("l")
+    page.wait_for_url("**/leaderboard/")
+    page.get_by_label("Search boards").fill("gl")  # typed, not commanded
+    expect(page.get_by_label("Search boards")).to_have_value("gl")
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_axe_finds_nothing_serious_and_no_board_scrolls_sideways(page: Page, made: dict[str, str], width: int) -> None:
+    if not AXE.exists():
+        message = "axe-core is missing: npm ci in frontend/ installs it"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(made["several"])
+    row = page.locator(".score").first.get_attribute("href")
+    found = []
+    for address in [*made.values(), "/leaderboard/", row]:
+        page.goto(str(address))
+        page.wait_for_load_state("networkidle")
+        page.evaluate(AXE.read_text())
+        violations = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+        grave = [one for one in violations if one["impact"] in ("serious", "critical")]
+        found += [(address, one["id"], one["nodes"][0]["html"]) for one in grave]
+        if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
+            found.append((address, "scrolls sideways", ""))
+    assert found == []

@@ -1,0 +1,108 @@
+"""A sweep in Chromium, over a product with fake trainers: launched by the form, its rows come, all of it is stopped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.faults.world import World
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with World() as world:
+        yield world
+
+
+@pytest.fixture
+def page(browser: Browser, world: World) -> Iterator[Page]:
+    context = browser.new_context(base_url=world.url, viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(20_000)
+    context.add_cookies([{"name": "hacrl_session", "value": world.keys["session"], "url": world.url}])
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    yield page
+    context.close()
+    assert problems == []
+
+
+def fill(page: Page, **values: object) -> None:
+    for name, value in values.items():
+        page.locator(f"[name='{name}']").fill(str(value))
+
+
+def test_sweep_is_launched_by_the_form_shows_partial_rows_and_is_stopped(world: World, page: Page) -> None:
+    page.goto("/runs/new")
+    expect(page.get_by_label("Seeds", exact=True)).to_be_hidden()
+    page.get_by_label(re.compile("Launch a sweep")).check()
+    expect(page.get_by_label("Seeds", exact=True)).to_be_visible()
+    expect(page.get_by_label("Seed", exact=True)).to_be_hidden()
+    page.get_by_text("Ablations of HACPO").first.click()
+    page.get_by_label(re.compile("No omega on gradients")).check()
+    page.get_by_text("Grid: several values").click()
+    fill(page, name="complete pace=0.05", seeds="0, 1")
+    steps = {"training.steps": 30, "training.train_batch_size": 4, "training.mini_batch_size": 4}
+    fill(page, **steps, **{"grid.alpha": "1, 3"})
+    cost = page.locator("#cost")
+    # (hacpo, hacpo no_omega) x 2 alphas, gspo, gspox2: 6 variants x 2 seeds
+    expect(cost.locator("[data-show='runs']")).to_have_text("12")
+    # 2 agents x 4 prompts x 8 rollouts x 30 steps x 2 seeds x (5 + 2, for GSPOx2 takes twice as many)
+    expect(cost.locator("[data-show='rollouts']")).to_have_text(re.compile(r"^26.880$"))
+    fill(page, **{"training.mini_batch_size": 3})
+    expect(page.locator("#not-yet")).to_contain_text("training.mini_batch_size: Must divide")
+    expect(cost.locator("[data-show='runs']")).to_have_text("–")
+    fill(page, **{"training.mini_batch_size": 4})
+    expect(page.locator("#not-yet")).to_be_hidden()
+    page.get_by_role("button", name="Queue sweep").click()
+    page.wait_for_url(re.compile(r"/sweeps/\d+$"))
+
+    matrix = page.locator(".sweep-matrix tbody tr")
+    expect(matrix).to_have_count(6)
+    expect(matrix.locator("td[data-run]")).to_have_count(12)
+    world.runs += [UUID(cell.get_attribute("data-run")) for cell in matrix.locator("td[data-run]").all()]
+    # A row of results comes by itself with the first run that completes, and stands beside runs that wait.
+    rows = page.locator("#results tr[data-algorithm]")
+    expect(rows.first).to_be_visible(timeout=60_000)
+    expect(matrix.locator(".state[data-state='completed']").first).to_be_visible()
+    expect(page.locator("[data-count='completed'] dd")).not_to_have_text("0")
+    expect(matrix.locator(".state[data-state='queued']").first).to_be_visible()
+    expect(page.locator("#results")).to_contain_text("so far:")
+    expect(page.locator("#results [data-drawn]").first).to_be_attached()
+
+    page.locator("#stop-all summary").click()
+    expect(page.locator("#stop-all")).to_contain_text("Lost:")
+    page.get_by_role("button", name="Stop all of it").click()
+    expect(page.locator(".sweep-matrix")).not_to_contain_text("queued")
+    expect(page.locator("#stop-all")).to_have_count(0, timeout=60_000)  # the page is fetched anew when all have ended
+    expect(matrix.locator(".state[data-state='completed']").first).to_be_visible()
+    stopped = matrix.locator(".state[data-state='stopped']").count()
+    assert stopped >= 6
+    expect(rows.first).to_be_visible()
+    page.get_by_text(f"Retry {stopped} stopped").click()
+    page.get_by_role("button", name=f"Retry {stopped} run").click()
+    expect(page.locator("[data-banner]")).to_contain_text(f"Queued {stopped} runs anew")
+    page.locator("#stop-all summary").click()
+    page.get_by_role("button", name="Stop all of it").click()
+    for run_id in world.runs:
+        world.until_state(run_id, "completed", "stopped")
+        assert world.violations(run_id) == []
+    page.goto("/sweeps/")
+    expect(page.locator("tbody tr")).to_contain_text("complete pace=0.05")
+
+
+def test_run_is_ablated_by_its_button(world: World, page: Page) -> None:
+    run_id = world.launch("complete", steps=2, seed=4)
+    page.goto(f"/runs/{run_id}")
+    page.get_by_role("link", name="Ablate this run").click()
+    expect(page.get_by_label(re.compile("Launch a sweep"))).to_be_checked()
+    expect(page.locator("[name='ablations']:checked")).to_have_count(6)
+    expect(page.get_by_label("Seeds", exact=True)).to_have_value("4, 5, 6")
+    expect(page.locator("#cost [data-show='runs']")).to_have_text("21")
+    world.end(run_id)

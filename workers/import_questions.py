@@ -1,0 +1,204 @@
+"""A benchmark's files, looked at, made canonical, compared or fetched: `python -m workers.import_questions < request`.
+
+The request is one JSON object with a `verb`; one JSON object is printed, `{"error": text}` where the files are refused.
+The web runs this as a short child process with limits on time and memory.
+
+look     {files: [{path, name}]}: the columns, the first rows, and a guess which column is what
+import   {train, held_out: [{path, name}], mapping, held_out_fraction, folder, progress}: canonical files and counts
+compare  {own, other: {paths, question_field}}: how many of the one's questions also stand in the other
+fetch    {dataset, revision} or {place, roots}, and {train, held_out: [patterns], folder, most_bytes, progress}: files
+         from the hub or from a folder (`workers.hub_datasets`)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from workers.canonical import Written, read_canonical, write_canonical
+from workers.held_out import held_out_limit, place_of
+from workers.overlap import KnownQuestions, compare, texts
+from workers.question_files import BenchmarkError, Source
+from workers.question_mapping import QuestionMapping, guess
+
+TRAIN_FILE = "questions.jsonl"
+HELD_OUT_FILE = "held_out.jsonl"
+LOOKED_AT = 100  # rows
+SHOWN_ROWS = 5
+SHOWN_LETTERS = 2000
+MAX_SHOWN_COLUMNS = 50
+SAMPLE_ROWS = 5
+TELL_EVERY_S = 0.3
+
+
+class Progress:
+    """A small file that says how far the work is; the web reads it while it waits."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = Path(path) if path else None
+        self._told = 0.0
+
+    def tell(self, phase: str, share: float, rows: int = 0) -> None:
+        if self._path is None or time.monotonic() - self._told < TELL_EVERY_S:
+            return
+        self._told = time.monotonic()
+        self._path.write_text(json.dumps({"phase": phase, "share": round(share, 4), "rows": rows}))
+
+
+def look(request: dict[str, Any]) -> dict[str, Any]:
+    """Columns, first rows and a guess, of the first file; all files are looked at for what they are."""
+    sources = _sources(request["files"])
+    records = [record for _, record in islice(sources[0].rows(), LOOKED_AT)]
+    if not records:
+        raise BenchmarkError(f"{sources[0].name}: no questions in it")
+    columns = list(dict.fromkeys(chain.from_iterable(records)))
+    guessed = guess(columns, records)
+    shown = list(dict.fromkeys([*guessed.columns, *columns]))[:MAX_SHOWN_COLUMNS]
+    return {
+        "kind": sources[0].kind,
+        "columns": columns,
+        "shown": [name for name in columns if name in shown],
+        "rows": [{name: _shown(record.get(name)) for name in shown} for record in records[:SHOWN_ROWS]],
+        "guess": vars(guessed),
+    }
+
+
+def _shown(value: Any) -> str:
+    text = "" if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
+    return text[:SHOWN_LETTERS]
+
+
+def _sources(files: list[dict[str, str]]) -> list[Source]:
+    return [Source(Path(file["path"]), file.get("name", "")) for file in files]
+
+
+def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
+    """Write the canonical files into `folder`; the held-out one first: what stands in it is not trained on."""
+    folder, mapping = Path(request["folder"]), QuestionMapping(**request["mapping"])
+    progress = Progress(request.get("progress"))
+    train = _sources(request["train"])
+    digest = hashlib.sha256()
+    held_out: list[Source] = []
+    rest = Written()
+    if request.get("held_out"):
+        try:
+            held_out = _sources(request["held_out"])
+            tell = _teller(progress, "held-out questions", held_out)
+            rest = write_canonical(held_out, mapping, folder / HELD_OUT_FILE, digest, tell=tell)
+        except BenchmarkError as error:
+            error.is_held_out = True
+            raise
+    tell = _teller(progress, "questions", train)
+    main = write_canonical(train, mapping, folder / TRAIN_FILE, digest, excluded=rest.keys, tell=tell)
+    if not main.num_questions:
+        both = f"{train[0].name}: every question is also in {held_out[0].name}"
+        raise BenchmarkError(f"{both}: nothing left to train on")
+    limit = -1.0 if held_out else held_out_limit(main.places, request["held_out_fraction"])
+    num_held_out = rest.num_questions + sum(place <= limit for place in main.places)
+    report = _report(main, rest) | {
+        "num_train": main.num_questions + rest.num_questions - num_held_out,
+        "num_held_out": num_held_out,
+        "held_out_limit": limit,
+        "sha256": digest.hexdigest(),
+    }
+    main.keys.clear()
+    rest.keys.clear()
+    report["near"] = _near(folder, limit, bool(held_out), progress, main.num_questions) if num_held_out else None
+    report["sample"] = _sample(folder / TRAIN_FILE, limit)
+    return report
+
+
+def _teller(progress: Progress, what: str, sources: list[Source]) -> Callable[[Source, int], None]:
+    def tell(source: Source, number: int) -> None:
+        if number % 100 == 0:
+            share = (sources.index(source) + source.share_read) / len(sources)
+            progress.tell(f"reading the {what}", share, number)
+
+    return tell
+
+
+def _report(main: Written, rest: Written) -> dict[str, Any]:
+    return {
+        "num_repeated": main.num_repeated + rest.num_repeated,
+        "num_overlapping": main.num_overlapping,
+        "subjects": dict(sorted((main.subjects + rest.subjects).items())),
+        "difficulties": dict(sorted((main.difficulties + rest.difficulties).items())),
+    }
+
+
+def _near(folder: Path, limit: float, has_file: bool, progress: Progress, total: int) -> dict[str, Any]:
+    """Training questions that are nearly the same as held-out ones."""
+
+    def held_out() -> Iterator[str]:
+        if has_file:
+            return texts(read_canonical(folder / HELD_OUT_FILE))
+        return (text for text in texts(read_canonical(folder / TRAIN_FILE)) if place_of(text) <= limit)
+
+    def trained() -> Iterator[str]:
+        for number, text in enumerate(texts(read_canonical(folder / TRAIN_FILE))):
+            if number % 100 == 0:
+                progress.tell("comparing with the held-out questions", number / max(total, 1), number)
+            if place_of(text) > limit:
+                yield text
+
+    return compare(trained(), KnownQuestions(held_out())).as_dict(held_out())
+
+
+def _sample(path: Path, limit: float) -> list[dict[str, str]]:
+    """The first questions that are trained on, shortened."""
+    rows = []
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            row = json.loads(line)
+            if place_of(row["question"]) > limit:
+                rows.append({key: row[key][:SHOWN_LETTERS] for key in ("question", "answer", "subject")})
+            if len(rows) == SAMPLE_ROWS:
+                break
+    return rows
+
+
+def compare_benchmarks(request: dict[str, Any]) -> dict[str, Any]:
+    """How many of `own`'s questions also stand in `other`."""
+
+    def questions(of: dict[str, Any]) -> Iterator[str]:
+        return chain.from_iterable(texts(read_canonical(Path(path), of["question_field"])) for path in of["paths"])
+
+    try:
+        found = compare(questions(request["own"]), KnownQuestions(questions(request["other"])))
+        return found.as_dict(questions(request["other"]))
+    except (OSError, ValueError, KeyError) as error:
+        raise BenchmarkError(f"The question files cannot be read ({type(error).__name__})") from None
+
+
+def fetch_files(request: dict[str, Any]) -> dict[str, Any]:
+    """Bring a data set's files into `folder`."""
+    from workers.hub_datasets import fetch
+
+    progress = Progress(request.get("progress"))
+    return fetch(request, progress.tell)
+
+
+VERBS = {"look": look, "import": make_canonical, "compare": compare_benchmarks, "fetch": fetch_files}
+
+
+def main() -> int:
+    """Answer the request on stdin."""
+    request = json.load(sys.stdin)
+    try:
+        answer = VERBS[request["verb"]](request)
+    except BenchmarkError as error:
+        answer = {"error": str(error), "is_held_out": error.is_held_out}
+    except (MemoryError, RecursionError) as error:
+        answer = {"error": f"The files need more memory than is allowed ({type(error).__name__})"}
+    print(json.dumps(answer, ensure_ascii=True))
+    return 1 if "error" in answer else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Which column is the question and which the answer: guessed from names, then applied to every row.
+
+Second station of a benchmark, between a file's rows (`workers.question_files`) and canonical questions
+(`workers.canonical`). Standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from workers.answers import final_answer
+from workers.benchmarks import MAX_ID_LENGTH, Question, derived_id, id_of, optional_text, text_of
+from workers.question_files import Refused, kind_name
+
+Extraction = Literal["as_is", "hashes", "boxed"]
+MAX_SLICE_LENGTH = 200  # characters of a subject or a difficulty
+# Names that columns have in the field's data sets, the surest first.
+USUAL_NAMES = {
+    "question": ("question", "problem", "prompt", "query", "input", "instruction"),
+    "answer": ("answer", "final_answer", "gold", "target", "expected_answer", "expected", "solution", "output"),
+    "subject": ("subject", "type", "category", "topic", "subfield"),
+    "difficulty": ("difficulty", "level"),
+    "id": ("id", "unique_id", "question_id", "problem_id", "uuid"),
+}
+_THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+
+
+@dataclass(frozen=True)
+class QuestionMapping:
+    """Names of the columns (empty: there is none), and where in its cell the answer stands."""
+
+    question: str = "question"
+    answer: str = "answer"
+    subject: str = ""
+    difficulty: str = ""
+    id: str = ""
+    extraction: Extraction = "as_is"
+
+    @property
+    def columns(self) -> list[str]:
+        named = (self.question, self.answer, self.subject, self.difficulty, self.id)
+        return list(dict.fromkeys(name for name in named if name))
+
+    def question_of(self, record: Mapping[str, Any]) -> Question:
+        """The question of a row. Error: Refused."""
+        row = {**record, self.answer: _only(record[self.answer])} if self.answer in record else dict(record)
+        question = text_of(row, self.question)
+        return Question(
+            id=(id_of(row, self.id) if self.id else "") or derived_id(question),
+            question=question,
+            answer=extracted(text_of(row, self.answer), self.extraction, self.answer),
+            subject=_slice(row, self.subject),
+            difficulty=_slice(row, self.difficulty),
+        )
+
+
+def _only(value: Any) -> Any:
+    """Some data sets keep a single answer in a list. Error: Refused where there are more."""
+    if not isinstance(value, list) or not value:
+        return value
+    if len(value) > 1:
+        raise Refused("a list of several answers; one is needed")
+    return value[0]
+
+
+def _slice(row: Mapping[str, Any], column: str) -> str:
+    if not column:
+        return ""
+    value = row.get(column)
+    if not isinstance(value, str | None):
+        raise Refused(f"{column!r} must be text or a number, not {kind_name(value)}")
+    text = optional_text(dict(row), column) if value and value.strip() else ""
+    if len(text) > MAX_SLICE_LENGTH:
+        raise Refused(f"{column!r} has {len(text)} characters, {MAX_SLICE_LENGTH} at most")
+    return " ".join(text.split())
+
+
+def extracted(text: str, how: Extraction, column: str = "answer") -> str:
+    r"""The answer in its cell: all of it, what follows the last `####`, or the last `\boxed{}`. Error: Refused."""
+    if how == "as_is":
+        return text
+    if how == "hashes":
+        before, _, answer = text.rpartition("####")
+        answer = answer.strip()
+        if not before and "####" not in text:
+            raise Refused(f"{column!r} has no ####")
+        answer = answer.replace(",", "") if _THOUSANDS.fullmatch(answer) else answer
+    else:
+        if "\\boxed" not in text and "\\fbox" not in text:
+            raise Refused(f"{column!r} has no \\boxed{{}}")
+        answer = (final_answer(text) or "").strip()
+    if not answer:
+        where = "nothing after ####" if how == "hashes" else "a box that is empty or not closed"
+        raise Refused(f"{column!r} has {where}")
+    return answer
+
+
+def guess(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> QuestionMapping:
+    """The likeliest mapping, by the columns' names and a few rows; empty where nothing looks like it."""
+    by_name = {name.strip().lower().replace(" ", "_"): name for name in reversed(columns)}
+    found = {part: next((by_name[n] for n in names if n in by_name), "") for part, names in USUAL_NAMES.items()}
+    cells = [value for record in records if isinstance(value := record.get(found["answer"]), str)]
+    return QuestionMapping(**found, extraction=_guess_extraction(cells))
+
+
+def _guess_extraction(cells: Sequence[str]) -> Extraction:
+    if cells and all("####" in cell for cell in cells):
+        return "hashes"
+    if cells and all("\\boxed" in cell and len(cell) > MAX_ID_LENGTH // 4 for cell in cells):
+        return "boxed"  # a whole solution, not an answer that is itself a box
+    return "as_is"
