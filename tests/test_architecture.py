@@ -45,7 +45,7 @@ ASSEMBLY = ("urls", "api", "asgi", "body_limit", "demo", "up")
 RUNS_LAYERS = (
     (
         *("views", "form_views", "control_views", "log_views", "disk_views", "removal_views", "sweep_views"),
-        *("api", "sweep_api", "consumers", "urls"),
+        *("find_views", "api", "sweep_api", "consumers", "urls"),
     ),
     ("tasks", "dispatcher", "hub", "host_report", "presets", "series", "sweeps", "sweep_plan", "cost"),
     ("supervisor", "settle", "launch", "queue", "forms", "reports", "streaming", "disk", "retention", "feed"),

@@ -14,6 +14,7 @@ from statistics import fmean
 
 from hacrl_web.insight.generated_world import Answer, Question, World
 from workers.spec import RunSpec
+from workers.weights import lower_bound
 
 CAPABILITY_FLOOR = 1e-8
 EPSILON = 1e-6  # beside the standard deviation, Eq. (6)
@@ -175,7 +176,7 @@ class Stepper:
         if visit.advantage == 0:
             return
         visit.ratio = math.exp(world.log_ratio(learner, visit.source))
-        low = min(1.0, 1.0 - rule.delta + visit.mini_batch * rule.delta_step)
+        low = lower_bound(visit.mini_batch, rule)
         visit.clipped = min(max(visit.ratio, low), 1.0)
         visit.side = (visit.ratio > 1.0) - (visit.ratio < low)
         visit.objective = visit.clipped ** (1 + rule.alpha) * visit.omega * visit.advantage * rule.cross_weight

@@ -2,7 +2,16 @@
 
 from django.urls import path
 
-from hacrl_web.runs import control_views, disk_views, form_views, log_views, removal_views, sweep_views, views
+from hacrl_web.runs import (
+    control_views,
+    disk_views,
+    find_views,
+    form_views,
+    log_views,
+    removal_views,
+    sweep_views,
+    views,
+)
 
 app_name = "runs"
 
@@ -31,6 +40,7 @@ urlpatterns = [
     path("benchmarks/<int:pk>/delete", removal_views.benchmark_delete, name="benchmark_delete"),
     path("workers/drain", control_views.host_drain, name="host_drain"),
     path("pulse", views.pulse, name="pulse"),
+    path("find", find_views.find, name="find"),
     path("workers/", views.worker_list, name="worker_list"),
     path("components", views.components, name="components"),
 ]

@@ -14,7 +14,7 @@ from django.db import OperationalError
 from django.test import Client
 from django.urls import reverse
 
-from hacrl_web.runs import demo_state
+from hacrl_web.runs import demo_state, find_views
 from hacrl_web.runs.demo_state import preparation, preparing
 from hacrl_web.runs.models import Run, TelemetryEvent
 from tests.web import factories
@@ -43,6 +43,29 @@ def test_pulse_counts_the_running_runs_that_its_user_sees(client, user):
 
 def test_pulse_sends_a_visitor_to_the_login(client, db):
     assert client.get(reverse("runs:pulse")).status_code == 302
+
+
+def test_search_finds_what_its_user_sees_by_a_part_of_the_name(client, user):
+    mine, foreign = factories.make_run(user, name="Black swan"), factories.make_run(name="White swan")
+    model = factories.make_model(user, name="swan-1B")
+    client.force_login(user)
+    answer = client.get(reverse("runs:find"), {"q": " SWAN\x00"})
+    assert answer.json()["found"] == [
+        {"kind": "run", "name": "Black swan", "url": f"/runs/{mine.pk}"},
+        {"kind": "model", "name": "swan-1B", "url": f"/models/{model.pk}"},
+    ]
+    assert client.get(reverse("runs:find"), {"q": " "}).json() == {"found": []}
+    client.force_login(foreign.owner)
+    assert [one["name"] for one in client.get(reverse("runs:find"), {"q": "swan"}).json()["found"]] == ["White swan"]
+
+
+def test_search_tells_the_newest_few_of_a_kind(client, user, monkeypatch):
+    monkeypatch.setattr(find_views, "MOST_OF_A_KIND", 2)
+    for number in range(3):
+        factories.make_model(user, name=f"swan {number}")
+    client.force_login(user)
+    names = [one["name"] for one in client.get(reverse("runs:find"), {"q": "swan"}).json()["found"]]
+    assert names == ["swan 2", "swan 1"]
 
 
 def test_home_says_what_the_demo_prepares_while_it_does(client, staff):

@@ -1,12 +1,6 @@
 /** The Evaluations tab: keys from question to question, and addresses without empty parts. */
 
-export {};
-
-/** @param {KeyboardEvent} event */
-function isTyping(event) {
-  const at = event.target;
-  return at instanceof HTMLElement && (at.isContentEditable || at.matches("input, select, textarea"));
-}
+import { isTyping } from "./format.js";
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;

@@ -68,6 +68,15 @@ export function must(selector, root = document) {
 }
 
 /**
+ * True where a key belongs to the field that it is pressed in.
+ * @param {KeyboardEvent} event
+ */
+export function isTyping(event) {
+  const at = event.target;
+  return at instanceof HTMLElement && (at.isContentEditable || at.matches("input:not([type='checkbox']), select, textarea"));
+}
+
+/**
  * The content of a `json_script` block.
  * @param {string} id
  * @returns {any}

@@ -100,15 +100,3 @@ addEventListener("pageshow", (event) => {
 document.addEventListener("visibilitychange", tick);
 setInterval(tick, TICK_MS);
 setTimeout(pulse, pause());
-
-/** g and then r, q or l within this time: to the runs, the queue, the leaderboard. */
-const GO_MS = 1000;
-let goUntil = 0;
-document.addEventListener("keydown", (event) => {
-  const isTyping = event.target instanceof Element && event.target.closest("input, textarea, select, [contenteditable]");
-  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
-  const isSecond = event.timeStamp < goUntil;
-  goUntil = event.key === "g" ? event.timeStamp + GO_MS : 0;
-  if (!isSecond || !["r", "q", "l"].includes(event.key)) return;
-  location.assign(document.querySelector(".rail")?.getAttribute(`data-go-${event.key}`) ?? "/");
-});

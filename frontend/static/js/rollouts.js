@@ -1,15 +1,9 @@
 /** The Rollouts tab: keys from rollout to rollout, mathematics on request, and the rest of a long text. */
 
-import { count, make, must } from "./format.js";
+import { count, isTyping, make, must } from "./format.js";
 
 const page = must("#rollouts");
 const MATHS = "maths";
-
-/** @param {KeyboardEvent} event */
-function isTyping(event) {
-  const at = event.target;
-  return at instanceof HTMLElement && (at.isContentEditable || at.matches("input:not([type='checkbox']), select, textarea"));
-}
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;

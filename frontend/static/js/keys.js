@@ -1,0 +1,116 @@
+/** Keys of every page: Ctrl or Cmd K searches, ? lists the keys, g and then r, q or l goes to a page. */
+
+import { count, isTyping, make, must } from "./format.js";
+
+const SECOND_KEY_MS = 1500;
+const TYPING_PAUSE_MS = 150;
+
+/** @typedef {{kind: string, name: string, url: string}} Found */
+
+const search = /** @type {HTMLDialogElement} */ (must("#search-dialog"));
+const help = /** @type {HTMLDialogElement} */ (must("#keys-dialog"));
+const words = /** @type {HTMLInputElement} */ (must("#search-words"));
+const list = must("#search-found");
+const said = must("#search-said");
+let asked = 0;
+let pause = 0;
+
+/** @returns {Found[]} pages of the rail whose names have the words in them */
+function pages() {
+  const part = words.value.trim().toLowerCase();
+  const links = [...document.querySelectorAll(".rail-list a")];
+  return links
+    .map((link) => ({ kind: "page", name: link.textContent?.trim() ?? "", url: link.getAttribute("href") ?? "" }))
+    .filter(({ name }) => name.toLowerCase().includes(part));
+}
+
+/** @param {Found[]} found */
+function show(found) {
+  list.replaceChildren(
+    ...found.map(({ kind, name, url }) => {
+      const link = make("a");
+      link.href = url;
+      link.append(make("span", "", name), make("span", "small quiet", kind));
+      const item = make("li");
+      item.append(link);
+      return item;
+    }),
+  );
+  said.textContent = found.length ? `${count(found.length)} found` : "Nothing of this name.";
+}
+
+async function look() {
+  const mine = (asked += 1);
+  const text = words.value.trim();
+  if (!text) return show(pages());
+  const answer = await fetch(`${search.dataset.url}?q=${encodeURIComponent(text)}`).catch(() => null);
+  if (mine !== asked) return; // more was typed meanwhile
+  if (answer?.ok && !answer.redirected) show([...pages(), ...(await answer.json()).found]);
+  else {
+    show(pages());
+    said.textContent = "Only pages: the server did not answer.";
+  }
+}
+
+/** @param {HTMLDialogElement} dialog */
+function open(dialog) {
+  for (const other of [search, help]) if (other !== dialog) other.close();
+  if (!dialog.open) dialog.showModal();
+  if (dialog !== search) return;
+  words.select();
+  look();
+}
+
+/** Arrows go through the input and what was found. @param {number} places */
+function move(places) {
+  const stops = [words, ...list.querySelectorAll("a")];
+  const at = stops.findIndex((stop) => stop === document.activeElement);
+  stops[Math.min(Math.max(at + places, 0), stops.length - 1)].focus();
+}
+
+words.addEventListener("input", () => {
+  clearTimeout(pause);
+  pause = setTimeout(look, TYPING_PAUSE_MS);
+});
+search.addEventListener("keydown", (event) => {
+  if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+    event.preventDefault();
+    move(event.key === "ArrowDown" ? 1 : -1);
+  } else if (event.key === "Enter" && event.target === words) {
+    event.preventDefault(); // else it would press Close
+    list.querySelector("a")?.click();
+  }
+});
+for (const dialog of [search, help]) {
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close(); // beside what is in it
+  });
+}
+for (const button of document.querySelectorAll("[data-open]")) {
+  if (!(button instanceof HTMLElement)) continue;
+  button.hidden = false; // without this file it would do nothing
+  button.addEventListener("click", () => open(button.dataset.open === search.id ? search : help));
+}
+
+let isAfterG = false;
+let forget = 0;
+
+/** @param {string} key */
+function go(key) {
+  const link = isAfterG ? document.querySelector(`a[data-go="${CSS.escape(key)}"]`) : null;
+  clearTimeout(forget);
+  isAfterG = key === "g" && !link;
+  if (isAfterG) forget = setTimeout(() => (isAfterG = false), SECOND_KEY_MS);
+  if (link instanceof HTMLAnchorElement) location.href = link.href;
+}
+
+addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    open(search);
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event) || document.querySelector("dialog[open]")) return;
+  if (event.key === "?") open(help);
+  else go(event.key);
+});

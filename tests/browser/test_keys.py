@@ -1,0 +1,60 @@
+"""Keys of every page: the search, the list of keys, and g then a letter; none of them while somebody types."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+
+def test_search_goes_to_what_was_typed(page: Page, server) -> None:
+    found = [{"kind": "run", "name": "<b>toy</b> " + "n" * 80, "url": "/runs/"}]
+    page.route("**/find?q=*", lambda route: route.fulfill(json={"found": found}))
+    page.goto("/")
+    page.keyboard.press("Control+k")
+    dialog = page.get_by_role("dialog", name="Search")
+    field = dialog.get_by_role("textbox")
+    expect(field).to_be_focused()
+    expect(dialog.get_by_role("link")).to_have_count(page.locator(".rail-list a").count())  # all pages
+    page.keyboard.type("toy")
+    expect(dialog.get_by_role("link")).to_have_count(1)
+    expect(dialog.get_by_role("link")).to_contain_text("<b>toy</b>")  # text, no markup
+    expect(dialog.get_by_role("status")).to_have_text("1 found")
+    page.keyboard.press("ArrowDown")
+    expect(dialog.get_by_role("link").first).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(field).to_be_focused()
+    field.fill("leader")
+    expect(dialog.get_by_role("link").first).to_contain_text("Leaderboard")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/leaderboard/$"))
+    page.get_by_role("button", name="Search pages, runs, models").click()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("button", name="Search pages, runs, models")).to_be_focused()
+
+
+@pytest.mark.parametrize(("key", "path"), [("r", "/runs/"), ("q", "/workers/#queue"), ("l", "/leaderboard/")])
+def test_g_and_a_letter_go_to_a_page(page: Page, server, key: str, path: str) -> None:
+    page.goto("/models/")
+    page.keyboard.press("g")
+    page.keyboard.press(key)
+    expect(page).to_have_url(server.url + path)
+
+
+def test_keys_are_listed_and_mean_nothing_while_somebody_types(page: Page, server) -> None:
+    page.goto("/models/new")
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keys")
+    expect(dialog).to_contain_text("Search pages")
+    page.keyboard.press("g")  # a dialog is open
+    page.keyboard.press("l")
+    dialog.get_by_role("button", name="Close").click()
+    expect(dialog).to_be_hidden()
+    field = page.locator("main").get_by_role("textbox").first
+    field.fill("")
+    field.press_sequentially("gl?")
+    expect(field).to_have_value("gl?")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page).to_have_url(server.url + "/models/new")
