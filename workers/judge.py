@@ -12,9 +12,11 @@ import sys
 import time
 from typing import Any
 
-from workers.answers import final_answer
 from workers.rewards import Verifier
+from workers.votes import spoken_answer
 from workers.warm_child import VerifierError
+
+MAX_ANSWER = 1000  # characters of the found answer that are told
 
 
 def judge(request: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +29,7 @@ def judge(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "reward": verdict.reward,
         "reason": verdict.reason,
-        "extracted": final_answer(request["response"]),
+        "extracted": spoken_answer(request["verifier"], request["response"])[:MAX_ANSWER] or None,
         "seconds": round(seconds, 6),
     }
 
@@ -36,7 +38,7 @@ def main() -> int:
     """Print the verdict."""
     try:
         answer = judge(json.load(sys.stdin))
-    except (VerifierError, ValueError) as error:
+    except (VerifierError, ValueError, KeyError) as error:
         answer = {"error": str(error)[:500]}
     print(json.dumps(answer, ensure_ascii=True))
     return 1 if "error" in answer else 0

@@ -19,7 +19,7 @@ from django.db import IntegrityError, transaction
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry import importing, places, uploads, values
 from hacrl_web.registry.built_in import BY_KEY, BuiltIn
-from hacrl_web.registry.models import Benchmark
+from hacrl_web.registry.models import VERIFIERS, Benchmark
 from hacrl_web.registry.uploads import Staged
 
 TRAIN_FILE = "questions.jsonl"
@@ -162,7 +162,7 @@ def checked(owner: Any, asked: Mapping[str, Any], has_held_out_file: bool) -> Se
     extraction = found.take(
         "answer_extraction", values.choice, asked.get("answer_extraction", "as_is"), list(EXTRACTIONS)
     )
-    verifier = found.take("verifier", values.choice, asked.get("verifier", "math"), Benchmark.Verifier.values)
+    verifier = found.take("verifier", values.choice, asked.get("verifier", "math"), VERIFIERS)
     tolerance = _tolerance(found, asked.get("tolerance"), verifier)
     template = found.take("prompt_template", _template, asked.get("prompt_template", "{question}"))
     fraction = found.take("held_out_fraction", _held_out_fraction, asked.get("held_out_fraction", 0.1))
@@ -185,7 +185,7 @@ def _column(found: values.Checker, part: str, asked: Mapping[str, Any]) -> str:
 
 
 def _tolerance(found: values.Checker, value: Any, verifier: str | None) -> float | None:
-    if value in (None, "") or verifier != Benchmark.Verifier.NUMERIC:
+    if value in (None, "") or verifier != "numeric":
         return None
     return found.take("tolerance", lambda: values.number(value, least=0, most=1))
 

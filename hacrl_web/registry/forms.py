@@ -9,7 +9,7 @@ from django import forms
 
 from hacrl_web.errors import FieldErrors
 from hacrl_web.registry.benchmarks import EXTRACTIONS, MAX_HELD_OUT_FRACTION
-from hacrl_web.registry.models import AGENT_SETTINGS, MAX_AGENTS, Benchmark, LanguageModel
+from hacrl_web.registry.models import AGENT_SETTINGS, MAX_AGENTS, VERIFIERS, LanguageModel
 from hacrl_web.registry.uploads import MAX_UPLOAD_BYTES, SUFFIXES
 from hacrl_web.registry.values import MAX_NAME
 from workers.spec_sections import AgentSpec
@@ -164,7 +164,7 @@ class MappingForm(ServiceForm):
     subject_field = _choice("Subject", help_text="Results are also reported by it.")
     difficulty_field = _choice("Difficulty", help_text="Results are also reported by it.")
     id_field = _choice("Id", help_text="Without one, ids are made of the questions' text.")
-    verifier = _choice("Verifier", Benchmark.Verifier.choices)
+    verifier = _choice("Verifier", VERIFIERS.items())
     tolerance = _text("Tolerance", 40, "Of the numeric verifier, relative; empty: its default.", required=False)
     prompt_template = forms.CharField(
         label="Prompt template",

@@ -11,8 +11,11 @@ from django.urls import reverse
 
 from hacrl_web.accounts.visibility import OwnedQuerySet
 from workers.spec_sections import AgentSpec
+from workers.verifiers import RULES
 
 MAX_AGENTS = 8
+# The kinds of verifiers, each with its rule as a reader sees it.
+VERIFIERS: dict[str, str] = {kind: f"{kind}: {rules.line}" for kind, rules in RULES.items()}
 # Fields of AgentSpec that stand in Agent.settings.
 AGENT_SETTINGS = ("lora_rank", "lora_alpha", "seed", "prompt_template", "chat_template_kwargs")
 # Okabe and Ito's colours, told apart by colour-blind readers; an agent keeps its colour on every page.
@@ -118,14 +121,6 @@ class Agent(models.Model):
 class Benchmark(models.Model):
     """Questions with answers: what a group trains on, and what is held out."""
 
-    class Verifier(models.TextChoices):
-        MATH = "math", "math: equality of the last boxed answer"
-        EXACT = "exact", "exact: the same text"
-        CHOICE = "choice", "choice: the letter of a multiple choice"
-        NUMERIC = "numeric", "numeric: a number, within a relative tolerance"
-        REGEX = "regex", "regex: the reference answer is a regular expression"
-        PYTHON = "python", "python: the reference answer is tests that the response's code must pass"
-
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="benchmarks")
     name = models.CharField(max_length=80)
     train_path = models.CharField(max_length=1000)
@@ -134,7 +129,7 @@ class Benchmark(models.Model):
     question_field = models.CharField(max_length=120, default="question")
     answer_field = models.CharField(max_length=120, default="answer")
     prompt_template = models.TextField(default="{question}")  # around every question, before an agent's own
-    verifier = models.CharField(max_length=16, choices=Verifier.choices, default=Verifier.MATH)
+    verifier = models.CharField(max_length=16, default="math")  # a key of workers.verifiers.RULES
     tolerance = models.FloatField(null=True, blank=True)  # relative; of the numeric verifier, empty: its default
     num_train = models.PositiveIntegerField(default=0)
     num_held_out = models.PositiveIntegerField(default=0)
@@ -155,6 +150,11 @@ class Benchmark(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("registry:benchmark_detail", args=[self.pk])
+
+    @property
+    def verifier_rule(self) -> str:
+        """The verifier and what it compares, in one line."""
+        return VERIFIERS.get(self.verifier, self.verifier)
 
     @property
     def paths(self) -> list[str]:

@@ -72,10 +72,12 @@ def _folder_name(owner: Any, token: str) -> str:
 
 
 def stage(owner: Any) -> Staged:
-    """A new folder beside the benchmarks. Old ones are swept, and those beyond MAX_STAGED of this user."""
+    """A new folder beside the benchmarks. Old ones are swept, and those beyond MAX_STAGED that wait for this user."""
     settings.BENCHMARKS_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
     _sweep()
-    own = sorted(settings.BENCHMARKS_DIR.glob(_folder_name(owner, "*")), key=_changed_at)
+    # Without notes it is still being filled, by another request of this user.
+    own = [notes.parent for notes in settings.BENCHMARKS_DIR.glob(f"{_folder_name(owner, '*')}/{NOTES}")]
+    own.sort(key=_changed_at)
     for left in own[: len(own) - MAX_STAGED + 1]:
         discard(left)
     folder = settings.BENCHMARKS_DIR / _folder_name(owner, secrets.token_hex(16))

@@ -19,6 +19,7 @@ from hacrl_web.runs.launch import build_spec
 from hacrl_web.runs.models import Run, State
 from tests.web.factories import launch_request, make_run
 from tests.web.registry_help import field_error, jsonl, make_user
+from tests.workers.test_hub_datasets import COMMIT, Hub
 from workers import canonical, question_files
 
 pytestmark = pytest.mark.django_db
@@ -197,6 +198,11 @@ def test_a_fourth_upload_takes_the_place_of_the_oldest(client, ada):
     assert [client.get(address).status_code for address in addresses] == [404, 200, 200, 200]
 
 
+def test_files_that_are_still_coming_in_are_not_taken_away(ada):
+    coming = [uploads.stage(ada) for _ in range(5)]
+    assert all(staged.folder.is_dir() for staged in coming)
+
+
 def test_progress_is_that_of_the_users_own_newest_files(client, ada):
     assert client.get("/benchmarks/new/progress").json() == {}
     staged = uploads.find(ada, upload(client).rpartition("/")[2])
@@ -234,6 +240,32 @@ def test_source_that_cannot_be_is_refused_without_a_child(client, ada, monkeypat
     response = client.post("/benchmarks/new/fetch", asked, **JSON)
     assert [error["field"] for error in response.json()["errors"]] == [field]
     assert client.post("/benchmarks/new/fetch", asked).status_code == response.status_code == 422
+
+
+def test_built_in_benchmark_is_fetched_at_a_commit_that_is_kept(client, ada, monkeypatch, tmp_path):
+    lines = {
+        side: jsonl([{"question": f"{side} {n}", "answer": f"so #### {n}"} for n in range(count)]).read()
+        for side, count in (("train", 6), ("test", 3))
+    }
+    hub = Hub({f"main/{side}-0.jsonl": content for side, content in lines.items()})
+    monkeypatch.setenv("HF_ENDPOINT", hub.address)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    try:
+        address = client.post("/benchmarks/new/fetch", {"built_in": "gsm8k"}, **JSON).json()["location"]
+        page = client.get(address).content.decode()
+        hub.fault = "cut"
+        refused = client.post("/benchmarks/new/fetch", {"built_in": "math-500"}, **JSON)
+    finally:
+        hub.stop()
+    assert '<option value="hashes" selected>' in page
+    assert 'value="GSM8K"' in page
+    columns = {"question_field": "question", "answer_field": "answer", "difficulty_field": ""}
+    client.post(address, MAPPED | columns)
+    row = Benchmark.objects.get()
+    assert (row.num_train, row.num_held_out, row.source) == (6, 3, f"openai/gsm8k at {COMMIT}")
+    [error] = refused.json()["errors"]
+    assert error["message"].startswith("Could not reach the hub for HuggingFaceH4/MATH-500 (within 10 s, 2 tries; ")
 
 
 def test_local_folder_is_staged_like_an_upload(client, ada, settings):
