@@ -18,6 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from workers.resource_limits import lower, lower_for_now
+
 IsRight = Callable[[str, str], bool | None]
 _PR_SET_PDEATHSIG = 1
 
@@ -40,8 +42,8 @@ def serve(is_right: IsRight, memory_bytes: int, seconds: int, grace_s: float = 0
     grace_s: what an is_right that watches the clock itself gets on top, to tell what it saw.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which may still want its answer
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    lower(resource.RLIMIT_AS, memory_bytes)
+    lower(resource.RLIMIT_CORE, 0)
     _say({"ready": True})
     fork: _Fork | None = None
     for line in sys.stdin:
@@ -111,13 +113,11 @@ def _answer(is_right: IsRight, asked: int, replies: int, seconds: int) -> None:
     """The fork's whole life: until its parent closes the pipe, or dies."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_CPU)
     with os.fdopen(asked) as lines:
         for line in lines:
             # Should both parents die at once, the kernel ends an answer that never returns.
             used = resource.getrusage(resource.RUSAGE_SELF)
-            limit = int(used.ru_utime + used.ru_stime) + seconds + 2
-            resource.setrlimit(resource.RLIMIT_CPU, (limit, hard_limit))
+            lower_for_now(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + seconds + 2)
             os.write(replies, json.dumps(_reply(is_right, json.loads(line))).encode())
 
 

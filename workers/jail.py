@@ -21,6 +21,8 @@ import struct
 import sys
 from pathlib import Path
 
+from workers.resource_limits import lower
+
 MEMORY_BYTES = 512 * 2**20
 CPU_SECONDS = 2
 FILE_BYTES = 16 * 2**20
@@ -68,8 +70,8 @@ def confine(folder: Path) -> None:
         resource.RLIMIT_CORE: 0,
     }
     for limit, value in limits.items():
-        resource.setrlimit(limit, (value, value))
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))  # first a signal that says why
+        lower(limit, value)
+    lower(resource.RLIMIT_CPU, CPU_SECONDS, spare=1)  # first a signal that says why
     libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)  # where it is allowed: the filter below refuses sockets anyhow
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise NoJail("the kernel does not take NO_NEW_PRIVS")

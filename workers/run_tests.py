@@ -60,7 +60,7 @@ def main() -> None:
     write = os.write
     try:
         confine(Path(request["folder"]))
-    except NoJail as error:
+    except (NoJail, OSError, ValueError) as error:
         write(channel, f"{token}{error}".encode())
         sys.exit(1)
     try:

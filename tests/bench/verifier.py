@@ -71,11 +71,16 @@ def alone(pairs: list[Pair]) -> list[bool]:
     ]
 
 
+def warm(verifier: Verifier) -> None:
+    """Have all its processes started, as in a run after its first step."""
+    verifier.score([f"\\boxed{{x+{n}x}}" for n in range(40)], ["y"] * 40)
+
+
 def accuracy(golden: Path, processes: int) -> None:
     cases = [case for case in read_cases(golden) if not case["ambiguous"]]
     found, seconds = [], []
     with Verifier("math", processes) as verifier:
-        verifier.score([f"\\boxed{{x+{n}x}}" for n in range(40)], ["y"] * 40)  # all processes have started
+        warm(verifier)
         for case in cases:
             begin = time.monotonic()
             found.append(verifier.score([case["response"]], [case["gold"]])[0])
@@ -107,12 +112,15 @@ def hostile_batch(processes: int) -> None:
     pairs = plain(512)
     for place in range(0, 512, 20):
         pairs[place] = (f"\\boxed{{{HOSTILE[place // 20 % len(HOSTILE)]}+{place}}}", "5")
-    begin = time.monotonic()
-    found = ours(pairs, processes)
-    lost = sum(reward is None for reward in found)
-    print(
-        f"512 answers, 26 of them hostile, {processes} processes: {time.monotonic() - begin:.1f} s, {lost} unscorable"
-    )
+    with Verifier("math", processes) as verifier:
+        begin = time.monotonic()
+        warm(verifier)
+        started = time.monotonic()
+        found = verifier.score([text for text, _ in pairs], [gold for _, gold in pairs])
+        ended = time.monotonic()
+    lost = sum(verdict.reward is None for verdict in found)
+    print(f"512 answers, 26 of them hostile, {processes} processes: {ended - started:.1f} s, {lost} unscorable")
+    print(f"  (starting the processes, once in a run: {started - begin:.1f} s)")
 
 
 def main() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -229,3 +231,22 @@ def test_machine_without_fences_runs_no_code(monkeypatch):
     monkeypatch.setattr("workers.warm_child.sys.executable", "/bin/false")
     with child, pytest.raises(VerifierError, match="did not start"):
         child.score(["```\n1\n```"], [TESTS])
+
+
+def test_limits_that_are_lower_already_stay():
+    program = (
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (30, 30))\n"
+        "from workers.unit_tests import passes\n"
+        "from workers.resource_limits import lower, lower_for_now\n"
+        "print(passes('assert f(2) == 4', 'def f(x): return x * x', seconds=20))\n"
+        "lower_for_now(resource.RLIMIT_CPU, 50)\n"
+        "lower(resource.RLIMIT_FSIZE, 2**30)\n"
+        "print(resource.getrlimit(resource.RLIMIT_CPU), resource.getrlimit(resource.RLIMIT_FSIZE))\n"
+        "lower(resource.RLIMIT_CPU, 10, spare=5)\n"
+        "lower_for_now(resource.RLIMIT_CPU, 12)\n"
+        "print(resource.getrlimit(resource.RLIMIT_CPU))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["True", "(30, 30) (1048576, 1048576)", "(12, 15)"], done.stderr
