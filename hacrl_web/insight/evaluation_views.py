@@ -135,6 +135,7 @@ def run_evaluations(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "filters": [
             {"show": show, "label": label, "count": counted[show], "query": asked.query(show=show)}
             for show, label in sheets.FILTERS.items()
+            if asked.before != asked.after or show not in ("gained", "lost")
         ],
         "pair": pair,
         "page": page,

@@ -151,6 +151,13 @@ def test_filters_say_how_many_they_would_show(client, run):
     }
 
 
+def test_one_evaluation_alone_offers_no_change(client, owner):
+    text = page(client, stored(owner, asked(), *answers(0, "A", list("110000"))))
+    assert "newly solved" not in text
+    assert 'id="a-from"' not in text
+    assert listed(text) == list("abcdef")
+
+
 def test_question_is_solved_where_half_of_its_scored_samples_are_right():
     found = [sheets.mark(letters).is_solved for letters in ("1100", "1000", "1-0", "--", "", "1", "0")]
     assert found == [True, False, True, None, None, True, False]
