@@ -262,6 +262,13 @@ def test_list_shows_states_algorithms_and_seeds_of_each_sweep(web, user):
     assert 'aria-current="page"' in html.partition('href="/sweeps/"')[2].partition("</a>")[0]
 
 
+def test_sweep_without_runs_is_shown(web, user):
+    sweep = Sweep.objects.create(owner=user, name="empty")
+    assert "No run of this sweep is left." in text_of(web.get(sweep.get_absolute_url()))
+    assert "empty" in text_of(web.get(reverse("runs:sweep_list")))
+    assert web.get(f"/api/v1/sweeps/{sweep.pk}").json()["progress"]["runs"] == 0
+
+
 @pytest.mark.parametrize("query", ["page=-1", "page=x", "page=99999999999999999999"])
 def test_odd_pages_of_the_list_are_harmless(web, user, query):
     launch_sweep(user, sweep_request(user))

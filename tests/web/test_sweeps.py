@@ -240,6 +240,16 @@ def test_seeds_that_cannot_be_added_are_refused_and_nothing_is_written(user, see
     assert sweep.runs.count() == 4
 
 
+def test_nothing_is_launched_again_on_a_benchmark_that_was_deleted(user):
+    sweep = launch_sweep(user, sweep_request(user))
+    sweep.runs.update(state="failed")
+    sweep.runs.first().benchmark.delete()
+    for add in (lambda: add_seeds(user, sweep, [9]), lambda: retry_all(user, sweep)):
+        with pytest.raises(LaunchError, match="was deleted"):
+            add()
+    assert sweep.runs.count() == 4
+
+
 def test_staff_may_stop_a_sweep_of_another_user_and_adds_no_runs_to_it(user):
     sweep = launch_sweep(user, sweep_request(user))
     staff = make_user(is_staff=True)
