@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 
-from workers.events import Body, Contribution, Evaluation, Metrics, Progress, Rollout
+from workers.events import Answers, Body, Contribution, Evaluation, Metrics, Progress, Questions, Rollout
 from workers.spec import RunSpec
 
 
@@ -90,21 +90,59 @@ def rollouts(step: int, agents: list[str], chance: random.Random) -> list[Body]:
     return bodies
 
 
+ASKED = 100
+
+
+def questions(spec: RunSpec) -> list[Body]:
+    return [
+        Questions(
+            benchmark=name,
+            first=0,
+            ids=[f"q{number}" for number in range(ASKED)],
+            questions=[f"{number}+1=" for number in range(ASKED)],
+            answers=[str(number + 1) for number in range(ASKED)],
+            subjects=[f"s{number % 2}" for number in range(ASKED)],
+            difficulties=[""] * ASKED,
+        )
+        for name in benchmarks_at(0, spec)
+    ]
+
+
+def benchmarks_at(step: int, spec: RunSpec) -> list[str]:
+    """Those that an evaluation at this step asks."""
+    is_at_an_end = step in (0, spec.training.steps)
+    return [spec.data.benchmark, *(one.benchmark for one in spec.evaluation.benchmarks if is_at_an_end)]
+
+
 def evaluations(step: int, spec: RunSpec) -> list[Body]:
+    """Each agent solves the first questions, and more of them later on; of further benchmarks fewer."""
     gain = {"gspo": 30, "gspox2": 35, "hacpo": 50}.get(spec.algorithm.name, 40)
     found: list[Body] = []
-    for place, agent in enumerate(spec.agents):
-        correct = 10 + place + (gain + spec.seed) * step // spec.training.steps
-        body = Evaluation(
-            step=step,
-            agent=agent.name,
-            benchmark=spec.data.benchmark,
-            metric="accuracy",
-            value=correct / 100,
-            correct=correct,
-            asked=100,
-        )
-        found.append(body)
+    for number, benchmark in enumerate(benchmarks_at(step, spec)):
+        for place, agent in enumerate(spec.agents):
+            correct = 10 + place - 5 * min(number, 2) + (gain + spec.seed) * step // max(1, spec.training.steps)
+            answers = Answers(
+                step=step,
+                agent=agent.name,
+                benchmark=benchmark,
+                first=0,
+                marks=["1"] * correct + ["0"] * (ASKED - correct),
+                majority=[str(question + 1 + (question >= correct)) for question in range(ASKED)],
+                responses=["<b>\\boxed{7}</b>"] * ASKED,
+            )
+            body = Evaluation(
+                step=step,
+                agent=agent.name,
+                benchmark=benchmark,
+                metric="accuracy",
+                value=correct / ASKED,
+                correct=correct,
+                asked=ASKED,
+                estimates={f"{name}@1": correct / ASKED for name in ("avg", "pass", "maj", "best")},
+                questions="fake",
+                verifier="math/1",
+            )
+            found += [answers, body]
     return found
 
 

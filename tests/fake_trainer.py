@@ -26,7 +26,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.fake_events import agent_metrics, evaluations, rollouts, step_bodies
+from tests.fake_events import agent_metrics, evaluations, questions, rollouts, step_bodies
 from workers import pulse
 from workers.checkpoint import newest_checkpoint, save_checkpoint
 from workers.events import PAUSE_ASKED, Body, Checkpoint, Finished, Log, SpoolWriter, Started
@@ -140,6 +140,7 @@ class FakeTrainer:
             Started(step=self.step, total_steps=steps, agents=names, device="none", versions={"fake": "1"}),
             Log(message=f"fake trainer, attempt {self.attempt}"),
             *(Log(level="warning", message=f"checkpoint not used: {problem}") for problem in problems),
+            *questions(self.spec),
             *(evaluations(0, self.spec) if self.step == 0 else ()),
         )
 
@@ -208,7 +209,8 @@ class FakeTrainer:
         elif self.is_pause_asked and self.step < self.spec.training.steps:
             self.spool.emit(Finished(step=self.step, outcome="paused", reason=self.pause_reason))
         else:
-            self.spool.emit(*evaluations(self.step, self.spec), Finished(step=self.step, outcome="completed"))
+            last = evaluations(self.step, self.spec) if self.step else []
+            self.spool.emit(*last, Finished(step=self.step, outcome="completed"))
         return 0
 
     def _fail(self, reason: str, *before: Body) -> int:

@@ -19,6 +19,7 @@ CONTRACT = (
     "spec_algorithm",
     "spec_fields",
     "spec_sections",
+    "verifiers",
     "events",
     "thinning",
     "output",
@@ -26,6 +27,8 @@ CONTRACT = (
     "manifest",
     "weights",
     "advantages",
+    "estimators",
+    "verifiers",
     "held_out",
 )
 ML = {
@@ -41,16 +44,8 @@ ASSEMBLY = ("urls", "api", "asgi", "body_limit", "demo", "up")
 # Views and pages may use all of runs; each layer only itself and what stands below it.
 RUNS_LAYERS = (
     (
-        "views",
-        "form_views",
-        "control_views",
-        "log_views",
-        "removal_views",
-        "sweep_views",
-        "api",
-        "sweep_api",
-        "consumers",
-        "urls",
+        *("views", "form_views", "control_views", "log_views", "disk_views", "removal_views", "sweep_views"),
+        *("api", "sweep_api", "consumers", "urls"),
     ),
     ("tasks", "dispatcher", "hub", "host_report", "presets", "series", "sweeps", "sweep_plan", "cost"),
     ("supervisor", "settle", "launch", "queue", "forms", "reports", "streaming", "disk", "retention", "feed"),
@@ -147,6 +142,7 @@ def test_contract_loads_no_torch_in_a_fresh_process() -> None:
     heavy = sorted(ML | {"django", "celery", "redis", "channels"})
     code = (
         "import sys, workers.spec, workers.events, workers.launcher, workers.demo_recipe, workers.advantages\n"
+        "import workers.verifiers\n"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run(

@@ -98,7 +98,8 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
         from workers.trainer import Trainer
 
         quiet_transformers()
-        with Verifier(spec.data.verifier, processes=min(4, os.cpu_count() or 1)) as verifier:
+        processes = min(4, os.cpu_count() or 1)
+        with Verifier(spec.data.verifier, processes, spec.data.tolerance) as verifier:
             trainer = Trainer(spec, run_dir, spool, verifier, stop)
             try:
                 trainer.train()

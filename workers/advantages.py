@@ -1,4 +1,4 @@
-"""The contract, part four: capabilities, ratios, baselines and advantages of recorded rewards, without torch.
+"""Part of the contract: capabilities, ratios, baselines and advantages of recorded rewards, without torch.
 
 Eqs. (6) to (9) as workers/algorithms/hacpo.py and workers/rules.py have them, in double precision and rounded to
 float32 at the end, for whoever asks what other windows and clamps would have made of the same rewards.
@@ -17,7 +17,7 @@ from operator import sub, truediv
 from workers.spec_algorithm import AlgorithmSpec
 from workers.weights import single
 
-CAPABILITY_FLOOR = 1e-8
+CAPABILITY_FLOOR = 1e-8  # Eq. (9); see `capability` in docs/metrics.md
 REWARD_MAX = 1.0  # the verifier's upper bound
 EPSILON = 1e-6
 

@@ -24,7 +24,7 @@ _STATED = (
 
 
 def final_answer(completion: str) -> str | None:
-    r"""The text in the last `\boxed{...}`, else an answer stated in so many words, else None.
+    r"""The text in the last `\boxed{...}`, else what is stated as the answer, else the formula at the end, or None.
 
     An unclosed last box is no answer: the response was cut off in it.
     """
@@ -36,6 +36,16 @@ def final_answer(completion: str) -> str | None:
         if found:
             # "The answer is 42. I hope it is correct." states 42.
             return re.split(r"\.\s|\.$", found[-1].strip(), maxsplit=1)[0].strip("* \t")
+    return _closing_formula(completion)
+
+
+def _closing_formula(completion: str) -> str | None:
+    """The formula that a response ends with, a full stop after it aside; None where it ends otherwise."""
+    text = completion[-2 * MAX_ANSWER_CHARACTERS :].rstrip(" \t\r\n.!")
+    for begin, end in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
+        if text.endswith(end):
+            start = text.rfind(begin, 0, -len(end))
+            return text[start + len(begin) : -len(end)].strip() or None if start >= 0 else None
     return None
 
 
@@ -70,7 +80,8 @@ _SPACES = re.compile(r"(?<!\\)\\(?:quad|qquad|\s)|~|\s+")
 _WRAPPER = re.compile(r"\\(?:mathbf|mathrm|mathit|mathsf|bm|underline|textbf|textrm|textit|text|mbox)\s*\{([^{}]*)\}")
 _FRACTION = re.compile(r"\\[dtc]frac(?![a-zA-Z])")
 _UNIT_TEXT = re.compile(
-    r"(?:(?<=[\d}\])])|(?<=\\pi))\s*\\(?:text|mathrm|mbox|textrm)\s*\{\s*[a-zA-Z$/ ]*\}(?:\^\{?\d\}?)?\s*$"
+    r"(?:(?<=[\d}\])])|(?<=\\pi))(?:\s|\\[,;:!>])*"
+    r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*[a-zA-Z$/ ]*\}(?:\^\{?\d\}?)?\s*$"
 )
 
 
@@ -78,10 +89,23 @@ _SYMBOLS = {"√": "\\sqrt ", "∞": "\\infty ", "°": "^\\circ", "π": "\\pi ",
 _SYMBOLS |= {"≤": "\\le ", "≥": "\\ge ", "±": "\\pm ", "∪": "\\cup ", "−": "-", "–": "-", "⁄": "/"}
 
 
+# Normalisation alone would make 52 of 5² and 11/2 of 1½.
+_RAISED, _LOWERED = re.compile("[⁰¹²³⁴-⁹⁻⁺]+"), re.compile("[₀-₉]+")
+_VULGAR = re.compile("[¼-¾⅐-⅞]")
+
+
+def _as_fraction(found: re.Match[str]) -> str:
+    top, _, bottom = unicodedata.normalize("NFKC", found.group()).partition("⁄")
+    return f"\\frac{{{top}}}{{{bottom}}}"
+
+
 def _plain_letters(text: str) -> str:
     """Unicode signs as LaTeX, full-width letters as plain ones, invisible direction marks dropped."""
     if text.isascii():
         return text
+    text = _RAISED.sub(lambda found: "^{" + unicodedata.normalize("NFKC", found.group()) + "}", text)
+    text = _LOWERED.sub(lambda found: "_{" + unicodedata.normalize("NFKC", found.group()) + "}", text)
+    text = _VULGAR.sub(_as_fraction, text)
     text = "".join(_SYMBOLS.get(letter, letter) for letter in text if unicodedata.category(letter) != "Cf")
     return "".join(_SYMBOLS.get(letter, letter) for letter in unicodedata.normalize("NFKC", text))
 
@@ -159,17 +183,31 @@ def _decimal(text: str) -> Fraction | None:
     return value
 
 
+_LONG_DECIMAL = re.compile(r"-?(\d*)\.(\d{6,})(?:(?:\\times|\\cdot|\*)10\^\{?(-?\d{1,3})\}?|[eE]([+-]?\d{1,3}))?")
+
+
+def rounding_unit(text: str) -> Fraction | None:
+    """One unit of a decimal's last digit, if it has six decimals and six significant digits; else None.
+
+    Such a decimal may stand for a number that never ends. Digits are counted and not decimals alone: 0.000001 says
+    next to nothing about 1/1234567.
+    """
+    match = _LONG_DECIMAL.fullmatch(text.replace(" ", ""))
+    if not match or len((match[1] + match[2]).lstrip("0")) < 6:
+        return None
+    return Fraction(10) ** (int(match[3] or match[4] or 0) - len(match[2]))
+
+
 def _is_rounding(rounded: str, exact: Fraction) -> bool:
-    """Whether a decimal of six digits or more is `exact`, rounded or cut to its last digit; `exact` never ends."""
-    match = re.fullmatch(r"-?\d*\.(\d{6,})", rounded.replace(" ", ""))
-    bottom = exact.denominator
+    """Whether a long decimal is `exact`, rounded or cut to its last digit; `exact` never ends."""
+    unit, bottom = rounding_unit(rounded), exact.denominator
     for prime in (2, 5):
         while bottom % prime == 0:
             bottom //= prime
-    if not match or bottom == 1:
+    if unit is None or bottom == 1:
         return False
     value = number(rounded)
-    return value is not None and abs(value - exact) < Fraction(1, 10 ** len(match[1]))
+    return value is not None and abs(value - exact) < unit
 
 
 def in_base(text: str) -> tuple[str, int] | None:

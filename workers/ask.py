@@ -1,6 +1,6 @@
 """Asks the trained agents of a checkpoint one question: `python -m workers.ask < request.json`, a line an agent.
 
-The request: {question, template (of the benchmark), expected (may be empty), verifier, temperature, seed,
+The request: {question, template (of the benchmark), expected (may be empty), verifier, tolerance, temperature, seed,
 max_new_tokens, agents: [{name, folder, prompt_format, prompt_template, chat_template_kwargs}]}. Each line of the answer
 is {agent, text, finish_reason, num_tokens, seconds, verdict: {reward, reason} or null}, or {agent, error}. One agent at
 a time is in memory, on the CPU: the devices are the runs'. The web runs this as a short child process with limits.
@@ -63,7 +63,7 @@ def verdict(request: dict[str, Any], text: str) -> dict[str, Any]:
     """What the run's verifier says of an answer."""
     from workers.rewards import Verifier
 
-    with Verifier(request["verifier"]) as verifier:
+    with Verifier(request["verifier"], tolerance=request["tolerance"]) as verifier:
         [found] = verifier.score([text], [request["expected"]])
     return {"reward": found.reward, "reason": found.reason}
 

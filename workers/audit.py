@@ -12,9 +12,9 @@ from workers.benchmarks import Question
 from workers.messages import Generated
 from workers.quarantine import Audited
 from workers.randomness import derived_key
-from workers.rewards import Child, VerifierError
 from workers.scoring import Scores, VerifierFails
 from workers.spec import RunSpec
+from workers.warm_child import Child, VerifierError
 
 
 class Audit:
@@ -22,7 +22,7 @@ class Audit:
 
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
-        self._child = Child("workers.second_verifier", spec.data.verifier)
+        self._child = Child("workers.second_verifier", spec.data.verifier, repr(spec.data.tolerance))
 
     def check(
         self, step: int, questions: Sequence[Question], generated: Sequence[Generated], scores: Scores

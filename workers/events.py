@@ -1,4 +1,4 @@
-"""The contract, part two: what a trainer says, and the spool line that carries it.
+"""Part of the contract: what a trainer says, and the spool line that carries it.
 
 One event is one line of `events.jsonl`: a JSON object with `seq` (1, 2, 3, ... without gaps over all attempts),
 `attempt`, `time`, `type`, the fields of its class, and last `crc`, the CRC-32 of the line without it. Numbers that are
@@ -33,6 +33,9 @@ MAX_HELD_BYTES = 64 * 2**20
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 # How the reason of a `paused` begins where a pause was asked for; any other one is the trainer's own.
 PAUSE_ASKED = "pause was requested"
+ANSWERS_AT_ONCE = 100  # questions in one event of an evaluation
+TEXT_CHARACTERS = 1000
+RIGHT, WRONG, UNSCORABLE = "1", "0", "-"  # of one sample
 Level = Literal["info", "warning", "error"]
 # What a run met and how it went on: shown in the list of events, not only in the log.
 Incident = Literal["not finite", "out of memory", "disk", "verifier", "damaged file", "no rollouts"]
@@ -131,7 +134,13 @@ class Contribution(Body):
 
 
 class Evaluation(Body):
-    """One agent, alone, on held-out questions; `slices` are (correct, asked) by the question's `subject`."""
+    """One agent, alone, on the held-out questions of one benchmark.
+
+    `value` is avg@k with k = `num_samples`; `estimates` holds it and the others by name (estimators.py). `correct` and
+    `asked` count samples that could be scored, `unscorable` the others. `slices` are (correct, asked) by the question's
+    subject, and by `difficulty: ` and its difficulty. `questions`: SHA-256 of ids, questions and answers; `verifier`:
+    its kind and version.
+    """
 
     type: Literal["evaluation"] = "evaluation"
     step: int
@@ -142,6 +151,44 @@ class Evaluation(Body):
     correct: int
     asked: int
     slices: dict[str, tuple[int, int]] = {}
+    num_samples: int = 1
+    unscorable: int = 0
+    estimates: dict[str, float] = {}
+    questions: str = ""
+    verifier: str = ""
+
+
+class Questions(Body):
+    """At most ANSWERS_AT_ONCE of the questions that a benchmark's evaluations ask, the first being number `first`.
+
+    Told once an attempt, before the answers; texts are cut to TEXT_CHARACTERS.
+    """
+
+    type: Literal["questions"] = "questions"
+    benchmark: str
+    first: int
+    ids: list[str]
+    questions: list[str]
+    answers: list[str]
+    subjects: list[str]
+    difficulties: list[str]
+
+
+class Answers(Body):
+    """What one agent answered in an evaluation: lists over the same questions as in `Questions`, in their order.
+
+    `marks`: a letter for each of the k samples, RIGHT, WRONG or UNSCORABLE.  `majority`: the most frequent answer.
+    `responses`: the first sample's text, cut to TEXT_CHARACTERS.
+    """
+
+    type: Literal["answers"] = "answers"
+    step: int
+    agent: str
+    benchmark: str
+    first: int
+    marks: list[str]
+    majority: list[str]
+    responses: list[str]
 
 
 class Checkpoint(Body):

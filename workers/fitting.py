@@ -4,35 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from workers.benchmarks import Question, Split
+from workers.benchmarks import Question, Split, split_questions
 from workers.events import Level
 from workers.placement import Agent
 from workers.spec import RunSpec
+from workers.spec_sections import DataSpec
+
+Told = Callable[[Level, str], None]
 
 
 def questions_that_fit(
-    spec: RunSpec, agents: Sequence[Agent], split: Split, log: Callable[[Level, str], None]
+    spec: RunSpec, agents: Sequence[Agent], split: Split, log: Told
 ) -> tuple[list[Question], list[Question]]:
     """Training and held-out questions without those that are too long for any agent.
 
     Errors: ValueError where a batch cannot be filled, or an agent's context is too short.
     """
-    limit = spec.evaluation.max_questions or len(split.held_out)
-    kept = []
-    for kind, questions in (("training", split.train), ("held-out", split.held_out[:limit])):
-        fits = [agent.fits(questions) for agent in agents]
-        kept.append([question for index, question in enumerate(questions) if all(each[index] for each in fits)])
-        left_out = len(questions) - len(kept[-1])
-        level: Level = "warning" if left_out else "info"
-        log(level, f"{len(kept[-1])} {kind} questions, {left_out} left out as too long")
-    if len(kept[0]) < spec.training.train_batch_size:
+    train = _short_enough(agents, "training", split.train, log)
+    held_out = _short_enough(agents, "held-out", _at_most(spec, split.held_out), log)
+    if len(train) < spec.training.train_batch_size:
         raise ValueError(
-            f"{len(kept[0])} training questions cannot fill a batch of {spec.training.train_batch_size}: "
+            f"{len(train)} training questions cannot fill a batch of {spec.training.train_batch_size}: "
             "lower train_batch_size or raise max_prompt_length"
         )
     for agent in agents:
-        _check_context(spec, agent, agent.longest_prompt([*kept[0], *kept[1]]))
-    return kept[0], kept[1]
+        _check_context(spec, agent, agent.longest_prompt([*train, *held_out]))
+    return train, held_out
+
+
+def asked_questions_that_fit(spec: RunSpec, agents: Sequence[Agent], data: DataSpec, log: Told) -> list[Question]:
+    """What an evaluation asks of a benchmark that is not trained on: its held-out questions, or all of them.
+
+    Errors: BenchmarkError; ValueError where none is short enough, or an agent's context is too short.
+    """
+    if data.eval_path:
+        data = data.model_copy(update={"train_path": data.eval_path, "eval_path": None, "held_out_fraction": 0.0})
+    split = split_questions(data)
+    asked = _at_most(spec, split.held_out or split.train)
+    questions = _short_enough(agents, data.benchmark, asked, log)
+    if not questions:
+        raise ValueError(f"no question of {data.benchmark} fits into every agent: raise rollout.max_prompt_length")
+    for agent in agents:
+        _check_context(spec, agent, agent.longest_prompt(questions))
+    return questions
+
+
+def _at_most(spec: RunSpec, questions: list[Question]) -> list[Question]:
+    return questions[: spec.evaluation.max_questions or len(questions)]
+
+
+def _short_enough(agents: Sequence[Agent], kind: str, questions: Sequence[Question], log: Told) -> list[Question]:
+    fits = [agent.fits(questions) for agent in agents]
+    kept = [question for index, question in enumerate(questions) if all(each[index] for each in fits)]
+    left_out = len(questions) - len(kept)
+    log("warning" if left_out else "info", f"{len(kept)} {kind} questions, {left_out} left out as too long")
+    return kept
 
 
 def _check_context(spec: RunSpec, agent: Agent, prompt_length: int) -> None:

@@ -13,7 +13,8 @@ import time
 from typing import Any
 
 from workers.answers import final_answer
-from workers.rewards import Verifier, VerifierError
+from workers.rewards import Verifier
+from workers.warm_child import VerifierError
 
 
 def judge(request: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def judge(request: dict[str, Any]) -> dict[str, Any]:
         "reward": verdict.reward,
         "reason": verdict.reason,
         "extracted": final_answer(request["response"]),
-        "seconds": round(seconds, 4),
+        "seconds": round(seconds, 6),
     }
 
 

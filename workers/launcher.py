@@ -1,4 +1,4 @@
-"""The contract, part three: start, watch and stop a trainer process. Used by the supervisor and by the tests.
+"""Part of the contract: start, watch and stop a trainer process. Used by the supervisor and by the tests.
 
 The trainer runs in its own session. It inherits two descriptors: the locked `lock` file of its run directory (so two
 trainers of one run cannot exist) and the read end of a death pipe (so it ends when its supervisor does, however that

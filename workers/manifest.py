@@ -1,4 +1,4 @@
-"""The contract, part four: what a checkpoint folder holds, and whether it still does.
+"""Part of the contract: what a checkpoint folder holds, and whether it still does.
 
 checkpoints/step-000040/manifest.json   {step, agents: [{name, folder}], files: {path: {size, sha256}}}, written last
 checkpoints/step-000040/agents/<index>-<slug>/   each an ordinary Hugging Face model folder

@@ -1,4 +1,4 @@
-"""The contract, part four: what a trainer writes to stdout and stderr, kept within bounds, and the one way to read it.
+"""Part of the contract: what a trainer writes to stdout and stderr, kept within bounds, and the one way to read it.
 
 The trainer appends to `trainer.log` itself: no pipe that fills while its reader is frozen or that breaks when it dies.
 Whoever started it looks at what the file takes on the disk. If that is too much, its middle, between the first part and

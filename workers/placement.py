@@ -43,7 +43,8 @@ class Agent(Protocol):
         self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
     ) -> UpdateReport: ...
     def measure_alignment(self, rows: Sequence[Row]) -> dict[int, float | None]: ...
-    def evaluate(self, step: int, questions: Sequence[Question]) -> list[str]: ...
+    def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]: ...
+    def take_notes(self) -> list[str]: ...
     def save(self, folder: Path) -> None: ...
     def save_state(self, stem: Path) -> None: ...
     def load_state(self, stem: Path) -> None: ...
@@ -159,8 +160,7 @@ class LocalAgent:
             self._own[prompt, number] = own if ids else "empty"
             responses[prompt].append(self._response(found, ids, _mean(logps)))
         entropy = (sum(found.entropy for found in samples), float(sum(len(found.token_ids) for found in samples)))
-        untold, self._untold = [*self._untold, *notes], []
-        return Generated(responses, entropy, notes=tuple(untold))
+        return Generated(responses, entropy, notes=(*self.take_notes(), *notes))
 
     def _counted(self, found: Sample) -> list[int]:
         """The response tokens that count: with the EOS, unless it is stripped."""
@@ -265,11 +265,16 @@ class LocalAgent:
         self._untold += notes
         return found
 
-    def evaluate(self, step: int, questions: Sequence[Question]) -> list[str]:
-        """One response text for each question: greedy unless the spec says otherwise."""
-        samples, notes = self._sample("evaluation", step, questions, 1, self.spec.evaluation.temperature)
+    def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]:
+        """Response texts, `num_samples` of a question and then of the next: greedy unless the spec says otherwise."""
+        samples, notes = self._sample("evaluation", step, questions, num_samples, self.spec.evaluation.temperature)
         self._untold += notes
         return [self.policy.decode(found.token_ids[:-1] if found.finished else found.token_ids) for found in samples]
+
+    def take_notes(self) -> list[str]:
+        """What people should be told of evaluations and measurements since the last rollouts."""
+        notes, self._untold = self._untold, []
+        return notes
 
     def save(self, folder: Path) -> None:
         """An ordinary Hugging Face model folder."""

@@ -65,7 +65,8 @@ class Policy:
         self.temperature = spec.rollout.temperature
         self.max_grad_norm = spec.training.max_grad_norm
         dtype = choose_dtype(spec, device)
-        self._uses_lora = agent.lora_rank > 0
+        is_frozen = spec.is_evaluation_only
+        self._uses_lora = agent.lora_rank > 0 and not is_frozen
         # With LoRA a checkpoint's folder holds the merged weights; going on needs the starting ones.
         starts_here = folder is None or self._uses_lora
         location, revision = (agent.model, agent.revision) if starts_here else (str(folder), None)
@@ -76,7 +77,7 @@ class Policy:
             seed = derived_key("lora", spec.seed, agent.stable_seed)
             lora.add_adapter(self.model, agent, seed)
         self.reference: Any = None
-        if spec.algorithm.beta > 0 and not self._uses_lora:
+        if spec.algorithm.beta > 0 and not self._uses_lora and not is_frozen:
             self.reference = (copy.deepcopy(self.model) if starts_here else self._load_start()).requires_grad_(False)
         self.eos_ids = eos_ids(self.tokenizer, self.model)
         self.turn_eos = self.tokenizer.eos_token_id if self.tokenizer.eos_token_id is not None else self.eos_ids[0]
@@ -87,6 +88,8 @@ class Policy:
                 "choose auto or plain, or add a template"
             )
         self.uses_chat = uses_chat(self.tokenizer, agent)
+        if is_frozen:
+            self.model.requires_grad_(False)
         # Those that are trained; tied weights once.
         self._parameters = {
             name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad
@@ -97,7 +100,7 @@ class Policy:
         }
         self.micro_batch_size = spec.training.micro_batch_size  # halved where memory runs out
         self.optimizer = torch.optim.AdamW(
-            self._masters.values(),
+            [{"params": list(self._masters.values())}],  # a group may be empty: of an agent that is only evaluated
             lr=agent.learning_rate or spec.training.learning_rate,
             betas=(spec.training.adam_beta1, spec.training.adam_beta2),
             weight_decay=spec.training.weight_decay,

@@ -15,7 +15,7 @@ from typing import Any
 MAX_LINE_BYTES = 1_000_000
 MAX_QUESTIONS = 1_000_000
 MAX_COLUMNS = 500
-MAX_UNPACKED_BYTES = 2**30  # of a Parquet file, as its own footer tells
+MAX_UNPACKED_BYTES = 2**30  # of a Parquet file, as its own footer tells and as it turns out
 PARQUET_BATCH = 256  # rows
 SUFFIXES = (".jsonl", ".json", ".txt", ".csv", ".tsv", ".parquet")
 DELIMITERS = (",", "\t", ";", "|")
@@ -102,8 +102,11 @@ class Source:
             names = self._checked_columns(file)
             # A dot in a name would be read as a path into a nested column.
             wanted = None if not columns or any("." in name for name in columns) else [c for c in columns if c in names]
-            total, done = file.metadata.num_rows, 0
+            total, done, unpacked = file.metadata.num_rows, 0, 0
             for batch in file.iter_batches(batch_size=PARQUET_BATCH, columns=wanted, use_threads=False):
+                unpacked += batch.nbytes  # one text that is said once may stand in every row
+                if unpacked > MAX_UNPACKED_BYTES:
+                    raise BenchmarkError(f"{self.name}: unpacks to more than {MAX_UNPACKED_BYTES // 2**20} MiB")
                 yield from batch.to_pylist()
                 done += batch.num_rows
                 self.share_read = done / max(total, 1)

@@ -17,8 +17,10 @@ from torch import Tensor
 from workers import pulse
 from workers.benchmarks import Question
 from workers.messages import Generated
-from workers.rewards import Verdict, Verifier, VerifierError
+from workers.rewards import Verifier
 from workers.stopping import StopFlag
+from workers.verdicts import Verdict
+from workers.warm_child import VerifierError
 
 # Seconds to wait before each further try.
 WAITS_S = (2.0, 5.0, 15.0, 30.0, 60.0)

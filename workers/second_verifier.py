@@ -1,8 +1,9 @@
 r"""The child process that checks the verifier: a second reading of the same response, by other code.
 
-Station of the audit. It decides only clear cases: the same text, plain numbers, no answer at all; else it cannot tell.
-It shares no line with `workers.answers` or `workers.symbolic`, so that one mistake does not make both wrong; only the
-rules of the two kinds of verifier are the same. Run as `python -m workers.second_verifier MEMORY_BYTES SECONDS KIND`.
+Station of the audit. It decides only clear cases: the same text, plain numbers, a letter in a box, no answer at all;
+else it cannot tell. It runs no code and matches no expressions. It shares no line with the first verifiers, so that one
+mistake does not make both wrong; only the rules are the same. Run as
+`python -m workers.second_verifier MEMORY_BYTES SECONDS KIND TOLERANCE`.
 """
 
 from __future__ import annotations
@@ -16,30 +17,59 @@ from workers.child import serve
 
 BOX = "\\boxed"
 # Ways of stating an answer without a box, which only the first verifier reads.
-STATING = ("answer", "####", "\\fbox")
+STATING = ("answer", "option", "choice", "####", "$", "\\)", "\\]")
 MAX_CHARACTERS = 50_000
 MAX_NUMBER_CHARACTERS = 60
 ROUNDED_DIGITS = 6  # from here on the first verifier takes a decimal for a fraction that never ends
+LETTERS = "ABCDEFGHIJ"
+SIGNS_OF_EXPRESSIONS = set(".^$*+?{}[]\\|()")
 
 
-def is_right(gold: str, response: str, *, kind: str) -> bool | None:
-    """Whether a response answers `gold`; None where that is not clear. kind: exact or math, as the first verifier."""
+def is_right(gold: str, response: str, *, kind: str, tolerance: float = 0.0) -> bool | None:
+    """Whether a response answers `gold`; None where that is not clear. kind: as the first verifier's."""
     if len(response) > MAX_CHARACTERS or "\\fbox" in response:
+        return None
+    if kind == "python":
+        return None if "`" in response else False
+    if kind == "regex" and (SIGNS_OF_EXPRESSIONS & set(gold) or gold != gold.strip()):
         return None
     gold, start = gold.strip(), response.rfind(BOX)
     if start < 0:
         if kind == "exact":
             return response.strip() == gold
-        return None if any(word in response.lower() for word in STATING) else False
+        is_plain = kind == "math" and not any(word in response.lower() for word in STATING)
+        return False if is_plain else None
     rest = response[start + len(BOX) :]
     if not rest.startswith("{"):
         return None
     found = _group(rest)
     if found is None:  # cut off inside its last box
         return False
+    return _compare(gold, found, kind, tolerance)
+
+
+def _compare(gold: str, found: str, kind: str, tolerance: float) -> bool | None:
+    """The same for a boxed answer."""
+    if kind == "choice":
+        letters = _letter(gold), _letter(found)
+        return None if None in letters else letters[0] == letters[1]
+    if kind == "numeric":
+        values = _number(gold), _number(found)
+        if values[0] is None or values[1] is None:
+            return None
+        return abs(values[1] - values[0]) <= abs(values[0]) * Fraction(Decimal(repr(tolerance)))
     if found == gold:
         return bool(gold)
-    return False if kind == "exact" or not found else _same_number(gold, found)
+    return False if kind in ("exact", "regex") or not found else _same_number(gold, found)
+
+
+def _letter(text: str) -> str | None:
+    r"""The letter of `B`, `(B)`, `B.`, `\text{B}`; None for anything else."""
+    for command in ("\\text{", "\\textbf{", "\\mathrm{"):
+        if text.startswith(command) and text.endswith("}"):
+            text = text[len(command) : -1].strip()
+    text = text[1:-1] if text[:1] == "(" and text[-1:] == ")" else text.removesuffix(".")
+    return text if len(text) == 1 and text in LETTERS else None
 
 
 def _group(text: str) -> str | None:
@@ -86,4 +116,4 @@ def _number(text: str) -> Fraction | None:
 
 
 if __name__ == "__main__":
-    serve(partial(is_right, kind=sys.argv[3]), int(sys.argv[1]), int(sys.argv[2]))
+    serve(partial(is_right, kind=sys.argv[3], tolerance=float(sys.argv[4])), int(sys.argv[1]), int(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""The contract, part one: RunSpec, everything a run is told before it starts.
+"""Part of the contract: RunSpec, everything a run is told before it starts.
 
 Every hyperparameter lives once in its section (spec_algorithm.py, spec_sections.py), with its bounds, its help text
 and its source; the form, the API and the command line are drawn from it and show its errors. Unknown keys are
@@ -25,6 +25,11 @@ from workers.spec_sections import (
     TelemetrySpec,
     TrainingSpec,
 )
+from workers.verifiers import VerifierKind
+from workers.weights import lower_bound
+
+# Kinds of verifier whose rewards the second verifier (workers.second_verifier) hardly checks, and why.
+BARELY_AUDITED: dict[VerifierKind, str] = {"regex": "matches no expressions", "python": "runs no code"}
 
 
 class RunSpec(Section):
@@ -64,6 +69,14 @@ class RunSpec(Section):
                 )
         return agents
 
+    @field_validator("evaluation")
+    @classmethod
+    def _benchmarks_differ_by_name(cls, evaluation: EvaluationSpec, info: ValidationInfo) -> EvaluationSpec:
+        data = info.data.get("data")
+        if data and any(one.benchmark == data.benchmark for one in evaluation.benchmarks):
+            raise ValueError(f"{data.benchmark!r} is the run's own benchmark, which is asked anyway")
+        return evaluation
+
     @field_validator("training")
     @classmethod
     def _gspox2_halves_mini_batches(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
@@ -71,6 +84,11 @@ class RunSpec(Section):
         if algorithm and algorithm.name == "gspox2" and training.mini_batch_size % 2:
             raise ValueError("mini_batch_size must be even, for gspox2 halves it")
         return training
+
+    @property
+    def is_evaluation_only(self) -> bool:
+        """True where nobody learns: every agent is evaluated once, and that is the run."""
+        return self.training.steps == 0
 
     @property
     def num_generations(self) -> int:
@@ -118,12 +136,20 @@ class RunSpec(Section):
     @property
     def last_lower_bound(self) -> float:
         """The cross lower bound of a step's last update, Eq. (14)."""
-        last_update = self.num_blocks * self.updates_per_block - 1
-        return min(1.0, 1.0 - self.algorithm.delta + last_update * self.delta_step)
+        return lower_bound(self.num_blocks * self.updates_per_block - 1, self.rule)
 
     def cautions(self) -> list[Caution]:
         """What is allowed but probably not meant; a request confirms each by its code."""
         found: list[Caution] = []
+        if self.algorithm.audit_share > 0 and self.data.verifier in BARELY_AUDITED:
+            found.append(
+                Caution(
+                    code="audit_decides_little",
+                    field="algorithm.audit_share",
+                    message=f"The second verifier {BARELY_AUDITED[self.data.verifier]}: with verifier "
+                    f"{self.data.verifier} it decides almost nothing.",
+                )
+            )
         if not self.algorithm.clips_shared or len(self.agents) == 1:
             return found
         if self.algorithm.delta > 0.5:

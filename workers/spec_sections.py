@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import ValidationInfo, field_validator
 
 from workers.spec_fields import UNPRINTABLE, Count, Number, Section, setting
+from workers.verifiers import DEFAULT_TOLERANCE, RULES, VerifierKind
 
 # Parameters of apply_chat_template itself, and what it hands to every template.
 NOT_OF_TEMPLATES = frozenset(
@@ -30,6 +31,9 @@ NOT_OF_TEMPLATES = frozenset(
         "tokenizer_kwargs",
     }
 )
+
+
+_GREEDY_TWICE = "{count} samples at temperature 0 would all be the same: raise evaluation.temperature, or ask once"
 
 
 def _holds_question(template: str) -> str:
@@ -148,8 +152,15 @@ class DataSpec(Section):
         source="product",
         max_length=20_000,
     )
-    verifier: Literal["math", "exact"] = setting(
-        "math", help="math: mathematical equality of the last boxed answer; exact: the same text.", source="Sec. 4.1"
+    verifier: VerifierKind = setting(
+        "math", help="; ".join(f"{kind}: {rules.line}" for kind, rules in RULES.items()) + ".", source="Sec. 4.1"
+    )
+    tolerance: Number = setting(
+        DEFAULT_TOLERANCE,
+        help="numeric: how far an answer may be from the reference answer, as a share of it.",
+        source="ours",
+        ge=0,
+        le=0.5,
     )
 
     _template_holds_question = field_validator("prompt_template")(_holds_question)
@@ -186,9 +197,9 @@ class TrainingSpec(Section):
 
     steps: Count = setting(
         58,
-        help="Training steps; one epoch of 7.5k questions at 128 prompts is 58.",
+        help="Training steps; one epoch of 7.5k questions at 128 prompts is 58. 0: the agents are only evaluated.",
         source="Sec. 4.1",
-        ge=1,
+        ge=0,
         le=1_000_000,
     )
     train_batch_size: Count = setting(
@@ -240,6 +251,21 @@ class TrainingSpec(Section):
         return size
 
 
+class EvaluationBenchmark(DataSpec):
+    """A further benchmark: its held-out questions are asked, or all where none are held out. Never trained on."""
+
+    held_out_fraction: Number = setting(
+        0.0,
+        help="Only the share held out by a stable hash is asked, where eval_path is empty; 0: every question.",
+        source="product",
+        ge=0,
+        le=0.9,
+    )
+    num_samples: Count | None = setting(
+        None, help="Samples of each question; empty: as many as of the run's own.", source="product", ge=1, le=1024
+    )
+
+
 class EvaluationSpec(Section):
     """Each agent alone on the held-out questions."""
 
@@ -255,6 +281,37 @@ class EvaluationSpec(Section):
         0, help="Held-out questions asked; 0: all.", source="product", unit="questions", ge=0, le=1_000_000
     )
     temperature: Number = setting(0.0, help="0: greedy.", source="product", ge=0, le=5)
+    num_samples: Count = setting(
+        1,
+        label="Samples per question",
+        help="k of avg@k, pass@k, maj@k and best@k; more than one needs a temperature above 0.",
+        source="Sec. 4.1",
+        ge=1,
+        le=1024,
+    )
+    benchmarks: tuple[EvaluationBenchmark, ...] = setting(
+        (), help="Further benchmarks, asked before the first step and after the last.", source="product", max_length=20
+    )
+
+    @field_validator("num_samples")
+    @classmethod
+    def _samples_differ(cls, count: int, info: ValidationInfo) -> int:
+        if count > 1 and info.data.get("temperature") == 0:
+            raise ValueError(_GREEDY_TWICE.format(count=count))
+        return count
+
+    @field_validator("benchmarks")
+    @classmethod
+    def _samples_of_each_differ(
+        cls, benchmarks: tuple[EvaluationBenchmark, ...], info: ValidationInfo
+    ) -> tuple[EvaluationBenchmark, ...]:
+        names = [one.benchmark for one in benchmarks]
+        for one in benchmarks:
+            if names.count(one.benchmark) > 1:
+                raise ValueError(f"{one.benchmark!r} is named twice: one benchmark is asked once")
+            if (one.num_samples or 1) > 1 and info.data.get("temperature") == 0:
+                raise ValueError(f"{one.benchmark!r}: " + _GREEDY_TWICE.format(count=one.num_samples))
+        return benchmarks
 
 
 class CheckpointSpec(Section):

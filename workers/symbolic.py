@@ -14,6 +14,7 @@ from typing import Any
 
 from workers.answers import decide, number
 from workers.child import serve
+from workers.constants import same_constant
 
 _EQUALS = re.compile(r"(?<![\\<>!=:])=(?!=)")
 _NAME = re.compile(r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_\{?\w+\}?)?(?:'|\([a-zA-Z, ]*\))?")
@@ -93,7 +94,9 @@ def _equal(gold: str, answer: str) -> bool:
         return False
     if gold[:1] in "([" and answer.startswith("\\{"):
         return False  # a set is no interval and no tuple
-    return _verify(_degrees(_increasing(gold)), _degrees(_increasing(answer)))
+    gold, answer = _degrees(_increasing(gold)), _degrees(_increasing(answer))
+    settled = same_constant(gold, answer)
+    return _verify(gold, answer) if settled is None else settled
 
 
 def is_right(gold: str, answer: str) -> bool:

@@ -1,4 +1,4 @@
-"""From what happened in a step to the events that tell it: metrics, rollouts, contributions, evaluations.
+"""From what happened in a step to the events that tell it: metrics, rollouts, contributions.
 
 Every number's formula stands in docs/metrics.md. Ratios stay (sum, count) and are divided after all reductions.
 """
@@ -206,37 +206,6 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
                 capability=capability[learner],
                 source_capability=capability[row.source],
             )
-
-
-def evaluation_event(
-    step: int,
-    agent: str,
-    benchmark: str,
-    questions: Sequence[Question],
-    rewards: Sequence[float | None],
-    reward_max: float,
-) -> events.Evaluation:
-    """Accuracy over the answers that could be scored, and its slices by subject."""
-    slices: dict[str, tuple[int, int]] = {}
-    correct = asked = 0
-    for question, reward in zip(questions, rewards, strict=True):
-        if reward is None:
-            continue
-        is_right = reward >= reward_max
-        correct, asked = correct + is_right, asked + 1
-        if question.subject:
-            right, of = slices.get(question.subject, (0, 0))
-            slices[question.subject] = (right + is_right, of + 1)
-    return events.Evaluation(
-        step=step,
-        agent=agent,
-        benchmark=benchmark,
-        metric="accuracy",
-        value=correct / asked if asked else float("nan"),
-        correct=correct,
-        asked=asked,
-        slices=slices,
-    )
 
 
 def _visits(record: StepRecord, learner: int) -> Iterator[tuple[int | None, Row, RowResult]]:

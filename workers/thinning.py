@@ -16,7 +16,7 @@ LINES_PER_S = 200.0
 LINES_AT_ONCE = 2000.0
 NOTICE_S = 5.0
 # Shares of the quota from which a type of event is left out; a type that is not named always enters.
-LEVELS = {"log": 0.5, "rollout": 0.5, "contribution": 0.5, "metrics": 0.9, "progress": 0.9}
+LEVELS = {"log": 0.5, "rollout": 0.5, "contribution": 0.5, "answers": 0.5, "metrics": 0.9, "progress": 0.9}
 DEFAULT_QUOTA_BYTES = 2 * 2**30
 TOO_MANY_LINES = f"more than {LINES_PER_S:.0f} log lines a second"
 

@@ -6,13 +6,12 @@ Agents are asked in text and numbers (placement.py); everything learned here lea
 from __future__ import annotations
 
 import math
-import platform
+import os
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NoReturn
@@ -23,21 +22,25 @@ from tqdm import tqdm
 from workers import events
 from workers.algorithms import hacpo
 from workers.audit import Audit
-from workers.benchmarks import Question, split_questions
+from workers.benchmarks import Question, Split, split_questions
 from workers.checkpoint import newest_checkpoint, save_checkpoint
-from workers.fitting import questions_that_fit
+from workers.evaluation import Exam, Result, answer_events, evaluation_event, results_of
+from workers.fitting import asked_questions_that_fit, questions_that_fit
 from workers.memory import device_peak_bytes, resident_bytes
 from workers.messages import Generated, RolloutsMissing, UpdateReport
 from workers.placement import Agent, LocalPlacement
 from workers.plan import batch_of_step, learning_rate
+from workers.provenance import versions
 from workers.quarantine import Change, Trust
-from workers.rewards import REWARD_MAX, Verifier
+from workers.rewards import Verifier
 from workers.scoring import Scorer
 from workers.spec import RunSpec
+from workers.spec_sections import DataSpec
 from workers.step_view import StepView, view_step
 from workers.stopping import Paused, StopFlag
-from workers.telemetry import StepRecord, evaluation_event, step_events
+from workers.telemetry import StepRecord, step_events
 from workers.updates import MAX_FAILURES_IN_A_ROW
+from workers.verifiers import label
 
 MAX_FAILED_SAVES = 3
 # A checkpoint on the way out must fit into the grace between TERM and KILL.
@@ -59,9 +62,7 @@ class Trainer:
         self, spec: RunSpec, run_dir: Path, spool: events.SpoolWriter, verifier: Verifier, stop: StopFlag
     ) -> None:
         self.spec, self.run_dir, self.spool, self.stop = spec, run_dir, spool, stop
-        self.scorer = Scorer(
-            verifier, stop, lambda text: self.log("warning", text, "verifier"), spec.training.max_unscorable
-        )
+        self.scorer = self.scorer_with(verifier)
         algorithm = spec.algorithm
         self.tracker = hacpo.CapabilityTracker(
             len(spec.agents),
@@ -72,6 +73,7 @@ class Trainer:
         )
         self.trust = Trust([agent.name for agent in spec.agents], algorithm)
         self.audit = Audit(spec)
+        self.exams: list[Exam] = []  # benchmarks that evaluations ask, the run's own first
         self.step = 0  # completed steps
         self.is_in_step = False
         self.is_mid_step = False  # its state is that of no step: nothing may be saved
@@ -89,17 +91,12 @@ class Trainer:
     def train(self) -> None:
         """The whole run. Errors: Stopped, Diverged, or whatever went wrong."""
         spec = self.spec
-        split = split_questions(spec.data)
+        split = None if spec.is_evaluation_only else split_questions(spec.data)
         self.load()
-        if split.num_repeated or split.num_overlapping:
-            left_out = f"{split.num_repeated} repeated questions, {split.num_overlapping} training questions held out"
-            self.log("info", f"{spec.data.benchmark}: left out {left_out}")
-        train, held_out = questions_that_fit(spec, self.agents, split, self.log)
-        if self.step == 0:
-            self.scorer.check_answers([*train, *held_out])
+        train = self.prepare_questions(split)
         # Also on resuming: a stop may have come before or amid this step's evaluation. It repeats itself exactly.
         if self.step == 0 or self.is_due(spec.evaluation.eval_interval):
-            self.evaluate(held_out)
+            self.evaluate()
         if self.step:
             self.note_best()  # the checkpoint of this step is there: this attempt came from it
             self.report_progress(self.elapsed_before_s / self.step)
@@ -115,7 +112,7 @@ class Trainer:
                     interval = spec.telemetry.rollout_interval
                     self.spool.emit(*step_events(record, with_rollouts=bool(interval and self.step % interval == 0)))
                 if self.is_due(spec.evaluation.eval_interval):
-                    self.evaluate(held_out)
+                    self.evaluate()
                 if self.step == spec.training.steps:
                     self.save_last()
                 elif self.is_due(spec.checkpoint.save_steps):
@@ -123,6 +120,27 @@ class Trainer:
                 self.report_progress(time.monotonic() - step_started)
                 bar.update()
                 bar.set_postfix_str(" ".join(f"{name} {value:.2f}" for name, value in _mean_rewards(record)))
+
+    def prepare_questions(self, split: Split | None) -> list[Question]:
+        """What is trained on, and in `exams` what evaluations ask. split: None where nothing is trained on."""
+        spec, count = self.spec, self.spec.evaluation.num_samples
+        train: list[Question] = []
+        if split is None:
+            held_out = asked_questions_that_fit(spec, self.agents, spec.data, self.log)
+        else:
+            if split.num_repeated or split.num_overlapping:
+                repeated, overlapping = split.num_repeated, split.num_overlapping
+                left_out = f"{repeated} repeated questions, {overlapping} training questions held out"
+                self.log("info", f"{spec.data.benchmark}: left out {left_out}")
+            train, held_out = questions_that_fit(spec, self.agents, split, self.log)
+        if self.step == 0:
+            self.scorer.check_answers([*train, *held_out])
+        self.exams = [Exam(spec.data, held_out, count)]
+        for data in spec.evaluation.benchmarks:
+            asked = asked_questions_that_fit(spec, self.agents, data, self.log)
+            self.exams.append(Exam(data, asked, data.num_samples or count))
+        self.spool.emit(*(event for exam in self.exams for event in exam.question_events()))
+        return train
 
     def one_step(self, questions: Sequence[Question]) -> StepRecord:
         """Algorithm 1, one round; the numbers are its lines in design order."""
@@ -232,20 +250,52 @@ class Trainer:
             failures = f"{report.failures_in_a_row} updates in a row without a finite loss or gradient"
             raise Diverged(f"diverged at step {self.step + 1}: {name} had {failures}")
 
-    def evaluate(self, questions: Sequence[Question]) -> None:
-        """Each agent alone on the held-out questions."""
-        accuracies: list[float] = []
-        for agent in self.agents if questions else ():
+    def evaluate(self) -> None:
+        """Each agent alone on the run's benchmark; before the first step and after the last on all of them."""
+        is_at_an_end = self.step in (0, self.spec.training.steps)
+        for exam in self.exams if is_at_an_end else self.exams[:1]:
+            with self.scorer_of(exam) as scorer:
+                if self.step == 0 and exam is not self.exams[0]:
+                    scorer.check_answers(exam.questions)
+                found = [self.examine(agent, exam, scorer) for agent in self.agents if exam.questions]
+            if found and exam is self.exams[0]:
+                self.score = self.step, fmean(event.value for event in found)
+
+    def examine(self, agent: Agent, exam: Exam, scorer: Scorer) -> events.Evaluation:
+        """One agent on one benchmark. Its events are told together, so that no page shows half an evaluation.
+
+        A pause is obeyed where more than one block is asked; after it the evaluation repeats itself exactly.
+        """
+        results: list[Result] = []
+        for block in exam.blocks(self.spec.rollout.rollout_batch_size):
+            if results and self.stop.is_pause_asked:
+                self.pause()
             with self.phase("evaluate"):
-                texts = agent.evaluate(self.step, questions)
-                pairs = [(text, question.answer) for text, question in zip(texts, questions, strict=True)]
-                rewards = [verdict.reward for verdict in self.scorer.score(pairs)]
-                benchmark = self.spec.data.benchmark
-                event = evaluation_event(self.step, agent.name, benchmark, questions, rewards, REWARD_MAX)
-                self.spool.emit(event)
-                accuracies.append(event.value)
-        if accuracies:
-            self.score = self.step, fmean(accuracies)
+                texts = agent.evaluate(self.step, block, exam.num_samples)
+                results += results_of(exam, block, texts, scorer)
+            if self.spec.is_evaluation_only:
+                self.report_evaluation(agent, exam, len(results))
+        for note in agent.take_notes():
+            self.log("warning", f"{agent.name}: {note}", "out of memory")
+        event = evaluation_event(self.step, agent.name, exam, results)
+        self.spool.emit(*answer_events(self.step, agent.name, exam, results), event)
+        if event.unscorable:
+            lost = f"{event.unscorable} of {len(results) * exam.num_samples} answers to {exam.name}"
+            self.log("warning", f"{agent.name}: {lost} could not be scored and are left out")
+        return event
+
+    @contextmanager
+    def scorer_of(self, exam: Exam) -> Iterator[Scorer]:
+        """The run's own scorer, or one with the verifier that a further benchmark asks for."""
+        if _judge(exam.data) == _judge(self.spec.data):
+            yield self.scorer
+            return
+        with Verifier(**_judge(exam.data), processes=min(4, os.cpu_count() or 1)) as verifier:
+            yield self.scorer_with(verifier)
+
+    def scorer_with(self, verifier: Verifier) -> Scorer:
+        training = self.spec.training
+        return Scorer(verifier, self.stop, lambda text: self.log("warning", text, "verifier"), training.max_unscorable)
 
     def load(self) -> None:
         """Agents from the spec, or all of the run from its newest checkpoint where this is a later attempt."""
@@ -265,10 +315,7 @@ class Trainer:
                 total_steps=self.spec.training.steps,
                 agents=names,
                 device=placement.device_name,
-                versions={
-                    "python": platform.python_version(),
-                    **{name: version(name) for name in ("torch", "transformers", "safetensors")},
-                },
+                versions=versions() | {"verifier": label(self.spec.data.verifier)},
             )
         )
         if self.spool.damage:
@@ -279,7 +326,8 @@ class Trainer:
             facts = agent.describe()
             size = f"{facts['num_parameters']:,} parameters, {facts['dtype']}"
             trained = facts["num_trained"]
-            by_lora = "" if trained == facts["num_parameters"] else f"; {trained:,} LoRA parameters are trained"
+            is_partly = trained not in (0, facts["num_parameters"])
+            by_lora = f"; {trained:,} LoRA parameters are trained" if is_partly else ""
             self.log("info", f"{agent.name}: {facts['architecture']}, {size}{by_lora}")
         for caution in self.spec.cautions():
             self.log("warning", caution.message)
@@ -394,10 +442,35 @@ class Trainer:
             )
         )
 
+    def report_evaluation(self, agent: Agent, exam: Exam, num_answered: int) -> None:
+        """How far a run is that only evaluates: samples asked of all that will be."""
+        sizes = [len(one.questions) * one.num_samples for one in self.exams]
+        place = self.exams.index(exam)
+        before = sum(sizes[:place]) * len(self.agents) + sizes[place] * self.agents.index(agent)
+        done, total = before + num_answered * exam.num_samples, sum(sizes) * len(self.agents)
+        self.spool.emit(
+            events.Progress(
+                step=0,
+                total_steps=0,
+                elapsed_s=self.elapsed_s,
+                eta_s=self.phase_s["evaluate"] * (total - done) / done,
+                rollouts_generated=0,
+                tokens_generated=0,
+                phase_s={name: round(value, 4) for name, value in self.phase_s.items()},
+                resident_bytes=resident_bytes(),
+                device_peak_bytes=device_peak_bytes(),
+            )
+        )
+
     def log(self, level: events.Level, message: str, incident: events.Incident | None = None) -> None:
         # Trouble amid a step belongs to that step; `self.step` counts those that are done.
         step = self.step + (incident is not None and self.is_in_step)
         self.spool.emit(events.Log(level=level, message=message, step=step, incident=incident))
+
+
+def _judge(data: DataSpec) -> dict[str, Any]:
+    """Which verifier a benchmark needs: the arguments of `Verifier`."""
+    return {"kind": data.verifier, "tolerance": data.tolerance}
 
 
 def _mean_rewards(record: StepRecord) -> Iterator[tuple[str, float]]:

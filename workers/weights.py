@@ -1,4 +1,4 @@
-"""The contract, part three: what one rollout weighed in a learner's update, in the trainer's arithmetic, without torch.
+"""Part of the contract: what one rollout weighed in a learner's update, in the trainer's arithmetic, without torch.
 
 The losses of workers/algorithms work on tensors in float32; here the same numbers come from plain ones, each operation
 rounded to float32, so that a page can explain a recorded weight, or say what it would be under other settings.

@@ -4,11 +4,13 @@ from ninja import Router
 
 from hacrl_web.insight.collaboration_api import router as collaboration_router
 from hacrl_web.insight.compare_api import router as compare_router
+from hacrl_web.insight.evaluation_api import router as evaluation_router
 from hacrl_web.insight.overview_api import router as overview_router
 from hacrl_web.insight.rollout_api import router as rollout_router
 
 router = Router(tags=["insight"])
 router.add_router("", collaboration_router)
 router.add_router("", compare_router)
+router.add_router("", evaluation_router)
 router.add_router("", overview_router)
 router.add_router("", rollout_router)

@@ -19,6 +19,7 @@ from hacrl_web.registry import values
 from hacrl_web.registry.children import run_child
 from hacrl_web.runs.models import Run
 from workers.manifest import Manifest
+from workers.verifiers import DEFAULT_TOLERANCE
 
 TIMEOUT_S = 60.0
 CPU_S = 600  # several threads use it up faster than the clock goes
@@ -50,6 +51,7 @@ def checked(asked: Mapping[str, str], run: Run) -> dict[str, Any]:
         "expected": expected,
         "temperature": temperature,
         "verifier": data.get("verifier", "math"),
+        "tolerance": data.get("tolerance", DEFAULT_TOLERANCE),
         "max_new_tokens": tokens,
         "seed": seed,
     }

@@ -63,10 +63,13 @@ def is_here(run: Run) -> bool:
 
 
 def accuracies(run: Run) -> dict[int, dict[str, float]]:
-    """step -> agent -> held-out accuracy; the latest attempt of a step wins."""
+    """step -> agent -> held-out accuracy on the run's own benchmark; the latest attempt of a step wins."""
     found: dict[int, dict[str, float]] = {}
+    further = run.further_benchmarks
     rows = run.events.filter(type="evaluation").order_by("attempt", "seq").values_list("step", "agent", "payload")
     for step, agent, payload in rows.iterator(chunk_size=500):
+        if payload.get("benchmark") in further:
+            continue
         if payload.get("metric") == "accuracy" and payload.get("value") is not None:
             found.setdefault(step or 0, {})[agent] = payload["value"]
     return found

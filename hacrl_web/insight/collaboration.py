@@ -12,9 +12,9 @@ from typing import Any
 from hacrl_web.alerts.rules import BY_KIND
 from hacrl_web.alerts.signals import Facts
 from hacrl_web.insight.summaries import FATES, Generated, Lessons, PairSums, Summary
+from workers.advantages import CAPABILITY_FLOOR
 from workers.spec import RunSpec
 
-CAPABILITY_FLOOR = 1e-8  # Eq. (9); see `capability` in docs/metrics.md
 TRAP = BY_KIND["cross_clip"]
 MOST_TRAPS = 3  # told one by one
 

@@ -131,7 +131,7 @@ def _of_event(event: Any) -> Item:
         what, detail = f"trainer {body.get('outcome', '')}", str(body.get("reason") or "")
         level = "error" if body.get("outcome") == "failed" else "info"
     elif kind == "evaluation":
-        asked = f"({count(body.get('correct'))} of {count(body.get('asked'))})"
+        asked = f"({count(body.get('correct'))} of {count(body.get('asked'))}, {body.get('benchmark', '')})"
         what, detail, agent = "evaluation", f"{plain_significant(body.get('value'))} {asked}", event.agent
     elif kind == "checkpoint":
         what, detail = "checkpoint", f"{body.get('path', '')}, {size(body.get('size_bytes'))}"

@@ -16,11 +16,12 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from hacrl_web.insight.generated_answers import Examiner, section
 from hacrl_web.insight.generated_metrics import Record, StepEvents
 from hacrl_web.insight.generated_step import Stepper
 from hacrl_web.insight.generated_world import NUM_QUESTIONS, SUBJECTS, World
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
-from hacrl_web.runs.rows import CONTRIBUTIONS, EVENTS, ROLLOUTS, Row, Table
+from hacrl_web.runs.rows import ANSWERS, CONTRIBUTIONS, EVENTS, QUESTIONS, ROLLOUTS, TABLE_OF, Row, Table
 from hacrl_web.runs.variants import HACPO, Variant
 from workers.spec import RunSpec
 
@@ -37,7 +38,10 @@ ODD_END_EVERY = 20  # runs: the last of so many did not complete
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked of the generator: how many runs of what size.  variants: (algorithm, delta), taken in turn."""
+    """What is asked of the generator: how many runs of what size.
+
+    variants: (algorithm, delta), taken in turn.  questions: of each benchmark, with all answers; 0: counts alone.
+    """
 
     runs: int
     steps: int
@@ -47,6 +51,7 @@ class Plan:
     rollout_interval: int
     seed: int
     variants: Sequence[tuple[str, float]]
+    questions: int = 0
 
     @property
     def runs_per_sweep(self) -> int:
@@ -85,7 +90,7 @@ class Plan:
                     "mini_batch_size": mini_batch,
                     "learning_rate": 4e-4,
                 },
-                "evaluation": {"eval_interval": max(1, self.steps // 20)},
+                "evaluation": {"eval_interval": max(1, self.steps // 20)} | section(self.questions, NOT_TRAINED),
                 "telemetry": {"rollout_interval": self.rollout_interval, "rollout_steps_kept": 0},
             }
         )
@@ -110,7 +115,9 @@ def records(plan: Plan, index: int, spec: RunSpec, last_step: int) -> Iterator[R
     yield {"type": "started", "elapsed_s": 0.0, **begun, "device": NOT_TRAINED, "versions": {}}
     text = f"The numbers of this run are {NOT_TRAINED}: ./hacrl seed_demo_data, seed {plan.seed}, run {index}."
     yield {"type": "log", "elapsed_s": 0.0, "level": "info", "message": text, "step": 0, "incident": None}
-    yield from _evaluations(world, spec, 0, 0.0)
+    exam = Examiner(spec, world, plan.questions, f"{plan.seed} {index}") if plan.questions else None
+    yield from ({**record, "elapsed_s": 0.0} for record in (exam.question_records() if exam else ()))
+    yield from _evaluations(world, spec, exam, 0, 0.0)
     interval = spec.telemetry.rollout_interval
     for step in range(1, last_step + 1):
         facts = stepper.make(step)
@@ -122,7 +129,7 @@ def records(plan: Plan, index: int, spec: RunSpec, last_step: int) -> Iterator[R
             record["elapsed_s"] = elapsed_s
             yield record
         if step == spec.training.steps or step % spec.evaluation.eval_interval == 0:
-            yield from _evaluations(world, spec, step, elapsed_s)
+            yield from _evaluations(world, spec, exam, step, elapsed_s)
         yield {
             "type": "progress",
             "step": step,
@@ -135,7 +142,10 @@ def records(plan: Plan, index: int, spec: RunSpec, last_step: int) -> Iterator[R
         }
 
 
-def _evaluations(world: World, spec: RunSpec, step: int, elapsed_s: float) -> Iterator[Record]:
+def _evaluations(world: World, spec: RunSpec, exam: Examiner | None, step: int, elapsed_s: float) -> Iterator[Record]:
+    if exam is not None:
+        yield from ({**record, "elapsed_s": elapsed_s} for record in exam.records(step))
+        return
     for place, agent in enumerate(spec.agents):
         slices = world.evaluate(place)
         correct, asked = sum(right for right, _ in slices.values()), sum(of for _, of in slices.values())
@@ -168,7 +178,8 @@ class Store:
     def __init__(self, now: datetime | None = None) -> None:
         self.now = now or timezone.now()
         self.num_rows = 0
-        self._rows: dict[Table, list[Row]] = {EVENTS: [], ROLLOUTS: [], CONTRIBUTIONS: []}
+        tables = (EVENTS, ROLLOUTS, CONTRIBUTIONS, QUESTIONS, ANSWERS)
+        self._rows: dict[Table, list[Row]] = {table: [] for table in tables}
         self._waiting = 0
         self._pending: list[Pending] = []
 
@@ -177,11 +188,11 @@ class Store:
         pending = Pending(run)
         self._pending.append(pending)
         began, seq = self.now.timestamp() - age_s - run.total_steps * sum(PHASES.values()), 0
-        elapsed_s, tables = 0.0, {"rollout": ROLLOUTS, "contribution": CONTRIBUTIONS}
+        elapsed_s = 0.0
         for seq, record in enumerate(bodies, 1):
             kind, elapsed_s = record["type"], record["elapsed_s"]
             record["seq"], record["attempt"], record["time"] = seq, 1, began + elapsed_s
-            if kind not in tables:
+            if kind not in TABLE_OF:
                 record.setdefault("agent", "")
                 record.setdefault("source", "")
             if kind == "progress":
@@ -189,8 +200,9 @@ class Store:
                 run.progress = {key: value for key, value in record.items() if key not in HEAD}
             else:
                 del record["elapsed_s"]
-            table = tables.get(kind, EVENTS)
-            self._rows[table].append(table.plain_row(run.pk, record))
+            table = TABLE_OF.get(kind, EVENTS)
+            make = table.row if table in (QUESTIONS, ANSWERS) else table.plain_row  # their lists become texts
+            self._rows[table].append(make(run.pk, record))
             self._waiting += 1
             run.last_seq = seq
             if self._waiting >= BATCH_ROWS:

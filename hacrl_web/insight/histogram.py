@@ -10,6 +10,7 @@ from typing import Any
 from hacrl_web.insight.collaboration import short, trap
 from hacrl_web.runs.models import Run
 from workers.spec import RunSpec
+from workers.weights import lower_bound
 
 BINS = 44
 MOST_ROWS = 60_000  # of one learner: what a request can count in time
@@ -36,8 +37,7 @@ def bounds(spec: RunSpec) -> list[dict[str, Any]]:
     if len(updates) > MOST_BOUNDS:
         stride = (len(updates) - 1) / (MOST_BOUNDS - 1)
         updates = [updates[round(place * stride)] for place in range(MOST_BOUNDS)]
-    # Eq. (14)
-    return [{"m": m, "low": min(1.0, 1.0 - rule.delta + m * rule.delta_step), "high": 1.0} for m in updates]
+    return [{"m": m, "low": lower_bound(m, rule), "high": 1.0} for m in updates]
 
 
 def window_steps(run: Run, steps: dict[int, int], step: int, window: int) -> list[int]:

@@ -45,7 +45,7 @@ def promote(user: Any, run: Run, manifest: Manifest, agent: str, name: str) -> L
         "started_from": next((a["model"] for a in run.spec["agents"] if a["name"] == agent), ""),
     }
     try:
-        _copy(manifest, agent, target)
+        copy_agent(manifest, agent, target)
         return register_model(user, location=str(target), name=name, provenance=origin)
     except DamagedCheckpoint as error:
         shutil.rmtree(target, ignore_errors=True)
@@ -59,9 +59,9 @@ def promote(user: Any, run: Run, manifest: Manifest, agent: str, name: str) -> L
         raise
 
 
-def _copy(manifest: Manifest, agent: str, target: Path) -> None:
-    """All files or an error. Hard links where the disk can: weights are never changed in place, and a large model is
-    there at once, whatever becomes of its checkpoint. Errors: OSError, DamagedCheckpoint.
+def copy_agent(manifest: Manifest, agent: str, target: Path) -> None:
+    """All files of an agent, or an error. Hard links where the disk can: weights are never changed in place, and a
+    large model is there at once, whatever becomes of its checkpoint. Errors: OSError, DamagedCheckpoint.
     """
     target.mkdir(mode=0o700, parents=True)
     source = manifest.path / manifest.folders[agent]

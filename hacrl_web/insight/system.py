@@ -78,9 +78,13 @@ class Step:
 
 
 def steps(run: Run) -> list[Step]:
-    """Each step once, of its latest attempt. A resumed attempt first tells the totals that it goes on from."""
+    """Each step once, of its latest attempt. A resumed attempt first tells the totals that it goes on from.
+
+    Step 0 is none: a run that only evaluates tells there how far it is.
+    """
     begins = dict(run.events.filter(type="started").order_by("seq").values_list("attempt", "step"))
-    rows = run.events.filter(type="progress").order_by("attempt", "seq").values_list("attempt", "step", "payload")
+    told = run.events.filter(type="progress", step__gt=0).order_by("attempt", "seq")
+    rows = told.values_list("attempt", "step", "payload")
     found: dict[int, Step] = {}
     before: tuple[int, dict[str, Any]] | None = None
     for attempt, step, payload in rows.iterator(chunk_size=2000):

@@ -7,6 +7,8 @@ from hacrl_web.insight import (
     collaboration_views,
     compare_views,
     config_views,
+    evaluate_views,
+    evaluation_views,
     event_views,
     rollout_views,
     system_views,
@@ -22,6 +24,9 @@ urlpatterns = [
     path("runs/<uuid:run_id>/config", config_views.run_config, name="run_config"),
     path("runs/<uuid:run_id>/events", event_views.run_events, name="run_events"),
     path("runs/<uuid:run_id>/system", system_views.run_system, name="run_system"),
+    path("runs/<uuid:run_id>/evaluations", evaluation_views.run_evaluations, name="run_evaluations"),
+    path("runs/<uuid:run_id>/evaluations.csv", evaluation_views.evaluations_csv, name="evaluations_csv"),
+    path("evaluate", evaluate_views.evaluate, name="evaluate"),
     path("runs/<uuid:run_id>/checkpoints", checkpoint_views.run_checkpoints, name="run_checkpoints"),
     path(
         "runs/<uuid:run_id>/checkpoints/<int:step>/<int:agent>.zip",

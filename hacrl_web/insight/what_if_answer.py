@@ -16,6 +16,7 @@ from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
 from workers.spec import RunSpec
 from workers.spec_algorithm import AlgorithmSpec
+from workers.weights import lower_bound
 
 
 def why_nothing(spec: RunSpec) -> str:
@@ -94,9 +95,8 @@ def _told(before: Pairs, after: Pairs) -> list[dict[str, Any]]:
 def _bounds(spec: RunSpec) -> dict[str, float]:
     """The cross band's lower bound at a step's first and last cross update, Eq. (14)."""
     rule = spec.rule
-    first = spec.updates_per_block  # own mini-batches come before
     return {
-        "first": min(1.0, 1.0 - rule.delta + first * rule.delta_step),
+        "first": lower_bound(spec.updates_per_block, rule),  # own mini-batches come before
         "last": spec.last_lower_bound,
         "delta_step": rule.delta_step,
     }

@@ -12,6 +12,7 @@ from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from hacrl_web.leaderboard.results import MEAN_OF_SAMPLES
 from hacrl_web.leaderboard.rows import Row, rows
 from hacrl_web.registry.models import AgentGroup
+from hacrl_web.runs.launch import EVALUATION_ONLY
 from hacrl_web.runs.models import Run, State, Sweep
 from workers.demo_recipe import BENCHMARK_NAME
 
@@ -111,7 +112,7 @@ def sweep_board(*sweeps: Sweep) -> Board:
 def alone_board(user: Any, group_id: int, benchmark_id: int) -> Board | None:
     """The runs of a group on a benchmark that were launched one by one; None where there are none."""
     chosen = Run.objects.visible_to(user).filter(sweep=None, group=group_id, benchmark=benchmark_id)
-    runs, num_left_out = _newest(chosen.exclude(state=State.DRAFT))
+    runs, num_left_out = _newest(chosen.exclude(state=State.DRAFT).exclude(algorithm=EVALUATION_ONLY))
     if not runs or runs[0].group is None or runs[0].benchmark is None:
         return None
     name = f"{runs[0].group.name} on {runs[0].benchmark.name}"
@@ -129,6 +130,7 @@ def sources(user: Any, search: str = "") -> list[Source]:
     """
     completed = Run.objects.visible_to(user).filter(state=State.COMPLETED)
     alone = completed.filter(sweep=None, group__isnull=False, benchmark__isnull=False)
+    alone = alone.exclude(algorithm=EVALUATION_ONLY)  # nothing was learnt by any rule
     named = Q(group__name__icontains=search) | Q(benchmark__name__icontains=search)
     of_sweep = completed.filter(sweep=OuterRef("pk"))
     sweeps: QuerySet[Sweep] = Sweep.objects.visible_to(user).filter(Exists(of_sweep))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 
-from hacrl_web.insight.estimate import estimate
+from hacrl_web.insight.estimate import Estimate
 from hacrl_web.leaderboard import identity
 from hacrl_web.leaderboard.boards import Board
 from hacrl_web.leaderboard.cells import Cell, Column, Group, paired
@@ -63,19 +62,18 @@ def mark_best(groups: Sequence[Group], columns: Sequence[Column]) -> None:
 
 
 def _mark(cells: Sequence[Cell]) -> None:
-    """The highest on the seeds that all have, two or more, where its interval parts it from another one.
+    """What no other is clearly above, on the seeds that both have; nothing where that is said of all.
 
-    Those that the interval does not part from it are tied with it; where it parts none, nothing is best.
+    Nothing either where two of them have fewer than two seeds in common: of such a pair no interval tells anything.
     """
-    common = sorted(set.intersection(*(set(cell.by_seed) for cell in cells)))
-    if len(cells) < 2 or len(common) < 2:
+    gaps = [[paired(other.by_seed, cell.by_seed) for other in cells if other is not cell] for cell in cells]
+    if any(gap is None or gap.half_width is None for of_cell in gaps for gap in of_cell):
         return
-    top = max(cells, key=lambda cell: fmean(cell.by_seed[seed] for seed in common))
-    tied = []
-    for cell in cells:
-        behind = estimate([top.by_seed[seed] - cell.by_seed[seed] for seed in common])
-        if cell is top or (behind is not None and not behind.is_clear):
-            tied.append(cell)
-    if len(tied) < len(cells):
-        for cell in tied:
-            cell.mark = "best" if len(tied) == 1 else "tied best"
+    top = [cell for cell, of_cell in zip(cells, gaps, strict=True) if not any(map(_is_above, of_cell))]
+    if len(top) < len(cells):
+        for cell in top:
+            cell.mark = "best" if len(top) == 1 else "tied best"
+
+
+def _is_above(gap: Estimate | None) -> bool:
+    return gap is not None and gap.is_clear and gap.mean > 0

@@ -14,9 +14,9 @@ from django.utils.safestring import SafeString
 
 from hacrl_web.runs.templatetags.show import plain_significant
 
-WIDTH = 720
-LEFT, RIGHT, TOP, ROW = 216, 24, 16, 28
-LABEL_LETTERS = 30
+WIDTH = 800
+LEFT, RIGHT, TOP, ROW = 276, 24, 16, 28
+LABEL_LETTERS = 40
 
 
 @dataclass(frozen=True)

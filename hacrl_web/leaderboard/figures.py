@@ -11,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from hacrl_web.insight.estimate import Estimate
-from hacrl_web.insight.pictures import as_json
+from hacrl_web.insight.pictures import HEIGHT, as_json
 from hacrl_web.leaderboard.cells import Group, Table
 from hacrl_web.leaderboard.choice import COSTS
 from hacrl_web.leaderboard.grid import Curve, Grid, cells_of
@@ -19,6 +19,8 @@ from hacrl_web.leaderboard.grid import Curve, Grid, cells_of
 BEST, OTHER, AMBER = "#2590a1", "#8b8e93", "#d08300"
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down")
 LABEL_LETTERS = 48
+BESIDE = 0.16  # of the way to the next row: seeds stand beside their mean, not under it
+LEGEND_ROW = 20  # pixels; names stand below one another where they are long
 
 
 def label(group: Group) -> str:
@@ -31,7 +33,7 @@ def label(group: Group) -> str:
 def _intervals(scores: Sequence[Estimate]) -> dict[str, Any] | None:
     """Error bars of the 95 % intervals; None where all have one seed, or a cap would stand there without a bar."""
     widths = [score.half_width for score in scores]
-    return {"type": "data", "array": widths, "thickness": 1.5, "width": 5} if any(widths) else None
+    return {"type": "data", "array": widths, "thickness": 1.5, "width": 5, "color": OTHER} if any(widths) else None
 
 
 def _scored(table: Table) -> list[tuple[Group, Estimate]]:
@@ -39,8 +41,8 @@ def _scored(table: Table) -> list[tuple[Group, Estimate]]:
 
 
 def score_words(table: Table) -> str:
-    """What the pictures draw: `score on X (avg@4)`."""
-    what = "mean score of the benchmarks" if table.last.is_average else "score"
+    """What the pictures draw: `score (avg@4)`."""
+    what = "mean score" if table.last.is_average else "score"
     return f"{what} ({table.last.measured_by})"
 
 
@@ -70,7 +72,7 @@ def seed_dots(table: Table) -> dict[str, Any]:
         hovertemplate="start: %{y:.3f}<extra></extra>",
     )
     figure.add_scatter(
-        x=[place for place, _, _ in dots],
+        x=[place + BESIDE for place, _, _ in dots],
         y=[value for _, _, value in dots],
         customdata=[seed for _, seed, _ in dots],
         mode="markers",
@@ -133,13 +135,15 @@ def pareto(table: Table) -> dict[str, Any]:
             marker={"size": 11, "symbol": SYMBOLS[place % len(SYMBOLS)], "color": _colour(table, group)},
             hovertemplate="%{y:.3f} at %{x:,}",
         )
-    plain = _plain(figure, COSTS[table.choice.cost], score_words(table), **_legend())
+    plain = _plain(figure, COSTS[table.choice.cost], score_words(table), **_legend(len(table.groups)))
     plain["layout"]["xaxis"]["rangemode"] = "tozero"
     return plain
 
 
-def _legend() -> dict[str, Any]:
-    return {"showlegend": True, "legend": {"orientation": "h", "y": -0.25, "itemclick": False}}
+def _legend(num_names: int) -> dict[str, Any]:
+    """Names below the picture, which is the higher for them."""
+    place = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "itemclick": False}
+    return {"showlegend": True, "legend": place, "height": HEIGHT + LEGEND_ROW * max(0, num_names - 2)}
 
 
 def sensitivity(table: Table, grid: Grid) -> dict[str, Any]:
@@ -162,7 +166,7 @@ def sensitivity(table: Table, grid: Grid) -> dict[str, Any]:
         if group.is_baseline and score is not None and grid.x not in group.row.told_apart_by:
             line = {"color": OTHER, "width": 1.5, "dash": "dot"}
             figure.add_hline(y=score.mean, line=line, annotation_text=label(group))
-    return _plain(figure, grid.x, score_words(table), **_legend())
+    return _plain(figure, grid.x, score_words(table), **_legend(len(grid.curves)))
 
 
 def _cut(curve: Curve) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hacrl_web.leaderboard.cells import Cell, Group, Table
@@ -69,15 +69,8 @@ def _curves(table: Table, groups: Sequence[Group], x: str) -> list[Curve]:
     for group in groups:
         number = _number(group.row.settings.get(x))
         if number is not None and x in group.row.told_apart_by:
-            found.setdefault(_rest(group, x), []).append(Point(number, group, table.cell(group)))
+            found.setdefault(group.row.label_without(x), []).append(Point(number, group, table.cell(group)))
     return [Curve(label, tuple(sorted(points, key=lambda point: point.x))) for label, points in found.items()]
-
-
-def _rest(group: Group, x: str) -> str:
-    """The row's label without the axis."""
-    told: Mapping[str, object] = group.row.told_apart_by
-    own = ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in told.items() if path != x)
-    return f"{group.row.algorithm} ({own})" if own else group.row.algorithm
 
 
 def cells_of(grid: Grid, curves_algorithm: str) -> dict[tuple[float, float], Cell]:

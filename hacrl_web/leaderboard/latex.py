@@ -51,6 +51,7 @@ def latex(table: Table, section: paper.Section | None, address: str) -> str:
         f"% {_comment(table.board.name)}",
         f"% {_comment(address)}",
         f"% {_comment(INTERVALS)}.",
+        *(f"% {_comment(group.row.label)}: {missing}" for group in table.groups for missing in group.row.missing),
         r"% \usepackage{booktabs}",
         rf"\begin{{tabular}}{{ll{'r' * (len(heads) - 2)}}}",
         r"\toprule",

@@ -87,7 +87,7 @@ def report(table: Table, address: str) -> str:
     priced = [(dot, cost) for dot, cost in dots if cost]
     title = figures.score_words(table)
     context = {
-        **shown.context(table, "report"),
+        **shown.context(table, "report", is_compact=True),
         "address": address,
         "made_at": timezone.now(),
         "formula": formula(table.choice.metric),

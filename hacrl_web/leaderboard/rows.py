@@ -56,8 +56,12 @@ class Row:
     @property
     def label(self) -> str:
         """Its algorithm and what tells it from its like, in one line."""
-        own = ", ".join(f"{key.rpartition('.')[2]} {_short(value)}" for key, value in self.told_apart_by.items())
-        return f"{self.algorithm} ({own})" if own else self.algorithm
+        return self.label_without("")
+
+    def label_without(self, setting: str) -> str:
+        """The same without one setting: of a line in a picture whose axis it is."""
+        told = ", ".join(f"{plain_path(p)} {_short(v)}" for p, v in self.told_apart_by.items() if p != setting)
+        return f"{self.algorithm} ({told})" if told else self.algorithm
 
     @property
     def seeds(self) -> list[int]:
@@ -88,6 +92,11 @@ class Row:
     def mean_of(self, cost: str) -> float | None:
         """Mean per run of `rollouts`, `tokens` or `device_seconds`."""
         return fmean(getattr(result, cost) for result in self.results.values()) if self.results else None
+
+
+def plain_path(path: str) -> str:
+    """A setting for people: the algorithm's own need no section before them."""
+    return path.removeprefix("algorithm.")
 
 
 def _short(value: Any) -> str:

@@ -101,8 +101,7 @@ def row(request: HttpRequest) -> HttpResponse:
     if group is None:
         raise Http404
     found = group.row
-    context = shown.context(table, "row") | {
-        "group": group,
+    context = shown.context(table, "row", is_compact=True) | {
         "row": found,
         "not_recorded": identity.NOT_RECORDED,
         "runs": [

@@ -13,8 +13,8 @@ from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.children import Ended, run_child
 from hacrl_web.registry.inspection import read_answer
 
-TIMEOUT_S = 300.0
-CPU_S = 300
+TIMEOUT_S = 600.0
+CPU_S = 600
 MEMORY_BYTES = 512 * 2**20  # address space: 200 MB of JSONL are read within it
 PARQUET_MEMORY_BYTES = 4 * 2**30  # pyarrow maps much more than it uses
 AT_ONCE = 2  # children of one web process

@@ -133,9 +133,9 @@ def columns(
     first: int | None = None,
     last: int | None = None,
 ) -> dict[Key, Column]:
-    """The metrics and evaluations of a run by (metric, agent, source), ordered by agent, source and place.
+    """The metrics of a run, and the evaluations on its own benchmark, by (metric, agent, source).
 
-    Empty choices mean all.  first, last: only the steps from `first` to `last`.
+    Ordered by agent, source and place. Empty choices mean all.  first, last: only the steps from `first` to `last`.
     """
     # No name of ours holds a NUL, and PostgreSQL would refuse to look for one.
     names, agents = ([text.replace("\0", "\N{REPLACEMENT CHARACTER}") for text in given] for given in (names, agents))
@@ -222,11 +222,14 @@ class _Reader:
     def read_evaluations(self) -> None:
         events = self._events("evaluation")
         told = _told(events) if self.has_attempts else {}
+        further = self.run.further_benchmarks
         for attempt, step, agent, source, text in _texts(events):
             if told.get((agent, source), {}).get(step, 0) > attempt:
                 continue
             payload = from_json(text)
             metric = payload["metric"]
+            if payload.get("benchmark") in further:
+                continue
             if (not self.names or metric in self.names) and (not self.agents or agent in self.agents):
                 self._column((metric, agent, ""), EVALUATIONS).add(step, _number(payload["value"]))
 

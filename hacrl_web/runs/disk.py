@@ -9,7 +9,15 @@ from typing import Any
 from django.db.models import BigIntegerField, BinaryField, CharField, Count, Func, JSONField, Sum, TextField
 from django.db.models.functions import Cast
 
-from hacrl_web.runs.models import Contribution, MetricChunk, RolloutSample, Run, TelemetryEvent
+from hacrl_web.runs.models import (
+    AnswerChunk,
+    Contribution,
+    MetricChunk,
+    QuestionChunk,
+    RolloutSample,
+    Run,
+    TelemetryEvent,
+)
 from workers.output import allocated_bytes
 
 NUMBER_BYTES = 8
@@ -39,7 +47,7 @@ class _NumBytes(Func):
 def disk_use(run: Run) -> DiskUse:
     """Rows are counted and their texts summed in the database: one long line among short ones misleads any sample."""
     num_rows = rows_bytes = 0
-    for model in (TelemetryEvent, MetricChunk, RolloutSample, Contribution):
+    for model in (TelemetryEvent, MetricChunk, RolloutSample, Contribution, QuestionChunk, AnswerChunk):
         rows: Any = model._default_manager.filter(run=run).order_by()
         fields = model._meta.concrete_fields
         texts = [field.name for field in fields if isinstance(field, TextField | CharField | JSONField)]

@@ -56,17 +56,21 @@ class Dispatcher:
         A message that waits means that no worker is free, so more of them would only pile up: it rings when none waits.
         """
         now = self._now()
-        queued = list(Run.objects.in_queue().values_list("pk", flat=True)[:500])
-        self._rung_at = {pk: at for pk, at in self._rung_at.items() if pk in set(queued)}
-        due = [pk for pk in queued if now - self._rung_at.get(pk, -RING_EVERY_S) >= RING_EVERY_S]
-        if not due or doorbell.waiting() != 0:
-            return 0
+        queued = dict(Run.objects.in_queue().values_list("pk", "data_folder")[:500])
+        self._rung_at = {pk: at for pk, at in self._rung_at.items() if pk in queued}
+        due: dict[str, list[UUID]] = {}  # by the folder that they wait for
+        for pk, folder in queued.items():
+            if now - self._rung_at.get(pk, -RING_EVERY_S) >= RING_EVERY_S:
+                due.setdefault(folder, []).append(pk)
         rung = 0
-        for pk in due[:RINGS_AT_ONCE]:
-            if not doorbell.ring(pk):
-                break
-            self._rung_at[pk] = now
-            rung += 1
+        for folder, runs in due.items():
+            if doorbell.waiting(folder) != 0:
+                continue
+            for pk in runs[:RINGS_AT_ONCE]:
+                if not doorbell.ring(pk, folder):
+                    return rung
+                self._rung_at[pk] = now
+                rung += 1
         return rung
 
     def reap(self) -> None:

@@ -179,6 +179,7 @@ def _show(
         "num_errors": len(errors),
         "groups": groups,
         "benchmarks": benchmarks,
+        "further": _further(values, posted, benchmarks),
         "compare": bool(posted.get("compare")) if posted is not None else values["compare"],
         **_sweep_controls(fields, values, posted),
         "confirmed": confirmed(posted) if posted is not None else values.get("confirmed", []),
@@ -192,6 +193,14 @@ def _show(
         },
     }
     return render(request, "runs/run_form.html", context, status=status)
+
+
+def _further(values: dict[str, Any], posted: QueryDict | None, benchmarks: Any) -> list[dict[str, Any]]:
+    """The benchmarks that evaluations may ask besides, those ticked that were sent or that a cloned run asked."""
+    path = "evaluation.benchmarks"
+    ids = posted.getlist(path) if posted is not None else []
+    names = {one.get("benchmark") for one in values.get(path) or () if posted is None and isinstance(one, dict)}
+    return [{"benchmark": one, "chosen": str(one.pk) in ids or one.name in names} for one in benchmarks]
 
 
 def _sweep_controls(fields: dict[str, FormField], values: dict[str, Any], posted: QueryDict | None) -> dict[str, Any]:

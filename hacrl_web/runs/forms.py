@@ -46,6 +46,8 @@ COMMON = {
     "rollout.max_completion_length",
     "evaluation.eval_interval",
     "evaluation.max_questions",
+    "evaluation.num_samples",
+    "evaluation.temperature",
     "checkpoint.save_steps",
     "checkpoint.keep",
     "compute.device",
@@ -54,9 +56,13 @@ COMMON = {
     "telemetry.rollout_interval",
 }
 # Codes of RunSpec.cautions() and the field that each asks about.
-CAUTIONS = {"delta_above_half": "algorithm.delta", "last_bound_reaches_one": "algorithm.delta_step"}
+CAUTIONS = {
+    "delta_above_half": "algorithm.delta",
+    "last_bound_reaches_one": "algorithm.delta_step",
+    "audit_decides_little": "algorithm.audit_share",
+}
 TOP_LEVEL = ("name", "group", "benchmark", "seed")
-LISTS = ("algorithms", "ablations")
+LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # chosen by boxes of their own
 OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "estimate")
 GRID_FIELDS = {f"grid.{name}": name for name in GRID}  # values of a sweep's grid, several in one text
 MAX_SEEDS = 20
@@ -174,13 +180,13 @@ def draw(
         schema = _section_schema(key)
         fields = [_form_field(f"{key}.{name}", part) for name, part in schema["properties"].items()]
         every |= {f.path: f for f in fields}
-        shown = [f for f in fields if f.path != "algorithm.name"]
+        shown = [f for f in fields if f.path not in ("algorithm.name", *LISTS)]
         common = [f for f in shown if f.path in COMMON]
         further = [f for f in shown if f.path not in COMMON]
         sections.append(FormSection(key, title, schema.get("description", "").partition(".")[0] + ".", common, further))
     for path, control in every.items():
         control.value = None if path in LISTS else values.get(path, control.default)
-    top["algorithm"] = every["algorithm.name"]
+    top |= {"algorithm": every["algorithm.name"], "benchmarks": every["evaluation.benchmarks"]}
     return top, sections, _place(every, errors, cautions)
 
 
@@ -282,7 +288,9 @@ def split_list(text: str) -> list[str]:
 
 def parse(post: QueryDict) -> dict[str, Any]:
     """The nested request of a posted form; texts stay texts, RunSpec reads them. Error: FieldErrors."""
-    request: dict[str, Any] = {key: post.getlist(key) for key in LISTS if key in post}
+    request: dict[str, Any] = {key: post.getlist(key) for key in LISTS if key in post and "." not in key}
+    if "evaluation.benchmarks" in post:
+        request["evaluation"] = {"benchmarks": post.getlist("evaluation.benchmarks")}
     request["confirm"] = [one.code for one in confirmed(post)]
     errors = []
     for path in post:

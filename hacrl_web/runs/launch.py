@@ -6,7 +6,7 @@ it is collected, each error with the dotted path of its field; nothing is writte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from workers.spec import RunSpec
 
 SECTIONS = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
 KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", *SECTIONS})
+EVALUATION_ONLY = "evaluation only"  # stands in the place of the algorithm where nobody learns
 
 
 class LaunchError(FieldErrors):
@@ -51,7 +52,8 @@ def _chosen(model: type, user: Any, request: Mapping[str, Any], field: str, erro
     return found
 
 
-def _agent(agent: Agent) -> dict[str, Any]:
+def agent_values(agent: Agent) -> dict[str, Any]:
+    """As AgentSpec takes them."""
     model = agent.model
     return {
         **agent.settings,
@@ -63,7 +65,8 @@ def _agent(agent: Agent) -> dict[str, Any]:
     }
 
 
-def _data(benchmark: Benchmark) -> dict[str, Any]:
+def data_values(benchmark: Benchmark) -> dict[str, Any]:
+    """As DataSpec takes them."""
     return {
         "benchmark": benchmark.name,
         "train_path": benchmark.train_path,
@@ -84,6 +87,24 @@ def _section(request: Mapping[str, Any], name: str) -> Any:
     return value
 
 
+def _further(user: Any, request: Mapping[str, Any], errors: list[FieldError]) -> list[Benchmark] | None:
+    """The benchmarks of the ids in `evaluation.benchmarks`; None where it is no list, which RunSpec judges."""
+    section = request.get("evaluation")
+    ids = section.get("benchmarks") if isinstance(section, Mapping) else None
+    return find_benchmarks(user, ids, "evaluation.benchmarks", errors) if isinstance(ids, list | tuple) else None
+
+
+def find_benchmarks(user: Any, ids: Sequence[Any], field: str, errors: list[FieldError]) -> list[Benchmark]:
+    """The user's benchmarks of these ids, in their order; ids of none are errors at `field`."""
+    found = []
+    for value in ids[:MAX_ERRORS]:
+        own: list[FieldError] = []
+        benchmark = _chosen(Benchmark, user, {"benchmark": value}, "benchmark", own)
+        errors += [FieldError(error.code, error.message, field) for error in own]
+        found += [benchmark] if benchmark else []
+    return found
+
+
 def _confirmed(request: Mapping[str, Any], errors: list[FieldError]) -> list[str]:
     codes = request.get("confirm", [])
     if not isinstance(codes, list | tuple) or not all(isinstance(code, str) for code in codes):
@@ -99,6 +120,7 @@ class Material:
     group: AgentGroup | None
     benchmark: Benchmark | None
     agents: list[Agent]
+    further: list[Benchmark] | None  # that evaluations ask; None where the request names none
     confirmed: list[str]  # codes of cautions
 
     @property
@@ -121,7 +143,7 @@ def find_material(
     if group and not agents:
         errors.append(FieldError("empty_group", "This group has no agents: add one first.", "group"))
     errors += changed_models(group) if group else []
-    return Material(group, benchmark, agents, confirmed)
+    return Material(group, benchmark, agents, _further(user, request, errors), confirmed)
 
 
 def check_spec(request: Mapping[str, Any], material: Material, errors: list[FieldError]) -> RunSpec | None:
@@ -130,8 +152,10 @@ def check_spec(request: Mapping[str, Any], material: Material, errors: list[Fiel
     draft: dict[str, Any] = {key: request[key] for key in ("name", "seed") if key in request}
     draft |= {key: _section(request, key) for key in SECTIONS if key in request}
     # Stand-ins let the rest be checked in the same go where group or benchmark are missing.
-    draft["agents"] = [_agent(agent) for agent in material.agents] or [{"name": "-", "model": "-"}]
-    draft["data"] = _data(benchmark) if benchmark else {"train_path": "-"}
+    draft["agents"] = [agent_values(agent) for agent in material.agents] or [{"name": "-", "model": "-"}]
+    draft["data"] = data_values(benchmark) if benchmark else {"train_path": "-"}
+    if material.further is not None:
+        draft["evaluation"] = {**draft["evaluation"], "benchmarks": [data_values(one) for one in material.further]}
     try:
         spec = RunSpec.model_validate(draft)
     except ValidationError as error:
@@ -192,7 +216,7 @@ def _too_long(spec: RunSpec, agents: list[Agent]) -> list[FieldError]:
 
 def _too_few_questions(spec: RunSpec, benchmark: Benchmark) -> list[FieldError]:
     wanted, there = spec.training.train_batch_size, benchmark.num_train
-    if wanted <= there:
+    if wanted <= there or spec.is_evaluation_only:
         return []
     message = f"The benchmark has {there} training questions, too few for a batch of {wanted}."
     return [FieldError("too_few_questions", message, "training.train_batch_size")]
@@ -204,14 +228,14 @@ def build_spec(user: Any, request: Mapping[str, Any]) -> RunSpec:
 
 
 def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | None, **further: Any) -> Run:
-    """Write a queued run, within the caller's transaction. further: sweep, variant, retry_of."""
+    """Write a queued run, within the caller's transaction. further: other columns, such as sweep, variant, retry_of."""
     run = Run.objects.create(
         owner=user,
         name=spec.name,
         group=group,
         benchmark=benchmark,
         spec=spec.model_dump(mode="json"),
-        algorithm=spec.algorithm.name,
+        algorithm=EVALUATION_ONLY if spec.is_evaluation_only else spec.algorithm.name,
         seed=spec.seed,
         state=State.QUEUED,
         total_steps=spec.training.steps,
@@ -247,5 +271,7 @@ def retry(user: Any, run: Run) -> Run:
         raise LaunchError(errors)
     with transaction.atomic():
         sweep = run.sweep if run.owner == user else None
-        variant = run.variant if sweep else ""
-        return create_run(user, spec, run.group, run.benchmark, sweep=sweep, variant=variant, retry_of=run)
+        further: dict[str, Any] = {"sweep": sweep, "variant": run.variant if sweep else "", "retry_of": run}
+        if any(agent.model.startswith(str(run.run_dir.resolve())) for agent in spec.agents):
+            further["data_folder"] = run.data_folder  # an evaluated checkpoint: its copy is on that host alone
+        return create_run(user, spec, run.group, run.benchmark, **further)

@@ -1,4 +1,4 @@
-"""The log of a run beyond what its page shows live: search on the server, download whole; and what the run takes.
+"""The log of a run beyond what its page shows live: search on the server, and download whole.
 
 Two sources: the events, which are rows, and what the trainer's process wrote to stdout and stderr, which stays in the
 run directory (workers/output.py) and is only there on the host that trains.
@@ -16,7 +16,6 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET
 
-from hacrl_web.runs.disk import disk_use
 from hacrl_web.runs.models import Run, TelemetryEvent
 from hacrl_web.runs.streaming import download
 from workers.output import read_output
@@ -114,10 +113,3 @@ def log_download(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpRespon
             yield "The run directory is not on this host.\n"
 
     return download(request, lines(), f"log-{run.pk}.txt", "text/plain")
-
-
-@require_GET
-def run_disk(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """What the run takes on the disk; asked for by the page after it is shown, because counting takes time."""
-    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-    return render(request, "runs/_disk.html", {"run": run, "use": disk_use(run)})

@@ -250,6 +250,16 @@ class Run(models.Model):
     def agent_names(self) -> list[str]:
         return [agent["name"] for agent in self.spec["agents"]]
 
+    @property
+    def is_evaluation_only(self) -> bool:
+        """True where nobody learns: every agent is evaluated once."""
+        return bool(self.spec.get("training", {}).get("steps") == 0)
+
+    @property
+    def further_benchmarks(self) -> frozenset[str]:
+        """Names of the benchmarks that its evaluations ask beside its own, which charts and boards show."""
+        return frozenset(one["benchmark"] for one in self.spec.get("evaluation", {}).get("benchmarks", ()))
+
     def transition_to(self, new: str, *, reason: str, attempt: int | None = None, **columns: Any) -> bool:
         """Change state by one conditional UPDATE and record it; False where the state machine or the fence refuses.
 
@@ -422,7 +432,7 @@ class OfRunQuerySet(models.QuerySet):
 
 
 class TelemetryEvent(models.Model):
-    """One event of the spool, of any type but rollout and contribution."""
+    """One event of the spool, of any type that has no table of its own."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events", db_index=False)
     seq = models.BigIntegerField()
@@ -529,3 +539,50 @@ class Contribution(models.Model):
             models.Index(fields=["run", "step", "agent", "source", "prompt_id"], name="contribution_place"),
             models.Index(fields=["run", "attempt", "step", "seq"], name="contribution_order"),
         ]
+
+
+class QuestionChunk(models.Model):
+    """workers.events.Questions: some of the questions that the evaluations of a run ask. Texts are JSON lists."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="question_chunks", db_index=False)
+    seq = models.BigIntegerField()
+    attempt = models.PositiveIntegerField()
+    benchmark = models.CharField(max_length=120)
+    first = models.PositiveIntegerField()
+    ids = models.TextField()
+    subjects = models.TextField()
+    difficulties = models.TextField()
+    answers = models.TextField()
+    questions = models.TextField()
+
+    objects = OfRunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["seq"]
+        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="questions_once")]
+        indexes = [models.Index(fields=["run", "benchmark", "first"], name="questions_place")]
+
+
+class AnswerChunk(models.Model):
+    """workers.events.Answers: what one agent answered to some questions in an evaluation. Texts are JSON lists.
+
+    The responses stand last: whoever reads only marks does not read over them.
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="answer_chunks", db_index=False)
+    seq = models.BigIntegerField()
+    attempt = models.PositiveIntegerField()
+    step = models.PositiveIntegerField()
+    agent = models.CharField(max_length=80)
+    benchmark = models.CharField(max_length=120)
+    first = models.PositiveIntegerField()
+    marks = models.TextField()
+    majority = models.TextField()
+    responses = models.TextField()
+
+    objects = OfRunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["seq"]
+        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="answers_once")]
+        indexes = [models.Index(fields=["run", "benchmark", "step", "first"], name="answers_place")]

@@ -1,4 +1,4 @@
-"""Keeps a run's rows bounded and quick to read: old rollouts lose their texts, metrics are packed (chunks.py).
+"""Keeps a run's rows small and quick to read: old rollouts lose their texts, metrics are packed (chunks.py).
 
 The numbers and places of such rollouts stay, and so do the events of packed metrics.
 

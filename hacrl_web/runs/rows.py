@@ -1,4 +1,4 @@
-"""Spool records as rows of the three telemetry tables, and the one fast way to insert them.
+"""Spool records as rows of the telemetry tables, and the one fast way to insert them.
 
 Plain tuples and one statement: model objects would cost more than the database does.
 """
@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.db import DataError, IntegrityError, connection, models, transaction
 
-from hacrl_web.runs.models import Contribution, RolloutSample, TelemetryEvent
+from hacrl_web.runs.models import AnswerChunk, Contribution, QuestionChunk, RolloutSample, TelemetryEvent
 
 log = logging.getLogger(__name__)
 Record = dict[str, Any]
@@ -44,6 +44,13 @@ def _time(value: Any) -> float:
 
 def _text(limit: int | None) -> Callable[[Any], str]:
     return lambda value: str("" if value is None else value)[:limit]
+
+
+def texts(value: Any) -> str:
+    """A list of texts as JSON. Error: ValueError."""
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ValueError("a list of texts is needed")
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _or_none(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -131,8 +138,15 @@ def _payload(record: Record) -> str:
 EVENTS = Table(TelemetryEvent)
 ROLLOUTS = Table(RolloutSample)
 CONTRIBUTIONS = Table(Contribution)
+QUESTIONS = Table(QuestionChunk)
+ANSWERS = Table(AnswerChunk)
+for _table, _lists in (
+    (QUESTIONS, ("ids", "questions", "answers", "subjects", "difficulties")),
+    (ANSWERS, ("marks", "majority", "responses")),
+):
+    _table.makers |= dict.fromkeys(_lists, texts)
 EVENTS.makers["time"] = lambda value: _time(value or 0)
-_TABLE_OF = {"rollout": ROLLOUTS, "contribution": CONTRIBUTIONS}
+TABLE_OF = {"rollout": ROLLOUTS, "contribution": CONTRIBUTIONS, "questions": QUESTIONS, "answers": ANSWERS}
 
 
 def insert(run_id: UUID, records: Sequence[Record]) -> None:
@@ -140,7 +154,7 @@ def insert(run_id: UUID, records: Sequence[Record]) -> None:
     try:
         rows: dict[Table, list[Row]] = {}
         for record in records:
-            table = _TABLE_OF.get(record["type"], EVENTS)
+            table = TABLE_OF.get(record["type"], EVENTS)
             rows.setdefault(table, []).append(table.row(run_id, record))
         with transaction.atomic():
             for table, of_table in rows.items():

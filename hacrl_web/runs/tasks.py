@@ -9,12 +9,17 @@ from uuid import UUID
 from celery import signals
 
 from hacrl_web.celery import app
-from hacrl_web.runs import supervisor
-from hacrl_web.runs.hosts import HeartbeatThread
+from hacrl_web.runs import doorbell, supervisor
+from hacrl_web.runs.hosts import HeartbeatThread, data_folder_id
 
 # One byte shared by the worker's main process and the pool child that it forks: 1 once the worker shuts down. Celery
 # lets a running task end by itself then, and tells it nothing.
 _shutting_down = mmap.mmap(-1, 1)
+
+
+@signals.celeryd_after_setup.connect
+def _listen_for_this_folder(instance: Any, **_: Any) -> None:
+    instance.app.amqp.queues.select_add(doorbell.queue_of(data_folder_id()))
 
 
 @signals.worker_ready.connect

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from hacrl_web.runs import control_views, form_views, log_views, removal_views, sweep_views, views
+from hacrl_web.runs import control_views, disk_views, form_views, log_views, removal_views, sweep_views, views
 
 app_name = "runs"
 
@@ -20,7 +20,7 @@ urlpatterns = [
     path("runs/<uuid:run_id>/metrics.csv", views.metrics_csv, name="metrics_csv"),
     path("runs/<uuid:run_id>/log", log_views.log_search, name="log_search"),
     path("runs/<uuid:run_id>/log.txt", log_views.log_download, name="log_download"),
-    path("runs/<uuid:run_id>/disk", log_views.run_disk, name="run_disk"),
+    path("runs/<uuid:run_id>/disk", disk_views.run_disk, name="run_disk"),
     path("sweeps/", sweep_views.sweep_list, name="sweep_list"),
     path("sweeps/<int:sweep_id>", sweep_views.sweep_detail, name="sweep_detail"),
     path("sweeps/<int:sweep_id>/stop", sweep_views.sweep_stop, name="sweep_stop"),

@@ -113,12 +113,15 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     tab = request.GET.get("tab", "overview")
     if tab in OWN_PAGES:
         return redirect(f"insight:run_{tab}", run_id)
+    if run.is_evaluation_only and tab != "logs":
+        return redirect("insight:run_evaluations", run_id)
     spec = stored_spec(run)
     context = header(run) | {
         "tab": tab if tab in TABS else "overview",
         "page_data": {
             "agents": run.agent_names,
             "unmeasured": _unmeasured(spec),
+            "further": sorted(run.further_benchmarks),  # their evaluations are on no chart
             "shares": spec.algorithm.shares_rollouts and len(spec.agents) > 1,
         },
     }
@@ -136,7 +139,7 @@ def _unmeasured(spec: RunSpec) -> list[str]:
     return [name for name, is_there in measured.items() if not is_there]
 
 
-class _Echo:
+class Echo:
     """A file that hands back what csv writes, for streaming."""
 
     def write(self, text: str) -> str:
@@ -149,7 +152,7 @@ def metrics_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpRespons
     run = run_or_404(request, run_id)
 
     def lines() -> Iterator[str]:
-        writer = csv.writer(_Echo())
+        writer = csv.writer(Echo())
         yield writer.writerow(["step", "agent", "source", "metric", "value"])
         for row in metric_rows(run):
             yield writer.writerow([csv_cell(cell) for cell in row])

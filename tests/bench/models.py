@@ -12,8 +12,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from workers.rewards import Verdict
 from workers.spec import RunSpec
+from workers.verdicts import Verdict
 
 NUM_QUESTIONS = 64
 PROMPT_WORDS = 8

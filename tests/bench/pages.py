@@ -68,8 +68,8 @@ def fill(scale: float) -> None:
     from hacrl_web.runs.models import Run
 
     if not Run.objects.exists():
-        call_command("seed_demo_data", **BIG, steps=int(12_500 * scale))
-        call_command("seed_demo_data", **SMALL, runs=int(10_000 * scale))
+        call_command("seed_demo_data", questions=0, **BIG, steps=int(12_500 * scale))
+        call_command("seed_demo_data", questions=0, **SMALL, runs=int(10_000 * scale))
     began, packed = time.perf_counter(), 0
     while count := pack_round():
         packed += count

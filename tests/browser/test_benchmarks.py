@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 
-def test_csv_is_uploaded_mapped_previewed_and_tried(page: Page, registered, tmp_path: Path) -> None:
+def test_csv_is_uploaded_mapped_previewed_and_tried(page: Page, tmp_path: Path) -> None:
     path = tmp_path / "halves.csv"
     rows = "".join(f'"What is $\\frac{{{n}}}{{2}}$?","Half of it: #### {n}/2",{n % 2}\n' for n in range(1, 60))
     path.write_text("problem,solution,level\n" + rows)
@@ -44,11 +44,13 @@ def test_csv_is_uploaded_mapped_previewed_and_tried(page: Page, registered, tmp_
     expect(page.locator("#verdict code")).to_have_text("29.5")
 
 
-def test_pages_work_without_scripts(browser, server, context, registered, questions: Path) -> None:
+def test_pages_work_without_scripts(browser, server, context, tmp_path: Path) -> None:
+    path = tmp_path / "sums.jsonl"
+    path.write_text("".join(f'{{"question": "{n}+1=", "answer": {n + 1}}}\n' for n in range(20)))
     plain = browser.new_context(java_script_enabled=False, base_url=server.url, storage_state=context.storage_state())
     page = plain.new_page()
     page.goto("/benchmarks/new")
-    page.locator("[name='file']").set_input_files(questions)
+    page.locator("[name='file']").set_input_files(path)
     page.get_by_role("button", name="Read the columns").click()
     page.get_by_label("Name").fill("Without scripts")
     page.get_by_role("button", name="Check and add").click()

@@ -118,6 +118,7 @@ def test_axe_finds_nothing_serious_and_no_page_scrolls_sideways(
     names += ["/runs/", "/runs/new", "/leaderboard/", "/workers/", run_url, f"{run_url}/rollouts", f"{run_url}/what-if"]
     names += ["/sweeps/", "/runs/new?compare=1", f"/runs/new?clone={run_url.rpartition('/')[2]}&ablate=1"]
     names += [f"{run_url}{end}" for end in ("/config", "/events", "/system", "/checkpoints", "?tab=logs")]
+    names += ["/evaluate", f"{run_url}/evaluations", f"{run_url}/evaluations?question=0"]
     names += ["/no/such/page", "/compare", f"/compare?runs={run_url.rpartition('/')[2]}"]
     found = []
     for name in names:

@@ -51,6 +51,7 @@ class Report:
         self.world = world
         self.killed = ""
         self.started = time.monotonic()
+        self.looks = world.monitor.looks
         self.lines: list[dict[str, Any]] = []
 
     def kills(self, what: str) -> None:
@@ -80,6 +81,8 @@ class Report:
             }
         )
         assert violations == [], "\n".join(map(str, violations))
+        looks = self.world.monitor.looks - self.looks
+        assert looks > 0, f"nobody looked: {self.world.monitor.errors} looks failed"
 
 
 @pytest.fixture

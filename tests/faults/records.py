@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-TABLES = ("runs_telemetryevent", "runs_rolloutsample", "runs_contribution")
-TYPES = {"runs_rolloutsample": "rollout", "runs_contribution": "contribution"}
+TABLES = (
+    *("runs_telemetryevent", "runs_rolloutsample", "runs_contribution"),
+    *("runs_questionchunk", "runs_answerchunk"),
+)
+TYPES = {
+    "runs_rolloutsample": "rollout",
+    "runs_contribution": "contribution",
+    "runs_questionchunk": "questions",
+    "runs_answerchunk": "answers",
+}
 Place = tuple[int, int, str, int | None]  # seq, attempt, type, step
 
 
@@ -75,7 +83,8 @@ class Database:
 
     def places(self, run_id: UUID, table: str = TABLES[0]) -> list[Place]:
         kind = f"'{TYPES[table]}'" if table in TYPES else "type"
-        found = self.rows(f"SELECT seq, attempt, {kind}, step FROM {table} WHERE run_id = ? ORDER BY seq", run_id)
+        step = "NULL" if table == "runs_questionchunk" else "step"
+        found = self.rows(f"SELECT seq, attempt, {kind}, {step} FROM {table} WHERE run_id = ? ORDER BY seq", run_id)
         return [(seq, attempt, kind, step) for seq, attempt, kind, step in found]
 
 

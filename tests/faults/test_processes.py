@@ -53,16 +53,34 @@ def test_killed_process_costs_seconds_and_no_event(world: World, report: Report,
     # It may have died between a save and the word of it, so the disk says where the next one goes on.
     told = [step for _, attempt, kind, step in world.database.places(run_id) if kind == "checkpoint" and attempt == 1]
     assert world.starts(run_id)[2] == saved.step >= max(told) >= 20
-    reason = reasons(world, run_id)
-    assert re.search(
-        {"trainer": "SIGKILL without a last word"}.get(victim, "worker (process .* is gone|was killed)"), reason
-    )
-    page = world.ask(f"/runs/{run_id}")
+    words = {"trainer": "SIGKILL without a last word"}.get(victim, "worker (process .* is gone|was killed)")
+    found = re.search(words, reasons(world, run_id))
+    assert found
+    page = world.ask(f"/runs/{run_id}/events")
     assert page.status == 200
-    assert "SIGKILL" in page.text or "worker" in page.text
+    assert found[0] in page.text
     world.until_step(run_id, world.step(run_id) + 5)
     world.end(run_id)
     report.ends(run_id, browsers, recovered_s)
+
+
+def test_begun_run_goes_on_at_once_though_other_hosts_are_idle(world: World, report: Report) -> None:
+    """Two hosts with other data folders take any bell that is for all; those of a begun run are not for them."""
+    run_id = world.launch()
+    world.until_step(run_id, 12)
+    names = ["elsewhere-1", "elsewhere-2"]
+    for name in names:
+        world.add_worker(HACRL_DATA=str(world.folder / name), HACRL_HOST=name)
+    heard = "SELECT count(*) FROM runs_host WHERE name IN (?, ?) AND last_seen IS NOT NULL"
+    wait(lambda: world.database.rows(heard, *names) == [(2,)], "the other hosts are up", 60)
+    for attempt in (2, 3, 4):
+        report.kills(f"trainer {attempt - 1}, with two idle hosts beside its own")
+        world.trainer(run_id).kill()
+        world.until_attempt(run_id, attempt)
+        recovered_s = report.seconds
+    assert [name for name in ("worker2", "worker3") if "received" in world.log(name)] == []
+    world.end(run_id)
+    report.ends(run_id, recovered_s=recovered_s)
 
 
 def test_children_of_a_trainer_go_with_it(world: World, report: Report) -> None:

@@ -254,14 +254,14 @@ class World:
         assert done.returncode == 0, done.stderr[-3000:]
         return done
 
-    def add_worker(self) -> subprocess.Popen[bytes]:
-        """A second worker beside that of `up`, until the world's end."""
+    def add_worker(self, **variables: str) -> subprocess.Popen[bytes]:
+        """A second worker beside that of `up`, until the world's end. variables: where its environment differs."""
         command = [sys.executable, "-m", "celery", "-A", "hacrl_web.celery", "worker", "--pool", "prefork", "-c", "1"]
         number = len(self.extra_workers) + 2
         with (self.data / "logs" / f"worker{number}.log").open("ab") as log:
             worker = subprocess.Popen(
                 [*command, "--loglevel", "INFO", "--without-gossip", "--without-mingle", "-n", f"worker{number}@%h"],
-                cwd=ROOT, env=self.environment, stdout=log, stderr=log, start_new_session=True,
+                cwd=ROOT, env={**self.environment, **variables}, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.extra_workers.append(worker)
         return worker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -105,6 +106,20 @@ def test_mapping_makes_the_benchmark_and_the_files_are_gone(client, ada, folder)
     page = client.get(response["Location"]).content.decode()
     assert "after the last" in page
     assert row.questions_sha in page
+
+
+def test_parquet_is_read_within_the_childs_limits(client, ada):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pip install pyarrow")
+    import pyarrow
+
+    columns = {"problem": ["a", "b"], "solution": ["#### 1", "#### 2"], "level": [1.0, 2.5], "image": [b"\xff", None]}
+    written = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns), written)
+    address = upload(client, SimpleUploadedFile("sums.parquet", written.getvalue()))
+    client.post(address, MAPPED)
+    assert Benchmark.objects.get().facts["difficulties"] == {"1": 1, "2.5": 1}
+    response = client.post("/benchmarks/new", {"file": SimpleUploadedFile("cut.parquet", written.getvalue()[:-9])})
+    assert "cut.parquet: not a sound Parquet file" in field_error(response, "file")
 
 
 def test_wrong_mapping_is_said_beside_its_column_and_can_be_mended(client, ada):
@@ -293,7 +308,7 @@ def test_search_and_slices_find_what_holds_them(client, ada):
     page = client.get(f"/benchmarks/{row.pk}?subject=B&difficulty=0").content.decode()
     assert shown_questions(page) == [n for n in range(120) if n % 2 and n % 3 == 0]
     assert "Nothing found." in client.get(f"/benchmarks/{row.pk}?q=absent").content.decode()
-    assert ">A 60</a>" in page
+    assert ">A · 60</a>" in page
 
 
 def test_search_that_runs_out_of_time_goes_on_where_it_stopped(client, ada, monkeypatch):

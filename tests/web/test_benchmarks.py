@@ -83,7 +83,7 @@ def test_good_file_is_kept_counted_and_previewed(client, ada, folder):
     assert "&lt;script&gt;alert(1)" in page
     assert ">9+1=</div>" in page
     assert "1 repeated lines" in page
-    assert "P 10" in page
+    assert "P · 10" in page
     assert "<script>alert" not in page
     assert "sums" in client.get("/benchmarks/").content.decode()
 

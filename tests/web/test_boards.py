@@ -200,12 +200,19 @@ def test_mark_stands_only_where_the_interval_says_so(user):
     assert {cell.mark for cell in cells_of(tied).values()} == {""}
 
 
+def test_row_that_lacks_a_seed_takes_it_from_no_other_pair(user):
+    # naive_source is .01 ahead of hacpo: .012, .008 and .01 are clear of zero, .012 and .008 alone are not.
+    finals = {"hacpo": (0.6, 0.61, 0.62), "naive_source": (0.612, 0.618, 0.63), "gspo": (0.3, 0.31)}
+    marks = {name: cell.mark for name, cell in cells_of(table_of(finished_sweep(user, finals))).items()}
+    assert marks == {"naive_source": "best", "hacpo": "", "gspo": ""}
+
+
 def test_nothing_is_best_on_one_common_seed(user):
     sweep = finished_sweep(user, {"gspo": (0.1, 0.1), "hacpo": (0.9,)})
     assert {cell.mark for cell in cells_of(table_of(sweep)).values()} == {""}
 
 
-def test_incomplete_rows_are_marked_on_the_seeds_that_all_have(user):
+def test_rows_are_marked_on_the_seeds_that_each_two_have(user):
     # On the seeds 1 and 2 hacpo is ahead by .3 each time; gspo's third seed is compared with nothing.
     sweep = finished_sweep(user, {"gspo": (0.3, 0.31, 0.99), "hacpo": (0.6, 0.61)})
     assert {name: cell.mark for name, cell in cells_of(table_of(sweep)).items()} == {"hacpo": "best", "gspo": ""}

@@ -3,10 +3,14 @@
 import json
 
 import pytest
+from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from hacrl_web import demo
 from hacrl_web.leaderboard.demo_outcome import summary, text_table
 from hacrl_web.leaderboard.management.commands.demo import algorithms_of, seeds_of
+from hacrl_web.runs.models import Run
+from tests.web.factories import make_benchmark, make_group
 from tests.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of
 
 pytestmark = pytest.mark.django_db
@@ -66,3 +70,26 @@ def test_odd_seeds_are_refused_in_words(words):
 
 def test_algorithms_are_taken_as_people_write_them():
     assert algorithms_of("hacpo, gspo,gspo_x2,naive_source") == ["hacpo", "gspo", "gspox2", "naive_source"]
+
+
+@pytest.fixture
+def made_demo(monkeypatch, user):
+    """The demo's models and questions are there: rows without files."""
+    monkeypatch.setattr(demo, "make_agents", lambda: None)
+    monkeypatch.setattr(demo, "register", lambda owner, folder: (make_group(user), make_benchmark(user)))
+    monkeypatch.setattr("hacrl_web.leaderboard.management.commands.demo.first_user", lambda: user)
+
+
+def test_command_launches_the_named_algorithms_on_each_seed(made_demo, capsys):
+    call_command("demo", seeds="2", algorithms="gspo,naive_source,gspo_x2,hacpo")
+    runs = Run.objects.order_by("created_at").values_list("algorithm", "seed")
+    each = ["hacpo", "gspo", "naive_source", "gspox2"]  # HACPO first: its page is looked at while the others wait
+    assert list(runs) == [(name, seed) for seed in (0, 1) for name in each]
+    assert capsys.readouterr().out.strip() == Run.objects.first().sweep.get_absolute_url()
+    assert {run.spec["algorithm"]["delta"] for run in Run.objects.all()} == {0.8}
+
+
+def test_command_refuses_an_algorithm_that_there_is_not(made_demo):
+    with pytest.raises(CommandError, match="could not be launched: algorithms"):
+        call_command("demo", algorithms="hacpo,ppo")
+    assert not Run.objects.exists()

@@ -34,9 +34,18 @@ def watch():
 def bell(monkeypatch):
     """The queue of doorbells as a list; the test takes messages away like a worker does."""
     queue: list = []
-    monkeypatch.setattr(doorbell, "waiting", lambda: len(queue))
-    monkeypatch.setattr(doorbell, "ring", lambda pk: queue.append(pk) or True)
+    monkeypatch.setattr(doorbell, "waiting", lambda folder: len(queue))
+    monkeypatch.setattr(doorbell, "ring", lambda pk, folder: queue.append(pk) or True)
     return queue
+
+
+@pytest.fixture
+def bells(monkeypatch):
+    """The same by the data folder whose workers are meant; empty: all."""
+    queues: dict[str, list] = {}
+    monkeypatch.setattr(doorbell, "waiting", lambda folder: len(queues.get(folder, [])))
+    monkeypatch.setattr(doorbell, "ring", lambda pk, folder: queues.setdefault(folder, []).append(pk) or True)
+    return queues
 
 
 def elsewhere(run: Run) -> Run:
@@ -88,6 +97,20 @@ class TestRing:
         bell.clear()
         dispatcher.ring()
         assert len(set(bell)) == module.RINGS_AT_ONCE
+
+    def test_begun_run_is_rung_for_the_workers_of_its_folder(self, watch, bells):
+        """Another host's worker would take the message, and could do nothing."""
+        begun, new = make_run(), make_run()
+        elsewhere(begun).requeue(reason="silent", attempt=1, is_interruption=True)
+        dispatcher = Dispatcher(watch)
+        assert dispatcher.ring() == 2
+        assert bells == {"there": [begun.pk], "": [new.pk]}
+        bells[""].clear()  # somebody took it; the other one waits for a host that is away
+        for _ in range(100):
+            watch.now += RING_EVERY_S
+            dispatcher.ring()
+            bells[""].clear()
+        assert bells["there"] == [begun.pk]
 
     def test_stopped_run_is_not_rung(self, watch, bell):
         make_run().request_stop()

@@ -17,7 +17,16 @@ from hacrl_web.insight.generated_metrics import StepEvents
 from hacrl_web.insight.generated_runs import NOT_TRAINED, Plan, Store, end_of, new_run, records
 from hacrl_web.insight.generated_step import StepFacts, Stepper, Visit
 from hacrl_web.insight.generated_world import World
-from hacrl_web.runs.models import TERMINAL, Contribution, RolloutSample, Run, StatusChange, TelemetryEvent
+from hacrl_web.runs.models import (
+    TERMINAL,
+    AnswerChunk,
+    Contribution,
+    QuestionChunk,
+    RolloutSample,
+    Run,
+    StatusChange,
+    TelemetryEvent,
+)
 from workers import telemetry
 from workers.algorithms import gspo, hacpo
 from workers.benchmarks import Question
@@ -230,7 +239,7 @@ def test_seeded_runs_have_ended_are_marked_and_their_rows_are_whole(capsys) -> N
         RunSpec.model_validate(run.spec)
         stored = [
             m.objects.filter(run=run).values_list("seq", flat=True)
-            for m in (TelemetryEvent, RolloutSample, Contribution)
+            for m in (TelemetryEvent, RolloutSample, Contribution, QuestionChunk, AnswerChunk)
         ]
         assert sorted(seq for found in stored for seq in found) == list(range(1, run.last_seq + 1))
         assert run.contributions.filter(agent="Generated A").exists()

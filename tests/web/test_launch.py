@@ -74,7 +74,7 @@ def test_form_texts_are_read_as_numbers(user):
         ({"training": {"learning_rate": -1e-6}}, "training.learning_rate", "greater_than"),
         ({"training": {"learning_rate": "1,5"}}, "training.learning_rate", "float_parsing"),
         ({"training": {"learning_rate": ""}}, "training.learning_rate", "float_parsing"),
-        ({"training": {"steps": 0}}, "training.steps", "greater_than_equal"),
+        ({"training": {"steps": -1}}, "training.steps", "greater_than_equal"),
         ({"training": {"steps": 10**30}}, "training.steps", "less_than_equal"),
         ({"training": {"steps": "\uff11\uff12"}}, "training.steps", "int_parsing"),
         ({"training": {"steps": True}}, "training.steps", "invalid"),
@@ -101,7 +101,7 @@ def test_bad_value_is_refused_at_its_field(user, changes, field, code):
 
 
 def test_all_errors_come_at_once(user):
-    request = {"group": "", "seed": -1, "training": {"learning_rate": "nan", "steps": 0}, "oops": 1}
+    request = {"group": "", "seed": -1, "training": {"learning_rate": "nan", "steps": -1}, "oops": 1}
     assert set(refusal(user, request)) == {
         "group",
         "benchmark",
@@ -113,8 +113,8 @@ def test_all_errors_come_at_once(user):
 
 
 def test_words_say_what_is_allowed_and_what_was_given(user):
-    found = messages(user, launch_request(user, training={"learning_rate": "1,5", "steps": 0}))
-    assert found["training.steps"] == "Must be at least 1. You gave 0."
+    found = messages(user, launch_request(user, training={"learning_rate": "1,5", "steps": -1}))
+    assert found["training.steps"] == "Must be at least 0. You gave -1."
     assert (
         found["training.learning_rate"] == "Must be a number such as 0.001 (with a point, not a comma). You gave '1,5'."
     )
@@ -175,7 +175,7 @@ class TestSweep:
             ({"seeds": []}, "seeds"),
             ({"seeds": [-1]}, "seeds"),
             ({"seeds": list(range(61))}, "seeds"),
-            ({"training": {"steps": 0}}, "training.steps"),
+            ({"training": {"steps": -1}}, "training.steps"),
             ({"surprise": 1}, "surprise"),
         ],
     )

@@ -11,6 +11,7 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.alerts.signals import Facts
+from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, Sweep, TelemetryEvent
 from hacrl_web.runs.templatetags.show import size
 from hacrl_web.runs.variants import GRID
@@ -184,7 +185,8 @@ def test_run_page_has_no_chart_of_what_the_run_does_not_measure_or_use(web, user
     assert web.get(run.get_absolute_url()).context["page_data"]["unmeasured"] == unmeasured
 
 
-def test_form_has_a_control_for_every_setting(web, form):
+def test_form_has_a_control_for_every_setting(web, user, form):
+    factories.make_benchmark(user)  # with a second one evaluations may ask further benchmarks
     html = text_of(web.get(reverse("runs:run_create")))
     drawn = set(re.findall(r'name="([a-z]+\.[a-z_0-9]+)"', html))
     sections = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
@@ -223,7 +225,7 @@ def test_unticked_box_turns_a_setting_off(web, form):
         ("training.learning_rate", "1,5", "with a point, not a comma"),
         ("training.learning_rate", "0", "greater than 0"),
         ("training.learning_rate", "", "Must not be empty"),
-        ("training.steps", "-3", "at least 1"),
+        ("training.steps", "-3", "at least 0"),
         ("training.steps", "1e400", "whole number"),
         ("training.steps", "9" * 5000, ""),
         ("training.mini_batch_size", "3", "Must divide"),
@@ -261,6 +263,14 @@ def test_delta_above_one_half_asks_for_confirmation_beside_its_field(web, form):
     )
     assert confirmed.status_code == 302
     assert Run.objects.get().spec["algorithm"]["delta"] == 0.8
+
+
+def test_audit_that_decides_little_is_asked_about_beside_its_field(web, form):
+    Benchmark.objects.filter(pk=form["benchmark"]).update(verifier="regex")
+    values = {**form, "algorithm.audit_share": "0.1"}
+    shown = field_of(web.post(reverse("runs:run_create"), values), "algorithm.audit_share")
+    assert 'name="confirm" value="audit_decides_little=0.1"' in shown
+    assert web.post(reverse("runs:run_create"), {**values, "confirm": "audit_decides_little=0.1"}).status_code == 302
 
 
 @pytest.mark.parametrize("confirm", ["delta_above_half=0.8", "delta_above_half", "delta_above_half=x", "=0.9", "\x00"])
@@ -301,7 +311,7 @@ def test_seed_that_is_named_twice_is_said_and_not_merged(web, form):
 
 
 def test_confirmation_survives_another_error(web, form):
-    values = {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half=0.8", "training.steps": "0"}
+    values = {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half=0.8", "training.steps": "-1"}
     shown = field_of(web.post(reverse("runs:run_create"), values), "algorithm.delta")
     assert 'value="delta_above_half=0.8" checked' in shown
 

@@ -15,7 +15,16 @@ from django.conf import settings as django_settings
 from django.db import OperationalError, connection
 
 from hacrl_web.runs import supervisor, telemetry
-from hacrl_web.runs.models import Contribution, RolloutSample, Run, State, TelemetryEvent, Worker
+from hacrl_web.runs.models import (
+    AnswerChunk,
+    Contribution,
+    QuestionChunk,
+    RolloutSample,
+    Run,
+    State,
+    TelemetryEvent,
+    Worker,
+)
 from hacrl_web.runs.supervisor import data_folder_id, supervise, trainer_environment
 from tests.web.conftest import wait_until
 from tests.web.factories import make_run
@@ -27,8 +36,8 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 def stored_seqs(run: Run) -> list[int]:
-    """The seq of every stored row of the run, of all three tables."""
-    tables = (TelemetryEvent, RolloutSample, Contribution)
+    """The seq of every stored row of the run, of all tables."""
+    tables = (TelemetryEvent, RolloutSample, Contribution, QuestionChunk, AnswerChunk)
     return sorted(seq for table in tables for seq in table.objects.filter(run=run).values_list("seq", flat=True))
 
 

@@ -122,7 +122,7 @@ class TestEvents:
         address = reverse("insight:run_events", args=[run.pk])
         page = client.get(address).content.decode()
         assert "3 times &lt;b&gt;" in page
-        assert "0.500 (50 of 100)" in page
+        assert "0.500 (50 of 100, b)" in page
         assert "1\u202f234 of type log (too many)" in page
         part = client.get(address, {"kind": "checkpoint"}, headers={"HX-Request": "true"}).content.decode()
         assert re.findall(r'data-kind="(\w+)"', part) == ["checkpoint"]

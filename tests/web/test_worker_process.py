@@ -5,14 +5,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from celery import current_app
+from celery import Celery, current_app
 from django.conf import settings as django_settings
 from django.db import connection
 
 from hacrl_web.celery import app
 from hacrl_web.runs import supervisor, tasks
+from hacrl_web.runs.hosts import data_folder_id
 from tests.test_architecture import ML
 from tests.web.factories import make_run
 
@@ -33,6 +35,12 @@ def test_redis_that_is_frozen_cannot_hold_a_sender_for_ever():
     assert options["socket_timeout"] <= 5
     assert options["socket_connect_timeout"] <= 5
     assert app.conf.broker_connection_max_retries is None  # the worker comes back, however long Redis is away
+
+
+def test_worker_hears_the_bells_for_all_and_those_for_its_own_folder():
+    worker = SimpleNamespace(app=Celery("worker"))
+    tasks._listen_for_this_folder(worker)
+    assert set(worker.app.amqp.queues.consume_from) == {"celery", f"celery.{data_folder_id()}"}
 
 
 # What Celery's worker does at its start, and then one run from claim to end.

@@ -15,11 +15,11 @@ from workers.benchmarks import Question
 from workers.events import SpoolWriter
 from workers.messages import Generated, Response
 from workers.placement import LocalAgent
-from workers.rewards import Verdict
 from workers.scoring import Scorer, Scores
 from workers.spec import RunSpec
 from workers.stopping import StopFlag
 from workers.trainer import Trainer
+from workers.verdicts import Verdict
 
 
 class InvertedVerdicts(Scorer):

@@ -37,7 +37,7 @@ def ask(verb: str, limit_bytes: int = 0, **request: Any) -> dict[str, Any]:
         stdout=subprocess.PIPE,
         cwd=ROOT,
         preexec_fn=limit,  # no threads here
-        timeout=280,
+        timeout=550,
     )
     return json.loads(done.stdout)
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train
 from workers.checkpoint import DamagedCheckpoint, load_checkpoint, newest_checkpoint, save_checkpoint, slug
-from workers.rewards import Verdict
+from workers.verdicts import Verdict
 
 
 class FakeAgent:

@@ -17,11 +17,13 @@ from workers.memory import OutOfMemory
 from workers.messages import Row, RowResult
 from workers.placement import LocalAgent
 from workers.policy import Policy
-from workers.rewards import Verdict, Verifier, VerifierError
+from workers.rewards import Verifier
 from workers.scoring import VerifierFails
 from workers.stopping import StopFlag, Stopped
 from workers.trainer import CheckpointsFail, Diverged
 from workers.updates import Inputs, run_updates
+from workers.verdicts import Verdict
+from workers.warm_child import VerifierError
 
 
 @pytest.fixture(scope="module")

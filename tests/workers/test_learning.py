@@ -19,8 +19,9 @@ from tests.bench.pairs import OLMO2, PAIRS, questions, run_spec, warm_start
 from tests.workers.tiny import train
 from workers.benchmarks import split_questions
 from workers.placement import Agent, LocalPlacement
-from workers.rewards import Verdict, Verifier
+from workers.rewards import Verifier
 from workers.spec import RunSpec
+from workers.verdicts import Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in (1, 2))]

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.workers.tiny import make_agent, make_spec
+from tests.workers.tiny import make_agent, make_pair, make_spec
+from workers.benchmarks import Question
 from workers.messages import Response
+from workers.placement import LocalAgent
 from workers.policy import Policy, eos_ids, load_model
 from workers.spec import RunSpec
 from workers.updates import ResponseTooLong, retokenize
@@ -149,3 +151,11 @@ def test_weights_that_lack_a_tensor_are_refused(tmp_path):
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match=r"lacks 1 tensors of its model, such as model\.layers\.1\.mlp\.up_proj"):
         load_model(str(folder), None, torch.float32, torch.device("cpu"))
+
+
+def test_question_stands_in_its_benchmarks_template_and_that_in_the_agents(tmp_path):
+    agents = [{**make_pair(tmp_path)[0], "prompt_template": "({question}"}]
+    spec = make_spec(tmp_path, agents)
+    agent = LocalAgent(spec.agents[0], spec, torch.device("cpu"), None)
+    question = Question(id="q", question="1+1=", answer="2", template="3{question}")
+    assert agent.policy.tokenizer.convert_ids_to_tokens(agent._encode(question)) == list("(31+1=")

@@ -104,6 +104,13 @@ def test_parquet_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_p
     assert "unpacks to 5 MiB, 1 at most" in error_of(plain)
 
 
+def test_parquet_that_says_one_text_for_all_rows_is_refused_as_it_unpacks(tmp_path, monkeypatch):
+    path = parquet_of(tmp_path / "q.parquet", {"question": ["x" * 10_000] * 5000})
+    assert path.stat().st_size < 20_000
+    monkeypatch.setattr("workers.question_files.MAX_UNPACKED_BYTES", 2**20)
+    assert error_of(path) == "q.parquet: unpacks to more than 1 MiB"
+
+
 @pytest.mark.parametrize("cut", [4, 100, -5])
 def test_damaged_parquet_is_refused(tmp_path, cut):
     whole = parquet_of(tmp_path / "q.parquet", {"question": ["a"] * 100, "answer": ["1"] * 100}).read_bytes()

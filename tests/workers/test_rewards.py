@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -9,15 +10,18 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
+import psutil
 import pytest
 
-from workers import rewards
+from workers import warm_child
 from workers.answers import clean, decide, final_answer, number
-from workers.rewards import Verdict, Verifier, VerifierError, read_cases
+from workers.rewards import Verifier, read_cases
+from workers.verdicts import Verdict
+from workers.warm_child import VerifierError
 
 CASES = Path(__file__).parent / "data" / "verifier_cases.jsonl"
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "verifier_cases.jsonl"
-TOWER = "\\boxed{9^{(9^{9})}}"
+ENDLESS = "\\boxed{x+9^{(9^{9})}}"  # the letter keeps it from being settled as a constant
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +33,9 @@ def verifier():
 
 @pytest.fixture
 def fresh_verifier(verifier):
-    """One that remembers no verdict."""
+    """One that remembers no verdict, its process started."""
     with Verifier("math") as made:
+        reward(made, "\\boxed{y}", "y+y")
         yield made
 
 
@@ -42,6 +47,11 @@ def children_of(verifier: Verifier) -> list[int]:
     return [child._process.pid for child in verifier._children if child._process]
 
 
+def forks_of(verifier: Verifier) -> list[int]:
+    """The copies of the children that answer."""
+    return [fork.pid for pid in children_of(verifier) for fork in psutil.Process(pid).children()]
+
+
 @pytest.mark.parametrize("case", list(read_cases(CASES)), ids=lambda case: case["id"])
 def test_clear_case_is_judged_as_a_person_would(verifier, case):
     assert reward(verifier, case["response"], case["gold"]) == float(case["expected"])
@@ -49,11 +59,17 @@ def test_clear_case_is_judged_as_a_person_would(verifier, case):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not GOLDEN.is_file(), reason="no shared golden cases beside the checkout (../shared/golden)")
-def test_at_least_95_percent_of_the_clear_golden_cases_are_right_and_no_wrong_answer_is_rewarded(verifier):
+def test_at_least_98_percent_of_the_clear_golden_cases_are_right_in_time_and_no_wrong_answer_is_rewarded(verifier):
     clear = [case for case in read_cases(GOLDEN) if not case["ambiguous"]]
-    found = [reward(verifier, case["response"], case["gold"]) for case in clear]
+    found, slowest = [], 0.0
+    reward(verifier, "\\boxed{x+x}", "2x")  # the process has started
+    for case in clear:
+        begin = time.monotonic()
+        found.append(reward(verifier, case["response"], case["gold"]))
+        slowest = max(slowest, time.monotonic() - begin)
     right = sum(value == float(case["expected"]) for value, case in zip(found, clear, strict=True))
-    assert right >= 0.95 * len(clear)
+    assert right >= 0.98 * len(clear)
+    assert slowest < 3.5
     assert [case["id"] for value, case in zip(found, clear, strict=True) if value == 1 and not case["expected"]] == []
 
 
@@ -118,21 +134,33 @@ def test_fast_path_scores_a_thousand_answers_in_a_second():
     assert all(verdict.reward == 1 for verdict in found)
 
 
-def test_hostile_answer_is_unscorable_within_its_limit_and_the_next_one_is_scored(fresh_verifier):
-    assert reward(fresh_verifier, "\\boxed{2\\sqrt{3}}", "\\sqrt{12}") == 1
-    before = children_of(fresh_verifier)
+def test_hostile_answer_is_unscorable_within_its_limit_and_the_next_one_is_scored_at_once(fresh_verifier):
+    assert reward(fresh_verifier, "\\boxed{x+2x}", "3x") == 1
+    children, forks = children_of(fresh_verifier), forks_of(fresh_verifier)
     begin = time.monotonic()
-    hostile = fresh_verifier.score([TOWER], ["5"])[0]
-    assert time.monotonic() - begin < rewards.TIME_LIMIT_S + 1
-    assert (hostile.reward, hostile.reason) == (None, "unscorable: no verdict in 3 s")
-    assert reward(fresh_verifier, "\\boxed{3\\sqrt{3}}", "\\sqrt{27}") == 1
+    hostile = fresh_verifier.score([ENDLESS], ["5"])[0]
+    assert time.monotonic() - begin < warm_child.TIME_LIMIT_S + 0.5
+    assert hostile == Verdict(None, "unscorable: no verdict in 3 s", True)
+    assert not Path(f"/proc/{forks[0]}").exists()
+    begin = time.monotonic()
+    assert reward(fresh_verifier, "\\boxed{x+3x}", "4x") == 1
+    assert time.monotonic() - begin < 1  # a new fork, not a new process: loading the algebra takes seconds
+    assert children_of(fresh_verifier) == children
+
+
+def test_child_that_is_stuck_itself_is_replaced(fresh_verifier):
+    assert reward(fresh_verifier, "\\boxed{x+2x}", "3x") == 1
+    before, forks = children_of(fresh_verifier), forks_of(fresh_verifier)
+    os.kill(before[0], signal.SIGSTOP)
+    assert fresh_verifier.score(["\\boxed{x+4x}"], ["5x"])[0] == Verdict(None, "unscorable: no verdict in 3 s", True)
+    assert reward(fresh_verifier, "\\boxed{x+3x}", "4x") == 1
     assert children_of(fresh_verifier) != before
-    assert not Path(f"/proc/{before[0]}").exists()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in before + forks)
 
 
 @pytest.mark.slow
 def test_memory_and_processor_time_of_a_child_are_limited_even_without_a_parent():
-    request = json.dumps({"gold": "5", "answer": "2^{100000000000}"})  # 12 GB, were it written out
+    request = json.dumps({"gold": "5x", "answer": "x2^{100000000000}"})  # 12 GB, were it written out
     program = (
         "import resource, subprocess, sys\n"
         "child = [sys.executable, '-m', 'workers.symbolic', str(500 * 2**20), '3']\n"
@@ -143,15 +171,17 @@ def test_memory_and_processor_time_of_a_child_are_limited_even_without_a_parent(
     done = subprocess.run([sys.executable, "-c", program, request], capture_output=True, text=True, check=True)
     peak_mib, seconds = map(float, done.stdout.split())
     assert peak_mib <= 500
-    assert seconds < 12  # import about 2, then 3 + 2
+    assert seconds < 12  # import about 2, then 3 at most
 
 
-def test_killed_child_is_replaced_and_its_answer_asked_again_next_time(verifier):
-    assert reward(verifier, "\\boxed{5\\sqrt{3}}", "\\sqrt{75}") == 1
-    os.kill(children_of(verifier)[0], 9)
-    found = verifier.score(["\\boxed{7\\sqrt{3}}", "\\boxed{6\\sqrt{3}}"], ["\\sqrt{147}", "\\sqrt{108}"])
+@pytest.mark.parametrize("killed", [children_of, forks_of])
+def test_killed_process_is_replaced_and_its_answer_asked_again_next_time(fresh_verifier, killed):
+    assert reward(fresh_verifier, "\\boxed{5x+x}", "6x") == 1
+    os.kill(killed(fresh_verifier)[0], 9)
+    found = fresh_verifier.score(["\\boxed{7x+x}", "\\boxed{6x+x}"], ["8x", "7x"])
     assert [verdict.reward for verdict in found] == [None, 1.0]
-    assert reward(verifier, "\\boxed{7\\sqrt{3}}", "\\sqrt{147}") == 1
+    assert found[0].reason == "unscorable: the verifier process died"
+    assert reward(fresh_verifier, "\\boxed{7x+x}", "8x") == 1
 
 
 def test_only_what_could_not_be_scored_is_forgotten(verifier):
@@ -183,13 +213,17 @@ def test_close_ends_the_children():
     pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
     verifier = Verifier("math")
     reward(verifier, "\\boxed{2\\sqrt{3}}", "\\sqrt{12}")
-    (pid,) = children_of(verifier)
+    processes = children_of(verifier) + forks_of(verifier)
+    assert len(processes) == 2
     verifier.close()
-    assert not Path(f"/proc/{pid}").exists()
+    until = time.monotonic() + 2  # the fork sees its parent's end
+    while any(Path(f"/proc/{pid}").exists() for pid in processes) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in processes)
 
 
 def test_a_verifier_that_cannot_start_is_an_error_and_no_verdict(monkeypatch):
-    monkeypatch.setattr(rewards.sys, "executable", "/bin/false")
+    monkeypatch.setattr(warm_child.sys, "executable", "/bin/false")
     with Verifier("math") as verifier, pytest.raises(VerifierError, match="install the train extra"):
         verifier.score(["\\boxed{x+1}"], ["1+x"])
 
@@ -224,7 +258,7 @@ def test_clean_drops_decoration_only():
             "prose of 10 words: only the same text would match",
         ),
         ("math", "\\frac{1}{2", "its braces do not close"),
-        ("math", "9^{9^{9^{9}}}", "unscorable: no verdict in 3 s"),
+        ("math", "x+9^{(9^{9})}", "unscorable: no verdict in 3 s"),
         ("math", "(" + "x+" * 500 + "1)", "longer than 1000 characters"),
         ("exact", "It follows by induction on n, as was to be shown.", ""),
         ("exact", "a}", "its braces do not close"),

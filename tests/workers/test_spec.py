@@ -31,9 +31,15 @@ def test_learning_rate_must_be_a_finite_positive_number(text):
     assert ("training", "learning_rate") in refused(training={"learning_rate": text})
 
 
-@pytest.mark.parametrize("count", [0, -1, 2.5, 10**30, "１２", "1e3", True, None, "9" * 5000])
+@pytest.mark.parametrize("count", [-1, 2.5, 10**30, "１２", "1e3", True, None, "9" * 5000])
 def test_counts_are_positive_whole_and_bounded(count):
     assert ("training", "steps") in refused(training={"steps": count})
+
+
+def test_no_step_is_an_evaluation_and_no_prompt_is_refused():
+    assert spec(training={"steps": 0}).is_evaluation_only
+    assert not spec(training={"steps": 1}).is_evaluation_only
+    assert ("training", "train_batch_size") in refused(training={"train_batch_size": 0})
 
 
 @pytest.mark.parametrize("section", ["algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "data"])
@@ -153,6 +159,13 @@ def test_schedule_counts_the_sources_that_are_trained_on():
 def test_only_what_is_clipped_has_cautions_about_the_clip():
     for changes in ({"name": "naive_source"}, {"clip_cross": False}, {"sharing": False}):
         assert spec(algorithm={"delta": 0.8, **changes}).cautions() == []
+
+
+def test_audit_of_a_verifier_that_the_second_one_hardly_follows_is_a_caution():
+    for verifier, codes in {"math": [], "choice": [], "regex": ["audit_decides_little"]}.items():
+        data = {**BASE["data"], "verifier": verifier}
+        assert [c.code for c in spec(data=data, algorithm={"audit_share": 0.1}).cautions()] == codes
+        assert spec(data=data).cautions() == []
 
 
 def test_raw_schedule_of_five_agents_warns_that_the_last_batch_teaches_nothing():

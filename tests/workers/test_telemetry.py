@@ -13,7 +13,7 @@ from workers.algorithms import hacpo
 from workers.benchmarks import Question
 from workers.messages import Generated, Response, Row, RowResult, UpdateReport
 from workers.rules import Judgement
-from workers.telemetry import StepRecord, agent_metrics, evaluation_event, pair_metrics
+from workers.telemetry import StepRecord, agent_metrics, pair_metrics
 
 REWARDS = torch.tensor([[[0.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 1.0]]])  # (n, B, G)
 
@@ -131,14 +131,6 @@ def test_pair_metrics_by_hand():
     assert values["sequence_ratio/p10"] == pytest.approx(0.56)  # .5 + .2 * .3
     assert values["effective_weight"] == pytest.approx((0 + 2.43 + 1.92) / 3)
     assert values["retok_len_ratio"] == pytest.approx(4 / 5)
-
-
-def test_accuracy_leaves_out_what_cannot_be_scored():
-    questions = [Question(str(index), "?", "1", subject) for index, subject in enumerate(["x", "x", "y", ""])]
-    found = evaluation_event(4, "A", "sums", questions, [1.0, None, 0.0, 1.0], 1.0)
-    assert (found.correct, found.asked, found.value) == (2, 3, pytest.approx(2 / 3))
-    assert found.slices == {"x": (1, 1), "y": (0, 1)}
-    assert math.isnan(evaluation_event(4, "A", "sums", questions[:1], [None], 1.0).value)
 
 
 def test_every_metric_has_its_line_in_the_glossary():

@@ -12,10 +12,10 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from workers.events import SPOOL_NAME, SpoolWriter, read_records
-from workers.rewards import Verdict
 from workers.spec import RunSpec
 from workers.stopping import StopFlag
 from workers.trainer import Trainer
+from workers.verdicts import Verdict
 
 CHARACTERS = list("0123456789+-*=()")
 

@@ -2,6 +2,7 @@
 
 import { must, readJson } from "./format.js";
 import { drawn } from "./maths.js";
+import { letFocus } from "./scroller.js";
 
 const form = /** @type {HTMLFormElement} */ (must("#mapping"));
 /** @type {Record<string, string>[]} */
@@ -29,7 +30,9 @@ function show() {
   const prompt = value("prompt_template").replaceAll("{question}", () => question);
   must("#preview").hidden = false;
   must('[data-preview="prompt"]').textContent = prompt;
-  must('[data-preview="maths"]').replaceChildren(drawn(prompt));
+  const drawing = drawn(prompt);
+  must('[data-preview="maths"]').replaceChildren(drawing);
+  letFocus(drawing);
   must('[data-preview="answer"]').textContent = answer(row[value("answer_field")] ?? "") || "none";
 }
 

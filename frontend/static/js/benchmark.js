@@ -1,18 +1,26 @@
 /** One benchmark's page: draws the mathematics of its questions on request; the text itself stays. */
 
+import { letFocus } from "./scroller.js";
+
 const MATHS = "maths";
 const box = document.querySelector("#maths");
+// Once: the addresses are written out in full as they are changed.
+const links = [...document.querySelectorAll('a[href^="?"]')].map((link) => /** @type {HTMLAnchorElement} */ (link));
 
 /** Draws below each text, or takes the drawings away. */
 async function showMaths() {
   for (const drawing of document.querySelectorAll(".maths")) drawing.remove();
   if (!isAsked()) return;
-  const { drawn } = await import("./maths.js"); // half a megabyte, for those who ask
+  const { drawn, pieces } = await import("./maths.js"); // half a megabyte, for those who ask
   for (const text of document.querySelectorAll("[data-maths]")) {
     const written = text.textContent ?? "";
     // A reference answer is a formula without its dollar signs.
     const isBare = /** @type {HTMLElement} */ (text).dataset.maths === "answer" && !written.includes("$") && /[\\^_]/.test(written);
-    text.after(drawn(isBare ? `\\(${written}\\)` : written));
+    const shown = isBare ? `\\(${written}\\)` : written;
+    if (!pieces(shown).some((piece) => piece.formula !== undefined)) continue;
+    const drawing = drawn(shown);
+    text.after(drawing);
+    letFocus(drawing);
   }
 }
 
@@ -20,11 +28,11 @@ const isAsked = () => new URLSearchParams(location.search).get(MATHS) === "1";
 
 /** Links and the search within this page keep the switch. */
 function keepSwitch() {
-  for (const link of document.querySelectorAll('a[href^="?"]')) {
-    const address = new URL(/** @type {HTMLAnchorElement} */ (link).href);
+  for (const link of links) {
+    const address = new URL(link.href);
     if (isAsked()) address.searchParams.set(MATHS, "1");
     else address.searchParams.delete(MATHS);
-    /** @type {HTMLAnchorElement} */ (link).href = address.href;
+    link.href = address.href;
   }
   const form = document.querySelector(".question-search");
   form?.querySelector(`input[name="${MATHS}"]`)?.remove();

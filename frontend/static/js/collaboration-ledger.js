@@ -11,7 +11,7 @@ const FATES = /** @type {[string, string, string][]} */ ([
   ["used", "taught", "The gradient is not zero."],
   ["clipped", "clipped", "It has an advantage, and the clip took its gradient away."],
   ["zero", "no advantage", "A is 0: all rewards of the prompt are equal, or the reward equals the baseline."],
-  ["dropped", "dropped", "Left out of the learner's loss: overflow, empty, quarantined or rolled back."],
+  ["dropped", "dropped", "Left out of the learner's loss: overflow, empty, quarantined, or an update that was skipped or rolled back."],
   ["other", "other", "Its ratio is at max_log_ratio, or a number is not finite."],
 ]);
 

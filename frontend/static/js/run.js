@@ -65,10 +65,15 @@ function tell(events) {
   }
 }
 
+/** @param {import("./socket.js").RunEvent} event @returns {boolean} false of an evaluation that is on no chart */
+function isCharted(event) {
+  return event.type !== "evaluation" || !settings.further.includes(event.payload.benchmark);
+}
+
 /** @param {import("./socket.js").RunEvent[]} events */
 function takeEvents(events) {
   tell(events);
-  charts.add(events);
+  charts.add(events.filter(isCharted));
   if (synced) updates += 1;
   mark(events[events.length - 1].seq);
 }

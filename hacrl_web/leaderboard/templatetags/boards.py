@@ -12,6 +12,7 @@ from hacrl_web.leaderboard.boards import Board, sweep_board
 from hacrl_web.leaderboard.cells import Cell, Group, Line, Table
 from hacrl_web.leaderboard.choice import Choice
 from hacrl_web.leaderboard.paper import Reported
+from hacrl_web.leaderboard.rows import plain_path
 from hacrl_web.leaderboard.table import make_table
 from hacrl_web.runs.models import Sweep
 from hacrl_web.runs.templatetags.show import count, duration, middle, plain_significant, significant
@@ -31,14 +32,18 @@ def show_board(board: Board, key: str, size: str = "whole") -> dict[str, Any]:
 
     size: compact leaves out single agents and pictures.
     """
-    found = shown.context(make_table(board, Choice()), key)
-    return found | {"is_compact": size == "compact"}
+    return shown.context(make_table(board, Choice()), key, is_compact=size == "compact")
 
 
 @register.filter
 def last_cell(line: Line) -> Cell:
     """The cell of the average, or of the one benchmark."""
     return list(line.cells.values())[-1]
+
+
+@register.filter
+def setting_name(path: str) -> str:
+    return plain_path(path)
 
 
 @register.filter

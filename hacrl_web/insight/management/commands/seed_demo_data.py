@@ -24,6 +24,7 @@ from hacrl_web.insight.generated_runs import (
     records,
     run_id,
 )
+from hacrl_web.insight.generated_world import NUM_QUESTIONS
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, State, Sweep
 
@@ -37,6 +38,7 @@ LIMITS = {
     "generations": (2, 64),
     "rollout_interval": (0, 100_000),
     "seed": (0, 1_000_000_000),
+    "questions": (0, NUM_QUESTIONS),
 }
 OWNER = "generated"
 SAY_EVERY_S = 5.0
@@ -54,6 +56,13 @@ class Command(BaseCommand):
         parser.add_argument("--generations", type=int, default=4, help="rollouts per prompt and agent (default 4)")
         parser.add_argument(
             "--rollout-interval", type=int, default=1, help="record rollouts every so many steps; 0: never (default 1)"
+        )
+        parser.add_argument(
+            "--questions",
+            type=int,
+            default=60,
+            help="held-out questions of each of three benchmarks, with every agent's answers; 0: counts alone "
+            "(default 60)",
         )
         parser.add_argument(
             "--algorithms", default="hacpo,gspo,gspox2", help="taken in turn: hacpo, gspo, gspox2 (default: all)"

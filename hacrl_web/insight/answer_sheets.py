@@ -1,0 +1,261 @@
+"""The answers to single questions: two evaluations side by side, agent by agent, and those that a filter asks for.
+
+Answers lie in chunks of a hundred questions, in columns. The chunks of two steps are read in one query, without their
+responses; those are read for the one question that is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_core import from_json
+
+from hacrl_web.insight.visible import visible
+from hacrl_web.runs.models import Run
+from workers.events import RIGHT, UNSCORABLE
+
+# Name in the address -> what the filter says.
+FILTERS = {
+    "": "all questions",
+    "gained": "newly solved",
+    "lost": "newly lost",
+    "wrong": "all wrong",
+    "disagree": "agents disagree",
+    "unscorable": "could not be scored",
+}
+
+
+@dataclass(frozen=True)
+class Questions:
+    """A benchmark's questions as a run asked them, in columns."""
+
+    ids: list[str] = field(default_factory=list)
+    subjects: list[str] = field(default_factory=list)
+    difficulties: list[str] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One agent's answers in one evaluation. marks: a letter for each sample; empty where it was not asked."""
+
+    marks: list[str]
+    majority: list[str]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One agent's answer to one question. num_scored 0: none of its samples could be scored, or it was not asked."""
+
+    num_right: int
+    num_scored: int
+    num_samples: int
+    majority: str = ""
+
+    @property
+    def is_solved(self) -> bool | None:
+        """At least half of the scored samples are right; None where there are none."""
+        return None if not self.num_scored else 2 * self.num_right >= self.num_scored
+
+    @property
+    def words(self) -> str:
+        if not self.num_samples:
+            return "not asked"
+        if not self.num_scored:
+            return "could not be scored"
+        if self.num_samples > 1:
+            lost = self.num_samples - self.num_scored
+            return f"{self.num_right} of {self.num_scored} right" + (f", {lost} could not be scored" if lost else "")
+        return "right" if self.num_right else "wrong"
+
+    @property
+    def short(self) -> str:
+        if not self.num_scored:
+            return "–"
+        if self.num_samples > 1:
+            return f"{self.num_right}/{self.num_scored}"
+        return "✓" if self.num_right else "✗"
+
+    @property
+    def kind(self) -> str:
+        return {None: "none", True: "right", False: "wrong"}[self.is_solved]
+
+
+def mark(letters: str, majority: str = "") -> Mark:
+    return Mark(letters.count(RIGHT), len(letters) - letters.count(UNSCORABLE), len(letters), visible(majority))
+
+
+def read_questions(run: Run, benchmark: str) -> Questions:
+    """In the order in which they were asked; the latest attempt that told them wins."""
+    columns = ("ids", "subjects", "difficulties", "answers")
+    chunks = run.question_chunks.filter(benchmark=benchmark).order_by("attempt", "seq")
+    by_first = {first: texts for first, *texts in chunks.values_list("first", *columns)}
+    found = Questions()
+    for first in sorted(by_first):
+        for name, text in zip(columns, by_first[first], strict=True):
+            getattr(found, name).extend(from_json(text))
+    return found
+
+
+def read_sheets(run: Run, benchmark: str, steps: Collection[int], count: int) -> dict[tuple[int, str], Sheet]:
+    """(step, agent) -> the answers to `count` questions; the latest attempt of a step wins."""
+    chunks = run.answer_chunks.filter(benchmark=benchmark, step__in=steps).order_by("attempt", "seq")
+    found: dict[tuple[int, str], Sheet] = {}
+    for step, agent, first, marks, majority in chunks.values_list("step", "agent", "first", "marks", "majority"):
+        sheet = found.setdefault((step, agent), Sheet([""] * count, [""] * count))
+        for column, text in ((sheet.marks, marks), (sheet.majority, majority)):
+            values = from_json(text)[: max(0, count - first)]
+            column[first : first + len(values)] = values
+    return found
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two evaluations that are compared."""
+
+    run: Run
+    step: int
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two evaluations of the same questions. agents: (place, name in `after`, name in `before`)."""
+
+    before: Side
+    after: Side
+    questions: Questions
+    agents: Sequence[tuple[int, str, str]]
+    sheets_before: Sequence[Sheet]
+    sheets_after: Sequence[Sheet]
+    places_before: Sequence[int | None]  # of each question among those of the other run
+
+    def marks(self, place: int, agent: int) -> tuple[Mark, Mark]:
+        """Before and after, of the question at a place and the agent at one."""
+        at = self.places_before[place]
+        old, new = self.sheets_before[agent], self.sheets_after[agent]
+        before = mark("") if at is None else mark(old.marks[at], old.majority[at])
+        return before, mark(new.marks[place], new.majority[place])
+
+
+def read_pair(benchmark: str, before: Side, after: Side) -> Pair:
+    """Both evaluations. Agents of another run are those of the same names, or places where no name is shared."""
+    questions = read_questions(after.run, benchmark)
+    count = len(questions.ids)
+    if before.run.pk == after.run.pk:
+        new = old = read_sheets(after.run, benchmark, {before.step, after.step}, count)
+        count_before, places = count, [*range(count)]
+    else:
+        new = read_sheets(after.run, benchmark, {after.step}, count)
+        ids = read_questions(before.run, benchmark).ids
+        count_before, place_of = len(ids), {name: place for place, name in enumerate(ids)}
+        old = read_sheets(before.run, benchmark, {before.step}, count_before)
+        places = [place_of.get(name) for name in questions.ids]
+    names, others = after.run.agent_names, before.run.agent_names
+    agents = [
+        (place, name, _partner(name, place, names, others))
+        for place, name in enumerate(names)
+        if (after.step, name) in new
+    ]
+    unasked = Sheet([""] * count_before, [""] * count_before)
+    return Pair(
+        before,
+        after,
+        questions,
+        agents,
+        [old.get((before.step, partner), unasked) for _, _, partner in agents],
+        [new[after.step, name] for _, name, _ in agents],
+        places,
+    )
+
+
+def _partner(name: str, place: int, names: Sequence[str], others: Sequence[str]) -> str:
+    """Who stands for an agent in the other run; empty where nobody does."""
+    if name in others:
+        return name
+    return others[place] if not set(names) & set(others) and place < len(others) else ""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which questions are asked for. agent: only this one counts, by its place among the pair's agents."""
+
+    show: str = ""
+    agent: int | None = None
+    subject: str = ""
+    difficulty: str = ""
+    text: str = ""  # in the id
+
+
+def chosen(pair: Pair, wanted: Wanted) -> tuple[list[int], dict[str, int]]:
+    """Places of the questions that are asked for, in their order; and how many each of the filters would show."""
+    questions, needle = pair.questions, wanted.text.lower()
+    agents = range(len(pair.agents)) if wanted.agent is None else [wanted.agent]
+    places = [
+        place
+        for place in range(len(questions.ids))
+        if (not wanted.subject or questions.subjects[place] == wanted.subject)
+        and (not wanted.difficulty or questions.difficulties[place] == wanted.difficulty)
+        and (not needle or needle in questions.ids[place].lower())
+    ]
+    counted, found, seen = dict.fromkeys(FILTERS, 0), [], _Seen()
+    for place in places:
+        shows = _shows(pair, place, agents, seen)
+        for show in shows:
+            counted[show] += 1
+        if wanted.show in shows:
+            found.append(place)
+    return found, counted
+
+
+class _Seen(dict[str, Mark]):
+    """Marks by their letters: there are few different ones."""
+
+    def __missing__(self, letters: str) -> Mark:
+        self[letters] = found = mark(letters)
+        return found
+
+
+def _shows(pair: Pair, place: int, agents: Sequence[int], seen: _Seen) -> list[str]:
+    """The filters that a question passes."""
+    at = pair.places_before[place]
+    after = [seen[pair.sheets_after[agent].marks[place]] for agent in agents]
+    before = [seen["" if at is None else pair.sheets_before[agent].marks[at]] for agent in agents]
+    turns = {(old.is_solved, new.is_solved) for old, new in zip(before, after, strict=True)}
+    passed = {
+        "": True,
+        "gained": (False, True) in turns,
+        "lost": (True, False) in turns,
+        "wrong": all(one.num_scored and not one.num_right for one in after),
+        "disagree": {True, False} <= {is_solved for _, is_solved in turns},
+        "unscorable": any(one.num_scored < one.num_samples for one in after),
+    }
+    return [show for show, is_passed in passed.items() if is_passed]
+
+
+# ---- texts ----------------------------------------------------------------------------------------------------------
+
+
+def question_texts(run: Run, benchmark: str, places: Collection[int], per_chunk: int) -> dict[int, str]:
+    """The texts of the questions at these places."""
+    firsts = {place // per_chunk * per_chunk for place in places}
+    chunks = run.question_chunks.filter(benchmark=benchmark, first__in=firsts).order_by("attempt", "seq")
+    found = {first: from_json(text) for first, text in chunks.values_list("first", "questions")}
+    return {
+        place: visible(found[first][place - first])
+        for place in places
+        if (first := place // per_chunk * per_chunk) in found and place - first < len(found[first])
+    }
+
+
+def responses(side: Side, benchmark: str, place: int, per_chunk: int) -> dict[str, str]:
+    """agent -> its first response to the question at a place, as it is stored."""
+    first = place // per_chunk * per_chunk
+    chunks = side.run.answer_chunks.filter(benchmark=benchmark, step=side.step, first=first).order_by("attempt", "seq")
+    found: dict[str, str] = {}
+    for agent, text in chunks.values_list("agent", "responses"):
+        texts: list[Any] = from_json(text)
+        if place - first < len(texts):
+            found[agent] = visible(texts[place - first])
+    return found

@@ -1,0 +1,57 @@
+"""Multiple choice: which letter, A to J, a response settles on. The reference answer is a letter.
+
+A kind of verifier that text alone decides; no process is needed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from workers.answers import clean, final_answer
+from workers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, WRONG, Verdict
+
+NO_LETTER = Verdict(0.0, "no single letter from A to J")
+MAX_CHARACTERS = 300
+
+_STATED = re.compile(r"\b(?:answer|option|choice)\b\W{0,4}(?:is\b|:)[\s:*]*(?=([^\n]{1,200}))", re.IGNORECASE)
+_NAMED = re.compile(r"^(?:the\s+)?(?:(?:correct|final)\s+)?(?:answer|option|choice)\s*(?:is|:)?\s*", re.IGNORECASE)
+# A letter alone; in brackets; before a bracket, a full stop or a colon; or before the reason for it.
+_ALONE = re.compile(r"([A-Ja-j])")
+_BRACKETED = re.compile(r"[(\[]\s*([A-Ja-j])\s*[)\]][.:]?(.*)", re.DOTALL)
+_MARKED = re.compile(r"([A-J])(?:\s*[).:\]]|\s+(?=(?:because|since|as|which)\b))(.*)", re.DOTALL)
+_SECOND = re.compile(r"\s*(?:,|/|&|or\b|and\b)|.*[(\[]\s*[A-Ja-j]\s*[)\]]", re.DOTALL)
+
+
+def letter(text: str) -> str | None:
+    """The one letter that a short text stands for, in upper case; None where it is none or several."""
+    text = clean(text[:MAX_CHARACTERS].replace("**", "")).strip("* ")
+    text = _NAMED.sub("", text)
+    if match := _ALONE.fullmatch(text):
+        return match[1].upper()
+    match = _BRACKETED.fullmatch(text) or _MARKED.fullmatch(text)
+    if match is None or _SECOND.match(match[2]):
+        return None
+    return match[1].upper()
+
+
+def settle(completion: str, gold: str) -> Verdict:
+    """Right where the last box, else the last stated answer, else the whole response, is the gold's letter."""
+    if not gold.strip():
+        return NO_REFERENCE
+    if "\\boxed" in completion or "\\fbox" in completion:
+        found = final_answer(completion)
+        if found is None:
+            return NO_ANSWER
+    else:
+        stated = _STATED.findall(completion[-20_000:])
+        # "It is (B). (A) is too small." states B.
+        found = re.split(r"\.\s|\.$", stated[-1])[0] if stated else final_answer(completion) or completion.strip()
+    chosen = letter(found)
+    if chosen is None:
+        return NO_LETTER
+    return RIGHT if chosen == letter(gold) else WRONG
+
+
+def doubt(gold: str) -> str:
+    """Why no response could match a reference answer; empty where one can."""
+    return "" if letter(gold) else "no single letter from A to J"

@@ -1,0 +1,143 @@
+"""What keeps code of a response from the rest of the machine: the kernel's own fences, put up by the process itself.
+
+Called by `workers.run_tests` after Python has started and before any line of the response runs; nothing takes the
+fences down again. Three of them, from Linux by ctypes, all without privileges:
+
+- Landlock: files can be read only below the Python installation and the system's libraries, and written only in one
+  temporary folder;
+- a seccomp filter: no sockets, no further processes, no signals, no tracing (x86_64 and aarch64);
+- namespaces of its own for users and network: no network device. Refused in many containers; the filter stays.
+
+Without Landlock or without the filter no code is run at all. docs/verifiers.md says what holds where.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import struct
+import sys
+from pathlib import Path
+
+from workers.resource_limits import lower
+
+MEMORY_BYTES = 512 * 2**20
+CPU_SECONDS = 2
+FILE_BYTES = 16 * 2**20
+OPEN_FILES = 64
+
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 1, 38, 22, 2
+_SIGKILL, _EPERM, _ENOSYS = 9, 1, 38
+_CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_THREAD = 0x10000000, 0x40000000, 0x10000
+_READ, _READ_WRITE_V1 = 0b1101, (1 << 13) - 1  # Landlock's rights: execute, read file, read folder; all of version 1
+_REFER, _TRUNCATE = 1 << 13, 1 << 14  # versions 2 and 3
+
+# By machine: seccomp's name of it, and the numbers of the system calls that are refused. `clone` may make threads.
+_AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_CLONE, _CLONE3 = {"x86_64": 56, "aarch64": 220}, 435
+_REFUSED = {
+    "x86_64": {
+        "socket": 41, "fork": 57, "vfork": 58, "execve": 59, "execveat": 322, "kill": 62, "tkill": 200, "tgkill": 234,
+        "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297, "pidfd_send_signal": 424, "pidfd_getfd": 438, "ptrace": 101,
+        "process_vm_readv": 310, "process_vm_writev": 311, "unshare": 272, "setns": 308, "mount": 165, "bpf": 321,
+        "io_uring_setup": 425, "keyctl": 250, "prlimit64": 302, "chmod": 90, "fchmod": 91, "fchmodat": 268,
+        "fchmodat2": 452, "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260,
+    },
+    "aarch64": {
+        "socket": 198, "execve": 221, "execveat": 281, "kill": 129, "tkill": 130, "tgkill": 131,
+        "rt_sigqueueinfo": 138, "rt_tgsigqueueinfo": 240, "pidfd_send_signal": 424, "pidfd_getfd": 438, "ptrace": 117,
+        "process_vm_readv": 270, "process_vm_writev": 271, "unshare": 97, "setns": 268, "mount": 40, "bpf": 280,
+        "io_uring_setup": 425, "keyctl": 219, "prlimit64": 261, "fchmod": 52, "fchmodat": 53, "fchmodat2": 452,
+        "fchown": 55, "fchownat": 54,
+    },
+}  # fmt: skip
+
+
+class NoJail(RuntimeError):
+    """This kernel does not offer what is needed; the text says what."""
+
+
+def confine(folder: Path) -> None:
+    """Put up all fences around this process; only `folder` can be written to. Error: NoJail."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    limits = {
+        resource.RLIMIT_AS: MEMORY_BYTES,
+        resource.RLIMIT_FSIZE: FILE_BYTES,
+        resource.RLIMIT_NOFILE: OPEN_FILES,
+        resource.RLIMIT_CORE: 0,
+    }
+    for limit, value in limits.items():
+        lower(limit, value)
+    lower(resource.RLIMIT_CPU, CPU_SECONDS, spare=1)  # first a signal that says why
+    libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)  # where it is allowed: the filter below refuses sockets anyhow
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise NoJail("the kernel does not take NO_NEW_PRIVS")
+    _guard_files(libc, folder)
+    _filter_calls(libc)
+
+
+def readable_folders() -> list[Path]:
+    """Where Python and the libraries that a solution may import lie."""
+    places = (sys.prefix, sys.base_prefix, "/usr", "/lib", "/lib64", "/etc/ld.so.cache")
+    found = {Path(place).resolve() for place in places}
+    return sorted(place for place in found if place.exists())
+
+
+def _guard_files(libc: ctypes.CDLL, folder: Path) -> None:
+    """Landlock; its system calls have one number on all machines: 444 to 446."""
+    version = libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1))
+    if version < 1:
+        raise NoJail("the kernel has no Landlock (Linux 5.13, switched on)")
+    handled = _READ_WRITE_V1 | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    attributes = struct.pack("Q", handled)
+    rules = libc.syscall(444, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
+    if rules < 0:
+        raise NoJail(f"Landlock: {os.strerror(ctypes.get_errno())}")
+    allowed = dict.fromkeys(readable_folders(), _READ)
+    allowed |= {folder: handled & ~_REFER, Path("/dev/null"): 0b110}
+    for place, rights in allowed.items():
+        if not place.is_dir():
+            rights &= _TRUNCATE | 0b111  # of a file: execute, write, read
+        handle = os.open(place, os.O_PATH | os.O_CLOEXEC)
+        rule = struct.pack("=Qi", rights, handle)
+        if libc.syscall(445, rules, 1, rule, ctypes.c_uint(0)) != 0:
+            raise NoJail(f"Landlock, {place}: {os.strerror(ctypes.get_errno())}")
+        os.close(handle)
+    if libc.syscall(446, rules, ctypes.c_uint(0)) != 0:
+        raise NoJail(f"Landlock: {os.strerror(ctypes.get_errno())}")
+    os.close(rules)
+
+
+def _filter_calls(libc: ctypes.CDLL) -> None:
+    """The seccomp filter: a program in the kernel's BPF, one instruction in 8 bytes."""
+    machine = platform.machine()
+    if machine not in _AUDIT_ARCH:
+        raise NoJail(f"no system call filter for {machine}")
+    load, equal, above, has_bit, end = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF_LD|W|ABS, JEQ, JGE, JSET, RET
+    kill, refuse, missing, allow = 0x80000000, 0x50000 | _EPERM, 0x50000 | _ENOSYS, 0x7FFF0000
+    program = [
+        (load, 0, 0, 4),  # seccomp_data.arch
+        (equal, 1, 0, _AUDIT_ARCH[machine]),
+        (end, 0, 0, kill),
+        (load, 0, 0, 0),  # seccomp_data.nr
+        (above, 0, 1, 0x40000000),  # x86_64's other numbering of the same calls
+        (end, 0, 0, kill),
+        (equal, 0, 1, _CLONE3),
+        (end, 0, 0, missing),  # glibc then asks for clone, whose flags a filter can read
+    ]
+    for number in _REFUSED[machine].values():
+        program += [(equal, 0, 1, number), (end, 0, 0, refuse)]
+    program += [
+        (equal, 0, 3, _CLONE[machine]),
+        (load, 0, 0, 16),  # seccomp_data.args[0]: the flags
+        (has_bit, 1, 0, _CLONE_THREAD),
+        (end, 0, 0, refuse),
+        (end, 0, 0, allow),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
+    described = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(code)))
+    if libc.prctl(_PR_SET_SECCOMP, _FILTER, described, 0, 0) != 0:
+        raise NoJail(f"the kernel takes no system call filter: {os.strerror(ctypes.get_errno())}")

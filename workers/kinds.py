@@ -1,0 +1,94 @@
+"""The rules of each kind of verifier: what text alone settles, what goes to which child process, what is doubted.
+
+The rewards' station in the middle: `workers.rewards` runs the processes, the files named here know the rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from workers import choice, numeric, unit_tests
+from workers.answers import MAX_ANSWER_CHARACTERS, clean, decide, final_answer
+from workers.patterns import settle as settle_regex
+from workers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, TOO_LONG, WRONG, Pair, Verdict
+from workers.verifiers import VerifierKind
+
+# A reference answer with more words than this is prose, which no algebra compares.
+MAX_ANSWER_WORDS = 8
+_WORD = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,}")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """settle(response, reference): a verdict, or what to ask a child. doubt(reference): why nothing could match it.
+
+    module: of the child process, with its arguments.
+    """
+
+    settle: Callable[[str, str], Verdict | Pair]
+    doubt: Callable[[str], str]
+    module: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+def kind_of(name: VerifierKind, tolerance: float) -> Kind:
+    """The rules of a kind. tolerance: relative, read by `numeric` only."""
+    kinds = {
+        "math": Kind(settle_math, doubt_math, "workers.symbolic"),
+        "exact": Kind(settle_exact, doubt_braces),
+        "choice": Kind(choice.settle, choice.doubt),
+        "numeric": Kind(
+            partial(numeric.settle, tolerance=tolerance), doubt_length, "workers.numeric", (repr(tolerance),)
+        ),
+        "regex": Kind(settle_regex, lambda gold: "", "workers.patterns"),
+        "python": Kind(unit_tests.settle, unit_tests.doubt, "workers.unit_tests"),
+    }
+    return kinds[name]
+
+
+def settle_exact(completion: str, gold: str) -> Verdict:
+    """The last boxed text, or the whole response where it has no box, against the gold, spaces around them aside."""
+    found = final_answer(completion) if "\\boxed" in completion else completion
+    if found is None:
+        return NO_ANSWER
+    return RIGHT if found.strip() == gold.strip() else WRONG
+
+
+def settle_math(completion: str, gold: str) -> Verdict | Pair:
+    """The verdict where text alone settles it, else the cleaned (answer, gold)."""
+    found = final_answer(completion)
+    if found is None or not found.strip():
+        return NO_ANSWER
+    if found.strip() == gold.strip():
+        return RIGHT
+    if not gold.strip():
+        return NO_REFERENCE
+    if len(found) > MAX_ANSWER_CHARACTERS:
+        return TOO_LONG
+    answer, cleaned_gold = clean(found), clean(gold)
+    decided = decide(answer, cleaned_gold)
+    if decided is None:
+        return answer, cleaned_gold
+    return RIGHT if decided else WRONG
+
+
+def doubt_braces(gold: str) -> str:
+    """A reference whose braces do not close stands whole in no box."""
+    return "" if final_answer(f"\\boxed{{{gold}}}") == gold else "its braces do not close"
+
+
+def doubt_length(gold: str) -> str:
+    """Longer than any answer that is read."""
+    too_long = f"longer than {MAX_ANSWER_CHARACTERS} characters"
+    return doubt_braces(gold) or (too_long if len(gold) > MAX_ANSWER_CHARACTERS else "")
+
+
+def doubt_math(gold: str) -> str:
+    """As above, or prose."""
+    if found := doubt_length(gold):
+        return found
+    words = len(_WORD.findall(clean(gold)))
+    return f"prose of {words} words: only the same text would match" if words > MAX_ANSWER_WORDS else ""

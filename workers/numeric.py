@@ -1,0 +1,95 @@
+r"""The numeric verifier: the same number within a relative tolerance, whatever way it is written.
+
+Plain numbers are compared here by text alone. Constants such as `\frac{\pi}{4}` go to this file's child process,
+`python -m workers.numeric MEMORY_BYTES SECONDS TOLERANCE`: how long a constant takes depends on who wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from fractions import Fraction
+from functools import partial
+
+from workers.answers import MAX_ANSWER_CHARACTERS, clean, final_answer, number
+from workers.child import Unscorable, serve
+from workers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, TOO_LONG, WRONG, Pair, Verdict
+
+_EQUALS = re.compile(r"=|\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|≈|\\sim(?![a-zA-Z])")
+_CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\^)")
+# A unit in plain letters: a word, or one of the usual single letters; m/s^2 and kg*m are units too.
+_UNIT = re.compile(r"(?<=[\d})%])\s*(?<![eE])(?:[a-zA-Zµ]{2,}|[mgsKJNWVACFTLhH])(?:[/*·]?[a-zA-Zµ]+|\^\{?-?\d\}?|\d)*$")
+
+
+def tidy(text: str) -> str:
+    """A cleaned text with `2 x 10^3` written as a product, and without a unit in plain letters at its end."""
+    text = _CROSS.sub(r"\\times ", clean(text))
+    return text if number(text) is not None else _UNIT.sub("", text).strip()
+
+
+def is_close(value: Fraction, gold: Fraction, tolerance: float) -> bool:
+    """|value - gold| <= tolerance * |gold|, exactly; for a gold of 0 only 0."""
+    return abs(value - gold) <= Fraction(str(tolerance)) * abs(gold)
+
+
+def matches(value: Fraction, gold: Fraction, tolerance: float, answer: str, reference: str) -> bool:
+    """Whether two numbers agree, with the rule for percent: 50% answers 0.5, and also 50 where it is the question's."""
+    if is_close(value, gold, tolerance):
+        return True
+    answer_percent, gold_percent = answer.endswith("%"), reference.endswith("%")
+    if answer_percent == gold_percent:
+        return False
+    return is_close(value * 100, gold, tolerance) if answer_percent else is_close(value, gold * 100, tolerance)
+
+
+def settle(completion: str, gold: str, tolerance: float) -> Verdict | Pair:
+    """The verdict where plain numbers settle it, else the (answer, gold) to ask a child about."""
+    found = final_answer(completion)
+    if found is None and "\\boxed" not in completion:
+        found = completion.strip() if number(tidy(completion[:MAX_ANSWER_CHARACTERS])) is not None else None
+    if found is None or not found.strip():
+        return NO_ANSWER
+    if not gold.strip():
+        return NO_REFERENCE
+    if len(found) > MAX_ANSWER_CHARACTERS:
+        return TOO_LONG
+    answer, reference = _last_side(found, gold, tolerance), tidy(gold)
+    if answer is None:
+        return WRONG
+    value, gold_value = number(answer), number(reference)
+    if value is None or gold_value is None:
+        return answer, reference
+    return RIGHT if matches(value, gold_value, tolerance, answer, reference) else WRONG
+
+
+def _last_side(found: str, gold: str, tolerance: float) -> str | None:
+    r"""The value at the end of `v = 2x = 3.2`; None where another side is a number that is not the gold: `0=5`."""
+    *others, last = (tidy(side) for side in _EQUALS.split(found))
+    gold_value = number(tidy(gold))
+    for side in others:
+        value = number(side)
+        if value is not None and gold_value is not None and not is_close(value, gold_value, tolerance):
+            return None
+    return last
+
+
+def is_right(gold: str, answer: str, *, tolerance: float) -> bool:
+    """Whether two constants agree. Error: Unscorable, where the reference is no constant, or no bound is found."""
+    from workers.constants import enclose, relative_distance
+
+    gold_range = enclose(gold)
+    if gold_range is None:
+        raise Unscorable("the reference answer is no number")
+    answer_range = enclose(answer)
+    if answer_range is None:
+        return False
+    nearest, farthest = relative_distance(answer_range, gold_range)
+    if farthest <= tolerance:
+        return True
+    if nearest > tolerance:
+        return False
+    raise Unscorable("too close to the tolerance to tell")
+
+
+if __name__ == "__main__":
+    serve(partial(is_right, tolerance=float(sys.argv[3])), int(sys.argv[1]), int(sys.argv[2]))

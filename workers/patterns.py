@@ -1,0 +1,41 @@
+"""The regex verifier: the reference answer is a regular expression, and the whole final answer must match it.
+
+Matching may take for ever, and Python cannot interrupt it: it happens in this file's child process, which is killed.
+Run as `python -m workers.patterns MEMORY_BYTES SECONDS`. Python's syntax; `(?i)` and its like stand in the expression.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from workers.answers import final_answer
+from workers.child import Unscorable, serve
+from workers.verdicts import NO_ANSWER, NO_REFERENCE, Pair, Verdict
+
+MAX_CHARACTERS = 10_000
+TOO_LONG = Verdict(0.0, f"answer longer than {MAX_CHARACTERS} characters")
+
+
+def settle(completion: str, gold: str) -> Verdict | Pair:
+    """What to ask a child about: the last box, else the last stated answer, else the whole response, and the gold."""
+    found = final_answer(completion)
+    if found is None and "\\boxed" not in completion:
+        found = completion
+    if found is None or not found.strip():
+        return NO_ANSWER
+    if not gold.strip():
+        return NO_REFERENCE
+    return TOO_LONG if len(found) > MAX_CHARACTERS else (found.strip(), gold)
+
+
+def is_right(gold: str, answer: str) -> bool:
+    """Whether the whole answer matches. Error: Unscorable, where the reference is no regular expression."""
+    try:
+        return re.fullmatch(gold, answer) is not None
+    except (re.error, OverflowError) as error:
+        raise Unscorable(f"the reference answer is no regular expression: {error}") from None
+
+
+if __name__ == "__main__":
+    serve(is_right, int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,48 @@
+"""Which code made a number: the versions that a run's first event tells. Read once, nothing heavy is imported."""
+
+from __future__ import annotations
+
+import platform
+import tomllib
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("torch", "transformers", "safetensors", "math-verify")
+
+
+def versions() -> dict[str, str]:
+    """Python, our own version with its git commit, and the libraries that decide what a score is."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    own = f"{project['version']} {git_commit(ROOT)[:12]}".strip()
+    found = {"python": platform.python_version(), "hacrl": own}
+    return found | {name.replace("-", "_"): told for name in PACKAGES if (told := _version(name))}
+
+
+def _version(package: str) -> str:
+    """Empty where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def git_commit(root: Path) -> str:
+    """The commit that a checkout is at, read from its files; empty where it is none."""
+    folder = root / ".git"
+    try:
+        if folder.is_file():  # a worktree: the file names the folder
+            folder = Path(folder.read_text().removeprefix("gitdir:").strip())
+        head = (folder / "HEAD").read_text().strip()
+        if not head.startswith("ref:"):
+            return head
+        name = head.removeprefix("ref:").strip()
+        common = folder / "commondir"
+        shared = (folder / common.read_text().strip()) if common.is_file() else folder
+        for place in (folder / name, shared / name):
+            if place.is_file():
+                return place.read_text().strip()
+        packed = (shared / "packed-refs").read_text().splitlines()
+        return next((line.split()[0] for line in packed if line.endswith(f" {name}")), "")
+    except OSError:
+        return ""

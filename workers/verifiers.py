@@ -1,0 +1,36 @@
+"""The contract's part on verifiers: which kinds there are, the rule of each in one line, and the version of its rules.
+
+A reward means something only beside the rules that gave it, so an evaluation names them: `math/2`. Whoever changes a
+verdict of a kind raises its version. All rules, with examples, are in docs/verifiers.md. No torch, no pydantic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+VerifierKind = Literal["math", "exact", "choice", "numeric", "regex", "python"]
+DEFAULT_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a kind of verifier compares. `version` counts the changes of its verdicts."""
+
+    version: int
+    line: str
+
+
+RULES: dict[VerifierKind, Rules] = {
+    "math": Rules(2, "mathematical equality of the last boxed answer"),
+    "exact": Rules(1, "the same text"),
+    "choice": Rules(1, "multiple choice: the same letter, A to J"),
+    "numeric": Rules(1, "the same number within a relative tolerance"),
+    "regex": Rules(1, "the reference answer is a regular expression for the whole answer"),
+    "python": Rules(1, "the reference answer is Python tests for the code in the response"),
+}
+
+
+def label(kind: VerifierKind) -> str:
+    """A kind with the version of its rules, as evaluations record it: `math/2`."""
+    return f"{kind}/{RULES[kind].version}"
