@@ -335,7 +335,7 @@ def test_every_page_of_a_generated_run_opens_and_nobody_can_train_it(client, use
     assert b"no run directory" in client.get(reverse("runs:run_disk", args=[run.pk])).content
     refused = client.post(f"/api/v1/runs/{run.pk}/retry", content_type="application/json")
     assert refused.status_code == 422
-    assert "no such folder" in refused.json()["error"]["message"]
+    assert "no such file or folder" in refused.json()["error"]["message"]
 
 
 @pytest.mark.django_db

@@ -174,6 +174,9 @@ def test_estimate_says_what_is_wrong_and_does_not_ask_about_cautions(web, form):
     assert web.post(reverse("runs:run_estimate"), {**form, "grid.delta": "0.8"}).json()["cost"]["runs"] == 4
     one = {key: value for key, value in form.items() if key != "compare"}
     assert web.post(reverse("runs:run_estimate"), one).json()["cost"]["runs"] == 1
+    evaluated = web.post(reverse("runs:run_estimate"), {**one, "training.steps": "0"}).json()["cost"]
+    assert (evaluated["rollouts"], evaluated["device_seconds"], evaluated["disk_bytes"]) == (0, None, 0)
+    assert "Nothing is trained" in evaluated["basis"]
 
 
 def test_form_without_javascript_shows_the_estimate_and_queues_nothing(web, form):
