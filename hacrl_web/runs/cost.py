@@ -20,6 +20,7 @@ MAX_MEASURED = 50  # newest completed runs that are looked at
 # Of a checkpoint: bfloat16 weights, their float32 masters and AdamW's two moments. With LoRA: merged weights alone.
 BYTES_PER_PARAMETER = 2 + 4 + 2 * 4
 BYTES_WITH_LORA = 4
+UNTRAINED = "Nothing is trained, and the time of evaluations alone is not estimated."
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def cost_of(user: Any, specs: Sequence[RunSpec], group: AgentGroup, benchmark: B
     every = [pace for of_one in paces.values() for pace in of_one]
     rollouts = [rollouts_of(spec) for spec in specs]
     seconds = None
-    if every:
+    if every and any(rollouts):
         seconds = sum(
             number * median(paces.get(spec.algorithm.name) or every)
             for spec, number in zip(specs, rollouts, strict=True)
@@ -56,7 +57,7 @@ def cost_of(user: Any, specs: Sequence[RunSpec], group: AgentGroup, benchmark: B
         max_tokens=sum(n * spec.rollout.max_completion_length for n, spec in zip(rollouts, specs, strict=True)),
         device_seconds=seconds,
         disk_bytes=None if checkpoint is None else checkpoint * sum(map(_num_kept, specs)),
-        basis=_basis(every, {str(spec.algorithm.name) for spec in specs} - set(paces)),
+        basis=_basis(every, {str(spec.algorithm.name) for spec in specs} - set(paces)) if any(rollouts) else UNTRAINED,
         basis_runs=len(every),
     )
 

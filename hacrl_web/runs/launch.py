@@ -190,6 +190,15 @@ def changed_models(group: AgentGroup) -> list[FieldError]:
     return errors
 
 
+def cannot_repeat(run: Run) -> list[FieldError]:
+    """Why the settings of a run cannot be launched again: its benchmark was deleted, or a model has changed."""
+    errors = changed_models(run.group) if run.group else []
+    if run.benchmark_id is None:
+        message = f"The benchmark of {run.name} was deleted: clone the run and choose another."
+        errors.append(FieldError("benchmark_deleted", message, None))
+    return errors
+
+
 def _too_long(spec: RunSpec, agents: list[Agent]) -> list[FieldError]:
     """A model cannot write beyond its context: said here, not by a trainer that fails in its first rollout."""
     asked = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
@@ -258,8 +267,7 @@ def retry(user: Any, run: Run) -> Run:
         spec = RunSpec.model_validate(run.spec)
     except ValidationError as error:  # made by an earlier version
         raise LaunchError(plain_errors(error)) from None
-    errors = changed_models(run.group) if run.group else []
-    if errors:
+    if errors := cannot_repeat(run):
         raise LaunchError(errors)
     with transaction.atomic():
         sweep = run.sweep if run.owner == user else None

@@ -74,6 +74,9 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
         errors += [error for error in dict.fromkeys(moved) if error not in errors]
         if spec is not None:
             planned.append(Planned(variant, spec))
+    if any(run.spec.is_evaluation_only for run in planned):
+        message = "A sweep compares what training makes of the agents: at least 1 step is needed."
+        errors.append(FieldError("no_training", message, "training.steps"))
     errors += _same_twice(planned)
     if errors or rule is None:
         raise LaunchError(errors[:MAX_ERRORS])
@@ -169,6 +172,8 @@ def _in_one_form(asked: _Asked, rule: AlgorithmSpec, planned: list[Planned], mat
     sections = {key: changed[key] for key in SECTIONS if key in changed}
     if "algorithm" in sections:
         sections["algorithm"] = rule.model_dump(mode="json", exclude_unset=True, exclude={"name"})
+    if material.further is not None:  # as they were named, not as RunSpec has them
+        sections["evaluation"]["benchmarks"] = [benchmark.pk for benchmark in material.further]
     group, benchmark = material.pair
     return {
         "name": first.name,

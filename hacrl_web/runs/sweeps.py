@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from hacrl_web.errors import FieldError, plain_errors
 from hacrl_web.registry.models import AgentGroup, Benchmark
-from hacrl_web.runs.launch import LaunchError, changed_models, create_run, retry
+from hacrl_web.runs.launch import LaunchError, cannot_repeat, create_run, retry
 from hacrl_web.runs.models import Desire, Run, State, Sweep
 from hacrl_web.runs.sweep_plan import each_once, plan_sweep
 from hacrl_web.runs.sweep_state import Line, SweepState, state_of
@@ -66,9 +66,7 @@ def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
         if (num_runs := len(state.current) + len(missing)) > MAX_SWEEP_RUNS:
             message = f"A sweep has at most {MAX_SWEEP_RUNS} runs; this one would have {num_runs}."
             raise LaunchError([FieldError("too_many_runs", message, "seeds")])
-        for group in {line.newest.group for line, _ in missing if line.newest.group}:
-            errors += changed_models(group)
-        if errors:
+        if missing and (errors := cannot_repeat(missing[0][0].newest)):  # all runs have the same group and benchmark
             raise LaunchError(errors)
         newest = [(line.label, spec, line.newest) for line, spec in missing]
         made = [_create(sweep, label, spec, run.group, run.benchmark) for label, spec, run in newest]

@@ -68,13 +68,14 @@ def test_sweep_is_launched_by_the_form_shows_partial_rows_and_is_stopped(world: 
     expect(matrix.locator("td[data-run]")).to_have_count(12)
     world.runs += [UUID(cell.get_attribute("data-run")) for cell in matrix.locator("td[data-run]").all()]
     # A row of results comes by itself with the first run that completes, and stands beside runs that wait.
-    rows = page.locator("#results tr[data-algorithm]")
+    rows = page.locator("#results [data-algorithm]")
     expect(rows.first).to_be_visible(timeout=60_000)
     expect(matrix.locator(".state[data-state='completed']").first).to_be_visible()
     expect(page.locator("[data-count='completed'] dd")).not_to_have_text("0")
     expect(matrix.locator(".state[data-state='queued']").first).to_be_visible()
     expect(page.locator("#results")).to_contain_text("so far:")
-    expect(page.locator("#results [data-drawn]").first).to_be_attached()
+    page.locator("#results .figures").scroll_into_view_if_needed()  # a picture is drawn when it comes into view
+    expect(page.locator("#results [data-drawn]").first).to_be_attached(timeout=20_000)
 
     page.locator("#stop-all summary").click()
     expect(page.locator("#stop-all")).to_contain_text("Lost:")

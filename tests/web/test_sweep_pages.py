@@ -174,6 +174,9 @@ def test_estimate_says_what_is_wrong_and_does_not_ask_about_cautions(web, form):
     assert web.post(reverse("runs:run_estimate"), {**form, "grid.delta": "0.8"}).json()["cost"]["runs"] == 4
     one = {key: value for key, value in form.items() if key != "compare"}
     assert web.post(reverse("runs:run_estimate"), one).json()["cost"]["runs"] == 1
+    evaluated = web.post(reverse("runs:run_estimate"), {**one, "training.steps": "0"}).json()["cost"]
+    assert (evaluated["rollouts"], evaluated["device_seconds"], evaluated["disk_bytes"]) == (0, None, 0)
+    assert "Nothing is trained" in evaluated["basis"]
 
 
 def test_form_without_javascript_shows_the_estimate_and_queues_nothing(web, form):
@@ -260,6 +263,13 @@ def test_list_shows_states_algorithms_and_seeds_of_each_sweep(web, user):
     assert "gspo, hacpo" in html
     assert theirs.name not in html
     assert 'aria-current="page"' in html.partition('href="/sweeps/"')[2].partition("</a>")[0]
+
+
+def test_sweep_without_runs_is_shown(web, user):
+    sweep = Sweep.objects.create(owner=user, name="empty")
+    assert "No run of this sweep is left." in text_of(web.get(sweep.get_absolute_url()))
+    assert "empty" in text_of(web.get(reverse("runs:sweep_list")))
+    assert web.get(f"/api/v1/sweeps/{sweep.pk}").json()["progress"]["runs"] == 0
 
 
 @pytest.mark.parametrize("query", ["page=-1", "page=x", "page=99999999999999999999"])

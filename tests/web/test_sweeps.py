@@ -10,7 +10,7 @@ from hacrl_web.runs.sweep_plan import plan_sweep
 from hacrl_web.runs.sweep_state import state_of
 from hacrl_web.runs.sweeps import add_seeds, launch_sweep, pause_all, resume_all, retry_all, stop_all
 from hacrl_web.runs.variants import ABLATIONS
-from tests.web.factories import launch_request, make_user
+from tests.web.factories import launch_request, make_benchmark, make_user
 from workers.spec import RunSpec
 
 pytestmark = pytest.mark.django_db
@@ -112,6 +112,15 @@ def test_request_is_kept_as_it_was_read(user):
     )
 
 
+def test_further_benchmarks_are_kept_as_they_were_named(user):
+    further = [make_benchmark(user).pk, make_benchmark(user).pk]
+    sweep = launch_sweep(user, sweep_request(user, evaluation={"benchmarks": further, "max_questions": "4"}))
+    assert sweep.request["evaluation"] == {"benchmarks": further, "max_questions": 4}
+    again = launch_sweep(user, sweep.request)
+    assert again.runs.first().spec["evaluation"] == sweep.runs.first().spec["evaluation"]
+    assert len(again.runs.first().spec["evaluation"]["benchmarks"]) == 2
+
+
 def test_name_of_a_run_says_its_variant_and_fits(user):
     sweep = launch_sweep(user, sweep_request(user, name="n" * 120, algorithms=["hacpo"], grid={"alpha": [1, 2]}))
     names = set(sweep.runs.values_list("name", flat=True))
@@ -146,6 +155,7 @@ def test_name_of_a_run_says_its_variant_and_fits(user):
         ({"seeds": list(range(31))}, "seeds", "2 variants × 31 seeds are 62"),
         ({"algorithm": {"alpha": "x"}}, "algorithm.alpha", "Must be a number"),
         ({"algorithm": []}, "algorithm", "Must be an object"),
+        ({"training": {"steps": 0}}, "training.steps", "at least 1 step"),
     ],
 )
 def test_bad_sweep_is_refused_at_its_field_and_writes_nothing(user, changes, field, words):
@@ -237,6 +247,16 @@ def test_seeds_that_cannot_be_added_are_refused_and_nothing_is_written(user, see
         add_seeds(user, sweep, seeds)
     assert {error.field for error in caught.value.errors} == {"seeds"}
     assert words in caught.value.errors[0].message
+    assert sweep.runs.count() == 4
+
+
+def test_nothing_is_launched_again_on_a_benchmark_that_was_deleted(user):
+    sweep = launch_sweep(user, sweep_request(user))
+    sweep.runs.update(state="failed")
+    sweep.runs.first().benchmark.delete()
+    for add in (lambda: add_seeds(user, sweep, [9]), lambda: retry_all(user, sweep)):
+        with pytest.raises(LaunchError, match="was deleted"):
+            add()
     assert sweep.runs.count() == 4
 
 
