@@ -82,6 +82,9 @@ def board(request: HttpRequest) -> HttpResponse:
     grid = make_grid(table, choice)
     context = shown.context(table, "board") | {
         "is_sortable": True,
+        # What each form does not ask for itself.
+        "kept": [*table.board.source_query, ("sort", choice.sort), ("reported", choice.reported)],
+        "kept_beside_reported": choice.words(table.board, reported=""),
         "section": _section(table),
         "paper_keys": paper.keys(),
         "paper_source": paper.SOURCE,

@@ -361,11 +361,19 @@ def test_several_sweeps_on_one_board_keep_their_groups_apart(user):
     table = table_of(sweep_board(first, second))
     assert len(table.groups) == 4
     names = {first.runs.first().group.name, second.runs.first().group.name}
+    assert [set(group.row.told_apart_by) for group in table.groups] == [{"group"}] * 4
     assert {group.row.told_apart_by["group"] for group in table.groups} == names
     assert len(table.starts) == 2
     # Each HACPO row has the GSPO of its own group.
     gains = [table.cell(group).difference for group in table.groups if group.row.algorithm == "hacpo"]
     assert [gain.mean for gain in gains] == [pytest.approx(0.2)] * 2
+
+
+def test_sweeps_on_two_benchmarks_are_told_apart_by_these_and_not_by_their_settings(user):
+    first = finished_sweep(user, {"gspo": (0.3,)})
+    other = finished_sweep(user, {"gspo": (0.5,)}, group=first.runs.get().group_id, rollout={"temperature": 0.5})
+    told = [row.told_apart_by for row in sweep_board(first, other).rows]
+    assert told == [{"benchmark": sweep.runs.get().benchmark.name} for sweep in (first, other)]
 
 
 def test_only_the_newest_runs_of_a_very_long_list_are_compared(user, monkeypatch):
