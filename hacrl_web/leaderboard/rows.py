@@ -55,8 +55,10 @@ class Row:
         return str(self.run.spec["data"]["benchmark"])
 
     def facts_of(self, benchmarks: Sequence[str]) -> list[str]:
-        """Verifier and questions behind the scores on these benchmarks: only what agrees in them is compared."""
-        return [self.facts.get(f"{kind} of {name}", "") for name in benchmarks for kind in ("verifier", "questions")]
+        """Models, verifier and questions behind the scores on these benchmarks: only what agrees in it is compared."""
+        names = [f"model of {agent}" for agent in self.agents]
+        names += [f"{kind} of {name}" for name in benchmarks for kind in ("verifier", "questions")]
+        return [*self.models, *(self.facts.get(name, "") for name in names)]
 
     @property
     def label(self) -> str:

@@ -13,7 +13,7 @@ from hacrl_web.leaderboard.rows import rows
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch import launch
 from hacrl_web.runs.models import Run, State
-from tests.web.factories import launch_request, make_user
+from tests.web.factories import launch_request, make_group, make_user
 from tests.web.leaderboard_help import by_name, cells_of, finish, finished_sweep, groups_of, sweep_of, table_of
 
 pytestmark = pytest.mark.django_db
@@ -241,6 +241,18 @@ def test_what_was_verified_otherwise_is_not_compared(user):
     finish(launch(user, request), {"A": 0.5, "B": 0.5}, verifier="math/4")
     finish(launch(user, {**request, "algorithm": {"name": "gspo"}}), {"A": 0.3, "B": 0.3}, verifier="math/3")
     assert cells_of(alone(user, request))["hacpo"].difference is None
+
+
+def test_models_that_have_changed_in_their_folder_are_not_compared(user):
+    sweep = finished_sweep(user, {"gspo": (0.3, 0.31), "hacpo": (0.6, 0.61)})
+    assert cells_of(table_of(sweep))["hacpo"].mark == "best"
+    anew = make_group(user)
+    for agent, old in zip(anew.agents.all(), sweep.runs.first().group.agents.all(), strict=True):
+        changed = {"location": old.model.location, "facts": {"folder_fingerprint": "another"}}
+        LanguageModel.objects.filter(pk=agent.model_id).update(**changed)
+    sweep.runs.filter(algorithm="hacpo").update(group=anew)
+    hacpo = cells_of(table_of(sweep))["hacpo"]
+    assert (hacpo.difference, hacpo.mark) == (None, "")
 
 
 def test_model_that_was_registered_anew_makes_another_row(user):
