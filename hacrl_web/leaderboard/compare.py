@@ -36,6 +36,7 @@ def compare(group: Group, base: Row, columns: Sequence[Column], metric: str) -> 
 
 
 def baseline_words(board: Board, baseline: str) -> str:
+    """The baseline's name for heads and files; empty where this board has none."""
     for row in board.with_results:
         if baseline in (row.id, row.algorithm):
             return row.label if baseline == row.id else row.algorithm
