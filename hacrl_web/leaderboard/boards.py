@@ -120,6 +120,7 @@ def alone_board(user: Any, group_id: int, benchmark_id: int) -> Board | None:
 
 
 def board_of(user: Any, source: Source) -> Board | None:
+    """The board of one source; None where it has no runs any more."""
     return sweep_board(source) if isinstance(source, Sweep) else alone_board(user, *source)
 
 

@@ -92,6 +92,8 @@ class StartGroup:
 
 @dataclass
 class Table:
+    """A board under one look: its rows best first, or as they were asked to be sorted."""
+
     board: Board
     choice: Choice
     columns: list[Column]
@@ -106,10 +108,6 @@ class Table:
         return self.columns[-1]
 
     @property
-    def num_best(self) -> int:
-        return sum(group.head.cells[self.last.key].mark != "" for group in self.groups)
-
-    @property
     def has_intervals(self) -> bool:
         return any(
             cell.score is not None and cell.score.half_width is not None
@@ -118,6 +116,7 @@ class Table:
         )
 
     def cell(self, group: Group) -> Cell:
+        """The one that stands for a row: the mean of its agents in the last column."""
         return group.head.cells[self.last.key]
 
     def cost(self, row: Row, name: str) -> float | None:

@@ -62,7 +62,11 @@ class Choice:
     reported: str = ""  # the group of the paper whose rows stand below
 
     def query(self, board: Board, **changes: str | Iterable[str]) -> str:
-        """The address' query of this look with some of it changed, defaults left out."""
+        """The address' query of this look with some of it changed."""
+        return urlencode(self.words(board, **changes))
+
+    def words(self, board: Board, **changes: str | Iterable[str]) -> list[tuple[str, str]]:
+        """Name and value of each word of the address, defaults left out."""
         changed = {name: value if isinstance(value, str) else tuple(value) for name, value in changes.items()}
         new = replace(self, **changed)  # type: ignore[arg-type]
         words: list[tuple[str, str]] = list(board.source_query)
@@ -70,7 +74,7 @@ class Choice:
             value = getattr(new, one.name)
             if value != one.default:
                 words += [(one.name, item) for item in ([value] if isinstance(value, str) else value)]
-        return urlencode(words)
+        return words
 
     def has_column(self, name: str) -> bool:
         return not self.column or name in self.column

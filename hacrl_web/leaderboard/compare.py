@@ -27,12 +27,8 @@ def baseline_of(row: Row, rows: Sequence[Row], baseline: str) -> Row | None:
 
 def compare(group: Group, base: Row, columns: Sequence[Column], metric: str) -> None:
     """Differences on common seeds, where verifier, questions and models are the same."""
-    if group.row.models != base.models:
-        return
     for line in group.lines:
         agents = [line.agent] if line.agent else base.agents
-        if not set(agents) <= set(base.agents):
-            continue
         for column in columns:
             if group.row.facts_of(column.benchmarks) == base.facts_of(column.benchmarks):
                 cell = line.cells[column.key]
@@ -40,6 +36,7 @@ def compare(group: Group, base: Row, columns: Sequence[Column], metric: str) -> 
 
 
 def baseline_words(board: Board, baseline: str) -> str:
+    """The baseline's name for heads and files; empty where this board has none."""
     for row in board.with_results:
         if baseline in (row.id, row.algorithm):
             return row.label if baseline == row.id else row.algorithm
@@ -54,7 +51,7 @@ def mark_best(groups: Sequence[Group], columns: Sequence[Column]) -> None:
             if group.row.algorithm == identity.EVALUATION_ONLY:
                 continue
             for line in group.lines:
-                key = identity.key_of(group.row.models, line.agent, group.row.facts_of(column.benchmarks))
+                key = identity.key_of(line.agent, group.row.facts_of(column.benchmarks))
                 if line.cells[column.key].by_seed:
                     rivals.setdefault(key, []).append(line.cells[column.key])
         for cells in rivals.values():

@@ -71,7 +71,7 @@ def latex(table: Table, section: paper.Section | None, address: str) -> str:
 
 def _comment(text: str) -> str:
     """One line, whatever is in it: nothing of a name may end the comment."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return " ".join(text.split())
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -49,9 +49,16 @@ class Row:
         """Where the agents' models lie: rows that differ in it are of different groups."""
         return tuple(agent["model"] for agent in self.run.spec["agents"])
 
+    @property
+    def benchmark(self) -> str:
+        """The one whose training questions it learns from."""
+        return str(self.run.spec["data"]["benchmark"])
+
     def facts_of(self, benchmarks: Sequence[str]) -> list[str]:
-        """Verifier and questions behind the scores on these benchmarks: only what agrees in them is compared."""
-        return [self.facts.get(f"{kind} of {name}", "") for name in benchmarks for kind in ("verifier", "questions")]
+        """Models, verifier and questions behind the scores on these benchmarks: only what agrees in it is compared."""
+        names = [f"model of {agent}" for agent in self.agents]
+        names += [f"{kind} of {name}" for name in benchmarks for kind in ("verifier", "questions")]
+        return [*self.models, *(self.facts.get(name, "") for name in names)]
 
     @property
     def label(self) -> str:
@@ -156,12 +163,18 @@ def _is_row_of(row: Row, of_run: Row) -> bool:
 
 
 def _tell_apart(row: Row, others: Sequence[Row]) -> None:
-    """Settings are told where rows of the same algorithm differ in them, facts where any rows do."""
-    rivals = [other for other in others if other.algorithm == row.algorithm]
+    """Group and own benchmark where rows differ in them; settings only among rows of the same algorithm on the same.
+
+    Facts are told where any rows of the same models differ in them.
+    """
+    alike = [other for other in others if other.models == row.models]
+    on_same = [other for other in alike if other.benchmark == row.benchmark]
+    rivals = [other for other in on_same if other.algorithm == row.algorithm]
     row.told_apart_by = identity.differences(row.settings, [other.settings for other in rivals])
-    if any(other.models != row.models for other in others):
+    if len(alike) < len(others):
         row.told_apart_by["group"] = row.run.group.name if row.run.group else " + ".join(row.agents)
-    peers = [other.facts for other in others if other.models == row.models]
+    if len(on_same) < len(alike):
+        row.told_apart_by["benchmark"] = row.benchmark
     row.told_apart_by |= {
-        name: value for name, value in row.facts.items() if any(facts.get(name, value) != value for facts in peers)
+        name: value for name, value in row.facts.items() if any(o.facts.get(name, value) != value for o in alike)
     }

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
@@ -75,11 +75,16 @@ def _address(request: HttpRequest, table: Table) -> str:
 
 @require_GET
 def board(request: HttpRequest) -> HttpResponse:
-    """One board; the address holds all of its look."""
+    """One board; the address holds all of its look. One that names none leads to the list: nothing was ticked there."""
+    if "sweep" not in request.GET and "group" not in request.GET:
+        return redirect("leaderboard:index")
     table, choice = _table(request)
     grid = make_grid(table, choice)
     context = shown.context(table, "board") | {
         "is_sortable": True,
+        # What each form does not ask for itself.
+        "kept": [*table.board.source_query, ("sort", choice.sort), ("reported", choice.reported)],
+        "kept_beside_reported": choice.words(table.board, reported=""),
         "section": _section(table),
         "paper_keys": paper.keys(),
         "paper_source": paper.SOURCE,

@@ -13,7 +13,7 @@ from hacrl_web.leaderboard.rows import rows
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch import launch
 from hacrl_web.runs.models import Run, State
-from tests.web.factories import launch_request, make_user
+from tests.web.factories import launch_request, make_group, make_user
 from tests.web.leaderboard_help import by_name, cells_of, finish, finished_sweep, groups_of, sweep_of, table_of
 
 pytestmark = pytest.mark.django_db
@@ -243,6 +243,18 @@ def test_what_was_verified_otherwise_is_not_compared(user):
     assert cells_of(alone(user, request))["hacpo"].difference is None
 
 
+def test_models_that_have_changed_in_their_folder_are_not_compared(user):
+    sweep = finished_sweep(user, {"gspo": (0.3, 0.31), "hacpo": (0.6, 0.61)})
+    assert cells_of(table_of(sweep))["hacpo"].mark == "best"
+    anew = make_group(user)
+    for agent, old in zip(anew.agents.all(), sweep.runs.first().group.agents.all(), strict=True):
+        changed = {"location": old.model.location, "facts": {"folder_fingerprint": "another"}}
+        LanguageModel.objects.filter(pk=agent.model_id).update(**changed)
+    sweep.runs.filter(algorithm="hacpo").update(group=anew)
+    hacpo = cells_of(table_of(sweep))["hacpo"]
+    assert (hacpo.difference, hacpo.mark) == (None, "")
+
+
 def test_model_that_was_registered_anew_makes_another_row(user):
     sweep = finished_sweep(user, {"gspo": (0.3, 0.4)})
     (row,) = sweep_board(sweep).rows
@@ -361,11 +373,19 @@ def test_several_sweeps_on_one_board_keep_their_groups_apart(user):
     table = table_of(sweep_board(first, second))
     assert len(table.groups) == 4
     names = {first.runs.first().group.name, second.runs.first().group.name}
+    assert [set(group.row.told_apart_by) for group in table.groups] == [{"group"}] * 4
     assert {group.row.told_apart_by["group"] for group in table.groups} == names
     assert len(table.starts) == 2
     # Each HACPO row has the GSPO of its own group.
     gains = [table.cell(group).difference for group in table.groups if group.row.algorithm == "hacpo"]
     assert [gain.mean for gain in gains] == [pytest.approx(0.2)] * 2
+
+
+def test_sweeps_on_two_benchmarks_are_told_apart_by_these_and_not_by_their_settings(user):
+    first = finished_sweep(user, {"gspo": (0.3,)})
+    other = finished_sweep(user, {"gspo": (0.5,)}, group=first.runs.get().group_id, rollout={"temperature": 0.5})
+    told = [row.told_apart_by for row in sweep_board(first, other).rows]
+    assert told == [{"benchmark": sweep.runs.get().benchmark.name} for sweep in (first, other)]
 
 
 def test_only_the_newest_runs_of_a_very_long_list_are_compared(user, monkeypatch):

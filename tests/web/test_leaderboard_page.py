@@ -86,7 +86,7 @@ def test_odd_words_of_the_address_mean_what_is_usual(web, user, odd):
 
 @pytest.mark.parametrize("name", BOARD)
 @pytest.mark.parametrize(
-    "query", ["", "?sweep=x", "?sweep=9999999", f"?sweep={'9' * 30}", "?group=1", "?group=-1&benchmark=1"]
+    "query", ["?sweep=x", "?sweep=9999999", f"?sweep={'9' * 30}", "?group=1", "?group=-1&benchmark=1"]
 )
 def test_board_that_is_not_there_is_a_404(web, name, query):
     assert web.get(reverse(f"leaderboard:{name}") + query).status_code == 404
@@ -104,6 +104,15 @@ def test_foreign_board_is_a_404_and_boards_are_only_read(web, name):
         assert web.get(reverse(f"leaderboard:{name}"), query | {"row": row.pk}).status_code == 404
         for verb in (web.post, web.put, web.patch, web.delete):
             assert verb(reverse(f"leaderboard:{name}"), query).status_code == 405
+
+
+def test_sweeps_are_ticked_in_the_list_and_none_leads_back_to_it(web, user):
+    sweeps = [finished_sweep(user, {"gspo": (0.4,)}) for _ in range(2)]
+    html = text(web.get(reverse("leaderboard:index")))
+    assert all(f'name="sweep" value="{sweep.pk}" form="together"' in html for sweep in sweeps)
+    both = show(web, {"sweep": [sweep.pk for sweep in sweeps]})
+    assert len(both.context["table"].groups) == 2
+    assert web.get(reverse("leaderboard:board"))["Location"] == reverse("leaderboard:index")
 
 
 def test_own_board_beside_a_foreign_one_is_a_404(web, user):
@@ -150,7 +159,9 @@ def test_papers_rows_stand_apart_and_only_beside_benchmarks_of_their_name(web, u
     assert ">0.802<" in reported  # Table 1, 4B, base
     assert "0.802" not in measured
     assert "0.836" not in reported  # MATH, which this board has not
-    other = text(show(web, sweep, reported=paper.keys()[-1]))
+    other = text(show(web, sweep, reported=paper.keys()[-1], cost="tokens"))
+    form = other.partition('id="reported"')[2].partition("</form>")[0]
+    assert '<input type="hidden" name="cost" value="tokens">' in form  # the rest of the look stays
     assert "Qwen3-1.7B-Base + Llama3.2-1B-Instruct" in other.partition('id="reported"')[2]
 
 
