@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train, write_questions
 from workers import trainer as trainer_module
-from workers.benchmarks import Question
+from workers.benchmarks import Question, split_questions
 from workers.checkpoint import newest_checkpoint
 from workers.estimators import Vote
 from workers.evaluation import Exam, Result, digest, evaluation_event, results_of
@@ -269,9 +269,9 @@ def test_held_out_questions_are_asked_or_all_where_none_are_held_out(tmp_path, p
     asked = [further(tmp_path, "part", 20, held_out_fraction=0.5), further(tmp_path, "file", eval_path="eval.jsonl")]
     asked[1]["eval_path"] = str(tmp_path / "eval.jsonl")
     train(make_spec(tmp_path, pair[:1], training={"steps": 0}, evaluation={"benchmarks": asked}), tmp_path / "run")
-    counts = {r["benchmark"]: r["asked"] for r in records(tmp_path / "run", "evaluation")}
-    assert counts["file"] == 5
-    assert 0 < counts["part"] < 20
+    ids = {r["benchmark"]: r["ids"] for r in records(tmp_path / "run", "questions")}
+    assert ids["file"] == [f"q{number}" for number in range(5)]
+    assert ids["part"] == [question.id for question in split_questions(DataSpec(**asked[0])).held_out]
 
 
 # Runs that only evaluate
