@@ -20,8 +20,8 @@ def questions_that_fit(
 
     Errors: ValueError where a batch cannot be filled, or an agent's context is too short.
     """
-    train = _short_enough(agents, "training", split.train, log)
-    held_out = _short_enough(agents, "held-out", _at_most(spec, split.held_out), log)
+    train = _short_enough(agents, "training questions", split.train, log)
+    held_out = _short_enough(agents, "held-out questions", _at_most(spec, split.held_out), log)
     if len(train) < spec.training.train_batch_size:
         raise ValueError(
             f"{len(train)} training questions cannot fill a batch of {spec.training.train_batch_size}: "
@@ -41,7 +41,7 @@ def asked_questions_that_fit(spec: RunSpec, agents: Sequence[Agent], data: DataS
         data = data.model_copy(update={"train_path": data.eval_path, "eval_path": None, "held_out_fraction": 0.0})
     split = split_questions(data)
     asked = _at_most(spec, split.held_out or split.train)
-    questions = _short_enough(agents, data.benchmark, asked, log)
+    questions = _short_enough(agents, f"questions of {data.benchmark}", asked, log)
     if not questions:
         raise ValueError(f"no question of {data.benchmark} fits into every agent: raise rollout.max_prompt_length")
     for agent in agents:
@@ -53,11 +53,11 @@ def _at_most(spec: RunSpec, questions: list[Question]) -> list[Question]:
     return questions[: spec.evaluation.max_questions or len(questions)]
 
 
-def _short_enough(agents: Sequence[Agent], kind: str, questions: Sequence[Question], log: Told) -> list[Question]:
+def _short_enough(agents: Sequence[Agent], what: str, questions: Sequence[Question], log: Told) -> list[Question]:
     fits = [agent.fits(questions) for agent in agents]
     kept = [question for index, question in enumerate(questions) if all(each[index] for each in fits)]
     left_out = len(questions) - len(kept)
-    log("warning" if left_out else "info", f"{len(kept)} {kind} questions, {left_out} left out as too long")
+    log("warning" if left_out else "info", f"{len(kept)} {what}, {left_out} left out as too long")
     return kept
 
 

@@ -150,7 +150,7 @@ class RunSpec(Section):
                     f"{self.data.verifier} it decides almost nothing.",
                 )
             )
-        if not self.algorithm.clips_shared or len(self.agents) == 1:
+        if not self.algorithm.clips_shared or len(self.agents) == 1 or self.is_evaluation_only:
             return found
         if self.algorithm.delta > 0.5:
             bound = 1 - self.algorithm.delta

@@ -289,6 +289,8 @@ def test_run_of_no_step_evaluates_and_keeps_nothing_for_training(tmp_path, pair)
         assert policy.reference is None
         assert policy.state_tensors() == {}
         assert not any(parameter.requires_grad for parameter in policy.model.parameters())
+    messages = [record["message"] for record in records(tmp_path / "run", "log")]
+    assert "6 questions of questions, 0 left out as too long" in messages
     progress = records(tmp_path / "run", "progress")
     assert progress[-1]["eta_s"] == 0
     assert (progress[-1]["step"], progress[-1]["total_steps"], progress[-1]["rollouts_generated"]) == (0, 0, 0)

@@ -38,6 +38,7 @@ def test_counts_are_positive_whole_and_bounded(count):
 
 def test_no_step_is_an_evaluation_and_no_prompt_is_refused():
     assert spec(training={"steps": 0}).is_evaluation_only
+    assert not spec(training={"steps": 0}, algorithm={"delta": 0.8}).cautions()
     assert not spec(training={"steps": 1}).is_evaluation_only
     assert ("training", "train_batch_size") in refused(training={"train_batch_size": 0})
 
