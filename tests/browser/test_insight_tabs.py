@@ -22,6 +22,16 @@ def test_tab_stays_live_agents_answer_and_runs_are_compared_by_their_address(pag
     expect(page.locator("#events [data-kind]").first).to_contain_text("trainer completed")
     assert page.locator("#events [data-kind='evaluation']").count() == 0
 
+    page.goto(f"{run}/evaluations")
+    page.locator(".answers tbody a").first.click()
+    opened = page.locator("#opened h3")
+    first = opened.inner_text()
+    expect(page.locator("#opened .answer-card")).to_have_count(2)
+    page.keyboard.press("n")
+    expect(opened).not_to_have_text(first)
+    page.keyboard.press("p")
+    expect(opened).to_have_text(first)
+
     page.goto(f"{run}/checkpoints")
     page.get_by_label("Question").fill("3+7=")
     page.get_by_label("Expected answer").fill("1")
