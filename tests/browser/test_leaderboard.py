@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.board_files import check_files, saved, score_columns
 from tests.browser.conftest import ROOT, Server
 
 AXE = ROOT / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
@@ -28,31 +27,12 @@ def made(context: Any, server: Server) -> dict[str, str]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def saved(page: Page, name: str) -> Path:
-    with page.expect_download() as download:
-        page.get_by_role("link", name=name, exact=True).click()
-    return download.value.path()
-
-
 def test_files_hold_the_numbers_of_the_page(page: Page, made: dict[str, str]) -> None:
     page.goto(made["several"])
-    shown = {
-        body.get_attribute("data-row"): body.locator("tr.mean .score > span").all()
-        for body in page.locator("tbody[data-row]").all()
-    }
-    assert len(shown) == 4
-    with open(saved(page, "CSV"), newline="", encoding="utf-8") as file:
-        lines = [line for line in csv.DictReader(file) if line["agent"] == "mean" and line["row"]]
-    names = [name for name in lines[0] if name.endswith(("avg@4", "avg@k"))]
+    lines = check_files(page)
+    assert len(lines) == 4
+    names = score_columns(lines)
     assert len(names) == 3  # two benchmarks and their average
-    tex = saved(page, "LaTeX").read_text()
-    for line in lines:
-        spans = shown[line["row"]]
-        assert [span.get_attribute("title") for span in spans] == [line[name] for name in names]
-        algorithm = line["algorithm"].replace("_", r"\_")
-        row = next(text for text in tex.splitlines() if text.startswith(f"{algorithm} &"))
-        for span in spans:
-            assert span.inner_text() in row
     report = saved(page, "Report").read_text()
     assert all(f'title="{line[names[-1]]}"' in report for line in lines)
 

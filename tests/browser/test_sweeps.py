@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.board_files import check_files
 from tests.faults.world import World
 
 pytestmark = pytest.mark.slow
@@ -94,6 +95,10 @@ def test_sweep_is_launched_by_the_form_shows_partial_rows_and_is_stopped(world: 
     for run_id in world.runs:
         world.until_state(run_id, "completed", "stopped")
         assert world.violations(run_id) == []
+    board = page.context.new_page()  # the page of the sweep may be fetched anew at any moment
+    board.goto(page.get_by_role("link", name="Open the leaderboard").get_attribute("href") or "")
+    assert {line["algorithm"] for line in check_files(board)} <= {"hacpo", "gspo", "gspox2"}
+    page = board
     page.goto("/sweeps/")
     expect(page.locator("tbody tr")).to_contain_text("complete pace=0.05")
 

@@ -366,3 +366,10 @@ def test_sweep_of_another_user_is_not_there(web):
         )
     assert set(sweep.runs.values_list("state", flat=True)) == {"queued"}
     assert web.get("/api/v1/sweeps").json() == {"count": 0, "sweeps": []}
+
+
+def test_results_fetched_by_htmx_leave_the_banner_to_the_page(web, user):
+    page = launch_sweep(user, sweep_request(user)).get_absolute_url()
+    web.post(f"{page}/stop")
+    assert "data-banner" not in web.get(page, headers={"HX-Request": "true"}).text
+    assert "data-banner" in web.get(page).text
