@@ -1,6 +1,7 @@
 /** What every page has: a live count of running runs, times that go on, banners that go, scrolling tables, g keys. */
 
 import { count, duration } from "./format.js";
+import { reloadPage } from "./reload.js";
 
 const PULSE_MS = 10_000;
 /** While the demo is being made, its page waits for it. */
@@ -47,7 +48,7 @@ function showPulse(shown, now) {
   const doing = document.querySelector("[data-demo]");
   if (!doing) return;
   const isSaid = doing instanceof HTMLElement && doing.dataset.demo === now.demo;
-  if (!isSaid) location.reload(); // its runs are there now, or it goes on with something else
+  if (!isSaid) reloadPage(); // its runs are there now, or it goes on with something else
 }
 
 /** What was said of the last page's deed is not said twice. */

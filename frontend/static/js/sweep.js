@@ -4,6 +4,7 @@
  */
 
 import { count, duration, showState } from "./format.js";
+import { reloadPage } from "./reload.js";
 import { pageSocket } from "./socket.js";
 
 const TERMINAL = new Set(["completed", "failed", "stopped"]);
@@ -64,7 +65,7 @@ function showRun(row, frame) {
 function reloadWhenDone() {
   // The finished page has more on it (the leaderboard of a sweep): fetch it once all its runs are done.
   const reload = document.querySelector("[data-reload-when-done]");
-  if (reload && rows.every((one) => TERMINAL.has(one.dataset.state ?? ""))) location.reload();
+  if (reload && rows.every((one) => TERMINAL.has(one.dataset.state ?? ""))) reloadPage();
 }
 
 if (open.size) {
