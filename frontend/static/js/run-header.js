@@ -44,6 +44,7 @@ export function showRun(frame) {
   const stopping = frame.desired_state === "stop" && !ended;
   must("#stopping").hidden = !stopping;
   must("#stop").hidden = stopping || ended;
+  for (const told of header.querySelectorAll("[data-started]")) /** @type {HTMLElement} */ (told).hidden = (told.getAttribute("data-started") === "yes") !== frame.attempt > 0;
   must("#pausing").hidden = frame.desired_state !== "pause" || ended || frame.state === "paused";
   must("#pause").hidden = frame.desired_state !== "run" || ended || frame.state === "paused" || frame.state === "draft";
   must("#resume").hidden = frame.desired_state !== "pause" || ended;
