@@ -129,6 +129,25 @@ def test_rescue_and_warning_are_counted_by_prompt(world):
     assert pair_of(seen(world), 0, 1)["rescue"] == [1, 1]
 
 
+def test_lesson_sentences_lead_to_its_rollouts_and_to_no_others(web, world):
+    told = {found["lesson"]: found for found in sentences(spec_of(world), seen(world)) if found["kind"] == "lesson"}
+    assert told["rescue"]["text"].startswith("Rescue: on 1 of 2 prompts A had no right answer and B had one")
+    assert told["mistake"]["text"].startswith("Learnt from a mistake: on 1 of 2 prompts A was always right")
+    for lesson, place in (("rescue", ("p", 1.0)), ("mistake", ("q", 0.0))):
+        assert (told[lesson]["learner"], told[lesson]["source"]) == ("A", "B")
+        query = {"step": 1, "learner": "A", "source": "B", "lesson": lesson}
+        page = web.get(reverse("insight:run_rollouts", args=[world.pk]), query).context["page"]
+        assert {(hit.prompt_id, hit.reward) for hit in page.hits} == {place}
+
+
+@pytest.mark.parametrize("query", [{"step": "1-2"}, {"learner": ""}, {"source": "A"}, {"step": ""}])
+def test_lesson_needs_one_step_and_one_pair(web, world, query):
+    asked = {"step": "1", "learner": "A", "source": "B", "lesson": "rescue", **query}
+    answer = web.get(reverse("insight:run_rollouts", args=[world.pk]), asked)
+    assert "lesson without one step" in answer.content.decode()
+    assert answer.context["asked"].lesson == ""
+
+
 def test_latest_attempt_of_a_step_wins(world):
     store(world, 1, rows=[row for row in ROWS if row[0] == row[1]], attempt=2)
     found = seen(world)

@@ -15,7 +15,7 @@ import { canvas, shape } from "./svg.js";
  *   evaluated: number[], lower: number[], upper: number[], positives_are_right: boolean, prompts: number,
  *   rescue: number[], warn: number[], omega: number | null, capability: number | null, source_capability: number | null,
  *   clamped: boolean}} Pair
- * @typedef {{agents: Agent[], pairs: Pair[], sentences?: {kind: string, text: string}[]}} View
+ * @typedef {{agents: Agent[], pairs: Pair[], sentences?: Record<string, string>[]}} View
  */
 
 /** @param {number[]} both */

@@ -176,9 +176,26 @@ function drawScrubber() {
 function drawStep() {
   const view = shown.view;
   if (!view) return;
-  must("#findings").replaceChildren(...(view.sentences ?? []).map(({ kind, text }) => make("li", kind === "trap" ? "trap" : "", text)));
+  drawFindings(view.sentences ?? []);
   drawPicture(must("#picture"), view, chosenLearner());
   drawScoped();
+}
+
+/** The sentences; as a run plays, their place only grows, so that what stands below does not jump. @param {Record<string, string>[]} sentences */
+function drawFindings(sentences) {
+  const findings = must("#findings");
+  if (!player) findings.style.minHeight = "";
+  const tall = findings.offsetHeight;
+  findings.replaceChildren(...sentences.map(({ kind, text, lesson, learner, source }) => {
+    const line = make("li", kind === "trap" ? "trap" : "", lesson ? `${text} ` : text);
+    if (lesson) {
+      const link = make("a", "", "Show these rollouts");
+      link.setAttribute("href", `${page.dataset.rollouts}?${new URLSearchParams({ step: String(state.step), learner, source, lesson })}`);
+      line.append(link);
+    }
+    return line;
+  }));
+  if (player) findings.style.minHeight = `${tall}px`;
 }
 
 /** The matrix and the ledger, of the step or of the whole run. */
