@@ -16,6 +16,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from hacrl_web.insight.lessons import REWARDS, lesson_prompts
 from hacrl_web.insight.recorded import Segment, segments
 from hacrl_web.insight.rollout_filter import CLIPS, Cursor, Filter
+from hacrl_web.insight.summaries import TAUGHT
 from hacrl_web.runs.models import RolloutSample, Run
 
 PAGE_SIZE = 25
@@ -84,6 +85,16 @@ def hit_of(run: Run, seq: int) -> Hit | None:
         found = rows.filter(seq=seq).values_list(*columns).first()
         if found is not None:
             return make(found)
+    return None
+
+
+def first_that_taught(run: Run, step: int) -> Hit | None:
+    """The first rollout of a step that moved a learner."""
+    for segment in segments(run.contributions.all(), step, step):
+        rows = run.contributions.filter(TAUGHT, attempt=segment.attempt, step=step)
+        found = rows.order_by("seq").values_list(*_OF_LEARNER).first()
+        if found is not None:
+            return _of_learner(found)
     return None
 
 
