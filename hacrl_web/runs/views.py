@@ -24,6 +24,7 @@ from hacrl_web.runs.models import HELD, QUEUE_ORDER, Run, RunQuerySet, State
 from hacrl_web.runs.queue import place_of
 from hacrl_web.runs.queue import places as queue_places
 from hacrl_web.runs.reports import csv_cell, metric_rows
+from hacrl_web.runs.resumed import under_way
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.streaming import download
 from workers.spec import RunSpec
@@ -107,7 +108,8 @@ def header(run: Run) -> dict[str, Any]:
     """What every tab of a run shows above it."""
     last_checkpoint = run.events.filter(type="checkpoint").order_by("-seq").first()
     agents = [{"name": name, "position": place} for place, name in enumerate(run.agent_names)]
-    return {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_of(run)}
+    found = {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_of(run)}
+    return found | {"resumption": under_way(run)}
 
 
 @require_GET

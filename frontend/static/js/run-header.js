@@ -15,6 +15,17 @@ export function show(name, text) {
   }
 }
 
+/** Says that numbers go backwards, from a resume until its steps are made up for. @param {number} before @param {number} step @param {number} attempt */
+function showResumed(before, step, attempt) {
+  const notice = must("#resumed");
+  const until = Math.max(Number(notice.dataset.until), before);
+  if (step < before) {
+    notice.dataset.until = String(until);
+    notice.textContent = `Attempt ${attempt} goes on from the last checkpoint: the steps up to ${count(until)} are done again.`;
+  }
+  notice.hidden = !notice.textContent || step >= until;
+}
+
 /** @param {any} progress of a run frame: the last progress event */
 function showProgress(progress) {
   if (!progress || progress.step === undefined) return;
@@ -38,6 +49,8 @@ export function showRun(frame) {
     document.querySelector("[data-banner]")?.remove(); // "is in the queue" was said of the state before
     showState(header.querySelector(".state"), frame.state);
   }
+  const bar = document.querySelector(".run-progress progress");
+  if (frame.progress?.step !== undefined && bar instanceof HTMLProgressElement) showResumed(bar.value, frame.progress.step, frame.attempt);
   if (frame.progress) showProgress(frame.progress);
   show("attempt", String(frame.attempt));
   const ended = TERMINAL.has(frame.state);
