@@ -16,7 +16,7 @@ from django.urls import reverse
 from hacrl_web.insight import histogram, summaries
 from hacrl_web.insight.collaboration import sentences, view
 from hacrl_web.insight.timeline import timeline
-from hacrl_web.runs.models import Contribution, RolloutSample, Run
+from hacrl_web.runs.models import Contribution, RolloutSample, Run, TelemetryEvent
 from tests.web import factories
 from workers.spec import RunSpec
 
@@ -247,6 +247,21 @@ def test_sentence_names_the_share_of_the_peers(world):
     # 1.0 of 2.5; 0.25 of 1.75 is 14 %
     assert "40 % of what moved A came from B: 2 of 4 rollouts taught; the clip took 1 away." in texts
     assert "14 % of what moved B came from A: 1 of 4 rollouts taught; the clip took 3 away." in texts
+
+
+def test_line_above_tells_the_first_step_and_the_newest(web, world):
+    base = reverse("api-1:get_collaboration", args=[world.pk])
+    assert web.get(base).json()["so_far"][0] == {"name": "A", "peers": "40 % → 40 %", "accuracy": ""}
+    # In step 2 nothing of B's teaches A any more; A's weights are .5 + .5 + .5 again. B: .25 of .25 + 1.5.
+    store(world, 2, [row if row[:2] != ("A", "B") else (*row[:8], 0.0, row[9]) for row in ROWS])
+    for step, value in ((0, 0.25), (1, 0.3), (2, 0.5)):
+        event = {"benchmark": "b", "metric": "accuracy", "value": value}
+        place = {"seq": step + 1, "step": step, "attempt": 1, "agent": "A", "time": 1.0}
+        TelemetryEvent.objects.create(run=world, type="evaluation", payload=event, **place)
+    finish(world, 2)
+    first, second = web.get(base).json()["so_far"]
+    assert first == {"name": "A", "peers": "40 % → 0 %", "accuracy": "0.250 → 0.500"}
+    assert second == {"name": "B", "peers": "14 % → 14 %", "accuracy": ""}
 
 
 def test_bars_hold_each_ratio_once_and_one_is_an_edge():

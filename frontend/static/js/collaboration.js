@@ -181,6 +181,23 @@ function drawStep() {
   drawScoped();
 }
 
+/** What has become of each learner since the first step. @param {{name: string, peers: string, accuracy: string}[]} agents */
+function drawSoFar(agents) {
+  const line = must("#so-far");
+  line.replaceChildren();
+  const told = agents.filter(({ peers, accuracy }) => peers || accuracy);
+  if (!told.length) return;
+  line.append(`From the first recorded step to step ${count(state.steps[state.steps.length - 1])}: `);
+  told.forEach(({ name, peers, accuracy }, place) => {
+    const moved = make("abbr", "", "moved");
+    moved.title = "The sum of |weight| over the rollouts that a learner heard in the step";
+    line.append(make("strong", "", cut(name)), ", ");
+    if (peers) line.append("peers' share of what ", moved, ` it ${peers}`);
+    if (accuracy) line.append(`${peers ? ", " : ""}held-out accuracy ${accuracy}`);
+    line.append(place < told.length - 1 ? "; " : ".");
+  });
+}
+
 /** The sentences; as a run plays, their place only grows, so that what stands below does not jump. @param {Record<string, string>[]} sentences */
 function drawFindings(sentences) {
   const findings = must("#findings");
@@ -353,6 +370,7 @@ async function load() {
   const wasAtEnd = state.step === null || state.step === state.steps[state.steps.length - 1];
   take(found);
   state.timeline = found.timeline;
+  drawSoFar(found.so_far);
   if (wasAtEnd && state.steps.length) state.step = state.steps[state.steps.length - 1];
   await draw();
   drawClipping();
