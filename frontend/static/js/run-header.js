@@ -50,8 +50,9 @@ export function showRun(frame) {
     showState(header.querySelector(".state"), frame.state);
   }
   const bar = document.querySelector(".run-progress progress");
-  if (frame.progress?.step !== undefined && bar instanceof HTMLProgressElement) showResumed(bar.value, frame.progress.step, frame.attempt);
-  if (frame.progress) showProgress(frame.progress);
+  if (bar instanceof HTMLProgressElement) showResumed(bar.value, frame.step, frame.attempt);
+  // Until a resumed attempt has made a step, the last word of progress is that of the attempt before.
+  if (frame.progress?.step !== undefined) showProgress({ ...frame.progress, step: frame.step });
   show("attempt", String(frame.attempt));
   const ended = TERMINAL.has(frame.state);
   const stopping = frame.desired_state === "stop" && !ended;
