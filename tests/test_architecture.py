@@ -49,7 +49,7 @@ RUNS_LAYERS = (
     ),
     ("tasks", "dispatcher", "hub", "host_report", "presets", "series", "sweeps", "sweep_plan", "cost"),
     ("supervisor", "settle", "launch", "queue", "forms", "reports", "streaming", "disk", "retention", "feed"),
-    ("telemetry", "watchdog", "hosts", "doorbell", "demo_state", "origin", "removal"),
+    ("telemetry", "watchdog", "hosts", "doorbell", "demo_state", "origin", "removal", "resumed"),
     ("limits", "rows", "chunks", "devices", "redis_client", "stored_spec", "sweep_state", "variants"),
     ("models",),
 )

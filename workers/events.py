@@ -57,6 +57,7 @@ class Started(Body):
     agents: list[str]
     device: str
     versions: dict[str, str]
+    pid: int | None = None  # of the trainer's process, on its host
 
 
 class Progress(Body):

@@ -316,6 +316,7 @@ class Trainer:
                 agents=names,
                 device=placement.device_name,
                 versions=versions() | {"verifier": label(self.spec.data.verifier)},
+                pid=os.getpid(),
             )
         )
         if self.spool.damage:

@@ -107,7 +107,10 @@ def percent(part: float, whole: float) -> str:
 
 
 def sentences(spec: RunSpec, seen: dict[str, Any]) -> list[Sentence]:
-    """What a reader should take from a view, in plain words; `trap` where the alert's limit is reached."""
+    """What a reader should take from a view, in plain words; `trap` where the alert's limit is reached.
+
+    Where one is about certain rollouts, `learner`, `source` and `lesson` are the filter that finds them in a step.
+    """
     names = [short(agent["name"]) for agent in seen["agents"]]
     cross = [pair for pair in seen["pairs"] if pair["learner"] != pair["source"]]
     found = [{"kind": "trap", "text": text} for text in _traps(spec, names, cross)]
@@ -116,7 +119,9 @@ def sentences(spec: RunSpec, seen: dict[str, Any]) -> list[Sentence]:
         text = _teachers(names, pairs) if len(pairs) > 1 else _alone(names[learner], pairs[0])
         found += [{"kind": "teach", "text": text}] if text else []
     if len(names) == 2:  # more pairs than these stand better in their table
-        found += [{"kind": "lesson", "text": text} for pair in cross for text in _lessons(names, pair)]
+        for pair in cross:
+            between = {"learner": spec.agents[pair["learner"]].name, "source": spec.agents[pair["source"]].name}
+            found += [{"kind": "lesson", **between, **lesson} for lesson in _lessons(names, pair)]
     return found
 
 
@@ -181,17 +186,19 @@ def _alone(name: str, pair: dict[str, Any]) -> str:
     return "; ".join([f"{pair['used'][0]} of {pair['rows']} own rollouts taught {name}", *rest]) + "."
 
 
-def _lessons(names: Sequence[str], pair: dict[str, Any]) -> list[str]:
+def _lessons(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
     learner, source = names[pair["learner"]], names[pair["source"]]
     found = []
     if pair["rescue"][0]:
-        found.append(
+        text = (
             f"Rescue: on {pair['rescue'][0]} of {pair['prompts']} prompts {learner} had no right answer and {source} "
             f"had one; on {pair['rescue'][1]} of them it taught {learner}."
         )
+        found.append({"lesson": "rescue", "text": text})
     if pair["warn"][0]:
-        found.append(
-            f"Warning: on {pair['warn'][0]} of {pair['prompts']} prompts {learner} was always right and {source} not; "
-            f"on {pair['warn'][1]} of them {learner} learnt from {source}'s mistake."
+        text = (
+            f"Learnt from a mistake: on {pair['warn'][0]} of {pair['prompts']} prompts {learner} was always right and "
+            f"{source} not; on {pair['warn'][1]} of them {source}'s wrong answer taught {learner} what to avoid."
         )
+        found.append({"lesson": "mistake", "text": text})
     return found

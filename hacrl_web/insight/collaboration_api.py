@@ -12,6 +12,7 @@ from ninja import Query, Router
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight.collaboration import sentences, view
 from hacrl_web.insight.histogram import clipping, window_steps
+from hacrl_web.insight.so_far import so_far
 from hacrl_web.insight.summaries import recorded_steps, run_summary, summary_of
 from hacrl_web.insight.timeline import timeline
 from hacrl_web.runs.models import Run
@@ -42,9 +43,12 @@ def _recorded(run: Run, step: int) -> dict[int, int]:
 
 @router.get("/runs/{run_id}/collaboration", response=dict, summary="Recorded steps, and the metrics of pairs over time")
 def get_collaboration(request: HttpRequest, run_id: UUID) -> Any:
-    """`steps`: those with recorded contributions. `timeline`: at most 120 columns of equally many steps."""
+    """`steps`: those with recorded contributions. `timeline`: at most 120 columns of equally many steps.
+
+    `so_far`: of each agent the peers' share of |weight| and the held-out accuracy, at first and now, as texts.
+    """
     run, spec = _run(request, run_id)
-    return {**_state(run), "timeline": timeline(run, spec)}
+    return {**_state(run), "timeline": timeline(run, spec), "so_far": so_far(run, recorded_steps(run))}
 
 
 @router.get("/runs/{run_id}/collaboration/steps", response=dict, summary="Recorded steps, and whether it has ended")

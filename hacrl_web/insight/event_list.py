@@ -14,6 +14,7 @@ from django.db.models import Q
 
 from hacrl_web.alerts.models import Alert
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.resumed import resumption_of
 from hacrl_web.runs.templatetags.show import count, plain_significant, size
 
 PAGE = 100
@@ -126,7 +127,9 @@ def _cleared(alert: Alert) -> Item:
 def _of_event(event: Any) -> Item:
     body, kind, level, agent = event.payload, event.type, "info", ""
     if kind == "started":
+        resumed = resumption_of(event)
         what, detail = "trainer started", f"on {body.get('device', '')}, from step {count(event.step)}"
+        detail += f". {resumed}" if resumed else ""
     elif kind == "finished":
         what, detail = f"trainer {body.get('outcome', '')}", str(body.get("reason") or "")
         level = "error" if body.get("outcome") == "failed" else "info"

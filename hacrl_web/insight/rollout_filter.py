@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
+from hacrl_web.insight.lessons import LESSONS
+
 MAX_TEXT = 200
 MAX_NUMBER = 2**31 - 1
 SIGNS = ("positive", "negative", "zero")
@@ -32,6 +34,7 @@ class Filter:
     text: str = ""
     learner: str = ""
     sign: str = ""
+    lesson: str = ""  # of one step, learner and agent only
     clip: str = ""
     min_advantage: float | None = None
     max_advantage: float | None = None
@@ -107,6 +110,12 @@ def _reward(text: str) -> tuple[float, float] | None:
     return None if None in ends else (min(ends), max(ends))  # type: ignore[type-var, return-value]
 
 
+def _is_of_one_pair(found: Mapping[str, Any]) -> bool:
+    """Whether it asks for one step, one learner and one peer of it."""
+    steps, learner, agent = found["steps"], found["learner"], found["agent"]
+    return bool(steps and steps[0] == steps[1] and learner and agent and learner != agent)
+
+
 def read_filter(query: Mapping[str, str], agents: Sequence[str]) -> Filter:
     """The filter that a query asks for. agents: names of the run's agents."""
     reader = _Reader(query)
@@ -129,6 +138,11 @@ def read_filter(query: Mapping[str, str], agents: Sequence[str]) -> Filter:
         "max_tokens": reader.whole("max_tokens"),
         "text": reader.keep("q", reader.text("q") or None) or "",
     }
+    found["lesson"] = reader.one_of("lesson", LESSONS)
+    if found["lesson"] and not _is_of_one_pair(found):  # of many steps it would take long to find
+        reader.ignored.append("lesson without one step, a learner and another agent that sampled")
+        reader.given.pop("lesson")
+        found["lesson"] = ""
     return Filter(**found, given=reader.given, ignored=tuple(reader.ignored))
 
 

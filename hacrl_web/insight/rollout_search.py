@@ -7,14 +7,16 @@ search says how far it came, and goes on from there if it is asked again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from hacrl_web.insight.lessons import REWARDS, lesson_prompts
 from hacrl_web.insight.recorded import Segment, segments
 from hacrl_web.insight.rollout_filter import CLIPS, Cursor, Filter
+from hacrl_web.insight.summaries import TAUGHT
 from hacrl_web.runs.models import RolloutSample, Run
 
 PAGE_SIZE = 25
@@ -86,18 +88,29 @@ def hit_of(run: Run, seq: int) -> Hit | None:
     return None
 
 
+def first_that_taught(run: Run, step: int) -> Hit | None:
+    """The first rollout of a step that moved a learner."""
+    for segment in segments(run.contributions.all(), step, step):
+        rows = run.contributions.filter(TAUGHT, attempt=segment.attempt, step=step)
+        found = rows.order_by("seq").values_list(*_OF_LEARNER).first()
+        if found is not None:
+            return _of_learner(found)
+    return None
+
+
 def search(run: Run, asked: Filter, cursor: Cursor | None, *, is_backward: bool = False) -> Page:
     """A page of hits after the cursor, or before it; without one, from the first or the last step on."""
     rows: QuerySet[Any] = run.contributions.all() if asked.is_of_learner else run.rollouts.all()
     first, last = asked.steps or (0, None)
     found = segments(rows, first, last)
     page = Page()
+    asked_rows = _of_lesson(run, found, asked)
     deadline = time.monotonic() + BUDGET_S
     edge = cursor
     for segment in reversed(found) if is_backward else found:
         for piece, end, count in _pieces(rows, segment, cursor, asked, is_backward):
             missing = PAGE_SIZE + 1 - len(page.hits)
-            page.hits += _hits(_matching(run, piece, asked), asked, missing)
+            page.hits += _hits(_matching(run, piece.filter(asked_rows), asked), asked, missing)
             page.num_searched += count
             if len(page.hits) > PAGE_SIZE:
                 break
@@ -115,6 +128,15 @@ def search(run: Run, asked: Filter, cursor: Cursor | None, *, is_backward: bool 
     if is_backward:
         page.hits.reverse()
     return page
+
+
+def _of_lesson(run: Run, found: Sequence[Segment], asked: Filter) -> Q:
+    """The rows of a lesson: those of the one step that the filter then names."""
+    if not asked.lesson or not found:
+        return Q()
+    of_step = run.contributions.filter(attempt=found[0].attempt, step=found[0].first)
+    prompts = lesson_prompts(of_step, asked.learner, asked.agent, asked.lesson)
+    return REWARDS[asked.lesson] & Q(prompt_id__in=prompts)
 
 
 def _pieces(

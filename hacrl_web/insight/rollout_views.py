@@ -17,7 +17,7 @@ from hacrl_web.insight.models import MAX_SAVED, SavedQuery
 from hacrl_web.insight.recorded import end, step_after, step_before
 from hacrl_web.insight.rollout_detail import group_of
 from hacrl_web.insight.rollout_filter import CLIPS, SIGNS, Cursor, Filter, read_cursor, read_filter
-from hacrl_web.insight.rollout_search import Hit, Page, hit_of, search
+from hacrl_web.insight.rollout_search import Hit, Page, first_that_taught, hit_of, search
 from hacrl_web.insight.visible import visible
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
@@ -33,7 +33,7 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     asked = read_filter(request.GET, run.agent_names)
     ends = {"first": end(run.rollouts.all(), "step"), "last": end(run.rollouts.all(), "-step")}
     page = _page(run, asked, request.GET, ends["last"])
-    selected = _selected(run, request.GET, page.hits)
+    selected = _selected(run, request.GET, page.hits, is_asked=bool(asked.given))
     spec = stored_spec(run)
     group = group_of(run, spec.rule, selected) if selected else None
     context = header(run) | {
@@ -68,8 +68,11 @@ def _page(run: Run, asked: Filter, query: Any, last_step: int | None) -> Page:
     return search(run, asked, after)
 
 
-def _selected(run: Run, query: Any, hits: Sequence[Hit]) -> Hit | None:
-    """The rollout in full: the one that is named, else the first of the page (or its last, where one came back)."""
+def _selected(run: Run, query: Any, hits: Sequence[Hit], *, is_asked: bool) -> Hit | None:
+    """The rollout in full: the one that is named, else the first of the page (or its last, where one came back).
+
+    Where nothing was asked for, one that taught something comes before one that did not.
+    """
     written = query.get("rollout", "")
     if written.isascii() and written.isdigit() and len(written) <= 18:
         found = hit_of(run, int(written))
@@ -77,7 +80,10 @@ def _selected(run: Run, query: Any, hits: Sequence[Hit]) -> Hit | None:
             return found
     if not hits:
         return None
-    return hits[-1] if written == "last" else hits[0]
+    if written == "last":
+        return hits[-1]
+    is_opened = not is_asked and not {"after", "before"} & set(query)
+    return (first_that_taught(run, hits[0].step) if is_opened else None) or hits[0]
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from hacrl_web.insight.recorded import end, step_before
+from hacrl_web.insight.recorded import end, step_after, step_before
 from hacrl_web.insight.what_if import KNOBS
 from hacrl_web.insight.what_if_answer import why_nothing
 from hacrl_web.insight.what_if_rows import MAX_STEPS, MAX_WINDOW
@@ -20,7 +21,7 @@ from hacrl_web.runs.views import header, run_or_404
 from workers.spec import RunSpec
 from workers.spec_algorithm import AlgorithmSpec
 
-FIRST_SHOWN_STEPS = 10
+WINDOW_STEPS = 10
 
 
 class Knob(NamedTuple):
@@ -49,18 +50,14 @@ def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The sliders at the run's own values; the page asks the API for what they would have done."""
     run = run_or_404(request, run_id)
     spec = stored_spec(run)
-    ends = {"first": end(run.contributions.all(), "step"), "last": end(run.contributions.all(), "-step")}
-    first = last = ends["last"]
-    for _ in range(FIRST_SHOWN_STEPS - 1 if last is not None else 0):
-        before = step_before(run.contributions.all(), first)
-        if before is None:
-            break
-        first = before
+    rows = run.contributions.all()
+    ends = {"first": end(rows, "step"), "last": end(rows, "-step")}
     schema = AlgorithmSpec.model_json_schema()["properties"]
     context = header(run) | {
         "tab": "what-if",
         "nothing": why_nothing(spec),
         "ends": ends,
+        "windows": _windows(rows, ends["first"], ends["last"]) if ends["last"] is not None else [],
         "sliders": [_slider(knob, spec, schema[knob.name]) for knob in SLIDERS],
         "modes": [{"value": mode, "is_recorded": mode == spec.algorithm.cross_clip_gradient} for mode in MODES],
         "mode_help": schema["cross_clip_gradient"]["description"],
@@ -71,13 +68,24 @@ def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             "rollouts": reverse("insight:run_rollouts", args=[run.pk]),
             "agents": run.agent_names,
             "recorded": {name: getattr(spec.algorithm, name) for name in KNOBS},
-            "first": first,
-            "last": last,
-            "lowest": ends["first"],
-            "highest": ends["last"],
+            # All of them: a run's last steps alone are the least like the start of a run with other values.
+            "first": ends["first"],
+            "last": ends["last"],
         },
     }
     return render(request, "insight/what_if.html", context)
+
+
+def _windows(rows: QuerySet[Any], first: int, last: int) -> list[dict[str, Any]]:
+    """Choices of steps at hand: all that are recorded, the first ones and the last ones."""
+    early, late = first, last
+    for _ in range(WINDOW_STEPS - 1):
+        early, late = step_after(rows, early) or early, step_before(rows, late) or late
+    found = [{"label": "all", "first": first, "last": last}]
+    if early < last:
+        found.append({"label": f"first {WINDOW_STEPS}", "first": first, "last": early})
+        found.append({"label": f"last {WINDOW_STEPS}", "first": late, "last": last})
+    return found
 
 
 def _slider(knob: Knob, spec: RunSpec, schema: Mapping[str, Any]) -> dict[str, Any]:

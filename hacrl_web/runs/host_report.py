@@ -108,15 +108,17 @@ def host_cards(user: Any) -> list[HostCard]:
             continue
         name = run.worker_host or "unknown host"
         card = cards.setdefault(name, HostCard(name, None))
-        run.started_with = started.get(run.pk, {})
+        attempt, said = started.get(run.pk, (0, {}))
+        run.started_with = said
+        run.trainer_pid = said.get("pid") if attempt == run.attempt else None  # not that of an attempt before
         card.runs.append(run)
     return list(cards.values())
 
 
-def _started(runs: list[Run]) -> dict[Any, dict[str, Any]]:
-    """What each run's trainer last said of its device and versions."""
-    found = {}
+def _started(runs: list[Run]) -> dict[Any, tuple[int, dict[str, Any]]]:
+    """What each run's trainer last said of its device, versions and process, and in which attempt."""
+    found: dict[Any, tuple[int, dict[str, Any]]] = {}
     for run in runs:
-        payload = run.events.filter(type="started").order_by("-seq").values_list("payload", flat=True).first()
-        found[run.pk] = payload or {}
+        told = run.events.filter(type="started").order_by("-seq").values_list("attempt", "payload").first()
+        found[run.pk] = told or (0, {})
     return found

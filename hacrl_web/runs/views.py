@@ -20,10 +20,11 @@ from django.views.decorators.http import require_GET
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.demo_state import preparation
 from hacrl_web.runs.host_report import host_cards
-from hacrl_web.runs.models import QUEUE_ORDER, Run, RunQuerySet, State
+from hacrl_web.runs.models import HELD, QUEUE_ORDER, Run, RunQuerySet, State
 from hacrl_web.runs.queue import place_of
 from hacrl_web.runs.queue import places as queue_places
 from hacrl_web.runs.reports import csv_cell, metric_rows
+from hacrl_web.runs.resumed import under_way
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.streaming import download
 from workers.spec import RunSpec
@@ -34,6 +35,7 @@ TABS = ("overview", "logs")
 OWN_PAGES = ("config", "events")  # once tabs of the page of a run
 ACTIVE = (State.STARTING, State.RUNNING, State.PAUSED, State.LOST)
 FAILED_SHOWN = 10
+UNDER_WAY = "held"  # in the list's `state`: what the number in the header counts
 
 
 @require_GET
@@ -69,7 +71,7 @@ def home(request: HttpRequest) -> HttpResponse:
 def pulse(request: HttpRequest) -> JsonResponse:
     """What a page that stays open asks for: the running count of its header, and what a demo prepares."""
     demo = preparation() if request.user.is_staff else None
-    running = Run.objects.visible_to(request.user).filter(state=State.RUNNING).count()
+    running = Run.objects.visible_to(request.user).filter(state__in=HELD).count()
     return JsonResponse({"running": running, "demo": demo.doing if demo else ""}, headers={"Cache-Control": "no-store"})
 
 
@@ -81,7 +83,9 @@ def run_list(request: HttpRequest) -> HttpResponse:
     state = request.GET.get("state", "")
     search = request.GET.get("q", "").replace("\x00", "")[:200].strip()
     runs = visible.select_related("benchmark", "group", "sweep")
-    if state in State.values:
+    if state == UNDER_WAY:
+        runs = runs.filter(state__in=HELD)
+    elif state in State.values:
         runs = runs.filter(state=state)
     else:
         state = ""
@@ -91,7 +95,8 @@ def run_list(request: HttpRequest) -> HttpResponse:
     query = urlencode({key: value for key, value in (("state", state), ("q", search)) if value})
     states = [{"value": value, "count": counts[value]} for value in State.values if counts.get(value)]
     context = {"page": page, "query": query, "states": states, "state": state, "search": search}
-    return render(request, "runs/run_list.html", context | {"total": sum(counts.values())})
+    context |= {"total": sum(counts.values()), "under_way": UNDER_WAY, "num_held": sum(counts.get(s, 0) for s in HELD)}
+    return render(request, "runs/run_list.html", context)
 
 
 def run_or_404(request: HttpRequest, run_id: uuid.UUID) -> Run:
@@ -103,7 +108,8 @@ def header(run: Run) -> dict[str, Any]:
     """What every tab of a run shows above it."""
     last_checkpoint = run.events.filter(type="checkpoint").order_by("-seq").first()
     agents = [{"name": name, "position": place} for place, name in enumerate(run.agent_names)]
-    return {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_of(run)}
+    found = {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_of(run)}
+    return found | {"resumption": under_way(run)}
 
 
 @require_GET

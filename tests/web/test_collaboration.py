@@ -16,7 +16,7 @@ from django.urls import reverse
 from hacrl_web.insight import histogram, summaries
 from hacrl_web.insight.collaboration import sentences, view
 from hacrl_web.insight.timeline import timeline
-from hacrl_web.runs.models import Contribution, RolloutSample, Run
+from hacrl_web.runs.models import Contribution, RolloutSample, Run, TelemetryEvent
 from tests.web import factories
 from workers.spec import RunSpec
 
@@ -129,6 +129,25 @@ def test_rescue_and_warning_are_counted_by_prompt(world):
     assert pair_of(seen(world), 0, 1)["rescue"] == [1, 1]
 
 
+def test_lesson_sentences_lead_to_its_rollouts_and_to_no_others(web, world):
+    told = {found["lesson"]: found for found in sentences(spec_of(world), seen(world)) if found["kind"] == "lesson"}
+    assert told["rescue"]["text"].startswith("Rescue: on 1 of 2 prompts A had no right answer and B had one")
+    assert told["mistake"]["text"].startswith("Learnt from a mistake: on 1 of 2 prompts A was always right")
+    for lesson, place in (("rescue", ("p", 1.0)), ("mistake", ("q", 0.0))):
+        assert (told[lesson]["learner"], told[lesson]["source"]) == ("A", "B")
+        query = {"step": 1, "learner": "A", "source": "B", "lesson": lesson}
+        page = web.get(reverse("insight:run_rollouts", args=[world.pk]), query).context["page"]
+        assert {(hit.prompt_id, hit.reward) for hit in page.hits} == {place}
+
+
+@pytest.mark.parametrize("query", [{"step": "1-2"}, {"learner": ""}, {"source": "A"}, {"step": ""}])
+def test_lesson_needs_one_step_and_one_pair(web, world, query):
+    asked = {"step": "1", "learner": "A", "source": "B", "lesson": "rescue", **query}
+    answer = web.get(reverse("insight:run_rollouts", args=[world.pk]), asked)
+    assert "lesson without one step" in answer.content.decode()
+    assert answer.context["asked"].lesson == ""
+
+
 def test_latest_attempt_of_a_step_wins(world):
     store(world, 1, rows=[row for row in ROWS if row[0] == row[1]], attempt=2)
     found = seen(world)
@@ -228,6 +247,21 @@ def test_sentence_names_the_share_of_the_peers(world):
     # 1.0 of 2.5; 0.25 of 1.75 is 14 %
     assert "40 % of what moved A came from B: 2 of 4 rollouts taught; the clip took 1 away." in texts
     assert "14 % of what moved B came from A: 1 of 4 rollouts taught; the clip took 3 away." in texts
+
+
+def test_line_above_tells_the_first_step_and_the_newest(web, world):
+    base = reverse("api-1:get_collaboration", args=[world.pk])
+    assert web.get(base).json()["so_far"][0] == {"name": "A", "peers": "40 % → 40 %", "accuracy": ""}
+    # In step 2 nothing of B's teaches A any more; A's weights are .5 + .5 + .5 again. B: .25 of .25 + 1.5.
+    store(world, 2, [row if row[:2] != ("A", "B") else (*row[:8], 0.0, row[9]) for row in ROWS])
+    for step, value in ((0, 0.25), (1, 0.3), (2, 0.5)):
+        event = {"benchmark": "b", "metric": "accuracy", "value": value}
+        place = {"seq": step + 1, "step": step, "attempt": 1, "agent": "A", "time": 1.0}
+        TelemetryEvent.objects.create(run=world, type="evaluation", payload=event, **place)
+    finish(world, 2)
+    first, second = web.get(base).json()["so_far"]
+    assert first == {"name": "A", "peers": "40 % → 0 %", "accuracy": "0.250 → 0.500"}
+    assert second == {"name": "B", "peers": "14 % → 14 %", "accuracy": ""}
 
 
 def test_bars_hold_each_ratio_once_and_one_is_an_edge():

@@ -418,6 +418,14 @@ def test_stop_needs_a_post_and_repeats_harmlessly(web, user):
     assert "already ended" in text_of(web.post(address, follow=True))
 
 
+def test_stop_says_that_a_run_that_nobody_began_loses_nothing(web, user):
+    run = factories.make_run(user)
+    hidden = re.compile(r'data-started="(no|yes)"( hidden)?>')
+    assert dict(hidden.findall(text_of(web.get(run.get_absolute_url())))) == {"no": "", "yes": " hidden"}
+    Run.objects.filter(pk=run.pk).update(attempt=1)  # back in the queue with what it has learnt
+    assert dict(hidden.findall(text_of(web.get(run.get_absolute_url())))) == {"no": " hidden", "yes": ""}
+
+
 def test_csv_holds_the_plotted_numbers_of_the_highest_attempt(web, user):
     run = factories.make_run(user)
     add_event(run, 1, "metrics", {"values": {"kl": 0.5}, "ratios": {"reward/mean": [3.0, 4.0]}}, step=1)
@@ -537,6 +545,14 @@ def test_components_are_for_staff(client, db, web):
     assert client.get(reverse("runs:components")).status_code == 200
 
 
+def test_menu_names_the_components_only_where_pages_are_worked_on(client, db, settings):
+    client.force_login(factories.make_user(is_staff=True))
+    address = reverse("runs:components")
+    assert address not in text_of(client.get(reverse("runs:run_list")))
+    settings.DEBUG = True
+    assert address in text_of(client.get(reverse("runs:run_list")))
+
+
 def test_pages_hold_no_inline_script_style_or_handler(web, user):
     run = factories.make_run(user)
     complete(run, {"A": (0.2, 0.7), "B": (0.2, 0.6)})
@@ -580,5 +596,5 @@ def test_number_in_the_header_is_what_its_link_shows(web, user):
         Run.objects.filter(pk=factories.make_run(user).pk).update(state=state)
     html = text_of(web.get("/runs/"))
     shown = re.search(r'class="top-running" href="([^"]+)".*?<strong[^>]*>(\d+)</strong>', html)
-    assert shown.group(2) == "2"
-    assert web.get(shown.group(1)).context["page"].paginator.count == 2
+    assert shown.group(2) == "3"  # a run that is starting is under way too
+    assert web.get(shown.group(1)).context["page"].paginator.count == 3

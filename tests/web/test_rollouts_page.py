@@ -130,6 +130,33 @@ def test_keys_lead_from_rollout_to_rollout_and_from_prompt_to_prompt(web, run):
     assert keys("step=1") == {"n": "2", "N": "3"}
 
 
+def test_page_opens_at_a_rollout_that_taught_something(web, run):
+    silent = {"advantage": 0.0, "sequence_ratio": None, "weight": 0.0}
+    insert(
+        run.pk,
+        [
+            *(rollout(seq, 4, "A", f"p{seq}", 0, completion=f"text {seq}") for seq in (1, 2, 3)),
+            contribution(4, 4, "A", "A", "p1", 0, **silent),
+            contribution(5, 4, "B", "A", "p2", 0, weight=-0.5),
+            contribution(6, 4, "A", "A", "p3", 0),
+        ],
+    )
+    answer = web.get(address(run))
+    assert answer.context["group"].prompt_id == "p2"
+    assert [line.is_selected for line in answer.context["lines"]] == [False, True, False]
+    assert web.get(f"{address(run)}?step=4").context["group"].prompt_id == "p1"  # asked for: the first that was found
+    answer.context["run"].contributions.all().delete()
+    assert web.get(address(run)).context["group"].prompt_id == "p1"
+
+
+def test_list_says_whether_it_is_the_beginning_and_names_each_prompt(web, run):
+    insert(run.pk, [rollout(seq, 1, "A", f"p{seq}", 0) for seq in range(1, 28)])
+    insert(run.pk, [contribution(100 + seq, 1, "B", "A", f"p{seq}", 0) for seq in range(1, 28)])
+    assert "first 25<" in page(web, run, "step=1")
+    assert "last 2<" in page(web, run, "step=1&after=1.25")
+    assert 'title="p7">' in page(web, run, "learner=B")
+
+
 def test_long_text_is_cut_on_the_page_and_whole_in_the_api(web, run):
     insert(run.pk, [rollout(1, 1, "A", "p", 0, completion="x" * 300_000 + "\x1b[31m")])
     shown = page(web, run)

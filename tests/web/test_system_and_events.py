@@ -47,6 +47,26 @@ def run(client):
     return found
 
 
+class TestResume:
+    def test_header_and_events_say_which_steps_are_done_again(self, client, run):
+        """The second attempt goes on from step 2 where the first had reached 3; then from 2 where 6 were reached."""
+        store(run, started(2), progress(2, 17, 300, 16), progress(6, 60, 900, 48), attempt=3)
+        store(run, started(2), progress(2, 17, 300, 16), attempt=4)
+        told = "Resumed from the checkpoint of step 2: 4 steps are done again."
+        for tab in ("runs:run_detail", "insight:run_config"):
+            assert told in client.get(reverse(tab, args=[run.pk])).content.decode()
+        page = client.get(reverse("insight:run_events", args=[run.pk])).content.decode()
+        assert f"from step 2. {told}" in page
+        assert "Resumed from the checkpoint of step 2: 1 step is done again." in page  # attempts 2 and 3
+        store(run, progress(6, 70, 900, 48), attempt=4)
+        assert "done again" not in client.get(reverse("runs:run_detail", args=[run.pk])).content.decode()
+
+    def test_attempt_without_a_checkpoint_says_so(self, client, run):
+        store(run, started(0), attempt=3)
+        page = client.get(reverse("insight:run_events", args=[run.pk])).content.decode()
+        assert "Attempt 3 began anew, without a checkpoint: 3 steps are done again." in page
+
+
 class TestSystem:
     def test_steps_by_hand(self, run):
         """Step 1: 4 s of phases (the 12 s hold the loading). Step 2: 5 s, of which 1 in no phase. Step 3, attempt 2:

@@ -229,6 +229,14 @@ def test_too_many_rows_are_thinned_evenly(make_run, user, monkeypatch):
     assert (rows.steps, rows.is_thinned) == ([37, 38, 39, 40], False)
 
 
+def test_page_weighs_all_recorded_steps_and_offers_the_first_and_the_last_ones(web, user, make_run):
+    run = make_run(user)
+    insert(run.pk, [contribution(step, step, "A", "A", "p", 0) for step in range(3, 25)])
+    context = web.get(reverse("insight:run_what_if", args=[run.pk])).context
+    assert (context["page_data"]["first"], context["page_data"]["last"]) == (3, 24)
+    assert [(one["first"], one["last"]) for one in context["windows"]] == [(3, 24), (3, 12), (15, 24)]
+
+
 ODD = [
     ("alpha=nan", 422), ("alpha=inf", 422), ("alpha=-1", 422), ("alpha=11", 422), ("delta=1.5", 422),
     ("delta_step=2", 422), ("capability_window=0", 422), ("capability_window=101", 422), ("ratio_min=0", 422),

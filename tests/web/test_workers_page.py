@@ -183,7 +183,7 @@ def test_page_shows_devices_versions_and_what_the_trainer_said(client):
     owner = make_user()
     run = hold(make_run(owner, name="my run"), "trainbox", 111)
     for seq, version in ((1, "2.12.0"), (2, "2.13.0")):
-        payload = {"device": "NVIDIA H100", "versions": {"python": "3.11.9", "torch": version}}
+        payload = {"device": "NVIDIA H100", "versions": {"python": "3.11.9", "torch": version}, "pid": 777}
         TelemetryEvent.objects.create(run=run, seq=seq, attempt=1, type="started", step=0, payload=payload, time=1.0)
     cpu = {"kind": "cpu", "name": "Fast CPU", "cores": 16, "used": 0.25}
     host(devices=[{**GPU, "processes": []}, cpu], versions={"python": "3.11.9", "celery": "5.7.0"})
@@ -199,6 +199,10 @@ def test_page_shows_devices_versions_and_what_the_trainer_said(client):
         "celery 5.7.0",
     ):
         assert text in page, text
+    assert ">111<" in page  # the worker's process
+    assert ">777<" in page  # and the trainer's beside it
+    Run.objects.filter(pk=run.pk).update(attempt=2)  # whose trainer has not spoken yet
+    assert ">777<" not in client.get("/workers/").content.decode()
     assert "torch 2.12.0" not in page
     assert "NVIDIA H100" in page
 

@@ -137,7 +137,7 @@ function stack(pair, unit) {
  */
 export function drawLessons(table, view, learner) {
   const pairs = view.pairs.filter((pair) => pair.learner !== pair.source && (learner === null || pair.learner === learner));
-  const columns = [column("Learner"), column("Source"), column("prompts", "number"), column("rescue", "number"), column("of them taught", "number"), column("warning", "number"), column("of them taught", "number")];
+  const columns = [column("Learner"), column("Source"), column("prompts", "number"), column("rescue", "number"), column("of them taught", "number"), column("mistake", "number"), column("of them taught", "number")];
   const rows = pairs.map((pair) => {
     const row = make("tr");
     const cells = [make("td"), make("td"), make("td", "number", count(pair.prompts))];

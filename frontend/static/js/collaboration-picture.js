@@ -15,7 +15,7 @@ import { canvas, shape } from "./svg.js";
  *   evaluated: number[], lower: number[], upper: number[], positives_are_right: boolean, prompts: number,
  *   rescue: number[], warn: number[], omega: number | null, capability: number | null, source_capability: number | null,
  *   clamped: boolean}} Pair
- * @typedef {{agents: Agent[], pairs: Pair[], sentences?: {kind: string, text: string}[]}} View
+ * @typedef {{agents: Agent[], pairs: Pair[], sentences?: Record<string, string>[]}} View
  */
 
 /** @param {number[]} both */
@@ -52,10 +52,12 @@ export function drawPicture(root, view, chosen) {
   /** @param {number} place */
   const top = (place) => 28 + place * (rowHeight + gap);
   const shares = view.pairs.length > agents.length;
-  const heads = isNarrow ? ["answers", "", "learns"] : ["each answers the same prompts", shares ? "verified rollouts cross over" : "", shares ? "each learns: J = J_homo + J_hete" : "each learns from its own"];
+  const heads = isNarrow ? ["answers", "", "learns"] : ["each answers the same prompts", shares ? "verified rollouts cross over" : "", shares ? "each learns: " : "each learns from its own"];
   picture.append(shape("text", { x: 0, y: 12, class: "head" }, heads[0]));
   picture.append(shape("text", { x: width / 2, y: 12, class: "head tick-middle" }, heads[1]));
-  picture.append(shape("text", { x: width, y: 12, class: "head tick-left" }, heads[2]));
+  const learns = shape("text", { x: width, y: 12, class: "head tick-left" }, heads[2]);
+  if (shares && !isNarrow) learns.append(shape("tspan", { class: "italic" }, "J"), " = ", ...jName("homo"), shape("tspan", { dy: -3 }, " + "), ...jName("hete"));
+  picture.append(learns);
 
   const labels = shape("g");
   // Thin arrows last, so that a wide one does not hide them.
@@ -197,6 +199,9 @@ function learnerBox(view, place, at) {
   return group;
 }
 
+/** J with a lowered index; what follows is raised again by 3. @param {string} index */
+const jName = (index) => [shape("tspan", { class: "italic" }, "J"), shape("tspan", { class: "index", dy: 3 }, index)];
+
 /**
  * @param {number} x
  * @param {number} y
@@ -207,7 +212,7 @@ function learnerBox(view, place, at) {
  */
 function jText(x, y, index, value, from, isNarrow) {
   const text = shape("text", { x, y, class: "box-text" });
-  text.append(shape("tspan", { class: "italic" }, "J"), shape("tspan", { class: "index", dy: 3 }, index), shape("tspan", { dy: -3, class: "strong" }, ` ${value}`));
+  text.append(...jName(index), shape("tspan", { dy: -3, class: "strong" }, ` ${value}`));
   if (!isNarrow) text.append(shape("tspan", {}, ` from ${from}`));
   return text;
 }

@@ -176,9 +176,43 @@ function drawScrubber() {
 function drawStep() {
   const view = shown.view;
   if (!view) return;
-  must("#findings").replaceChildren(...(view.sentences ?? []).map(({ kind, text }) => make("li", kind === "trap" ? "trap" : "", text)));
+  drawFindings(view.sentences ?? []);
   drawPicture(must("#picture"), view, chosenLearner());
   drawScoped();
+}
+
+/** What has become of each learner since the first step. @param {{name: string, peers: string, accuracy: string}[]} agents */
+function drawSoFar(agents) {
+  const line = must("#so-far");
+  line.replaceChildren();
+  const told = agents.filter(({ peers, accuracy }) => peers || accuracy);
+  if (!told.length) return;
+  line.append(`From the first recorded step to step ${count(state.steps[state.steps.length - 1])}: `);
+  told.forEach(({ name, peers, accuracy }, place) => {
+    const moved = make("abbr", "", "moved");
+    moved.title = "The sum of |weight| over the rollouts that a learner heard in the step";
+    line.append(make("strong", "", cut(name)), ", ");
+    if (peers) line.append("peers' share of what ", moved, ` it ${peers}`);
+    if (accuracy) line.append(`${peers ? ", " : ""}held-out accuracy ${accuracy}`);
+    line.append(place < told.length - 1 ? "; " : ".");
+  });
+}
+
+/** The sentences; as a run plays, their place only grows, so that what stands below does not jump. @param {Record<string, string>[]} sentences */
+function drawFindings(sentences) {
+  const findings = must("#findings");
+  if (!player) findings.style.minHeight = "";
+  const tall = findings.offsetHeight;
+  findings.replaceChildren(...sentences.map(({ kind, text, lesson, learner, source }) => {
+    const line = make("li", kind === "trap" ? "trap" : "", lesson ? `${text} ` : text);
+    if (lesson) {
+      const link = make("a", "", "Show these rollouts");
+      link.setAttribute("href", `${page.dataset.rollouts}?${new URLSearchParams({ step: String(state.step), learner, source, lesson })}`);
+      line.append(link);
+    }
+    return line;
+  }));
+  if (player) findings.style.minHeight = `${tall}px`;
 }
 
 /** The matrix and the ledger, of the step or of the whole run. */
@@ -336,6 +370,7 @@ async function load() {
   const wasAtEnd = state.step === null || state.step === state.steps[state.steps.length - 1];
   take(found);
   state.timeline = found.timeline;
+  drawSoFar(found.so_far);
   if (wasAtEnd && state.steps.length) state.step = state.steps[state.steps.length - 1];
   await draw();
   drawClipping();

@@ -15,6 +15,17 @@ export function show(name, text) {
   }
 }
 
+/** Says that numbers go backwards, from a resume until its steps are made up for. @param {number} before @param {number} step @param {number} attempt */
+function showResumed(before, step, attempt) {
+  const notice = must("#resumed");
+  const until = Math.max(Number(notice.dataset.until), before);
+  if (step < before) {
+    notice.dataset.until = String(until);
+    notice.textContent = `Attempt ${attempt} goes on from the last checkpoint: the steps up to ${count(until)} are done again.`;
+  }
+  notice.hidden = !notice.textContent || step >= until;
+}
+
 /** @param {any} progress of a run frame: the last progress event */
 function showProgress(progress) {
   if (!progress || progress.step === undefined) return;
@@ -38,12 +49,16 @@ export function showRun(frame) {
     document.querySelector("[data-banner]")?.remove(); // "is in the queue" was said of the state before
     showState(header.querySelector(".state"), frame.state);
   }
-  if (frame.progress) showProgress(frame.progress);
+  const bar = document.querySelector(".run-progress progress");
+  if (bar instanceof HTMLProgressElement) showResumed(bar.value, frame.step, frame.attempt);
+  // Until a resumed attempt has made a step, the last word of progress is that of the attempt before.
+  if (frame.progress?.step !== undefined) showProgress({ ...frame.progress, step: frame.step });
   show("attempt", String(frame.attempt));
   const ended = TERMINAL.has(frame.state);
   const stopping = frame.desired_state === "stop" && !ended;
   must("#stopping").hidden = !stopping;
   must("#stop").hidden = stopping || ended;
+  for (const told of header.querySelectorAll("[data-started]")) /** @type {HTMLElement} */ (told).hidden = (told.getAttribute("data-started") === "yes") !== frame.attempt > 0;
   must("#pausing").hidden = frame.desired_state !== "pause" || ended || frame.state === "paused";
   must("#pause").hidden = frame.desired_state !== "run" || ended || frame.state === "paused" || frame.state === "draft";
   must("#resume").hidden = frame.desired_state !== "pause" || ended;

@@ -184,6 +184,12 @@ function taughtTable(pairs, which) {
   return place;
 }
 
+/** The band's lower bound over a step's shared updates: one number where it stays. @param {{first: number, last: number}} bounds */
+function bounds({ first, last }) {
+  const [from, to] = [significant(first), significant(last)];
+  return from === to ? from : `${from} to ${to}`;
+}
+
 /** @param {any} answer */
 function draw(answer) {
   /** @type {Pair[]} */
@@ -191,7 +197,7 @@ function draw(answer) {
   const many = answer.is_thinned ? " (evenly spread: all rows of so many steps are too many at once)" : "";
   const [before, after] = answer.bounds ?? [];
   must("#summary").textContent = answer.steps
-    ? `${count(answer.rows)} recorded rows of ${count(answer.steps)} steps, ${count(answer.first)} to ${count(answer.last)}${many}. Lower bound of the band from the first to the last shared update of a step: recorded ${significant(before.first)} to ${significant(before.last)}, hypothetical ${significant(after.first)} to ${significant(after.last)}. Computed in ${answer.elapsed_ms} ms.`
+    ? `${count(answer.rows)} recorded rows of ${count(answer.steps)} steps, ${count(answer.first)} to ${count(answer.last)}${many}. Lower bound of the band, from the first to the last shared update of a step where it moves: recorded ${bounds(before)}, hypothetical ${bounds(after)}. Computed in ${answer.elapsed_ms} ms.`
     : "No rollouts are on record for these steps.";
   must("#cautions").replaceChildren(...answer.cautions.map((/** @type {string} */ text) => make("p", "alert alert-warning", text)));
   must("#taught").classList.toggle("taught-many", data.agents.length > 2);
@@ -262,6 +268,14 @@ knobs.addEventListener("input", (event) => {
   waiting = setTimeout(ask, WAIT_MS);
 });
 knobs.addEventListener("submit", (event) => event.preventDefault());
+/** @type {NodeListOf<HTMLButtonElement>} */
+const windows = knobs.querySelectorAll("button[data-first]");
+for (const button of windows) {
+  button.addEventListener("click", () => {
+    for (const name of ["first", "last"]) /** @type {HTMLInputElement} */ (knobs.elements.namedItem(name)).value = button.dataset[name] ?? "";
+    ask();
+  });
+}
 must("#reset").addEventListener("click", () => {
   history.replaceState(null, "", location.pathname);
   readAddress();

@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from django import template
+from django.conf import settings
 from django.db import DatabaseError
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.models import HELD, Run
 
 register = template.Library()
 
@@ -52,11 +53,17 @@ def rail_pages(context: template.Context) -> list[dict[str, Any]]:
 
 @register.simple_tag(takes_context=True)
 def running_count(context: template.Context) -> int:
-    """How many of the visible runs are running: what the list behind the number shows."""
+    """How many of the visible runs a worker holds, starting or running: what the list behind the number shows."""
     try:
-        return Run.objects.visible_to(context["user"]).filter(state=State.RUNNING).count()
+        return Run.objects.visible_to(context["user"]).filter(state__in=HELD).count()
     except DatabaseError:  # the frame of the page that says "database busy" must not need the database
         return 0
+
+
+@register.simple_tag(takes_context=True)
+def has_components(context: template.Context) -> bool:
+    """Whether the menu names the page of components: for who works on the pages, not for who runs them."""
+    return settings.DEBUG and context["user"].is_staff
 
 
 @register.filter
