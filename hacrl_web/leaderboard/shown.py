@@ -10,6 +10,7 @@ from hacrl_web.leaderboard import figures
 from hacrl_web.leaderboard.cells import Group, Table
 from hacrl_web.leaderboard.choice import COSTS, EXTRA, formula
 from hacrl_web.leaderboard.grid import make_grid
+from hacrl_web.leaderboard.verdict import verdict
 
 NAMED = 2  # rows that a sentence names; more are counted
 SAME = 0.01  # share of a cost by which device time differs for no reason
@@ -140,5 +141,6 @@ def context(table: Table, key: str, *, is_compact: bool = False) -> dict[str, An
         "formula": formula(choice.metric),
         "query": choice.query(table.board),
         "is_compact": is_compact,
+        "verdict": verdict(table),
         "pictures": [] if is_compact else [one | {"id": f"{one['name']}-{key}"} for one in pictures(table)],
     }
