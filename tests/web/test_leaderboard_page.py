@@ -12,7 +12,7 @@ from hacrl_web.runs.launch import launch
 from hacrl_web.runs.models import Run, Sweep
 from tests.web.factories import launch_request, make_user
 from tests.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of
-from workers.demo_recipe import BENCHMARK_NAME
+from workers.demo_recipe import AGENTS
 
 pytestmark = pytest.mark.django_db
 BOARD = ("board", "board_csv", "board_tex", "board_json", "report", "row")
@@ -173,9 +173,10 @@ def test_papers_rows_are_as_printed():
 def test_demo_says_what_it_shows_and_what_not(web, user):
     sweep = finished_sweep(user, {"gspo": (0.4,)})
     run = sweep.runs.get()
-    Run.objects.filter(pk=run.pk).update(spec=run.spec | {"data": run.spec["data"] | {"benchmark": BENCHMARK_NAME}})
-    assert "What it does not show" not in text(show(web, finished_sweep(user, {"gspo": (0.4,)})))
-    assert "What it does not show" in text(show(web, sweep))
+    agents = [agent | {"name": name} for agent, name in zip(run.spec["agents"], AGENTS.values(), strict=True)]
+    Run.objects.filter(pk=run.pk).update(spec=run.spec | {"agents": agents})
+    assert "What they do not show" not in text(show(web, finished_sweep(user, {"gspo": (0.4,)})))
+    assert "What they do not show" in text(show(web, sweep))
 
 
 def test_list_is_searched_and_leads_to_the_boards(web, user):

@@ -16,7 +16,7 @@ from hacrl_web.runs.models import Contribution, RolloutSample, Run, Sweep, Telem
 from hacrl_web.runs.templatetags.show import size
 from hacrl_web.runs.variants import GRID
 from tests.web import factories
-from workers.demo_recipe import BENCHMARK_NAME
+from workers.demo_recipe import AGENTS
 from workers.spec import RunSpec
 
 EVENT = {"attempt": 1, "step": 1, "agent": "A", "source": "", "time": 1.0}
@@ -386,11 +386,15 @@ def test_every_preset_fills_fields_that_exist_with_values_that_are_accepted(web,
         assert response.status_code == 302, preset["label"]
 
 
-def test_page_of_a_demo_sweep_says_what_it_does_not_show(web, user):
+def test_page_of_a_sweep_of_the_demos_agents_says_what_they_do_not_show(web, user):
     sweep = Sweep.objects.create(owner=user, name="any")
     run = factories.launch(user, factories.launch_request(user), sweep=sweep)
     assert "no estimate" not in text_of(web.get(sweep.get_absolute_url()))
-    run.spec["data"]["benchmark"] = BENCHMARK_NAME
+    run.spec["data"]["benchmark"] = "Order of operations"  # the demo's questions, asked of others
+    run.save()
+    assert "no estimate" not in text_of(web.get(sweep.get_absolute_url()))
+    for agent, name in zip(run.spec["agents"], AGENTS.values(), strict=True):
+        agent["name"] = name
     run.save()
     assert "no estimate of HACPO's benefit in general" in text_of(web.get(sweep.get_absolute_url()))
 
