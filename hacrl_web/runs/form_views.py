@@ -222,7 +222,10 @@ def _sweep_controls(fields: dict[str, FormField], values: dict[str, Any], posted
 
 
 def _group_data(group: AgentGroup) -> dict[str, Any]:
-    agents = [{"name": a.name, "model": a.model.name, "position": a.position} for a in group.agents.all()]
+    agents = [
+        {"name": a.name, "model": a.model.name, "position": a.position, "context": a.model.context_length}
+        for a in group.agents.all()
+    ]
     return {"id": group.pk, "name": group.name, "agents": agents}
 
 

@@ -191,18 +191,17 @@ def changed_models(group: AgentGroup) -> list[FieldError]:
 
 
 def _too_long(spec: RunSpec, agents: list[Agent]) -> list[FieldError]:
-    """A model cannot write beyond its context: said here, not by a trainer that fails in its first rollout."""
+    """A model cannot write beyond its context: said here, not by a trainer that fails in its first rollout.
+
+    One error for all agents: they share the setting.
+    """
     asked = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
-    return [
-        FieldError(
-            "context_too_short",
-            f"Agent {agent.name} reads and writes at most {agent.model.context_length} tokens; "
-            f"max_prompt_length and max_completion_length together are {asked}.",
-            "rollout.max_completion_length",
-        )
-        for agent in agents
-        if agent.model.context_length and asked > agent.model.context_length
-    ]
+    short = [agent for agent in agents if agent.model.context_length and asked > agent.model.context_length]
+    if not short:
+        return []
+    told = "; ".join(f"agent {a.name} reads and writes at most {a.model.context_length} tokens" for a in short)
+    message = f"max_prompt_length and max_completion_length together are {asked}: {told}."
+    return [FieldError("context_too_short", message, "rollout.max_completion_length")]
 
 
 def _too_few_questions(spec: RunSpec, benchmark: Benchmark) -> list[FieldError]:
