@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from hacrl_web.runs.demo_state import Preparation, preparation
 from hacrl_web.runs.models import Run, State
 
 register = template.Library()
@@ -57,6 +58,13 @@ def running_count(context: template.Context) -> int:
         return Run.objects.visible_to(context["user"]).filter(state=State.RUNNING).count()
     except DatabaseError:  # the frame of the page that says "database busy" must not need the database
         return 0
+
+
+@register.simple_tag(takes_context=True)
+def demo_being_made(context: template.Context) -> Preparation | None:
+    """What `./hacrl demo` prepares now; only staff is told."""
+    user = context.get("user")
+    return preparation() if user is not None and user.is_staff else None
 
 
 @register.filter
