@@ -129,6 +129,11 @@ def baseline_of(run: Run, user: Any) -> Run | None:
     return others.order_by(same_seed, "seed", "created_at", "pk").first()
 
 
+def origin_of(run: Run, user: Any) -> Run | None:
+    """The run that this one was cloned from, where the user may see it."""
+    return Run.objects.visible_to(user).filter(pk=run.cloned_from_id).first()
+
+
 def find_runs(user: Any, text: str, but: UUID) -> list[Run]:
     """The newest visible runs with this text in their name or their sweep's, or with this id."""
     wanted = Q(name__icontains=text) | Q(sweep__name__icontains=text)

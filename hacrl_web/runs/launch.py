@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from pydantic import ValidationError
@@ -21,7 +22,7 @@ from hacrl_web.runs.models import Run, State, StatusChange, Sweep
 from workers.spec import RunSpec
 
 SECTIONS = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
-KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", *SECTIONS})
+KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", "cloned_from", *SECTIONS})
 EVALUATION_ONLY = "evaluation only"  # stands in the place of the algorithm where nobody learns
 
 
@@ -241,8 +242,20 @@ def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Be
 def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None) -> Run:
     """Queue a run. Error: LaunchError, and nothing is written."""
     spec, material = plan_run(user, request)
+    origin = _origin(user, request)
     with transaction.atomic():
-        return create_run(user, spec, material.group, material.benchmark, sweep=sweep)
+        return create_run(user, spec, material.group, material.benchmark, sweep=sweep, cloned_from=origin)
+
+
+def _origin(user: Any, request: Mapping[str, Any]) -> Run | None:
+    """The run that this one is a clone of; one that is gone by now is none. Error: LaunchError."""
+    value = request.get("cloned_from")
+    if value in (None, ""):
+        return None
+    try:
+        return Run.objects.visible_to(user).filter(pk=UUID(str(value))).first()
+    except ValueError:
+        raise LaunchError([FieldError("invalid", "Must be the id of a run.", "cloned_from")]) from None
 
 
 def retry(user: Any, run: Run) -> Run:
