@@ -6,9 +6,10 @@ Sits above the apps, as urls.py and api.py do.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -44,15 +45,21 @@ def folder() -> Path:
     return Path(settings.MODELS_DIR) / "demo"
 
 
-def make_agents() -> Path:
-    """Make the demo's models and questions, or find them made; returns their folder. Error: CalledProcessError."""
+def make_agents(report: Callable[[int], None]) -> Path:
+    """Make the demo's models and questions, or find them made; returns their folder. Error: CalledProcessError.
+
+    report: hears each percent of the way.
+    """
     folder().parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(
-        [sys.executable, "-m", "workers.demo", str(folder())],
-        check=True,
-        cwd=settings.BASE_DIR,
-        stdout=subprocess.DEVNULL,
-    )
+    command = [sys.executable, "-m", "workers.demo", str(folder()), "--progress"]
+    with subprocess.Popen(command, cwd=settings.BASE_DIR, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            percent = json.loads(line).get("percent")
+            if percent is not None:
+                report(percent)
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, command)
     return folder()
 
 

@@ -207,7 +207,10 @@ class Up:
         if process.returncode:
             say(f"The demo could not be started (exit status {process.returncode}), see above; HACRL Web stays up.")
         elif page:
-            self._open(page[0].decode())
+            path = page[0].decode()
+            self._open(path)
+            follow = [sys.executable, "manage.py", "demo", "--follow", path.rpartition("/")[2]]
+            self.supervisor.single(follow, self.environment, ROOT, None, errors=None)
         self.run()
         return process.returncode or 0
 

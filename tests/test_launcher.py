@@ -164,6 +164,18 @@ def test_failed_step_says_what_to_do(script: ModuleType, tmp_path: Path, log: st
     assert cure in str(problem.value)
 
 
+def test_long_step_names_its_log_and_says_that_it_goes_on(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(script, "SAY_EVERY_S", 0.1)
+    script.step("Sleeping", [sys.executable, "-c", "import time; time.sleep(0.5)"], tmp_path / "log")
+    first, *between, last = capsys.readouterr().err.splitlines()
+    assert first == f"Sleeping ... (log: {tmp_path / 'log'})"
+    assert between
+    assert all(re.fullmatch(r"  \d+ s \.\.\.", line) for line in between)
+    assert last.startswith("  done in ")
+
+
 def test_wrong_python_is_named(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = tmp_path / "python3.9"
     old.write_text("#!/bin/sh\necho 3 9\n")

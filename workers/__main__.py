@@ -56,7 +56,10 @@ def read_spec(path: Path) -> RunSpec:
 
 
 def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
-    """Make the run directory ours and put the spec into it. Returns the attempt. Error: Refused."""
+    """Make the run directory ours and put the spec into it; say what may not be meant.
+
+    Returns the attempt. Error: Refused.
+    """
     is_supervised = launcher.DEATH_PIPE_VARIABLE in os.environ  # then the lock was inherited with the pipe
     launcher.die_with_supervisor()
     launcher.dump_stacks_on_signal()
@@ -64,6 +67,9 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
         run_dir.mkdir(parents=True, exist_ok=True)
         if not is_supervised:
             launcher.lock_run_dir(run_dir)
+            # Of a launched run, each of them was confirmed.
+            for caution in spec.cautions():
+                print(f"python -m workers: {caution.message}", file=sys.stderr)
         own = run_dir / launcher.SPEC_NAME
         if own.exists() and read_spec(own) != spec:
             raise Refused(f"{run_dir} holds another run: choose an empty folder")

@@ -134,11 +134,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, metavar="OUT_DIR")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--steps", type=int, default=STEPS, help="training steps of each agent (default %(default)s)")
+    parser.add_argument("--progress", action="store_true", help="also print a JSON line for each percent of the way")
     options = parser.parse_args(arguments)
     begin = time.monotonic()
     is_terminal = sys.stderr.isatty()
+    told = -1
 
     def say(share: float) -> None:
+        nonlocal told
+        if options.progress and int(100 * share) > told:
+            told = int(100 * share)
+            print(json.dumps({"percent": told}), flush=True)
         if is_terminal:
             print(
                 f"\rteaching two small models: {share:4.0%} {time.monotonic() - begin:4.0f} s", end="", file=sys.stderr

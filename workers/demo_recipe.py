@@ -5,6 +5,7 @@ The two agents and their questions are made by `workers.demo`. The settings were
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 RECIPE_VERSION = 1
@@ -27,6 +28,11 @@ SKILLS = {
 }
 # Folder of each agent in the cache, and its name in charts.
 AGENTS = {"qwen3": "Qwen3 100k", "llama": "Llama 250k"}
+
+
+def is_of_demo(spec: Mapping[str, Any]) -> bool:
+    """Whether the agents of a run's spec are those that the demo makes, whatever else the run is."""
+    return {agent["name"] for agent in spec["agents"]} == set(AGENTS.values())
 
 
 def demo_settings(algorithm: str) -> dict[str, dict[str, Any]]:

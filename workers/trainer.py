@@ -330,8 +330,6 @@ class Trainer:
             is_partly = trained not in (0, facts["num_parameters"])
             by_lora = f"; {trained:,} LoRA parameters are trained" if is_partly else ""
             self.log("info", f"{agent.name}: {facts['architecture']}, {size}{by_lora}")
-        for caution in self.spec.cautions():
-            self.log("warning", caution.message)
 
     def save(self) -> None:
         """A checkpoint of all agents at the end of a step. Error: CheckpointsFail, after three in a row.

@@ -20,9 +20,9 @@ NOBODY = "none"  # ?against=none: no other run, though the sweep has a baseline
 
 @require_GET
 def run_config(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """`against` names the other run (default: the sweep's baseline), `only=1` hides what is equal, `q` looks for runs.
+    """`against` names the other run (default: its origin, or the sweep's baseline), `only=1` hides what is equal.
 
-    A foreign or unknown run in `against` is 404.
+    `q` looks for runs. A foreign or unknown run in `against` is 404.
     """
     run = run_or_404(request, run_id)
     search = request.GET.get("q", "").replace("\x00", "")[:200].strip()
@@ -54,7 +54,7 @@ def _other(request: HttpRequest, run: Run, asked: str) -> Run | None:
     if asked == NOBODY:
         return None
     if not asked:
-        return settings_diff.baseline_of(run, request.user)
+        return settings_diff.origin_of(run, request.user) or settings_diff.baseline_of(run, request.user)
     try:
         return run_or_404(request, uuid.UUID(asked))
     except ValueError:

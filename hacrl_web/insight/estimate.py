@@ -14,6 +14,10 @@ _T95 += (2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
 _T95_BEYOND = ((120, 1.980), (60, 2.000), (40, 2.021), (30, 2.042))
 
 
+# Of the scale: what floating point adds to equal numbers is about 1e-16 of it, and no score is told apart so finely.
+ROUNDING = 1e-9
+
+
 def t95(degrees: int) -> float:
     """The two-sided 95 % point of Student's t."""
     if degrees <= len(_T95):
@@ -23,7 +27,7 @@ def t95(degrees: int) -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds with its 95 % confidence interval; with one seed there is no interval."""
+    """A mean over seeds with its 95 % confidence interval: with one seed none, of equal seeds one of no width."""
 
     mean: float
     half_width: float | None
@@ -38,15 +42,27 @@ class Estimate:
         return None if self.half_width is None else self.mean + self.half_width
 
     @property
+    def are_seeds_equal(self) -> bool:
+        """True of several seeds with one value: the seed plays no part in it, and a bar would say nothing."""
+        return self.half_width == 0.0
+
+    @property
     def is_clear(self) -> bool:
         """True where the interval leaves out zero."""
         return self.half_width is not None and abs(self.mean) > self.half_width
 
 
-def estimate(values: Sequence[float]) -> Estimate | None:
-    """Mean and confidence interval of independent values; None of none."""
+def estimate(values: Sequence[float], scale: float = 0.0) -> Estimate | None:
+    """Mean and confidence interval of independent values; None of none.
+
+    scale: size of the numbers that the values were made of, where they are differences.
+    """
     if not values:
         return None
     if len(values) == 1:
         return Estimate(values[0], None, 1)
-    return Estimate(fmean(values), t95(len(values) - 1) * stdev(values) / math.sqrt(len(values)), len(values))
+    mean, spread = fmean(values), stdev(values)
+    rounding = ROUNDING * max(scale, *map(abs, values))
+    if spread <= rounding:
+        return Estimate(0.0 if abs(mean) <= rounding else mean, 0.0, len(values))
+    return Estimate(mean, t95(len(values) - 1) * spread / math.sqrt(len(values)), len(values))

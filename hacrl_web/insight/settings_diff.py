@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from hacrl_web.runs.models import Run
 from workers.spec import RunSpec
+from workers.spec_algorithm import AlgorithmSpec
 
 BASELINE = "gspo"  # what the leaderboard measures gains over
 FOUND_SHOWN = 20
@@ -30,10 +31,20 @@ ABSENT = Absent()
 
 @dataclass(frozen=True)
 class Line:
-    """One setting by its dotted path, and its value in each run."""
+    """One setting by its dotted path, and its value in each run; idle: in which of them it changes nothing."""
 
     path: str
     values: tuple[Any, ...]
+    idle: tuple[bool, ...] = ()
+
+    @property
+    def cells(self) -> list[tuple[Any, bool]]:
+        """(value, whether it is idle) of each run."""
+        return list(zip(self.values, self.idle or (False,) * len(self.values), strict=True))
+
+    @property
+    def is_idle(self) -> bool:
+        return bool(self.idle) and all(self.idle)
 
     @property
     def differs(self) -> bool:
@@ -79,11 +90,24 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from flat(item, f"{path}.{name}" if path else name)
 
 
+def idle_paths(spec: Mapping[str, Any]) -> set[str]:
+    """The settings of the algorithm that it does not read: GSPO has no delta."""
+    try:
+        rule = AlgorithmSpec.model_validate(spec.get("algorithm", {}))
+    except ValidationError:  # of a time with other bounds: nothing is said of it
+        return set()
+    return {f"algorithm.{name}" for name in AlgorithmSpec.model_fields if name != "name" and not rule.uses(name)}
+
+
 def lines(specs: Sequence[Mapping[str, Any]]) -> list[Line]:
     """Every setting of any of these specs, in their order."""
     flats = [dict(flat(spec)) for spec in specs]
+    idle = [idle_paths(spec) for spec in specs]
     paths = dict.fromkeys(path for one in flats for path in one)
-    return [Line(path, tuple(one.get(path, ABSENT) for one in flats)) for path in paths]
+    return [
+        Line(path, tuple(one.get(path, ABSENT) for one in flats), tuple(path in of_one for of_one in idle))
+        for path in paths
+    ]
 
 
 def sections(found: Sequence[Line]) -> list[Section]:
@@ -103,6 +127,11 @@ def baseline_of(run: Run, user: Any) -> Run | None:
     same_seed = Case(When(seed=run.seed, then=Value(0)), default=Value(1), output_field=IntegerField())
     others = Run.objects.visible_to(user).filter(sweep_id=run.sweep_id, algorithm=BASELINE).exclude(pk=run.pk)
     return others.order_by(same_seed, "seed", "created_at", "pk").first()
+
+
+def origin_of(run: Run, user: Any) -> Run | None:
+    """The run that this one was cloned from, where the user may see it."""
+    return Run.objects.visible_to(user).filter(pk=run.cloned_from_id).first()
 
 
 def find_runs(user: Any, text: str, but: UUID) -> list[Run]:

@@ -136,4 +136,6 @@ class Table:
 
 def paired(mine: BySeed, base: BySeed) -> Estimate | None:
     """Mean of the differences on the seeds that both have, with its interval."""
-    return estimate([mine[seed] - base[seed] for seed in sorted(mine) if seed in base])
+    common = [seed for seed in sorted(mine) if seed in base]
+    scale = max((abs(by_seed[seed]) for by_seed in (mine, base) for seed in common), default=0.0)
+    return estimate([mine[seed] - base[seed] for seed in common], scale)

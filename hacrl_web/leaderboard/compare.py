@@ -25,12 +25,17 @@ def baseline_of(row: Row, rows: Sequence[Row], baseline: str) -> Row | None:
     return max(alike, key=lambda other: len(other.facts.items() & row.facts.items()), default=None)
 
 
+def is_comparable(row: Row, other: Row, column: Column) -> bool:
+    """Whether both rows measured the same thing: same models, verifier and questions."""
+    return row.models == other.models and row.facts_of(column.benchmarks) == other.facts_of(column.benchmarks)
+
+
 def compare(group: Group, base: Row, columns: Sequence[Column], metric: str) -> None:
     """Differences on common seeds, where verifier, questions and models are the same."""
     for line in group.lines:
         agents = [line.agent] if line.agent else base.agents
         for column in columns:
-            if group.row.facts_of(column.benchmarks) == base.facts_of(column.benchmarks):
+            if is_comparable(group.row, base, column):
                 cell = line.cells[column.key]
                 cell.difference = paired(cell.by_seed, base.by_seed(agents, column.benchmarks, metric))
 

@@ -85,7 +85,7 @@ def text_table(sweep: Sweep) -> str:
         rollouts, seconds = row.mean_of("rollouts") or 0.0, row.mean_of("device_seconds") or 0.0
         lines.append(f"{row.algorithm:<14} {_words(start):>16} {_words(final):>16} {rollouts:>9.0f} {seconds:>8.1f}")
     for name, one in differences(board).items():
-        width = "" if one["half_width"] is None else f" +- {one['half_width']:.3f}"
+        width = f" +- {one['half_width']:.3f}" if one["half_width"] else ""
         wanted = "" if one["at_least"] is None else f"  (promised: at least {one['at_least']:+.2f})"
         lines.append(f"{name}: {one['mean']:+.3f}{width} over {one['seeds']} seeds{wanted}")
     return "\n".join(lines)
@@ -94,4 +94,4 @@ def text_table(sweep: Sweep) -> str:
 def _words(value: Estimate | None) -> str:
     if value is None:
         return "-"
-    return f"{value.mean:.3f}" + (f" +- {value.half_width:.3f}" if value.half_width is not None else "")
+    return f"{value.mean:.3f}" + (f" +- {value.half_width:.3f}" if value.half_width else "")

@@ -112,7 +112,7 @@ def seeds(dots: Sequence[Dot], title: str) -> SafeString:
         if dot.start is not None:
             x = scale(dot.start)
             parts.append(_line(x, f"{y - 8:.1f}", x, f"{y + 8:.1f}", width=2, opacity=0.5))
-        if dot.half_width is not None:
+        if dot.half_width:
             low, high = scale(dot.mean - dot.half_width), scale(dot.mean + dot.half_width)
             parts.append(_line(low, at, high, at, width=1.5))
         for value in dot.seeds:
@@ -133,7 +133,7 @@ def costs(points: Sequence[tuple[Dot, float]], title: str, cost_title: str) -> S
         parts.append(_line("64", up(tick), f"{WIDTH - RIGHT}", up(tick), opacity=0.2))
         parts.append(_text("56", up(tick), f"{tick:g}", "end"))
     for number, (dot, cost) in enumerate(points, 1):
-        if dot.half_width is not None:
+        if dot.half_width:
             low, high = up(dot.mean - dot.half_width), up(dot.mean + dot.half_width)
             parts.append(_line(across(cost), low, across(cost), high, width=1.5))
         parts.append(_circle(across(cost), up(dot.mean), 5, is_filled=True, title=dot.label))

@@ -31,8 +31,8 @@ def label(group: Group) -> str:
 
 
 def _intervals(scores: Sequence[Estimate]) -> dict[str, Any] | None:
-    """Error bars of the 95 % intervals; None where all have one seed, or a cap would stand there without a bar."""
-    widths = [score.half_width for score in scores]
+    """Error bars of the 95 % intervals; none of one seed or of equal ones: a cap would stand there without a bar."""
+    widths = [score.half_width or None for score in scores]
     return {"type": "data", "array": widths, "thickness": 1.5, "width": 5, "color": OTHER} if any(widths) else None
 
 
@@ -210,5 +210,5 @@ def _score(cells: Mapping[tuple[float, float], Any], x: float, y: float) -> Esti
 
 def words(score: Estimate) -> str:
     """`0.683 ± 0.020`, as in a cell of a picture."""
-    width = "" if score.half_width is None else f" ± {score.half_width:.3f}"
+    width = f" ± {score.half_width:.3f}" if score.half_width else ""
     return f"{score.mean:.3f}{width}"

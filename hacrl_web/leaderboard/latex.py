@@ -108,6 +108,8 @@ def extra_text(table: Table, group: Group, name: str) -> str:
 
 
 def _interval(found: Estimate) -> str:
+    if found.are_seeds_equal:
+        return f" (all {found.count} seeds equal)"
     return "" if found.half_width is None else rf" $\pm$ {escaped(plain_significant(found.half_width, 2))}"
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from hacrl_web.leaderboard import figures
-from hacrl_web.leaderboard.cells import Table
+from hacrl_web.leaderboard.cells import Group, Table
 from hacrl_web.leaderboard.choice import COSTS, EXTRA, formula
 from hacrl_web.leaderboard.grid import make_grid
+from hacrl_web.leaderboard.verdict import verdict
 
+NAMED = 2  # rows that a sentence names; more are counted
+SAME = 0.01  # share of a cost by which device time differs for no reason
 # Title, what stands below it, and the hover.
 _WORDS = {
     "start": ("Start", "before training", "The same score at step 0"),
@@ -60,13 +64,6 @@ def _head(table: Table, key: str, title: str, below: str, hover: str, sort: str)
 
 def pictures(table: Table) -> list[dict[str, Any]]:
     """Figures with their words; `name` ends the id of each on its page."""
-    on_front = figures.front(table)
-    if len(on_front) > 1:
-        said = "; the dotted line is the Pareto front"
-    elif on_front and len(table.groups) > 1:
-        said = f"; {on_front[0].row.label} is highest and none is cheaper: the Pareto front is one point"
-    else:
-        said = ""
     found = [
         {
             "name": "seeds",
@@ -77,11 +74,39 @@ def pictures(table: Table) -> list[dict[str, Any]]:
         {
             "name": "pareto",
             "title": "Score against cost",
-            "text": f"Up and to the left is better{said}.",
+            "text": f"Up and to the left is better{_front_words(table)}.",
             "figure": figures.pareto(table),
         },
     ]
     return found + _grid_pictures(table)
+
+
+def _front_words(table: Table) -> str:
+    """What the Pareto front says, and by which cost: in another one, the row that stands on it alone may be beaten."""
+    on_front = figures.front(table)
+    if len(on_front) > 1:
+        return "; the dotted line is the Pareto front"
+    if not on_front or len(table.groups) < 2:
+        return ""
+    top, axis = on_front[0], table.choice.cost
+    said = f"; no row scores higher than {top.row.label} or costs less in {COSTS[axis]}"
+    if alike := _rows_at(table, axis, lambda gap: abs(gap) < SAME, top):
+        said += f" ({alike} the same)"
+    for name, words in COSTS.items():
+        if name != axis and (less := _rows_at(table, name, lambda gap: gap <= -SAME, top)):
+            said += f"; in {words}, {less} less"
+    return said
+
+
+def _rows_at(table: Table, cost: str, is_meant: Callable[[float], bool], top: Group) -> str:
+    """The other rows whose cost is so much above or below the top's (share of it), as a subject: `gspo costs`."""
+    of_top = table.cost(top.row, cost)
+    scored = [group for group in table.groups if group is not top and table.cell(group).score is not None]
+    costs = [(group.row.label, table.cost(group.row, cost)) for group in scored]
+    names = [label for label, own in costs if of_top and own and is_meant(own / of_top - 1)]
+    if len(names) > NAMED:
+        return f"{len(names)} rows cost"
+    return f"{' and '.join(names)} cost{'' if len(names) > 1 else 's'}" if names else ""
 
 
 def _grid_pictures(table: Table) -> list[dict[str, Any]]:
@@ -116,5 +141,6 @@ def context(table: Table, key: str, *, is_compact: bool = False) -> dict[str, An
         "formula": formula(choice.metric),
         "query": choice.query(table.board),
         "is_compact": is_compact,
+        "verdict": verdict(table),
         "pictures": [] if is_compact else [one | {"id": f"{one['name']}-{key}"} for one in pictures(table)],
     }

@@ -14,8 +14,6 @@ from hacrl_web.leaderboard.compare import baseline_of, baseline_words, compare, 
 from hacrl_web.leaderboard.results import MEAN_OF_SAMPLES, START
 from hacrl_web.leaderboard.rows import Row
 
-ROUNDING = 1e-12  # of means of equal numbers
-
 
 def make_table(board: Board, choice: Choice) -> Table:
     columns = _columns(board, choice)
@@ -125,7 +123,7 @@ def _start_cell(alike: Sequence[Row], agents: Sequence[str], column: Column, met
             values.setdefault(seed, []).append(value)
     by_seed = {seed: fmean(found) for seed, found in sorted(values.items())}
     score = estimate(list(by_seed.values()))
-    if score is not None and max(by_seed.values()) - min(by_seed.values()) < ROUNDING:
+    if score is not None and score.are_seeds_equal:
         score = Estimate(score.mean, None, score.count)  # the same model, asked alike: seeds have no part in it
     return Cell(by_seed, score)
 

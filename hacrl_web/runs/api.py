@@ -53,6 +53,7 @@ def summary(run: Run) -> dict[str, Any]:
         "interruptions": run.interruptions,
         "priority": run.priority,
         "retry_of": str(run.retry_of_id) if run.retry_of_id else None,
+        "cloned_from": str(run.cloned_from_id) if run.cloned_from_id else None,
         "step": run.step,
         "total_steps": run.total_steps,
         "progress": run.progress,

@@ -31,7 +31,7 @@ from hacrl_web.runs.models import Run
 from hacrl_web.runs.presets import presets
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.sweep_plan import plan_sweep
-from hacrl_web.runs.sweeps import launch_sweep
+from hacrl_web.runs.sweeps import MAX_NAME, launch_sweep
 from hacrl_web.runs.variants import ABLATIONS, HACPO, MAX_SWEEP_RUNS, idle_ablations
 from workers.spec_algorithm import SHARING, AlgorithmSpec
 
@@ -39,6 +39,7 @@ ALGORITHMS = get_args(AlgorithmSpec.model_fields["name"].annotation)
 # Ticked from the start in a comparison; the others wait to be chosen.
 COMPARED = ("hacpo", "gspo", "gspox2")
 ABLATION_SEEDS = 3
+CLONE = " (clone)"
 MAX_VALUE = 40  # characters of a setting in an address
 ALGORITHM_WORDS = {
     "hacpo": "HACPO: agents learn from each other's verified rollouts",
@@ -95,10 +96,11 @@ def _run_request(post: QueryDict) -> dict[str, Any]:
 
 
 def _sweep_request(post: QueryDict) -> dict[str, Any]:
-    """The algorithm and the seed of the single run stay in the form and do not count."""
+    """The algorithm, the seed and the origin of the single run stay in the form and do not count."""
     seeds = parse_seeds(post.get("seeds", ""))
     asked = parse(post)
-    asked.pop("seed", None)
+    for key in ("seed", "cloned_from"):
+        asked.pop(key, None)
     asked.get("algorithm", {}).pop("name", None)
     return {"algorithms": []} | asked | {"seeds": seeds}
 
@@ -123,7 +125,8 @@ def _first_values(request: HttpRequest) -> dict[str, Any]:
         run = None
     if run is not None:
         values |= default_values(run.spec)
-        values |= {"group": run.group_id, "benchmark": run.benchmark_id, "clone_of": run.name}
+        values |= {"group": run.group_id, "benchmark": run.benchmark_id, "clone_of": run.name, "cloned_from": run.pk}
+        values["name"] = _clone_name(run.name)
         other = _other_settings(request)
         confirmed_before = confirmed_by(stored_spec(run))
         # Another value is unconfirmed.
@@ -135,6 +138,11 @@ def _first_values(request: HttpRequest) -> dict[str, Any]:
         if key in request.GET:
             values[key] = request.GET[key]
     return values
+
+
+def _clone_name(name: str) -> str:
+    """Once, however often it is cloned on, and within the length of a name."""
+    return name.removesuffix(CLONE)[: MAX_NAME - len(CLONE)] + CLONE
 
 
 def _ablation_of(run: Run) -> dict[str, Any]:
@@ -184,6 +192,7 @@ def _show(
         **_sweep_controls(fields, values, posted),
         "confirmed": confirmed(posted) if posted is not None else values.get("confirmed", []),
         "clone_of": values.get("clone_of"),
+        "cloned_from": values.get("cloned_from", ""),
         "cost": cost,
         "presets": presets(),
         "form_data": {
@@ -222,7 +231,10 @@ def _sweep_controls(fields: dict[str, FormField], values: dict[str, Any], posted
 
 
 def _group_data(group: AgentGroup) -> dict[str, Any]:
-    agents = [{"name": a.name, "model": a.model.name, "position": a.position} for a in group.agents.all()]
+    agents = [
+        {"name": a.name, "model": a.model.name, "position": a.position, "context": a.model.context_length}
+        for a in group.agents.all()
+    ]
     return {"id": group.pk, "name": group.name, "agents": agents}
 
 

@@ -61,7 +61,7 @@ CAUTIONS = {
     "last_bound_reaches_one": "algorithm.delta_step",
     "audit_decides_little": "algorithm.audit_share",
 }
-TOP_LEVEL = ("name", "group", "benchmark", "seed")
+TOP_LEVEL = ("name", "group", "benchmark", "seed", "cloned_from")
 LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # chosen by boxes of their own
 OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "estimate")
 GRID_FIELDS = {f"grid.{name}": name for name in GRID}  # values of a sweep's grid, several in one text

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 from pydantic import ValidationError
@@ -21,7 +22,7 @@ from hacrl_web.runs.models import Run, State, StatusChange, Sweep
 from workers.spec import RunSpec
 
 SECTIONS = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
-KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", *SECTIONS})
+KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", "cloned_from", *SECTIONS})
 EVALUATION_ONLY = "evaluation only"  # stands in the place of the algorithm where nobody learns
 
 
@@ -200,18 +201,17 @@ def cannot_repeat(run: Run) -> list[FieldError]:
 
 
 def _too_long(spec: RunSpec, agents: list[Agent]) -> list[FieldError]:
-    """A model cannot write beyond its context: said here, not by a trainer that fails in its first rollout."""
+    """A model cannot write beyond its context: said here, not by a trainer that fails in its first rollout.
+
+    One error for all agents: they share the setting.
+    """
     asked = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
-    return [
-        FieldError(
-            "context_too_short",
-            f"Agent {agent.name} reads and writes at most {agent.model.context_length} tokens; "
-            f"max_prompt_length and max_completion_length together are {asked}.",
-            "rollout.max_completion_length",
-        )
-        for agent in agents
-        if agent.model.context_length and asked > agent.model.context_length
-    ]
+    short = [agent for agent in agents if agent.model.context_length and asked > agent.model.context_length]
+    if not short:
+        return []
+    told = "; ".join(f"agent {a.name} reads and writes at most {a.model.context_length} tokens" for a in short)
+    message = f"max_prompt_length and max_completion_length together are {asked}: {told}."
+    return [FieldError("context_too_short", message, "rollout.max_completion_length")]
 
 
 def _too_few_questions(spec: RunSpec, benchmark: Benchmark) -> list[FieldError]:
@@ -251,8 +251,20 @@ def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Be
 def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None) -> Run:
     """Queue a run. Error: LaunchError, and nothing is written."""
     spec, material = plan_run(user, request)
+    origin = _origin(user, request)
     with transaction.atomic():
-        return create_run(user, spec, material.group, material.benchmark, sweep=sweep)
+        return create_run(user, spec, material.group, material.benchmark, sweep=sweep, cloned_from=origin)
+
+
+def _origin(user: Any, request: Mapping[str, Any]) -> Run | None:
+    """The run that this one is a clone of; one that is gone by now is none. Error: LaunchError."""
+    value = request.get("cloned_from")
+    if value in (None, ""):
+        return None
+    try:
+        return Run.objects.visible_to(user).filter(pk=UUID(str(value))).first()
+    except ValueError:
+        raise LaunchError([FieldError("invalid", "Must be the id of a run.", "cloned_from")]) from None
 
 
 def retry(user: Any, run: Run) -> Run:

@@ -164,6 +164,8 @@ class Run(models.Model):
     algorithm = models.CharField(max_length=32)
     seed = models.PositiveIntegerField()
     retry_of = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="retries")
+    # Whose settings it began with on the form, to be compared with.
+    cloned_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="clones")
     priority = models.IntegerField(default=0)
     queue_key = models.FloatField(default=time.time)  # order within a priority
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hacrl_web.errors import MAX_ERRORS, FieldError, plain_errors
-from hacrl_web.runs.launch import SECTIONS, LaunchError, Material, check_spec, find_material
+from hacrl_web.runs.launch import KEYS, SECTIONS, LaunchError, Material, check_spec, find_material
 from hacrl_web.runs.variants import ABLATIONS, HACPO, MAX_SWEEP_RUNS, Variant, expand, grid_of, idle_ablations
 from workers.spec import RunSpec
 from workers.spec_algorithm import AlgorithmSpec
@@ -62,7 +62,7 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
     rule = _base_rule(asked.base, errors)
     variants = _variants(asked, rule, errors) if rule and not errors else []
     shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
-    material = find_material(user, shared, errors)
+    material = find_material(user, shared, errors, KEYS - {"cloned_from"})
     # Where the lists are wrong, one run of the method tells what else is.
     runs = [(seed, variant) for seed in asked.seeds for variant in variants] or [(0, Variant(HACPO))]
     planned = []

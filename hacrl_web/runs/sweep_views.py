@@ -19,7 +19,7 @@ from hacrl_web.runs.forms import parse_seeds
 from hacrl_web.runs.models import HELD, TERMINAL, Run, State, Sweep
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.sweep_state import SweepState, newest_checkpoints, state_of
-from workers.demo_recipe import BENCHMARK_NAME
+from workers.demo_recipe import is_of_demo
 
 PAGE_SIZE = 50
 
@@ -79,8 +79,9 @@ def _context(sweep: Sweep, state: SweepState, *, is_owner: bool) -> dict[str, An
         "sweep": sweep,
         "state": state,
         "progress": state.progress(),
+        "suggested_seeds": _up_to_three(state.seeds),
         "has_results": any(run.state == State.COMPLETED for run in state.runs),
-        "is_demo": first is not None and first["data"]["benchmark"] == BENCHMARK_NAME,
+        "is_demo": first is not None and is_of_demo(first),
         "is_owner": is_owner,
         "can_pause": any(run.can_pause for run in state.current),
         "can_resume": any(run.can_resume for run in state.current),
@@ -91,6 +92,12 @@ def _context(sweep: Sweep, state: SweepState, *, is_owner: bool) -> dict[str, An
         "retries": [(state.in_state(ended), str(ended)) for ended in (State.FAILED, State.STOPPED)],
         "counts": [(word, state.counts.get(word, 0)) for word in State.values if word != State.DRAFT],
     }
+
+
+def _up_to_three(seeds: list[int]) -> str:
+    """The further seeds that make three, the fewest for an interval worth its name; nothing where there are as many."""
+    further = [seed for seed in range(max(seeds, default=0) + 3) if seed not in seeds]
+    return ", ".join(map(str, further[: max(0, 3 - len(seeds))]))
 
 
 def _tell(request: HttpRequest, asked: list[Run], done: str, nothing: str) -> None:

@@ -43,6 +43,15 @@ def test_preset_brings_its_confirmation_and_typing_over_it_takes_it_back(page: P
     expect(field.get_by_role("checkbox")).to_have_count(0)
 
 
+def test_side_card_warns_of_a_context_as_soon_as_the_group_is_chosen(page: Page, registered) -> None:
+    page.goto("/runs/new")
+    page.get_by_label("Agent group").select_option(index=1)  # of 64 tokens, where the paper's default is 5120
+    warnings = page.locator("#warnings")
+    expect(warnings).to_contain_text("has room for 64. The preset “The demo's settings (small models on a CPU)” fits.")
+    page.get_by_label("Preset").select_option(index=1)
+    expect(warnings).not_to_contain_text("has room for")
+
+
 def test_count_and_times_go_on_without_a_reload(page: Page, run_url: str) -> None:
     answers = iter([{"running": 0, "demo": ""}, {"running": 3, "demo": ""}])
     page.route("**/pulse", lambda route: route.fulfill(json=next(answers, {"running": 3, "demo": ""})))

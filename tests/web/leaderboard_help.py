@@ -32,6 +32,7 @@ def finish(
     start: float = 0.1,
     rollouts: int = 1000,
     attempt: int = 1,
+    seconds: float = 36.0,
     further: Mapping[str, Finals] | None = None,
     versions: Mapping[str, str] | None = None,
     **told: Any,
@@ -46,7 +47,7 @@ def finish(
                 seq += 1
                 payload = {"benchmark": benchmark, "metric": "accuracy", "value": accuracy, "correct": 1, "asked": 100}
                 _event(run, seq, attempt, "evaluation", step, agent, payload | told)
-    progress = {"rollouts_generated": rollouts, "tokens_generated": rollouts * 10, "elapsed_s": 36.0}
+    progress = {"rollouts_generated": rollouts, "tokens_generated": rollouts * 10, "elapsed_s": seconds}
     Run.objects.filter(pk=run.pk).update(state=State.COMPLETED, progress=progress)
 
 

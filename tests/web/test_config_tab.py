@@ -127,3 +127,15 @@ def test_foreign_other_run_is_404_and_old_addresses_lead_here(client):
     address = reverse("insight:run_config", args=[run.pk])
     assert client.get(address, {"against": str(foreign.pk)}).status_code == 404
     assert client.get(f"{run.get_absolute_url()}?tab=config")["Location"] == address
+
+
+def test_setting_that_the_algorithm_does_not_read_is_said_to_be_not_used(client):
+    owner = make_user()
+    run = make_run(owner, algorithm={"name": "gspo"})
+    other = make_run(owner, group=run.group_id, algorithm={"name": "hacpo"})
+    client.force_login(owner)
+    alone = rows(client, run)
+    assert "not used" in alone["algorithm.delta"][0]
+    assert "not used" not in alone["algorithm.epsilon"][0] + alone["algorithm.name"][0]
+    # Beside a run that reads it, only the value that counts for nothing is marked.
+    assert ["not used" in value for value in rows(client, run, against=other.pk)["algorithm.delta"]] == [True, False]

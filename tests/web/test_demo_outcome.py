@@ -1,6 +1,7 @@
 """The demo's outcome as JSON: its differences with intervals, what was promised of them, and the command's words."""
 
 import json
+import subprocess
 
 import pytest
 from django.core.management import call_command
@@ -75,7 +76,7 @@ def test_algorithms_are_taken_as_people_write_them():
 @pytest.fixture
 def made_demo(monkeypatch, user):
     """The demo's models and questions are there: rows without files."""
-    monkeypatch.setattr(demo, "make_agents", lambda: None)
+    monkeypatch.setattr(demo, "make_agents", lambda report: None)
     monkeypatch.setattr(demo, "register", lambda owner, folder: (make_group(user), make_benchmark(user)))
     monkeypatch.setattr("hacrl_web.leaderboard.management.commands.demo.first_user", lambda: user)
 
@@ -93,3 +94,26 @@ def test_command_refuses_an_algorithm_that_there_is_not(made_demo):
     with pytest.raises(CommandError, match="could not be launched: algorithms"):
         call_command("demo", algorithms="hacpo,ppo")
     assert not Run.objects.exists()
+
+
+def test_terminal_is_told_of_the_end_in_one_line(user, settings, capsys):
+    settings.PUBLIC_URL = "http://demo.example.org"
+    sweep = finished_sweep(user, {"gspo": (0.4,), "hacpo": (0.6,)})
+    call_command("demo", follow=sweep.pk)
+    said = "2 completed. hacpo 0.600. gspo 0.400: +0.200, one seed, no interval, 1.0 times the device time."
+    line = f"The demo's runs have ended: {said} http://demo.example.org{sweep.get_absolute_url()}"
+    assert capsys.readouterr().err.splitlines() == [line]
+
+
+def test_page_hears_how_far_the_demos_models_are(settings, tmp_path, monkeypatch):
+    settings.MODELS_DIR = tmp_path
+    child = tmp_path / "python"
+    child.write_text("#!/bin/sh\necho '{\"percent\": 7}'; echo '{\"percent\": 90}'; echo '{\"made\": true}'\n")
+    child.chmod(0o700)
+    monkeypatch.setattr(demo.sys, "executable", str(child))
+    heard = []
+    assert demo.make_agents(heard.append) == tmp_path / "demo"
+    assert heard == [7, 90]
+    child.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(subprocess.CalledProcessError):
+        demo.make_agents(heard.append)

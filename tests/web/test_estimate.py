@@ -26,6 +26,15 @@ def test_t_table_holds_the_known_points():
     assert [t95(d) for d in (31, 40, 59, 60, 120, 10_000)] == [2.042, 2.021, 2.021, 2.000, 1.980, 1.980]
 
 
+def test_what_rounding_adds_to_equal_seeds_is_no_interval():
+    assert estimate([0.1 + 0.2, 0.3, 0.3]).are_seeds_equal  # 0.1 + 0.2 is 0.30000000000000004
+    assert not estimate([0.3, 0.3, 0.300001]).are_seeds_equal
+    assert not estimate([0.3]).are_seeds_equal
+    # Of a difference too: 0.30000000000000004 - 0.3 is 5.6e-17, and all of it is rounding.
+    gap = paired({0: 0.1 + 0.2, 1: 0.3}, {0: 0.3, 1: 0.3})
+    assert (gap.mean, gap.half_width, gap.is_clear) == (0.0, 0.0, False)
+
+
 def coverage(chance: random.Random, seeds: int, true: float) -> float:
     """Share of intervals over so many normal scores that hold the true mean."""
     held = 0

@@ -5,6 +5,7 @@ import pytest
 from hacrl_web.leaderboard import figures
 from hacrl_web.leaderboard.boards import alone_board
 from hacrl_web.leaderboard.grid import make_grid
+from hacrl_web.leaderboard.shown import pictures
 from hacrl_web.runs.launch import launch
 from tests.web.factories import launch_request
 from tests.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of, table_of
@@ -42,11 +43,26 @@ def test_front_is_drawn_and_spoken_of_only_where_it_has_two_points(client, user)
     assert traces(figures.pareto(table_of(sweep)), "lines") == []
     page = client.get(sweep.get_absolute_url()).content.decode()
     assert "dotted line" not in page
-    assert "gspo is highest and none is cheaper" in page
+    assert "no row scores higher than gspo or costs less in rollouts generated per run." in page
     finish(runs["gspox2", 0], {"A": 0.6, "B": 0.6}, rollouts=2000, attempt=2)
     (line,) = traces(figures.pareto(table_of(sweep)), "lines")
     assert (line["x"], line["y"]) == ([1000, 2000], [0.5, 0.6])
     assert "dotted line is the Pareto front" in client.get(sweep.get_absolute_url()).content.decode()
+
+
+def test_front_of_one_point_names_its_cost_the_ties_and_what_is_cheaper_in_another(user):
+    sweep = sweep_of(user, ["gspo", "gspox2", "hacpo"], [0])
+    runs = by_name(sweep)
+    for name, score, seconds in (("gspo", 0.4, 10), ("gspox2", 0.5, 20), ("hacpo", 0.6, 30)):
+        finish(runs[name, 0], {"A": score, "B": score}, rollouts=1000 + 500 * (name == "gspo"), seconds=seconds)
+    text = next(one["text"] for one in pictures(table_of(sweep)) if one["name"] == "pareto")
+    said = "no row scores higher than hacpo or costs less in rollouts generated per run (gspox2 costs the same)"
+    assert f"{said}; in device-hours per run, gspox2 and gspo cost less." in text
+
+
+def test_equal_seeds_have_no_whiskers(user):
+    same = table_of(finished_sweep(user, {"gspo": (0.4, 0.4), "hacpo": (0.5, 0.5)}))
+    assert not [trace for trace in figures.seed_dots(same)["data"] if "error_y" in trace]
 
 
 @pytest.mark.parametrize(("cost", "x"), [("rollouts", 1000), ("tokens", 10_000), ("device_hours", 0.01)])

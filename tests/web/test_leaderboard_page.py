@@ -12,7 +12,7 @@ from hacrl_web.runs.launch import launch
 from hacrl_web.runs.models import Run, Sweep
 from tests.web.factories import launch_request, make_user
 from tests.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of
-from workers.demo_recipe import BENCHMARK_NAME
+from workers.demo_recipe import AGENTS
 
 pytestmark = pytest.mark.django_db
 BOARD = ("board", "board_csv", "board_tex", "board_json", "report", "row")
@@ -184,9 +184,10 @@ def test_papers_rows_are_as_printed():
 def test_demo_says_what_it_shows_and_what_not(web, user):
     sweep = finished_sweep(user, {"gspo": (0.4,)})
     run = sweep.runs.get()
-    Run.objects.filter(pk=run.pk).update(spec=run.spec | {"data": run.spec["data"] | {"benchmark": BENCHMARK_NAME}})
-    assert "What it does not show" not in text(show(web, finished_sweep(user, {"gspo": (0.4,)})))
-    assert "What it does not show" in text(show(web, sweep))
+    agents = [agent | {"name": name} for agent, name in zip(run.spec["agents"], AGENTS.values(), strict=True)]
+    Run.objects.filter(pk=run.pk).update(spec=run.spec | {"agents": agents})
+    assert "What they do not show" not in text(show(web, finished_sweep(user, {"gspo": (0.4,)})))
+    assert "What they do not show" in text(show(web, sweep))
 
 
 def test_list_is_searched_and_leads_to_the_boards(web, user):
@@ -221,3 +222,21 @@ def test_figures_of_the_page_are_json_and_not_script(web, user):
     found = re.findall(r'<script id="(\w+)-board" type="application/json">(.*?)</script>', html, re.DOTALL)
     assert [name for name, _ in found] == ["seeds", "pareto"]
     assert all(json.loads(body)["data"] for _, body in found)
+
+
+def test_sweep_answers_its_question_in_one_line(web, user):
+    sweep = sweep_of(user, ["gspo", "gspox2", "hacpo"], [4])
+    for name, score, seconds in (("gspo", 0.446, 10), ("gspox2", 0.5, 19), ("hacpo", 0.662, 19)):
+        finish(by_name(sweep)[name, 4], {"A": score, "B": score}, seconds=seconds)
+    html = web.get(sweep.get_absolute_url()).content.decode()
+    said = "hacpo 0.662. gspo 0.446: +0.216, one seed, no interval, 1.9 times the device time."
+    assert f"{said} gspox2 0.500: +0.162, one seed, no interval, 1.0 times the device time.</p>" in html
+    # The way to an interval: the form for further seeds, which holds what makes three.
+    assert f'<a href="{sweep.get_absolute_url()}#more-seeds">' in html
+    assert 'id="more-seeds" name="seeds" placeholder="3, 4" value="0, 1"' in html
+
+
+def test_answer_over_seeds_tells_a_tie(web, user):
+    # gaps .1 and -.05: mean .025, s = .15 / sqrt(2), 12.706 * s / sqrt(2) = .95
+    sweep = finished_sweep(user, {"gspo": (0.4, 0.5), "hacpo": (0.5, 0.45)})
+    assert "hacpo 0.475. gspo 0.450: +0.0250, ± 0.95 over 2 seeds (a tie)" in text(web.get(sweep.get_absolute_url()))

@@ -81,10 +81,18 @@ def test_home_says_what_the_demo_prepares_while_it_does(client, staff):
     assert "The demo is being made." not in client.get("/").content.decode()
 
 
+@pytest.mark.parametrize("name", ["runs:run_list", "runs:sweep_list", "registry:model_list", "leaderboard:index"])
+def test_empty_pages_say_what_the_demo_prepares(client, staff, name):
+    assert "The demo is being made." not in client.get(reverse(name)).content.decode()
+    with preparing("Teaching: 41 % done."):
+        assert "<span data-doing>Teaching: 41 % done.</span>" in client.get(reverse(name)).content.decode()
+
+
 def test_only_staff_is_told_of_the_demo(client, user):
     client.force_login(user)
     with preparing("Teaching two small models."):
-        assert "being made" not in client.get("/").content.decode()
+        for page in ("/", reverse("runs:run_list")):
+            assert "being made" not in client.get(page).content.decode()
         assert client.get(reverse("runs:pulse")).json()["demo"] == ""
 
 

@@ -11,12 +11,13 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.alerts.signals import Facts
+from hacrl_web.errors import FieldErrors
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, Sweep, TelemetryEvent
 from hacrl_web.runs.templatetags.show import size
 from hacrl_web.runs.variants import GRID
 from tests.web import factories
-from workers.demo_recipe import BENCHMARK_NAME
+from workers.demo_recipe import AGENTS
 from workers.spec import RunSpec
 
 EVENT = {"attempt": 1, "step": 1, "agent": "A", "source": "", "time": 1.0}
@@ -386,11 +387,15 @@ def test_every_preset_fills_fields_that_exist_with_values_that_are_accepted(web,
         assert response.status_code == 302, preset["label"]
 
 
-def test_page_of_a_demo_sweep_says_what_it_does_not_show(web, user):
+def test_page_of_a_sweep_of_the_demos_agents_says_what_they_do_not_show(web, user):
     sweep = Sweep.objects.create(owner=user, name="any")
     run = factories.launch(user, factories.launch_request(user), sweep=sweep)
     assert "no estimate" not in text_of(web.get(sweep.get_absolute_url()))
-    run.spec["data"]["benchmark"] = BENCHMARK_NAME
+    run.spec["data"]["benchmark"] = "Order of operations"  # the demo's questions, asked of others
+    run.save()
+    assert "no estimate" not in text_of(web.get(sweep.get_absolute_url()))
+    for agent, name in zip(run.spec["agents"], AGENTS.values(), strict=True):
+        agent["name"] = name
     run.save()
     assert "no estimate of HACPO's benefit in general" in text_of(web.get(sweep.get_absolute_url()))
 
@@ -401,6 +406,33 @@ def test_clone_starts_from_the_settings_of_the_run(web, user):
     assert 'value="2.5"' in field_of(response, "algorithm.alpha")
     assert 'value="11"' in field_of(response, "seed")
     assert f'value="{run.group_id}" selected' in field_of(response, "group")
+
+
+def test_clone_remembers_its_origin_and_is_compared_with_it(web, user):
+    run = factories.make_run(user, name="First", algorithm={"name": "hacpo", "alpha": 2.5}, seed=11)
+    page = web.get(reverse("runs:run_clone", args=[run.pk]), follow=True)
+    assert 'value="First (clone)"' in field_of(page, "name")
+    assert f'<input type="hidden" name="cloned_from" value="{run.pk}">' in text_of(page)
+    sent = {"group": run.group_id, "benchmark": run.benchmark_id, "name": "First (clone)", "cloned_from": run.pk}
+    small = {"training.steps": "5", "training.train_batch_size": "4", "training.mini_batch_size": "4"}
+    response = web.post(reverse("runs:run_create"), sent | small | {"algorithm.name": "gspo", "seed": "11"})
+    clone = Run.objects.exclude(pk=run.pk).get()
+    assert response["Location"] == clone.get_absolute_url()
+    assert clone.cloned_from == run
+    assert "Cloned from" in text_of(web.get(clone.get_absolute_url()))
+    config = text_of(web.get(reverse("insight:run_config", args=[clone.pk])))
+    assert "First</a>, which it was cloned from" in config
+    # A clone of the clone is named once.
+    again = web.get(reverse("runs:run_clone", args=[clone.pk]), follow=True)
+    assert 'value="First (clone)"' in field_of(again, "name")
+
+
+def test_run_of_another_is_no_origin(web, user):
+    foreign = factories.make_run(factories.make_user())
+    own = factories.launch(user, factories.launch_request(user, cloned_from=str(foreign.pk)))
+    assert own.cloned_from is None
+    with pytest.raises(FieldErrors):
+        factories.launch(user, factories.launch_request(user, cloned_from="x"))
 
 
 @pytest.mark.parametrize("clone", ["x", "0" * 32, "%00"])

@@ -94,7 +94,7 @@ def test_large_delta_in_a_grid_is_confirmed_beside_the_grid(web, form):
     # What was confirmed of the one value below says nothing of the grid.
     below = {**asked, "algorithm.delta": "0.8", "confirm": "delta_above_half=0.8"}
     assert web.post(reverse("runs:run_create"), below).status_code == 422
-    kept = web.post(reverse("runs:run_create"), {**meant, "training.steps": "0"})
+    kept = web.post(reverse("runs:run_create"), {**meant, "training.steps": "-1"})
     assert 'value="delta_above_half=0.2, 0.8" checked' in field_of(kept, "grid.delta")
     assert web.post(reverse("runs:run_create"), {**meant, "grid.delta": ".2 .80"}).status_code == 302
 
@@ -168,7 +168,7 @@ def test_disk_is_that_of_the_newest_checkpoint_times_those_that_stay(user):
 
 
 def test_estimate_says_what_is_wrong_and_does_not_ask_about_cautions(web, form):
-    answer = web.post(reverse("runs:run_estimate"), {**form, "training.steps": "0", "grid.alpha": "x"})
+    answer = web.post(reverse("runs:run_estimate"), {**form, "training.steps": "-1", "grid.alpha": "x"})
     assert answer.status_code == 422
     assert {error["field"] for error in answer.json()["errors"]} == {"training.steps", "grid.alpha"}
     assert web.post(reverse("runs:run_estimate"), {**form, "grid.delta": "0.8"}).json()["cost"]["runs"] == 4

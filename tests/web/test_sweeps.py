@@ -165,7 +165,7 @@ def test_bad_sweep_is_refused_at_its_field_and_writes_nothing(user, changes, fie
 
 
 def test_errors_of_lists_and_settings_come_together(user):
-    assert set(refused(user, seeds=[], training={"steps": 0}, surprise=1)) == {"seeds", "training.steps", "surprise"}
+    assert set(refused(user, seeds=[], training={"steps": -1}, surprise=1)) == {"seeds", "training.steps", "surprise"}
 
 
 def test_large_delta_of_a_grid_is_asked_about_at_the_grid(user):

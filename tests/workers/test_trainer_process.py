@@ -177,6 +177,19 @@ def test_attempt_after_a_damaged_line_counts_the_sound_ones(tmp_path, spec, monk
     assert process.prepare(spec, tmp_path, None) == 2
 
 
+def test_what_was_confirmed_at_launch_is_not_asked_again(tmp_path, spec, capfd, monkeypatch):
+    from workers import __main__ as process
+
+    wide = spec.model_copy(update={"algorithm": spec.algorithm.model_copy(update={"delta": 0.8})})
+    monkeypatch.setattr(process.launcher, "die_with_supervisor", lambda: None)
+    monkeypatch.setenv(process.launcher.DEATH_PIPE_VARIABLE, "")
+    process.prepare(wide, tmp_path / "launched", None)
+    assert capfd.readouterr().err == ""
+    monkeypatch.delenv(process.launcher.DEATH_PIPE_VARIABLE)
+    process.prepare(wide, tmp_path / "by hand", None)
+    assert "did you mean 0.2?" in capfd.readouterr().err
+
+
 def test_second_request_ends_at_once_and_leaves_a_sound_spool(tmp_path, spec, monkeypatch):
     from workers import __main__ as process
     from workers.trainer import Trainer

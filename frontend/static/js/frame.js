@@ -45,10 +45,11 @@ function pause() {
  */
 function showPulse(shown, now) {
   shown.textContent = count(now.running);
-  const doing = document.querySelector("[data-demo]");
-  if (!doing) return;
-  const isSaid = doing instanceof HTMLElement && doing.dataset.demo === now.demo;
-  if (!isSaid) reloadPage(); // its runs are there now, or it goes on with something else
+  const banner = document.querySelector("[data-demo]");
+  if (!(banner instanceof HTMLElement) || banner.dataset.demo === now.demo) return;
+  const doing = banner.querySelector("[data-doing]");
+  if (!doing || now.demo === "") reloadPage(); // it has begun, or its runs are there now
+  else doing.textContent = banner.dataset.demo = now.demo;
 }
 
 /** What was said of the last page's deed is not said twice. */

@@ -5,11 +5,13 @@ import { count, duration, make, must, size } from "./format.js";
 /**
  * @typedef {{runs: number, rollouts: number, max_tokens: number, device_seconds: number | null,
  *   disk_bytes: number | null, basis: string}} Cost
- * @typedef {{message: string, field: string | null}} FieldError
+ * @typedef {{code: string, message: string, field: string | null}} FieldError
  */
 
 const PAUSE_MS = 400;
 const MOST_SHOWN = 4;
+/** Of an error that a warning of the side card has said already. */
+const SAID = "context_too_short";
 let timer = 0;
 let asked = new AbortController();
 
@@ -35,7 +37,7 @@ async function ask(form) {
     const answer = await fetch(must("#cost").dataset.url ?? "", { method: "POST", body: new FormData(form), signal: asked.signal });
     const body = answer.headers.get("Content-Type")?.includes("json") ? await answer.json() : {};
     showCost(body.cost ?? null);
-    showErrors(body.errors ?? []);
+    showErrors(/** @type {FieldError[]} */ (body.errors ?? []).filter((error) => error.code !== SAID));
   } catch {
     // Overtaken, or no connection: the form can still be sent, and is checked then.
   }

@@ -4,11 +4,13 @@ import { count, make, must, readJson } from "./format.js";
 import { askCost } from "./run-form-cost.js";
 
 /**
- * @typedef {{id: number, name: string, agents: {name: string, model: string, position: number}[]}} Group
+ * @typedef {{name: string, model: string, position: number, context: number | null}} Agent
+ * @typedef {{id: number, name: string, agents: Agent[]}} Group
  * @typedef {{label: string, values: Record<string, string | number | boolean>,
  *   confirm: {field: string, value: string, text: string}[]}} Preset
  */
 
+const LENGTHS = ["rollout.max_prompt_length", "rollout.max_completion_length"];
 const form = /** @type {HTMLFormElement} */ (must("#run-form"));
 /** @type {{groups: Group[], presets: Preset[], sharing: string[]}} */
 const data = readJson("form-data");
@@ -98,9 +100,23 @@ function showWarnings(chosen, agents) {
   const clips = shares && chosen.includes("hacpo") && isOn("algorithm.clip_cross") && agents !== 1;
   if (clips && delta > 0.5 && !isConfirmed("algorithm.delta")) warnings.push(`Delta ${delta}: the lower bound becomes ${Number((1 - delta).toPrecision(3))}. You will be asked to confirm it.`);
   if (shares && agents === 1) warnings.push("One agent alone has nobody to share with: HACPO and naive sharing are then GSPO.");
+  const length = contextWarning();
+  if (length) warnings.push(length);
   const list = must("#warnings");
   list.hidden = warnings.length === 0;
   list.replaceChildren(...warnings.map((text) => make("p", "", text)));
+}
+
+/** Said as soon as the group is chosen, with a preset that fits it: the defaults are for models of thousands of tokens. */
+function contextWarning() {
+  const agents = group()?.agents ?? [];
+  const context = Math.min(...agents.map((agent) => agent.context || Infinity));
+  const asked = LENGTHS.reduce((sum, name) => sum + number(name), 0);
+  if (!(asked > context)) return "";
+  const shortest = agents.find((agent) => agent.context === context)?.name;
+  const fits = data.presets.find(({ values }) => LENGTHS.reduce((sum, name) => sum + Number(values[name]), 0) <= context);
+  const cure = fits ? ` The preset “${fits.label}” fits.` : "";
+  return `Max prompt length and max completion length are ${count(asked)} tokens together; ${shortest} has room for ${count(context)}.${cure}`;
 }
 
 /** @param {Preset | undefined} preset */

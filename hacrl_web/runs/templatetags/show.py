@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from hacrl_web.runs.demo_state import Preparation, preparation
 from hacrl_web.runs.models import HELD, Run
 
 register = template.Library()
@@ -64,6 +65,13 @@ def running_count(context: template.Context) -> int:
 def has_components(context: template.Context) -> bool:
     """Whether the menu names the page of components: for who works on the pages, not for who runs them."""
     return settings.DEBUG and context["user"].is_staff
+
+
+@register.simple_tag(takes_context=True)
+def demo_being_made(context: template.Context) -> Preparation | None:
+    """What `./hacrl demo` prepares now; only staff is told."""
+    user = context.get("user")
+    return preparation() if user is not None and user.is_staff else None
 
 
 @register.filter

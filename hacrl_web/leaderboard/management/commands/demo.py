@@ -8,22 +8,30 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
 
 from hacrl_web import demo
 from hacrl_web.accounts.models import User, first_user
 from hacrl_web.errors import FieldErrors
+from hacrl_web.leaderboard.boards import sweep_board
+from hacrl_web.leaderboard.choice import Choice
 from hacrl_web.leaderboard.demo_outcome import summary, text_table
+from hacrl_web.leaderboard.table import make_table
+from hacrl_web.leaderboard.verdict import verdict
 from hacrl_web.runs.demo_state import preparing
 from hacrl_web.runs.models import TERMINAL, State, Sweep
 from workers.demo_recipe import ALGORITHMS
 
 LOOK_EVERY_S = 0.5
 SAY_EVERY_S = 5.0
+FOLLOW_EVERY_S = 2.0
+TEACHING = "Teaching two small models arithmetic, once: a minute or two, more on a busy machine."
 # As people write it; RunSpec's own names are taken as well.
 _SPELLINGS = {"gspo_x2": "gspox2"}
 
@@ -43,7 +51,12 @@ class Command(BaseCommand):
             help="comma-separated: hacpo, gspo, gspo_x2, grpo, naive_source, naive_learner (default: the first three)",
         )
 
+        parser.add_argument("--follow", type=int, metavar="SWEEP", help="say in one line how a demo's runs have ended")
+
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["follow"] is not None:
+            self._follow(Sweep.objects.get(pk=options["follow"]))
+            return
         seeds, algorithms = seeds_of(options["seeds"]), algorithms_of(options["algorithms"])
         if options["json"] and not options["once"]:
             raise CommandError("--json prints the outcome, which only --once waits for: give both.")
@@ -63,6 +76,16 @@ class Command(BaseCommand):
         failed = [run for run in sweep.runs.order_by("created_at") if run.state != State.COMPLETED]
         if failed:
             raise CommandError("; ".join(f"{run.name} {run.state}: {run.reason}" for run in failed))
+
+    def _follow(self, sweep: Sweep) -> None:
+        """One closing line for a terminal whose demo is looked at in the browser."""
+        while any(run.state not in _SETTLED for run in sweep.runs.all()):
+            time.sleep(FOLLOW_EVERY_S)
+        ended = Counter(sweep.runs.values_list("state", flat=True))
+        said = verdict(make_table(sweep_board(sweep), Choice())) if ended[State.COMPLETED] else ""
+        states = ", ".join(f"{number} {state}" for state, number in ended.items())
+        address = f"{settings.PUBLIC_URL or ''}{sweep.get_absolute_url()}"
+        self.stderr.write(" ".join(["The demo's runs have ended:", f"{states}.", *([said] if said else []), address]))
 
     def _wait(self, sweep: Sweep) -> None:
         said_at = 0.0
@@ -97,11 +120,11 @@ def algorithms_of(text: str) -> list[str]:
 def _launched(user: User, seeds: Sequence[int], algorithms: Sequence[str], stderr: Any) -> Sweep:
     doing = "Looking for its two models in the cache."
     if not demo.folder().exists():
-        doing = "Teaching two small models arithmetic, the warm start: a minute or two on an idle machine, once."
-        stderr.write("Making the demo's two models: about a minute, once. Its runs start after that.")
+        doing = TEACHING
+        stderr.write(f"{TEACHING} Its runs start after that.")
     try:
         with preparing(doing) as say:
-            folder = demo.make_agents()
+            folder = demo.make_agents(lambda percent: say(f"{TEACHING} {percent} % done."))
             say("Checking and registering its models and questions.")
             group, benchmark = demo.register(user, folder)
             return demo.launch(user, group, benchmark, seeds, algorithms)
