@@ -229,14 +229,22 @@ def test_sweep_answers_its_question_in_one_line(web, user):
     for name, score, seconds in (("gspo", 0.446, 10), ("gspox2", 0.5, 19), ("hacpo", 0.662, 19)):
         finish(by_name(sweep)[name, 4], {"A": score, "B": score}, seconds=seconds)
     html = web.get(sweep.get_absolute_url()).content.decode()
-    said = "hacpo 0.662. gspo 0.446: +0.216, one seed, no interval, 1.9 times the device time."
-    assert f"{said} gspox2 0.500: +0.162, one seed, no interval, 1.0 times the device time.</p>" in html
+    said = "Highest: hacpo 0.662. Over gspo 0.446: +0.216, one seed, no interval, 1.9 times the device time."
+    assert f"{said} Over gspox2 0.500: +0.162, one seed, no interval, 1.0 times the device time.</p>" in html
     # The way to an interval: the form for further seeds, which holds what makes three.
     assert f'<a href="{sweep.get_absolute_url()}#more-seeds">' in html
     assert 'id="more-seeds" name="seeds" placeholder="3, 4" value="0, 1"' in html
 
 
+def test_hacpo_stands_beside_the_baseline_also_where_another_row_is_highest(web, user):
+    sweep = finished_sweep(user, {"gspo": (0.4,), "hacpo": (0.6,), "naive_source": (0.7,)})
+    html = web.get(sweep.get_absolute_url()).content.decode()
+    assert "Highest: naive_source 0.700. Over gspo 0.400: +0.300, " in html
+    assert "Over hacpo 0.600: +0.100, " in html
+    assert "hacpo 0.600 over gspo 0.400: +0.200, " in html
+
+
 def test_answer_over_seeds_tells_a_tie(web, user):
     # gaps .1 and -.05: mean .025, s = .15 / sqrt(2), 12.706 * s / sqrt(2) = .95
     sweep = finished_sweep(user, {"gspo": (0.4, 0.5), "hacpo": (0.5, 0.45)})
-    assert "hacpo 0.475. gspo 0.450: +0.0250, ± 0.95 over 2 seeds (a tie)" in text(web.get(sweep.get_absolute_url()))
+    assert "hacpo 0.475. Over gspo 0.450: +0.0250, ± 0.95 over 2 seeds (a tie)" in text(web.get(sweep.get_absolute_url()))
