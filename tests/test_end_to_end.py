@@ -82,7 +82,7 @@ def test_every_event_is_stored_exactly_once(demo: tuple[Path, dict[str, Any]]) -
             is_without_gap = left == list(range(left[0], last + 1))
             assert is_without_gap
             stored: list[int] = []
-            for table in ("telemetryevent", "rolloutsample", "contribution"):
+            for table in ("telemetryevent", "rolloutsample", "contribution", "questionchunk", "answerchunk"):
                 rows = database.execute(f"select seq from runs_{table} where run_id = ?", [run["run"].replace("-", "")])
                 stored += [seq for (seq,) in rows]
             # As plain comparisons: the difference of two long lists takes minutes to print.

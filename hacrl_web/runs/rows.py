@@ -112,7 +112,9 @@ class Table:
         return f'"{self.name}" ({self._names})'
 
     def _copy(self, target: str, rows: Sequence[Row]) -> None:
-        with connection.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN") as copy:
+        statement = f"COPY {target} FROM STDIN"
+        # What the driver raises at the end of a COPY would pass Django by.
+        with connection.wrap_database_errors, connection.cursor() as cursor, cursor.copy(statement) as copy:
             for row in rows:
                 copy.write_row(row)
 

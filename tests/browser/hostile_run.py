@@ -65,6 +65,7 @@ def main() -> None:
     from tests.browser.made_runs import store
     from tests.web import factories
 
+    factories.number_by_process()
     owner = get_user_model().objects.order_by("pk")[0]
     with transaction.atomic():  # the dispatcher never sees it waiting
         run = factories.make_run(owner, name="Hostile", algorithm={"name": "hacpo", "delta": 0.2, "delta_step": 0.0})

@@ -58,6 +58,7 @@ def main() -> None:
     from hacrl_web.runs.models import Sweep
     from tests.web import factories
 
+    factories.number_by_process()
     owner = get_user_model().objects.order_by("pk")[0]
     with transaction.atomic():  # the dispatcher never sees them waiting
         request = factories.launch_request(owner, name="With a spike")

@@ -13,7 +13,7 @@ from django.db import transaction
 from hacrl_web.accounts.models import first_user
 from hacrl_web.runs.launch import launch
 from hacrl_web.runs.models import Run, Sweep
-from tests.web.factories import launch_request, make_group
+from tests.web.factories import launch_request, make_group, number_by_process
 from tests.web.leaderboard_help import by_name, finish, sweep_of
 
 FINALS = {"gspo": 0.47, "gspox2": 0.53, "hacpo": 0.68, "naive_source": 0.69}
@@ -64,6 +64,7 @@ def eight(owner: object) -> Sweep:
 
 
 def main() -> None:
+    number_by_process()
     owner = first_user()
     with transaction.atomic():  # the dispatcher never sees them waiting
         made = {"several": several(owner), "grid": grid(owner), "eight": eight(owner)}

@@ -29,6 +29,7 @@ def test_tab_stays_live_agents_answer_and_runs_are_compared_by_their_address(pag
     expect(page.locator("#opened .answer-card")).to_have_count(2)
     page.keyboard.press("n")
     expect(opened).not_to_have_text(first)
+    page.wait_for_load_state()  # a key before the page's script would be nobody's
     page.keyboard.press("p")
     expect(opened).to_have_text(first)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,12 @@ from hacrl_web.runs.models import Run
 from workers.events import Body, Metrics, SpoolWriter
 
 _numbers = count(1)
+
+
+def number_by_process() -> None:
+    """Names of this process' own, for rows in the database of a running product that other processes fill too."""
+    global _numbers
+    _numbers = count(1000 * os.getpid())
 
 
 def make_user(name: str = "", *, is_staff: bool = False) -> Any:

@@ -52,7 +52,8 @@ def wait_for(run_dir: Path, kind: str, process: subprocess.Popen[bytes]) -> None
 @pytest.mark.slow
 def test_run_completes_and_a_second_call_resumes_it(tmp_path, spec):
     done = run(spec, tmp_path / "run")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.splitlines() == [f"python -m workers: {caution.message}" for caution in spec.cautions()]
     assert RunSpec.from_file(tmp_path / "run" / "spec.json") == spec
     assert (
         records(tmp_path / "run", "finished")[0] | {"step": 2, "outcome": "completed"}

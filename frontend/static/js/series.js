@@ -218,6 +218,7 @@ function read(sent, grids) {
     line.last = one.last;
     line.low = one.low ?? null;
     line.high = one.high ?? null;
+    line.seeds = one.seeds;
   }
   return charts;
 }
