@@ -247,4 +247,5 @@ def test_hacpo_stands_beside_the_baseline_also_where_another_row_is_highest(web,
 def test_answer_over_seeds_tells_a_tie(web, user):
     # gaps .1 and -.05: mean .025, s = .15 / sqrt(2), 12.706 * s / sqrt(2) = .95
     sweep = finished_sweep(user, {"gspo": (0.4, 0.5), "hacpo": (0.5, 0.45)})
-    assert "hacpo 0.475. Over gspo 0.450: +0.0250, ± 0.95 over 2 seeds (a tie)" in text(web.get(sweep.get_absolute_url()))
+    html = text(web.get(sweep.get_absolute_url()))
+    assert "hacpo 0.475. Over gspo 0.450: +0.0250, ± 0.95 over 2 seeds (a tie)" in html
