@@ -103,7 +103,7 @@ def test_delta_above_one_half_is_queued_only_when_confirmed(page: Page, register
     [
         ("training.learning_rate", "nan", "finite number"),
         ("training.learning_rate", "1,5", "number"),
-        ("training.steps", "-3", "at least 1"),
+        ("training.steps", "-3", "at least 0"),
         ("training.mini_batch_size", "3", "Must divide"),
     ],
 )
