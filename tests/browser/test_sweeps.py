@@ -88,7 +88,7 @@ def test_sweep_is_launched_by_the_form_shows_partial_rows_and_is_stopped(world: 
     assert stopped >= 6
     expect(rows.first).to_be_visible()
     page.get_by_text(f"Retry {stopped} stopped").click()
-    page.get_by_role("button", name=f"Retry {stopped} run").click()
+    page.get_by_role("button", name=f"Retry {stopped} run").press("Enter")
     expect(page.locator("[data-banner]")).to_contain_text(f"Queued {stopped} runs anew")
     page.locator("#stop-all summary").click()
     page.get_by_role("button", name="Stop all of it").click()
