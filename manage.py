@@ -6,6 +6,9 @@ import sys
 
 from django.core.management import execute_from_command_line
 
+from hacrl_web.accounts.actor import acting, of_command
+
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hacrl_web.settings")
-    execute_from_command_line(sys.argv)
+    with acting(of_command(sys.argv[1:])):
+        execute_from_command_line(sys.argv)

@@ -1,45 +1,112 @@
-"""The REST API: routers of the apps, one error shape, session authentication with CSRF."""
+"""The REST API: routers of the apps, one error shape, tokens or sessions, nothing that is not understood."""
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.http import Http404, HttpRequest, HttpResponse, RawPostDataException
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
-from ninja.security import django_auth
+from ninja.operation import Operation
 
+from hacrl_web.accounts.project_api import router as projects_router
+from hacrl_web.accounts.token_api import router as tokens_router
 from hacrl_web.alerts.api import router as alerts_router
+from hacrl_web.api_auth import AUTH, rates
 from hacrl_web.errors import FieldError, FieldErrors, plain_message
 from hacrl_web.insight.api import router as insight_router
+from hacrl_web.leaderboard.api import router as leaderboard_router
+from hacrl_web.middleware import gone
 from hacrl_web.registry.api import router as registry_router
 from hacrl_web.registry.benchmark_api import router as benchmark_router
 from hacrl_web.runs.api import router as runs_router
+from hacrl_web.runs.events_api import router as events_router
 from hacrl_web.runs.sweep_api import router as sweeps_router
 
+View = Callable[..., HttpResponse]
+NOT_JSON = "The body cannot be read: send one JSON object, in UTF-8."
+CSRF_REFUSED = (
+    "A browser's session needs the CSRF token of our pages beside it (X-CSRFToken); scripts send an API token."
+)
 
-def _for_users(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+
+def _for_users(view: View) -> View:
     """The description of the API is for whoever may use it."""
 
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if not request.user.is_authenticated:
-            return not_logged_in(request, AuthenticationError())
+        """Error: none; what is refused is an answer."""
+        try:
+            if not any(auth(request) for auth in AUTH):
+                raise AuthenticationError
+        except Exception as error:
+            return api.on_exception(request, error)
         return view(request, *args, **kwargs)
 
     return guarded
 
 
-api = NinjaAPI(title="HACRL Web", version="1", auth=django_auth, docs_url=None, docs_decorator=_for_users)
+def _strict(run: View) -> View:
+    """An operation that refuses query parameters which it does not know, and bodies which are not of its kind."""
+    operation: Operation = run.__self__  # type: ignore[attr-defined]
+    sources = {model.__ninja_param_source__: model for model in operation.models}
+    query = sources.get("query")
+    known = set(query.__ninja_flatten_map__) if query else set()
+    kind = "application/json" if "body" in sources else "multipart/form-data" if "file" in sources else ""
+
+    @wraps(run)
+    def checked(request: HttpRequest, **values: Any) -> HttpResponse:
+        errors, status = _unknown(request, known), 422
+        if kind and request.content_type != kind and request.META.get("CONTENT_LENGTH") not in (None, "", "0"):
+            errors, status = [FieldError("unsupported_media_type", f"Send it with Content-Type: {kind}.", None)], 415
+        if not errors:
+            return run(request, **values)
+        # Who may not ask is told that, and nothing of the parameters.
+        return operation._run_checks(request) or _answer(request, errors, status)
+
+    return checked
+
+
+def _unknown(request: HttpRequest, known: set[str]) -> list[FieldError]:
+    told = f"known here: {', '.join(sorted(known))}" if known else "none is known here"
+    return [
+        FieldError("unknown_parameter", f"There is no query parameter of this name; {told}.", name[:80])
+        for name in request.GET
+        if name not in known
+    ]
+
+
+api = NinjaAPI(
+    title="HACRL Web", version="1", auth=list(AUTH), throttle=rates(), docs_url=None, docs_decorator=_for_users
+)
+api.add_decorator(_strict, mode="view")
+api.add_router("", tokens_router)
+api.add_router("", projects_router)
 api.add_router("", registry_router)
 api.add_router("", benchmark_router)
+api.add_router("", events_router)  # before /runs/{run_id}: it has /runs/estimate
 api.add_router("", runs_router)
 api.add_router("", sweeps_router)
 api.add_router("", alerts_router)
 api.add_router("", insight_router)
+api.add_router("", leaderboard_router)
+
+
+@require_safe
+def docs(request: HttpRequest) -> HttpResponse:
+    """The API's page for people, drawn from its description by ninja's copy of Swagger UI."""
+    return render(request, "api_docs.html", {"description": reverse("api-1:openapi-json")})
 
 
 def _answer(request: HttpRequest, errors: list[FieldError], status: int) -> HttpResponse:
     body = [error.as_dict() for error in errors]
-    return api.create_response(request, {"error": body[0], "errors": body}, status=status)
+    response = api.create_response(request, {"error": body[0], "errors": body}, status=status)
+    if status == 401:
+        response["WWW-Authenticate"] = "Bearer"
+    return response
 
 
 @api.exception_handler(FieldErrors)
@@ -64,9 +131,14 @@ def not_found(request: HttpRequest, exception: Http404) -> HttpResponse:
     return _answer(request, [FieldError("not_found", "There is no such object.", None)], 404)
 
 
+@api.exception_handler(ObjectDoesNotExist)
+def deleted_meanwhile(request: HttpRequest, exception: ObjectDoesNotExist) -> HttpResponse:
+    return field_errors(request, gone(exception))
+
+
 @api.exception_handler(AuthenticationError)
 def not_logged_in(request: HttpRequest, exception: AuthenticationError) -> HttpResponse:
-    return _answer(request, [FieldError("not_authenticated", "Log in first.", None)], 401)
+    return _answer(request, [FieldError("not_authenticated", "Log in, or send an API token.", None)], 401)
 
 
 @api.exception_handler(RawPostDataException)
@@ -78,5 +150,7 @@ def not_json(request: HttpRequest, exception: RawPostDataException) -> HttpRespo
 
 @api.exception_handler(HttpError)
 def refused(request: HttpRequest, exception: HttpError) -> HttpResponse:
-    """What ninja itself refuses: a body that is not JSON."""
-    return _answer(request, [FieldError("bad_request", str(exception), None)], exception.status_code)
+    """What ninja itself refuses: a body that is not JSON, a session without its CSRF token, too many requests."""
+    code = {403: "csrf_failed", 429: "too_many_requests"}.get(exception.status_code, "bad_request")
+    message = {"csrf_failed": CSRF_REFUSED, "bad_request": NOT_JSON}.get(code, str(exception))
+    return _answer(request, [FieldError(code, message, None)], exception.status_code)

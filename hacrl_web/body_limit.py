@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from hacrl_web.errors import FieldError
+from channels.db import database_sync_to_async
+from django.conf import settings
+from django.contrib.auth import SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
+from django.db import DatabaseError
+from django.http import parse_cookie
+
+from hacrl_web.accounts.tokens import bearer, check_scope, find_token
+from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.uploads import MAX_UPLOAD_BYTES
 
 MAX_BYTES = 6 * 2**20
@@ -14,17 +23,41 @@ MAX_UPLOAD_REQUEST_BYTES = 2 * MAX_UPLOAD_BYTES + 2**20
 UPLOAD_PATHS = ("/benchmarks/new", "/api/v1/benchmarks")
 
 
+Scope = dict[str, Any]
+
+
+async def is_logged_in(scope: Scope) -> bool:
+    """Whether a request comes with a session, or an API token that may do this: half a gigabyte of anybody else's is
+    not even stored.
+    """
+    cookies = b"; ".join(value for name, value in scope["headers"] if name == b"cookie").decode("latin-1")
+    key = parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME, "")
+    given = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), "")
+    token = bearer(given)
+    try:
+        if token is not None:
+            check_scope(await database_sync_to_async(find_token)(token), scope["method"])
+            return True
+        return key.isalnum() and await database_sync_to_async(SessionStore(key).get)(SESSION_KEY) is not None
+    except FieldErrors:
+        return False
+    except DatabaseError:  # busy: the application answers that in its own words
+        return True
+
+
 class LimitBody:
-    """An ASGI application around another: 413 for bodies over the limit of their address."""
+    """An ASGI application around another: 413 for bodies over the limit of their address and of who sends them."""
 
-    def __init__(self, application: Any) -> None:
+    def __init__(self, application: Any, may_upload: Callable[[Scope], Awaitable[bool]] = is_logged_in) -> None:
         self.application = application
+        self.may_upload = may_upload
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
-        most = MAX_UPLOAD_REQUEST_BYTES if scope["path"] in UPLOAD_PATHS else MAX_BYTES
+        is_upload = scope["path"] in UPLOAD_PATHS and scope["method"] == "POST"
+        most = MAX_UPLOAD_REQUEST_BYTES if is_upload and await self.may_upload(scope) else MAX_BYTES
         if _announced(scope) > most:
             await _refuse(scope, send, most)
             return
@@ -48,7 +81,7 @@ class LimitBody:
             await _refuse(scope, send, most)
 
 
-def _announced(scope: dict[str, Any]) -> int:
+def _announced(scope: Scope) -> int:
     """The content length that the client gave, 0 where it gave none."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit():
@@ -56,7 +89,7 @@ def _announced(scope: dict[str, Any]) -> int:
     return 0
 
 
-async def _refuse(scope: dict[str, Any], send: Any, most: int) -> None:
+async def _refuse(scope: Scope, send: Any, most: int) -> None:
     message = f"The request is too large: at most {most // 2**20} MiB are allowed here."
     if scope["path"].startswith("/api/"):
         error = FieldError("too_large", message, None).as_dict()

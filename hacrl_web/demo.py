@@ -17,19 +17,22 @@ from typing import Any
 from django.conf import settings
 from django.core.files.base import File
 from django.core.files.uploadedfile import UploadedFile
+from django.db.models import Q, QuerySet
 
 from hacrl_web.accounts.models import User
 from hacrl_web.errors import FieldErrors
 from hacrl_web.registry import benchmarks, services
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Sweep
-from hacrl_web.runs.sweeps import launch_sweep
+from hacrl_web.runs.sweep_plan import plan_sweep
+from hacrl_web.runs.sweeps import add_seeds, launch_sweep, retry_all
 from workers.demo_recipe import (
     AGENTS,
     ALGORITHMS,
     ANSWER_FIELD,
     BENCHMARK_NAME,
     CONFIRM,
+    ENGINES,
     HELD_OUT_FILE,
     QUESTION_FIELD,
     TRAIN_FILE,
@@ -112,18 +115,61 @@ def _upload(file: Any) -> UploadedFile:
     return UploadedFile(content, name=Path(file.name).name, content_type="application/jsonl", size=content.size)
 
 
+def demo_sweeps(user: User) -> QuerySet[Sweep]:
+    """The user's demos, the newest first."""
+    return Sweep.objects.filter(Q(name=SWEEP_NAME) | Q(name__startswith=f"{SWEEP_NAME} ("), owner=user)
+
+
 def launch(
     user: User,
     group: AgentGroup,
     benchmark: Benchmark,
     seeds: Sequence[int],
     algorithms: Sequence[str] = ALGORITHMS,
+    engine: str = ENGINES[0],
 ) -> Sweep:
-    """Queue every algorithm on every seed as one sweep. Error: LaunchError, where there is no such algorithm."""
-    settings_of_all = demo_settings(ALGORITHMS[0])
+    """Queue every algorithm on every seed as one sweep, of a name that no other has.
+
+    Error: LaunchError, where there is no such algorithm.
+    """
+    names = (SWEEP_NAME if number == 1 else f"{SWEEP_NAME} ({number})" for number in count(1))
+    taken = set(demo_sweeps(user).values_list("name", flat=True))
+    name = next(one for one in names if one not in taken)
+    return launch_sweep(user, _request(name, group, benchmark, seeds, algorithms, engine))
+
+
+def go_on(
+    user: User,
+    group: AgentGroup,
+    benchmark: Benchmark,
+    seeds: Sequence[int],
+    algorithms: Sequence[str] = ALGORITHMS,
+    engine: str = ENGINES[0],
+) -> Sweep:
+    """As `launch`; but a demo of these settings that is there gets what it lacks: further seeds, and failed runs anew.
+
+    Error: LaunchError.
+    """
+    wanted = plan_sweep(user, _request(SWEEP_NAME, group, benchmark, seeds, algorithms, engine)).request
+    sweep = next((one for one in demo_sweeps(user) if _settings(one.request) == _settings(wanted)), None)
+    if sweep is None:
+        return launch(user, group, benchmark, seeds, algorithms, engine)
+    add_seeds(user, sweep, list(seeds))
+    retry_all(user, sweep)
+    return sweep
+
+
+def _settings(request: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in request.items() if key not in ("name", "seeds")}
+
+
+def _request(
+    name: str, group: AgentGroup, benchmark: Benchmark, seeds: Sequence[int], algorithms: Sequence[str], engine: str
+) -> dict[str, Any]:
+    settings_of_all = demo_settings(ALGORITHMS[0], engine)
     del settings_of_all["algorithm"]["name"]  # the one thing in which the runs of the sweep differ
-    request = {
-        "name": SWEEP_NAME,
+    return {
+        "name": name,
         "group": group.pk,
         "benchmark": benchmark.pk,
         # HACPO first: its page is the one to look at while the others are still to come.
@@ -132,4 +178,3 @@ def launch(
         "confirm": list(CONFIRM),
         **settings_of_all,
     }
-    return launch_sweep(user, request)

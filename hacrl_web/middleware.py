@@ -1,18 +1,22 @@
 """Every page needs a login unless it says otherwise, and a busy database is said in words."""
 
+import logging
 import sys
 from collections.abc import Callable
 
 from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.views.defaults import bad_request, page_not_found, server_error
 
-from hacrl_web.errors import FieldErrors
+from hacrl_web.errors import FieldError, FieldErrors
 
+logger = logging.getLogger(__name__)
 API_PREFIX = "/api/"
+OPERATIONS_PREFIX = "/api/v1/"
 BUSY = (OperationalError, InterfaceError)
 
 
@@ -20,9 +24,35 @@ class LoginRequired(LoginRequiredMiddleware):
     """Django's rule, but for the API, which answers 401 by itself instead of redirecting."""
 
     def process_view(self, request, view_func, view_args, view_kwargs):
-        if request.path_info.startswith(API_PREFIX):
+        if request.path_info.startswith(OPERATIONS_PREFIX):
             return None
         return super().process_view(request, view_func, view_args, view_kwargs)
+
+
+class WrongVerb:
+    """405 in the one shape of the API, which ninja leaves plain, and as a page, which Django leaves empty."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if response.status_code != 405:
+            return response
+        if not request.path_info.startswith(API_PREFIX):
+            return _told(request, response) if request.method == "GET" and not response.content else response
+        allowed = ", ".join(sorted(response["Allow"].split(", ")))  # from a set: in another order after each start
+        shaped = _api_error("method_not_allowed", f"This address knows {allowed} only.", 405)
+        shaped["Allow"] = allowed
+        return shaped
+
+
+def _told(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """Where a form writes to, opened as a page: its address is in the browser's bar after a refusal."""
+    text = "This address takes what a form sends. Go back to the page with the form."
+    page = render(request, "refused.html", {"code": 405, "text": text}, status=405)
+    page["Allow"] = response["Allow"]
+    return page
 
 
 class DatabaseBusy:
@@ -48,10 +78,24 @@ class Refused:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if not isinstance(exception, FieldErrors):
-            return None
-        context = {"code": exception.status, "text": " ".join(error.message for error in exception.errors)}
-        return render(request, "refused.html", context, status=exception.status)
+        if isinstance(exception, ObjectDoesNotExist):
+            return refused(request, gone(exception))
+        return refused(request, exception) if isinstance(exception, FieldErrors) else None
+
+
+def gone(error: ObjectDoesNotExist) -> FieldErrors:
+    """What somebody else deletes while a request works on it; one that names what never was gets its 404 before."""
+    logger.warning("Deleted while a request worked on it", exc_info=error)
+    return FieldErrors([FieldError("not_found", "This was deleted in this moment.", None)], 404)
+
+
+def refused(request: HttpRequest, errors: FieldErrors) -> HttpResponse:
+    """What cannot be done, as a page or in the shape of the API."""
+    if request.path_info.startswith(API_PREFIX):
+        body = [error.as_dict() for error in errors.errors]
+        return JsonResponse({"error": body[0], "errors": body}, status=errors.status)
+    context = {"code": errors.status, "text": " ".join(error.message for error in errors.errors)}
+    return render(request, "refused.html", context, status=errors.status)
 
 
 def busy(request: HttpRequest) -> HttpResponse:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import importlib.util
 import ipaddress
 import json
 import os
@@ -93,6 +94,14 @@ def read_state(data: Path) -> dict[str, Any]:
     return state if isinstance(state, dict) else {}
 
 
+def check_vllm() -> None:
+    """Error: Refused where `demo --engine vllm` would start trainers that find no vLLM."""
+    if importlib.util.find_spec("vllm") is None:
+        from workers.spec_sections import INSTALL_VLLM
+
+        raise Refused(f"vLLM is not installed here: {INSTALL_VLLM}; or leave out --engine vllm.")
+
+
 def write_state(data: Path, state: dict[str, Any]) -> None:
     temporary = data / "up.json.tmp"
     temporary.write_text(json.dumps(state, indent=1))
@@ -165,7 +174,7 @@ def check_public_bind(host: str) -> dict[str, str]:
         )
     if os.environ.get("HACRL_ALLOWED_HOSTS"):
         return {}
-    if host in ("0.0.0.0", "::"):
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - asked here, and refused
         raise Refused(
             f"--host {host} listens on every address: say in HACRL_ALLOWED_HOSTS under which names browsers may ask "
             "for this machine, for instance HACRL_ALLOWED_HOSTS=gpu-box.example.org,10.0.0.7"
@@ -214,7 +223,7 @@ def redis_folder(data: Path) -> Path:
 
 def short_temporary_folder() -> str:
     """TMPDIR if it is short, as on Linux; /tmp where it is long, as on macOS."""
-    return next(path for path in (tempfile.gettempdir(), "/tmp") if len(path) < 60 or path == "/tmp")
+    return next(path for path in (tempfile.gettempdir(), "/tmp") if len(path) < 60 or path == "/tmp")  # noqa: S108 - where mkdtemp makes a folder
 
 
 def redis_command(folder: Path) -> list[str]:
@@ -224,17 +233,6 @@ def redis_command(folder: Path) -> list[str]:
         "dir": str(folder), "daemonize": "no",
     }  # fmt: skip
     return [redis_binary(), *(word for name, value in options.items() for word in (f"--{name}", value))]
-
-
-def redis_answers(folder: Path) -> bool:
-    try:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(1)
-            client.connect(str(folder / "redis.sock"))
-            client.sendall(b"PING\r\n")
-            return client.recv(16).startswith(b"+PONG")
-    except OSError:
-        return False
 
 
 # ---- the database ---------------------------------------------------------------------------------------------------

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from django.db import Error, connection
@@ -12,8 +14,18 @@ from django.db import Error, connection
 log = logging.getLogger(__name__)
 
 
-def repeat(acts: Sequence[Callable[[], Any]], ended: threading.Event, interval_s: float) -> None:
-    """Do each act, in order, every `interval_s` until told to end; one that fails does not keep the next from it."""
+def pulse_file() -> Path | None:
+    """The file by which somebody outside sees that the process still looks."""
+    return Path(name) if (name := os.environ.get("HACRL_PULSE_FILE")) else None
+
+
+def repeat(
+    acts: Sequence[Callable[[], Any]], ended: threading.Event, interval_s: float, pulse: Path | None = None
+) -> None:
+    """Do each act, in order, every `interval_s` until told to end; one that fails does not keep the next from it.
+
+    pulse: touched after each round.
+    """
     while not ended.is_set():
         for act in acts:
             try:
@@ -23,4 +35,6 @@ def repeat(acts: Sequence[Callable[[], Any]], ended: threading.Event, interval_s
                 connection.close()
             except Exception:
                 log.exception("a look failed; trying again")
+        if pulse:
+            pulse.touch()
         ended.wait(interval_s)

@@ -1,8 +1,9 @@
 """Settings: one data folder, SQLite and an embedded Redis by default, everything else by environment variable.
 
 HACRL_DATA, DATABASE_URL, REDIS_URL, HACRL_SECRET_KEY, HACRL_ALLOWED_HOSTS, HACRL_MODEL_ROOTS, HACRL_DEBUG,
-HACRL_TRAINER_COMMAND, HACRL_PUBLIC_URL, HACRL_TLS_PROXY, HACRL_EMAIL_URL, HACRL_EMAIL_FROM, HACRL_WEBHOOK_ALLOW: see
-README.md.
+HACRL_TRAINER_COMMAND, HACRL_PUBLIC_URL, HACRL_TLS_PROXY, HACRL_HSTS_S, HACRL_EMAIL_URL, HACRL_EMAIL_FROM,
+HACRL_WEBHOOK_ALLOW, HACRL_API_READS_PER_MINUTE, HACRL_API_WRITES_PER_MINUTE, and DATABASE_PASSWORD, REDIS_PASSWORD: see
+docs/environment.md. Secrets also by file: NAME_FILE.
 """
 
 import json
@@ -21,6 +22,8 @@ except ImportError:
     pass
 
 import dj_database_url
+
+from hacrl_web.secret_files import secret, with_password
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("HACRL_DATA") or BASE_DIR / "var").expanduser().resolve()
@@ -46,7 +49,8 @@ def _secret_key() -> str:
     return key
 
 
-SECRET_KEY = os.environ.get("HACRL_SECRET_KEY") or _secret_key()
+SECRET_KEY_NAME = "HACRL_SECRET_KEY"  # noqa: S105 - a name
+SECRET_KEY = secret(SECRET_KEY_NAME) or _secret_key()
 DEBUG = os.environ.get("HACRL_DEBUG") == "1"
 ALLOWED_HOSTS = [h for h in os.environ.get("HACRL_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",") if h]
 
@@ -60,6 +64,7 @@ INSTALLED_APPS = [
     "channels",
     "csp",
     "django_htmx",
+    "ninja",  # for the scripts of the API's page
     "hacrl_web.accounts",
     "hacrl_web.registry",
     "hacrl_web.runs",
@@ -76,9 +81,13 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "hacrl_web.middleware.LoginRequired",
+    "hacrl_web.accounts.middleware.ByToken",
+    "hacrl_web.accounts.middleware.Acting",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "hacrl_web.middleware.WrongVerb",
+    "hacrl_web.accounts.middleware.Door",
     "hacrl_web.middleware.DatabaseBusy",
     "hacrl_web.middleware.Refused",
 ]
@@ -102,6 +111,7 @@ TEMPLATES = [
 DATABASES = {
     "default": dj_database_url.parse(os.environ.get("DATABASE_URL") or f"sqlite:///{DATA_DIR / 'db.sqlite3'}"),
 }
+DATABASES["default"]["PASSWORD"] = DATABASES["default"]["PASSWORD"] or secret("DATABASE_PASSWORD")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {
@@ -115,6 +125,7 @@ else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 
 REDIS_URL = os.environ.get("REDIS_URL") or f"unix://{DATA_DIR / 'redis' / 'redis.sock'}?db=0"
+REDIS_URL = with_password(REDIS_URL, secret("REDIS_PASSWORD"))
 
 
 def _broker_url(url: str) -> str:
@@ -139,10 +150,17 @@ CELERY_WORKER_DISABLE_PREFETCH = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_PUBLISH_RETRY = False  # the dispatcher rings again
 
+# Requests of one user to the API in each minute, counted by each web process; 0: no limit.
+API_READS_PER_MINUTE = int(os.environ.get("HACRL_API_READS_PER_MINUTE") or 1200)
+API_WRITES_PER_MINUTE = int(os.environ.get("HACRL_API_WRITES_PER_MINUTE") or 120)
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}},
+}
+
 # Notifications: links in them, the mail server (smtp://, smtp+tls://, smtps://), and where webhooks may go.
 PUBLIC_URL = os.environ.get("HACRL_PUBLIC_URL", "").rstrip("/")
 WEBHOOK_ALLOW = [entry.strip() for entry in os.environ.get("HACRL_WEBHOOK_ALLOW", "").split(",") if entry.strip()]
-_mail = urlsplit(os.environ.get("HACRL_EMAIL_URL", ""))
+_mail = urlsplit(secret("HACRL_EMAIL_URL"))
 HAS_MAIL = bool(_mail.hostname)
 EMAIL_HOST = _mail.hostname or "localhost"
 EMAIL_USE_TLS = _mail.scheme == "smtp+tls"
@@ -166,8 +184,13 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 # Only behind a proxy that ends TLS and sets this header itself: otherwise anybody could.
-if os.environ.get("HACRL_TLS_PROXY") == "1":
-    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+HAS_TLS = os.environ.get("HACRL_TLS_PROXY") == "1"
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HAS_TLS else None
+SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HAS_TLS
+# Browsers then refuse plain http for this name: 30 days, so that a mistake is over some day.
+SECURE_HSTS_SECONDS = int(os.environ.get("HACRL_HSTS_S") or 30 * 24 * 3600) if HAS_TLS else 0
+# Further names of the domain, and browsers' built-in lists, are for the owner of the domain to decide.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_NAME = "hacrl_session"
@@ -193,7 +216,7 @@ CONTENT_SECURITY_POLICY = {
 }
 
 STATIC_URL = "static/"
-STATICFILES_DIRS = [BASE_DIR / "frontend" / "static"]
+STATICFILES_DIRS = [BASE_DIR / "frontend" / "static", ("docs", BASE_DIR / "docs" / "pictures")]
 WHITENOISE_USE_FINDERS = True  # served from the source folders: nothing to collect on a laptop
 WHITENOISE_AUTOREFRESH = DEBUG
 

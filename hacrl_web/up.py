@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hacrl_web import preflight
+from hacrl_web.commands import command
 from hacrl_web.preflight import ROOT, Refused
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Up:
         self.public = preflight.check_public_bind(host)
         preflight.check_port(host, port)
         end_leftovers(preflight.read_state(data))
-        shown = "127.0.0.1" if host == "0.0.0.0" else "[::1]" if host == "::" else f"[{host}]" if ":" in host else host
+        shown = "127.0.0.1" if host == "0.0.0.0" else "[::1]" if host == "::" else f"[{host}]" if ":" in host else host  # noqa: S104 - asked here
         self.url = f"http://{shown}:{port}"
         self.redis_folder = None if os.environ.get("REDIS_URL") else preflight.redis_folder(data)
         self.redis_url = os.environ.get("REDIS_URL") or f"unix://{self.redis_folder}/redis.sock?db=0"
@@ -78,12 +79,11 @@ class Up:
         if self.redis_folder is not None:
             self._add("redis", preflight.redis_command(self.redis_folder))
         self._migrate()
-        web = self._add("web", [sys.executable, *self._web_arguments()])
+        web = self._add("web", command("web", self.host, self.port))
         link = self._single("login_link", stdout=subprocess.PIPE)
-        worker = self._add("worker", [sys.executable, *self._worker_arguments()])
-        worker.grace_s = WORKER_GRACE_S
-        self._add("dispatcher", [sys.executable, "manage.py", "dispatch"])
-        self._add("watcher", [sys.executable, "manage.py", "watch"])
+        self._add("worker", command("worker")).grace_s = WORKER_GRACE_S
+        self._add("dispatcher", command("dispatcher"))
+        self._add("watcher", command("watcher"))
         self.write_state()
         ready = self.supervisor.wait(lambda: self._is_serving(web), START_TIMEOUT_S, pause_s=0.1)
         if not ready:
@@ -93,23 +93,10 @@ class Up:
         self._announce(link)
         return True
 
-    def _web_arguments(self) -> list[str]:
-        return [
-            *("-m", "uvicorn", "hacrl_web.asgi:application", "--host", self.host, "--port", str(self.port)),
-            "--no-proxy-headers",  # X-Forwarded-For from anybody would dodge the login throttle
-            *("--lifespan", "off", "--no-server-header", "--timeout-graceful-shutdown", "3", "--ws-max-size", "65536"),
-        ]
-
-    def _worker_arguments(self) -> list[str]:
-        return [
-            *("-m", "celery", "-A", "hacrl_web.celery", "worker", "--pool", "prefork", "-c", "1"),
-            *("--loglevel", "INFO", "--without-gossip", "--without-mingle"),
-        ]
-
-    def _add(self, name: str, command: list[str]) -> Child:
+    def _add(self, name: str, words: list[str]) -> Child:
         from hacrl_web.processes import Child
 
-        return self.supervisor.add(Child(name, command, self.data / "logs" / f"{name}.log", self.environment, ROOT))
+        return self.supervisor.add(Child(name, words, self.data / "logs" / f"{name}.log", self.environment, ROOT))
 
     def _single(self, *arguments: str, stdout: Any = None) -> subprocess.Popen[bytes]:
         return self.supervisor.single([sys.executable, "manage.py", *arguments], self.environment, ROOT, stdout)
@@ -122,12 +109,12 @@ class Up:
         started = time.monotonic()
         log = self.data / "logs" / "migrate.log"
         with log.open("wb") as file:
-            migrate = self._single("migrate", "--noinput", stdout=file)
+            migrate = self._single("prepare_database", stdout=file)
             if not self.supervisor.wait(lambda: migrate.poll() is not None, pause_s=0.2):
                 return
         if migrate.returncode:
             tail = "\n".join(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-8:])
-            raise Refused(f"The database could not be prepared (manage.py migrate):\n{tail}\nThe whole log: {log}")
+            raise Refused(f"The database could not be prepared:\n{tail}\nThe whole log: {log}")
         preflight.note_migrated(self.data)
         say(f"  done in {time.monotonic() - started:.1f} s")
 
@@ -138,7 +125,7 @@ class Up:
                     f"{child.name} ended {child.restarts} times while starting; its log ends:\n{child.last_lines()}"
                 )
         try:
-            with urllib.request.urlopen(f"{self.url}/login", timeout=5):
+            with urllib.request.urlopen(f"{self.url}/login", timeout=5):  # noqa: S310 - our own http address
                 return True
         except urllib.error.HTTPError as error:
             if error.code >= 500:
@@ -151,12 +138,10 @@ class Up:
         """The one line: the address and a way in."""
         self.supervisor.wait(lambda: link.poll() is not None, 30, pause_s=0.1)
         output = link.stdout.read().decode(errors="replace") if link.poll() is not None and link.stdout else ""
-        path = next((line.strip() for line in reversed(output.splitlines()) if line.startswith("/")), None)
-        if path:
-            self.login_url: str | None = self.url + path
+        self.login_url = next((line.strip() for line in reversed(output.splitlines()) if "/login/" in line), None)
+        if self.login_url:
             self.announce(f"HACRL Web: {self.url}  log in once with {self.login_url}  (Ctrl-C stops it)")
         else:
-            self.login_url = None
             self.announce(f"HACRL Web: {self.url}  (no login link: `./hacrl login_link` tells why)\n{output}")
 
     # -- while it runs
@@ -294,16 +279,17 @@ def down() -> int:
 
 
 def manage(arguments: list[str]) -> None:
-    """Any manage.py command, with the data folder and the Redis of a running `up`."""
+    """Any manage.py command, with the data folder, the Redis and the address of a running `up`."""
     data = preflight.data_folder()
     demo = preflight.data_folder("var/demo")
     if not os.environ.get("HACRL_DATA") and preflight.lock_holder(data) is None and preflight.lock_holder(demo):
         data = demo
         say(f"For the demo that is up, over {demo}; name another data folder in HACRL_DATA.")
     os.environ.setdefault("HACRL_DATA", str(data))
-    running = preflight.read_state(data).get("redis_url") if preflight.lock_holder(data) else None
-    if running:
-        os.environ.setdefault("REDIS_URL", running)
+    state = preflight.read_state(data) if preflight.lock_holder(data) else {}
+    for variable, name in (("REDIS_URL", "redis_url"), ("HACRL_PUBLIC_URL", "url")):
+        if state.get(name):
+            os.environ.setdefault(variable, state[name])
     os.execv(sys.executable, [sys.executable, str(ROOT / "manage.py"), *arguments])
 
 
@@ -319,13 +305,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             command.add_argument("--json", action="store_true", help="with --once: the last line is JSON")
             command.add_argument("--seeds", help="how many, such as 3, or which, such as 0,1,2")
             command.add_argument("--algorithms", help="for instance hacpo,gspo,gspo_x2,naive_source")
+            command.add_argument("--engine", choices=("transformers", "vllm"), help="what generates the rollouts")
     commands.add_parser("status")
     commands.add_parser("down")
     return parser.parse_args(arguments)
 
 
 def serve(options: argparse.Namespace) -> int:
+    """Up, with or without the demo, to the end. Error: Refused."""
     is_demo = options.command == "demo"
+    if is_demo and options.engine == "vllm":
+        preflight.check_vllm()
     once = is_demo and options.once
     data = preflight.data_folder("var/demo" if is_demo else "var")
     port = options.port if options.port is not None else 0 if once else 8000
@@ -338,7 +328,7 @@ def serve(options: argparse.Namespace) -> int:
             up.run()
             return 0
         words = [*(["--once"] if once else []), *(["--json"] if options.json else [])]
-        for name in ("seeds", "algorithms"):
+        for name in ("seeds", "algorithms", "engine"):
             if value := getattr(options, name):
                 words += [f"--{name}", value]
         return up.demo(once, words)

@@ -2,7 +2,7 @@
 
 from django.urls import include, path
 
-from hacrl_web.api import api
+from hacrl_web.api import api, docs
 from hacrl_web.runs.views import home
 
 handler400 = "hacrl_web.middleware.handler400"
@@ -15,6 +15,8 @@ urlpatterns = [
     path("", include("hacrl_web.runs.urls")),
     path("", include("hacrl_web.alerts.urls")),
     path("", include("hacrl_web.insight.urls")),
+    path("docs/", include("hacrl_web.docs.urls")),
     path("leaderboard/", include("hacrl_web.leaderboard.urls")),
+    path("api/docs", docs, name="api_docs"),
     path("api/v1/", api.urls),
 ]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Generator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -45,11 +46,18 @@ def _turn(item: pytest.Item) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What each fault test has to report (tests/faults/conftest.py), also where another process ran it."""
-    # They are told as the test is taken down, and a teardown without an error is kept under no name.
-    reports = [report for kind in ("", "error") for report in terminalreporter.stats.get(kind, [])]
-    reports = [report for report in reports if getattr(report, "when", "") == "teardown"]
-    lines = [json.loads(text) for report in reports for name, text in report.user_properties if name == "fault"]
+    """What tests have to report, also where another process ran them."""
+    # What fault tests tell is told as they are taken down, and a teardown without an error is kept under no name.
+    reports = [report for kind in ("passed", "error", "") for report in terminalreporter.stats.get(kind, [])]
+    failed = {report.nodeid for report in terminalreporter.stats.get("failed", [])}
+    told = {one.nodeid: dict(one.user_properties) for one in reports if getattr(one, "nodeid", "") not in failed}
+    _faults(terminalreporter, [json.loads(one["fault"]) for one in told.values() if "fault" in one])
+    _inputs(terminalreporter, [json.loads(one["hostile"]) for one in told.values() if "hostile" in one])
+    _crawls(terminalreporter, [json.loads(one["crawl"]) for one in told.values() if "crawl" in one])
+
+
+def _faults(terminalreporter: pytest.TerminalReporter, lines: list[dict[str, Any]]) -> None:
+    """What was killed, what it did (tests/faults/conftest.py)."""
     if lines:
         terminalreporter.section("faults")
     for line in lines:
@@ -57,6 +65,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         shown = "" if line["shown"] is None else f", shown {line['shown']} of {line['for_browsers']}"
         counts = f"emitted {line['emitted']}, stored {line['stored']}{shown}, violations {line['violations']}"
         terminalreporter.write_line(f"{line['database']:<10} {line['killed']}{recovered}: {counts}")
+
+
+def _inputs(terminalreporter: pytest.TerminalReporter, lines: list[tuple[str, int]]) -> None:
+    """How many inputs of each class were refused as they should (tests/web/test_hostile_inputs.py)."""
+    if not lines:
+        return
+    terminalreporter.section("hostile inputs")
+    per_class: Counter[str] = Counter()
+    for name, count in lines:
+        per_class[name] += count
+    for name, count in per_class.items():
+        terminalreporter.write_line(f"{count:>5} {name}")
+    terminalreporter.write_line(f"{per_class.total()} hostile inputs, 0 answers of 500, 0 rows written")
+
+
+def _crawls(terminalreporter: pytest.TerminalReporter, lines: list[tuple[str, dict[str, int]]]) -> None:
+    """How many requests of each verb found a closed door (tests/web/test_access.py)."""
+    if lines:
+        terminalreporter.section("crawls")
+    for who, per_verb in lines:
+        counts = ", ".join(f"{verb} {count}" for verb, count in per_verb.items())
+        terminalreporter.write_line(f"{who}: {sum(per_verb.values())} requests, 0 let in ({counts})")
 
 
 def _has_gpu() -> bool:

@@ -8,6 +8,7 @@ The first word of the run's name (or HACRL_FAKE_MODE) is the misbehaviour; crash
   killed: is ended by SIGKILL, as the kernel does where memory is out    memory: its own limit of memory is reached
   deaf: ignores TERM    hang: stands still    nan: numbers that are not finite, then failed    fail: says "failed"
   silent: exits with 0 and no last word    orphan: has children that ignore TERM    flood: log lines without measure
+  lost-agent: says "interrupted", in attempt 1
   verifier: pauses by itself, in attempt 1    slow: that step takes 4 s, with a pulse    load: hangs at its start
 Further words are settings: pace=0.01 (seconds per step; else HACRL_FAKE_STEP_S), load=2 and save=2 (seconds that
 loading, or saving each agent, takes), lines=1000 (of a flood, in each step).
@@ -29,14 +30,15 @@ from pathlib import Path
 from tests.fake_events import agent_metrics, evaluations, questions, rollouts, step_bodies
 from workers import pulse
 from workers.checkpoint import newest_checkpoint, save_checkpoint
-from workers.events import PAUSE_ASKED, Body, Checkpoint, Finished, Log, SpoolWriter, Started
+from workers.events import PAUSE_ASKED, Body, Checkpoint, Finished, Log, Started
 from workers.launcher import PAUSE_SIGNAL, die_with_supervisor, dump_stacks_on_signal
 from workers.spec import RunSpec
+from workers.spool import SpoolWriter
 
 __all__ = ["rollouts"]
 MODES = (
     *("crash", "crash-once", "dies", "killed", "memory", "deaf", "hang", "nan", "fail", "silent", "orphan", "flood"),
-    *("verifier", "slow", "load"),
+    *("verifier", "slow", "load", "lost-agent"),
 )
 LEDGER_NAME = "emitted.txt"
 MEMORY_LIMIT = 512 * 2**20
@@ -160,7 +162,8 @@ class FakeTrainer:
     def _is_done(self) -> bool:
         if self.mode == "verifier" and self.step == self.bad_step - 1 and self.attempt == 1:
             self.is_pause_asked, self.pause_reason = True, "the verifier fails: it did not start; 6 tries"
-        return self.is_stopped or self.is_pause_asked or self._is_bad("nan", "memory")
+        is_lost = self.attempt == 1 and self._is_bad("lost-agent")
+        return self.is_stopped or self.is_pause_asked or is_lost or self._is_bad("nan", "memory")
 
     def _is_bad(self, *modes: str) -> bool:
         return self.mode in modes and self.step >= self.bad_step
@@ -200,6 +203,10 @@ class FakeTrainer:
             return self._fail(f"diverged: the loss of step {self.step} is not finite", numbers)
         if self._is_bad("memory"):
             return self._fail(f"MemoryError: {_use_up_memory()} MiB were not enough")
+        if self.attempt == 1 and self._is_bad("lost-agent"):
+            reason = "the process of agent B is gone: its node has died"
+            self.spool.emit(Finished(step=self.step, outcome="interrupted", reason=reason))
+            return 1
         if self.mode == "fail":
             return self._fail("the fake loss became NaN in step 3")
         if self.step and self.saved_step != self.step:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -16,11 +15,14 @@ PACKAGES = ("hacrl_web", "workers")
 # workers/*.py that the web may import
 CONTRACT = (
     "spec",
+    "spec_agent",
     "spec_algorithm",
+    "spec_data",
     "spec_fields",
     "spec_sections",
     "verifiers",
     "events",
+    "spool",
     "thinning",
     "output",
     "launcher",
@@ -28,8 +30,11 @@ CONTRACT = (
     "weights",
     "advantages",
     "estimators",
-    "verifiers",
     "held_out",
+    "spec_yaml",
+    "verl_recipe",
+    "footprint",
+    "memory_plan",
 )
 ML = {
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",
@@ -37,21 +42,30 @@ ML = {
 }  # fmt: skip
 WEB = {"django", "celery", "kombu", "channels", "channels_redis", "redis", "valkey", "ninja", "uvicorn", "hacrl_web"}
 # An app may import itself, what stands left of it, and the modules above all apps that are listed below.
-APPS = ("accounts", "registry", "runs", "alerts", "insight", "leaderboard")
-SHARED = ("settings", "errors", "middleware", "celery", "preflight", "processes", "repeating")  # import no app
+APPS = ("docs", "accounts", "registry", "runs", "alerts", "insight", "leaderboard")
+SHARED = (  # import no app
+    *("settings", "secret_files", "commands", "errors", "middleware", "celery", "preflight", "processes", "repeating"),
+    *("checks", "schema", "backups", "streaming", "api_bodies", "api_lists", "api_edits", "visible"),
+    "settings_file",
+)
 # Put the apps together; only the demo's command and Django import them.
-ASSEMBLY = ("urls", "api", "asgi", "body_limit", "demo", "up")
+ASSEMBLY = ("urls", "api", "api_auth", "asgi", "body_limit", "demo", "up", "container")
 # Views and pages may use all of runs; each layer only itself and what stands below it.
 RUNS_LAYERS = (
     (
         *("views", "form_views", "control_views", "log_views", "disk_views", "removal_views", "sweep_views"),
-        *("find_views", "api", "sweep_api", "consumers", "urls"),
+        *("find_views", "label_views", "shelf_views", "api", "sweep_api", "events_api", "consumers", "urls"),
     ),
-    ("tasks", "dispatcher", "hub", "host_report", "presets", "series", "sweeps", "sweep_plan", "cost"),
-    ("supervisor", "settle", "launch", "queue", "forms", "reports", "streaming", "disk", "retention", "feed"),
-    ("telemetry", "watchdog", "hosts", "doorbell", "demo_state", "origin", "removal", "resumed"),
+    (
+        *("tasks", "dispatcher", "hub", "host_report", "presets", "series", "sweeps", "sweep_plan", "cost", "repeat"),
+        "spec_import",
+    ),
+    ("supervisor", "settle", "launch", "queue", "forms", "reports", "disk", "retention", "feed", "logs"),
+    ("telemetry", "watchdog", "hosts", "memory_fit", "doorbell", "demo_state", "origin", "removal", "resumed"),
+    ("labels", "shelf"),
     ("limits", "rows", "chunks", "devices", "redis_client", "stored_spec", "sweep_state", "variants"),
     ("models",),
+    ("run_states", "host_models", "event_models"),
 )
 TOP_LEVEL = {
     ".ci", ".gitignore", ".pre-commit-config.yaml", "LICENSE", "README.md", "constraints.txt", "docker", "docs",
@@ -76,10 +90,10 @@ def module_names() -> frozenset[str]:
 
 
 @cache
-def imports(path: Path, *, at_start: bool = False) -> frozenset[str]:
-    """Full names of what a file imports; `at_start`: without functions' bodies and TYPE_CHECKING blocks."""
+def imports(path: Path) -> frozenset[str]:
+    """Full names of what a file imports, also within functions and for types alone."""
     names: set[str] = set()
-    for node in _nodes(ast.parse(path.read_text()), at_start):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -89,20 +103,10 @@ def imports(path: Path, *, at_start: bool = False) -> frozenset[str]:
     return frozenset(names)
 
 
-def _nodes(tree: ast.AST, at_start: bool) -> Iterator[ast.AST]:
-    for node in ast.iter_child_nodes(tree):
-        if at_start and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            continue
-        if at_start and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            continue
-        yield node
-        yield from _nodes(node, at_start)
-
-
-def ours(path: Path, *, at_start: bool = False) -> set[str]:
+def ours(path: Path) -> set[str]:
     """The project's modules that a file imports, resolved: `from a.b import c` is a.b.c if that is a file, else a.b."""
     found = set()
-    for name in imports(path, at_start=at_start):
+    for name in imports(path):
         while name and name not in module_names():
             name = name.rpartition(".")[0]
         if name:
@@ -130,21 +134,18 @@ def test_algorithms_import_only_torch_and_the_standard_library(path: Path) -> No
     assert others == set()
 
 
-@pytest.mark.parametrize("name", [name for name in CONTRACT if (ROOT / "workers" / f"{name}.py").exists()])
-def test_contract_imports_only_pydantic_and_itself(name: str) -> None:
+@pytest.mark.parametrize("name", CONTRACT)
+def test_contract_imports_only_pydantic_yaml_and_itself(name: str) -> None:
     path = ROOT / "workers" / f"{name}.py"
-    allowed = set(sys.stdlib_module_names) | {"pydantic", "pydantic_core", "annotated_types"}
+    allowed = set(sys.stdlib_module_names) | {"pydantic", "pydantic_core", "annotated_types", "yaml"}
     assert roots(path) - allowed <= {"workers"}
     assert ours(path) <= {f"workers.{other}" for other in CONTRACT}
 
 
 def test_contract_loads_no_torch_in_a_fresh_process() -> None:
     heavy = sorted(ML | {"django", "celery", "redis", "channels"})
-    code = (
-        "import sys, workers.spec, workers.events, workers.launcher, workers.demo_recipe, workers.advantages\n"
-        "import workers.verifiers\n"
-        f"print([name for name in {heavy} if name in sys.modules])"
-    )
+    names = ", ".join(f"workers.{name}" for name in (*CONTRACT, "demo_recipe"))
+    code = f"import sys, {names}\nprint([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )
@@ -185,10 +186,21 @@ def test_apps_import_only_what_stands_below_them(app: str) -> None:
                 assert ".".join(name.split(".")[:2]) in below | extra, f"{path.relative_to(ROOT)} imports {name}"
 
 
-@pytest.mark.parametrize("name", [name for name in SHARED if (ROOT / "hacrl_web" / f"{name}.py").exists()])
+@pytest.mark.parametrize("name", SHARED)
 def test_shared_modules_import_no_app(name: str) -> None:
     named = ours(ROOT / "hacrl_web" / f"{name}.py")
     assert {other for other in named if other.split(".")[1:2] and other.split(".")[1] in (*APPS, *ASSEMBLY)} == set()
+
+
+def test_client_knows_nothing_of_the_server() -> None:
+    """It is installed alone (extra `client`), on machines that have neither Django nor torch."""
+    allowed = {*sys.stdlib_module_names, "httpx2", "rich", "typer", "yaml", "hacrl_web"}
+    for path in sources("hacrl_web/client"):
+        assert roots(path) <= allowed, path
+        assert {n for n in ours(path) if not n.startswith("hacrl_web.client")} <= {
+            "hacrl_web.visible",
+            "hacrl_web.settings_file",
+        }, path
 
 
 def test_layers_of_runs_import_downwards() -> None:
@@ -196,10 +208,7 @@ def test_layers_of_runs_import_downwards() -> None:
         above = {f"hacrl_web.runs.{name}" for higher in RUNS_LAYERS[:level] for name in higher}
         for name in layer:
             path = ROOT / "hacrl_web" / "runs" / f"{name}.py"
-            if path.exists():
-                assert ours(path) & above == set(), f"{name} imports upwards"
-    models = ours(ROOT / "hacrl_web" / "runs" / "models.py")
-    assert {name for name in models if name.startswith("hacrl_web.runs.")} == set()
+            assert ours(path) & above == set(), f"{name} imports upwards"
 
 
 def test_every_module_of_the_web_has_its_place() -> None:
@@ -208,11 +217,11 @@ def test_every_module_of_the_web_has_its_place() -> None:
     runs = [path.stem for path in (ROOT / "hacrl_web" / "runs").glob("*.py") if path.stem != "__init__"]
     assert sorted(runs) == sorted(name for layer in RUNS_LAYERS for name in layer)
     folders = {path.parent.name for path in (ROOT / "hacrl_web").glob("*/__init__.py")}
-    assert folders == set(APPS)
+    assert folders == {*APPS, "client"}
 
 
 def test_no_file_needs_itself_through_others() -> None:
-    graph = {module_name(path): ours(path, at_start=True) - {module_name(path)} for path in sources(*PACKAGES)}
+    graph = {module_name(path): ours(path) - {module_name(path)} for path in sources(*PACKAGES)}
     done: set[str] = set()
 
     def visit(name: str, trail: tuple[str, ...]) -> None:

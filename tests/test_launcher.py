@@ -11,9 +11,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +22,7 @@ import pytest
 
 from hacrl_web import preflight
 from hacrl_web.processes import Child, Supervisor, is_alive, rotate
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -71,6 +71,29 @@ def steps(script: ModuleType, checkout: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(script, "node_command", lambda logs: ["npm"])
     script.write_stamp(root=str(checkout))
     return ran
+
+
+def test_full_suite_goes_on_where_vllm_cannot_be_installed(
+    script: ModuleType, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[str] = []
+
+    def fails(title: str, command: list[str], log: Path, **options: Any) -> None:
+        ran.append(" ".join(command[1:]))
+        raise script.Problem("There is no wheel of it.")
+
+    monkeypatch.setattr(script, "step", fails)
+    script.install_vllm()
+    assert ran == ["-m workers.install_vllm"]
+    assert "There is no wheel of it.\nGoing on without" in capsys.readouterr().err
+
+
+def test_demo_with_vllm_needs_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(preflight.Refused, match=r"vLLM is not installed here.*workers\.install_vllm"):
+        preflight.check_vllm()
+    monkeypatch.setattr(preflight.importlib.util, "find_spec", lambda name: object())
+    preflight.check_vllm()
 
 
 def test_second_start_installs_nothing(script: ModuleType, checkout: Path, steps: list[list[str]]) -> None:
@@ -174,6 +197,44 @@ def test_long_step_names_its_log_and_says_that_it_goes_on(
     assert between
     assert all(re.fullmatch(r"  \d+ s \.\.\.", line) for line in between)
     assert last.startswith("  done in ")
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("", ""),
+        ("Collecting torch\nDownloading torch-2.13.0.whl (190 MB)\n", "Downloading torch-2.13.0.whl (190 MB)"),
+        ("Collecting torch\nDownl", "Collecting torch"),
+        ("Collecting " + "x" * 200 + "\n", "Collecting " + "x" * 88 + "…"),
+        (
+            "WARNING: Retrying (Retry(total=3)) after connection broken by 'NewConnectionError(': [Errno -2]\n",
+            "The package index could not be reached: check the network, the proxy, HACRL_TORCH_INDEX",
+        ),
+    ],
+)
+def test_long_step_says_what_it_does_or_why_it_does_not(
+    script: ModuleType, tmp_path: Path, log: str, said: str
+) -> None:
+    """An index that cannot be reached is asked for each package anew: minutes in which nothing else would be seen."""
+    (tmp_path / "log").write_text(log)
+    assert script.newest_line(tmp_path / "log").startswith(said)
+    assert bool(script.newest_line(tmp_path / "log")) == bool(said)
+
+
+def test_step_ends_with_the_launcher(tmp_path: Path) -> None:
+    """Asked to end while it installs, it leaves no pip behind."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && echo 3 12 && exit\necho $$ > {tmp_path}/pid\nexec sleep 60\n')
+    python.chmod(0o755)
+    copy = tmp_path / "hacrl"
+    copy.write_text((ROOT / "hacrl").read_text())
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).touch()
+    launcher = subprocess.Popen([sys.executable, copy, "up"], env={**os.environ, "HACRL_PYTHON": str(python)})
+    assert wait_until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()), 20)
+    launcher.terminate()
+    assert launcher.wait(10) == 143
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
 def test_wrong_python_is_named(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,15 +458,6 @@ def answers(url: str) -> bool:
         return False
 
 
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.1)
-    return False
-
-
 @pytest.mark.slow
 def test_up_serves_mends_itself_and_leaves_no_process(up: RunningUp) -> None:
     line = up.first_line()
@@ -425,7 +477,7 @@ def test_up_serves_mends_itself_and_leaves_no_process(up: RunningUp) -> None:
 
     killed = up.pid("web")
     os.kill(killed, signal.SIGKILL)
-    assert within(30, lambda: up.pid("web") not in (0, killed) and answers(f"{found[1]}/login"))
+    assert wait_until(lambda: up.pid("web") not in (0, killed) and answers(f"{found[1]}/login"), 30, pause_s=0.1)
     assert "web ended (signal SIGKILL); starting it again" in up.said()
 
     family = up.family()
@@ -443,7 +495,7 @@ def test_down_stops_up_and_a_killed_up_leaves_nothing_to_the_next(up: RunningUp,
     family = up.family()
     os.kill(up.process.pid, signal.SIGKILL)
     up.process.wait()
-    assert within(60, lambda: not any(map(is_alive, family)))
+    assert wait_until(lambda: not any(map(is_alive, family)), 60, pause_s=0.1)
     following = RunningUp(up.data)
     try:
         assert following.first_line().startswith("HACRL Web: "), following.said()

@@ -16,11 +16,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_web_suite_passes_on_postgresql(tmp_path: Path) -> None:
+def test_web_suite_passes_on_postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     if binaries() is None:
         pytest.skip(f"no PostgreSQL here; get it: {GET_IT}")
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "HACRL_"))}
-    command = [sys.executable, "-m", "pytest", "tests/web", "-q", "-m", "not full", "-p", "no:cacheprovider"]
+    is_all = not request.config.getoption("markexpr")  # ./hacrl test full
+    chosen = "not full" if is_all else "not full and not once"
+    command = [sys.executable, "-m", "pytest", "tests/web", "-q", "-m", chosen, "-p", "no:cacheprovider"]
     command += ["-p", "tests.only_database"]
     with private_postgresql() as url:
         done = subprocess.run(

@@ -1,7 +1,7 @@
 """`python -m workers SPEC.json RUN_DIR`: the trainer process, from the command line to the `finished` event.
 
-Exit status: 0 completed, stopped or paused, 1 failed (the reason is in the `finished` event, the traceback on stderr),
-2 nothing was started (invalid spec, busy run directory).
+Exit status: 0 completed, stopped or paused, 1 failed or interrupted (the reason is in the `finished` event, the
+traceback on stderr), 2 nothing was started (invalid spec, busy run directory).
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from workers import events, launcher, pulse
+from workers import events, launcher, pulse, spec_yaml
+from workers.messages import AgentLost
 from workers.spec import RunSpec
+from workers.spool import SPOOL_NAME, SpoolWriter, read_spool
 from workers.stopping import Paused, StopFlag, StopNow, Stopped
 
 
@@ -27,7 +29,7 @@ class Refused(Exception):
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m workers", description="Train the agents of a run.")
-    parser.add_argument("spec", type=Path, metavar="SPEC.json", help="the run's specification")
+    parser.add_argument("spec", type=Path, metavar="SPEC.json", help="the run's specification, or SPEC.yaml")
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="folder for events and checkpoints")
     parser.add_argument(
         "--attempt", type=int, help="above 1: resume from the newest checkpoint (default: last attempt in RUN_DIR + 1)"
@@ -45,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
 def read_spec(path: Path) -> RunSpec:
     """The spec, or Refused with one line for each field that is wrong."""
     try:
-        return RunSpec.from_file(path)
+        return spec_yaml.from_file(path)
     except OSError as error:
         raise Refused(f"cannot read {path}: {error.strerror}") from None
     except ValidationError as error:
@@ -53,6 +55,8 @@ def read_spec(path: Path) -> RunSpec:
             f"{'.'.join(map(str, item['loc'])) or 'spec'}: {item['msg']}" for item in error.errors(include_url=False)
         ]
         raise Refused(f"{path} is not a valid run spec: " + "; ".join(lines)) from None
+    except ValueError as error:
+        raise Refused(f"cannot read {path}: {error}") from None
 
 
 def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
@@ -79,7 +83,7 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
             attempt = 1
             # From a damaged line on the spool is cut by its writer.
             with contextlib.suppress(FileNotFoundError, events.DamagedLine):
-                for record in events.read_spool(run_dir):
+                for record in read_spool(run_dir):
                     attempt = record["attempt"] + 1
     except launcher.RunDirBusy as error:
         raise Refused(str(error)) from None
@@ -90,16 +94,17 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
 
 def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     """Train, and tell how it ended."""
-    spool: events.SpoolWriter | None = None
+    spool: SpoolWriter | None = None
     stop = StopFlag()
     stop.obey_signals()
     step = 0
     quota_bytes = spec.telemetry.spool_quota_mib * 2**20
-    outcome: Literal["completed", "stopped", "paused", "failed"]
+    outcome: Literal["completed", "stopped", "paused", "interrupted", "failed"]
     try:
-        spool = events.SpoolWriter(run_dir, attempt, quota_bytes)
+        spool = SpoolWriter(run_dir, attempt, quota_bytes)
         pulse.start(run_dir)
-        from workers.rewards import Verifier  # torch takes seconds: not before the spec is known to be good
+        from workers.loading import quiet_transformers  # torch takes seconds: not before the spec is known to be good
+        from workers.rewards import Verifier
         from workers.scoring import VerifierFails
         from workers.trainer import Trainer
 
@@ -120,28 +125,22 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
                 outcome, reason = "paused", str(failure)
             finally:
                 step = trainer.step
+                trainer.close()
     except StopNow:
         outcome, reason = "stopped", "stop was requested twice"
-        spool = events.SpoolWriter(
-            run_dir, attempt, quota_bytes
-        )  # it may have been interrupted between counting and writing
+        # The first one may have been interrupted between counting and writing.
+        spool = SpoolWriter(run_dir, attempt, quota_bytes)
+    except AgentLost as lost:  # nothing can be saved without it
+        outcome, reason = "interrupted", str(lost)
     except Exception as error:
         traceback.print_exc()
         outcome, reason = "failed", f"{type(error).__name__}: {error}"
     if spool is None:
-        print(f"python -m workers: cannot write {run_dir / events.SPOOL_NAME}: {reason}", file=sys.stderr)
+        print(f"python -m workers: cannot write {run_dir / SPOOL_NAME}: {reason}", file=sys.stderr)
         return 1
     spool.emit(events.Finished(step=step, outcome=outcome, reason=reason))
     spool.close()
-    return 1 if outcome == "failed" else 0
-
-
-def quiet_transformers() -> None:
-    """Progress bars of weight loading do not belong into trainer.log."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
+    return 1 if outcome in ("interrupted", "failed") else 0
 
 
 if __name__ == "__main__":

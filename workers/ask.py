@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from workers.spec_sections import AgentSpec
+from workers.spec_agent import AgentSpec
 
 
 def answer(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
@@ -21,7 +21,8 @@ def answer(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     import torch
     from transformers import AutoTokenizer
 
-    from workers.policy import encode_question, eos_ids, load_model
+    from workers.loading import load_model
+    from workers.prompts import encode_question, eos_ids
     from workers.randomness import derived_key
     from workers.rollout import sample
 

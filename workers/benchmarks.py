@@ -13,7 +13,7 @@ from typing import Any
 
 from workers.held_out import held_out_limit, place_of, question_key
 from workers.question_files import MAX_QUESTIONS, BenchmarkError, Refused, decode, kind_name, numbered_lines
-from workers.spec_sections import DataSpec
+from workers.spec_data import DataSpec
 
 MAX_ID_LENGTH = 200  # characters, as the database stores it
 
@@ -45,14 +45,8 @@ class Split:
     num_overlapping: int
 
 
-def load_questions(data: DataSpec) -> tuple[list[Question], list[Question]]:
-    """Training and held-out questions of a run. Errors: BenchmarkError."""
-    split = split_questions(data)
-    return split.train, split.held_out
-
-
 def split_questions(data: DataSpec) -> Split:
-    """Read and split, with the counts of what was left out. Errors: BenchmarkError."""
+    """Training and held-out questions of a run, with the counts of what was left out. Errors: BenchmarkError."""
     fields = (data.question_field, data.answer_field, data.prompt_template)
     questions, num_repeated = read_questions(Path(data.train_path), *fields)
     if data.eval_path is None:

@@ -11,16 +11,25 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workers import pulse
-from workers.manifest import FOLDER_NAME, MANIFEST_NAME, DamagedCheckpoint, read_manifest, sha256, step_folders
+from workers.agents import Agent
+from workers.manifest import (
+    FOLDER_NAME,
+    MANIFEST_NAME,
+    DamagedCheckpoint,
+    read_manifest,
+    sha256,
+    step_folder,
+    step_folders,
+)
 
-if TYPE_CHECKING:  # saving and verifying need no torch
-    from workers.placement import Agent
+Save = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -55,27 +64,26 @@ def save_checkpoint(
     trainer: dict[str, Any],
     keep: int,
     best_step: int | None = None,
+    begin: Callable[[Sequence[Save]], Sequence[Save]] = lambda saves: saves,
 ) -> SavedCheckpoint:
     """Write, verify by manifest, and only then show a checkpoint; afterwards remove the oldest beyond `keep`.
 
-    That of `best_step` stays in any case.
+    That of `best_step` stays in any case. begin: of the placement, where agents may save at the same time.
 
     A crash at any moment leaves the earlier checkpoints and no half one. Error: OSError (disk full).
     """
-    root = run_dir / FOLDER_NAME
-    final = root / f"step-{step:06d}"
+    final = step_folder(run_dir, step)
+    root = final.parent
     building = root / f".building-{final.name}"
     for leftover in root.glob(".building-*"):
         shutil.rmtree(leftover)
     (building / "state").mkdir(parents=True)
-    entries = []
+    names = [f"{index}-{slug(agent.name)}" for index, agent in enumerate(agents)]
+    entries = [{"name": agent.name, "folder": f"agents/{name}"} for agent, name in zip(agents, names, strict=True)]
     try:
-        for index, agent in enumerate(agents):
-            name = f"{index}-{slug(agent.name)}"
+        for save in begin([partial(_save_agent, *pair, building) for pair in zip(agents, names, strict=True)]):
             pulse.beat()
-            agent.save(building / "agents" / name)
-            agent.save_state(building / "state" / name)
-            entries.append({"name": agent.name, "folder": f"agents/{name}"})
+            save()
         (building / "state" / "trainer.json").write_text(json.dumps(trainer))
         files: dict[str, dict[str, Any]] = {}
         for path in _files(building):
@@ -96,9 +104,14 @@ def save_checkpoint(
     _sync(root)
     others = [path for path in step_folders(root) if path != final]
     for old in others[: max(0, len(others) - (keep - 1))]:
-        if best_step is None or old.name != f"step-{best_step:06d}":
+        if best_step is None or old != step_folder(run_dir, best_step):
             shutil.rmtree(old)
     return SavedCheckpoint(step, final, sum(int(entry["size"]) for entry in files.values()))
+
+
+def _save_agent(agent: Agent, name: str, building: Path) -> None:
+    agent.save(building / "agents" / name)
+    agent.save_state(building / "state" / name)
 
 
 def newest_checkpoint(run_dir: Path) -> tuple[Resumable | None, list[str]]:

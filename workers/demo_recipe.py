@@ -11,6 +11,7 @@ from typing import Any
 RECIPE_VERSION = 1
 SEED = 0
 ALGORITHMS = ("gspo", "gspox2", "hacpo")
+ENGINES = ("transformers", "vllm")
 # delta .8 is meant: see the delta trap in docs/LOG.md. A launch request confirms it by this code.
 CONFIRM = ("delta_above_half",)
 
@@ -35,13 +36,14 @@ def is_of_demo(spec: Mapping[str, Any]) -> bool:
     return {agent["name"] for agent in spec["agents"]} == set(AGENTS.values())
 
 
-def demo_settings(algorithm: str) -> dict[str, dict[str, Any]]:
-    """The RunSpec sections of a demo run that differ from the defaults. `algorithm` is one of ALGORITHMS."""
+def demo_settings(algorithm: str, engine: str = ENGINES[0]) -> dict[str, dict[str, Any]]:
+    """The RunSpec sections of a demo run that differ from the defaults: one of ALGORITHMS, one of ENGINES."""
     if algorithm not in ALGORITHMS:
         raise ValueError(f"the demo runs {', '.join(ALGORITHMS)}, not {algorithm!r}")
     return {
         "algorithm": {"name": algorithm, "delta": 0.8, "delta_step": 0.025, "alpha": 1.0, "beta": 0.0},
         "rollout": {
+            "engine": engine,
             "num_generations": 8,
             "temperature": 1.0,
             "max_prompt_length": 16,
@@ -62,6 +64,7 @@ def demo_settings(algorithm: str) -> dict[str, dict[str, Any]]:
         "evaluation": {"eval_interval": 10, "temperature": 0.0},
         # Often enough to kill the worker and watch the run go on where it was.
         "checkpoint": {"save_steps": 5},
-        # One thread: models of this size gain nothing from two, and the web needs the other core.
-        "compute": {"device": "cpu", "dtype": "float32", "num_threads": 1},
+        # One thread: models of this size gain nothing from two, and the web needs the other core. A vLLM that was
+        # built for GPUs runs on nothing else.
+        "compute": {"device": "cpu" if engine == "transformers" else "auto", "dtype": "float32", "num_threads": 1},
     }

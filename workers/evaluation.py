@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from workers import events
 from workers.benchmarks import Question
+from workers.canonical import MAX_SLICES, OTHER_SLICES
 from workers.estimators import Tally, Vote, estimates
 from workers.rewards import REWARD_MAX
 from workers.scoring import Scorer
-from workers.spec_sections import DataSpec
+from workers.spec_data import DataSpec
 from workers.verifiers import label
 from workers.votes import vote
 
@@ -119,15 +120,26 @@ def answer_events(step: int, agent: str, exam: Exam, results: Sequence[Result]) 
         )
 
 
-def evaluation_event(step: int, agent: str, exam: Exam, results: Sequence[Result]) -> events.Evaluation:
-    """The estimates over the samples that could be scored, and slices by subject and difficulty."""
+def slices_of(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
+    """(right, scored) by subject and by difficulty; of each the first MAX_SLICES by name, the rest together."""
     slices: dict[str, tuple[int, int]] = {}
-    for result in results:
-        question = result.question
-        for name in (question.subject, question.difficulty and f"difficulty: {question.difficulty}"):
-            if name and result.num_scored:
+    for prefix in ("", "difficulty: "):
+        named: set[str] = set()
+        for result in results:
+            value = result.question.difficulty if prefix else result.question.subject
+            if not value:
+                continue
+            if len(named) < MAX_SLICES:
+                named.add(value)
+            name = prefix + (value if value in named else OTHER_SLICES)
+            if result.num_scored:
                 right, scored = slices.get(name, (0, 0))
                 slices[name] = (right + result.num_right, scored + result.num_scored)
+    return slices
+
+
+def evaluation_event(step: int, agent: str, exam: Exam, results: Sequence[Result]) -> events.Evaluation:
+    """The estimates over the samples that could be scored, and slices by subject and difficulty."""
     scored = sum(result.num_scored for result in results)
     found = estimates([Tally(r.num_scored, r.num_right, r.votes) for r in results], exam.num_samples)
     return events.Evaluation(
@@ -138,7 +150,7 @@ def evaluation_event(step: int, agent: str, exam: Exam, results: Sequence[Result
         value=found.get(f"avg@{exam.num_samples}", float("nan")),
         correct=sum(result.num_right for result in results),
         asked=scored,
-        slices=slices,
+        slices=slices_of(results),
         num_samples=exam.num_samples,
         unscorable=len(results) * exam.num_samples - scored,
         estimates=found,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from workers.agents import Agent
 from workers.benchmarks import Question, Split, split_questions
 from workers.events import Level
-from workers.placement import Agent
 from workers.spec import RunSpec
-from workers.spec_sections import DataSpec
+from workers.spec_data import DataSpec
 
 Told = Callable[[Level, str], None]
 

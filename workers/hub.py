@@ -28,21 +28,32 @@ def hub_errors() -> tuple[type[Exception], ...]:
     return tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception))
 
 
+def refusal(error: Exception, kind: str, hub_id: str, revision: str | None) -> str:
+    """What the hub says of the model or data set that was asked for, and what to do; empty where it said nothing."""
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    if isinstance(error, GatedRepoError):  # it is a kind of RepositoryNotFoundError
+        if kind == "model":  # a trainer gets no token: with one it would be registered here, and fail there
+            way = "download it with your own token (hf download ID --local-dir FOLDER), and register that folder"
+        else:
+            way = "and set HF_TOKEN where the web is started"
+        return f"{hub_id} is gated: accept its terms on the hub, {way}"
+    if isinstance(error, RepositoryNotFoundError):
+        return f"The hub has no {kind} {hub_id}, or it is private: check the name"
+    if isinstance(error, RevisionNotFoundError):
+        return f"{hub_id} has no revision {revision}: check its name"
+    return ""
+
+
 def fetch_small_files(hub_id: str, revision: str | None) -> Path:
     """A local folder with the model's configuration and tokenizer. Error: Unfit."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
-    from huggingface_hub.errors import RevisionNotFoundError as NoSuchRevision
 
     try:
         folder = snapshot_download(hub_id, revision=revision, allow_patterns=SMALL_FILES, etag_timeout=TIMEOUT_S)
-    except GatedRepoError:
-        raise Unfit(f"{hub_id} is gated: accept its terms on the hub and set HF_TOKEN.") from None
-    except RepositoryNotFoundError:
-        raise Unfit(f"The hub has no model {hub_id}, or it is private: check the name.") from None
-    except NoSuchRevision:
-        raise Unfit(f"{hub_id} has no revision {revision}: check its name.") from None
     except hub_errors() as error:
+        if said := refusal(error, "model", hub_id, revision):
+            raise Unfit(f"{said}.") from None
         reason = type(error).__name__
         raise Unfit(
             f"Could not reach the hub for {hub_id} (within {TIMEOUT_S} s, 1 try; {reason}), and it is not in the local "

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from workers.hub import TIMEOUT_S, hub_errors
+from workers.hub import TIMEOUT_S, hub_errors, refusal
 from workers.question_files import SUFFIXES, BenchmarkError
 
 MAX_FILES = 40
@@ -97,8 +97,6 @@ def _from_hub(
     dataset: str, revision: str | None, request: dict[str, Any], folder: Path, most: int, tell: Tell
 ) -> dict[str, Any]:
     from huggingface_hub import HfApi, hf_hub_download
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
-    from huggingface_hub.errors import RevisionNotFoundError as NoSuchRevision
 
     downloads = folder / "downloads"
 
@@ -118,15 +116,11 @@ def _from_hub(
             found = chosen(list(sizes), _patterns(request))
             _checked(found, dataset, sizes, most)
             return _placed(found, folder, bring, tell) | {"commit": commit}
-        except GatedRepoError:
-            raise BenchmarkError(f"{dataset} is gated: accept its terms on the hub and set HF_TOKEN") from None
-        except RepositoryNotFoundError:
-            raise BenchmarkError(f"The hub has no data set {dataset}, or it is private: check the name") from None
-        except NoSuchRevision:
-            raise BenchmarkError(f"{dataset} has no revision {revision}: check its name") from None
         except hub_errors() as error:
             if isinstance(error, BenchmarkError):
                 raise
+            if said := refusal(error, "data set", dataset, revision):
+                raise BenchmarkError(said) from None
             reason = type(error).__name__
         finally:
             shutil.rmtree(downloads, ignore_errors=True)

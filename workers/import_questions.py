@@ -16,7 +16,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 from workers.canonical import Written, read_canonical, write_canonical
 from workers.held_out import held_out_limit, place_of
 from workers.overlap import KnownQuestions, compare, texts
-from workers.question_files import BenchmarkError, Source
+from workers.question_files import MAX_COLUMNS, BenchmarkError, Source
 from workers.question_mapping import QuestionMapping, guess
 
 TRAIN_FILE = "questions.jsonl"
@@ -33,6 +33,7 @@ LOOKED_AT = 100  # rows
 SHOWN_ROWS = 5
 SHOWN_LETTERS = 2000
 MAX_SHOWN_COLUMNS = 50
+MAX_COLUMN_NAME = 120  # characters, as a mapping may name
 SAMPLE_ROWS = 5
 TELL_EVERY_S = 0.3
 
@@ -57,7 +58,7 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
     records = [record for _, record in islice(sources[0].rows(), LOOKED_AT)]
     if not records:
         raise BenchmarkError(f"{sources[0].name}: no questions in it")
-    columns = list(dict.fromkeys(chain.from_iterable(records)))
+    columns = _checked_columns(sources[0].name, dict.fromkeys(chain.from_iterable(records)))
     guessed = guess(columns, records)
     shown = list(dict.fromkeys([*guessed.columns, *columns]))[:MAX_SHOWN_COLUMNS]
     return {
@@ -67,6 +68,17 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
         "rows": [{name: _shown(record.get(name)) for name in shown} for record in records[:SHOWN_ROWS]],
         "guess": vars(guessed),
     }
+
+
+def _checked_columns(name: str, columns: Iterable[str]) -> list[str]:
+    """The columns that a page offers for choice. Error: BenchmarkError where they are too many, or too long to name."""
+    found = list(columns)
+    if len(found) > MAX_COLUMNS:
+        raise BenchmarkError(f"{name}: {len(found)} columns in its first {LOOKED_AT} rows, {MAX_COLUMNS} at most")
+    longest = max(map(len, found), default=0)
+    if longest > MAX_COLUMN_NAME:
+        raise BenchmarkError(f"{name}: a column's name has {longest} characters, {MAX_COLUMN_NAME} at most")
+    return found
 
 
 def _shown(value: Any) -> str:
@@ -196,6 +208,8 @@ def main() -> int:
         answer = {"error": str(error), "is_held_out": error.is_held_out}
     except (MemoryError, RecursionError) as error:
         answer = {"error": f"The files need more memory than is allowed ({type(error).__name__})"}
+    except OSError as error:  # a full disk
+        answer = {"error": f"The files cannot be read or written ({error.strerror})"}
     print(json.dumps(answer, ensure_ascii=True))
     return 1 if "error" in answer else 0
 

@@ -5,7 +5,9 @@ fences down again. Three of them, from Linux by ctypes, all without privileges:
 
 - Landlock: files can be read only below the Python installation and the system's libraries, and written only in one
   temporary folder;
-- a seccomp filter: no sockets, no further processes, no signals, no tracing (x86_64 and aarch64);
+- a seccomp filter: no sockets, no further processes, no signals, no tracing; no shared memory or queue that would stay
+  when the process is gone; no other times, attributes or priorities for what is not its own, which Landlock does not
+  guard (x86_64 and aarch64);
 - namespaces of its own for users and network: no network device. Refused in many containers; the filter stays.
 
 Without Landlock or without the filter no code is run at all. docs/verifiers.md says what holds where.
@@ -44,6 +46,11 @@ _REFUSED = {
         "process_vm_readv": 310, "process_vm_writev": 311, "unshare": 272, "setns": 308, "mount": 165, "bpf": 321,
         "io_uring_setup": 425, "keyctl": 250, "prlimit64": 302, "chmod": 90, "fchmod": 91, "fchmodat": 268,
         "fchmodat2": 452, "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260,
+        "utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280, "truncate": 76, "setxattr": 188,
+        "lsetxattr": 189, "fsetxattr": 190, "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, "shmget": 29,
+        "semget": 64, "msgget": 68, "mq_open": 240, "add_key": 248, "request_key": 249, "setpriority": 141,
+        "sched_setparam": 142, "sched_setscheduler": 144, "sched_setaffinity": 203, "sched_setattr": 314,
+        "ioprio_set": 251, "migrate_pages": 256, "move_pages": 279, "perf_event_open": 298, "process_madvise": 440,
     },
     "aarch64": {
         "socket": 198, "execve": 221, "execveat": 281, "kill": 129, "tkill": 130, "tgkill": 131,
@@ -51,6 +58,11 @@ _REFUSED = {
         "process_vm_readv": 270, "process_vm_writev": 271, "unshare": 97, "setns": 268, "mount": 40, "bpf": 280,
         "io_uring_setup": 425, "keyctl": 219, "prlimit64": 261, "fchmod": 52, "fchmodat": 53, "fchmodat2": 452,
         "fchown": 55, "fchownat": 54,
+        "utimensat": 88, "truncate": 45, "setxattr": 5, "lsetxattr": 6, "fsetxattr": 7, "removexattr": 14,
+        "lremovexattr": 15, "fremovexattr": 16, "shmget": 194, "semget": 190, "msgget": 186, "mq_open": 180,
+        "add_key": 217, "request_key": 218, "setpriority": 140, "sched_setparam": 118, "sched_setscheduler": 119,
+        "sched_setaffinity": 122, "sched_setattr": 274, "ioprio_set": 30, "migrate_pages": 238, "move_pages": 239,
+        "perf_event_open": 241, "process_madvise": 440,
     },
 }  # fmt: skip
 

@@ -2,14 +2,18 @@
 
 The trainer runs in its own session. It inherits two descriptors: the locked `lock` file of its run directory (so two
 trainers of one run cannot exist) and the read end of a death pipe (so it ends when its supervisor does, however that
-happens). No torch, no Django.
+happens). What it starts in sessions of their own, as Ray does, is known by a mark in its environment and ends with it.
+No torch, no Django.
 """
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import fcntl
 import os
+import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,8 +24,10 @@ from pathlib import Path
 from workers.output import LOG_NAME, OutputLimiter
 
 DEATH_PIPE_VARIABLE = "HACRL_DEATH_PIPE"
+MARK_VARIABLE = "HACRL_TRAINER_MARK"  # of a trainer and all that it starts
 SPEC_NAME = "spec.json"
 LOCK_NAME = "lock"
+SCRATCH_NAME = "scratch"  # a link to a folder elsewhere that ends with the trainer: sockets need short paths
 PULSE_NAME = "pulse"  # its time changes while the trainer works (workers/pulse.py)
 PAUSE_SIGNAL = signal.SIGUSR1  # finish the step, save a checkpoint, end
 STACK_SIGNAL = signal.SIGUSR2  # write the stacks of all threads to stderr
@@ -45,8 +51,9 @@ def lock_run_dir(run_dir: Path) -> int:
 class Trainer:
     """A running trainer process and the way to end it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], death_pipe: int, run_dir: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], death_pipe: int, run_dir: Path, mark: str) -> None:
         self.process = process
+        self._mark, self._run_dir = mark, run_dir
         self._death_pipe = death_pipe
         self._limiter = OutputLimiter(run_dir)
 
@@ -81,9 +88,11 @@ class Trainer:
         return self.kill()
 
     def kill(self) -> int:
-        """KILL what is left of the process group, wait for the trainer, and return its exit status."""
+        """KILL what is left of the process group and of what else it started; returns the trainer's exit status."""
         self._signal(signal.SIGKILL, group=True)
         status = self.process.wait()
+        kill_marked(self._mark)
+        remove_scratch(self._run_dir)
         self._limiter.stop()
         if self._death_pipe >= 0:
             os.close(self._death_pipe)
@@ -110,6 +119,7 @@ def start_trainer(
     """
     run_dir = run_dir.resolve()
     variables = dict(os.environ if environment is None else environment)
+    variables[MARK_VARIABLE] = mark = secrets.token_hex(16)
     root = str(Path(__file__).resolve().parent.parent)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [root, variables.get("PYTHONPATH")]))
     lock = lock_run_dir(run_dir)
@@ -138,7 +148,39 @@ def start_trainer(
     finally:
         os.close(read_end)
         os.close(lock)  # the child holds its own copy: the lock lives as long as the trainer
-    return Trainer(process, write_end, run_dir)
+    return Trainer(process, write_end, run_dir, mark)
+
+
+def remove_scratch(run_dir: Path) -> None:
+    """What a trainer kept outside its run directory; nothing where it kept nothing, or has removed it itself."""
+    link = run_dir / SCRATCH_NAME
+    if link.is_symlink():
+        shutil.rmtree(link.readlink(), ignore_errors=True)
+        link.unlink(missing_ok=True)
+
+
+def kill_marked(mark: str, patience_s: float = 10.0) -> None:
+    """KILL every process with this mark but the one that calls, again and again until there is none.
+
+    Where the system shows no other process's environment (no /proc), only the process group is known.
+    """
+    deadline = time.monotonic() + patience_s
+    while (found := _marked(mark)) and time.monotonic() < deadline:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _marked(mark: str) -> list[int]:
+    """Living processes, zombies not among them: they have no environment any more."""
+    wanted, found = f"{MARK_VARIABLE}={mark}".encode(), []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        pid = int(path.parent.name)
+        with contextlib.suppress(OSError):  # of somebody else, or gone
+            if pid != os.getpid() and wanted in path.read_bytes().split(b"\0"):
+                found.append(pid)
+    return found
 
 
 def dump_stacks_on_signal() -> None:
@@ -147,15 +189,19 @@ def dump_stacks_on_signal() -> None:
 
 
 def die_with_supervisor() -> None:
-    """Called by the trainer at its start: its whole process group ends when the supervisor's end of the pipe closes."""
+    """Called by the trainer at its start: it ends with all that it started when the supervisor's pipe end closes."""
     descriptor = os.environ.pop(DEATH_PIPE_VARIABLE, None)
     if descriptor is None:
         return
     read_end = int(descriptor)
     os.set_inheritable(read_end, False)
 
+    mark = os.environ.get(MARK_VARIABLE)
+
     def wait_for_end() -> None:
         os.read(read_end, 1)
+        if mark:
+            kill_marked(mark)
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=wait_for_end, name="death-pipe", daemon=True).start()

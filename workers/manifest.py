@@ -81,6 +81,11 @@ def read_manifest(path: Path) -> Manifest:
     return Manifest(path, step, folders, files)
 
 
+def step_folder(run_dir: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies."""
+    return run_dir / FOLDER_NAME / f"step-{step:06d}"
+
+
 def step_folders(root: Path) -> list[Path]:
     """Checkpoint folders, oldest first."""
     found = []

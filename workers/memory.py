@@ -43,6 +43,11 @@ def device_peak_bytes() -> int | None:
     return peak
 
 
+def used_bytes() -> tuple[int, int | None]:
+    """resident_bytes and device_peak_bytes of this process."""
+    return resident_bytes(), device_peak_bytes()
+
+
 def halving(work: Callable[[int], Result], size: int, what: str, advice: str, notes: list[str]) -> tuple[Result, int]:
     """work(size), halved as often as memory runs out. Returns its result and the size that fitted.
 

@@ -28,6 +28,10 @@ class RolloutsMissing(RuntimeError):
     """An agent could not deliver its rollouts of a step; the text says why."""
 
 
+class AgentLost(RuntimeError):
+    """The process or the machine of an agent is gone, and with it what it has learned since the last checkpoint."""
+
+
 @dataclass(frozen=True)
 class Generated:
     """An agent's rollouts of a step: responses[prompt][sample], and (sum, count) of the sampled tokens' entropy.
@@ -78,7 +82,8 @@ class UpdateReport:
     """A learner's updates of a step: results[m][row], and numbers over its updates.
 
     alignment: by source, the cosine of its gradient with the learner's own; None where either is 0, empty where it was
-    not measured.  notes: what people should be told.
+    not measured.  engine_logp_difference: of a rollout engine that got the new weights, see engines.py; None where
+    the trainer itself samples.  importance_weights: of own rollouts.  notes: what people should be told.
     """
 
     results: list[list[RowResult]] = field(default_factory=list)
@@ -90,5 +95,7 @@ class UpdateReport:
     failures_in_a_row: int = 0
     rolled_back: bool = False
     sampling_logp_differences: list[float] = field(default_factory=list)
+    importance_weights: list[float] = field(default_factory=list)
+    engine_logp_difference: float | None = None
     alignment: dict[int, float | None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

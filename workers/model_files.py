@@ -340,5 +340,5 @@ def _check_sizes(report: Report) -> str:
             f"No tensor has the shape of the embedding, {embedding[0]} x {embedding[1]} (vocab_size x hidden_size): "
             "weights and config.json do not belong together."
         )
-    report.facts |= {"vocab_size": sizes.get("vocab_size"), "context_length": context, "sizes": sizes}
+    report.facts |= {"vocab_size": sizes.get("vocab_size"), "context_length": context, "sizes": sizes | optional}
     return f"Context of {context:,} tokens." if context else "The context length is not stated."

@@ -18,7 +18,8 @@ from workers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, TOO_LONG, WRONG, Pa
 _EQUALS = re.compile(r"=|\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|≈|\\sim(?![a-zA-Z])")
 _CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\^)")
 # A unit in plain letters: a word, or one of the usual single letters; m/s^2 and kg*m are units too.
-_UNIT = re.compile(r"(?<=[\d})%])\s*(?<![eE])(?:[a-zA-Zµ]{2,}|[mgsKJNWVACFTLhH])(?:[/*·]?[a-zA-Zµ]+|\^\{?-?\d\}?|\d)*$")
+# A letter at a time: what is no unit in the end can be read in one way, not in 2^n. This runs in the trainer itself.
+_UNIT = re.compile(r"(?<=[\d})%])\s*(?<![eE])(?:[a-zA-Zµ]{2}|[mgsKJNWVACFTLhH])(?:[/*·]?[a-zA-Zµ]|\^\{?-?\d\}?|\d)*$")
 
 
 def tidy(text: str) -> str:

@@ -1,314 +1,83 @@
-"""Where agents live. The trainer talks to `Agent` objects in text and numbers and does not know which kind it got.
+"""Where agents live. The trainer asks all of them at once, in text and numbers, and does not know which kind it got.
 
-`LocalPlacement`: all agents in this process, taking turns on one device.
+`local`: all agents in this process, taking turns on one device (local_agent.py).
+`ray`: each agent in a process of its own, all at the same time (ray_placement.py).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
 import torch
-from safetensors.torch import load_file, save_file
 
-from workers import pulse
-from workers.benchmarks import Question
-from workers.memory import OutOfMemory, halving
-from workers.messages import Generated, Response, RolloutsMissing, Row, UpdateReport
-from workers.policy import Policy, choose_device
-from workers.randomness import derived_key
-from workers.rollout import Sample, sample
-from workers.rules import needs_token_logps, rescores_shared
+from workers import memory, ray_cluster
+from workers.agents import Agent, Answer, Placement
+from workers.engines import check_engine
+from workers.loading import choose_device
+from workers.ranked_agent import make_agent
 from workers.spec import RunSpec
-from workers.spec_sections import AgentSpec
-from workers.updates import LOWER_LENGTH, Inputs, measure_alignment, retokenize, run_updates
-
-MAX_ROLL_BACKS = 3  # in a run and agent
-Place = tuple[int, int, int]  # source, prompt, sample
+from workers.spec_sections import INSTALL_RAY
 
 
-class Agent(Protocol):
-    """What the trainer asks of an agent, wherever it lives."""
-
-    name: str
-
-    def describe(self) -> dict[str, Any]: ...
-    def fits(self, questions: Sequence[Question]) -> list[bool]: ...
-    def longest_prompt(self, questions: Sequence[Question]) -> int: ...
-    def generate(self, step: int, questions: Sequence[Question]) -> Generated: ...
-    def update(
-        self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
-    ) -> UpdateReport: ...
-    def measure_alignment(self, rows: Sequence[Row]) -> dict[int, float | None]: ...
-    def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]: ...
-    def take_notes(self) -> list[str]: ...
-    def save(self, folder: Path) -> None: ...
-    def save_state(self, stem: Path) -> None: ...
-    def load_state(self, stem: Path) -> None: ...
+class RayMissing(RuntimeError):
+    """The run asks for Ray, which is not here."""
 
 
 class LocalPlacement:
     """All agents in this process."""
 
+    is_parallel = False
+
     def __init__(self, spec: RunSpec, folders: Sequence[Path] | None = None) -> None:
-        """Load the agents: the spec's models, or the checkpoint `folders`, one for each agent."""
+        """Load the agents: the spec's models, or the checkpoint `folders`, one for each agent.
+
+        Error: EngineMissing.
+        """
+        check_engine(spec)
         if spec.compute.num_threads:
             torch.set_num_threads(spec.compute.num_threads)
         device = choose_device(spec)
         self.device_name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-        self.agents = [
-            LocalAgent(agent, spec, device, None if folders is None else folders[index])
-            for index, agent in enumerate(spec.agents)
+        self._local = [
+            make_agent(spec, index, None if folders is None else folders[index]) for index in range(len(spec.agents))
         ]
+        self.agents: Sequence[Agent] = self._local
+
+    def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
+        """Each call begins when it is waited for: one agent after the other."""
+        return calls
+
+    def used_bytes(self) -> tuple[int, int | None]:
+        return memory.used_bytes()
+
+    def close(self) -> None:
+        """End the agents' engines and processes; the rest ends with this process."""
+        for agent in self._local:
+            agent.close()
 
 
-class LocalAgent:
-    """One agent in this process. Between `generate` and `update` it keeps the token ids of its own rollouts."""
-
-    def __init__(self, agent: AgentSpec, spec: RunSpec, device: torch.device, folder: Path | None) -> None:
-        self.name = agent.name
-        self.spec = spec
-        self.policy = Policy(agent, spec, device, folder=folder)
-        self._rollout_batch_size = spec.rollout.rollout_batch_size  # halved where memory runs out
-        self._failures_in_a_row = 0
-        self._num_roll_backs = 0
-        self._untold: list[str] = []  # of an evaluation or a measurement, told with the next rollouts
-        self._encoded: dict[str, list[int]] = {}
-        self._prompts: list[list[int]] = []
-        self._own: dict[tuple[int, int], Inputs | str] = {}
-        self._scoring_differences: list[float] = []
-
-    def describe(self) -> dict[str, Any]:
-        """What people want to read about the agent in the log, and what a checkpoint will weigh."""
-        model = self.policy.model
-        return {
-            "architecture": type(model).__name__,
-            "num_parameters": self.policy.num_parameters,
-            "num_trained": self.policy.num_trained,
-            "num_bytes": sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()),
-            "dtype": str(model.dtype).removeprefix("torch."),
-            "context_length": self.policy.context_length,
-        }
-
-    def fits(self, questions: Sequence[Question]) -> list[bool]:
-        """Whether each question's prompt is at most max_prompt_length tokens of this agent, and not empty."""
-        limit = self.spec.rollout.max_prompt_length
-        return [0 < len(self._encode(question)) <= limit for question in questions]
-
-    def longest_prompt(self, questions: Sequence[Question]) -> int:
-        """Tokens of the longest of these questions' prompts."""
-        return max((len(self._encode(question)) for question in questions), default=0)
-
-    def _encode(self, question: Question) -> list[int]:
-        if question.prompt not in self._encoded:
-            self._encoded[question.prompt] = self.policy.encode_prompt(question.prompt)
-        return self._encoded[question.prompt]
-
-    def _sample(
-        self, kind: str, step: int, questions: Sequence[Question], per_prompt: int, temperature: float
-    ) -> tuple[list[Sample], list[str]]:
-        """One sample for each question and number, and what people should be told. Error: OutOfMemory."""
-        agent_seed = self.policy.agent.stable_seed
-        keys = [
-            derived_key(kind, self.spec.seed, agent_seed, step, question.id, number)
-            for question in questions
-            for number in range(per_prompt)
-        ]
-        prompts = [self._encode(question) for question in questions]
-
-        def attempt(size: int) -> list[Sample]:
-            return sample(
-                self.policy.model,
-                prompts,
-                [index for index in range(len(questions)) for _ in range(per_prompt)],
-                keys,
-                temperature=temperature,
-                max_new_tokens=self.spec.rollout.max_completion_length,
-                eos_ids=self.policy.eos_ids,
-                batch_size=size,
-            )
-
-        notes: list[str] = []
-        samples, self._rollout_batch_size = halving(
-            attempt, self._rollout_batch_size, "rollout_batch_size", LOWER_LENGTH, notes
-        )
-        return samples, notes
-
-    def generate(self, step: int, questions: Sequence[Question]) -> Generated:
-        """G rollouts of each question, scored by this agent's own trainer weights. Error: RolloutsMissing."""
-        per_prompt = self.spec.num_generations
-        self._prompts = [self._encode(question) for question in questions]
-        self._own, self._scoring_differences = {}, []
-        try:
-            samples, notes = self._sample("rollout", step, questions, per_prompt, self.spec.rollout.temperature)
-        except OutOfMemory as error:
-            raise RolloutsMissing(str(error)) from error
-        kept = [self._counted(found) for found in samples]
-        sampled = [found.logps[: len(ids)] for found, ids in zip(samples, kept, strict=True)]
-        scored = sampled
-        if not self.policy.sampling_logps_are_exact:
-            scored = self._score([(index // per_prompt, ids) for index, ids in enumerate(kept)], notes)
-            self._scoring_differences = [abs(_mean(a) - _mean(b)) for a, b in zip(sampled, scored, strict=True)]
-        by_token = needs_token_logps(self.spec.algorithm)
-        responses: list[list[Response]] = [[] for _ in questions]
-        for index, (found, ids, logps) in enumerate(zip(samples, kept, scored, strict=True)):
-            prompt, number = divmod(index, per_prompt)
-            own = Inputs(self._prompts[prompt], ids, _mean(logps), len(ids), logps if by_token else ())
-            self._own[prompt, number] = own if ids else "empty"
-            responses[prompt].append(self._response(found, ids, _mean(logps)))
-        entropy = (sum(found.entropy for found in samples), float(sum(len(found.token_ids) for found in samples)))
-        return Generated(responses, entropy, notes=(*self.take_notes(), *notes))
-
-    def _counted(self, found: Sample) -> list[int]:
-        """The response tokens that count: with the EOS, unless it is stripped."""
-        stripped = self.spec.algorithm.eos == "strip" and found.finished
-        return found.token_ids[:-1] if stripped else found.token_ids
-
-    def _response(self, found: Sample, ids: list[int], mean_logp: float) -> Response:
-        body = found.token_ids[:-1] if found.finished else found.token_ids
-        text = self.policy.decode(body)
-        is_literal = self.spec.algorithm.eos == "literal"
-        return Response(
-            text=text,
-            shared_text=self.policy.decode(found.token_ids, literal=True) if is_literal else text,
-            finish_reason="stop" if found.finished else "length",
-            num_tokens=len(found.token_ids),
-            length=len(ids),
-            mean_logp=mean_logp,
-        )
-
-    @torch.no_grad()
-    def _score(self, rows: Sequence[tuple[int, Sequence[int]]], notes: list[str]) -> list[list[float]]:
-        """Log-probabilities by token of responses (prompt index, ids) as the update will compute them."""
-        order = sorted((index for index in range(len(rows)) if rows[index][1]), key=lambda index: len(rows[index][1]))
-
-        def attempt(size: int) -> list[list[float]]:
-            found: list[list[float]] = [[] for _ in rows]
-            for start in range(0, len(order), size):
-                pulse.beat()
-                chunk = order[start : start + size]
-                logps, _ = self.policy.token_logps(
-                    [self._prompts[rows[index][0]] for index in chunk], [rows[index][1] for index in chunk]
-                )
-                for index, values in zip(chunk, logps.tolist(), strict=True):
-                    found[index] = values[: len(rows[index][1])]
-            return found
-
-        found, self.policy.micro_batch_size = halving(
-            attempt, self.policy.micro_batch_size, "micro_batch_size", LOWER_LENGTH, notes
-        )
-        return found
-
-    def _inputs(self, row: Row) -> Inputs | str:
-        """A row in this agent's tokens, or the reason why it is dropped."""
-        if row.response is None:
-            return self._own[row.prompt, row.sample]
-        if not row.response.length:
-            return "empty"
-        ids = retokenize(self.policy, row.response, self.spec.algorithm, self.spec.rollout.max_completion_length)
-        if isinstance(ids, str):
-            return ids
-        return Inputs(self._prompts[row.prompt], ids, row.response.mean_logp, row.response.length)
-
-    def _rescored(self, mini_batches: Sequence[Sequence[Row]], notes: list[str]) -> dict[Place, Inputs | str]:
-        """Shared rows with this agent's own log-probabilities of before the step's updates (naive_learner)."""
-        found: dict[Place, Inputs | str] = {
-            (row.source, row.prompt, row.sample): self._inputs(row)
-            for rows in mini_batches
-            for row in rows
-            if not row.is_self
-        }
-        kept = [(place, inputs) for place, inputs in found.items() if isinstance(inputs, Inputs)]
-        scored = self._score([(place[1], inputs.response) for place, inputs in kept], notes)
-        for (place, inputs), logps in zip(kept, scored, strict=True):
-            # Both sides are this agent's tokens now, so both are divided by their number.
-            found[place] = replace(inputs, mean_logp=_mean(logps), length=len(logps))
-        return found
-
-    def update(
-        self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
-    ) -> UpdateReport:
-        """One optimizer step for each mini-batch, in order."""
-        notes: list[str] = []
-        rescored = self._rescored(mini_batches, notes) if rescores_shared(self.spec.algorithm) else {}
-        report = run_updates(
-            self.policy,
-            self.spec,
-            mini_batches,
-            lambda row: rescored.get((row.source, row.prompt, row.sample)) or self._inputs(row),
-            learning_rate,
-            self._failures_in_a_row,
-            may_roll_back=self._num_roll_backs < MAX_ROLL_BACKS,
-            measures_alignment=measures_alignment,
-        )
-        report.notes[:0] = notes
-        self._failures_in_a_row = report.failures_in_a_row
-        self._num_roll_backs += report.rolled_back
-        if not self.policy.sampling_logps_are_exact:
-            report.sampling_logp_differences = self._scoring_differences
-        return report
-
-    def measure_alignment(self, rows: Sequence[Row]) -> dict[int, float | None]:
-        """By source: the cosine of its gradient with this agent's own; see `updates`. Changes no weight."""
-        notes: list[str] = []
-        rescored = self._rescored([rows], notes) if rescores_shared(self.spec.algorithm) else {}
-        found = measure_alignment(
-            self.policy,
-            self.spec,
-            rows,
-            lambda row: rescored.get((row.source, row.prompt, row.sample)) or self._inputs(row),
-            notes,
-        )
-        self._untold += notes
-        return found
-
-    def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]:
-        """Response texts, `num_samples` of a question and then of the next: greedy unless the spec says otherwise."""
-        samples, notes = self._sample("evaluation", step, questions, num_samples, self.spec.evaluation.temperature)
-        self._untold += notes
-        return [self.policy.decode(found.token_ids[:-1] if found.finished else found.token_ids) for found in samples]
-
-    def take_notes(self) -> list[str]:
-        """What people should be told of evaluations and measurements since the last rollouts."""
-        notes, self._untold = self._untold, []
-        return notes
-
-    def save(self, folder: Path) -> None:
-        """An ordinary Hugging Face model folder."""
-        self.policy.save(folder)
-
-    def save_state(self, stem: Path) -> None:
-        """What resuming needs beside the model folder: `stem`.safetensors and `stem`.json."""
-        tensors = self.policy.state_tensors()
-        snapshot = self.policy.snapshot
-        if self._failures_in_a_row and snapshot.is_fresh:  # else the next update takes a new one
-            tensors |= {f"snapshot/{name}": value for name, value in snapshot.tensors.items()}
-        save_file(tensors, stem.with_suffix(".safetensors"))
-        counters = {
-            "failures_in_a_row": self._failures_in_a_row,
-            "num_roll_backs": self._num_roll_backs,
-            "micro_batch_size": self.policy.micro_batch_size,
-            "rollout_batch_size": self._rollout_batch_size,
-        }
-        stem.with_suffix(".json").write_text(json.dumps(counters))
-
-    def load_state(self, stem: Path) -> None:
-        """The reverse of save_state."""
-        tensors = load_file(stem.with_suffix(".safetensors"))
-        mark = "snapshot/"
-        self.policy.snapshot.load(
-            {name.removeprefix(mark): value for name, value in tensors.items() if name.startswith(mark)}
-        )
-        self.policy.load_state_tensors({name: value for name, value in tensors.items() if not name.startswith(mark)})
-        counters = json.loads(stem.with_suffix(".json").read_text())
-        self._failures_in_a_row = counters["failures_in_a_row"]
-        self._num_roll_backs = counters.get("num_roll_backs", 0)
-        self.policy.micro_batch_size = counters.get("micro_batch_size", self.policy.micro_batch_size)
-        self._rollout_batch_size = counters.get("rollout_batch_size", self._rollout_batch_size)
+def place(spec: RunSpec, run_dir: Path, folders: Sequence[Path] | None = None) -> Placement:
+    """The agents as compute.placement wants them. run_dir: of the run, on this host. Error: RayMissing."""
+    if spec.compute.placement == "local":
+        return LocalPlacement(spec, folders)
+    ray_cluster.set_environment()
+    try:
+        from workers.ray_placement import RayPlacement
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise RayMissing(
+            f"compute.placement is ray, and Ray is not installed on this host: {INSTALL_RAY}; or choose local"
+        ) from None
+    return RayPlacement(spec, run_dir, folders)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+def introduction(agent: Agent) -> str:
+    """One line about an agent for the log."""
+    facts = agent.describe()
+    size = f"{facts['num_parameters']:,} parameters, {facts['dtype']}"
+    trained = facts["num_trained"]
+    is_partly = trained not in (0, facts["num_parameters"])
+    by_lora = f"; {trained:,} LoRA parameters are trained" if is_partly else ""
+    return f"{agent.name}: {facts['architecture']}, {size}{by_lora}"

@@ -6,7 +6,9 @@ Weights in bfloat16 are trained through float32 master copies: a step of 1e-6 wo
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,99 +16,138 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
-from workers import lora
+from workers import lora, sharding
+from workers.loading import CPU, choose_dtype, load_model
+from workers.offload import move
+from workers.prompts import encode_question, eos_ids, uses_chat
 from workers.randomness import derived_key
+from workers.ranks import ALONE, Ranks
+from workers.recompute import recompute_layers
 from workers.snapshot import Snapshot
 from workers.spec import RunSpec
-from workers.spec_sections import AgentSpec
-
-
-def choose_device(spec: RunSpec) -> torch.device:
-    """The device a run trains on. Error: ValueError where it asks for a GPU that is not there."""
-    if spec.compute.device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("compute.device is cuda but this machine has no usable GPU: choose auto or cpu")
-    use_cuda = spec.compute.device != "cpu" and torch.cuda.is_available()
-    return torch.device("cuda" if use_cuda else "cpu")
-
-
-def choose_dtype(spec: RunSpec, device: torch.device) -> torch.dtype:
-    """The type of the weights."""
-    if spec.compute.dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return torch.bfloat16 if spec.compute.dtype == "bfloat16" else torch.float32
-
-
-def load_model(location: str, revision: str | None, dtype: torch.dtype, device: torch.device) -> Any:
-    """A causal language model from a folder or the hub; safetensors only. Errors: OSError, ValueError."""
-    found: Any = AutoModelForCausalLM.from_pretrained(
-        location,
-        revision=revision,
-        dtype=dtype,
-        trust_remote_code=False,
-        use_safetensors=True,
-        output_loading_info=True,
-    )
-    model, loaded = found
-    if absent := [*loaded["missing_keys"], *loaded["mismatched_keys"]]:
-        # transformers would fill them with random numbers and go on
-        raise ValueError(f"{location} lacks {len(absent)} tensors of its model, such as {absent[0]}: not whole weights")
-    # No dropout anywhere: the old log-probabilities must be those of the policy that is updated.
-    return model.to(device).eval()
+from workers.spec_agent import AgentSpec
 
 
 class Policy:
     """A model with its tokenizer and optimizer, at one sampling temperature."""
 
-    def __init__(self, agent: AgentSpec, spec: RunSpec, device: torch.device, *, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        agent: AgentSpec,
+        spec: RunSpec,
+        device: torch.device,
+        *,
+        folder: Path | None = None,
+        ranks: Ranks = ALONE,
+    ) -> None:
         """Load the agent's model, or its checkpoint in `folder`; the reference is always the starting model."""
-        self.agent = agent
+        self.agent, self.ranks, self._home = agent, ranks, device
         self.temperature = spec.rollout.temperature
+        self._samples_itself = spec.rollout.engine == "transformers"
         self.max_grad_norm = spec.training.max_grad_norm
-        dtype = choose_dtype(spec, device)
-        is_frozen = spec.is_evaluation_only
-        self._uses_lora = agent.lora_rank > 0 and not is_frozen
+        self.dtype = choose_dtype(spec, device)  # that it computes in
+        self._uses_lora = agent.lora_rank > 0 and not spec.is_evaluation_only
         # With LoRA a checkpoint's folder holds the merged weights; going on needs the starting ones.
         starts_here = folder is None or self._uses_lora
         location, revision = (agent.model, agent.revision) if starts_here else (str(folder), None)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(location, revision=revision, trust_remote_code=False)
-        self.model = load_model(location, revision, dtype, device)
-        self._load_start = partial(load_model, agent.model, agent.revision, dtype, device)
+        # Shards are made of float32 weights in the machine's memory.
+        dtype, place = (torch.float32, CPU) if ranks.is_sharded else (self.dtype, device)
+        self.model = load_model(location, revision, dtype, place)
+        self._load_start = partial(load_model, agent.model, agent.revision, dtype, place)
         if self._uses_lora:
-            seed = derived_key("lora", spec.seed, agent.stable_seed)
-            lora.add_adapter(self.model, agent, seed)
-        self.reference: Any = None
-        if spec.algorithm.beta > 0 and not self._uses_lora and not is_frozen:
-            self.reference = (copy.deepcopy(self.model) if starts_here else self._load_start()).requires_grad_(False)
+            lora.add_adapter(self.model, agent, derived_key("lora", spec.seed, agent.stable_seed))
+        self.reference = self._reference_of(spec, starts_here)
+        self._read_tokenizer(location)
+        if spec.is_evaluation_only:
+            self.model.requires_grad_(False)
+        elif spec.compute.gradient_checkpointing:
+            recompute_layers(self.model)
+        if ranks.is_sharded:
+            sharding.shard(self._models, self.dtype, device, ranks)
+        self._prepare_training(spec)
+        self._rests = spec.compute.offloads_idle and device != CPU
+        if self._rests:
+            self._move(CPU)
+
+    def _reference_of(self, spec: RunSpec, starts_here: bool) -> Any:
+        """The starting model, which never changes, where the loss measures a distance from it. LoRA has it within."""
+        if spec.algorithm.beta <= 0 or self._uses_lora or spec.is_evaluation_only:
+            return None
+        return (copy.deepcopy(self.model) if starts_here else self._load_start()).requires_grad_(False)
+
+    def _read_tokenizer(self, location: str) -> None:
+        """How a prompt is written and how a response ends. Error: ValueError."""
         self.eos_ids = eos_ids(self.tokenizer, self.model)
         self.turn_eos = self.tokenizer.eos_token_id if self.tokenizer.eos_token_id is not None else self.eos_ids[0]
-        has_template = bool(self.tokenizer.chat_template)
-        if agent.prompt_format == "chat" and not has_template:
+        if self.agent.prompt_format == "chat" and not self.tokenizer.chat_template:
             raise ValueError(
-                f"agent {agent.name!r} has prompt_format chat, but the tokenizer of {location} has no chat template: "
-                "choose auto or plain, or add a template"
+                f"agent {self.agent.name!r} has prompt_format chat, but the tokenizer of {location} has no chat "
+                "template: choose auto or plain, or add a template"
             )
-        self.uses_chat = uses_chat(self.tokenizer, agent)
-        if is_frozen:
-            self.model.requires_grad_(False)
-        # Those that are trained; tied weights once.
+        self.uses_chat = uses_chat(self.tokenizer, self.agent)
+
+    def _prepare_training(self, spec: RunSpec) -> None:
+        """The weights that are trained, their float32 masters, the optimizer, and the way back from a bad step."""
+        # Tied weights stand here once.
         self._parameters = {
             name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad
         }
-        self._masters = {
-            name: parameter.detach().float().clone() if parameter.dtype != torch.float32 else parameter
-            for name, parameter in self._parameters.items()
-        }
+        self._masters_stay = spec.compute.offloads_optimizer  # in the machine's memory, and AdamW with them
+        self._masters = {name: self._master_of(parameter) for name, parameter in self._parameters.items()}
         self.micro_batch_size = spec.training.micro_batch_size  # halved where memory runs out
         self.optimizer = torch.optim.AdamW(
             [{"params": list(self._masters.values())}],  # a group may be empty: of an agent that is only evaluated
-            lr=agent.learning_rate or spec.training.learning_rate,
+            lr=self.agent.learning_rate or spec.training.learning_rate,
             betas=(spec.training.adam_beta1, spec.training.adam_beta2),
             weight_decay=spec.training.weight_decay,
             fused=True,
         )
         self.snapshot = Snapshot(self._masters, self.optimizer)
+
+    def _master_of(self, parameter: Tensor) -> Tensor:
+        """The float32 weights that the optimizer steps: the parameter itself, its shard, or a copy."""
+        if self.ranks.is_sharded:
+            return sharding.local(parameter.detach())
+        if self._masters_stay:
+            return parameter.detach().to(CPU, torch.float32, copy=True)
+        return parameter.detach().float().clone() if parameter.dtype != torch.float32 else parameter
+
+    @property
+    def _copies(self) -> dict[str, Tensor]:
+        """The masters that share no memory with their parameters."""
+        if self.ranks.is_sharded:
+            return {}
+        return {name: master for name, master in self._masters.items() if master is not self._parameters[name]}
+
+    @property
+    def _models(self) -> list[Any]:
+        return [self.model] if self.reference is None else [self.model, self.reference]
+
+    def _move(self, to: torch.device) -> None:
+        move(self._models, [] if self._masters_stay else self._masters.values(), self.optimizer, to)
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Within: the agent is on its device, where it otherwise rests in the machine's memory (offload: idle)."""
+        if not self._rests:
+            yield
+            return
+        self._move(self._home)
+        self._rests = False  # within, nothing more is moved
+        try:
+            yield
+        finally:
+            self._rests = True
+            self._move(CPU)
+
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        """Within: the model can sample in this rank without the others."""
+        with sharding.whole_weights(self.model) if self.ranks.is_sharded else nullcontext():
+            yield
 
     @property
     def device(self) -> torch.device:
@@ -125,7 +166,7 @@ class Policy:
     @property
     def sampling_logps_are_exact(self) -> bool:
         """True where sampling and scoring agree to rounding (4e-7 measured), so that nothing is scored twice."""
-        return self.device.type == "cpu" and self.model.dtype == torch.float32
+        return self._samples_itself and self._home.type == "cpu" and self.dtype == torch.float32
 
     @property
     def context_length(self) -> int | None:
@@ -154,9 +195,16 @@ class Policy:
         )
 
     def token_logps(
-        self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]], *, model: Any = None
+        self,
+        prompts: Sequence[Sequence[int]],
+        responses: Sequence[Sequence[int]],
+        *,
+        model: Any = None,
+        temperature: float | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of response tokens at the sampling temperature; a causal pass padded on the right.
+        """Log-probabilities of response tokens, at the sampling temperature where none is given.
+
+        A causal pass padded on the right.
 
         Returns logps (b, T), 0 where padded, and the completion mask (b, T), True = counts in the loss.
         """
@@ -176,8 +224,9 @@ class Policy:
             input_ids=ids[:, :-1], use_cache=False, logits_to_keep=width - first
         ).logits  # (b, S - first, V)
         logits = logits if logits.dtype == torch.float64 else logits.float()
-        if self.temperature != 1.0:
-            logits = logits / self.temperature
+        temperature = temperature or self.temperature
+        if temperature != 1.0:
+            logits = logits / temperature
         logps = -functional.cross_entropy(
             logits.reshape(-1, logits.shape[-1]), ids[:, first:].reshape(-1), reduction="none"
         ).view(len(ids), -1)  # (b, S - first)
@@ -198,14 +247,37 @@ class Policy:
                 return self.token_logps(prompts, responses)[0]
         return self.token_logps(prompts, responses, model=self.reference)[0]
 
-    def collect_gradients(self) -> None:
-        """After a backward pass: move bfloat16 gradients into the float32 masters, where they add up exactly."""
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a loss to those gathered: in the float32 masters, where they add up exactly."""
+        # FSDP2 takes the mean over the ranks, of which each has a part of the sum.
+        (loss * self.ranks.size if self.ranks.is_sharded else loss).backward()
         for name, parameter in self._parameters.items():
             master = self._masters[name]
             if master is not parameter and parameter.grad is not None:
-                gradient = parameter.grad.float()
+                gradient = sharding.local(parameter.grad).to(master.device, torch.float32)
                 master.grad = gradient if master.grad is None else master.grad.add_(gradient)
                 parameter.grad = None
+
+    def stand_by(self, *, with_reference: bool = False) -> None:
+        """Make the passes that the other ranks make on a chunk, with nothing to learn: layers are gathered together."""
+        if not self.ranks.is_sharded:
+            return
+        logps, _ = self.token_logps([[0]], [[0]])
+        if with_reference:
+            self.reference_logps([[0]], [[0]])
+        if logps.requires_grad:
+            self.backward(logps.sum() * 0.0)
+
+    def add_up_gradients(self) -> None:
+        """Sum the gathered gradients over the ranks, where each has seen its share of the rows."""
+        if not self.ranks.is_alone and not self.ranks.is_sharded:
+            self._fill_gradients()
+            self.ranks.add_up([master.grad for master in self._masters.values() if master.grad is not None])
+
+    def _fill_gradients(self) -> None:
+        for master in self._masters.values():
+            if master.grad is None:  # a mini-batch without any active row is still an update
+                master.grad = torch.zeros_like(master)
 
     def gradients(self) -> list[Tensor]:
         """Take away the gathered gradients: one tensor for each parameter that has one, on the device."""
@@ -228,11 +300,12 @@ class Policy:
         Without sound gradients (`is_sound` false, or a norm that is not finite) nothing changes. is_first: of the
         training step; the weights from before it are kept to roll back to.
         """
-        for master in self._masters.values():
-            if master.grad is None:  # a mini-batch without any active row is still an update
-                master.grad = torch.zeros_like(master)
-        norm = torch.nn.utils.clip_grad_norm_(self._masters.values(), self.max_grad_norm).item()
-        taken = is_sound and norm == norm and norm != float("inf")
+        self._fill_gradients()
+        if self.ranks.is_sharded:
+            norm = sharding.clip_grad_norm(list(self._masters.values()), self.max_grad_norm, self.ranks)
+        else:
+            norm = torch.nn.utils.clip_grad_norm_(self._masters.values(), self.max_grad_norm).item()
+        taken = self.ranks.all(is_sound and math.isfinite(norm))
         if taken:
             if is_first:
                 self.snapshot.take()
@@ -250,13 +323,14 @@ class Policy:
 
     @torch.no_grad()
     def _push_masters(self) -> None:
-        for name, parameter in self._parameters.items():
-            if self._masters[name] is not parameter:
-                parameter.copy_(self._masters[name])
+        for name, master in self._copies.items():
+            self._parameters[name].copy_(master)
 
     def save(self, folder: Path) -> None:
-        """An ordinary Hugging Face model folder that loads without any of our code."""
-        model = self.model
+        """An ordinary Hugging Face model folder that loads without any of our code; the first rank writes it."""
+        model = sharding.whole_model(self.model, self.dtype) if self.ranks.is_sharded else self.model
+        if not self.ranks.is_first:
+            return
         if self._uses_lora:
             model = self._load_start()
             lora.merge_into(model, self.model)
@@ -264,12 +338,16 @@ class Policy:
         self.tokenizer.save_pretrained(folder)
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """What the model folder lacks for going on: the optimizer's tensors and float32 masters, by parameter."""
+        """What the model folder lacks for going on: the optimizer's tensors and float32 masters, by parameter.
+
+        With shards, this rank's.
+        """
         tensors: dict[str, Tensor] = {}
+        copies = self._masters if self.ranks.is_sharded or self._uses_lora else self._copies
         for name, master in self._masters.items():
             for key, value in self.optimizer.state.get(master, {}).items():
                 tensors[f"{key}/{name}"] = value.contiguous()
-            if master is not self._parameters[name] or self._uses_lora:
+            if name in copies:
                 tensors[f"master/{name}"] = master.detach().contiguous()
         return tensors
 
@@ -286,37 +364,3 @@ class Policy:
                 self.optimizer.state[master][key] = value.to(master.device).clone()
         if self._uses_lora:
             self._push_masters()
-
-
-def encode_question(tokenizer: Any, agent: AgentSpec, question: str, stops: Sequence[int]) -> list[int]:
-    """The ids of a question in an agent's own prompt format."""
-    text = agent.prompt_template.replace("{question}", question)
-    if uses_chat(tokenizer, agent):
-        return list(
-            tokenizer.apply_chat_template(
-                [{"role": "user", "content": text}],
-                tokenize=True,
-                add_generation_prompt=True,
-                return_dict=False,
-                **agent.chat_template_kwargs,
-            )
-        )
-    ids = list(tokenizer(text).input_ids)
-    # Some tokenizers close every text with an EOS, which would end the response before it starts.
-    return ids[:-1] if len(ids) > 1 and ids[-1] in stops else ids
-
-
-def uses_chat(tokenizer: Any, agent: AgentSpec) -> bool:
-    """Whether questions go through the tokenizer's chat template."""
-    return bool(tokenizer.chat_template) and agent.prompt_format != "plain"
-
-
-def eos_ids(tokenizer: Any, model: Any) -> list[int]:
-    """All ids that end a response: generation config, model config and tokenizer together."""
-    found: list[int] = []
-    configs = (getattr(model, "generation_config", None), model.config)
-    for value in [tokenizer.eos_token_id, *(getattr(config, "eos_token_id", None) for config in configs)]:
-        found += value if isinstance(value, list) else [] if value is None else [value]
-    if not found:
-        raise ValueError("the model names no end-of-sequence token: set eos_token in its tokenizer")
-    return list(dict.fromkeys(found))

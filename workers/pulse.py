@@ -32,6 +32,16 @@ def start(run_dir: Path) -> None:
     _pulse.next = 0.0
 
 
+def descriptor() -> int | None:
+    """Of the file, for a process of the trainer's own to beat as well; None before `start`."""
+    return _pulse.descriptor
+
+
+def take_over(descriptor: int) -> None:
+    """In such a process: from here on `beat` marks the file that it was handed."""
+    _pulse.descriptor, _pulse.next = descriptor, 0.0
+
+
 def beat() -> None:
     """Something was done. At most one write a second; none before `start`."""
     now = time.monotonic()

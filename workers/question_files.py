@@ -197,10 +197,11 @@ def _header(cells: list[str]) -> list[str]:
 
 
 def _no_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise Refused(f"key {next(key for key in keys if keys.count(key) > 1)[:80]!r} stands there twice")
+    record: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in record:
+            raise Refused(f"key {key[:80]!r} stands there twice")
+        record[key] = value
     return record
 
 
@@ -225,6 +226,8 @@ def decode(line: str) -> dict[str, Any]:
         raise Refused("nested too deeply") from None
     if not isinstance(record, dict):
         raise Refused(f"a JSON object is needed, not {kind_name(record)}")
+    if len(record) > MAX_COLUMNS:
+        raise Refused(f"{len(record)} keys, {MAX_COLUMNS} at most")
     return record
 
 

@@ -33,6 +33,13 @@ class Sample:
     entropy: float
 
 
+def refuse_empty(prompts: Sequence[Sequence[int]]) -> None:
+    """Error: ValueError where a prompt has no token: there is nothing to go on from."""
+    for index, prompt in enumerate(prompts):
+        if not prompt:
+            raise ValueError(f"prompt {index} is empty: a rollout needs at least one token to go on from")
+
+
 @torch.no_grad()  # not inference_mode: some rotary embeddings keep buffers that training then needs
 def sample(
     model: Any,

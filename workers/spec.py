@@ -1,8 +1,7 @@
 """Part of the contract: RunSpec, everything a run is told before it starts.
 
-Every hyperparameter lives once in its section (spec_algorithm.py, spec_sections.py), with its bounds, its help text
-and its source; the form, the API and the command line are drawn from it and show its errors. Unknown keys are
-refused. No torch, no Django.
+Every hyperparameter lives once in its section (spec_*.py), with its bounds, its help text and its source; the form,
+the API and the command line are drawn from it and show its errors. Unknown keys are refused. No torch, no Django.
 """
 
 from __future__ import annotations
@@ -13,18 +12,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
+from workers.spec_agent import AgentSpec
 from workers.spec_algorithm import OWN_EPSILONS, SEQUENCE_EPSILONS, AlgorithmSpec
+from workers.spec_data import DataSpec, EvaluationSpec
 from workers.spec_fields import UNPRINTABLE, Count, Section, setting
-from workers.spec_sections import (
-    AgentSpec,
-    CheckpointSpec,
-    ComputeSpec,
-    DataSpec,
-    EvaluationSpec,
-    RolloutSpec,
-    TelemetrySpec,
-    TrainingSpec,
-)
+from workers.spec_sections import CheckpointSpec, ComputeSpec, RolloutSpec, TelemetrySpec, TrainingSpec
 from workers.verifiers import VerifierKind
 from workers.weights import lower_bound
 
@@ -77,6 +69,14 @@ class RunSpec(Section):
             raise ValueError(f"{data.benchmark!r} is the run's own benchmark, which is asked anyway")
         return evaluation
 
+    @field_validator("compute")
+    @classmethod
+    def _engine_is_of_one_process(cls, compute: ComputeSpec, info: ValidationInfo) -> ComputeSpec:
+        rollout = info.data.get("rollout")
+        if rollout and rollout.engine == "vllm" and compute.processes_per_agent > 1:
+            raise ValueError("a vllm engine belongs to an agent of one process: set processes_per_agent to 1")
+        return compute
+
     @field_validator("training")
     @classmethod
     def _gspox2_halves_mini_batches(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
@@ -84,6 +84,17 @@ class RunSpec(Section):
         if algorithm and algorithm.name == "gspox2" and training.mini_batch_size % 2:
             raise ValueError("mini_batch_size must be even, for gspox2 halves it")
         return training
+
+    @field_validator("compute")
+    @classmethod
+    def _lora_is_not_sharded(cls, compute: ComputeSpec, info: ValidationInfo) -> ComputeSpec:
+        by_lora = [agent.name for agent in info.data.get("agents", ()) if agent.lora_rank]
+        if compute.sharding == "fsdp2" and by_lora:
+            raise ValueError(
+                f"sharding fsdp2 is for weights that are all trained, and {by_lora[0]!r} trains LoRA matrices beside "
+                "frozen ones: set sharding to none, or its lora_rank to 0"
+            )
+        return compute
 
     @property
     def is_evaluation_only(self) -> bool:

@@ -185,7 +185,10 @@ class AlgorithmSpec(Section):
         le=10,
     )
     cross_kl: bool = setting(
-        False, help="The KL penalty is on shared rollouts too.", source="design; off: first public code"
+        False,
+        label="KL on shared rollouts",
+        help="The KL penalty is on shared rollouts too.",
+        source="design; off: first public code",
     )
     capability_window: Count = setting(
         5, help="K: steps over which a capability is averaged.", source="Eq. (9)", ge=1, le=1000

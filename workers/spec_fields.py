@@ -22,6 +22,13 @@ def setting(default: Any = ..., *, help: str, source: str, label: str = "", unit
     return Field(default, description=help, json_schema_extra={k: v for k, v in extra.items() if v}, **bounds)
 
 
+def holds_question(template: str) -> str:
+    """A validator: the template as it is. Error: ValueError where the question has no place in it."""
+    if "{question}" not in template:
+        raise ValueError("the template must contain {question}")
+    return template
+
+
 def _plain_number(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("a number is needed, not true or false")

@@ -1,175 +1,27 @@
-"""RunSpec's other sections: agents, data, rollouts, training, evaluation, checkpoints, computer, telemetry."""
+"""RunSpec's sections of how a run proceeds: rollouts, training, checkpoints, computer, telemetry."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
-from workers.spec_fields import UNPRINTABLE, Count, Number, Section, setting
-from workers.verifiers import DEFAULT_TOLERANCE, RULES, VerifierKind
+from workers.spec_fields import Count, Number, Section, setting
 
-# Parameters of apply_chat_template itself, and what it hands to every template.
-NOT_OF_TEMPLATES = frozenset(
-    {
-        "self",
-        "conversation",
-        "messages",
-        "tools",
-        "documents",
-        "chat_template",
-        "add_generation_prompt",
-        "continue_final_message",
-        "tokenize",
-        "padding",
-        "truncation",
-        "max_length",
-        "return_tensors",
-        "return_dict",
-        "return_assistant_tokens_mask",
-        "tokenizer_kwargs",
-    }
-)
-
-
-_GREEDY_TWICE = "{count} samples at temperature 0 would all be the same: raise evaluation.temperature, or ask once"
-
-
-def _holds_question(template: str) -> str:
-    if "{question}" not in template:
-        raise ValueError("the template must contain {question}")
-    return template
-
-
-class AgentSpec(Section):
-    """One learner: a language model, and what differs between it and its peers."""
-
-    name: str = setting(
-        help="Unique within the run; the agent's name in every chart.",
-        source="product",
-        min_length=1,
-        max_length=80,
-        pattern=rf"^[^{UNPRINTABLE}/\\]+$",
-    )
-    model: str = setting(
-        help="Folder with config.json, tokenizer and *.safetensors, or a hub id.",
-        source="product",
-        min_length=1,
-        max_length=1000,
-    )
-    revision: str | None = setting(
-        None,
-        help="Hub revision (commit, tag or branch).",
-        source="product",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$",
-    )
-    seed: Count | None = setting(
-        None,
-        help="Seed of this agent's random choices; empty: derived from its name, whatever its place in the list.",
-        source="design: randomness",
-        ge=0,
-        le=2**31 - 1,
-    )
-    learning_rate: Number | None = setting(
-        None, help="Learning rate of this agent alone; empty: the run's.", source="product", gt=0, le=1
-    )
-    prompt_format: Literal["auto", "chat", "plain"] = setting(
-        "auto",
-        help="chat: the tokenizer's chat template; plain: the bare prompt; auto: chat where there is a template.",
-        source="design: tokenizers and text",
-    )
-    prompt_template: str = setting(
-        "{question}",
-        help="Text of the prompt; {question} is replaced by the question.",
-        source="product",
-        max_length=20_000,
-    )
-    chat_template_kwargs: dict[str, bool | int | str] = setting(
-        {}, help="Extra arguments of the chat template, such as enable_thinking.", source="official recipe"
-    )
-
-    lora_rank: Count = setting(
-        0,
-        help="Rank of LoRA matrices, trained in place of the weights; 0: all weights are trained.",
-        source="LoRA, arXiv 2106.09685",
-        ge=0,
-        le=1024,
-    )
-    lora_alpha: Number = setting(
-        32.0, help="LoRA matrices are scaled by lora_alpha / lora_rank.", source="arXiv 2106.09685", gt=0, le=10_000
-    )
-
-    _template_holds_question = field_validator("prompt_template")(_holds_question)
-
-    @field_validator("chat_template_kwargs")
-    @classmethod
-    def _keywords_are_the_templates(cls, keywords: dict[str, bool | int | str]) -> dict[str, bool | int | str]:
-        taken = sorted(set(keywords) & NOT_OF_TEMPLATES)
-        if taken:
-            raise ValueError(f"{taken[0]!r} is none of the template's arguments: the trainer sets it, or cannot use it")
-        return keywords
-
-    @property
-    def stable_seed(self) -> int:
-        """The agent's seed, or one derived from its name: independent of its place in the list."""
-        if self.seed is not None:
-            return self.seed
-        return int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:4], "big") >> 1
-
-
-class DataSpec(Section):
-    """The questions: what is trained on, what is held out, and who checks the answers."""
-
-    benchmark: str = setting(
-        "questions", help="Name shown in charts and leaderboards.", source="product", min_length=1, max_length=120
-    )
-    train_path: str = setting(
-        help="JSONL file with one question a line.", source="product", min_length=1, max_length=1000
-    )
-    eval_path: str | None = setting(
-        None,
-        help="JSONL file of held-out questions; empty: a share of the training file is held out.",
-        source="product",
-        max_length=1000,
-    )
-    held_out_fraction: Number = setting(
-        0.1,
-        help="Share held out by a stable hash of the question, where eval_path is empty.",
-        source="product",
-        ge=0,
-        le=0.9,
-    )
-    question_field: str = setting(
-        "question", help="Key of the question in each line.", source="product", min_length=1, max_length=120
-    )
-    answer_field: str = setting(
-        "answer", help="Key of the reference answer in each line.", source="product", min_length=1, max_length=120
-    )
-    prompt_template: str = setting(
-        "{question}",
-        help="Text around every question, before the agent's own template; {question} is replaced by the question.",
-        source="product",
-        max_length=20_000,
-    )
-    verifier: VerifierKind = setting(
-        "math", help="; ".join(f"{kind}: {rules.line}" for kind, rules in RULES.items()) + ".", source="Sec. 4.1"
-    )
-    tolerance: Number = setting(
-        DEFAULT_TOLERANCE,
-        help="numeric: how far an answer may be from the reference answer, as a share of it.",
-        source="ours",
-        ge=0,
-        le=0.5,
-    )
-
-    _template_holds_question = field_validator("prompt_template")(_holds_question)
+INSTALL_VLLM = "run `.venv/bin/python -m workers.install_vllm` there"
+INSTALL_RAY = "run `.venv/bin/pip install -c constraints.txt -e '.[ray]'` there"
 
 
 class RolloutSpec(Section):
     """How responses are sampled."""
 
-    engine: Literal["transformers"] = setting("transformers", help="What generates rollouts.", source="design")
+    engine: Literal["transformers", "vllm"] = setting(
+        "transformers",
+        label="Rollout engine",
+        help="What generates rollouts. transformers: the trainer itself; vllm: a vLLM engine beside each agent, in a "
+        "process of its own (faster from tens of millions of parameters; to be installed, see README).",
+        source="design",
+    )
     num_generations: Count = setting(
         8,
         label="Rollouts per prompt",
@@ -190,6 +42,21 @@ class RolloutSpec(Section):
     rollout_batch_size: Count = setting(
         512, help="Sequences generated at once.", source="design", unit="sequences", ge=1, le=100_000
     )
+    gpu_memory_utilization: Number = setting(
+        0.3,
+        label="GPU memory of vLLM",
+        help="vllm on a GPU: share of the GPU's memory that an engine takes for weights and cache while it generates.",
+        source="TRL",
+        gt=0,
+        lt=1,
+    )
+    importance_correction: Literal["none", "truncate"] = setting(
+        "none",
+        help="truncate: an own rollout weighs min(exp(mean log-probability by the trainer - by the engine), "
+        "importance_cap) in the loss, where the two compute in different ways.",
+        source="truncated importance sampling, Yao et al. 2025",
+    )
+    importance_cap: Number = setting(2.0, help="The highest such weight.", source="Yao et al. 2025", ge=1, le=100)
 
 
 class TrainingSpec(Section):
@@ -251,69 +118,6 @@ class TrainingSpec(Section):
         return size
 
 
-class EvaluationBenchmark(DataSpec):
-    """A further benchmark: its held-out questions are asked, or all where none are held out. Never trained on."""
-
-    held_out_fraction: Number = setting(
-        0.0,
-        help="Only the share held out by a stable hash is asked, where eval_path is empty; 0: every question.",
-        source="product",
-        ge=0,
-        le=0.9,
-    )
-    num_samples: Count | None = setting(
-        None, help="Samples of each question; empty: as many as of the run's own.", source="product", ge=1, le=1024
-    )
-
-
-class EvaluationSpec(Section):
-    """Each agent alone on the held-out questions."""
-
-    eval_interval: Count = setting(
-        10,
-        help="Steps between evaluations; 0: only before the first and after the last.",
-        source="product",
-        unit="steps",
-        ge=0,
-        le=1_000_000,
-    )
-    max_questions: Count = setting(
-        0, help="Held-out questions asked; 0: all.", source="product", unit="questions", ge=0, le=1_000_000
-    )
-    temperature: Number = setting(0.0, help="0: greedy.", source="product", ge=0, le=5)
-    num_samples: Count = setting(
-        1,
-        label="Samples per question",
-        help="k of avg@k, pass@k, maj@k and best@k; more than one needs a temperature above 0.",
-        source="Sec. 4.1",
-        ge=1,
-        le=1024,
-    )
-    benchmarks: tuple[EvaluationBenchmark, ...] = setting(
-        (), help="Further benchmarks, asked before the first step and after the last.", source="product", max_length=20
-    )
-
-    @field_validator("num_samples")
-    @classmethod
-    def _samples_differ(cls, count: int, info: ValidationInfo) -> int:
-        if count > 1 and info.data.get("temperature") == 0:
-            raise ValueError(_GREEDY_TWICE.format(count=count))
-        return count
-
-    @field_validator("benchmarks")
-    @classmethod
-    def _samples_of_each_differ(
-        cls, benchmarks: tuple[EvaluationBenchmark, ...], info: ValidationInfo
-    ) -> tuple[EvaluationBenchmark, ...]:
-        names = [one.benchmark for one in benchmarks]
-        for one in benchmarks:
-            if names.count(one.benchmark) > 1:
-                raise ValueError(f"{one.benchmark!r} is named twice: one benchmark is asked once")
-            if (one.num_samples or 1) > 1 and info.data.get("temperature") == 0:
-                raise ValueError(f"{one.benchmark!r}: " + _GREEDY_TWICE.format(count=one.num_samples))
-        return benchmarks
-
-
 class CheckpointSpec(Section):
     """What is kept on disk."""
 
@@ -349,7 +153,76 @@ class ComputeSpec(Section):
         ge=0,
         le=604_800,
     )
-    placement: Literal["local"] = setting("local", help="local: all agents take turns in one process.", source="design")
+    placement: Literal["local", "ray"] = setting(
+        "local",
+        help="local: all agents take turns in one process. ray: each agent has a process of its own, on GPUs or a node "
+        "of its own, and all work at the same time; needs the extra ray (docs/clusters.md).",
+        source="design",
+    )
+    gpus_per_agent: Number = setting(
+        1.0,
+        label="GPUs per agent",
+        help="With placement ray on GPUs: how many each agent has to itself; 0.5: two agents share one.",
+        source="design",
+        gt=0,
+        le=64,
+    )
+    agent_devices: Literal["shared", "own"] = setting(
+        "shared",
+        label="GPUs of the agents",
+        help="shared: all agents take turns on the first GPU; own: each agent on the next GPU, or next GPUs.",
+        source="product",
+    )
+    gradient_checkpointing: bool = setting(
+        False,
+        help="Activations of a layer are computed again in the backward pass instead of kept: a third more time.",
+        source="arXiv 1604.06174",
+    )
+    offload: Literal["none", "optimizer", "idle", "both"] = setting(
+        "none",
+        help="Kept in the machine's memory instead of the GPU's: optimizer: AdamW's state and the float32 weights, "
+        "which are stepped there; idle: all of an agent while it is not its turn.",
+        source="ZeRO-Offload, arXiv 2101.06840",
+    )
+    processes_per_agent: Count = setting(
+        1,
+        help="Processes of one agent, each with its own GPU and its share of the rollouts and of every mini-batch.",
+        source="product",
+        ge=1,
+        le=64,
+    )
+    sharding: Literal["none", "fsdp2"] = setting(
+        "none",
+        help="none: each process of an agent holds all of its weights; fsdp2: its share of weights, gradients and "
+        "optimizer state, and all weights only while it generates.",
+        source="PyTorch FSDP2",
+    )
+
+    @field_validator("gpus_per_agent")
+    @classmethod
+    def _whole_gpus(cls, count: float) -> float:
+        if count > 1 and count != int(count):
+            raise ValueError("above 1 only whole numbers: an agent has whole GPUs, or a share of one")
+        return count
+
+    @field_validator("sharding")
+    @classmethod
+    def _shards_need_processes(cls, sharding: str, info: ValidationInfo) -> str:
+        if sharding == "fsdp2" and info.data.get("processes_per_agent", 2) < 2:
+            raise ValueError("fsdp2 splits an agent over its processes: set processes_per_agent to 2 or more")
+        if sharding == "fsdp2" and info.data.get("offload", "none") != "none":
+            raise ValueError("fsdp2 already splits what offload moves away: choose one of the two")
+        return sharding
+
+    @property
+    def offloads_optimizer(self) -> bool:
+        """Whether AdamW's state and the float32 weights stay in the machine's memory."""
+        return self.offload in ("optimizer", "both")
+
+    @property
+    def offloads_idle(self) -> bool:
+        """Whether an agent leaves the GPU while it is not its turn."""
+        return self.offload in ("idle", "both")
 
 
 class TelemetrySpec(Section):
@@ -377,6 +250,7 @@ class TelemetrySpec(Section):
     )
     spool_quota_mib: Count = setting(
         2048,
+        label="Spool quota",
         help="Disk space for events that the database has not taken yet. From half of it on log lines and rollouts are "
         "left out, from nine tenths on metrics; how many is said.",
         source="product",

@@ -107,6 +107,10 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "clip_ratio/low_mean": (sum(result.clipped_low for result in own), float(len(own))),
         "clip_ratio/high_mean": (sum(result.clipped_high for result in own), float(len(own))),
     }
+    if report.engine_logp_difference is not None:
+        values["engine_logp_difference"] = report.engine_logp_difference
+    if weights := report.importance_weights:
+        values |= {"importance_weight/mean": _average(weights), "importance_weight/max": max(weights)}
     if record.audited:
         found = record.audited[agent]
         ratios["audit/disagreement"] = (float(found.disagreed), float(found.decided))

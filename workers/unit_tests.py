@@ -66,8 +66,8 @@ def doubt(gold: str) -> str:
     """Why tests could not tell right from wrong; empty where they may."""
     try:
         tree = ast.parse(gold)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        return f"no Python: {error}"
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # MemoryError: nested too deeply
+        return f"no Python: {error or type(error).__name__}"
     asserts = (
         isinstance(node, ast.Assert | ast.Raise) or (isinstance(node, ast.Attribute) and node.attr.startswith("assert"))
         for node in ast.walk(tree)

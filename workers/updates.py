@@ -17,6 +17,7 @@ from workers import pulse, rules
 from workers.memory import halving
 from workers.messages import Response, Row, RowResult, UpdateReport
 from workers.policy import Policy
+from workers.ranks import Ranks
 from workers.spec import RunSpec
 from workers.spec_algorithm import AlgorithmSpec
 
@@ -34,6 +35,7 @@ class Inputs:
     """A row in the learner's own tokens. length: the source's tokens behind mean_logp.
 
     token_logps: the old log-probabilities token by token, where the rule needs them (own rollouts only).
+    importance: what the row's loss is multiplied by (importance.py).
     """
 
     prompt: Sequence[int]
@@ -41,6 +43,7 @@ class Inputs:
     mean_logp: float
     length: int
     token_logps: Sequence[float] = ()
+    importance: float = 1.0
 
 
 @dataclass
@@ -170,18 +173,41 @@ def _gather(
     """Leave the gradients of a mini-batch in the policy, in micro-batches that fit."""
     # Rows of like length share a micro-batch. A stable sort: the split belongs to the rows alone.
     rows = sorted(active, key=lambda item: len(item[2].prompt) + len(item[2].response))
+    ranks = policy.ranks
 
     def attempt(size: int) -> Gathered:
         policy.discard_gradients()
         gathered = Gathered()
-        for start in range(0, len(rows), size):
-            _backward(policy, rule, rows[start : start + size], num_updates, denominator, gathered)
+        for chunks in ranks.rounds(rows, size):
+            has_reference = any(_is_penalised(row, rule) for chunk in chunks for row, _, _ in chunk)
+            if chunk := ranks.mine(chunks):
+                _backward(policy, rule, chunk, num_updates, denominator, has_reference, gathered)
+            else:
+                policy.stand_by(with_reference=has_reference)
         return gathered
 
     gathered, policy.micro_batch_size = halving(
-        attempt, policy.micro_batch_size, "micro_batch_size", LOWER_LENGTH, notes
+        ranks.together(attempt), policy.micro_batch_size, "micro_batch_size", LOWER_LENGTH, notes
     )
-    return gathered
+    policy.add_up_gradients()
+    return gathered if ranks.is_alone else _all_gathered(policy, rows, gathered)
+
+
+def _all_gathered(policy: Policy, rows: Sequence[Active], own: Gathered) -> Gathered:
+    """What all ranks have added up, in the order of the ranks; fills in the results of the others' rows."""
+    ranks = policy.ranks
+    rounds = ranks.rounds(rows, policy.micro_batch_size)
+    mine = [result for chunks in rounds for _, result, _ in ranks.mine(chunks)]
+    total = Gathered()
+    for rank, (gathered, results) in enumerate(ranks.gather((own, mine))):
+        theirs = (item for chunks in rounds for item in (chunks[rank] if rank < len(chunks) else ()))
+        for (_, result, _), found in zip(theirs, results, strict=True):
+            for part in fields(RowResult):
+                setattr(result, part.name, getattr(found, part.name))
+        total.loss += gathered.loss
+        total.kl = (total.kl[0] + gathered.kl[0], total.kl[1] + gathered.kl[1])
+        total.sampling_logp_differences += gathered.sampling_logp_differences
+    return total
 
 
 def _backward(
@@ -190,6 +216,7 @@ def _backward(
     chunk: Sequence[Active],
     num_updates: int,
     denominator: int,
+    has_reference: bool,
     gathered: Gathered,
 ) -> None:
     """Forward and backward of one micro-batch; fills in the row results and adds to `gathered`."""
@@ -197,7 +224,7 @@ def _backward(
     responses = [inputs.response for _, _, inputs in chunk]
     logps, mask = policy.token_logps(prompts, responses)  # (b, T)
     ref_logps = None
-    if any(_is_penalised(row, rule) for row, _, _ in chunk):
+    if has_reference:
         ref_logps = policy.reference_logps(prompts, responses)  # (b, T)
 
     def column(values: list[Any]) -> Tensor:
@@ -221,7 +248,8 @@ def _backward(
         logps=logps,
         mask=mask,
         old_mean_logp=mean_logp,
-        advantages=column([row.advantage for row, _, _ in chunk]),
+        # Every rule's objective of a row is proportional to its advantage where that is scaled by a positive number.
+        advantages=column([row.advantage * inputs.importance for row, _, inputs in chunk]),
         is_self=is_self,
         omega=column([row.omega for row, _, _ in chunk]),
         source_lengths=column([inputs.length for _, _, inputs in chunk]),
@@ -230,8 +258,7 @@ def _backward(
     )
     pulse.beat()
     loss, stats = rules.loss(rule, batch, num_updates, denominator)
-    loss.backward()
-    policy.collect_gradients()
+    policy.backward(loss)
     _fill(chunk, stats, num_updates, rule.beta > 0, gathered)
     gathered.loss += loss.item()
 
@@ -286,11 +313,15 @@ def _alignment(
 
     sources = sorted({row.source for row, _, _ in active if not row.is_self})
     mine = gradient(own) if sources else []
-    return {source: _cosine(gradient(source), mine) for source in sources}
+    return {source: _cosine(gradient(source), mine, policy.ranks) for source in sources}
 
 
-def _cosine(left: Sequence[Tensor], right: Sequence[Tensor]) -> float | None:
-    dot = sum((a * b).sum(dtype=torch.float64).item() for a, b in zip(left, right, strict=True))
-    norms = [math.sqrt(sum(a.square().sum(dtype=torch.float64).item() for a in each)) for each in (left, right)]
-    product = norms[0] * norms[1]
-    return dot / product if product > 0 and math.isfinite(product) else None
+def _cosine(left: Sequence[Tensor], right: Sequence[Tensor], ranks: Ranks) -> float | None:
+    def product(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
+        found = sum((a * b).sum(dtype=torch.float64).item() for a, b in zip(first, second, strict=True))
+        return ranks.sum(found) if ranks.is_sharded else found
+
+    dot = product(left, right)
+    norms = [math.sqrt(product(each, each)) for each in (left, right)]
+    size = norms[0] * norms[1]
+    return dot / size if size > 0 and math.isfinite(size) else None

@@ -1,8 +1,16 @@
-"""Addresses of logging in and out."""
+"""Addresses of logging in and out, and of the settings: account, sessions, projects, people, audit log."""
 
 from django.urls import path
 
-from hacrl_web.accounts import views
+from hacrl_web.accounts import (
+    audit_views,
+    invitation_views,
+    people_views,
+    project_views,
+    session_views,
+    token_views,
+    views,
+)
 
 app_name = "accounts"
 urlpatterns = [
@@ -10,4 +18,24 @@ urlpatterns = [
     path("login/<str:token>", views.login_by_link, name="login_link"),
     path("logout", views.log_out, name="logout"),
     path("account", views.account, name="account"),
+    path("sessions", session_views.session_list, name="session_list"),
+    path("sessions/end", session_views.session_end, name="session_end"),
+    path("projects/", project_views.project_list, name="project_list"),
+    path("projects/switch", project_views.project_switch, name="project_switch"),
+    path("projects/<int:project_id>", project_views.project_detail, name="project_detail"),
+    path("projects/<int:project_id>/rename", project_views.project_rename, name="project_rename"),
+    path("projects/<int:project_id>/members/<int:member_id>", project_views.member_change, name="member_change"),
+    path("projects/<int:project_id>/invite", invitation_views.invite, name="invite"),
+    path(
+        "projects/<int:project_id>/invitations/<int:invitation_id>",
+        invitation_views.invitation_withdraw,
+        name="invitation_withdraw",
+    ),
+    path("invitation/<str:token>", invitation_views.invitation, name="invitation"),
+    path("people/", people_views.people_list, name="people_list"),
+    path("people/<int:user_id>", people_views.person_change, name="person_change"),
+    path("audit", audit_views.audit_list, name="audit_list"),
+    path("audit.csv", audit_views.audit_csv, name="audit_csv"),
+    path("account/tokens", token_views.tokens, name="tokens"),
+    path("account/tokens/<int:pk>/revoke", token_views.revoke, name="token_revoke"),
 ]

@@ -8,8 +8,9 @@ from django.contrib import messages
 from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LoginView
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
@@ -18,6 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from hacrl_web.accounts.forms import FirstPasswordForm, LoginForm, NextPasswordForm
 from hacrl_web.accounts.models import LoginLink, User
+from hacrl_web.accounts.sessions import end_sessions
 from hacrl_web.accounts.throttle import WINDOW, forget, may_try, throttle_key
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -51,6 +53,15 @@ class Login(LoginView):
         return self.render_to_response(self.get_context_data(form=form), status=422)
 
 
+def redirect_to(request: HttpRequest, target: str) -> HttpResponse:
+    """To the address that a visitor named, if it is one of this host's; else home.
+
+    Not by Django's `redirect`: it takes a text without a slash for the name of a view, and there may be none.
+    """
+    is_ours = url_has_allowed_host_and_scheme(target, {request.get_host()}, request.is_secure())
+    return HttpResponseRedirect(target if is_ours else reverse("home"))
+
+
 @login_not_required
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -60,9 +71,7 @@ def login_by_link(request: HttpRequest, token: str) -> HttpResponse:
         user = LoginLink.objects.use(token)
         if user is not None:
             login(request, user, backend=BACKEND)
-            target = request.GET.get("next", "")
-            is_ours = url_has_allowed_host_and_scheme(target, {request.get_host()}, request.is_secure())
-            return redirect(target if is_ours else "home")
+            return redirect_to(request, request.GET.get("next", ""))
     elif LoginLink.objects.usable(token).exists():
         return render(request, "accounts/login_link.html", {"is_usable": True})
     return render(request, "accounts/login_link.html", {"is_usable": False}, status=410)
@@ -84,7 +93,8 @@ def account(request: HttpRequest) -> HttpResponse:
     form = form_class(user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         form.save()
-        update_session_auth_hash(request, user)
+        update_session_auth_hash(request, user)  # the other sessions end with the password that they were opened with
+        end_sessions(user, but=request.session.session_key)
         messages.success(request, "Your password is set.")
         return redirect("accounts:account")
     return render(request, "accounts/account.html", {"form": form}, status=422 if form.errors else 200)

@@ -1,21 +1,77 @@
-"""Who may see which rows: the one rule that every list, page, socket and export goes through."""
+"""Who may see which rows: the one rule that every list, page, socket and export goes through.
+
+`visible_to` is what somebody may open; `listed_for` is that, narrowed to the project which the user looks at.
+"""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import re
+from typing import Any, ClassVar, TypeVar
 
+from django.apps import apps
+from django.core.exceptions import ValidationError
 from django.db import models
+from django.urls import ResolverMatch
+
+from hacrl_web.accounts.audit import AuditedQuerySet
+from hacrl_web.accounts.models import Membership, Project, Role
+from hacrl_web.accounts.projects import current_project, project_of_new, require
 
 RowT = TypeVar("RowT", bound=models.Model)
+_OBJECT = re.compile(r"(\w+)/<(?:\w+:)?(\w+)>")  # the first of an address: its section, the name of its id
 
 
-class OwnedQuerySet(models.QuerySet[RowT]):
-    """Rows with an `owner`."""
+def is_of_member(user: Any, project: str = "project") -> models.Q:
+    """Rows of the user's projects. project: the lookup from a row to its project."""
+    own = Membership.objects.filter(user=user).order_by().values("project")
+    return models.Q(**{f"{project}__in": own})
 
-    def visible_to(self, user: Any) -> OwnedQuerySet[RowT]:
-        """The user's own rows, all rows for staff, none for a visitor who is not logged in."""
+
+class OfProjectQuerySet(AuditedQuerySet[RowT]):
+    """Rows with a `project`."""
+
+    def visible_to(self, user: Any) -> OfProjectQuerySet[RowT]:
+        """Rows of the user's projects, all rows for staff, none for a visitor who is not logged in."""
         if not user.is_authenticated:
             return self.none()
-        if user.is_staff:
-            return self.all()
-        return self.filter(owner=user)
+        return self.all() if user.is_staff else self.filter(is_of_member(user))
+
+    def listed_for(self, user: Any) -> OfProjectQuerySet[RowT]:
+        """The visible rows of the project that the user looks at."""
+        project = current_project(user)
+        return self.visible_to(user) if project is None else self.visible_to(user).filter(project=project)
+
+
+class OfProject(models.Model):
+    """A row of a project, made by its owner; nobody makes one where the own role does not allow it."""
+
+    # The part of an address that stands before the id of such a row: models/7.
+    section: ClassVar[str]
+
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        abstract = True
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Error: FieldErrors (403), and nothing is written."""
+        if self._state.adding:
+            owner: Any = self.owner
+            if self.project_id is None:
+                self.project = project_of_new(owner)
+            require(owner, self.project, Role.MEMBER)
+        super().save(*args, **kwargs)
+
+
+def rows_at(match: ResolverMatch, user: Any) -> OfProjectQuerySet[Any] | None:
+    """The object of an address, where the user may see it, as a query of one row or none; None: it is of no object."""
+    named = _OBJECT.search(match.route)
+    by_section = {model.section: model for model in apps.get_models() if issubclass(model, OfProject)}
+    model = by_section.get(named[1]) if named else None
+    if named is None or model is None:
+        return None
+    visible: OfProjectQuerySet[Any] = model._default_manager.visible_to(user)
+    try:
+        return visible.filter(pk=match.kwargs.get(named[2]))
+    except (ValidationError, ValueError):  # no id at all, which the operation says in its own words
+        return visible.none()

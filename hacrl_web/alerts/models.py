@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
+from hacrl_web.accounts.audit import audited
 from hacrl_web.alerts.rules import BY_KIND, Rule
 from hacrl_web.runs.models import OfRunQuerySet, Run, StatusChange
 
@@ -80,6 +81,8 @@ class Cursor(models.Model):
     is_done = models.BooleanField(default=False, db_index=True)  # the run has ended and all of it was looked at
 
 
+@audited("email_enabled", "email", "webhook_enabled", "on_alert", "on_cleared", "on_failed", "on_lost", "on_completed",
+         secrets=["webhook_url"], project="")  # fmt: skip
 class NotificationSettings(models.Model):
     """What a user wants to be told of the own runs, and where. Everything is off until the user turns it on."""
 
@@ -96,6 +99,9 @@ class NotificationSettings(models.Model):
     on_lost = models.BooleanField(default=True)
     on_completed = models.BooleanField(default=False)
     saved_at = models.DateTimeField(auto_now=True)  # what was before is not told
+
+    def __str__(self) -> str:
+        return f"of {self.user}"
 
     @property
     def addresses(self) -> dict[str, str]:

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Max, Q
+from django.db.models import Exists, Max, OuterRef, Q
 from django.utils import timezone
 
-from hacrl_web.accounts.models import User
+from hacrl_web.accounts.models import Membership, User
 from hacrl_web.alerts.models import ENDED, Alert, Delivery, DeliveryState, NotificationSettings
 from hacrl_web.runs.models import Run, State, StatusChange
 
@@ -30,6 +30,9 @@ WISH_OF_STATE = {
     State.LOST: "on_lost",
     State.COMPLETED: "on_completed",
 }
+# Whoever is out of a project is told nothing more of the own runs in it.
+_OF_OWNER = Membership.objects.filter(project=OuterRef("run__project"), user=OuterRef("run__owner"))
+STILL_SEES = Q(run__owner__is_staff=True) | Exists(_OF_OWNER)
 PAUSED_BY_SOMEBODY = Q(to_state=State.PAUSED, reason__startswith="paused by ")
 
 
@@ -54,7 +57,7 @@ class Notifier:
 
     def tick(self) -> int:
         """Write what is to be told; returns how many messages."""
-        wishes = {one.pk: one for one in NotificationSettings.objects.all() if one.channels}
+        wishes = {one.pk: one for one in NotificationSettings.objects.filter(user__is_active=True) if one.channels}
         if not wishes:
             self._seen_change = 0
             return 0
@@ -63,7 +66,9 @@ class Notifier:
     def _tell_alerts(self, wishes: Wishes) -> Iterator[Message]:
         since = timezone.now() - TOO_OLD
         recent = Q(raised_at__gte=since) | Q(cleared_at__gte=since)
-        alerts = Alert.objects.filter(recent, run__owner__in=wishes).select_related("run").defer("run__spec")
+        alerts = (
+            Alert.objects.filter(recent, STILL_SEES, run__owner__in=wishes).select_related("run").defer("run__spec")
+        )
         for alert in alerts.order_by("raised_at", "pk"):
             wish = wishes[alert.run.owner_id]
             if wish.on_alert and alert.raised_at >= max(since, wish.saved_at):
@@ -76,7 +81,11 @@ class Notifier:
         since = timezone.now() - TOO_OLD
         newest = StatusChange.objects.aggregate(Max("pk"))["pk__max"] or 0
         changes = StatusChange.objects.filter(
-            pk__gt=self._seen_change - OVERLAP, at__gte=since, to_state__in=WISH_OF_STATE, run__owner__in=wishes
+            STILL_SEES,
+            pk__gt=self._seen_change - OVERLAP,
+            at__gte=since,
+            to_state__in=WISH_OF_STATE,
+            run__owner__in=wishes,
         ).select_related("run")
         changes = changes.exclude(PAUSED_BY_SOMEBODY)
         for change in changes.defer("run__spec").order_by("pk"):

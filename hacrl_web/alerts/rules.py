@@ -263,5 +263,24 @@ RULES = (
         advice="Read some of them in the Rollouts tab; check the benchmark's reference answers and the log.",
         source=OURS,
     ),
+    Rule(
+        kind="engine_mismatch",
+        title="Engine differs from trainer",
+        help="Mean difference of log-probabilities, engine against trainer, on one greedy response after each step's "
+        "updates: the engine has not got the new weights, or computes otherwise.",
+        scope="agent",
+        metric="engine_logp_difference",
+        chart="engine-difference",
+        read=_value("engine_logp_difference"),
+        raise_at=0.1,
+        raise_after=2,
+        clear_at=0.05,
+        clear_after=3,
+        applies=lambda facts: facts.has_engine,
+        sentence="Log-probabilities of {agent}'s rollout engine are {value:.2f} away from its trainer's.",
+        advice="Set rollout.engine to transformers to compare; in bfloat16 try compute.dtype float32; "
+        "rollout.importance_correction truncate weakens what the difference does.",
+        source=f"the check: design of the engines; {OURS}",
+    ),
 )
 BY_KIND = {rule.kind: rule for rule in RULES}

@@ -34,6 +34,7 @@ class Facts:
     uses_omega: bool  # elsewhere the capability ratio is measured, and weighs nothing
     can_trap: bool  # in the other clip modes a clipped rollout can still teach
     max_completion_length: int
+    has_engine: bool = False  # rollouts come from a copy of the weights, not from the trainer's own
 
     @classmethod
     def of(cls, spec: RunSpec) -> Facts:
@@ -44,6 +45,7 @@ class Facts:
             uses_omega=shares and spec.algorithm.uses_omega,
             can_trap=spec.algorithm.clips_shared and spec.algorithm.cross_clip_gradient == "zero",
             max_completion_length=spec.rollout.max_completion_length,
+            has_engine=spec.rollout.engine != "transformers",
         )
 
 

@@ -25,8 +25,8 @@ DELIVERIES_SHOWN = 50
 
 @require_GET
 def alert_list(request: HttpRequest) -> HttpResponse:
-    """Alerts of all visible runs, newest first; open ones unless asked otherwise. Odd values show everything."""
-    visible = Alert.objects.visible_to(request.user)
+    """Alerts of all runs of the project, newest first; open ones unless asked otherwise. Odd values show everything."""
+    visible = Alert.objects.listed_for(request.user)
     kind = request.GET.get("kind", "")
     kind = kind if kind in BY_KIND else ""
     state = request.GET.get("state", "")

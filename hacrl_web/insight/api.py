@@ -2,11 +2,15 @@
 
 from ninja import Router
 
+from hacrl_web.insight.checkpoint_api import router as checkpoint_router
 from hacrl_web.insight.collaboration_api import router as collaboration_router
 from hacrl_web.insight.compare_api import router as compare_router
 from hacrl_web.insight.evaluation_api import router as evaluation_router
 from hacrl_web.insight.overview_api import router as overview_router
 from hacrl_web.insight.rollout_api import router as rollout_router
+from hacrl_web.insight.saved_api import router as saved_router
+from hacrl_web.insight.spec_api import router as spec_router
+from hacrl_web.insight.tabs_api import router as tabs_router
 
 router = Router(tags=["insight"])
 router.add_router("", collaboration_router)
@@ -14,3 +18,7 @@ router.add_router("", compare_router)
 router.add_router("", evaluation_router)
 router.add_router("", overview_router)
 router.add_router("", rollout_router)
+router.add_router("", spec_router)
+router.add_router("", checkpoint_router)
+router.add_router("", saved_router)
+router.add_router("", tabs_router)

@@ -13,11 +13,12 @@ from django.views.decorators.http import require_GET, require_POST
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight import asking, checkpoints
 from hacrl_web.insight.archive import zip_of_agent
+from hacrl_web.insight.extending import extend as extend_run
 from hacrl_web.insight.promotion import promote as promote_agent
 from hacrl_web.insight.promotion import proposed_name, taken_names
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.streaming import download_pieces
 from hacrl_web.runs.views import header, run_or_404
+from hacrl_web.streaming import download_pieces
 from workers.manifest import DamagedCheckpoint, Manifest
 
 
@@ -33,7 +34,7 @@ def run_checkpoints(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 def _page(request: HttpRequest, run: Run, status: int = 200, **more: Any) -> HttpResponse:
     found = checkpoints.listing(run, verify=_whole(request.GET.get("verify", "")))
-    taken = taken_names(request.user)
+    taken = taken_names(run)
     for one in found.shown:
         for agent in one.agents:
             agent.proposed = proposed_name(run, agent.name, one.step, taken)
@@ -67,7 +68,7 @@ def _told(run: Run) -> list[dict[str, Any]]:
     return [{"step": event.step, "size_bytes": event.payload.get("size_bytes")} for event in events]
 
 
-def _found(run: Run, step: int, agent: int) -> tuple[Manifest, str]:
+def found_checkpoint(run: Run, step: int, agent: int) -> tuple[Manifest, str]:
     """Errors: FieldErrors with what to tell, 404 where there is no such checkpoint here."""
     try:
         manifest = checkpoints.find(run, step)
@@ -85,9 +86,14 @@ def download_agent(
     """One agent's model folder as a zip archive."""
     run = run_or_404(request, run_id)
     try:
-        manifest, name = _found(run, step, agent)
+        return archive_of(request, run, step, agent)
     except FieldErrors as refused:
         return _page(request, run, refused.status, refusal=refused.errors)
+
+
+def archive_of(request: HttpRequest, run: Run, step: int, agent: int) -> StreamingHttpResponse:
+    """Error: FieldErrors."""
+    manifest, name = found_checkpoint(run, step, agent)
     folder = checkpoints.slug(name, run.algorithm, f"seed {run.seed}", f"step {step}")
     return download_pieces(request, zip_of_agent(manifest, name, folder), f"{folder}.zip", "application/zip")
 
@@ -100,12 +106,26 @@ def promote(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     if step is None or place is None:
         raise Http404
     try:
-        manifest, agent = _found(run, step, place)
+        manifest, agent = found_checkpoint(run, step, place)
         model = promote_agent(request.user, run, manifest, agent, request.POST.get("name", ""))
     except FieldErrors as refused:
         return _page(request, run, refused.status, refusal=refused.errors)
     messages.success(request, f"{agent} of step {step} is now a registered model.")
     return redirect(model)
+
+
+@require_POST
+def extend(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """`step` of a checkpoint, and how many `steps` more: a new run."""
+    run = run_or_404(request, run_id)
+    step, steps = _whole(request.POST.get("step", "")), _whole(request.POST.get("steps", "").strip())
+    if step is None:
+        raise Http404
+    try:
+        manifest, _ = found_checkpoint(run, step, 0)
+        return redirect(extend_run(request.user, run, manifest, steps or 0))
+    except FieldErrors as refused:
+        return _page(request, run, refused.status, refusal=refused.errors)
 
 
 @require_POST
@@ -121,7 +141,7 @@ def ask(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         wanted = asking.checked(form, run)
         if step is None:
             raise FieldErrors([FieldError("missing", "Choose a checkpoint.", "step")])
-        manifest, _ = _found(run, step, 0)
+        manifest, _ = found_checkpoint(run, step, 0)
         places = {name: place for place, name in enumerate(run.agent_names)}
         answers = asking.ask(request.user, run, manifest, wanted)
         context["answers"] = [answer | {"position": places.get(answer["agent"], 0)} for answer in answers]

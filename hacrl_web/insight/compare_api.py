@@ -3,17 +3,30 @@
 from typing import Annotated, Any
 
 from django.http import HttpRequest
-from ninja import Query, Router
+from ninja import Query, Router, Schema
 
 from hacrl_web.insight import comparison
 from hacrl_web.insight.compare_views import choice
 
 router = Router(tags=["insight"])
+
+
+class CompareQuery(Schema):
+    """The parameters of the page's address, which compare_views.choice reads; odd values mean what is usual."""
+
+    runs: list[str] = Query([])
+    metric: str = ""
+    x: str = ""
+    baseline: str = ""
+    best: str = ""
+    colour: list[str] = Query([])
+
+
 Bound = Annotated[float | None, Query(ge=0, le=1e18, allow_inf_nan=False)]
 
 
 @router.get("/compare", response=dict, summary="The lines of a comparison", url_name="compare_lines")
-def compare_lines(request: HttpRequest, low: Bound = None, high: Bound = None) -> Any:
+def compare_lines(request: HttpRequest, asked: Query[CompareQuery], low: Bound = None, high: Bound = None) -> Any:
     """As the page's address: runs (repeated, at most 8), metric, x; between `low` and `high` of the x axis.
 
     At most 1,500 points a line: of each bucket the least, the greatest and the last.

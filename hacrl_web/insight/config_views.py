@@ -1,4 +1,4 @@
-"""The Config tab of a run: its settings, beside those of another run. Views parse, call and render."""
+"""The Config tab of a run: its settings, beside those of another run, and as files. Views parse, call and render."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from hacrl_web.insight import settings_diff
+from hacrl_web.insight.checkpoints import slug
+from hacrl_web.insight.spec_files import as_verl_yaml, as_yaml, verl_refusal
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.views import header, run_or_404
+from hacrl_web.streaming import download_text
 
+YAML = "application/yaml"
 NOBODY = "none"  # ?against=none: no other run, though the sweep has a baseline
 
 
@@ -45,9 +49,24 @@ def run_config(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "kept": kept,
         "all_query": urlencode(kept),
         "only_query": urlencode(kept | {"only": "1"}),
+        "verl_refusal": verl_refusal(run),
         "spec_json": json.dumps(run.spec, indent=2, ensure_ascii=False),
     }
     return render(request, "insight/run_config.html", context)
+
+
+@require_GET
+def run_yaml(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The settings as a file that `python -m workers` trains."""
+    run = run_or_404(request, run_id)
+    return download_text(as_yaml(run), f"{slug(run.name)}.yaml", YAML)
+
+
+@require_GET
+def run_verl_yaml(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The settings for verl's HACPO recipe; 409 with the reason where it would train something else."""
+    run = run_or_404(request, run_id)
+    return download_text(as_verl_yaml(run), f"{slug(run.name)}-verl.yaml", YAML)
 
 
 def _other(request: HttpRequest, run: Run, asked: str) -> Run | None:

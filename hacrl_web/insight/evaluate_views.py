@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
+from hacrl_web.accounts.projects import for_members
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight.evaluating import KEYS, find_run, launch_evaluation
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, Benchmark, LanguageModel
@@ -32,6 +33,7 @@ NUMBERS = (
 DEFAULTS = {"num_samples": "1", "temperature": "0", "max_questions": "0", "seed": "0"}
 
 
+@for_members
 @require_http_methods(["GET", "HEAD", "POST"])
 def evaluate(request: HttpRequest) -> HttpResponse:
     """Show the form, filled in from the address (models, group, or run and step), or queue what it says."""
@@ -67,8 +69,8 @@ def _show(
     by_field: dict[str, list[str]] = {}
     for error in errors:
         by_field.setdefault(error.field or "", []).append(error.message)
-    models = LanguageModel.objects.visible_to(request.user)[:MAX_SHOWN]
-    benchmarks = Benchmark.objects.visible_to(request.user)[:MAX_SHOWN]
+    models = LanguageModel.objects.listed_for(request.user)[:MAX_SHOWN]
+    benchmarks = Benchmark.objects.listed_for(request.user)[:MAX_SHOWN]
     group = values.get("group", "")
     usual = RolloutSpec.model_fields["max_completion_length"].default
     known = {*(name for name, *_ in NUMBERS), *LISTS, "name"}

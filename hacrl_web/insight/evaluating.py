@@ -6,7 +6,6 @@ first, for a checkpoint may be removed while the run waits. All that is wrong is
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,13 +16,24 @@ from django.conf import settings
 from django.db import transaction
 from pydantic import ValidationError
 
+from hacrl_web.accounts.models import Role
+from hacrl_web.accounts.projects import require
 from hacrl_web.errors import FieldError, FieldErrors, plain_errors
 from hacrl_web.insight import checkpoints
+from hacrl_web.insight.copies import made_in
 from hacrl_web.insight.promotion import copy_agent
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, LanguageModel
 from hacrl_web.registry.services import check_unchanged
 from hacrl_web.runs.hosts import data_folder_id
-from hacrl_web.runs.launch import LaunchError, agent_values, changed_models, create_run, data_values, find_benchmarks
+from hacrl_web.runs.launch import (
+    LaunchError,
+    agent_values,
+    changed_models,
+    create_run,
+    data_values,
+    find_benchmarks,
+    of_one_project,
+)
 from hacrl_web.runs.models import Run
 from workers.manifest import DamagedCheckpoint, Manifest
 from workers.spec import RunSpec
@@ -46,6 +56,7 @@ class Chosen:
     contexts: list[int] = field(default_factory=list)  # tokens, of the models that name a limit
     group: AgentGroup | None = None
     manifest: Manifest | None = None
+    sources: list[tuple[str, Any]] = field(default_factory=list)  # (field, row) that the agents come from
 
 
 def launch_evaluation(user: Any, request: Any) -> Run:
@@ -61,28 +72,20 @@ def launch_evaluation(user: Any, request: Any) -> Run:
     folder = Path(settings.RUNS_DIR).resolve() / str(run_id) / "models"
     chosen = _choose_agents(user, request, folder, errors)
     spec, benchmarks = _spec(user, request, chosen, errors)
+    of_one_project([*(("benchmarks", one) for one in benchmarks), *chosen.sources], errors)
     if errors or spec is None:
         raise LaunchError(errors)
+    require(user, benchmarks[0].project, Role.MEMBER)  # before a checkpoint is copied
     further: dict[str, Any] = {"id": run_id}
     if chosen.manifest is not None:
         further["data_folder"] = data_folder_id()  # its files are here and nowhere else
-    try:
+    with made_in(folder.parent):
         if chosen.manifest is not None:
             folder.parent.mkdir(mode=0o700, parents=True)
             for place, name in enumerate(chosen.manifest.folders):
                 copy_agent(chosen.manifest, name, folder / str(place))
         with transaction.atomic():
-            return create_run(user, spec, chosen.group, benchmarks[0], **further)
-    except DamagedCheckpoint as error:
-        shutil.rmtree(folder.parent, ignore_errors=True)
-        raise FieldErrors([FieldError("damaged", f"{error}. Choose another checkpoint.", "step")]) from None
-    except OSError as error:
-        shutil.rmtree(folder.parent, ignore_errors=True)
-        message = f"The checkpoint could not be copied ({error.strerror}). Was it removed, or is the disk full?"
-        raise FieldErrors([FieldError("not_copied", message, "step")], 507) from None
-    except BaseException:
-        shutil.rmtree(folder.parent, ignore_errors=True)
-        raise
+            return create_run(user, spec, chosen.group, benchmarks[0], project=benchmarks[0].project, **further)
 
 
 def _listed(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> list[Any]:
@@ -102,6 +105,7 @@ def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: 
             errors.append(FieldError("not_found", "There is no such model.", "models"))
             continue
         _check(model, errors)
+        chosen.sources.append(("models", model))
         revision = (model.revision or None) if model.kind == LanguageModel.Kind.HUB else None
         chosen.agents.append({"name": model.name, "model": model.location, "revision": revision})
         chosen.contexts += [model.context_length] if model.context_length else []
@@ -110,6 +114,7 @@ def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: 
         if chosen.group is None:
             errors.append(FieldError("not_found", "There is no such group.", "group"))
         else:
+            chosen.sources.append(("group", chosen.group))
             errors += [FieldError(e.code, e.message, "group") for e in changed_models(chosen.group)]
             for agent in chosen.group.agents.select_related("model"):
                 chosen.agents.append(agent_values(agent))
@@ -145,6 +150,7 @@ def _add_checkpoint(
     if run is None:
         errors.append(FieldError("not_found", "There is no such run.", "run"))
         return
+    chosen.sources.append(("run", run))
     try:
         whole = int(step) if step.isascii() and step.isdigit() and len(step) < 10 else -1
         chosen.manifest = checkpoints.find(run, whole)
@@ -187,7 +193,7 @@ def _spec(
     evaluation = {key: request[key] for key in own if request.get(key) not in (None, "")}
     names = ", ".join(agent["name"] for agent in chosen.agents)
     draft = {
-        "name": str(request.get("name") or f"Evaluation of {names}").strip()[:120] or "Evaluation",
+        "name": request["name"] if request.get("name") not in (None, "") else f"Evaluation of {names}"[:120],
         # A stand-in where there are none; that they are too many is said already.
         "agents": chosen.agents[:MAX_AGENTS] or [{"name": "-", "model": "-"}],
         "data": data[0] if data else {"train_path": "-"},

@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Body, Router, Status
 
+from hacrl_web.accounts.idempotency import idempotent
 from hacrl_web.insight.evaluating import launch_evaluation
 from hacrl_web.insight.evaluations import summary
 from hacrl_web.runs.api import detail
@@ -19,6 +20,7 @@ router = Router(tags=["insight"])
 
 
 @router.post("/evaluations", response={201: dict}, summary="Evaluate models: a run of no training step")
+@idempotent
 def create_evaluation(request: HttpRequest, payload: Annotated[dict[str, Any], Body()]) -> Any:
     """`models` (ids), `group`, or `run` and `step` of a checkpoint; `benchmarks` (ids); `num_samples`, `temperature`,
     `max_completion_length`, `max_questions`, `seed`, `name`."""

@@ -21,9 +21,8 @@ from django.views.decorators.http import require_safe
 from hacrl_web.insight import answer_sheets as sheets
 from hacrl_web.insight.evaluations import OfBenchmark, curve, summary
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.reports import csv_cell
-from hacrl_web.runs.streaming import download
-from hacrl_web.runs.views import Echo, header, run_or_404
+from hacrl_web.runs.views import header, run_or_404
+from hacrl_web.streaming import Echo, csv_cell, download
 from workers.events import ANSWERS_AT_ONCE
 
 PAGE_SIZE = 50

@@ -132,7 +132,7 @@ def _of_event(event: Any) -> Item:
         detail += f". {resumed}" if resumed else ""
     elif kind == "finished":
         what, detail = f"trainer {body.get('outcome', '')}", str(body.get("reason") or "")
-        level = "error" if body.get("outcome") == "failed" else "info"
+        level = {"failed": "error", "interrupted": "warning"}.get(str(body.get("outcome")), "info")
     elif kind == "evaluation":
         asked = f"({count(body.get('correct'))} of {count(body.get('asked'))}, {body.get('benchmark', '')})"
         what, detail, agent = "evaluation", f"{plain_significant(body.get('value'))} {asked}", event.agent

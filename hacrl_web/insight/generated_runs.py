@@ -241,7 +241,7 @@ class Store:
 
 
 def new_run(plan: Plan, index: int, spec: RunSpec, **related: Any) -> Run:
-    """The run's row, not yet stored. related: owner, sweep, group, benchmark."""
+    """The run's row, not yet stored. related: owner, project, sweep, group, benchmark."""
     algorithm, delta = plan.variants[index % len(plan.variants)]
     return Run(
         id=run_id(plan, index),

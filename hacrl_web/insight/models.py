@@ -8,15 +8,22 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
+from hacrl_web.accounts.audit import audited
+
 MAX_SAVED = 50
 
 
 class SavedQueryQuerySet(models.QuerySet["SavedQuery"]):
+    def visible_to(self, user: Any) -> SavedQueryQuerySet:
+        """The user's own: nobody, staff neither, looks through another's."""
+        return self.filter(owner=user) if user.is_authenticated else self.none()
+
     def usable_in(self, user: Any, run: Any) -> SavedQueryQuerySet:
         """A user's own queries of a run, and those kept for every run."""
-        return self.filter(owner=user).filter(Q(run=run) | Q(run=None))
+        return self.visible_to(user).filter(Q(run=run) | Q(run=None))
 
 
+@audited("name", "query", project="run.project_id")
 class SavedQuery(models.Model):
     """A filter of the Rollouts tab that its user has named; without a run it is for every run."""
 

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight.checkpoints import slug
+from hacrl_web.insight.copies import link, made_in
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.registry.services import register_model
 from hacrl_web.runs.models import Run
-from workers.manifest import DamagedCheckpoint, Manifest, sha256
+from workers.manifest import Manifest, sha256
 
 MAX_NAME = 80
 
 
-def taken_names(user: Any) -> set[str]:
-    return set(LanguageModel.objects.filter(owner=user).values_list("name", flat=True))
+def taken_names(run: Run) -> set[str]:
+    """Of the models of the run's project, which a promoted agent joins."""
+    return set(LanguageModel.objects.filter(project=run.project_id).values_list("name", flat=True))
 
 
 def proposed_name(run: Run, agent: str, step: int, taken: set[str]) -> str:
@@ -44,33 +42,16 @@ def promote(user: Any, run: Run, manifest: Manifest, agent: str, name: str) -> L
         "seed": run.seed,
         "started_from": next((a["model"] for a in run.spec["agents"] if a["name"] == agent), ""),
     }
-    try:
+    with made_in(target):
         copy_agent(manifest, agent, target)
-        return register_model(user, location=str(target), name=name, provenance=origin)
-    except DamagedCheckpoint as error:
-        shutil.rmtree(target, ignore_errors=True)
-        raise FieldErrors([FieldError("damaged", f"{error}. Choose another checkpoint.", "step")]) from None
-    except OSError as error:
-        shutil.rmtree(target, ignore_errors=True)
-        message = f"The files could not be copied ({error.strerror}). Was the checkpoint removed, or is the disk full?"
-        raise FieldErrors([FieldError("not_copied", message, "step")], 507) from None
-    except BaseException:
-        shutil.rmtree(target, ignore_errors=True)
-        raise
+        return register_model(user, location=str(target), name=name, provenance=origin, project=run.project)
 
 
 def copy_agent(manifest: Manifest, agent: str, target: Path) -> None:
-    """All files of an agent, or an error. Hard links where the disk can: weights are never changed in place, and a
-    large model is there at once, whatever becomes of its checkpoint. Errors: OSError, DamagedCheckpoint.
-    """
+    """All files of an agent, every byte checked. Errors: OSError, DamagedCheckpoint."""
     target.mkdir(mode=0o700, parents=True)
     source = manifest.path / manifest.folders[agent]
     for name, entry in manifest.files_of(agent).items():
-        place = target / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(OSError):
-            os.link(source / name, place, follow_symlinks=False)
-        if not place.exists():
-            shutil.copyfile(source / name, place, follow_symlinks=False)
-        if sha256(place) != entry["sha256"]:
+        link(source / name, target / name)
+        if sha256(target / name) != entry["sha256"]:
             raise manifest.damaged(name)

@@ -10,9 +10,9 @@ from django.db.models import F
 from django.db.models.functions import Length, Substr
 
 from hacrl_web.insight.rollout_search import Hit
-from hacrl_web.insight.visible import visible
 from hacrl_web.insight.waterfall import Waterfall, equation, waterfalls
 from hacrl_web.runs.models import Contribution, Run
+from hacrl_web.visible import visible
 from workers.spec_algorithm import AlgorithmSpec
 
 TEXT_SHOWN = 4000  # characters of a rollout; the rest is asked for

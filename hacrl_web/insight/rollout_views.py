@@ -13,15 +13,16 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
+from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight.models import MAX_SAVED, SavedQuery
 from hacrl_web.insight.recorded import end, step_after, step_before
 from hacrl_web.insight.rollout_detail import group_of
 from hacrl_web.insight.rollout_filter import CLIPS, SIGNS, Cursor, Filter, read_cursor, read_filter
 from hacrl_web.insight.rollout_search import Hit, Page, first_that_taught, hit_of, search
-from hacrl_web.insight.visible import visible
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.views import header, run_or_404
+from hacrl_web.visible import visible
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -145,20 +146,29 @@ def _steps(run: Run, selected: Hit | None) -> dict[str, int | None]:
 def _keep_query(request: HttpRequest, run: Run) -> HttpResponse:
     """Save the query under a name, or forget one of the user's own."""
     asked = read_filter(request.POST, run.agent_names)
-    mine = SavedQuery.objects.filter(owner=request.user)
+    mine = SavedQuery.objects.all().visible_to(request.user)
     back = redirect(reverse("insight:run_rollouts", args=[run.pk]) + f"?{asked.query()}".rstrip("?"))
     forget = request.POST.get("forget", "")
     if forget:
         if forget.isascii() and forget.isdigit() and len(forget) <= 18:
             mine.filter(pk=int(forget)).delete()
         return back
-    name = visible(request.POST.get("name", "").replace("\x00", "")).strip()[:60]
     of_run = None if request.POST.get("everywhere") else run
-    if not name or not asked.given:
-        messages.error(request, "A saved query needs a name and at least one filter.")
-    elif not mine.filter(name=name, run=of_run).exists() and mine.count() >= MAX_SAVED:
-        messages.error(request, f"You have {MAX_SAVED} saved queries: forget one first.")
-    else:
-        mine.update_or_create(owner=request.user, run=of_run, name=name, defaults={"query": asked.query()})
-        messages.success(request, f"Saved as {name}.")
+    try:
+        made = save_query(request.user, of_run, request.POST.get("name", ""), asked)
+        messages.success(request, f"Saved as {made.name}.")
+    except FieldErrors as refused:
+        messages.error(request, " ".join(error.message for error in refused.errors))
     return back
+
+
+def save_query(user: Any, run: Run | None, name: str, asked: Filter) -> SavedQuery:
+    """Keep a filter under a name, for one run or every run; the same name again: its new query. Error: FieldErrors."""
+    name = visible(name.replace("\x00", "")).strip()[:60]
+    mine = SavedQuery.objects.all().visible_to(user)
+    if not name or not asked.given:
+        message = "A saved query needs a name and at least one filter."
+        raise FieldErrors([FieldError("missing", message, "query" if name else "name")])
+    if not mine.filter(name=name, run=run).exists() and mine.count() >= MAX_SAVED:
+        raise FieldErrors([FieldError("too_many", f"You have {MAX_SAVED} saved queries: forget one first.", None)])
+    return mine.update_or_create(owner=user, run=run, name=name, defaults={"query": asked.query()})[0]

@@ -25,7 +25,7 @@ def same_but_seed(run: Run) -> list[Run]:
     if run.sweep_id is None:
         return [run]
     by_seed = {}
-    siblings = Run.objects.filter(sweep_id=run.sweep_id, owner_id=run.owner_id, algorithm=run.algorithm)
+    siblings = Run.objects.filter(sweep_id=run.sweep_id, algorithm=run.algorithm)
     for other in siblings.order_by("created_at", "pk"):
         if _settings(other) == _settings(run):
             by_seed[other.seed] = other

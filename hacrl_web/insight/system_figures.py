@@ -14,18 +14,20 @@ from hacrl_web.insight.system import PHASES, Bucket
 COLOURS = ("#2f8fc9", "#009e73", "#c07f00", "#bb6293", "#d55e00", "#a39800", "#8b8e93")
 GREY = "#8b8e93"
 GIB = 2**30
+FEW_STEPS = 8  # of which the axis would else name halves
 
 
 def figures(made: Sequence[Bucket], breaks: Sequence[int]) -> dict[str, Any]:
     """Seconds a step by phase, rates, and memory where it was recorded. breaks: steps before which the run stood."""
     middles = [(one.first + one.last) / 2 for one in made]
+    is_short = bool(made) and made[-1].last - made[0].first < FEW_STEPS
     found = {
-        "phases": _plain(_phases(made, middles), "seconds a step", breaks),
-        "rates": _plain(_rates(made, middles), "tokens/s", breaks),
+        "phases": _plain(_phases(made, middles), "seconds a step", breaks, is_short),
+        "rates": _plain(_rates(made, middles), "tokens/s", breaks, is_short),
     }
     memory = _memory(made, middles)
     if memory.data:
-        found["memory"] = _plain(memory, "GiB", breaks)
+        found["memory"] = _plain(memory, "GiB", breaks, is_short)
     return found
 
 
@@ -64,9 +66,9 @@ def _rates(made: Sequence[Bucket], middles: list[float]) -> go.Figure:
         line={"color": COLOURS[2], "dash": "dot"},
     )
     right = {"title": {"text": "rollouts/s"}, "overlaying": "y", "side": "right", "rangemode": "tozero"}
-    return figure.update_layout(
-        hovermode="x", yaxis2=right | {"showgrid": False, "automargin": True, "fixedrange": True}
-    )
+    # Ticks of its own: those in step with the left axis are odd numbers.
+    own = {"showgrid": False, "automargin": True, "fixedrange": True, "tickmode": "auto"}
+    return figure.update_layout(hovermode="x", yaxis2=right | own)
 
 
 def _memory(made: Sequence[Bucket], middles: list[float]) -> go.Figure:
@@ -81,7 +83,7 @@ def _memory(made: Sequence[Bucket], middles: list[float]) -> go.Figure:
     return figure
 
 
-def _plain(figure: go.Figure, title: str, breaks: Sequence[int]) -> dict[str, Any]:
+def _plain(figure: go.Figure, title: str, breaks: Sequence[int], is_short: bool) -> dict[str, Any]:
     """The figure as JSON, with a dashed line at each break."""
     for step in breaks:
         figure.add_vline(x=step - 0.5, line={"color": GREY, "width": 1.5, "dash": "dash"})
@@ -97,6 +99,6 @@ def _plain(figure: go.Figure, title: str, breaks: Sequence[int]) -> dict[str, An
             "itemclick": False,
             "itemdoubleclick": False,
         },
-        xaxis={"title": {"text": "step", "standoff": 4}},
+        xaxis={"title": {"text": "step", "standoff": 4}} | ({"dtick": 1} if is_short else {}),
         yaxis={"title": {"text": title}, "rangemode": "tozero"},
     )

@@ -80,7 +80,7 @@ def _why_none(row: Contribution) -> str:
     if row.drop_reason:
         return f"Left out of this learner's loss: {row.drop_reason}. Its weight is 0."
     if not row.advantage:
-        return "A is 0: there was nothing to teach, so the learner did not evaluate it. Its weight is 0."
+        return "A is 0: the reward is the baseline, so there was nothing to teach or to evaluate. The weight is 0."
     return "No ratio is on record."
 
 

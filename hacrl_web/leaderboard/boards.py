@@ -129,12 +129,12 @@ def sources(user: Any, search: str = "") -> list[Source]:
 
     search: a part of the name of a sweep, a group or a benchmark.
     """
-    completed = Run.objects.visible_to(user).filter(state=State.COMPLETED)
+    completed = Run.objects.listed_for(user).filter(state=State.COMPLETED)
     alone = completed.filter(sweep=None, group__isnull=False, benchmark__isnull=False)
     alone = alone.exclude(algorithm=EVALUATION_ONLY)  # nothing was learnt by any rule
     named = Q(group__name__icontains=search) | Q(benchmark__name__icontains=search)
     of_sweep = completed.filter(sweep=OuterRef("pk"))
-    sweeps: QuerySet[Sweep] = Sweep.objects.visible_to(user).filter(Exists(of_sweep))
+    sweeps: QuerySet[Sweep] = Sweep.objects.listed_for(user).filter(Exists(of_sweep))
     if search:
         sweeps = sweeps.filter(Q(name__icontains=search) | Exists(of_sweep.filter(named)))
         alone = alone.filter(named)

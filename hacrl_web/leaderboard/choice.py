@@ -13,7 +13,7 @@ from hacrl_web.leaderboard.results import MEAN_OF_SAMPLES
 
 BASELINE = "gspo"
 NO_BASELINE = "none"
-AVERAGE = "@average"  # the column over all shown benchmarks
+AVERAGE = "/average"  # the column over all shown benchmarks; no benchmark has a slash in its name
 SHOWN = {"score": "scores", "difference": "differences to the baseline"}
 # Columns beside the benchmarks, in their order on the page.
 EXTRA = {

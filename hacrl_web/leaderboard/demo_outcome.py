@@ -36,8 +36,10 @@ def differences(board: Board) -> dict[str, dict[str, Any]]:
 
 
 def _judged(value: Estimate, at_least: float | None) -> dict[str, Any]:
+    """is_met: of the mean, as it was promised. is_refuted: whether all of the interval lies below the promise."""
     is_met = None if at_least is None else value.mean >= at_least
-    return (estimate_as_dict(value) or {}) | {"at_least": at_least, "is_met": is_met}
+    is_refuted = None if at_least is None or value.high is None else value.high < at_least
+    return (estimate_as_dict(value) or {}) | {"at_least": at_least, "is_met": is_met, "is_refuted": is_refuted}
 
 
 def summary(sweep: Sweep) -> dict[str, Any]:
@@ -86,9 +88,15 @@ def text_table(sweep: Sweep) -> str:
         lines.append(f"{row.algorithm:<14} {_words(start):>16} {_words(final):>16} {rollouts:>9.0f} {seconds:>8.1f}")
     for name, one in differences(board).items():
         width = f" +- {one['half_width']:.3f}" if one["half_width"] else ""
-        wanted = "" if one["at_least"] is None else f"  (promised: at least {one['at_least']:+.2f})"
+        wanted = "" if one["at_least"] is None else f"  (promised: at least {one['at_least']:+.2f}{_verdict(one)})"
         lines.append(f"{name}: {one['mean']:+.3f}{width} over {one['seeds']} seeds{wanted}")
     return "\n".join(lines)
+
+
+def _verdict(one: dict[str, Any]) -> str:
+    if one["is_met"]:
+        return ""
+    return "; missed" if one["is_refuted"] else "; missed, but so few seeds do not decide it"
 
 
 def _words(value: Estimate | None) -> str:

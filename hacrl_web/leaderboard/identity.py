@@ -23,6 +23,8 @@ _COMPARED = ("algorithm", "rollout", "training", "evaluation", "agents", "data")
 # What acts on an untrained agent's score, so that runs which agree in it have the same start.
 _ACTS_ON_START = ("data.", "evaluation.", "rollout.max_prompt_length", "rollout.max_completion_length")
 _ACTS_ON_AGENT = ("name", "model", "revision", "prompt_format", "prompt_template", "chat_template_kwargs")
+# Above 0: the run went on from a checkpoint of another, whose steps its own settings do not tell.
+_START_STEP = "training.start_step"
 Settings = Mapping[str, Any]
 
 
@@ -34,7 +36,8 @@ def algorithm_of(run: Run) -> str:
 def all_settings(run: Run) -> dict[str, Any]:
     """Every compared setting of a run by its dotted path, with today's defaults for those that came later."""
     spec = effective(run)
-    return {path: value for section in _COMPARED for path, value in flat(spec.get(section), section)}
+    found = {path: value for section in _COMPARED for path, value in flat(spec.get(section), section)}
+    return found | ({_START_STEP: run.start_step} if run.start_step else {})
 
 
 def acting(settings: Settings, algorithm: str) -> dict[str, Any]:
@@ -96,7 +99,9 @@ def row_id(key: str) -> str:
 
 
 def start_key(settings: Settings, facts: Mapping[str, str]) -> str:
-    """Rows that agree in it started from the same scores."""
+    """Rows that agree in it started from the same scores; those that began trained, where all settings agree."""
+    if _START_STEP in settings:
+        return key_of(settings, facts)
     return key_of({path: value for path, value in settings.items() if _acts_on_start(path)}, facts)
 
 

@@ -45,7 +45,7 @@ def escaped(text: str) -> str:
 def latex(table: Table, section: paper.Section | None, address: str) -> str:
     """A document's part; needs booktabs. `address`: of the page that shows the same."""
     names = extras(table)
-    heads = ["Algorithm", "Agent", *(f"{c.title} {c.measured_by}" for c in table.columns)]
+    heads = ["Algorithm", "Agent", *(escaped(f"{c.title} {c.measured_by}") for c in table.columns)]
     heads += [f"$\\Delta$ {escaped(table.baseline)}" if name == "gain" else _HEADS[name] for name in names]
     lines = [
         f"% {_comment(table.board.name)}",
@@ -55,7 +55,7 @@ def latex(table: Table, section: paper.Section | None, address: str) -> str:
         r"% \usepackage{booktabs}",
         rf"\begin{{tabular}}{{ll{'r' * (len(heads) - 2)}}}",
         r"\toprule",
-        _row([head if head.startswith("$") else escaped(head) for head in heads]),
+        _row(heads),
     ]
     for group in table.groups:
         lines.append(r"\midrule")

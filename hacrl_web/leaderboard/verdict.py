@@ -39,19 +39,24 @@ def _score(table: Table, group: Group) -> str:
 def _over(table: Table, top: Group, other: Group) -> str:
     """The other row and what `top` has over it; empty where no difference may be taken."""
     is_alike = is_comparable(top.row, other.row, table.last) and top.row.agents == other.row.agents
-    gap = paired(table.cell(top).by_seed, table.cell(other).by_seed)
+    scores = [table.cell(group).by_seed for group in (top, other)]
+    gap = paired(*scores)
     if gap is None or not is_alike:
         return ""
-    parts = [f"{_score(table, other)}: {signed(gap.mean)}", _certainty(gap)]
+    is_of_all = scores[0].keys() == scores[1].keys()
+    parts = [f"{_score(table, other)}: {signed(gap.mean)}", _certainty(gap, is_of_all)]
     mine, theirs = (table.cost(group.row, "device_hours") for group in (top, other))
     if mine and theirs:
         parts.append(f"{plain_significant(mine / theirs, 2)} times the device time")
     return ", ".join(parts) + "."
 
 
-def _certainty(gap: Estimate) -> str:
+def _certainty(gap: Estimate, is_of_all: bool) -> str:
+    """How sure it is. is_of_all: both rows have the same seeds; else their means need not differ by as much."""
+    both = "" if is_of_all else " that both have"
     if gap.half_width is None:
-        return "one seed, no interval"
+        return f"one seed{both}, no interval"
     if gap.are_seeds_equal:
-        return f"all {gap.count} seeds equal"
-    return f"± {plain_significant(gap.half_width, 2)} over {gap.count} seeds" + ("" if gap.is_clear else " (a tie)")
+        return f"all {gap.count} seeds{both} are equal"
+    said = f"± {plain_significant(gap.half_width, 2)} over {gap.count} seeds{both}"
+    return said if gap.is_clear else f"{said} (a tie)"

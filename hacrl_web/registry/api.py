@@ -5,37 +5,26 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 from django.shortcuts import get_object_or_404
-from ninja import Query, Router, Schema
-from pydantic import ConfigDict, Field
+from ninja import Query, Router, Schema, Status
+from pydantic import Field
 
+from hacrl_web.accounts.projects import require_delete
+from hacrl_web.api_bodies import StrictBody
+from hacrl_web.api_lists import ListQuery, listing
+from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry import services
 from hacrl_web.registry.models import AgentGroup, LanguageModel
+from hacrl_web.registry.pairs import Pair, is_measured, measured_facts
 
 router = Router(tags=["registry"])
-
-
-class Request(Schema):
-    """A request body: unknown keys are refused, and true is no number."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class PageQuery(Schema):
-    limit: int = Query(100, ge=1, le=1000)
-    offset: int = Query(0, ge=0, le=1_000_000_000)
-
-
-def page_of(rows: QuerySet[Any], page: PageQuery) -> dict[str, Any]:
-    return {"items": list(rows[page.offset : page.offset + page.limit]), "count": rows.count()}
 
 
 # Language models
 
 
-class ModelIn(Request):
+class ModelIn(StrictBody):
     location: str
     kind: str = "local"
     revision: str = ""
@@ -61,6 +50,7 @@ class ModelOut(Schema):
 class ModelPage(Schema):
     items: list[ModelOut]
     count: int
+    next: str | None
 
 
 @router.post("/models", response={201: ModelOut})
@@ -69,8 +59,8 @@ def create_model(request: HttpRequest, payload: ModelIn) -> Any:
 
 
 @router.get("/models", response=ModelPage)
-def list_models(request: HttpRequest, page: Query[PageQuery]) -> Any:
-    return page_of(LanguageModel.objects.visible_to(request.user), page)
+def list_models(request: HttpRequest, query: Query[ListQuery]) -> Any:
+    return listing(LanguageModel.objects.visible_to(request.user), query)
 
 
 @router.get("/models/{int:pk}", response=ModelOut)
@@ -78,10 +68,28 @@ def get_model(request: HttpRequest, pk: int) -> Any:
     return get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
 
 
+@router.post("/models/{int:pk}/check", response=dict, summary="Check a registered model again; nothing is changed")
+def check_model(request: HttpRequest, pk: int) -> Any:
+    """Refused with what is wrong where its folder is gone or changed, or where a check fails."""
+    model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
+    services.check_unchanged(model, field="location")
+    checks, _ = services.inspect_model(model.location, model.revision)
+    return {"checks": checks}
+
+
+@router.delete("/models/{int:pk}", response={204: None}, summary="Forget a model; its files stay where they are")
+def delete_model(request: HttpRequest, pk: int) -> Any:
+    """Refused while an agent group has it."""
+    model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
+    require_delete(request.user, model)
+    services.delete_model(model)
+    return Status(204, None)
+
+
 # Agent groups
 
 
-class AgentIn(Request):
+class AgentIn(StrictBody):
     """Settings of AgentSpec: the service has them checked, and says what is wrong in the form's words."""
 
     model: int
@@ -95,7 +103,7 @@ class AgentIn(Request):
     chat_template_kwargs: Any = None
 
 
-class GroupIn(Request):
+class GroupIn(StrictBody):
     name: str
     agents: list[AgentIn] = Field(max_length=100)  # the service says how many are possible
 
@@ -147,6 +155,7 @@ class GroupOut(Schema):
 class GroupPage(Schema):
     items: list[GroupOut]
     count: int
+    next: str | None
 
 
 @router.post("/groups", response={201: GroupOut})
@@ -155,10 +164,26 @@ def create_group(request: HttpRequest, payload: GroupIn) -> Any:
 
 
 @router.get("/groups", response=GroupPage)
-def list_groups(request: HttpRequest, page: Query[PageQuery]) -> Any:
-    return page_of(AgentGroup.objects.visible_to(request.user).prefetch_related("agents"), page)
+def list_groups(request: HttpRequest, query: Query[ListQuery]) -> Any:
+    return listing(AgentGroup.objects.visible_to(request.user).prefetch_related("agents"), query)
 
 
 @router.get("/groups/{int:pk}", response=GroupOut)
 def get_group(request: HttpRequest, pk: int) -> Any:
     return get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
+
+
+@router.get("/groups/{int:pk}/pairs/{int:first}/{int:second}", response=dict, summary="What two agents have in common")
+def get_pair(request: HttpRequest, pk: int, first: int, second: int) -> Any:
+    """Places of the agents, the first the lower one. Measured now if it was not, which takes seconds."""
+    group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
+    chosen = [(a, b) for a, b in group.agent_pairs() if (a.position, b.position) == (first, second)]
+    if not chosen:
+        raise Http404
+    pair = Pair(*chosen[0], measured_facts(chosen[0][0].model, chosen[0][1].model))
+    facts = pair.facts or {}
+    if not is_measured(facts):
+        message = str(facts.get("error") or "The two models could not be compared.")
+        raise FieldErrors([FieldError("not_measured", message, None)], 409)
+    names = [agent.name for agent in chosen[0]]
+    return {"agents": names, "kind": pair.kind, "drift": pair.drift, "warnings": pair.warnings, "facts": facts}

@@ -10,9 +10,10 @@ from django.shortcuts import get_object_or_404
 from ninja import File, Form, Query, Router, Schema
 from ninja.files import UploadedFile
 
+from hacrl_web.api_bodies import StrictBody
+from hacrl_web.api_lists import ListQuery, listing
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry import benchmarks, judging
-from hacrl_web.registry.api import PageQuery, Request, page_of
 from hacrl_web.registry.built_in import BUILT_IN
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.registry.overlaps import compare
@@ -37,7 +38,7 @@ class BenchmarkIn(Schema):
     held_out_fraction: str = "0.1"
 
 
-class BuiltInIn(Request):
+class BuiltInIn(StrictBody):
     """A key of the list; `location`: a local copy to take instead of the hub's files."""
 
     built_in: str
@@ -66,6 +67,7 @@ class BenchmarkOut(Schema):
 class BenchmarkPage(Schema):
     items: list[BenchmarkOut]
     count: int
+    next: str | None
 
 
 class BuiltInOut(Schema):
@@ -103,7 +105,7 @@ class QuestionQuery(Schema):
     difficulty: str = Query("", max_length=200)
 
 
-class TryIn(Request):
+class TryIn(StrictBody):
     gold: str = ""  # the service says what is missing, after it is known whose benchmark this is
     response: str = ""
 
@@ -139,8 +141,8 @@ def create_benchmark(
 
 
 @router.get("/benchmarks", response=BenchmarkPage)
-def list_benchmarks(request: HttpRequest, page: Query[PageQuery]) -> Any:
-    return page_of(Benchmark.objects.visible_to(request.user), page)
+def list_benchmarks(request: HttpRequest, query: Query[ListQuery]) -> Any:
+    return listing(Benchmark.objects.visible_to(request.user), query)
 
 
 @router.get("/benchmarks/built-in", response=list[BuiltInOut])
@@ -156,6 +158,40 @@ def create_built_in(request: HttpRequest, payload: BuiltInIn) -> Any:
         asked = benchmarks.suggested(staged)
         asked |= {"name": payload.name} if payload.name else {}
         asked |= {} if payload.held_out_fraction is None else {"held_out_fraction": payload.held_out_fraction}
+        return 201, benchmarks.create_from_staged(request.user, staged, asked)
+    finally:
+        staged.discard()
+
+
+class FetchIn(StrictBody):
+    """`kind`: hub, or local for a file or folder below the model folders. A column that is left out is guessed."""
+
+    kind: str = "hub"
+    location: str
+    revision: str = ""
+    name: str = ""
+    question_field: str | None = None
+    answer_field: str | None = None
+    answer_extraction: str | None = None
+    subject_field: str | None = None
+    difficulty_field: str | None = None
+    id_field: str | None = None
+    verifier: str | None = None
+    tolerance: float | None = None
+    prompt_template: str | None = None
+    held_out_fraction: float | None = None
+
+
+@router.post("/benchmarks/fetch", response={201: BenchmarkOut}, summary="Make a benchmark of files of the hub or here")
+def fetch_benchmark(request: HttpRequest, payload: FetchIn) -> Any:
+    """The form's three steps in one: fetch, look, make."""
+    if payload.kind not in ("hub", "local"):
+        raise FieldErrors([FieldError("not_a_choice", "Choose one of: hub, local.", "kind")])
+    place = payload.dict(include={"kind", "location", "revision"})
+    staged = benchmarks.stage_from(request.user, **place)
+    try:
+        asked = benchmarks.suggested(staged)
+        asked |= {key: value for key, value in payload.dict(exclude=set(place)).items() if value not in (None, "")}
         return 201, benchmarks.create_from_staged(request.user, staged, asked)
     finally:
         staged.discard()

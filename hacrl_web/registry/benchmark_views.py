@@ -10,6 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
+from hacrl_web.accounts.projects import for_members
 from hacrl_web.errors import FieldErrors
 from hacrl_web.registry import benchmarks, judging, uploads
 from hacrl_web.registry.built_in import BUILT_IN
@@ -27,13 +28,14 @@ MAX_OTHERS = 500  # benchmarks to choose from
 
 @require_safe
 def benchmark_list(request: HttpRequest) -> HttpResponse:
-    page = page_of(request, Benchmark.objects.visible_to(request.user).select_related("owner"))
+    page = page_of(request, Benchmark.objects.listed_for(request.user).select_related("owner"))
     return render(request, "registry/benchmark_list.html", {"page": page})
 
 
 # Adding one: first the files, then what their columns mean
 
 
+@for_members
 @require_page
 def benchmark_create(request: HttpRequest) -> HttpResponse:
     """The ways in; a POST uploads files."""
@@ -73,6 +75,7 @@ def _add_page(request: HttpRequest, form: ServiceForm, source: ServiceForm, stat
     return render(request, "registry/benchmark_form.html", context, status=status)
 
 
+@for_members
 @require_page
 def benchmark_map(request: HttpRequest, staged: str) -> HttpResponse:
     """What was found in the files, and what it means; a POST makes the benchmark."""
@@ -163,12 +166,12 @@ def benchmark_try(request: HttpRequest, pk: int) -> HttpResponse:
 def benchmark_overlap(request: HttpRequest, pk: int) -> HttpResponse:
     """How many questions of this benchmark also stand in `other`."""
     benchmark = _benchmark_or_404(request, pk)
-    visible = Benchmark.objects.visible_to(request.user).exclude(pk=pk)
-    context: dict[str, Any] = {"benchmark": benchmark, "others": visible[:MAX_OTHERS]}
+    beside = Benchmark.objects.filter(project=benchmark.project_id).exclude(pk=pk)
+    context: dict[str, Any] = {"benchmark": benchmark, "others": beside[:MAX_OTHERS]}
     status = 200
     if asked := request.GET.get("other", ""):
         number = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 19 else -1
-        context["other"] = other = get_object_or_404(visible, pk=number)
+        context["other"] = other = get_object_or_404(beside, pk=number)
         try:
             context["overlap"] = compare(benchmark, other)
         except FieldErrors as refused:

@@ -16,6 +16,7 @@ from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 from django.db import IntegrityError, transaction
 
+from hacrl_web.accounts.projects import project_of_new
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry import importing, places, uploads, values
 from hacrl_web.registry.built_in import BY_KEY, BuiltIn
@@ -138,7 +139,9 @@ def create_benchmark(
 
 def create_from_staged(owner: Any, staged: Staged, asked: Mapping[str, Any]) -> Benchmark:
     """Make the benchmark; the staged files stay for another try where it is refused. Error: FieldErrors."""
-    return _make(owner, staged, checked(owner, asked, bool(staged.held_out)), is_upload=False)
+    wanted = checked(owner, asked, bool(staged.held_out))
+    with uploads.still_there(staged):
+        return _make(owner, staged, wanted, is_upload=False)
 
 
 def suggested(staged: Staged) -> dict[str, Any]:
@@ -166,7 +169,7 @@ def checked(owner: Any, asked: Mapping[str, Any], has_held_out_file: bool) -> Se
     tolerance = _tolerance(found, asked.get("tolerance"), verifier)
     template = found.take("prompt_template", _template, asked.get("prompt_template", "{question}"))
     fraction = found.take("held_out_fraction", _held_out_fraction, asked.get("held_out_fraction", 0.1))
-    if named is not None and Benchmark.objects.filter(owner=owner, name=named).exists():
+    if named is not None and Benchmark.objects.filter(project=project_of_new(owner), name=named).exists():
         found.errors.extend(values.taken(named).errors)
     if columns["question"] and columns["question"] == columns["answer"]:
         found.add("answer_field", "same_key", "The question and the answer need two different columns.")

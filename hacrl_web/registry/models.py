@@ -9,8 +9,9 @@ from django.conf import settings
 from django.db import models
 from django.urls import reverse
 
-from hacrl_web.accounts.visibility import OwnedQuerySet
-from workers.spec_sections import AgentSpec
+from hacrl_web.accounts.audit import AuditedQuerySet, audited
+from hacrl_web.accounts.visibility import OfProject, OfProjectQuerySet
+from workers.spec_agent import AgentSpec
 from workers.verifiers import RULES
 
 MAX_AGENTS = 8
@@ -22,12 +23,15 @@ AGENT_SETTINGS = ("lora_rank", "lora_alpha", "seed", "prompt_template", "chat_te
 AGENT_COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#000000")
 
 
-class LanguageModel(models.Model):
+@audited("name", "kind", "location", "revision")
+class LanguageModel(OfProject):
     """A model to start from, as it was when it passed the checks."""
 
     class Kind(models.TextChoices):
         LOCAL = "local", "local folder"
         HUB = "hub", "hub id"
+
+    section = "models"
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="language_models")
     name = models.CharField(max_length=80)
@@ -45,11 +49,11 @@ class LanguageModel(models.Model):
     provenance = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
-    objects = OwnedQuerySet["LanguageModel"].as_manager()
+    objects = OfProjectQuerySet["LanguageModel"].as_manager()
 
     class Meta:
         ordering = ["-created_at", "-pk"]
-        constraints = [models.UniqueConstraint(fields=["owner", "name"], name="language_model_name_per_owner")]
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="language_model_name_per_project")]
 
     def __str__(self) -> str:
         return self.name
@@ -58,18 +62,21 @@ class LanguageModel(models.Model):
         return reverse("registry:model_detail", args=[self.pk])
 
 
-class AgentGroup(models.Model):
+@audited("name")
+class AgentGroup(OfProject):
     """Agents that learn together."""
+
+    section = "groups"
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="agent_groups")
     name = models.CharField(max_length=80)
     created_at = models.DateTimeField(auto_now_add=True)
 
-    objects = OwnedQuerySet["AgentGroup"].as_manager()
+    objects = OfProjectQuerySet["AgentGroup"].as_manager()
 
     class Meta:
         ordering = ["-created_at", "-pk"]
-        constraints = [models.UniqueConstraint(fields=["owner", "name"], name="agent_group_name_per_owner")]
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="agent_group_name_per_project")]
 
     def __str__(self) -> str:
         return self.name
@@ -82,6 +89,7 @@ class AgentGroup(models.Model):
         return list(combinations(self.agents.select_related("model"), 2))
 
 
+@audited("group", "model", "name", "learning_rate", "settings", project="group.project_id")
 class Agent(models.Model):
     """One learner of a group: a model to start from and what differs between it and its peers."""
 
@@ -98,6 +106,8 @@ class Agent(models.Model):
     prompt_format = models.CharField(max_length=8, choices=PromptFormat.choices, default=PromptFormat.AUTO)
     # Further fields of workers.spec.AgentSpec, as far as they differ from its defaults; checked by it when written.
     settings: Any = models.JSONField(default=dict, blank=True)
+
+    objects = AuditedQuerySet["Agent"].as_manager()
 
     class Meta:
         ordering = ["position"]
@@ -118,8 +128,11 @@ class Agent(models.Model):
         return AGENT_COLORS[self.position % len(AGENT_COLORS)]
 
 
-class Benchmark(models.Model):
+@audited("name", "source", "verifier", "held_out_fraction")
+class Benchmark(OfProject):
     """Questions with answers: what a group trains on, and what is held out."""
+
+    section = "benchmarks"
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="benchmarks")
     name = models.CharField(max_length=80)
@@ -139,11 +152,11 @@ class Benchmark(models.Model):
     questions_sha = models.CharField(max_length=64, blank=True)  # SHA-256 over the canonical files, held-out one first
     created_at = models.DateTimeField(auto_now_add=True)
 
-    objects = OwnedQuerySet["Benchmark"].as_manager()
+    objects = OfProjectQuerySet["Benchmark"].as_manager()
 
     class Meta:
         ordering = ["-created_at", "-pk"]
-        constraints = [models.UniqueConstraint(fields=["owner", "name"], name="benchmark_name_per_owner")]
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="benchmark_name_per_project")]
 
     def __str__(self) -> str:
         return self.name

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hacrl_web.registry.models import Benchmark
 from workers.held_out import place_of
 
 PAGE_SIZE = 50
 LINES_PER_INDEX = 50  # as workers.canonical writes it
+OTHER_SLICES = "others"  # as workers.canonical counts what has no place among the named ones
 SEARCH_S = 1.0
 SHOWN_LETTERS = 4000
 
@@ -71,7 +73,7 @@ def read_page(benchmark: Benchmark, wanted: Wanted) -> Page:
             page.next_start = line
             break
         row = _row(benchmark, line, record, wanted.is_held_out_file, limit)
-        if not wanted.is_search or _matches(row, wanted, text):
+        if not wanted.is_search or _matches(row, wanted, text, benchmark.facts):
             page.rows.append(row)
         page.is_late = wanted.is_search and time.monotonic() > until
     else:
@@ -124,9 +126,14 @@ def _row(
     )
 
 
-def _matches(row: Row, wanted: Wanted, text: str) -> bool:
-    if wanted.subject and row.subject != wanted.subject:
+def _is_in(value: str, wanted: str, counted: Mapping[str, int]) -> bool:
+    """Whether a subject or difficulty is the wanted one; "others" are also all that are not counted by name."""
+    return value == wanted or (wanted == OTHER_SLICES and bool(value) and value not in counted)
+
+
+def _matches(row: Row, wanted: Wanted, text: str, facts: Mapping[str, Any]) -> bool:
+    if wanted.subject and not _is_in(row.subject, wanted.subject, facts.get("subjects") or {}):
         return False
-    if wanted.difficulty and row.difficulty != wanted.difficulty:
+    if wanted.difficulty and not _is_in(row.difficulty, wanted.difficulty, facts.get("difficulties") or {}):
         return False
     return not text or any(text in part.casefold() for part in (row.question, row.answer, row.id))

@@ -12,6 +12,8 @@ from typing import Any
 
 from django.db import IntegrityError, models, transaction
 
+from hacrl_web.accounts.models import Project, Role
+from hacrl_web.accounts.projects import project_of_new, require
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry import places, values
 from hacrl_web.registry.agent_settings import note_same_seeds, take_settings
@@ -27,8 +29,8 @@ class ModelRefused(FieldErrors):
         self.checks = checks
 
 
-def _name_taken(model: type[models.Model], owner: Any, name: str) -> FieldErrors | None:
-    if model._default_manager.filter(owner=owner, name=name).exists():
+def _name_taken(model: type[models.Model], project: Project, name: str) -> FieldErrors | None:
+    if model._default_manager.filter(project=project, name=name).exists():
         return values.taken(name)
     return None
 
@@ -44,8 +46,11 @@ def register_model(
     revision: str = "",
     name: str = "",
     provenance: Mapping[str, Any] | None = None,
+    project: Project | None = None,
 ) -> LanguageModel:
     """Inspect a model and write its row. provenance: of a model that a run has trained.
+
+    project: the run's then; without one, where the owner works now.
 
     Errors: FieldErrors, ModelRefused; then nothing is written.
     """
@@ -55,7 +60,9 @@ def register_model(
     version = found.take("revision", places.checked_revision, revision) if kind == "hub" else ""
     named = found.take("name", values.name, name or (Path(where).name if where else "model"))
     where, version, named = found.finish(where, version, named)
-    taken = _name_taken(LanguageModel, owner, named)
+    project = project or project_of_new(owner)
+    require(owner, project, Role.MEMBER)
+    taken = _name_taken(LanguageModel, project, named)
     if taken:
         raise taken
     checks, facts = inspect_model(where, version)
@@ -63,7 +70,7 @@ def register_model(
         facts["folder_fingerprint"] = places.folder_fingerprint(Path(where))
     else:
         version = _pinned(version, facts)
-    row = LanguageModel(owner=owner, name=named, kind=kind, location=where, revision=version)
+    row = LanguageModel(owner=owner, project=project, name=named, kind=kind, location=where, revision=version)
     row.provenance = dict(provenance or {})
     row.architecture = str(facts.get("architecture") or "")[:200]
     row.num_parameters = _count(facts.get("num_parameters"))
@@ -143,6 +150,17 @@ def check_unchanged(model: LanguageModel, field: str = "agents") -> None:
         raise FieldErrors([FieldError("model_changed", message, field)])
 
 
+def delete_model(model: LanguageModel) -> None:
+    """The row alone: its files are not ours to delete. Error: FieldErrors (409) while a group has it."""
+    groups = AgentGroup.objects.filter(agents__model=model).distinct()
+    try:
+        model.delete()
+    except models.ProtectedError:
+        names = ", ".join(groups.values_list("name", flat=True)[:5])
+        message = f"{groups.count()} agent groups have this model: {names}."
+        raise FieldErrors([FieldError("in_use", message, None)], 409) from None
+
+
 # Agent groups
 
 
@@ -158,10 +176,11 @@ def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) 
     rows = [_agent(found, owner, position, agent) for position, agent in enumerate(agents[:MAX_AGENTS])]
     _name_agents(found, rows)
     note_same_seeds(found, rows)
-    if named is not None and (taken := _name_taken(AgentGroup, owner, named)):
+    project = _common_project(found, owner, rows)
+    if named is not None and (taken := _name_taken(AgentGroup, project, named)):
         found.errors.extend(taken.errors)
     (named,) = found.finish(named)
-    group = AgentGroup(owner=owner, name=named)
+    group = AgentGroup(owner=owner, project=project, name=named)
     try:
         with transaction.atomic():
             group.save(force_insert=True)
@@ -173,13 +192,24 @@ def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) 
     return group
 
 
+def _common_project(found: values.Checker, owner: Any, rows: list[Agent]) -> Project:
+    """The project of the models, in which the group will be; those of another are errors."""
+    models_of = [(row, row.model) for row in rows if row.model_id is not None]
+    project = models_of[0][1].project if models_of else project_of_new(owner)
+    for row, model in models_of:
+        if model.project_id != project.pk:
+            message = f"“{model.name}” is of project “{model.project}”, the first model of “{project}”: choose of one."
+            found.add(f"agents.{row.position}.model", "other_project", message)
+    return project
+
+
 def _agent(found: values.Checker, owner: Any, position: int, asked: Mapping[str, Any]) -> Agent:
     """The agent's row, as far as its values could be read."""
     place = f"agents.{position}"
     row = Agent(position=position)
     model_id = found.take(f"{place}.model", values.row_id, asked.get("model"))
     if model_id is not None:
-        model = LanguageModel.objects.visible_to(owner).filter(pk=model_id).first()
+        model = LanguageModel.objects.visible_to(owner).select_related("project").filter(pk=model_id).first()
         if model is None:
             found.add(f"{place}.model", "not_found", "There is no such model.")
         else:

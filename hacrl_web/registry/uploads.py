@@ -108,6 +108,18 @@ def find(owner: Any, token: str) -> Staged | None:
     return Staged(folder, **kept)
 
 
+@contextmanager
+def still_there(staged: Staged) -> Iterator[None]:
+    """What fails because another request used the files up, or discarded them, says so. Error: FieldErrors."""
+    try:
+        yield
+    except (FieldErrors, OSError):
+        if (staged.folder / NOTES).is_file():
+            raise
+        message = "These files are no longer here: another tab has used or discarded them. Upload them again."
+        raise FieldErrors([FieldError("gone", message, None)], 409) from None
+
+
 def newest(owner: Any) -> Staged | None:
     """The folder of this user in which something happened last."""
     own = settings.BENCHMARKS_DIR.glob(_folder_name(owner, "*"))

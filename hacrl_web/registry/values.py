@@ -65,6 +65,8 @@ def text(value: object, most: int) -> str:
         raise Problem("too_long", f"At most {most} characters; these are {len(line)}.")
     if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") or letter in BIDI_CONTROLS for letter in line):
         raise Problem("bad_character", "Control characters are not allowed.")
+    if all(unicodedata.category(letter)[0] in "CMZ" for letter in line):  # spaces without width, marks without a letter
+        raise Problem("invisible", "There is nothing to see in it: write at least one letter or digit.")
     return line
 
 
@@ -122,4 +124,6 @@ def choice(value: object, allowed: Iterable[str]) -> str:
 
 def taken(name: str) -> FieldErrors:
     """A name that one of the user's own already has."""
-    return FieldErrors([FieldError("name_taken", f"You already have one named “{name}”. Choose another name.", "name")])
+    return FieldErrors(
+        [FieldError("name_taken", f"This project already has one named “{name}”. Choose another name.", "name")]
+    )

@@ -10,6 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
+from hacrl_web.accounts.projects import for_members
 from hacrl_web.errors import FieldErrors
 from hacrl_web.registry import services
 from hacrl_web.registry.forms import GroupForm, RegisterForm, agent_forms
@@ -39,10 +40,11 @@ def _check_lines(checks: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 @require_safe
 def model_list(request: HttpRequest) -> HttpResponse:
-    page = page_of(request, LanguageModel.objects.visible_to(request.user).select_related("owner"))
+    page = page_of(request, LanguageModel.objects.listed_for(request.user).select_related("owner"))
     return render(request, "registry/model_list.html", {"page": page})
 
 
+@for_members
 @require_page
 def model_create(request: HttpRequest) -> HttpResponse:
     form = RegisterForm(request.POST if request.method == "POST" else None)
@@ -73,14 +75,15 @@ def model_detail(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_safe
 def group_list(request: HttpRequest) -> HttpResponse:
-    rows = AgentGroup.objects.visible_to(request.user).prefetch_related("agents__model")
+    rows = AgentGroup.objects.listed_for(request.user).prefetch_related("agents__model")
     return render(request, "registry/group_list.html", {"page": page_of(request, rows)})
 
 
+@for_members
 @require_page
 def group_create(request: HttpRequest) -> HttpResponse:
     data = request.POST if request.method == "POST" else None
-    models = LanguageModel.objects.visible_to(request.user)
+    models = LanguageModel.objects.listed_for(request.user)
     form = GroupForm(data)
     rows = agent_forms([(str(model.pk), model.name) for model in models], data)
     status = 200

@@ -12,22 +12,26 @@ from django.db import transaction
 from django.db.models import Max
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from ninja import Body, Field, Query, Router, Schema, Status
-from pydantic import ConfigDict
+from ninja import Body, Field, Query, Router, Status
 
+from hacrl_web.accounts.idempotency import idempotent
+from hacrl_web.accounts.projects import require_delete
+from hacrl_web.api_bodies import StrictBody
+from hacrl_web.api_edits import check_version, edit_of, tagged
+from hacrl_web.api_lists import ListQuery, listing
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.runs import queue
+from hacrl_web.runs import queue, shelf
 from hacrl_web.runs.control_views import who
 from hacrl_web.runs.hosts import set_drain
+from hacrl_web.runs.labels import MAX_TAG, labels_of, set_labels
 from hacrl_web.runs.launch import launch, retry
-from hacrl_web.runs.models import Contribution, Drain, Host, Run, State
+from hacrl_web.runs.models import Contribution, Drain, Host, Run, RunQuerySet, State
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.removal import delete_benchmark
 from hacrl_web.runs.reports import contributions_of_step
 from hacrl_web.runs.series import series
 
-MAX_PAGE = 200
 MAX_CONTRIBUTIONS = 5000
 MAX_ID = 2**63 - 1
 CONTRIBUTION_FIELDS = [f.name for f in Contribution._meta.concrete_fields if f.name not in ("id", "run", "seq")]
@@ -35,6 +39,12 @@ NO_NAMES: list[str] = []
 Payload = Annotated[dict[str, Any], Body()]
 Names = Annotated[list[str], Query()]
 router = Router(tags=["runs"])
+
+
+class ContributionQuery(ListQuery):
+    """They are many and small."""
+
+    limit: int = Query(1000, ge=1, le=MAX_CONTRIBUTIONS)
 
 
 def summary(run: Run) -> dict[str, Any]:
@@ -54,6 +64,7 @@ def summary(run: Run) -> dict[str, Any]:
         "priority": run.priority,
         "retry_of": str(run.retry_of_id) if run.retry_of_id else None,
         "cloned_from": str(run.cloned_from_id) if run.cloned_from_id else None,
+        "start_step": run.start_step,
         "step": run.step,
         "total_steps": run.total_steps,
         "progress": run.progress,
@@ -61,6 +72,8 @@ def summary(run: Run) -> dict[str, Any]:
         "group": run.group_id,
         "benchmark": run.benchmark_id,
         "worker_host": run.worker_host,
+        "tags": run.tag_list,
+        "archived_at": run.archived_at,
         "created_at": run.created_at,
         "started_at": run.started_at,
         "finished_at": run.finished_at,
@@ -71,7 +84,14 @@ def detail(run: Run) -> dict[str, Any]:
     """A run with its settings and its history."""
     changes = run.status_changes.values("from_state", "to_state", "attempt", "reason", "at")
     place = {"place_in_queue": queue.place_of(run)}
-    return {**summary(run), **place, "spec": run.spec, "last_seq": run.last_seq, "status_changes": list(changes)}
+    return {
+        **summary(run),
+        **place,
+        "notes": run.notes,
+        "spec": run.spec,
+        "last_seq": run.last_seq,
+        "status_changes": list(changes),
+    }
 
 
 def _visible_run(request: HttpRequest, run_id: UUID) -> Run:
@@ -79,6 +99,7 @@ def _visible_run(request: HttpRequest, run_id: UUID) -> Run:
 
 
 @router.post("/runs", response={201: dict}, summary="Launch a run")
+@idempotent
 def create_run(request: HttpRequest, payload: Payload) -> Any:
     """Name, group, benchmark, algorithm, seed, any RunSpec section, and the cautions to confirm."""
     return Status(201, detail(launch(request.user, payload)))
@@ -87,19 +108,25 @@ def create_run(request: HttpRequest, payload: Payload) -> Any:
 @router.get("/runs", response=dict, summary="List runs, newest first")
 def list_runs(
     request: HttpRequest,
+    query: Query[ListQuery],
     state: str | None = None,
     sweep: Annotated[int | None, Query(ge=1, le=MAX_ID)] = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
-    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+    tag: Annotated[str, Query(max_length=MAX_TAG)] = "",
+    archived: bool | None = None,
 ) -> Any:
-    runs = Run.objects.visible_to(request.user)
+    """`archived`: true for archived runs alone, false to leave them out; both without it."""
+    runs: RunQuerySet = Run.objects.visible_to(request.user)
     if state is not None:
         if state not in State.values:
             raise FieldErrors([FieldError("invalid", f"Must be one of {', '.join(State.values)}.", "state")])
         runs = runs.filter(state=state)
     if sweep is not None:
         runs = runs.filter(sweep_id=sweep)
-    return {"count": runs.count(), "runs": [summary(run) for run in runs.defer("spec")[offset : offset + limit]]}
+    if tag:
+        runs = runs.tagged(tag.replace("\x00", ""))
+    if archived is not None:
+        runs = runs.filter(archived_at__isnull=not archived)
+    return listing(runs.defer("spec"), query, summary)
 
 
 @router.get("/runs/{run_id}", response=dict, summary="A run with its settings and history")
@@ -115,13 +142,7 @@ def stop_run(request: HttpRequest, run_id: UUID) -> Any:
     return summary(run)
 
 
-class Order(Schema):
-    """A request body: unknown keys are refused, and true is no number."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class Why(Order):
+class Why(StrictBody):
     """Why, in the user's words; shown on the run's page."""
 
     why: Annotated[str, Field(max_length=200)] = ""
@@ -138,18 +159,23 @@ def pause_run(request: HttpRequest, run_id: UUID, payload: Why | None = None) ->
 
 @router.post("/runs/{run_id}/resume", response=dict, summary="Queue a paused run again; it goes on from its checkpoint")
 def resume_run(request: HttpRequest, run_id: UUID) -> Any:
+    """Asking twice does nothing. 409 after its end, for then nothing goes on: see /runs/{run_id}/retry."""
     run = _visible_run(request, run_id)
     run.request_resume(who("resumed", request))
+    if run.is_terminal:
+        message = f"The run has ended ({run.state}) and cannot go on; retry it, which starts a new one from step 0."
+        raise FieldErrors([FieldError("ended", message, None)], 409)
     ring_bell(run.pk)
     return summary(run)
 
 
 @router.post("/runs/{run_id}/retry", response={201: dict}, summary="A new run of the same settings, from step 0")
+@idempotent
 def retry_run(request: HttpRequest, run_id: UUID) -> Any:
     return Status(201, detail(retry(request.user, _visible_run(request, run_id))))
 
 
-class Place(Order):
+class Place(StrictBody):
     """`place`: 1 is the first among the user's own waiting runs.  `priority`: higher starts first."""
 
     place: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
@@ -167,14 +193,57 @@ def queue_run(request: HttpRequest, run_id: UUID, payload: Place) -> Any:
     return {**summary(run), "place_in_queue": queue.place_of(run)}
 
 
+class Labels(StrictBody):
+    """What people write on a run; both are needed, and take the place of what was there."""
+
+    tags: list[str]
+    notes: str
+
+
+@router.get("/runs/{run_id}/labels", response=dict, summary="Tags and notes of a run, with their ETag")
+def get_labels(request: HttpRequest, run_id: UUID) -> Any:
+    return tagged(request, labels_of(_visible_run(request, run_id)))
+
+
+@router.put("/runs/{run_id}/labels", response=dict, summary="Change tags and notes; their ETag goes into If-Match")
+def change_labels(request: HttpRequest, run_id: UUID, payload: Labels) -> Any:
+    with edit_of(Run, run_id):
+        run = _visible_run(request, run_id)
+        check_version(request, labels_of(run))
+        set_labels(run, payload.tags, payload.notes)
+    return tagged(request, labels_of(run))
+
+
+@router.post("/runs/{run_id}/archive", response=dict, summary="Archive a run: lists leave it out, nothing is lost")
+def archive_run(request: HttpRequest, run_id: UUID) -> Any:
+    """409 before its end. Asking twice does nothing."""
+    run = _visible_run(request, run_id)
+    shelf.archive(request.user, run)
+    return summary(run)
+
+
+@router.post("/runs/{run_id}/unarchive", response=dict, summary="Take an archived run back into the lists")
+def unarchive_run(request: HttpRequest, run_id: UUID) -> Any:
+    run = _visible_run(request, run_id)
+    shelf.unarchive(request.user, run)
+    return summary(run)
+
+
+@router.post("/runs/{run_id}/delete", response={204: None}, summary="Delete a run with all it has recorded")
+def remove_run(request: HttpRequest, run_id: UUID) -> Any:
+    """Rows, logs and checkpoints are gone for good; 409 before its end. What it takes: /runs/{run_id}/disk."""
+    shelf.delete_run(request.user, _visible_run(request, run_id))
+    return Status(204, None)
+
+
 def host_summary(host: Host) -> dict[str, Any]:
     names = ("name", "last_seen", "clock_offset_s", "schema", "versions", "devices", "drain", "drain_reason")
     return {name: getattr(host, name) for name in names}
 
 
-@router.get("/hosts", response=list[dict], summary="Hosts that have been heard of")
-def list_hosts(request: HttpRequest) -> Any:
-    return [host_summary(host) for host in Host.objects.all()]
+@router.get("/hosts", response=dict, summary="Hosts that have been heard of")
+def list_hosts(request: HttpRequest, query: Query[ListQuery]) -> Any:
+    return listing(Host.objects.order_by("name"), query, host_summary)
 
 
 class DrainOrder(Why):
@@ -206,9 +275,8 @@ def get_series(request: HttpRequest, run_id: UUID, metric: Names = NO_NAMES, age
 def get_contributions(
     request: HttpRequest,
     run_id: UUID,
+    query: Query[ContributionQuery],
     step: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_CONTRIBUTIONS)] = 1000,
-    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
 ) -> Any:
     """One object for each rollout and learner, with the fields of docs/metrics.md; the step's latest attempt.
 
@@ -217,13 +285,14 @@ def get_contributions(
     run = _visible_run(request, run_id)
     if step is None:
         step = run.contributions.aggregate(Max("step"))["step__max"] or 0
-    rows = contributions_of_step(run, step)
-    page = rows.order_by("seq").values(*CONTRIBUTION_FIELDS)[offset : offset + limit]
-    return {"run": str(run.pk), "step": step, "count": rows.count(), "contributions": list(page)}
+    rows = contributions_of_step(run, step).order_by("seq").values("seq", *CONTRIBUTION_FIELDS)
+    return {"run": str(run.pk), "step": step, **listing(rows, query)}
 
 
 @router.post("/benchmarks/{int:pk}/delete", response={204: None}, summary="Delete a benchmark")
 def remove_benchmark(request: HttpRequest, pk: int) -> Any:
     """Its questions are gone for good; refused while runs that have not ended need it."""
-    delete_benchmark(get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk))
+    benchmark = get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk)
+    require_delete(request.user, benchmark)
+    delete_benchmark(benchmark)
     return Status(204, None)

@@ -15,12 +15,15 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.contrib.auth import get_user
 from django.contrib.auth.signals import user_logged_out
 from django.contrib.sessions.backends.db import SessionStore
-from django.db import Error
+from django.db import Error, transaction
+from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
 from django.http import HttpRequest
 
+from hacrl_web.accounts.models import Membership
+from hacrl_web.accounts.sessions import session_digest, session_ended
 from hacrl_web.runs.feed import dump, events_frame, find_visible
-from hacrl_web.runs.hub import Hub, Subscription, end_sockets, get_hub, session_digest
+from hacrl_web.runs.hub import Hub, Subscription, end_sockets, get_hub, look_again
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.origin import is_same_origin
 
@@ -53,6 +56,16 @@ def _end_sockets_of_session(sender: Any, request: HttpRequest, **_: Any) -> None
         end_sockets(request.session.session_key)
 
 
+@receiver(session_ended)
+def _end_sockets_of_ended(sender: Any, session_key: str, **_: Any) -> None:
+    end_sockets(session_key)
+
+
+@receiver([post_save, post_delete], sender=Membership)
+def _look_at_member(sender: Any, instance: Membership, **_: Any) -> None:
+    transaction.on_commit(lambda: look_again(instance.user_id))
+
+
 def _still_visible(user: Any, run_ids: Iterable[UUID]) -> set[UUID]:
     return set(Run.objects.visible_to(user).filter(pk__in=list(run_ids)).values_list("pk", flat=True))
 
@@ -69,7 +82,7 @@ class RunConsumer(AsyncWebsocketConsumer):
     It sends {"op": "sub", "run": id, "after": seq}, {"op": "unsub", "run": id}, {"op": "ping"}; it gets
     {"op": "events", "run", "prev", "seq", "events": [...]}, {"op": "run", "run", "state", ...}, {"op": "synced", "run",
     "seq"} once after the backlog of a sub, {"op": "link", "delayed"} when Redis goes away or comes back,
-    {"op": "error", "code", "message"} and {"op": "pong"}.
+    {"op": "error", "code", "message"} (with the "run" that was taken from a subscriber) and {"op": "pong"}.
     """
 
     channel_layer_alias = None  # a Redis restart must not close the socket
@@ -77,7 +90,7 @@ class RunConsumer(AsyncWebsocketConsumer):
     async def connect(self) -> None:
         self.tasks: list[asyncio.Task[None]] = []
         self.subscriptions: dict[UUID, Subscription] = {}
-        self.wake = asyncio.Event()
+        self.wake, self.rights_changed = asyncio.Event(), asyncio.Event()
         self.sending = asyncio.Lock()
         self.allowance, self.allowance_at = FRAMES_AT_ONCE, time.monotonic()
         self.is_closing = False
@@ -170,7 +183,8 @@ class RunConsumer(AsyncWebsocketConsumer):
     async def _drop(self, run_id: UUID) -> None:
         """End a subscription whose run is gone, or gone from this user's sight."""
         self._unsubscribe(run_id)
-        await self._say({"op": "error", "code": "not_found", "message": f"There is no run {run_id}."})
+        gone = {"op": "error", "code": "not_found", "message": f"There is no run {run_id}.", "run": str(run_id)}
+        await self._say(gone)
 
     async def _say(self, body: dict[str, Any]) -> None:
         await self._send_text(dump(body))
@@ -245,9 +259,14 @@ class RunConsumer(AsyncWebsocketConsumer):
         return bool(subscription.queue) or not subscription.is_live
 
     async def _watch_session(self) -> None:
-        """Close the socket when its session ends, its user is shut out or changes the password; drop hidden runs."""
+        """Close the socket when its session ends, its user is shut out or changes the password; drop hidden runs.
+
+        It looks when the hub hears that the user's rights have changed, and every minute besides.
+        """
         while True:
-            await asyncio.sleep(SESSION_CHECK_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.rights_changed.wait(), SESSION_CHECK_S)
+            self.rights_changed.clear()
             session_key = getattr(self.scope.get("session"), "session_key", None)
             with contextlib.suppress(Error):
                 user = await self.hub.read(_session_user, session_key, self.user.pk)

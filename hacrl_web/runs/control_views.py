@@ -109,8 +109,7 @@ def run_queue(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             if place.isdecimal() and len(place) < 8:
                 queue.move(request.user, run, int(place))
             elif step is not None:
-                mine = Run.objects.visible_to(request.user).values("pk")
-                order = list(Run.objects.in_queue().filter(pk__in=mine).values_list("pk", flat=True))
+                order = list(queue.movable(request.user, run).values_list("pk", flat=True))
                 queue.move(request.user, run, (order.index(run.pk) if run.pk in order else 0) + 1 + step)
     except FieldErrors as refused:
         messages.error(request, " ".join(error.message for error in refused.errors))

@@ -1,4 +1,4 @@
-"""What runs will cost before they are launched: rollouts, tokens, device time, disk; and what the estimate rests on.
+"""What runs will cost before they are launched: rollouts, tokens, memory, device time, disk; what that rests on.
 
 Rollouts follow from the settings. Time is measured: the median seconds per rollout of runs of the same group on the
 same benchmark that have completed, of the same algorithm where there are any. Without such runs there is no estimate.
@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from hacrl_web.registry.models import AgentGroup, Benchmark
+from hacrl_web.runs.memory_fit import memory_needed
 from hacrl_web.runs.models import GENERATED, Run, State, TelemetryEvent
 from workers.spec import RunSpec
 
@@ -34,6 +35,7 @@ class Cost:
     disk_bytes: int | None  # checkpoints that stay
     basis: str  # what the time rests on, in words
     basis_runs: int
+    memory: str  # of the run that needs most, in words; empty where nothing is known
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,7 +61,15 @@ def cost_of(user: Any, specs: Sequence[RunSpec], group: AgentGroup, benchmark: B
         disk_bytes=None if checkpoint is None else checkpoint * sum(map(_num_kept, specs)),
         basis=_basis(every, {str(spec.algorithm.name) for spec in specs} - set(paces)) if any(rollouts) else UNTRAINED,
         basis_runs=len(every),
+        memory=_memory(specs, group),
     )
+
+
+def _memory(specs: Sequence[RunSpec], group: AgentGroup) -> str:
+    agents = list(group.agents.select_related("model"))
+    # Variants of a sweep differ in the algorithm; gspox2, where it is one of them, has twice the rollouts.
+    largest = max(specs, key=lambda spec: (spec.num_generations, spec.algorithm.shares_rollouts), default=None)
+    return memory_needed(largest, agents) if largest else ""
 
 
 def rollouts_of(spec: RunSpec) -> int:

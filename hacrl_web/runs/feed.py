@@ -43,13 +43,13 @@ def events_frame(run_id: UUID, prev: int, seq: int, texts: list[str]) -> str:
     return f'{{"op":"events","run":"{run_id}","prev":{prev},"seq":{seq},"events":[{",".join(texts)}]}}'
 
 
-def read_batch(run_id: UUID, after: int, up_to: int | None = None) -> Batch:
-    """The next events after a cursor (and not beyond `up_to`), at most one batch."""
+def read_batch(run_id: UUID, after: int, up_to: int | None = None, limit: int | None = None) -> Batch:
+    """The next events after a cursor (and not beyond `up_to`), at most `limit`, or one batch."""
     # The payload is passed on as the text it is stored as: nothing is parsed only to be written again.
     rows = list(
         TelemetryEvent.objects.filter(run_id=run_id, seq__gt=after, **({} if up_to is None else {"seq__lte": up_to}))
         .order_by("seq")
-        .values_list(*_COLUMNS, Cast("payload", TextField()))[:BATCH_EVENTS]
+        .values_list(*_COLUMNS, Cast("payload", TextField()))[: limit or BATCH_EVENTS]
     )
     if not rows:
         return Batch(after, "", 0)

@@ -23,13 +23,18 @@ KINDS: dict[str, Any] = {
 @require_GET
 def find(request: HttpRequest) -> JsonResponse:
     """`q` is the part of the name; the newest of each kind that the user may see."""
-    words = request.GET.get("q", "").replace("\x00", "").strip()[:200]
-    found = [
+    found = found_for(request.user, request.GET.get("q", ""))
+    return JsonResponse({"found": found}, headers={"Cache-Control": "no-store"})
+
+
+def found_for(user: Any, text: str) -> list[dict[str, str]]:
+    """Kind, name and address of what has this text in its name."""
+    words = text.replace("\x00", "").strip()[:200]
+    return [
         {"kind": kind, "name": row.name, "url": row.get_absolute_url()}
         for kind, model in KINDS.items()
-        for row in (_rows(model, request.user, words) if words else ())
+        for row in (_rows(model, user, words) if words else ())
     ]
-    return JsonResponse({"found": found}, headers={"Cache-Control": "no-store"})
 
 
 def _rows(model: Any, user: Any, words: str) -> Any:

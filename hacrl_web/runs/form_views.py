@@ -8,10 +8,12 @@ from typing import Any, get_args
 from urllib.parse import urlencode
 
 from django.contrib import messages
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from hacrl_web.accounts.projects import for_members
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.cost import Cost, cost_of
@@ -29,11 +31,15 @@ from hacrl_web.runs.forms import (
 from hacrl_web.runs.launch import launch, plan_run
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.presets import presets
+from hacrl_web.runs.spec_import import read_settings
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.sweep_plan import plan_sweep
 from hacrl_web.runs.sweeps import MAX_NAME, launch_sweep
 from hacrl_web.runs.variants import ABLATIONS, HACPO, MAX_SWEEP_RUNS, idle_ablations
+from hacrl_web.settings_file import MAX_BYTES
+from hacrl_web.streaming import download_text
 from workers.spec_algorithm import SHARING, AlgorithmSpec
+from workers.spec_yaml import to_yaml
 
 ALGORITHMS = get_args(AlgorithmSpec.model_fields["name"].annotation)
 # Ticked from the start in a comparison; the others wait to be chosen.
@@ -51,15 +57,21 @@ ALGORITHM_WORDS = {
 }
 
 
+@for_members
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_create(request: HttpRequest) -> HttpResponse:
-    """Show the form, or queue what it says. What was wrong comes back beside its field, status 422, values kept."""
+    """Show the form, or queue what it says, or hand it out as YAML.
+
+    What was wrong comes back beside its field, status 422, values kept.
+    """
     if request.method != "POST":
         return _show(request, _first_values(request))
     values = request.POST.dict()
     try:
         if request.POST.get("estimate"):
             return _show(request, values, cost=_estimate(request))
+        if request.POST.get("download"):
+            return _as_yaml(request)
         if request.POST.get("compare"):
             sweep = launch_sweep(request.user, _sweep_request(request.POST))
             messages.success(request, f"{sweep.runs.count()} runs are in the queue.")
@@ -72,12 +84,35 @@ def run_create(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
+def run_import(request: HttpRequest) -> HttpResponse:
+    """The form with the settings of a file in it; nothing is queued. A file that cannot be read: 422 and why."""
+    values = _first_values(request)
+    file = request.FILES.get("file")
+    try:
+        data = file.read(MAX_BYTES + 1) if file is not None else b""  # a longer one is refused by its length
+        values |= read_settings(data)
+    except FieldErrors as refused:
+        return _show(request, values, refused.errors, refused.status, is_sent=False)
+    messages.info(request, "The file's settings stand in the form. Choose the agent group and the benchmark.")
+    return _show(request, values, is_sent=False)
+
+
+@require_POST
 def run_estimate(request: HttpRequest) -> JsonResponse:
     """What the form as it stands would cost, for its side card; or what is wrong with it, status 422."""
     try:
         return JsonResponse({"cost": _estimate(request).as_dict()})
     except FieldErrors as refused:
         return JsonResponse({"errors": [error.as_dict() for error in refused.errors]}, status=refused.status)
+
+
+def _as_yaml(request: HttpRequest) -> HttpResponse:
+    """One run's settings as a file, queueing nothing. Error: FieldErrors."""
+    if request.POST.get("compare"):
+        message = "A sweep is many runs: close Compare to download the settings of one."
+        raise FieldErrors([FieldError("invalid", message, None)])
+    spec, _ = plan_run(request.user, _run_request(request.POST) | {"confirm": list(CAUTIONS)})
+    return download_text(to_yaml(spec), "run.yaml", "application/yaml")
 
 
 def _estimate(request: HttpRequest) -> Cost:
@@ -169,13 +204,15 @@ def _show(
     errors: list[FieldError] | None = None,
     status: int = 200,
     cost: Cost | None = None,
+    *,
+    is_sent: bool | None = None,
 ) -> HttpResponse:
-    posted = request.POST if request.method == "POST" else None
+    """is_sent: the values are what the form sent, as with every POST that brings no file."""
+    posted = request.POST if (request.method == "POST" if is_sent is None else is_sent) else None
     errors = errors or []
     asked = [error for error in errors if error.code in CAUTIONS]
     fields, sections, homeless = draw(values, [e for e in errors if e not in asked], asked)
-    groups = AgentGroup.objects.visible_to(request.user).prefetch_related("agents__model")
-    benchmarks = Benchmark.objects.visible_to(request.user)
+    groups, benchmarks = _choices(request.user, values.get("group"))
     # With one of each there is nothing to choose.
     for key, rows in (("group", groups), ("benchmark", benchmarks)):
         if fields[key].value is None and len(rows) == 1:
@@ -202,6 +239,19 @@ def _show(
         },
     }
     return render(request, "runs/run_form.html", context, status=status)
+
+
+def _choices(user: Any, chosen: Any) -> tuple[QuerySet[AgentGroup], QuerySet[Benchmark]]:
+    """Groups and benchmarks of one project: that of the chosen group (of a run to clone), else the one looked at."""
+    visible = AgentGroup.objects.visible_to(user)
+    is_id = str(chosen).isascii() and str(chosen).isdigit() and len(str(chosen)) < 19
+    project = visible.filter(pk=int(chosen)).values_list("project", flat=True).first() if is_id else None
+    if project is None:
+        groups, benchmarks = AgentGroup.objects.listed_for(user), Benchmark.objects.listed_for(user)
+    else:
+        groups = visible.filter(project=project)
+        benchmarks = Benchmark.objects.visible_to(user).filter(project=project)
+    return groups.prefetch_related("agents__model"), benchmarks
 
 
 def _further(values: dict[str, Any], posted: QueryDict | None, benchmarks: Any) -> list[dict[str, Any]]:
@@ -238,6 +288,7 @@ def _group_data(group: AgentGroup) -> dict[str, Any]:
     return {"id": group.pk, "name": group.name, "agents": agents}
 
 
+@for_members
 @require_GET
 def run_clone(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The new-run form, filled in with a run's settings; the query may give it others, or ask for its ablations."""

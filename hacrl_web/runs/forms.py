@@ -53,6 +53,7 @@ COMMON = {
     "compute.device",
     "compute.dtype",
     "compute.num_threads",
+    "compute.gradient_checkpointing",
     "telemetry.rollout_interval",
 }
 # Codes of RunSpec.cautions() and the field that each asks about.
@@ -63,7 +64,7 @@ CAUTIONS = {
 }
 TOP_LEVEL = ("name", "group", "benchmark", "seed", "cloned_from")
 LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # chosen by boxes of their own
-OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "estimate")
+OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "estimate", "download")
 GRID_FIELDS = {f"grid.{name}": name for name in GRID}  # values of a sweep's grid, several in one text
 MAX_SEEDS = 20
 MAX_LIST_TEXT = 1000  # characters of seeds, of the values of a grid, or of confirmed ones
@@ -116,7 +117,7 @@ def _bounds(schema: Mapping[str, Any]) -> str:
     if low is not None and high is not None:
         return f"{low:,} to {high:,}".replace(",", "\u202f")
     parts = [
-        f"{word} {value:,}".replace(",", "\u202f")
+        f"{word} {int(value) if value == int(value) else value:,}".replace(",", "\u202f")
         for word, value in (("at least", low), ("above", above), ("at most", high), ("below", below))
         if value is not None
     ]
@@ -130,7 +131,7 @@ def _form_field(path: str, schema: Mapping[str, Any]) -> FormField:
             concrete |= option
     kinds = {"integer": "number", "number": "number", "boolean": "boolean"}
     name = path.rpartition(".")[2]
-    # A choice of one (the only engine so far) has "const" in place of "enum".
+    # A choice of one has "const" in place of "enum".
     choices = list(concrete.get("enum", [concrete["const"]] if "const" in concrete else []))
     return FormField(
         path=path,

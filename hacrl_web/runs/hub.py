@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -22,8 +21,9 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import Error, connections
 
+from hacrl_web.accounts.sessions import session_digest
 from hacrl_web.runs.feed import Batch, Status, read_batch, read_status
-from hacrl_web.runs.redis_client import BELL_CHANNEL, LOGOUT_CHANNEL, tell_logout
+from hacrl_web.runs.redis_client import BELL_CHANNEL, LOGOUT_CHANNEL, RIGHTS_CHANNEL, tell_logout, tell_rights
 
 POLL_S = 2.0
 BELL_CHECK_S = 3.0  # a quiet bell is asked whether it is still there
@@ -83,6 +83,7 @@ class Member(Protocol):
     user: Any
     session: str  # session_digest
     subscriptions: dict[UUID, Subscription]
+    rights_changed: asyncio.Event  # its watch looks at once
 
     async def end_session(self) -> None: ...
 
@@ -162,12 +163,13 @@ class Hub:
                 client = redis.asyncio.Redis.from_url(settings.REDIS_URL, socket_timeout=None, socket_connect_timeout=2)
                 async with client, client.pubsub() as bell:
                     async with asyncio.timeout(BELL_CHECK_S):
-                        await bell.subscribe(BELL_CHANNEL, LOGOUT_CHANNEL)
+                        await bell.subscribe(BELL_CHANNEL, LOGOUT_CHANNEL, RIGHTS_CHANNEL)
                         await client.ping()
                     self._set_delayed(False)
                     pause_s = 1.0
                     for run_id in list(self.feeds):  # what rang meanwhile was not heard
                         self.ring(run_id)
+                    self.look_again()
                     while True:
                         message = await bell.get_message(ignore_subscribe_messages=True, timeout=BELL_CHECK_S)
                         if message is not None:
@@ -194,10 +196,13 @@ class Hub:
         if message["type"] != "message":
             return
         text = bytes(message["data"]).decode("ascii", "replace")
-        if bytes(message["channel"]).decode() == LOGOUT_CHANNEL:
-            self.end_session(text)
-        else:
-            with contextlib.suppress(ValueError):
+        channel = bytes(message["channel"]).decode()
+        with contextlib.suppress(ValueError):
+            if channel == LOGOUT_CHANNEL:
+                self.end_session(text)
+            elif channel == RIGHTS_CHANNEL:
+                self.look_again(int(text))
+            else:
                 self.ring(UUID(text))
 
     def end_session(self, digest: str) -> None:
@@ -206,6 +211,12 @@ class Hub:
             task = asyncio.create_task(member.end_session())
             self._endings.add(task)
             task.add_done_callback(self._endings.discard)
+
+    def look_again(self, user_id: int | None = None) -> None:
+        """Somebody's rights have changed (None: anybody's may have): the sockets ask now what they may still show."""
+        for member in self.members:
+            if user_id in (None, member.user.pk):
+                member.rights_changed.set()
 
     async def _pump(self) -> None:
         """Read what rang, one round for all runs, and offer it to those who watch."""
@@ -266,18 +277,23 @@ def get_hub() -> Hub:
     return hub
 
 
-def session_digest(session_key: str) -> str:
-    """What names a session where its key must not be seen."""
-    return hashlib.sha256(session_key.encode()).hexdigest()
-
-
 def end_sockets(session_key: str) -> None:
     """Close the sockets of a session that is logged out: here at once, in other processes through Redis.
 
     Without Redis those end within a minute, when they look at their session again.
     """
     digest = session_digest(session_key)
+    _in_each_hub(lambda hub: hub.end_session(digest))
+    tell_logout(digest)
+
+
+def look_again(user_id: int) -> None:
+    """Somebody's rights have changed: their sockets look what they may still show, as end_sockets reaches them."""
+    _in_each_hub(lambda hub: hub.look_again(user_id))
+    tell_rights(user_id)
+
+
+def _in_each_hub(act: Callable[[Hub], None]) -> None:
     for loop, hub in list(_hubs.items()):
         with contextlib.suppress(RuntimeError):  # a loop that has ended
-            loop.call_soon_threadsafe(hub.end_session, digest)
-    tell_logout(digest)
+            loop.call_soon_threadsafe(act, hub)

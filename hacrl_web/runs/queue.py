@@ -1,7 +1,7 @@
 """The queue: who waits, in which place, and how people reorder it without passing those who are not theirs.
 
-Order is by priority, then by key. A user reorders his own runs among the places that they hold together; other users'
-places stay as they are. Only staff may raise a priority above 0.
+Order is by priority, then by key. A user reorders the runs of a project among the places that they hold together; other
+projects' places stay as they are. Only staff may pass those, and raise a priority above 0.
 """
 
 from __future__ import annotations
@@ -32,14 +32,19 @@ def _refused(code: str, message: str, field: str | None, status: int = 422) -> F
     return FieldErrors([FieldError(code, message, field)], status)
 
 
+def movable(user: Any, run: Run) -> RunQuerySet:
+    """The waiting runs among which the user may move this one, in their order."""
+    waiting = Run.objects.in_queue()
+    return waiting if user.is_staff else waiting.filter(project=run.project_id)
+
+
 def move(user: Any, run: Run, place: int) -> int:
-    """Give a waiting run the given place (1 = first) among the user's waiting runs; returns the place it has.
+    """Give a waiting run the given place (1 = first) among those it may be moved among; returns the place it has.
 
     Error: FieldErrors where the run does not wait.
     """
     with transaction.atomic():
-        visible: RunQuerySet = Run.objects.visible_to(user)
-        waiting = list(Run.objects.in_queue().filter(pk__in=visible.values("pk")).select_for_update())
+        waiting = list(movable(user, run).select_for_update())
         order = [other.pk for other in waiting]
         if run.pk not in order:
             raise _refused("not_queued", "Only a run that waits in the queue has a place in it.", None, 409)

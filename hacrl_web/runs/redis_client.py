@@ -14,6 +14,7 @@ from django.conf import settings
 
 BELL_CHANNEL = "hacrl:bell"
 LOGOUT_CHANNEL = "hacrl:logout"
+RIGHTS_CHANNEL = "hacrl:rights"
 TIMEOUT_S = 1.0
 PAUSE_S = 5.0
 log = logging.getLogger(__name__)
@@ -63,6 +64,11 @@ def ring_bell(run_id: UUID) -> bool:
 def tell_logout(session_digest: str) -> bool:
     """Tell the hubs that a session was logged out; False where Redis is down: they look every minute."""
     return _publish(LOGOUT_CHANNEL, session_digest)
+
+
+def tell_rights(user_id: int) -> bool:
+    """Tell the hubs that somebody's rights have changed; False where Redis is down: they look every minute."""
+    return _publish(RIGHTS_CHANNEL, str(user_id))
 
 
 def _publish(channel: str, text: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import isnan, nan
-from typing import Any
 
 from django.db.models import Max, QuerySet
 
@@ -29,12 +28,3 @@ def metric_rows(run: Run) -> Iterator[tuple[int | None, str, str, str, float | N
                 value = waiting[number][1]
                 yield step, agent, source, metric, None if isnan(value) else value
                 waiting[number] = next(line, (-1, nan))
-
-
-def csv_cell(value: Any) -> str:
-    """A cell that no spreadsheet runs as a formula; numbers stay numbers."""
-    if value is None:
-        return ""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return "'" + value
-    return str(value)

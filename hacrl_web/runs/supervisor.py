@@ -27,10 +27,11 @@ from hacrl_web.runs.models import USER_STOP, Desire, Drain, Run, State, Worker
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.telemetry import LeaseLost, Shipper
 from hacrl_web.runs.watchdog import Watchdog
-from workers.events import PAUSE_ASKED, SPOOL_NAME, Log, SpoolWriter
+from workers.events import PAUSE_ASKED, Log
 from workers.launcher import SPEC_NAME, RunDirBusy, Trainer, lock_run_dir, start_trainer
 from workers.output import last_output
 from workers.spec import RunSpec
+from workers.spool import SPOOL_NAME, SpoolWriter
 
 HEARTBEAT_S = 2.0
 MAX_TRIES = 20  # runs that another worker was quicker to claim, or whose directory is in use
@@ -359,6 +360,8 @@ class Supervisor:
             reason = "the trainer was told to stop by something else than this product"
         if self.is_orphan:
             reason = "its worker was killed"
+        if outcome == "interrupted" and self.finished:
+            reason = str(self.finished.get("reason") or "the trainer was interrupted and gave no reason")
         reason = self.watchdog.verdict or reason
         lines = last_output(self.run.run_dir, LAST_LINES)
         self.run.refresh_from_db()

@@ -11,8 +11,11 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Body, Field, Query, Router, Status
 
-from hacrl_web.runs import sweeps
-from hacrl_web.runs.api import MAX_PAGE, Order, Why, summary
+from hacrl_web.accounts.idempotency import idempotent
+from hacrl_web.api_bodies import StrictBody
+from hacrl_web.api_lists import ListQuery, listing
+from hacrl_web.runs import shelf, sweeps
+from hacrl_web.runs.api import Why, summary
 from hacrl_web.runs.control_views import who
 from hacrl_web.runs.cost import cost_of
 from hacrl_web.runs.models import Run, Sweep
@@ -50,6 +53,7 @@ def _visible_sweep(request: HttpRequest, sweep_id: int) -> Sweep:
 
 
 @router.post("/sweeps", response={201: dict}, summary="Launch one run for each variant and seed")
+@idempotent
 def create_sweep(request: HttpRequest, payload: Payload) -> Any:
     """As POST /runs, with lists `algorithms` and `seeds` in place of the algorithm's name and the seed.
 
@@ -61,20 +65,18 @@ def create_sweep(request: HttpRequest, payload: Payload) -> Any:
 
 @router.post("/sweeps/estimate", response=dict, summary="What a sweep would cost; nothing is launched")
 def estimate_sweep(request: HttpRequest, payload: Payload) -> Any:
-    """The body is that of POST /sweeps. `device_seconds` is null where no run was measured yet, see `basis`."""
+    """The body is that of POST /sweeps. `device_seconds` is null where no run was measured yet, see `basis`.
+
+    `memory` is the peak of one run in words, for the host with most room; empty where models or hosts are not known.
+    """
     plan = plan_sweep(request.user, payload)
     return cost_of(request.user, plan.specs, *plan.material.pair).as_dict()
 
 
 @router.get("/sweeps", response=dict, summary="List sweeps, newest first")
-def list_sweeps(
-    request: HttpRequest,
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
-    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
-) -> Any:
+def list_sweeps(request: HttpRequest, query: Query[ListQuery]) -> Any:
     found = Sweep.objects.visible_to(request.user)
-    page = [_head(sweep) | {"request": sweep.request} for sweep in found[offset : offset + limit]]
-    return {"count": found.count(), "sweeps": page}
+    return listing(found, query, lambda sweep: _head(sweep) | {"request": sweep.request})
 
 
 @router.get("/sweeps/{int:sweep_id}", response=dict, summary="A sweep and its runs")
@@ -112,7 +114,7 @@ def resume_sweep(request: HttpRequest, sweep_id: int) -> Any:
     return _told(sweep, sweeps.resume_all(sweep, who("resumed with its sweep", request)))
 
 
-class RetryOrder(Order):
+class RetryOrder(StrictBody):
     """`state`: which of the ended runs are replaced."""
 
     state: Literal["failed", "stopped"] = "failed"
@@ -125,7 +127,7 @@ def retry_sweep(request: HttpRequest, sweep_id: int, payload: RetryOrder | None 
     return _told(sweep, sweeps.retry_all(request.user, sweep, (payload or RetryOrder()).state))
 
 
-class SeedsOrder(Order):
+class SeedsOrder(StrictBody):
     """Seeds that the sweep does not have yet."""
 
     seeds: Annotated[list[int], Field(max_length=MAX_SWEEP_RUNS)] = []
@@ -135,3 +137,23 @@ class SeedsOrder(Order):
 def add_seeds(request: HttpRequest, sweep_id: int, payload: SeedsOrder) -> Any:
     sweep = _visible_sweep(request, sweep_id)
     return _told(sweep, sweeps.add_seeds(request.user, sweep, payload.seeds))
+
+
+class NameOrder(StrictBody):
+    """The new name."""
+
+    name: str = ""
+
+
+@router.post("/sweeps/{int:sweep_id}/rename", response=dict, summary="Rename a sweep; its runs keep their names")
+def rename_sweep(request: HttpRequest, sweep_id: int, payload: NameOrder) -> Any:
+    sweep = _visible_sweep(request, sweep_id)
+    sweeps.rename(sweep, payload.name)
+    return _head(sweep)
+
+
+@router.post("/sweeps/{int:sweep_id}/delete", response={204: None}, summary="Delete a sweep with all its runs")
+def remove_sweep(request: HttpRequest, sweep_id: int) -> Any:
+    """With everything they have recorded; 409, and nothing is deleted, while one of them has not ended."""
+    shelf.delete_sweep(request.user, _visible_sweep(request, sweep_id))
+    return Status(204, None)

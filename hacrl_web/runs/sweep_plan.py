@@ -153,12 +153,15 @@ def _variants(asked: _Asked, rule: AlgorithmSpec, errors: list[FieldError]) -> l
 
 
 def _same_twice(planned: list[Planned]) -> list[FieldError]:
-    """Two rows may not be the same run: an ablation that is a point of the grid as well."""
+    """Two rows may not be the same run: an ablation that is a point of the grid as well. Nor may a seed: 1 and "01"."""
     errors = []
     labels: dict[tuple[int, str], str] = {}
     for run in planned:
         label = run.variant.label
-        first = labels.setdefault((run.spec.seed, run.spec.algorithm.model_dump_json()), label)
+        key = (run.spec.seed, run.spec.algorithm.model_dump_json())
+        if labels.get(key) == label:
+            errors.append(FieldError("repeated", "Each of the seeds may be named once.", "seeds"))
+        first = labels.setdefault(key, label)
         if first != label:
             field = "ablations" if run.variant.ablation else "algorithms"
             errors.append(FieldError("repeated", f"“{first}” and “{label}” are the same runs.", field))

@@ -26,8 +26,8 @@ PAGE_SIZE = 50
 
 @require_GET
 def sweep_list(request: HttpRequest) -> HttpResponse:
-    """All visible sweeps, newest first, with how many runs of each are in which state."""
-    page = Paginator(Sweep.objects.visible_to(request.user), PAGE_SIZE).get_page(request.GET.get("page"))
+    """All sweeps of the project, newest first, with how many runs of each are in which state."""
+    page = Paginator(Sweep.objects.listed_for(request.user), PAGE_SIZE).get_page(request.GET.get("page"))
     rows = _rows(list(page.object_list))
     return render(request, "runs/sweep_list.html", {"page": page, "rows": rows, "total": page.paginator.count})
 
@@ -68,10 +68,10 @@ def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """The runs of a sweep, live; their results are added by the leaderboard's template tag."""
     sweep = _sweep(request, sweep_id)
     state = state_of(sweep)
-    return render(request, "runs/sweep_detail.html", _context(sweep, state, is_owner=sweep.owner_id == request.user.pk))
+    return render(request, "runs/sweep_detail.html", _context(sweep, state))
 
 
-def _context(sweep: Sweep, state: SweepState, *, is_owner: bool) -> dict[str, Any]:
+def _context(sweep: Sweep, state: SweepState) -> dict[str, Any]:
     first = sweep.runs.values_list("spec", flat=True).first()
     held = state.in_state(*HELD)
     saved = newest_checkpoints(held)
@@ -82,7 +82,6 @@ def _context(sweep: Sweep, state: SweepState, *, is_owner: bool) -> dict[str, An
         "suggested_seeds": _up_to_three(state.seeds),
         "has_results": any(run.state == State.COMPLETED for run in state.runs),
         "is_demo": first is not None and is_of_demo(first),
-        "is_owner": is_owner,
         "can_pause": any(run.can_pause for run in state.current),
         "can_resume": any(run.can_resume for run in state.current),
         "can_stop": any(run.can_stop for run in state.current),
@@ -154,6 +153,18 @@ def sweep_seeds(request: HttpRequest, sweep_id: int) -> HttpResponse:
     try:
         made = sweeps.add_seeds(request.user, sweep, parse_seeds(request.POST.get("seeds", "")))
         _tell(request, made, "Queued {}.", "All of these seeds were there already.")
+    except FieldErrors as refused:
+        messages.error(request, " ".join(error.message for error in refused.errors))
+    return redirect(sweep)
+
+
+@require_POST
+def sweep_rename(request: HttpRequest, sweep_id: int) -> HttpResponse:
+    """Another name; the runs keep theirs."""
+    sweep = _sweep(request, sweep_id)
+    try:
+        sweeps.rename(sweep, request.POST.get("name", ""))
+        messages.info(request, "The sweep has its new name.")
     except FieldErrors as refused:
         messages.error(request, " ".join(error.message for error in refused.errors))
     return redirect(sweep)

@@ -12,7 +12,7 @@ from django.db import transaction
 from pydantic import ValidationError
 
 from hacrl_web.errors import FieldError, plain_errors
-from hacrl_web.registry.models import AgentGroup, Benchmark
+from hacrl_web.registry import values
 from hacrl_web.runs.launch import LaunchError, cannot_repeat, create_run, retry
 from hacrl_web.runs.models import Desire, Run, State, Sweep
 from hacrl_web.runs.sweep_plan import each_once, plan_sweep
@@ -27,26 +27,23 @@ def launch_sweep(user: Any, request: Any) -> Sweep:
     """Queue one run for each variant and seed, all other settings alike. Error: LaunchError, and nothing is written."""
     plan = plan_sweep(user, request)
     with transaction.atomic():
-        sweep = Sweep.objects.create(owner=user, name=plan.request["name"], request=plan.request)
+        sweep = Sweep.objects.create(
+            owner=user, project=plan.material.project, name=plan.request["name"], request=plan.request
+        )
         for run in plan.runs:
-            _create(sweep, run.variant.label, run.spec, *plan.material.pair)
+            _create(user, sweep, run.variant.label, run.spec, *plan.material.pair)
     return sweep
 
 
-def _create(sweep: Sweep, label: str, spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | None) -> Run:
+def _create(user: Any, sweep: Sweep, label: str, spec: RunSpec, *pair: Any) -> Run:
+    """pair: group and benchmark; None of those that are gone."""
     ending = f" {label} seed {spec.seed}"
     named = spec.model_copy(update={"name": sweep.name[: MAX_NAME - len(ending)] + ending})
-    return create_run(sweep.owner, named, group, benchmark, sweep=sweep, variant=label)
+    return create_run(user, named, *pair, project=sweep.project, sweep=sweep, variant=label)
 
 
-def _locked(user: Any, sweep: Sweep) -> SweepState:
-    """The sweep as it stands, held until the caller's transaction ends: two presses of a button launch once.
-
-    Error: LaunchError where the user is not its owner; the runs of a sweep are all of one owner.
-    """
-    if sweep.owner_id != user.pk:
-        message = "Only its owner adds runs to a sweep: launch a sweep of your own."
-        raise LaunchError([FieldError("forbidden", message, None)], 403)
+def _locked(sweep: Sweep) -> SweepState:
+    """The sweep as it stands, held until the caller's transaction ends: two presses of a button launch once."""
     Sweep.objects.select_for_update().get(pk=sweep.pk)
     return state_of(sweep)
 
@@ -61,7 +58,7 @@ def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
     if errors:
         raise LaunchError(errors)
     with transaction.atomic():
-        state = _locked(user, sweep)
+        state = _locked(sweep)
         missing = _missing(state, wanted)
         if (num_runs := len(state.current) + len(missing)) > MAX_SWEEP_RUNS:
             message = f"A sweep has at most {MAX_SWEEP_RUNS} runs; this one would have {num_runs}."
@@ -69,7 +66,7 @@ def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
         if missing and (errors := cannot_repeat(missing[0][0].newest)):  # all runs have the same group and benchmark
             raise LaunchError(errors)
         newest = [(line.label, spec, line.newest) for line, spec in missing]
-        made = [_create(sweep, label, spec, run.group, run.benchmark) for label, spec, run in newest]
+        made = [_create(user, sweep, label, spec, run.group, run.benchmark) for label, spec, run in newest]
         sweep.request = {**sweep.request, "seeds": sorted({*state.seeds, *(run.seed for run in made)})}
         sweep.save(update_fields=["request"])
     return made
@@ -105,7 +102,16 @@ def retry_all(user: Any, sweep: Sweep, state: str = State.FAILED) -> list[Run]:
     if state not in (State.FAILED, State.STOPPED):
         raise LaunchError([FieldError("invalid", "Must be failed or stopped.", "state")])
     with transaction.atomic():
-        return [retry(user, run) for run in _locked(user, sweep).in_state(state)]
+        return [retry(user, run) for run in _locked(sweep).in_state(state)]
+
+
+def rename(sweep: Sweep, name: object) -> None:
+    """Its runs keep their names. Error: FieldErrors."""
+    checker = values.Checker()
+    new = checker.take("name", values.text, name, MAX_NAME)
+    checker.finish()
+    Sweep.objects.filter(pk=sweep.pk).update(name=new)
+    sweep.refresh_from_db()
 
 
 def stop_all(sweep: Sweep, reason: str) -> list[Run]:

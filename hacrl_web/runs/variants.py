@@ -88,7 +88,7 @@ class Variant:
     @property
     def label(self) -> str:
         """Its name within the sweep: `hacpo`, `hacpo no_omega`, `hacpo alpha=3 delta=0.2`."""
-        values = [f"{name}={value:g}" for name, value in self.point.items()]
+        values = [f"{name}={_written(value)}" for name, value in self.point.items()]
         return " ".join([self.algorithm, *([self.ablation] if self.ablation else []), *values])
 
     def field_of(self, path: str | None) -> str | None:
@@ -97,6 +97,12 @@ class Variant:
         if name in self.point:
             return f"grid.{name}"
         return {"algorithm.name": "algorithms", "seed": "seeds"}.get(path or "", path)
+
+
+def _written(value: float) -> str:
+    """A number as short as it can be without being taken for another: 3, 0.1, 1.0000001."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def grid_of(asked: Any, errors: list[FieldError]) -> dict[str, list[Any]]:

@@ -20,13 +20,14 @@ from django.views.decorators.http import require_GET
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.demo_state import preparation
 from hacrl_web.runs.host_report import host_cards
+from hacrl_web.runs.labels import tags_of
 from hacrl_web.runs.models import HELD, QUEUE_ORDER, Run, RunQuerySet, State
 from hacrl_web.runs.queue import place_of
 from hacrl_web.runs.queue import places as queue_places
-from hacrl_web.runs.reports import csv_cell, metric_rows
+from hacrl_web.runs.reports import metric_rows
 from hacrl_web.runs.resumed import under_way
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.runs.streaming import download
+from hacrl_web.streaming import Echo, csv_cell, download
 from workers.spec import RunSpec
 
 PAGE_SIZE = 50
@@ -35,22 +36,24 @@ TABS = ("overview", "logs")
 OWN_PAGES = ("config", "events")  # once tabs of the page of a run
 ACTIVE = (State.STARTING, State.RUNNING, State.PAUSED, State.LOST)
 FAILED_SHOWN = 10
+TAGS_SHOWN = 40
 UNDER_WAY = "held"  # in the list's `state`: what the number in the header counts
 
 
 @require_GET
 def home(request: HttpRequest) -> HttpResponse:
     """Running now, queue, failed today, and what finished last; with nothing yet, the way to the first run."""
-    runs = Run.objects.visible_to(request.user).select_related("benchmark", "group")
-    has_model = LanguageModel.objects.visible_to(request.user).exists()
-    has_group = AgentGroup.objects.visible_to(request.user).exists()
-    has_benchmark = Benchmark.objects.visible_to(request.user).exists()
+    runs = Run.objects.listed_for(request.user).select_related("benchmark", "group")
+    kept = runs.filter(archived_at=None)
+    has_model = LanguageModel.objects.listed_for(request.user).exists()
+    has_group = AgentGroup.objects.listed_for(request.user).exists()
+    has_benchmark = Benchmark.objects.listed_for(request.user).exists()
     since = timezone.now() - timedelta(hours=24)
     context = {
         "running": runs.filter(state__in=ACTIVE).order_by("-started_at"),
         "queue": runs.filter(state=State.QUEUED).order_by(*QUEUE_ORDER)[:20],
-        "failed": runs.filter(state=State.FAILED, finished_at__gte=since).order_by("-finished_at")[:FAILED_SHOWN],
-        "finished": runs.filter(state=State.COMPLETED).order_by("-finished_at")[:FAILED_SHOWN],
+        "failed": kept.filter(state=State.FAILED, finished_at__gte=since).order_by("-finished_at")[:FAILED_SHOWN],
+        "finished": kept.filter(state=State.COMPLETED).order_by("-finished_at")[:FAILED_SHOWN],
         "has_runs": runs.exists(),
         "demo": preparation() if request.user.is_staff else None,
         "start": [
@@ -71,32 +74,58 @@ def home(request: HttpRequest) -> HttpResponse:
 def pulse(request: HttpRequest) -> JsonResponse:
     """What a page that stays open asks for: the running count of its header, and what a demo prepares."""
     demo = preparation() if request.user.is_staff else None
-    running = Run.objects.visible_to(request.user).filter(state__in=HELD).count()
+    running = Run.objects.listed_for(request.user).filter(state__in=HELD).count()
     return JsonResponse({"running": running, "demo": demo.doing if demo else ""}, headers={"Cache-Control": "no-store"})
 
 
 @require_GET
 def run_list(request: HttpRequest) -> HttpResponse:
-    """All visible runs, newest first; `state` filters, `q` searches names. Odd values show everything, not an error."""
-    visible = Run.objects.visible_to(request.user)
-    counts = dict(visible.order_by().values_list("state").annotate(Count("pk")))
-    state = request.GET.get("state", "")
-    search = request.GET.get("q", "").replace("\x00", "")[:200].strip()
-    runs = visible.select_related("benchmark", "group", "sweep")
-    if state == UNDER_WAY:
-        runs = runs.filter(state__in=HELD)
-    elif state in State.values:
-        runs = runs.filter(state=state)
-    else:
-        state = ""
-    if search:
+    """Runs of the project, newest first. `state`, `tag` and `archived` filter, `q` looks in names; odd values: none."""
+    every = Run.objects.listed_for(request.user)
+    asked = _asked(request)
+    shelf = every.filter(archived_at__isnull="archived" not in asked)
+    known = tags_of(shelf)
+    if asked.get("tag") not in known:
+        asked.pop("tag", None)
+    chosen = shelf.tagged(asked["tag"]) if "tag" in asked else shelf
+    counts = dict(chosen.order_by().values_list("state").annotate(Count("pk")))
+    runs = chosen.select_related("benchmark", "group", "sweep")
+    if "state" in asked:
+        runs = runs.filter(state__in=HELD) if asked["state"] == UNDER_WAY else runs.filter(state=asked["state"])
+    if search := asked.get("q", ""):
         runs = runs.filter(Q(name__icontains=search) | Q(sweep__name__icontains=search))
-    page = Paginator(runs, PAGE_SIZE).get_page(request.GET.get("page"))
-    query = urlencode({key: value for key, value in (("state", state), ("q", search)) if value})
-    states = [{"value": value, "count": counts[value]} for value in State.values if counts.get(value)]
-    context = {"page": page, "query": query, "states": states, "state": state, "search": search}
-    context |= {"total": sum(counts.values()), "under_way": UNDER_WAY, "num_held": sum(counts.get(s, 0) for s in HELD)}
+    context = {
+        "page": Paginator(runs, PAGE_SIZE).get_page(request.GET.get("page")),
+        "query": urlencode(asked),
+        "asked": asked,
+        "states": [(state, counts[state], _with(asked, state=state)) for state in State.values if counts.get(state)],
+        "all_query": _with(asked, state=""),
+        "held_query": _with(asked, state=UNDER_WAY),
+        "tags": [(tag, _with(asked, tag="" if tag == asked.get("tag") else tag)) for tag in known[:TAGS_SHOWN]],
+        "search": search,
+        "has_runs": every.exists(),
+        "total": sum(counts.values()),
+        "num_archived": every.filter(archived_at__isnull=False).count(),
+        "archived_query": _with(asked, archived="" if "archived" in asked else "1", state=""),
+        "num_held": sum(counts.get(state, 0) for state in HELD),
+    }
     return render(request, "runs/run_list.html", context)
+
+
+def _asked(request: HttpRequest) -> dict[str, str]:
+    """The filters of the list that mean something."""
+    names = ("state", "tag", "archived", "q")
+    given = {name: request.GET.get(name, "").replace("\x00", "")[:200].strip() for name in names}
+    if given["state"] not in (UNDER_WAY, *State.values):
+        given["state"] = ""
+    if given["archived"] != "1":
+        given["archived"] = ""
+    return {name: value for name, value in given.items() if value}
+
+
+def _with(asked: dict[str, str], **changed: str) -> str:
+    """The query of a link that changes some filters and keeps the others."""
+    return urlencode({name: value for name, value in (asked | changed).items() if value})
 
 
 def run_or_404(request: HttpRequest, run_id: uuid.UUID) -> Run:
@@ -141,15 +170,9 @@ def _unmeasured(spec: RunSpec) -> list[str]:
         "kl": rule.beta > 0,
         "omega": rule.uses_omega,
         "gradient_alignment": 0 < interval <= spec.training.steps,
+        "engine_logp_difference": spec.rollout.engine != "transformers",
     }
     return [name for name, is_there in measured.items() if not is_there]
-
-
-class Echo:
-    """A file that hands back what csv writes, for streaming."""
-
-    def write(self, text: str) -> str:
-        return text
 
 
 @require_GET
@@ -172,7 +195,7 @@ def worker_list(request: HttpRequest) -> HttpResponse:
     visible: RunQuerySet = Run.objects.visible_to(request.user)
     places = queue_places()
     own = [pk for pk in visible.in_queue().values_list("pk", flat=True) if pk in places]
-    waiting = list(visible.filter(pk__in=own[:QUEUE_SHOWN]))
+    waiting = list(visible.filter(pk__in=own[:QUEUE_SHOWN]).select_related("project"))
     for run in waiting:
         run.place = places[run.pk]
     cards = host_cards(request.user)
@@ -182,7 +205,7 @@ def worker_list(request: HttpRequest) -> HttpResponse:
         "num_cut": len(own) - len(waiting),
         "num_others": len(places) - len(own),
         "is_idle": not any(card.runs for card in cards),
-        "paused": visible.filter(state=State.PAUSED).order_by("-created_at")[:500],
+        "paused": visible.filter(state=State.PAUSED).select_related("project").order_by("-created_at")[:500],
     }
     return render(request, "runs/worker_list.html", context)
 

@@ -52,6 +52,7 @@ def main() -> None:
     ):
         path = f"/runs/{options.run}" if options.run else longest_run(page)
         session = page.context.new_cdp_session(page)
+        session.send("Network.enable")  # without it the next order does nothing
         session.send("Network.setCacheDisabled", {"cacheDisabled": True})
         page.add_init_script(WATCH)
         times: dict[str, list[float]] = {"firstChart": [], "allCharts": []}

@@ -22,10 +22,10 @@ def environment(data: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def running(data: str) -> Iterator[tuple[str, str]]:
+def running(data: str, **variables: str) -> Iterator[tuple[str, str]]:
     """`up` over a data folder on a free port. Yields its address and the path of the one-time login."""
     command = [sys.executable, "-m", "hacrl_web.up", "up", "--port", "0"]
-    up = subprocess.Popen(command, cwd=ROOT, env=environment(data), stdout=subprocess.PIPE, text=True)
+    up = subprocess.Popen(command, cwd=ROOT, env=environment(data) | variables, stdout=subprocess.PIPE, text=True)
     try:
         assert up.stdout is not None
         found = next(f for line in up.stdout if (f := re.search(r"(http://[^/\s]+)(/login/\S+)", line)))

@@ -36,9 +36,9 @@ Report = dict[str, Any]
 
 def produce(run_dir: str, kind: str, rate: float, seconds: float) -> None:
     """A trainer that emits `rate` events a second, 100 times a second; rate 0: as fast as it can, `seconds` events."""
-    from workers import events
+    from workers import events, spool
 
-    writer = events.SpoolWriter(Path(run_dir), 1, 2**40)
+    writer = spool.SpoolWriter(Path(run_dir), 1, 2**40)
     writer._gate.admits = lambda *_, **__: True  # type: ignore[method-assign] # the pipe is measured, not the limits
 
     def body(number: int) -> events.Body:

@@ -16,12 +16,12 @@ from unittest import mock
 import torch
 
 from tests.bench.models import BenchVerifier
-from workers import placement, rules, step_view, trainer, updates
-from workers.events import SpoolWriter
+from workers import local_agent, rules, step_view, trainer, updates
 from workers.fitting import questions_that_fit
 from workers.plan import batch_of_step
 from workers.policy import Policy
 from workers.spec import RunSpec
+from workers.spool import SpoolWriter
 from workers.stopping import StopFlag
 from workers.telemetry import step_events
 
@@ -69,14 +69,14 @@ class Steps:
     def step(self, reward: Callable[[str, str], float]) -> Timed:
         self.verifier.reward = reward
         self.parts, self.phases = defaultdict(float), defaultdict(float)
-        tokens = self.trainer.tokens_generated
+        tokens = self.trainer.progress.tokens_generated
         with self._watched():
             wall, cpu = time.perf_counter(), time.process_time()
-            self.trainer.phase_s = defaultdict(float)
+            self.trainer.progress.begin_step()
             record = self.trainer.one_step(batch_of_step(self.spec, self.trainer.step, self.questions))
             with self._part("telemetry"), self.trainer.phase("telemetry"):
                 self.spool.emit(*step_events(record, with_rollouts=True))
-                self.trainer.report_progress(1.0)
+                self.trainer.progress.tell_step(self.trainer.step)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         plans = [row for plan in record.plans for rows in plan for row in rows]
         results = [result for report in record.reports for found in report.results for result in found]
@@ -84,7 +84,7 @@ class Steps:
             wall,
             cpu,
             dict(self.parts),
-            self.trainer.tokens_generated - tokens,
+            self.trainer.progress.tokens_generated - tokens,
             len(results),
             sum(result.sequence_ratio is not None for result in results),
             sum(len(report.losses) for report in record.reports),
@@ -116,7 +116,7 @@ class Steps:
     def _watched(self) -> Iterator[None]:
         """Time the parts of a step. A forward pass within generation is in both `generation` and `sampling pass`."""
         is_sampling = False
-        timed_sample = self._timed("generation", placement.sample)
+        timed_sample = self._timed("generation", local_agent.sample)
 
         def sample(*arguments: Any, **more: Any) -> Any:
             nonlocal is_sampling
@@ -137,7 +137,7 @@ class Steps:
 
             handles += [model.register_forward_pre_hook(before), model.register_forward_hook(after)]
         patches = [
-            mock.patch.object(placement, "sample", sample),
+            mock.patch.object(local_agent, "sample", sample),
             mock.patch.object(torch.Tensor, "backward", self._timed("backward", torch.Tensor.backward)),
             mock.patch.object(Policy, "step", self._timed("optimizer", Policy.step)),
             mock.patch.object(Policy, "encode_response", self._timed("tokenizer", Policy.encode_response)),

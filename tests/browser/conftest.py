@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.browser.steps import add_benchmark, make_group, register_model
+from tests.faults.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 60
@@ -154,3 +155,24 @@ def registered(context, server: Server, tiny_models: dict[str, Path], questions:
     make_group(page, "Two families", list(tiny_models))
     add_benchmark(page, "Sums", questions)
     page.close()
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    """A product with fake trainers."""
+    with World() as world:
+        yield world
+
+
+@pytest.fixture
+def world_page(browser: Browser, world: World) -> Iterator[Page]:
+    """A page of that product, logged in, whose scripts may not fail."""
+    context = browser.new_context(base_url=world.url, viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(20_000)
+    context.add_cookies([{"name": "hacrl_session", "value": world.keys["session"], "url": world.url}])
+    opened = context.new_page()
+    problems: list[str] = []
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    yield opened
+    context.close()
+    assert problems == [], f"errors in the page: {problems[:5]}"

@@ -1,11 +1,15 @@
 """python -m tests.browser.hostile_run: a run whose models wrote what no page should run.
 
 Made in a running product's database; prints its id. Its second step has two prompts of two harmless rollouts each.
+Its name, notes, tag and log say the like, and so do its project, its benchmark and a question of it.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import django
@@ -24,11 +28,12 @@ HOSTILE = [
     r'$\text{<img src=x onerror=alert(1)>}$ $<script>alert(1)</script>$ $\color{"><script>}x$',
     "x" * 5_000_000,
 ]
+MARKUP = "<img src=x onerror=alert(1)><b hx-get=//elsewhere.example>"
 GOOD = r"So $x^2 = 4$ and \(x = 2\), thus the answer is \boxed{2}. It cost $5 and $6."
 
 
 def bodies() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = [{"type": "log", "level": level, "message": MARKUP} for level in ("info", "error")]
     head = "".join(HOSTILE[:-1])
     for number, text in enumerate(HOSTILE):
         place = {"step": 1, "prompt_id": "<b>p</b>", "sample": number}
@@ -70,6 +75,12 @@ def main() -> None:
     with transaction.atomic():  # the dispatcher never sees it waiting
         run = factories.make_run(owner, name="Hostile", algorithm={"name": "hacpo", "delta": 0.2, "delta_step": 0.0})
         store(run, bodies())
+        questions = Path(tempfile.mkdtemp()) / "questions.jsonl"
+        questions.write_text(json.dumps({"question": MARKUP, "answer": MARKUP}))
+        name = f"{MARKUP}{run.benchmark_id}"  # names of a project differ, and this may be its second such run
+        type(run.benchmark).objects.filter(pk=run.benchmark_id).update(name=name, train_path=questions)
+        type(run.group).objects.filter(pk=run.group_id).update(name=name)
+        type(run).objects.filter(pk=run.pk).update(name=MARKUP, notes=MARKUP, tags=f",{MARKUP.lower()},", reason=MARKUP)
     print(run.pk)
 
 

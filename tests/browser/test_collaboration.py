@@ -6,14 +6,13 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.axe import findings, source
 from tests.browser.conftest import ROOT, Server
 
-AXE = ROOT / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 STEPS = 6
 PICTURES = {
     "arrows": "#picture",
@@ -124,20 +123,12 @@ def test_live_run_is_followed_only_from_its_end(page: Page, run_path: str) -> No
 
 
 def test_axe_finds_nothing_serious_and_the_tab_does_not_scroll_sideways(page: Page, run_path: str) -> None:
-    if not AXE.exists():
-        message = "axe-core is missing: npm ci in frontend/ installs it"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+    axe = source()
     page.goto(run_path)
     drawn(page, STEPS)
-    page.evaluate(Path(AXE).read_text())
     found = []
     for width, scheme in ((1440, "dark"), (390, "light")):
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size({"width": width, "height": 900})
-        violations = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
-        found += [(v["id"], v["nodes"][0]["html"]) for v in violations if v["impact"] in ("serious", "critical")]
-        if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
-            found.append(("scrolls sideways", str(width)))
+        found += findings(page, axe, f"{width} px")
     assert found == []

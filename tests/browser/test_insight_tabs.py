@@ -45,7 +45,7 @@ def test_tab_stays_live_agents_answer_and_runs_are_compared_by_their_address(pag
     expect(page.locator("#answers [role='alert']")).to_contain_text("A number from 0 to 5 is needed")
 
     page.goto("/runs/")
-    page.get_by_label("Compare Tabs").first.check()
+    page.get_by_label("Choose Tabs").first.check()
     page.get_by_role("button", name="Compare the ticked runs").click()
     chart = page.locator("#compare-chart")
     expect(chart).to_have_attribute("data-lines", "2")

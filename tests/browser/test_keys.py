@@ -58,3 +58,22 @@ def test_keys_are_listed_and_mean_nothing_while_somebody_types(page: Page, serve
     expect(field).to_have_value("gl?")
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(page).to_have_url(server.url + "/models/new")
+
+
+def test_menu_goes_by_escape_and_by_a_press_elsewhere(page: Page, server) -> None:
+    page.goto("/runs/new")
+    menu, panel = page.locator(".top details.menu").last, page.locator("details#import")
+    menu.locator("summary").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(menu.get_by_role("link", name="Settings")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(menu).not_to_have_attribute("open", "")
+    expect(menu.locator("summary")).to_be_focused()
+    page.keyboard.press("Enter")
+    panel.locator("summary").focus()
+    page.keyboard.press("Enter")  # another opens
+    expect(menu).not_to_have_attribute("open", "")
+    expect(panel).to_have_attribute("open", "")
+    page.get_by_role("heading", level=1).click()
+    expect(panel).not_to_have_attribute("open", "")

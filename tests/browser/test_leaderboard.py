@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.axe import findings, source
 from tests.browser.board_files import check_files, saved, score_columns
 from tests.browser.conftest import ROOT, Server
-
-AXE = ROOT / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +71,7 @@ def test_g_and_l_lead_to_the_leaderboard(page: Page, made: dict[str, str]) -> No
 
 @pytest.mark.parametrize("width", [390, 1440])
 def test_axe_finds_nothing_serious_and_no_board_scrolls_sideways(page: Page, made: dict[str, str], width: int) -> None:
-    if not AXE.exists():
-        message = "axe-core is missing: npm ci in frontend/ installs it"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+    axe = source()
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(made["several"])
     row = page.locator(".score").first.get_attribute("href")
@@ -84,10 +79,5 @@ def test_axe_finds_nothing_serious_and_no_board_scrolls_sideways(page: Page, mad
     for address in [*made.values(), "/leaderboard/", row]:
         page.goto(str(address))
         page.wait_for_load_state("networkidle")
-        page.evaluate(AXE.read_text())
-        violations = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
-        grave = [one for one in violations if one["impact"] in ("serious", "critical")]
-        found += [(address, one["id"], one["nodes"][0]["html"]) for one in grave]
-        if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
-            found.append((address, "scrolls sideways", ""))
+        found += findings(page, axe, str(address))
     assert found == []

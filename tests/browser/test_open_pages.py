@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ROOT
+from tests.browser.axe import findings, source
 from tests.browser.steps import fill_run, queue
-
-AXE = ROOT / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +87,18 @@ def test_alignment_has_its_chart_and_an_ended_run_awaits_no_points(page: Page, r
     expect(chart.locator(".chart-empty")).not_to_have_text("no points yet")
 
 
+def test_page_whose_run_is_taken_from_its_reader_is_called_live_no_more(page: Page, run_url: str) -> None:
+    sockets = []
+    page.route_web_socket("**/ws", lambda socket: (sockets.append(socket), socket.connect_to_server()))
+    page.goto(run_url)
+    link = page.locator("[data-link]")
+    expect(link).to_have_text("live")
+    expect(page.locator("#charts")).to_have_attribute("data-synced", re.compile(r"\d+"))
+    frame = {"op": "error", "code": "not_found", "message": "gone", "run": run_url.rpartition("/")[2]}
+    sockets[0].send(json.dumps(frame))
+    expect(link).to_have_text("not live: it is deleted, or no longer yours to see")
+
+
 def test_wide_table_is_reached_by_keyboard_and_scrolls(page: Page, run_url: str) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto("/runs/")
@@ -107,16 +117,11 @@ def test_wide_table_is_reached_by_keyboard_and_scrolls(page: Page, run_url: str)
     expect(current).to_be_in_viewport(ratio=1)
 
 
-@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("width", [390, pytest.param(1440, marks=pytest.mark.full)])
 def test_axe_finds_nothing_serious_and_no_page_scrolls_sideways(
     page: Page, run_url: str, questions: Path, width: int
 ) -> None:
-    if not AXE.exists():
-        message = "axe-core is missing: npm ci in frontend/ installs it"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    axe = Path(AXE).read_text()
+    axe = source()
     page.set_viewport_size({"width": width, "height": 900})
     names = ["/", "/models/", "/models/new", "/groups/", "/groups/new", "/groups/1", "/benchmarks/", "/benchmarks/new"]
     page.goto("/benchmarks/new")
@@ -129,13 +134,10 @@ def test_axe_finds_nothing_serious_and_no_page_scrolls_sideways(
     names += [f"{run_url}{end}" for end in ("/config", "/events", "/system", "/checkpoints", "?tab=logs")]
     names += ["/evaluate", f"{run_url}/evaluations", f"{run_url}/evaluations?question=0"]
     names += ["/no/such/page", "/compare", f"/compare?runs={run_url.rpartition('/')[2]}"]
+    names += ["/docs/", "/docs/mathematics", "/docs/settings", "/docs/tutorial", "/docs/search?q=delta"]
     found = []
     for name in names:
         page.goto(name)
         page.wait_for_load_state("networkidle")
-        page.evaluate(axe)
-        violations = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
-        found += [(name, v["id"], v["nodes"][0]["html"]) for v in violations if v["impact"] in ("serious", "critical")]
-        if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
-            found.append((name, "scrolls sideways", ""))
+        found += findings(page, axe, name)
     assert found == []

@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.faults.world import World
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    with World() as world:
-        yield world
-
-
 @pytest.fixture
-def page(browser: Browser, world: World) -> Iterator[Page]:
-    context = browser.new_context(base_url=world.url, viewport={"width": 1440, "height": 900})
-    context.set_default_timeout(20_000)
-    context.add_cookies([{"name": "hacrl_session", "value": world.keys["session"], "url": world.url}])
-    page = context.new_page()
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    yield page
-    context.close()
-    assert problems == []
+def page(world_page: Page) -> Page:
+    return world_page
 
 
 def press(page: Page, name: str | re.Pattern[str]) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.board_files import check_files
 from tests.faults.world import World
@@ -18,23 +17,9 @@ FETCHED_ANEW = """() => document.readyState === "complete" && document.querySele
     && document.querySelector("[data-reload-when-done]") === null"""
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    with World() as world:
-        yield world
-
-
 @pytest.fixture
-def page(browser: Browser, world: World) -> Iterator[Page]:
-    context = browser.new_context(base_url=world.url, viewport={"width": 1440, "height": 900})
-    context.set_default_timeout(20_000)
-    context.add_cookies([{"name": "hacrl_session", "value": world.keys["session"], "url": world.url}])
-    page = context.new_page()
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    yield page
-    context.close()
-    assert problems == []
+def page(world_page: Page) -> Page:
+    return world_page
 
 
 def fill(page: Page, **values: object) -> None:
@@ -42,7 +27,8 @@ def fill(page: Page, **values: object) -> None:
         page.locator(f"[name='{name}']").fill(str(value))
 
 
-def test_sweep_is_launched_by_the_form_shows_partial_rows_and_is_stopped(world: World, page: Page) -> None:
+def launch_a_sweep(page: Page) -> None:
+    """Six variants with two seeds each, through the form, which counts them and says what cannot be queued."""
     page.goto("/runs/new")
     expect(page.get_by_label("Seeds", exact=True)).to_be_hidden()
     page.get_by_label(re.compile("Launch a sweep")).check()
@@ -67,6 +53,30 @@ def test_sweep_is_launched_by_the_form_shows_partial_rows_and_is_stopped(world: 
     page.get_by_role("button", name="Queue sweep").click()
     page.wait_for_url(re.compile(r"/sweeps/\d+$"))
 
+
+def stop_and_retry(page: Page, matrix: Locator) -> None:
+    """Stop what has not ended, queue that anew, and stop it again."""
+    page.locator("#stop-all summary").click()
+    expect(page.locator("#stop-all")).to_contain_text("Lost:")
+    page.get_by_role("button", name="Stop all of it").click()
+    expect(page.locator(".sweep-matrix")).not_to_contain_text("queued")
+    ended = matrix.locator(".state[data-state='stopped'], .state[data-state='completed']")
+    expect(ended).to_have_count(12, timeout=60_000)
+    page.wait_for_function(FETCHED_ANEW)
+    expect(page.locator("#stop-all")).to_have_count(0)
+    expect(matrix.locator(".state[data-state='completed']").first).to_be_visible()
+    stopped = matrix.locator(".state[data-state='stopped']").count()
+    assert stopped >= 6
+    expect(page.locator("#results [data-algorithm]").first).to_be_visible()
+    page.get_by_text(f"Retry {stopped} stopped").click()
+    page.get_by_role("button", name=f"Retry {stopped} run").press("Enter")
+    expect(page.locator("[data-banner]")).to_contain_text(f"Queued {stopped} runs anew")
+    page.locator("#stop-all summary").click()
+    page.get_by_role("button", name="Stop all of it").click()
+
+
+def test_sweep_is_launched_by_the_form_shows_partial_rows_and_is_stopped(world: World, page: Page) -> None:
+    launch_a_sweep(page)
     matrix = page.locator(".sweep-matrix tbody tr")
     expect(matrix).to_have_count(6)
     expect(matrix.locator("td[data-run]")).to_have_count(12)
@@ -81,23 +91,7 @@ def test_sweep_is_launched_by_the_form_shows_partial_rows_and_is_stopped(world: 
     page.locator("#results .figures").scroll_into_view_if_needed()  # a picture is drawn when it comes into view
     expect(page.locator("#results [data-drawn]").first).to_be_attached(timeout=20_000)
 
-    page.locator("#stop-all summary").click()
-    expect(page.locator("#stop-all")).to_contain_text("Lost:")
-    page.get_by_role("button", name="Stop all of it").click()
-    expect(page.locator(".sweep-matrix")).not_to_contain_text("queued")
-    ended = matrix.locator(".state[data-state='stopped'], .state[data-state='completed']")
-    expect(ended).to_have_count(12, timeout=60_000)
-    page.wait_for_function(FETCHED_ANEW)
-    expect(page.locator("#stop-all")).to_have_count(0)
-    expect(matrix.locator(".state[data-state='completed']").first).to_be_visible()
-    stopped = matrix.locator(".state[data-state='stopped']").count()
-    assert stopped >= 6
-    expect(rows.first).to_be_visible()
-    page.get_by_text(f"Retry {stopped} stopped").click()
-    page.get_by_role("button", name=f"Retry {stopped} run").press("Enter")
-    expect(page.locator("[data-banner]")).to_contain_text(f"Queued {stopped} runs anew")
-    page.locator("#stop-all summary").click()
-    page.get_by_role("button", name="Stop all of it").click()
+    stop_and_retry(page, matrix)
     for run_id in world.runs:
         world.until_state(run_id, "completed", "stopped")
         assert world.violations(run_id) == []

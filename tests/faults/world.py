@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -83,7 +84,17 @@ class RedisServer:
     def start(self) -> None:
         self.socket.unlink(missing_ok=True)
         self.process = subprocess.Popen(preflight.redis_command(self.folder), stdout=subprocess.DEVNULL)
-        wait(lambda: preflight.redis_answers(self.folder), "Redis answers")
+        wait(self._answers, "Redis answers")
+
+    def _answers(self) -> bool:
+        try:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(1)
+                client.connect(str(self.socket))
+                client.sendall(b"PING\r\n")
+                return client.recv(16).startswith(b"+PONG")
+        except OSError:
+            return False
 
     def kill(self) -> None:
         if self.process is not None:

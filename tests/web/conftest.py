@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 
 import pytest
 
@@ -14,8 +12,9 @@ from tests.web import factories
 
 @pytest.fixture(autouse=True)
 def _own_folders(settings, tmp_path):
-    """Each test has its own run directories, and a Redis address where nobody answers."""
+    """Each test has its own run directories and question files, and a Redis address where nobody answers."""
     settings.RUNS_DIR = tmp_path / "runs"
+    settings.BENCHMARKS_DIR = tmp_path / "benchmarks"
     settings.REDIS_URL = f"unix://{tmp_path}/no-redis.sock"
 
 
@@ -38,15 +37,32 @@ def user(db):
 
 
 @pytest.fixture
+def web(client, user):
+    """A client that is logged in as `user`."""
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def owner(web, user):
+    """The same, for tests that speak of whose the rows are; `client` is logged in."""
+    return user
+
+
+@pytest.fixture
+def ada(client, db):
+    """A user with a name that pages show; `client` is logged in."""
+    user = factories.make_user("ada")
+    client.force_login(user)
+    return user
+
+
+@pytest.fixture
+def folder(settings):
+    """Where question files are kept."""
+    return settings.BENCHMARKS_DIR
+
+
+@pytest.fixture
 def make_run(db):
     return factories.make_run
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    """Look every 20 ms until it is true or the time is over."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False

@@ -10,11 +10,13 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import get_user_model
 
+from hacrl_web.accounts.models import Membership
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.registry.places import folder_fingerprint
 from hacrl_web.runs.launch import launch
-from hacrl_web.runs.models import Run
-from workers.events import Body, Metrics, SpoolWriter
+from hacrl_web.runs.models import Run, State
+from workers.events import Body, Metrics
+from workers.spool import SpoolWriter
 
 _numbers = count(1)
 
@@ -27,6 +29,13 @@ def number_by_process() -> None:
 
 def make_user(name: str = "", *, is_staff: bool = False) -> Any:
     return get_user_model().objects.create_user(name or f"user{next(_numbers)}", password="pw", is_staff=is_staff)
+
+
+def make_member(project: Any, role: str = "member", name: str = "") -> Any:
+    """Somebody who is in this project alone, as who came by an invitation."""
+    user = get_user_model().objects.create(username=name or f"user{next(_numbers)}")
+    Membership.objects.create(project=project, user=user, role=role)
+    return user
 
 
 def make_model(owner: Any, name: str = "") -> LanguageModel:
@@ -78,6 +87,14 @@ def make_run(owner: Any = None, name: str = "complete", **changes: Any) -> Run:
     """A queued run, launched by the product's own path."""
     owner = owner or make_user()
     return launch(owner, launch_request(owner, name=name, **changes))
+
+
+def make_training_run(owner: Any, name: str = "complete") -> Run:
+    """A run in its first attempt, with nobody behind it."""
+    run = make_run(owner, name=name)
+    Run.objects.filter(pk=run.pk).update(state=State.RUNNING, attempt=1)
+    run.refresh_from_db()
+    return run
 
 
 def metrics(step: int, agent: str = "A", source: str | None = None, **values: float) -> Metrics:

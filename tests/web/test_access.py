@@ -1,127 +1,69 @@
-"""Who gets in where: every address with every verb, and every socket operation, without a login and as somebody else.
+"""Who gets in where: every address with every verb, and every socket operation, in each role.
 
-The addresses come from the URL patterns, so a new one is tried without being listed here; one whose parameters are
-unknown here fails the test until it is given a value.
+A visitor without a login, an outsider (somebody of another project), and viewer, member and admin of the project.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.contrib.sessions.backends.db import SessionStore
-from django.db import InterfaceError, OperationalError
+from django.test import Client
 from django.test.client import MULTIPART_CONTENT
-from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.urls import resolve, reverse
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project
+from hacrl_web.accounts.tokens import make_token
+from hacrl_web.api import api
+from hacrl_web.insight.models import SavedQuery
 from hacrl_web.registry.children import Ended
-from hacrl_web.registry.uploads import stage
-from hacrl_web.runs.models import Contribution, Run
-from hacrl_web.runs.sweeps import launch_sweep
-from tests.web.factories import launch_request, make_user
-from tests.web.insight_help import add_checkpoint
+from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
+from hacrl_web.registry.pairs import SAME_MODEL
+from hacrl_web.runs.models import Run, Sweep
+from tests.web.addresses import BODIES, PUBLIC, VERBS, WRITING, address, of_objects, query_of, routes, send
+from tests.web.addresses import mine as mine
+from tests.web.factories import make_member, make_run, make_user
+from tests.web.live import Browser, Server
+from tests.web.page_help import MARKUP, check_page
 from tests.web.registry_help import PASSED, answer_inspections
-from tests.web.test_hub import Browser, Server
-from workers.question_mapping import QuestionMapping
 
-VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-# Whoever has no login must reach these.
-PUBLIC = {"login", "login/<str:token>"}
-PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")
-
-
-def routes(patterns: list[Any] | None = None, prefix: str = "") -> Iterator[str]:
-    """The route of every URL pattern."""
-    for pattern in get_resolver().url_patterns if patterns is None else patterns:
-        route = prefix + str(pattern.pattern)
-        if isinstance(pattern, URLResolver):
-            yield from routes(pattern.url_patterns, route)
-        else:
-            assert isinstance(pattern, URLPattern)
-            yield route
+pytestmark = pytest.mark.once
+# Addresses where people change what is their own: whatever the role.
+OWN = {"logout", "account", "sessions/end", "projects/switch", "notifications", "notifications/test"}
+OWN |= {"account/tokens", "account/tokens/<int:pk>/revoke"}
+# What is one person's and nobody else's, whatever the project.
+PRIVATE = ("account/tokens/", "api/v1/tokens/", "api/v1/saved-queries/")
+OWN_OF_API = ("api/v1/tokens", "api/v1/saved-queries", "api/v1/alert", "api/v1/notifications")
+OVERLAP = "api/v1/benchmarks/<int:pk>/overlap"
 
 
-@pytest.fixture
-def mine(db, tmp_path) -> SimpleNamespace:
-    """One object of each kind, all of one owner, with names that no page has by chance."""
-    owner = make_user()
-    request = launch_request(owner, name="swan of the owner")
-    del request["algorithm"], request["seed"]
-    sweep = launch_sweep(owner, {**request, "algorithms": ["gspo"], "seeds": [1]})
-    run = sweep.runs.get()
-    model = run.group.agents.first().model
-    agent = run.agent_names[0]
-    Contribution.objects.create(run=run, seq=1, attempt=1, step=1, agent=agent, source=agent, sample=0, num_tokens=1)
-    add_checkpoint(run, 1)
-    questions = tmp_path / "swan.jsonl"
-    questions.write_text('{"question": "swan", "answer": "white"}')
-    run.benchmark.train_path = str(questions)
-    run.benchmark.save()
-    staged = stage(owner)
-    staged.name, staged.source = "swan", "swan.jsonl"
-    staged.found = {
-        "columns": ["swan"],
-        "shown": ["swan"],
-        "rows": [{"swan": "white"}],
-        "guess": vars(QuestionMapping()),
-    }
-    staged.note()
-    return SimpleNamespace(
-        owner=owner, run=run, sweep=sweep, group=run.group, benchmark=run.benchmark, model=model, staged=staged
-    )
-
-
-# What some operations cannot do without; the others do not mind.
-QUERY = "?step=1&learner=0&metric=reward%2Fmean"
-
-
-def address(route: str, mine: SimpleNamespace) -> str:
-    """The route with the owner's objects as its parameters."""
-    section = route.removeprefix("api/v1/").partition("/")[0]
-    own = {"models": mine.model, "groups": mine.group, "benchmarks": mine.benchmark}
-    values = {"run_id": mine.run.pk, "sweep_id": mine.sweep.pk, "first": 0, "second": 1, "token": "no-such-token"}
-    values |= {"step": 1, "agent": 0, "staged": mine.staged.token}
-    if section in own:
-        values["pk"] = own[section].pk
-    return "/" + PARAMETER.sub(lambda found: str(values[found[2]]), route)
-
-
-def send(client: Any, verb: str, path: str) -> Any:
-    return client.generic(verb, path, data=b"{}", content_type="application/json")
-
-
-def of_objects() -> list[str]:
-    return [route for route in routes() if PARAMETER.search(route) and route not in PUBLIC]
-
-
-def test_visitor_gets_nowhere_without_a_login(client, mine):
-    tried = 0
+def test_visitor_gets_nowhere_without_a_login(client, mine, record_property):
+    per_verb: Counter[str] = Counter()
     for route in set(routes()) - PUBLIC:
         for verb in VERBS:
             answer = send(client, verb, address(route, mine))
-            tried += 1
-            if route.startswith("api/"):
+            per_verb[verb] += 1
+            if route.startswith("api/v1/"):
                 # 405, 404: ninja looks for the operation before it looks for the login, and shows nothing either way.
                 assert answer.status_code in (401, 404, 405), (verb, route, answer.status_code)
             else:
                 assert answer.status_code == 302, (verb, route, answer.status_code)
                 assert answer["Location"].startswith(reverse("accounts:login")), (verb, route)
             assert b"swan" not in answer.content
-    print(f"{tried} requests of a visitor")
+    tried = sum(per_verb.values())
+    record_property("crawl", json.dumps(["without a login", per_verb]))
     assert tried == len(set(routes()) - PUBLIC) * len(VERBS) >= 35 * len(VERBS)
     mine.run.refresh_from_db()
     assert mine.run.desired_state == "run"
 
 
 def test_each_operation_of_the_api_answers_401_to_a_visitor(client, mine):
-    from hacrl_web.api import api
-
     tried = 0
     for path, verbs in api.get_openapi_schema()["paths"].items():
         route = re.sub(r"\{(\w+)\}", r"<\1>", path).lstrip("/")
@@ -142,82 +84,221 @@ def test_description_of_the_api_is_for_users(client, is_staff):
     assert "/api/v1/runs" in client.get(path).json()["paths"]
 
 
-def test_objects_of_another_user_are_not_there(client, mine):
+def test_objects_of_another_user_are_not_there(client, mine, record_property):
     client.force_login(make_user())
     tried = 0
     for route in of_objects():
-        answers = [send(client, verb, address(route, mine) + QUERY) for verb in VERBS]
+        answers = [send(client, verb, address(route, mine) + query_of(route), route) for verb in VERBS]
         tried += len(answers)
         # 405 is said of unknown ids as well.
         assert {answer.status_code for answer in answers} <= {404, 405}, route
         assert 404 in {answer.status_code for answer in answers}, route
         assert not any(b"swan" in answer.content for answer in answers), route
-    print(f"{tried} requests of a stranger for {len(of_objects())} objects")
+    record_property("crawl", json.dumps(["as another user", dict.fromkeys(VERBS, len(of_objects()))]))
     assert tried == len(of_objects()) * len(VERBS) >= 15 * len(VERBS)
     mine.run.refresh_from_db()
     assert (mine.run.state, mine.run.desired_state) == ("queued", "run")
 
 
-def test_the_owner_reaches_each_of_them(client, mine, monkeypatch):
-    """Or the tests above would prove nothing."""
+@pytest.fixture
+def children(monkeypatch) -> None:
+    """What pages ask of child processes is answered at once."""
     monkeypatch.setattr("hacrl_web.registry.views.measured_facts", lambda a, b: None)
+    monkeypatch.setattr("hacrl_web.registry.api.measured_facts", lambda a, b: SAME_MODEL)
     monkeypatch.setattr("hacrl_web.insight.asking.run_child", lambda *_, **__: Ended(b"", 0, False))
     verdict = b'{"reward": 1, "reason": "right", "extracted": "1", "seconds": 0}'
     monkeypatch.setattr("hacrl_web.registry.judging.run_child", lambda *_, **__: Ended(verdict, 0, False))
     overlap = b'{"num_asked": 1, "num_same": 1, "num_near": 0, "examples": []}'
     monkeypatch.setattr("hacrl_web.registry.importing._run_child", lambda _: Ended(overlap, 0, False))
-    answer_inspections(monkeypatch, PASSED)
-    client.force_login(mine.owner)
-    for route in of_objects():
-        is_api_delete = route == "api/v1/benchmarks/<int:pk>/delete"
-        is_post = is_api_delete or route.endswith(("/stop", "/pause", "/resume", "/retry", "/queue", "/discard"))
-        if route.endswith("/seeds"):
-            answer = client.post(address(route, mine), {"seeds": [2]}, content_type="application/json")
-        elif route.endswith(("/promote", "/ask")):
-            answer = client.post(address(route, mine), {"step": 1, "agent": 0, "name": "own", "question": "?"})
-        elif route.endswith("/try"):
-            kind = "application/json" if route.startswith("api/") else MULTIPART_CONTENT
-            answer = client.post(address(route, mine), {"gold": "1", "response": "1"}, content_type=kind)
-        else:
-            query = f"{QUERY}&other={mine.benchmark.pk}" if route.startswith("api/") else QUERY
-            answer = send(client, "POST" if is_post else "GET", address(route, mine) + query)
-        # 409: a run that has not ended needs the benchmark.
-        reached = (409,) if is_api_delete else (200, 201, 302)
-        assert answer.status_code in reached, (route, answer.status_code)
+    answer_inspections(monkeypatch, *[PASSED] * 9)
 
 
-def test_lists_and_forms_of_another_user_are_empty_of_mine(client, mine):
-    client.force_login(make_user())
-    names = (mine.run.name, mine.sweep.name, mine.group.name, mine.benchmark.name, mine.model.name)
-    lists = [route for route in routes() if not PARAMETER.search(route)]
-    pages = [f"/{route}" for route in lists] + [f"/runs/new?clone={mine.run.pk}", f"/api/v1/runs?sweep={mine.sweep.pk}"]
-    for page in pages:
-        shown = client.get(page).content.decode()
-        assert not [name for name in names if f'"{name}"' in shown or f">{name}<" in shown], page
-    print(f"{len(pages)} lists")
-    assert len(pages) >= 20
+POSTED = (
+    *(
+        "/stop",
+        "/pause",
+        "/resume",
+        "/retry",
+        "/queue",
+        "/discard",
+        "/rename",
+        "/archive",
+        "/unarchive",
+        "/invite",
+        "/revoke",
+        "/check",
+    ),
+    *("members/<int:member_id>", "invitations/<int:invitation_id>"),
+)
 
 
-def test_objects_of_another_user_cannot_be_used(client, mine):
-    stranger = make_user()
-    client.force_login(stranger)
-    own = launch_request(stranger)
-    requests = [("/api/v1/runs", own | {key: getattr(mine, key).pk}) for key in ("group", "benchmark")]
-    sweep = {key: value for key, value in own.items() if key not in ("algorithm", "seed")}
-    requests += [
-        ("/api/v1/sweeps", sweep | {"algorithms": ["gspo"], "seeds": [1], key: getattr(mine, key).pk})
-        for key in ("group", "benchmark")
-    ]
-    requests.append(("/api/v1/groups", {"name": "g", "agents": [{"model": mine.model.pk}]}))
-    for path, body in requests:
-        answer = client.post(path, json.dumps(body), content_type="application/json")
-        assert answer.status_code in (404, 422), body
-        assert answer.json()["error"]["code"] == "not_found", body
-    assert not Run.objects.filter(owner=stranger).exists()
+def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
+    """Ask an address of an object for what it is there for."""
+    if route.endswith("/seeds"):
+        return client.post(address(route, mine), {"seeds": [2]}, content_type="application/json")
+    if route.startswith("api/") and route.endswith(("/promote", "/ask", "/extend")):
+        name = {"name": f"script of {client.session['_auth_user_id']}"} if route.endswith("/promote") else {}
+        return client.post(address(route, mine), BODIES[route] | name, content_type="application/json")
+    if route.startswith(MANAGING_API):
+        if route.endswith("invitations/<int:invitation_id>"):
+            return client.delete(address(route, mine))
+        return send(client, "POST", address(route, mine), route)
+    if route == "api/v1/boards/file/<kind>":
+        return client.get(address(route, mine), {"sweep": mine.sweep.pk})
+    if route.endswith(("/promote", "/ask", "/extend")):
+        asked = {"step": 1, "steps": 1, "agent": 0, "name": f"of {client.session['_auth_user_id']}", "question": "?"}
+        return client.post(address(route, mine), asked)
+    if route.endswith("/try"):
+        kind = "application/json" if route.startswith("api/") else MULTIPART_CONTENT
+        return client.post(address(route, mine), {"gold": "1", "response": "1"}, content_type=kind)
+    if route.endswith("/rename"):
+        kind = "application/json" if route.startswith("api/") else MULTIPART_CONTENT
+        return client.post(address(route, mine), {"name": "swan"}, content_type=kind)
+    if route.endswith(("/invite", "members/<int:member_id>")):
+        return client.post(address(route, mine), {"role": "admin"})
+    query = f"?other={mine.benchmark.pk}" if route == OVERLAP else query_of(route)
+    if route in (RUN_DELETING, SWEEP_DELETING):  # of others, which wait: these are needed further on
+        waiting = make_run(mine.owner)
+        waiting.sweep = Sweep.objects.create(owner=mine.owner, name="waits")
+        waiting.save()
+        place = f"runs/{waiting.pk}" if route == RUN_DELETING else f"sweeps/{waiting.sweep.pk}"
+        return client.post(f"/api/v1/{place}/delete")
+    is_post = route.endswith(POSTED) or route in DELETING or PEOPLE in route
+    return send(client, "POST" if is_post else "GET", address(route, mine) + query)
+
+
+RUN_DELETING = "api/v1/runs/<run_id>/delete"
+SWEEP_DELETING = "api/v1/sweeps/<int:sweep_id>/delete"
+DELETING = ("api/v1/benchmarks/<int:pk>/delete", RUN_DELETING, SWEEP_DELETING)
+MANAGING = "projects/<int:project_id>/"
+MANAGING_API = "api/v1/projects/<int:project_id>/"
+PEOPLE = "people/<int:user_id>"  # for staff alone
+
+
+def test_members_and_admins_reach_each_of_them(client, mine, children):
+    """Or the tests above would prove nothing. Members manage nobody, and delete nothing of another's."""
+    tried = dict.fromkeys(("member", "admin", "owner"), 0)
+    everyone = {"member": make_member(mine.project), "admin": make_member(mine.project, "admin"), "owner": mine.owner}
+    for role, somebody in everyone.items():
+        client.force_login(somebody)
+        for route in of_objects():
+            if "staged" in route and role != "owner":
+                continue  # an upload under way is its sender's
+            answer = use(client, route, mine)
+            # 409: a run that has not ended stays, and needs its benchmark; verl's recipe trains no GSPO.
+            has_reason = route in DELETING or route.endswith("/verl.yaml")
+            reached = (409,) if has_reason else (200, 201, 204, 302)
+            if route == "api/v1/runs/<run_id>/resume":
+                reached = (200, 409)  # 409: stopped by the role before
+            if PEOPLE in route or (role != "owner" and route.startswith(PRIVATE)):
+                reached = (404,)
+            asks_to_delete = route == "benchmarks/<int:pk>/delete"
+            if role == "member" and (route in DELETING or asks_to_delete or route.startswith((MANAGING, MANAGING_API))):
+                reached = (403,)
+            if route.endswith("invitations/<int:invitation_id>"):
+                mine.invitation, _ = Invitation.objects.make(mine.project, "viewer", mine.owner)
+            assert answer.status_code in reached, (role, route, answer.status_code, answer.content[:300])
+            tried[role] += 1
+    print(f"requests for {len(of_objects())} kinds of addresses: {tried}")
+    assert min(tried.values()) >= 40
+
+
+def stored(mine: SimpleNamespace) -> list[Any]:
+    """What a viewer might have changed."""
+    models = (Run, Sweep, LanguageModel, AgentGroup, Benchmark, SavedQuery, Membership, Invitation, Project, LoginLink)
+    mine.run.refresh_from_db()
+    return [*(model.objects.count() for model in models), mine.run.state, mine.run.desired_state, mine.run.priority]
+
+
+def name_hostile(mine: SimpleNamespace) -> None:
+    """Everything that has a name has one that is markup."""
+    named = (mine.run, mine.sweep, mine.group, mine.benchmark, mine.model, mine.project, mine.saved, mine.token)
+    for one in (*named, mine.group.agents.first()):
+        type(one).objects.filter(pk=one.pk).update(name=MARKUP)
+    Run.objects.filter(pk=mine.run.pk).update(notes=MARKUP, tags=f",{MARKUP},", reason=MARKUP)
+    Invitation.objects.filter(pk=mine.invitation.pk).update(comment=MARKUP)
+    type(mine.owner).objects.filter(pk=mine.owner.pk).update(username=MARKUP)
+    mine.staged.name = mine.staged.source = MARKUP
+    mine.staged.note()
+
+
+# Of a page, but for what its script shows: the forms that write, by their address (empty: the page's own).
+_WRITES = re.compile(r'<form(?=[^>]*method="post")[^>]*?(?:action="([^"]*)"[^>]*)?>')
+_SHOWN_BY_SCRIPT = re.compile(r'<div class="row" hidden>.*?</header>', re.DOTALL)
+
+
+def forms_on(answer: Any) -> list[str]:
+    """Where the forms in a page's content write to."""
+    if answer.streaming or "text/html" not in answer["Content-Type"]:
+        return []
+    return _WRITES.findall(_SHOWN_BY_SCRIPT.sub("", answer.content.decode()).partition("<main")[2])
+
+
+def test_viewer_reads_everything_and_writes_nothing(client, mine, children, record_property):
+    viewer = make_member(mine.project, "viewer")
+    tried: Counter[str] = Counter()
+    num_named = 0
+    name_hostile(mine)
+    before = stored(mine)
+    leaving = {f"projects/{mine.project.pk}/members/{viewer.memberships.get().pk}"}
+    offered: set[tuple[str, str]] = set()
+    client.force_login(viewer)
+    of_owner = Client()
+    of_owner.force_login(mine.owner)
+    for route in sorted(set(routes()) - PUBLIC):
+        path = address(route, mine) + query_of(route)
+        is_for_admins = route.removeprefix("api/v1/") in ("audit", "audit.csv")
+        is_form = getattr(resolve(path.partition("?")[0]).func, "is_for_members", False)
+        answers = {verb: send(client, verb, path) for verb in ("GET", "HEAD", "OPTIONS")}
+        tried.update(list(answers))
+        read = answers["GET"]
+        num_named += check_page(read, route)
+        if is_form:
+            assert (read.status_code, "Its admins (" in read.content.decode()) == (403, True), route
+        elif "staged" not in route and not route.startswith(PRIVATE):  # an upload under way is its sender's
+            of_owners = send(of_owner, "GET", path)
+            num_named += check_page(of_owners, route)
+            assert read.status_code == (403 if is_for_admins else of_owners.status_code), route
+        if route not in OWN:
+            offered |= {(route, one) for one in forms_on(read) if one.lstrip("/") not in OWN | leaving}
+        for verb in WRITING if route not in OWN and not route.startswith(OWN_OF_API) else ():
+            answer = send(client, verb, path, route)
+            tried[verb] += 1
+            expected = (403, 404, 405) if "people/" in route or route.startswith(PRIVATE) else (403, 405)
+            assert answer.status_code in expected, (verb, route, answer.status_code)
+            if answer.status_code == 403 and route.startswith("api/"):
+                assert answer.json()["error"]["code"] == "forbidden"
+                assert re.search("viewer|staff", answer.json()["error"]["message"])
+    record_property("crawl", json.dumps(["as a viewer who writes", {verb: tried[verb] for verb in WRITING}]))
+    assert not offered
+    assert stored(mine) == before
+    assert min(tried.values()) >= 60
+    assert num_named >= 60, num_named
+
+
+def test_token_of_a_viewer_reads_and_writes_nothing(client, mine, children):
+    viewer = make_member(mine.project, "viewer")
+    _, text = make_token(viewer, name="script", scopes=["read", "write"], days=1)
+    headers = {"Authorization": f"Bearer {text}"}
+    before, tried = stored(mine), 0
+    for route in sorted(one for one in set(routes()) - PUBLIC if one.startswith("api/v1/")):
+        if route.startswith(OWN_OF_API):
+            continue
+        for verb in WRITING:
+            kind = "application/json"
+            body = json.dumps(BODIES.get(route, {}))
+            answer = client.generic(verb, address(route, mine) + query_of(route), body, kind, headers=headers)
+            expected = (403, 404, 405) if PEOPLE in route else (403, 405)
+            assert answer.status_code in expected, (verb, route, answer.status_code, answer.content)
+            tried += answer.status_code == 403
+    print(f"{tried} operations refused")
+    assert stored(mine) == before
+    assert tried >= 30
+    assert client.get(f"/api/v1/runs/{mine.run.pk}", headers=headers).status_code == 200
 
 
 @pytest.mark.django_db(transaction=True)
-def test_every_socket_operation_without_login_and_as_a_stranger(settings, client, mine):
+def test_every_socket_operation_without_login_and_as_a_stranger(settings, client, mine, record_property):
     settings.ALLOWED_HOSTS = ["127.0.0.1"]
     server = Server()
     try:
@@ -232,72 +313,6 @@ def test_every_socket_operation_without_login_and_as_a_stranger(settings, client
         tab.send(op="ping")
         assert tab.receive() == {"op": "pong"}  # and nothing of the run before it
         tab.socket.close()
+        record_property("crawl", json.dumps(["at the socket", {"open": 1, "sub": 1, "unsub": 1}]))
     finally:
         server.stop()
-
-
-def test_number_beyond_every_column_is_no_object_and_no_error(client, mine):
-    client.force_login(mine.owner)
-    tried = 0
-    for number in (2**31, 2**63, 10**22, 10**30):
-        for route in of_objects():
-            kinds = {name: kind for kind, name in PARAMETER.findall(route)}
-            if "int" not in kinds.values():
-                continue
-            for name in [name for name, kind in kinds.items() if kind == "int"]:
-                path = address(route.replace(f"<int:{name}>", str(number)), mine)
-                body = {"seeds": [1]} if route.endswith("/seeds") else {}
-                posted = client.post(path, body, content_type="application/json")
-                answers = {client.get(path).status_code, posted.status_code}
-                assert 404 in answers, path  # some are read, others written
-                assert answers <= {404, 405}, path
-                tried += 1
-    assert tried >= 30
-
-
-@pytest.mark.parametrize("number", ["9" * 23, str(2**63), "9" * 5000, "-" + "9" * 23, "1e400", "%00"])
-def test_number_in_a_query_is_never_an_error_of_ours(client, mine, number):
-    client.force_login(mine.owner)
-    tried = 0
-    names = ("page", "step", "sweep", "limit", "offset", "group", "benchmark", "clone", "state", "agent")
-    for route in set(routes()):
-        # The API refuses at the first odd parameter, so there one at a time; pages take what they can use.
-        together = [[name] for name in names] if route.startswith("api/") else [names]
-        for asked in together:
-            answer = client.get(f"{address(route, mine)}?{'&'.join(f'{name}={number}' for name in asked)}")
-            assert answer.status_code < 500, (route, asked)
-            tried += 1
-    assert tried >= 100
-
-
-def test_sweep_out_of_range_is_refused_beside_its_field(client, mine):
-    client.force_login(mine.owner)
-    answer = client.get("/api/v1/runs?sweep=99999999999999999999999")
-    assert (answer.status_code, answer.json()["error"]["field"]) == (422, "sweep")
-
-
-@pytest.mark.parametrize("error", [OperationalError("database is locked"), InterfaceError("connection is closed")])
-@pytest.mark.parametrize("path", ["/", "/runs/", "/login", "/api/v1/runs"])
-def test_session_that_cannot_be_read_is_a_busy_database(client, user, monkeypatch, error, path):
-    client.force_login(user)
-    client.raise_request_exception = False
-
-    def load(self):
-        raise error
-
-    monkeypatch.setattr(SessionStore, "load", load)
-    answer = client.get(path)
-    assert (answer.status_code, answer["Retry-After"]) == (503, "5")
-    if path.startswith("/api/"):
-        assert answer.json()["error"]["code"] == "database_busy"
-    else:
-        assert "The database is busy. Try again in a moment." in answer.content.decode()
-
-
-def test_mistake_of_ours_stays_a_500(client, user, monkeypatch):
-    client.force_login(user)
-    client.raise_request_exception = False
-    monkeypatch.setattr("hacrl_web.runs.views.Paginator", lambda *_: 1 / 0)
-    answer = client.get("/runs/")
-    assert answer.status_code == 500
-    assert "busy" not in answer.content.decode()

@@ -40,6 +40,11 @@ def test_first_link_makes_an_admin_whom_no_password_lets_in(client):
     assert User.objects.count() == 1
 
 
+def test_link_is_whole_where_the_address_is_known(settings):
+    settings.PUBLIC_URL = "https://hacrl.example.org"
+    assert new_link().startswith("https://hacrl.example.org/login/")
+
+
 def test_token_is_not_in_the_database():
     token = new_link().rsplit("/", 1)[1]
     assert len(token) >= 43  # 32 random bytes
@@ -105,10 +110,16 @@ def test_password_lets_in_and_goes_to_next(client):
     assert response["Location"] == "/models/"
 
 
-@pytest.mark.parametrize(("target", "place"), [("/sweeps/1", "/sweeps/1"), ("//evil.example", "/"), ("", "/")])
-def test_login_link_goes_to_next_on_this_host_only(client, target, place):
-    token = LoginLink.objects.make(make_user("ada"))
-    response = client.post(f"/login/{token}?next={target}")
+@pytest.mark.parametrize(
+    ("target", "place"),
+    [("/sweeps/1", "/sweeps/1"), ("//evil.example", "/"), ("", "/"), ("no-view", "no-view"), ("no:view", "/")],
+)
+def test_login_link_and_switch_go_to_next_on_this_host_only(client, target, place):
+    user = make_user("ada")
+    response = client.post(f"/login/{LoginLink.objects.make(user)}?next={target}")
+    assert (response.status_code, response["Location"]) == (302, place)
+    project = user.memberships.get().project_id
+    response = client.post("/projects/switch", {"project": project, "next": target})
     assert (response.status_code, response["Location"]) == (302, place)
 
 

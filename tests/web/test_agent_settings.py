@@ -14,7 +14,7 @@ from hacrl_web.runs.supervisor import supervise
 from tests.web.factories import launch_request, make_model
 from tests.web.registry_help import field_error
 from workers.spec import RunSpec
-from workers.spec_sections import AgentSpec
+from workers.spec_agent import AgentSpec
 
 pytestmark = pytest.mark.django_db
 GIVEN = {

@@ -127,6 +127,16 @@ def test_length_blow_up_is_twice_the_start_or_near_the_cap():
     assert play("length_blow_up", *lengths(*[80] * 5, *[100] * 9)) == []
 
 
+def test_engine_that_differs_is_told_after_two_steps_and_cleared_after_three():
+    differences = [own(engine_logp_difference=value) for value in (0.2, 0.0, 0.1, 0.3, 0.07, 0.05, 0.0, 0.01)]
+    has_engine = replace(FACTS, has_engine=True)
+    assert play("engine_mismatch", *differences, facts=has_engine) == [
+        (4, "A", "", True, 0.3),
+        (8, "A", "", False, 0.01),
+    ]
+    assert play("engine_mismatch", *differences) == []  # the trainer itself samples
+
+
 def scored(a: float, b: float) -> dict:
     return own("A", {"reward/mean": (a * 100, 100)}) | own("B", {"reward/mean": (b * 100, 100)})
 
@@ -219,6 +229,9 @@ def test_facts_come_from_the_run_spec():
     assert (Facts.of(spec).shares, Facts.of(spec).can_trap) == (True, False)
     spec = RunSpec.model_validate({"agents": agents, "data": data, "algorithm": {"name": "gspo"}})
     assert (Facts.of(spec).shares, Facts.of(spec).can_trap) == (False, False)
+    assert not Facts.of(spec).has_engine
+    spec = RunSpec.model_validate({"agents": agents, "data": data, "rollout": {"engine": "vllm"}})
+    assert Facts.of(spec).has_engine
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.kind)

@@ -13,18 +13,14 @@ from hacrl_web.alerts.evaluate import Evaluator
 from hacrl_web.alerts.models import Alert, Cursor
 from hacrl_web.alerts.rules import RULES
 from hacrl_web.runs.models import Run, State, TelemetryEvent
-from tests.web.factories import make_run, make_user
+from tests.web.factories import make_run, make_training_run, make_user
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def run(user):
-    """A run that trains."""
-    run = make_run(user, name="swan")
-    Run.objects.filter(pk=run.pk).update(state=State.RUNNING, attempt=1)
-    run.refresh_from_db()
-    return run
+    return make_training_run(user, name="swan")
 
 
 def tell(run: Run, *shares: float | None, step: int = 1, attempt: int = 1) -> None:
@@ -225,7 +221,7 @@ def test_list_filters_by_state_and_kind(client, run, user):
             continue
         found = client.get("/api/v1/alerts" + query).json()
         assert found["count"] == sum(shown)
-        assert [alert["text"] for alert in found["alerts"] if alert["text"] not in texts] == []
+        assert [alert["text"] for alert in found["items"] if alert["text"] not in texts] == []
 
 
 def test_run_with_many_alerts_tells_the_open_ones_first_and_counts_all(client, run, user):
@@ -238,7 +234,7 @@ def test_run_with_many_alerts_tells_the_open_ones_first_and_counts_all(client, r
         )  # fmt: skip
     client.force_login(user)
     found = client.get(f"/api/v1/runs/{run.pk}/alerts?limit=3").json()
-    assert [alert["text"] for alert in found["alerts"]] == ["open", "closed 3", "closed 4"]
+    assert [alert["text"] for alert in found["items"]] == ["open", "closed 3", "closed 4"]
     assert (found["count"], found["num_open"]) == (4, 1)
 
 
@@ -253,7 +249,7 @@ def test_api_refuses_what_it_does_not_know(client, user):
 def test_alert_links_to_its_chart_and_says_what_to_do(client, run, user):
     client.force_login(user)
     raise_one(run)
-    (alert,) = client.get(f"/api/v1/runs/{run.pk}/alerts").json()["alerts"]
+    (alert,) = client.get(f"/api/v1/runs/{run.pk}/alerts").json()["items"]
     assert (alert["chart"], alert["url"]) == ("lower-positive", f"/runs/{run.pk}#chart-lower-positive")
     assert alert["advice"] == "Raise algorithm.delta, or set algorithm.cross_clip_gradient to sided."
 

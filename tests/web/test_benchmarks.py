@@ -19,19 +19,6 @@ from tests.web.registry_help import QUESTIONS, field_error, jsonl, make_user
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def folder(tmp_path, settings):
-    settings.BENCHMARKS_DIR = tmp_path / "benchmarks"
-    return settings.BENCHMARKS_DIR
-
-
-@pytest.fixture
-def ada(client, folder):
-    user = make_user("ada")
-    client.force_login(user)
-    return user
-
-
 def files_in(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) if folder.exists() else []
 
@@ -82,7 +69,7 @@ def test_good_file_is_kept_counted_and_previewed(client, ada, folder):
     page = client.get(f"/benchmarks/{row.pk}").content.decode()
     assert "&lt;script&gt;alert(1)" in page
     assert ">9+1=</div>" in page
-    assert "1 repeated lines" in page
+    assert "1 repeated line is left out" in page
     assert "P · 10" in page
     assert "<script>alert" not in page
     assert "sums" in client.get("/benchmarks/").content.decode()
@@ -150,11 +137,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_broken_file_is_refused_and_leaves_nothing(ada, folder, case):
+def test_broken_file_is_refused_and_leaves_nothing(ada, folder, case, record_property):
     upload = SimpleUploadedFile("questions.jsonl", BROKEN[case])
     found = refused(ada, folder, upload)
     assert [(field, code) for field, code, _ in found] == [("file", "bad_file")]
-    assert str(folder) not in found[0][2], "no path of the server"
+    message = found[0][2]
+    assert message.startswith("questions.jsonl"), message
+    assert str(folder) not in message, "no path of the server"
+    record_property("hostile", json.dumps(["uploads", 1]))
 
 
 def test_refusal_names_the_users_own_file(ada, folder):
@@ -220,7 +210,8 @@ def test_form_cut_off_in_the_middle_is_refused(client, ada, folder):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("name", ""), ("name", "a" * 81), ("name", "a\x00"), ("name", "a/b"), ("question_field", ""),
+    [("name", ""), ("name", "a" * 81), ("name", "a\x00"), ("name", "a/b"), ("name", "\u200b\u2060"),
+     ("question_field", ""),
      ("question_field", "a\x00"),
      ("question_field", "q" * 121), ("answer_field", "question"), ("answer_field", "\ud800"), ("verifier", "pickle"),
      ("verifier", ""), ("held_out_fraction", "nan"), ("held_out_fraction", "1"), ("held_out_fraction", "-0.1"),
@@ -229,9 +220,11 @@ def test_form_cut_off_in_the_middle_is_refused(client, ada, folder):
      ("prompt_template", "Solve it"), ("prompt_template", "{question}\x00"), ("prompt_template", "{question}\ud800"),
      ("prompt_template", "{question}" + "x" * 20_000), ("prompt_template", 7)],
 )  # fmt: skip
-def test_bad_field_is_refused_before_the_file_is_read(ada, folder, asked, field, value):
+def test_bad_field_is_refused_before_the_file_is_read(ada, folder, asked, field, value, record_property):
     found = refused(ada, folder, jsonl(), **{field: value})
     assert [name for name, _, _ in found] == [field]
+    assert found[0][2].endswith((".", ")")), "a sentence for people"
+    record_property("hostile", json.dumps(["fields of benchmarks", 1]))
     assert asked == []
 
 
@@ -265,7 +258,7 @@ def test_name_taken_while_the_file_is_inspected_leaves_one_row_and_its_file(ada,
         return answer
 
     monkeypatch.setattr(benchmarks, "_read", read_slowly)
-    with pytest.raises(FieldErrors, match="already have one"):
+    with pytest.raises(FieldErrors, match="already has one"):
         benchmarks.create_benchmark(ada, name="sums", file=jsonl())
     row = Benchmark.objects.get()
     assert files_in(folder) == [str(row.pk), f"{row.pk}/questions.index", f"{row.pk}/questions.jsonl"]

@@ -10,6 +10,7 @@ from hacrl_web.leaderboard.boards import alone_board, boards, sources, sweep_boa
 from hacrl_web.leaderboard.choice import AVERAGE
 from hacrl_web.leaderboard.results import run_results
 from hacrl_web.leaderboard.rows import rows
+from hacrl_web.leaderboard.verdict import verdict
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch import launch
 from hacrl_web.runs.models import Run, State
@@ -62,6 +63,7 @@ def test_average_is_over_benchmarks_by_seed(user):
     table = table_of(sweep)
     own = runs["gspo", 1].spec["data"]["benchmark"]
     assert [column.key for column in table.columns] == [own, "GSM8K", AVERAGE]
+    assert "/" in AVERAGE, "no benchmark may have this name: its column would be taken for the average"
     cells = table.groups[0].head.cells
     assert cells[own].by_seed == {1: pytest.approx(0.3), 2: pytest.approx(0.4)}
     assert cells[AVERAGE].by_seed == {1: pytest.approx(0.5), 2: pytest.approx(0.65)}  # (.3 + .7) / 2, (.4 + .9) / 2
@@ -105,6 +107,7 @@ def test_only_common_seeds_are_compared_and_the_missing_ones_are_told(user):
     assert cells_of(table)["hacpo"].score.mean == pytest.approx(0.7)
     assert cells_of(table)["hacpo"].difference == Estimate(pytest.approx(0.1), None, 1)
     assert cells_of(table)["hacpo"].verdict == "one seed"
+    assert "hacpo 0.700. Over gspo 0.400: +0.100, one seed that both have, no interval" in verdict(table)
     assert (found["gspo"].row.seeds, found["gspo"].row.num_planned) == ([1], 2)
     assert found["gspo"].row.missing == ["1 of 2 seeds failed"]
     assert found["hacpo"].row.missing == []
@@ -139,6 +142,20 @@ def test_second_run_of_a_seed_replaces_the_first(user):
     table = alone(user, request)
     assert table.cell(table.groups[0]).score == Estimate(pytest.approx(0.7), None, 1)
     assert table.groups[0].row.num_replaced == 1
+
+
+def test_run_that_went_on_from_a_checkpoint_takes_the_place_of_none(user):
+    request = launch_request(user)
+    finish(launch(user, request), {"A": 0.5, "B": 0.5})
+    further = launch(user, request)
+    Run.objects.filter(pk=further.pk).update(start_step=3)
+    finish(further, {"A": 0.7, "B": 0.7}, start=0.4)
+    table = alone(user, request)
+    assert sorted(table.cell(group).score.mean for group in table.groups) == pytest.approx([0.5, 0.7])
+    assert [group.row.num_replaced for group in table.groups] == [0, 0]
+    told = [group.row.told_apart_by.get("training.start_step") for group in table.groups]
+    assert sorted(told, key=str) == [3, None]
+    assert len(table.starts) == 2
 
 
 def test_run_without_an_evaluation_of_each_agent_has_no_result(user):

@@ -3,13 +3,23 @@
 import json
 
 import pytest
+from asgiref.sync import async_to_sync
 
-from hacrl_web.body_limit import MAX_BYTES, MAX_UPLOAD_REQUEST_BYTES, LimitBody
+from hacrl_web.accounts.tokens import make_token
+from hacrl_web.body_limit import MAX_BYTES, MAX_UPLOAD_REQUEST_BYTES, LimitBody, is_logged_in
 
 CHUNK = b"x" * 2**16
 
 
-async def ask(path: str, size: int, headers=()) -> tuple[int, bytes, int]:
+async def anybody(scope) -> bool:
+    return True
+
+
+async def nobody(scope) -> bool:
+    return False
+
+
+async def ask(path: str, size: int, headers=(), may_upload=anybody) -> tuple[int, bytes, int]:
     """Status, body of the answer, and how many bytes were taken from the client."""
     taken = 0
     sent = []
@@ -30,7 +40,8 @@ async def ask(path: str, size: int, headers=()) -> tuple[int, bytes, int]:
     async def send(message):
         sent.append(message)
 
-    await LimitBody(application)({"type": "http", "path": path, "headers": list(headers)}, receive, send)
+    scope = {"type": "http", "method": "POST", "path": path, "headers": list(headers)}
+    await LimitBody(application, may_upload)(scope, receive, send)
     return sent[0]["status"], sent[1]["body"], taken
 
 
@@ -61,3 +72,37 @@ async def test_announced_length_above_the_limit_is_refused_unread():
 async def test_announced_length_is_not_believed(length):
     assert (await ask("/models/new", MAX_BYTES + 1, [(b"content-length", length)]))[0] == 413
     assert (await ask("/models/new", 10, [(b"content-length", length)]))[0] == 200
+
+
+async def test_visitor_sends_no_files():
+    status, _, taken = await ask("/benchmarks/new", 520 * 2**20, may_upload=nobody)
+    assert status == 413
+    assert taken <= MAX_BYTES + len(CHUNK)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_session_of_somebody_who_is_logged_in_is_known(client, django_user_model, settings):
+    client.force_login(django_user_model.objects.create_user("ada"))
+    key = client.session.session_key
+
+    def knows(cookie: str) -> bool:
+        return async_to_sync(is_logged_in)({"headers": [(b"cookie", cookie.encode())]})
+
+    name = settings.SESSION_COOKIE_NAME
+    assert knows(f"a=b; {name}={key}")
+    for cookie in ("", f"{name}=", f"{name}={'x' * 32}", f"{name}=\x00", key, f"other={key}"):
+        assert not knows(cookie)
+    # A proxy in front may ask for a login of its own.
+    basic = [(b"cookie", f"{name}={key}".encode()), (b"authorization", b"Basic YTpi")]
+    assert async_to_sync(is_logged_in)({"headers": basic})
+    client.logout()
+    assert not knows(f"{name}={key}")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_token_that_may_not_write_does_not_upload(django_user_model):
+    owner = django_user_model.objects.create_user("ada")
+    for scope, is_let_in in (("read", False), ("write", True)):
+        text = make_token(owner, name=scope, scopes=[scope], days=1)[1]
+        request = {"method": "POST", "headers": [(b"authorization", f"Bearer {text}".encode())]}
+        assert async_to_sync(is_logged_in)(request) is is_let_in

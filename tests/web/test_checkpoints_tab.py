@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -14,14 +15,18 @@ from pathlib import Path
 import pytest
 from django.urls import reverse
 
+from hacrl_web.errors import FieldErrors
 from hacrl_web.insight import asking, checkpoints, promotion
 from hacrl_web.insight.archive import zip_of_agent
+from hacrl_web.insight.extending import extend
 from hacrl_web.registry import children
 from hacrl_web.registry.models import LanguageModel
+from hacrl_web.runs.hosts import data_folder_id
 from hacrl_web.runs.models import Run
 from tests.web.factories import make_run, make_user
 from tests.web.insight_help import add_checkpoint, claimed, evaluation, store
 from tests.web.registry_help import PASSED, answer_inspections
+from workers.checkpoint import newest_checkpoint
 from workers.events import Checkpoint
 from workers.manifest import DamagedCheckpoint, read_manifest
 
@@ -173,6 +178,57 @@ class TestArchive:
             assert client.get(address("agent_archive", run, step, agent)).status_code == 404
 
 
+class TestExtend:
+    def test_new_run_goes_on_with_the_whole_checkpoint_and_the_old_one_stays(self, client, run):
+        assert "More steps…" in client.get(address("run_checkpoints", run)).content.decode()
+        answer = client.post(address("extend_run", run), {"step": "10", "steps": "30"})
+        further = Run.objects.exclude(pk=run.pk).get()
+        assert answer["Location"] == further.get_absolute_url()
+        assert (further.cloned_from, further.start_step, further.step, further.total_steps) == (run, 10, 10, 40)
+        assert further.name == f"{run.name} (to step 40)"
+        assert further.data_folder == data_folder_id()
+        assert further.spec["training"] == run.spec["training"] | {"steps": 40}
+        assert {key for key in run.spec if further.spec[key] != run.spec[key]} == {"name", "training"}
+        resumable, problems = newest_checkpoint(further.run_dir)
+        assert (resumable.step, problems) == (10, [])
+        [path] = (further.run_dir / "checkpoints").iterdir()
+        weights = "agents/0-a/weights.bin"
+        assert (path / weights).samefile(run.run_dir / "checkpoints/step-000010" / weights)
+        page = client.get(further.get_absolute_url()).content.decode()
+        assert f'Goes on from step 10 of <a href="{run.get_absolute_url()}">{run.name}</a>' in page
+        # Once more, from the second one.
+        body = {"step": 10, "steps": 90}
+        by_api = client.post(f"/api/v1/runs/{further.pk}/checkpoints/extend", body, content_type="application/json")
+        assert (by_api.status_code, by_api.json()["name"]) == (201, f"{run.name} (to step 100)")
+        assert by_api.json()["start_step"] == 10
+
+    @pytest.mark.parametrize(
+        ("form", "status", "told"),
+        [
+            ({"step": "10", "steps": "0"}, 422, "at least 1"),
+            ({"step": "10", "steps": "a"}, 422, "at least 1"),
+            ({"step": "10", "steps": "-3"}, 422, "at least 1"),
+            ({"step": "10", "steps": "999999999"}, 422, "1000000"),
+            ({"step": "11", "steps": "5"}, 404, "no checkpoint of step 11"),
+        ],
+    )
+    def test_refusal_is_told_and_nothing_is_left(self, client, run, form, status, told, settings):
+        answer = client.post(address("extend_run", run), form)
+        assert (answer.status_code, told in answer.content.decode().replace(",", "")) == (status, True)
+        assert Run.objects.count() == 1
+        assert [path.name for path in Path(settings.RUNS_DIR).iterdir()] == [str(run.pk)]
+
+    def test_checkpoint_that_goes_amid_the_copy_leaves_nothing(self, client, run, settings):
+        (run.run_dir / "checkpoints/step-000010/state/trainer.json").unlink()
+        answer = client.post(address("extend_run", run), {"step": "10", "steps": "5"})
+        assert (answer.status_code, Run.objects.count()) == (409, 1)
+        manifest = checkpoints.find(run, 20)
+        shutil.rmtree(manifest.path)
+        with pytest.raises(FieldErrors, match="could not be copied"):
+            extend(run.owner, run, manifest, 5)
+        assert [path.name for path in Path(settings.RUNS_DIR).iterdir()] == [str(run.pk)]
+
+
 class TestPromote:
     def test_agent_becomes_a_model_with_its_origin_and_stays_when_the_checkpoint_goes(self, client, run, monkeypatch):
         asked = answer_inspections(monkeypatch, PASSED)
@@ -199,16 +255,16 @@ class TestPromote:
         run.delete()
         assert "not there any more" in client.get(model.get_absolute_url()).content.decode()
 
-    def test_twice_with_one_name_is_refused_and_the_next_name_is_proposed(self, client, run, owner, monkeypatch):
+    def test_twice_with_one_name_is_refused_and_the_next_name_is_proposed(self, client, run, monkeypatch):
         answer_inspections(monkeypatch, PASSED)
-        name = promotion.proposed_name(run, "A", 10, promotion.taken_names(owner))
+        name = promotion.proposed_name(run, "A", 10, promotion.taken_names(run))
         assert name == "A hacpo seed 1 step 10"
         form = {"step": "10", "agent": "0", "name": name}
         assert client.post(address("promote_agent", run), form).status_code == 302
         again = client.post(address("promote_agent", run), form)
         assert again.status_code == 422
-        assert "already have one named" in again.content.decode()
-        assert promotion.proposed_name(run, "A", 10, promotion.taken_names(owner)) == "A hacpo seed 1 step 10 2"
+        assert "already has one named" in again.content.decode()
+        assert promotion.proposed_name(run, "A", 10, promotion.taken_names(run)) == "A hacpo seed 1 step 10 2"
         assert client.post(address("promote_agent", run), form | {"name": name + " 2"}).status_code == 302
         assert len(promoted()) == 2
 
@@ -334,6 +390,7 @@ print(model.config.model_type, len(text), "workers" in sys.modules, "hacrl_web" 
 
 
 @pytest.mark.slow
+@pytest.mark.once
 def test_archive_of_a_real_checkpoint_loads_with_transformers_alone(client, owner, tmp_path):
     """A process outside of our code's folder, given only the archive."""
     pytest.importorskip("torch", reason="needs the train extra: pip install '.[train]'")

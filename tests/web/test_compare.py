@@ -11,18 +11,11 @@ from django.urls import reverse
 
 from hacrl_web.insight import comparison, parallel
 from hacrl_web.insight.settings_diff import Line
-from tests.web.factories import launch_request, make_group, make_run, make_user, metrics
+from tests.web.factories import launch_request, make_group, make_run, metrics
 from tests.web.insight_help import evaluation, store, stored
 from workers.events import Progress
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def owner(client):
-    user = make_user()
-    client.force_login(user)
-    return user
 
 
 def two_runs(owner):

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 from hacrl_web import demo
 from hacrl_web.leaderboard.demo_outcome import summary, text_table
 from hacrl_web.leaderboard.management.commands.demo import algorithms_of, seeds_of
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import Run, Sweep
 from tests.web.factories import make_benchmark, make_group
 from tests.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of
 
@@ -41,6 +41,15 @@ def test_promise_that_is_not_kept_is_said(user, algorithm, scores):
     found = summary(finished_sweep(user, FINALS | {algorithm: (scores,) * 3}))
     assert found["differences"][f"hacpo - {algorithm}"]["is_met"] is False
     assert found["acceptance_is_met"] is False
+
+
+@pytest.mark.parametrize(("scores", "is_refuted"), [((0.75, 0.77, 0.73), True), ((0.84, 0.70, 0.70), False)])
+def test_missed_promise_is_told_from_one_that_the_seeds_do_not_decide(user, scores, is_refuted):
+    """-.07 in each of three seeds, and -.067 +- .21."""
+    sweep = finished_sweep(user, FINALS | {"naive_source": scores})
+    gap = summary(sweep)["differences"]["hacpo - naive_source"]
+    assert (gap["is_met"], gap["is_refuted"]) == (False, is_refuted)
+    assert ("do not decide it" in text_table(sweep)) is not is_refuted
 
 
 def test_run_without_a_score_has_its_state_alone(user):
@@ -77,7 +86,8 @@ def test_algorithms_are_taken_as_people_write_them():
 def made_demo(monkeypatch, user):
     """The demo's models and questions are there: rows without files."""
     monkeypatch.setattr(demo, "make_agents", lambda report: None)
-    monkeypatch.setattr(demo, "register", lambda owner, folder: (make_group(user), make_benchmark(user)))
+    group, benchmark = make_group(user), make_benchmark(user)
+    monkeypatch.setattr(demo, "register", lambda owner, folder: (group, benchmark))
     monkeypatch.setattr("hacrl_web.leaderboard.management.commands.demo.first_user", lambda: user)
 
 
@@ -88,6 +98,28 @@ def test_command_launches_the_named_algorithms_on_each_seed(made_demo, capsys):
     assert list(runs) == [(name, seed) for seed in (0, 1) for name in each]
     assert capsys.readouterr().out.strip() == Run.objects.first().sweep.get_absolute_url()
     assert {run.spec["algorithm"]["delta"] for run in Run.objects.all()} == {0.8}
+
+
+def test_second_demo_takes_the_board_that_is_there_and_adds_what_it_lacks(made_demo, user, capsys):
+    def demanded(**options) -> tuple[list[str], str]:
+        call_command("demo", algorithms="hacpo,gspo", **options)
+        runs = Run.objects.order_by("created_at", "name")
+        return [run.name for run in runs], capsys.readouterr().err
+
+    first, _ = demanded()
+    for changed, state in ((first, "completed"), (first[:1], "failed")):
+        Run.objects.filter(name__in=changed).update(state=state)
+        again, said = demanded()
+        if state == "completed":
+            assert again == first
+            assert "has run before" in said
+    assert len(again) == 3  # the failed one anew
+    Run.objects.update(state="completed")
+    more, _ = demanded(seeds="2")
+    assert (len(more), Sweep.objects.count()) == (5, 1)
+    Run.objects.update(state="completed")
+    call_command("demo", algorithms="hacpo,naive_source")  # other variants are another board, told apart by name
+    assert sorted(Sweep.objects.values_list("name", flat=True)) == ["Demo", "Demo (2)"]
 
 
 def test_command_refuses_an_algorithm_that_there_is_not(made_demo):

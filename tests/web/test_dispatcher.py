@@ -87,10 +87,9 @@ class TestRing:
         assert bell == [run.pk]
 
     def test_thousand_queued_runs_are_rung_a_few_at_a_time(self, watch, bell, user):
-        spec = make_run(user).spec
-        Run.objects.bulk_create(
-            Run(owner=user, name="r", spec=spec, algorithm="hacpo", seed=seed) for seed in range(1000)
-        )
+        run = make_run(user)
+        made = {"owner": user, "project": run.project, "name": "r", "spec": run.spec, "algorithm": "hacpo"}
+        Run.objects.bulk_create(Run(**made, seed=seed) for seed in range(1000))
         dispatcher = Dispatcher(watch)
         dispatcher.ring()
         assert len(bell) == module.RINGS_AT_ONCE

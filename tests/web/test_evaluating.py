@@ -10,9 +10,9 @@ import pytest
 from django.conf import settings as django_settings
 from django.urls import reverse
 
-from hacrl_web.insight import promotion
+from hacrl_web.insight import copies
 from hacrl_web.leaderboard import boards
-from hacrl_web.registry.models import LanguageModel
+from hacrl_web.registry.models import Benchmark, LanguageModel
 from hacrl_web.runs.hosts import data_folder_id
 from hacrl_web.runs.launch import EVALUATION_ONLY, retry
 from hacrl_web.runs.models import Run
@@ -23,13 +23,6 @@ from workers.spec import RunSpec
 
 pytestmark = pytest.mark.django_db
 PATH = "/evaluate"
-
-
-@pytest.fixture
-def owner(client):
-    user = make_user()
-    client.force_login(user)
-    return user
 
 
 @pytest.fixture
@@ -120,8 +113,8 @@ def test_checkpoint_that_cannot_be_copied_leaves_nothing(client, owner, request_
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(promotion.shutil, "copyfile", full)
-    monkeypatch.setattr(promotion.os, "link", full)
+    monkeypatch.setattr(copies.shutil, "copyfile", full)
+    monkeypatch.setattr(copies.os, "link", full)
     answer = post(client, request_of(run=str(trained.pk), step=3))
     assert (answer.status_code, answer.json()["error"]["field"]) == (507, "step")
     assert Run.objects.count() == 1
@@ -155,6 +148,7 @@ def test_damaged_checkpoint_is_named(client, owner, request_of):
         ({"models": [10**30]}, "models", "There is no such model."),
         ({"steps": 3}, "steps", "There is no setting named 'steps'."),
         ({"name": "a\u202eb"}, "name", "characters that are not allowed"),
+        ({"name": {"a": 1}}, "name", "Must be text."),
     ],
 )
 def test_what_is_wrong_is_said_at_its_field_and_nothing_is_written(client, request_of, changes, field, told):
@@ -228,7 +222,7 @@ def test_form_is_filled_in_by_where_one_came_from(client, owner):
     text = client.get(PATH, {"run": trained.pk, "step": 3}).content.decode()
     assert 'value="77"' in text
     assert f'value="{benchmark.pk}" checked' in text
-    for url in (model.get_absolute_url(), group.get_absolute_url()):
+    for url in (model.get_absolute_url(), group.get_absolute_url(), benchmark.get_absolute_url()):
         assert f'href="{PATH}?' in client.get(url).content.decode()
 
 
@@ -243,6 +237,9 @@ def test_page_of_an_evaluation_run_has_no_tab_of_training(client, owner, request
     for name in ("Evaluations", "System", "Config", "Events", "Logs"):
         assert f">{name}</a>" in text
     assert EVALUATION_ONLY in text
+    for benchmark in Benchmark.objects.all():
+        assert f'<span class="tag">{benchmark.name}</span>' in text
+    assert "Each model is asked alone. Here will stand its scores" in text
     assert EVALUATION_ONLY in client.get("/runs/").content.decode()
     for name in ("run_system", "run_config", "run_events", "collaboration", "run_rollouts", "run_what_if"):
         assert client.get(reverse(f"insight:{name}", args=[run.pk])).status_code == 200

@@ -72,13 +72,6 @@ def answers(step: int, agent: str, marks: list[str], benchmark: str = OWN, respo
 
 
 @pytest.fixture
-def owner(client):
-    user = make_user()
-    client.force_login(user)
-    return user
-
-
-@pytest.fixture
 def run(owner) -> Run:
     bodies: list[Body] = [asked()]
     for agent, both in MARKS.items():

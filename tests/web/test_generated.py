@@ -12,6 +12,7 @@ import torch
 from django.core.management import CommandError, call_command
 from django.urls import get_resolver, reverse
 
+from hacrl_web.accounts.projects import project_of_new
 from hacrl_web.insight import generated_runs
 from hacrl_web.insight.generated_metrics import StepEvents
 from hacrl_web.insight.generated_runs import NOT_TRAINED, Plan, Store, end_of, new_run, records
@@ -271,12 +272,16 @@ def test_a_run_larger_than_a_batch_is_a_draft_until_it_is_whole_and_leaves_nothi
             yield record
 
     with pytest.raises(KeyboardInterrupt):
-        Store().add(new_run(PLAN, 0, spec, owner=user), cut_off(), *end_of(PLAN, 0)[:1], 0.0)
+        Store().add(
+            new_run(PLAN, 0, spec, owner=user, project=project_of_new(user)), cut_off(), *end_of(PLAN, 0)[:1], 0.0
+        )
     run = Run.objects.get()
     assert (run.state, run.last_seq) == ("draft", 100)
     run.delete()
     store = Store()
-    store.add(new_run(PLAN, 0, spec, owner=user), records(PLAN, 0, spec, 4), "completed", 0.0)
+    store.add(
+        new_run(PLAN, 0, spec, owner=user, project=project_of_new(user)), records(PLAN, 0, spec, 4), "completed", 0.0
+    )
     store.flush()
     run = Run.objects.get()
     assert (run.state, run.step) == ("completed", 4)

@@ -21,13 +21,6 @@ PAIR = {
 
 
 @pytest.fixture
-def ada(client):
-    user = make_user("ada")
-    client.force_login(user)
-    return user
-
-
-@pytest.fixture
 def two(ada):
     return make_model(ada, "qwen"), make_model(ada, "llama")
 
@@ -151,7 +144,7 @@ def test_all_that_is_wrong_is_said_at_once(ada, two):
 
 def test_group_name_is_unique_per_owner(ada, two):
     services.create_group(ada, name="pair", agents=[{"model": two[0].pk}])
-    with pytest.raises(FieldErrors, match="already have one"):
+    with pytest.raises(FieldErrors, match="already has one"):
         services.create_group(ada, name="pair", agents=[{"model": two[0].pk}])
     assert AgentGroup.objects.count() == 1
 

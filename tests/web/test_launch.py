@@ -8,8 +8,8 @@ import pytest
 
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.form_views import ALGORITHM_WORDS, ALGORITHMS
-from hacrl_web.runs.launch import LaunchError, build_spec, launch
-from hacrl_web.runs.models import Run, StatusChange, Sweep
+from hacrl_web.runs.launch import LaunchError, launch, plan_run
+from hacrl_web.runs.models import Host, Run, StatusChange, Sweep
 from hacrl_web.runs.sweeps import launch_sweep
 from tests.web.factories import launch_request, make_group, make_run, make_user
 from workers.spec import RunSpec
@@ -45,14 +45,18 @@ def test_launched_run_is_queued_with_its_whole_spec(user):
     assert [c.to_state for c in run.status_changes.all()] == ["queued"]
 
 
+def planned(user, request) -> RunSpec:
+    return plan_run(user, request)[0]
+
+
 def test_algorithm_may_be_named_in_short(user):
-    assert build_spec(user, launch_request(user, algorithm="gspo")).algorithm.name == "gspo"
+    assert planned(user, launch_request(user, algorithm="gspo")).algorithm.name == "gspo"
 
 
 def test_every_algorithm_can_be_chosen_and_empty_epsilons_are_its_own(user):
     assert set(ALGORITHM_WORDS) == set(ALGORITHMS)
     for name in ALGORITHMS:
-        spec = build_spec(user, launch_request(user, algorithm={"name": name, "epsilon": "", "epsilon_high": ""}))
+        spec = planned(user, launch_request(user, algorithm={"name": name, "epsilon": "", "epsilon_high": ""}))
         assert spec.algorithm.epsilon is None
         assert spec.rule.epsilon == (0.2 if name == "grpo" else 3e-4)
 
@@ -60,7 +64,7 @@ def test_every_algorithm_can_be_chosen_and_empty_epsilons_are_its_own(user):
 def test_form_texts_are_read_as_numbers(user):
     request = launch_request(user, seed="3", training={"steps": "9", "learning_rate": "4e-4"})
     request |= {"group": str(request["group"]), "benchmark": str(request["benchmark"])}
-    spec = build_spec(user, request)
+    spec = planned(user, request)
     assert (spec.seed, spec.training.steps, spec.training.learning_rate) == (3, 9, 4e-4)
 
 
@@ -214,8 +218,8 @@ class TestApi:
         run_id = answer.json()["id"]
         shown = api_client.get(f"/api/v1/runs/{run_id}").json()
         assert (shown["state"], shown["spec"]["seed"]) == ("queued", 1)
-        assert [run["id"] for run in api_client.get("/api/v1/runs?state=queued").json()["runs"]] == [run_id]
-        assert api_client.get("/api/v1/runs?state=failed").json() == {"count": 0, "runs": []}
+        assert [run["id"] for run in api_client.get("/api/v1/runs?state=queued").json()["items"]] == [run_id]
+        assert api_client.get("/api/v1/runs?state=failed").json() == {"items": [], "count": 0, "next": None}
 
     def test_errors_have_one_shape(self, api_client, user):
         answer = self.post(api_client, "/runs", launch_request(user, seed=-1, oops=1))
@@ -234,7 +238,9 @@ class TestApi:
         assert 400 <= answer.status_code < 500
         assert "message" in answer.json()["error"]
 
-    @pytest.mark.parametrize("query", ["limit=0", "limit=1000000000", "offset=-1", "state=x", "limit=a", "sweep=x"])
+    @pytest.mark.parametrize(
+        "query", ["limit=0", "limit=1000000000", "offset=0", "cursor=x", "state=x", "limit=a", "sweep=x"]
+    )
     def test_odd_paging_is_refused(self, api_client, query):
         assert api_client.get(f"/api/v1/runs?{query}").status_code == 422
 
@@ -313,3 +319,28 @@ def test_sweep_names_each_seed_and_algorithm_once_and_in_its_lists_only(user):
             launch_sweep(user, {**sweep, **wrong})
         assert field in [error.field for error in caught.value.errors]
     assert not Run.objects.exists()
+
+
+def test_an_engine_that_no_host_has_is_refused_at_its_field(user):
+    request = launch_request(user, rollout={"engine": "vllm"})
+    Host.objects.create(name="silent")  # has not told what is installed there
+    Host.objects.create(name="plain", versions={"torch": "2.13.0"})
+    assert refusal(user, request) == {"rollout.engine": "engine_missing"}
+    assert "install" in messages(user, request)["rollout.engine"]
+    Host.objects.create(name="gpu", versions={"torch": "2.13.0", "vllm": "0.32.0"})
+    assert launch(user, request).spec["rollout"]["engine"] == "vllm"
+
+
+def test_an_engine_is_not_refused_before_any_host_has_told_what_it_has(user):
+    assert launch(user, launch_request(user, rollout={"engine": "vllm"})).state == "queued"
+
+
+def test_ray_is_refused_where_no_host_has_it(user):
+    request = launch_request(user, compute={"placement": "ray"})
+    plan_run(user, request)  # no host has told what it has: only the trainer can say
+    Host.objects.create(name="plain", versions={"torch": "2.13.0"})
+    assert refusal(user, request) == {"compute.placement": "ray_missing"}
+    assert "No host that trains has Ray installed: run " in messages(user, request)["compute.placement"]
+    plan_run(user, launch_request(user))  # whoever does not ask for it does not need it
+    Host.objects.create(name="cluster", versions={"torch": "2.13.0", "ray": "2.60.0"})
+    assert planned(user, request).compute.placement == "ray"

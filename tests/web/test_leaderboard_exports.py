@@ -17,12 +17,6 @@ pytestmark = pytest.mark.django_db
 FINALS = {"gspo": (0.3, 0.31, 0.35), "gspox2": (0.6, 0.5, 0.7), "hacpo": (0.61, 0.63, 0.6666)}
 
 
-@pytest.fixture
-def web(client, user):
-    client.force_login(user)
-    return client
-
-
 def fetch(web, sweep, name, **query) -> str:
     response = web.get(reverse(f"leaderboard:{name}"), {"sweep": sweep.pk} | query)
     assert response.status_code == 200
@@ -121,6 +115,16 @@ def test_names_are_plain_text_in_latex():
         r"50\%\_of \$x\$ \& \#1 \{a\}\textbackslash{}input\textasciitilde{}\textasciicircum{}"
     )
     assert escaped("a\nb\x00c") == "abc"
+
+
+def test_benchmark_whose_name_begins_with_a_dollar_is_plain_text_in_latex(web, user):
+    # TeX reads ^^5c as a backslash and ^^2f as a slash, so that a name needs neither.
+    evil = "$^^5cinput{^^2fetc^^2fpasswd}$"
+    sweep = sweep_of(user, ["gspo"], [1])
+    finish(sweep.runs.get(), {"A": 0.4, "B": 0.4}, further={evil: {"A": 0.5, "B": 0.5}})
+    tex = fetch(web, sweep, "board_tex")
+    assert escaped(evil) in tex
+    assert "^^5c" not in tex
 
 
 def test_name_cannot_end_the_comment_of_the_latex_file(web, user):

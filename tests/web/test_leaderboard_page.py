@@ -18,12 +18,6 @@ pytestmark = pytest.mark.django_db
 BOARD = ("board", "board_csv", "board_tex", "board_json", "report", "row")
 
 
-@pytest.fixture
-def web(client, user):
-    client.force_login(user)
-    return client
-
-
 def show(web, source, name="board", **query):
     named = {"sweep": source.pk} if isinstance(source, Sweep) else source
     return web.get(reverse(f"leaderboard:{name}"), named | query)
@@ -231,6 +225,7 @@ def test_sweep_answers_its_question_in_one_line(web, user):
     html = web.get(sweep.get_absolute_url()).content.decode()
     said = "Highest: hacpo 0.662. Over gspo 0.446: +0.216, one seed, no interval, 1.9 times the device time."
     assert f"{said} Over gspox2 0.500: +0.162, one seed, no interval, 1.0 times the device time.</p>" in html
+    assert ">+0.346</span>" in html, "what a row gained has its sign, as differences have"
     # The way to an interval: the form for further seeds, which holds what makes three.
     assert f'<a href="{sweep.get_absolute_url()}#more-seeds">' in html
     assert 'id="more-seeds" name="seeds" placeholder="3, 4" value="0, 1"' in html

@@ -19,7 +19,7 @@ from hacrl_web.alerts.models import Alert, Delivery, DeliveryState, Notification
 from hacrl_web.alerts.notify import MAX_PER_HOUR, Notifier
 from hacrl_web.alerts.send import send_due
 from hacrl_web.runs.models import Run, State
-from tests.web.factories import make_run, make_user
+from tests.web.factories import make_training_run, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -88,10 +88,7 @@ def names(monkeypatch):
 
 @pytest.fixture
 def run(user):
-    run = make_run(user, name="swan")
-    Run.objects.filter(pk=run.pk).update(state=State.RUNNING, attempt=1)
-    run.refresh_from_db()
-    return run
+    return make_training_run(user, name="swan")
 
 
 def wish(user, **values) -> NotificationSettings:
@@ -133,6 +130,18 @@ def test_alert_is_mailed_once_to_the_owner_of_the_run(run, user):
     ]
     delivery = Delivery.objects.get()
     assert (delivery.state, delivery.tries, delivery.reason) == ("sent", 1, "taken by the mail server")
+
+
+@pytest.mark.parametrize("way_out", ["of the project", "of the installation"])
+def test_who_is_out_is_told_nothing_more(run, user, way_out):
+    wish(user, email_enabled=True, email="owner@b.test")
+    if way_out == "of the project":
+        user.memberships.all().delete()
+    else:
+        type(user).objects.filter(pk=user.pk).update(is_active=False)
+    raise_alert(run)
+    assert run.transition_to(State.FAILED, reason="no memory")
+    assert Notifier().tick() == 0
 
 
 def test_states_are_told_as_wished(run, user):

@@ -75,6 +75,9 @@ def test_home_says_what_the_demo_prepares_while_it_does(client, staff):
         assert "The demo is being made." in page
         assert "Teaching two small models." in page
         assert "From models to a first run" not in page
+        tutorial = reverse("docs:page", args=["tutorial"])
+        assert f'href="{tutorial}#2-what-is-there"' in page
+        assert 'id="2-what-is-there"' in client.get(tutorial).content.decode()
         say("Registering.")
         assert client.get(reverse("runs:pulse")).json()["demo"] == "Registering."
     assert preparation() is None

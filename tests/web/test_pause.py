@@ -7,7 +7,7 @@ from hacrl_web.runs.hosts import host_name
 from hacrl_web.runs.models import Desire, Drain, Host, Run, State, Worker
 from hacrl_web.runs.supervisor import supervise
 from hacrl_web.runs.watchdog import LOADING_S, STALL_FLOOR_S, Watchdog
-from tests.web.conftest import wait_until
+from tests.waiting import wait_until
 from tests.web.factories import make_run
 from tests.web.test_supervisor import assert_nothing_left, changes, during, is_running, processes_of
 
@@ -62,7 +62,9 @@ class TestPause:
         run.refresh_from_db()
         assert (run.state, run.interruptions, run.reason) == ("queued", 0, "resumed before it was paused")
 
-    def test_pause_while_loading_does_not_wait_for_a_step(self):
+    @pytest.mark.once
+    def test_pause_while_loading_does_not_wait_for_a_step(self, monkeypatch):
+        monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)  # that trainer hears nothing while it loads
         run = make_run(name="load")
         thread = during(
             run,
@@ -75,7 +77,9 @@ class TestPause:
         assert (run.state, run.reason, run.interruptions) == ("paused", "paused by ada", 0)
         assert processes_of(run) == []
 
+    @pytest.mark.once
     def test_pause_taken_back_while_loading_is_no_interruption(self, monkeypatch):
+        monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)
         run = make_run(name="load")
         real = supervisor.Supervisor._ask_pause
 
@@ -166,6 +170,7 @@ class TestPause:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("fake_trainer")
+@pytest.mark.once
 class TestHungTrainer:
     def test_hung_step_leaves_its_stacks_and_is_an_interruption(self, monkeypatch):
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)

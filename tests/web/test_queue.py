@@ -12,12 +12,6 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def web(client, user):
-    client.force_login(user)
-    return client
-
-
-@pytest.fixture
 def staff(client):
     client.force_login(factories.make_user("root", is_staff=True))
     return client
@@ -210,6 +204,8 @@ class TestOperations:
         stopped = api(web, run, "stop").json()
         assert (stopped["state"], stopped["reason"]) == ("stopped", f"stopped by {user.username}")
         assert api(web, run, "pause").json()["desired_state"] == "stop"
+        refused = api(web, run, "resume")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "ended")
 
     def test_place_and_priority(self, web, user):
         a, b = factories.make_run(user), factories.make_run(user)
@@ -295,7 +291,7 @@ class TestDrain:
             Host.objects.update(drain="no", drain_reason="")
             staff.post(reverse("runs:host_drain"), body)
             assert (Host.objects.get().drain, Host.objects.get().drain_reason) == (drain, words)
-        assert staff.get("/api/v1/hosts").json()[0]["name"] == "gpu-7"
+        assert staff.get("/api/v1/hosts").json()["items"][0]["name"] == "gpu-7"
 
     @pytest.mark.parametrize("body", [{"name": "?", "drain": "now"}, {"name": "gpu-7", "drain": "later"}, {}])
     def test_odd_orders_change_nothing(self, staff, body):

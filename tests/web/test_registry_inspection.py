@@ -11,7 +11,7 @@ from tests.web.registry_help import field_error, make_user, written_rows
 pytest.importorskip("torch", reason="needs the train extra: pip install '.[train]'")
 from tests.workers.tiny import make_pair
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,13 @@
 """The state machine of a run: who may change it, what is recorded, and that the first terminal state wins."""
 
-import threading
+from copy import copy
 
 import pytest
-from django.db import connection
 
 from hacrl_web.runs.models import TERMINAL, TRANSITIONS, Run, RunQuerySet, State, StatusChange, Worker
 from tests.web import factories
 from tests.web.factories import make_user
+from tests.web.racing import racing
 
 
 def worker(data_folder: str = "here", pid: int = 1) -> Worker:
@@ -188,29 +188,12 @@ def test_foreign_runs_are_invisible(make_run):
     assert list(Run.objects.visible_to(staff)) == [run]
 
 
-def in_threads(*actions) -> None:
-    """Run actions at the same moment, each on its own connection."""
-    gate = threading.Barrier(len(actions))
-
-    def act(action):
-        try:
-            gate.wait()
-            action()
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=act, args=[action]) for action in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 @pytest.mark.django_db(transaction=True)
 def test_eight_claims_at_once_give_one_attempt():
     run = factories.make_run()
     claimed = []
-    in_threads(*[lambda: claimed.append(Run.objects.claim(run.pk, worker())) for _ in range(8)])
+    with racing(8) as race:
+        race(*[lambda: claimed.append(Run.objects.claim(run.pk, worker())) for _ in range(8)])
     assert sum(c is not None for c in claimed) == 1
     run.refresh_from_db()
     assert run.attempt == 1
@@ -221,21 +204,21 @@ def test_eight_claims_at_once_give_one_attempt():
 @pytest.mark.django_db(transaction=True)
 def test_stop_against_finish_leaves_one_terminal_state_in_each_of_1000_races():
     run = factories.make_run()
-    common = {name: getattr(run, name) for name in ("owner", "name", "spec", "algorithm", "seed")}
+    common = {name: getattr(run, name) for name in ("owner", "project", "name", "spec", "algorithm", "seed")}
+    held = Run.objects.bulk_create([Run(**common, state=State.RUNNING, attempt=1) for _ in range(1000)])
     winners = set()
-    for _ in range(1000):
-        run = Run.objects.create(**common)
-        Run.objects.claim(run.pk, worker())
-        seen = [Run.objects.get(pk=run.pk) for _ in range(3)]
-        in_threads(
-            lambda seen=seen: seen[0].transition_to(State.COMPLETED, reason="", attempt=1),
-            lambda seen=seen: seen[1].transition_to(State.STOPPED, reason="", attempt=1),
-            lambda seen=seen: seen[2].request_stop(),
-        )
-        ends = StatusChange.objects.filter(run=run, to_state__in=TERMINAL).values_list("to_state", flat=True)
-        run.refresh_from_db()
-        assert [run.state] == list(ends)
-        winners.add(run.state)
+    with racing(3) as race:
+        for run in held:
+            seen = [copy(run) for _ in range(3)]
+            race(
+                lambda seen=seen: seen[0].transition_to(State.COMPLETED, reason="", attempt=1),
+                lambda seen=seen: seen[1].transition_to(State.STOPPED, reason="", attempt=1),
+                lambda seen=seen: seen[2].request_stop(),
+            )
+            ends = StatusChange.objects.filter(run=run, to_state__in=TERMINAL).values_list("to_state", flat=True)
+            run.refresh_from_db()
+            assert [run.state] == list(ends)
+            winners.add(run.state)
     assert winners == {"completed", "stopped"}  # or these were no races
 
 
@@ -243,15 +226,16 @@ def test_stop_against_finish_leaves_one_terminal_state_in_each_of_1000_races():
 def test_claim_pause_and_stop_at_once_leave_a_run_that_goes_the_users_way():
     run = factories.make_run()
     common = {name: getattr(run, name) for name in ("owner", "name", "spec", "algorithm", "seed")}
-    for _ in range(60):
-        run = Run.objects.create(**common)
-        seen = [Run.objects.get(pk=run.pk) for _ in range(3)]
-        in_threads(
-            lambda seen=seen: Run.objects.claim(seen[0].pk, worker()),
-            lambda seen=seen: seen[1].request_pause("ada"),
-            lambda seen=seen: seen[2].request_stop(),
-        )
-        run.refresh_from_db()
-        assert run.desired_state == "stop"
-        # Held: its supervisor obeys. Otherwise it has ended, and nobody can claim it.
-        assert run.state in ({"starting"} if run.attempt else {"stopped"})
+    with racing(3) as race:
+        for _ in range(60):
+            run = Run.objects.create(**common)
+            seen = [Run.objects.get(pk=run.pk) for _ in range(3)]
+            race(
+                lambda seen=seen: Run.objects.claim(seen[0].pk, worker()),
+                lambda seen=seen: seen[1].request_pause("ada"),
+                lambda seen=seen: seen[2].request_stop(),
+            )
+            run.refresh_from_db()
+            assert run.desired_state == "stop"
+            # Held: its supervisor obeys. Otherwise it has ended, and nobody can claim it.
+            assert run.state in ({"starting"} if run.attempt else {"stopped"})

@@ -26,11 +26,12 @@ from hacrl_web.runs.models import (
     Worker,
 )
 from hacrl_web.runs.supervisor import data_folder_id, supervise, trainer_environment
-from tests.web.conftest import wait_until
+from tests.waiting import wait_until
 from tests.web.factories import make_run
 from workers import output
-from workers.events import SPOOL_NAME, Log, SpoolWriter, read_records, rotated
+from workers.events import Log
 from workers.launcher import LOCK_NAME, RunDirBusy, start_trainer
+from workers.spool import SPOOL_NAME, SpoolWriter, read_records, rotated
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("fake_trainer")]
 
@@ -110,6 +111,18 @@ def test_crash_is_an_interruption_and_the_run_goes_on_in_a_second_attempt():
     assert len(starts) == 2
     assert list(run.events.filter(type="started").values_list("step", flat=True)) == [0, 2]
     assert_nothing_left(run)
+
+
+def test_lost_agent_is_an_interruption_and_the_run_goes_on_from_its_checkpoint():
+    run = make_run(name="lost-agent", checkpoint={"save_steps": 2})
+    assert supervise(run.pk)
+    run.refresh_from_db()
+    assert (run.state, run.interruptions) == ("queued", 1)
+    assert run.reason.startswith("the process of agent B is gone: its node has died")
+    assert supervise(run.pk)
+    run.refresh_from_db()
+    assert (run.state, run.attempt, run.step) == ("completed", 2, 5)
+    assert list(run.events.filter(type="started").values_list("step", flat=True)) == [0, 2]
 
 
 def test_output_without_measure_is_cut_while_the_run_goes_on(monkeypatch):
@@ -412,7 +425,7 @@ def test_damaged_end_of_the_spool_that_nobody_stored_is_said_on_the_run():
     assert supervise(run.pk)
     run.refresh_from_db()
     told = run.events.get(seq=last + 1).payload
-    assert told["message"].startswith(f"events lost: line {last + 1} of {SPOOL_NAME} is damaged")
+    assert told["message"].startswith(f"events lost: the line of event {last + 1} in {SPOOL_NAME} is damaged")
     assert (told["level"], told["incident"]) == ("warning", "damaged file")
     assert run.state == "completed"
     assert_nothing_left(run)
@@ -547,7 +560,7 @@ def test_run_of_many_full_spool_files_is_stored_to_the_last_word(settings):
 SMALL_FILES = """
 import sys
 from tests import fake_trainer
-from workers import events
-events.SEGMENT_BYTES = 3000
+from workers import spool
+spool.SEGMENT_BYTES = 3000
 sys.exit(fake_trainer.main(*sys.argv[1:3], sys.argv[4]))
 """

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from hacrl_web.errors import FieldErrors
 from hacrl_web.runs.launch import LaunchError
 from hacrl_web.runs.models import Run, StatusChange, Sweep
 from hacrl_web.runs.sweep_plan import plan_sweep
 from hacrl_web.runs.sweep_state import state_of
 from hacrl_web.runs.sweeps import add_seeds, launch_sweep, pause_all, resume_all, retry_all, stop_all
 from hacrl_web.runs.variants import ABLATIONS
-from tests.web.factories import launch_request, make_benchmark, make_user
+from tests.web.factories import launch_request, make_benchmark, make_member
 from workers.spec import RunSpec
 
 pytestmark = pytest.mark.django_db
@@ -129,6 +130,13 @@ def test_name_of_a_run_says_its_variant_and_fits(user):
     assert any(name.endswith(" hacpo alpha=2 seed 1") for name in names)
 
 
+def test_points_of_a_grid_that_are_close_together_have_names_of_their_own(user):
+    assert labels(user, algorithms=["hacpo"], grid={"alpha": [1, 1.0000001]}) == [
+        "hacpo alpha=1",
+        "hacpo alpha=1.0000001",
+    ]
+
+
 # What is refused
 
 
@@ -152,6 +160,7 @@ def test_name_of_a_run_says_its_variant_and_fits(user):
         ({"grid": {"capability_window": [0.5]}}, "grid.capability_window", "whole number"),
         ({"grid": {"alpha": [1, 2]}, "algorithms": ["gspo"]}, "grid.alpha", "None of the chosen algorithms uses alpha"),
         ({"grid": {"alpha": list(range(8)), "delta": [n / 10 for n in range(8)]}}, "grid.delta", "64 points"),
+        ({"seeds": [1, "01", 1.0]}, "seeds", "named once"),
         ({"seeds": list(range(31))}, "seeds", "2 variants × 31 seeds are 62"),
         ({"algorithm": {"alpha": "x"}}, "algorithm.alpha", "Must be a number"),
         ({"algorithm": []}, "algorithm", "Must be an object"),
@@ -260,14 +269,16 @@ def test_nothing_is_launched_again_on_a_benchmark_that_was_deleted(user):
     assert sweep.runs.count() == 4
 
 
-def test_staff_may_stop_a_sweep_of_another_user_and_adds_no_runs_to_it(user):
+def test_member_adds_runs_to_the_sweep_of_another_and_owns_them(user):
     sweep = launch_sweep(user, sweep_request(user))
-    staff = make_user(is_staff=True)
-    for add in (lambda: add_seeds(staff, sweep, [9]), lambda: retry_all(staff, sweep)):
-        with pytest.raises(LaunchError) as caught:
-            add()
-        assert caught.value.status == 403
-    assert sweep.runs.count() == 4
+    other = make_member(sweep.project)
+    made = add_seeds(other, sweep, [9])
+    assert {(run.owner, run.project) for run in made} == {(other, sweep.project)}
+    viewer = make_member(sweep.project, "viewer")
+    with pytest.raises(FieldErrors) as caught:
+        add_seeds(viewer, sweep, [10])
+    assert caught.value.status == 403
+    assert sweep.runs.count() == 4 + len(made)
 
 
 # How it stands

@@ -97,6 +97,7 @@ class TestSystem:
         assert [trace["name"] for trace in found["phases"]["data"]] == ["generate", "update", "other"]
         assert [shape["x0"] for shape in found["phases"]["layout"]["shapes"]] == [2.5]
         assert [trace["name"] for trace in found["memory"]["data"]] == ["process, in RAM", "GPU tensors, peak"]
+        assert found["phases"]["layout"]["xaxis"]["dtick"] == 1, "there is no half step"
         bare = [system.Bucket(1, 1, 1.0, {"update": 1.0}, 1, 1)]
         assert "memory" not in system_figures.figures(bare, [])
 

@@ -14,9 +14,10 @@ from hacrl_web.runs.series import series
 from hacrl_web.runs.telemetry import LeaseLost, Shipper
 from tests.fake_trainer import rollouts
 from tests.web.factories import make_run, metrics, write_spool
-from workers import events
-from workers.events import SPOOL_NAME, Evaluation, Metrics, Progress, SpoolWriter, Started
+from workers import spool
 from workers.events import Contribution as ContributionEvent
+from workers.events import Evaluation, Metrics, Progress, Started
+from workers.spool import SPOOL_NAME, SpoolWriter, rotated
 
 pytestmark = pytest.mark.django_db
 
@@ -296,7 +297,7 @@ class TestLimits:
 class TestFullFiles:
     @pytest.fixture(autouse=True)
     def _small_files(self, monkeypatch):
-        monkeypatch.setattr(events, "SEGMENT_BYTES", 700)
+        monkeypatch.setattr(spool, "SEGMENT_BYTES", 700)
 
     def emit(self, run: Run, first: int, last: int) -> None:
         run.run_dir.mkdir(parents=True, exist_ok=True)
@@ -307,12 +308,12 @@ class TestFullFiles:
 
     def test_all_files_are_stored_and_all_but_the_newest_full_one_removed(self, run):
         self.emit(run, 1, 60)
-        assert len(events.rotated(run.run_dir)) > 5
+        assert len(rotated(run.run_dir)) > 5
         one = shipper(run)
         for _ in range(30):
             one.ship()
         assert seqs(run) == list(range(1, 61))
-        assert len(events.rotated(run.run_dir)) == 1
+        assert len(rotated(run.run_dir)) == 1
         self.emit(run, 61, 62)  # a writer that starts anew
         one.ship()
         one.ship()
@@ -320,14 +321,14 @@ class TestFullFiles:
 
     def test_no_full_file_is_removed_before_it_is_stored(self, run, monkeypatch):
         self.emit(run, 1, 60)
-        before = events.rotated(run.run_dir)
+        before = rotated(run.run_dir)
         with monkeypatch.context() as patch:
             patch.setattr(telemetry, "insert", lambda *_: (_ for _ in ()).throw(OperationalError("gone")))
             one = shipper(run)
             for _ in range(10):
                 with pytest.raises(OperationalError):
                     one.ship()
-        assert events.rotated(run.run_dir) == before
+        assert rotated(run.run_dir) == before
 
     @pytest.mark.parametrize("batch", [1, 3, 7, 2000])
     def test_file_set_aside_while_it_is_read_costs_and_doubles_nothing(self, run, monkeypatch, batch):
@@ -355,7 +356,7 @@ class TestFullFiles:
 
         def chosen_too_early(self):
             found = choose(self)
-            if not events.rotated(run.run_dir):
+            if not rotated(run.run_dir):
                 writer.emit(metrics(11, x=1.0))
             return found
 
@@ -367,7 +368,7 @@ class TestFullFiles:
 
     def test_new_file_of_the_old_length_is_not_taken_for_the_old_one(self, run, monkeypatch):
         """The stored offset is the old file's length; the file of that name now holds other events."""
-        monkeypatch.setattr(events.time, "time", lambda: 1700000000.125)  # lines of one length
+        monkeypatch.setattr(spool.time, "time", lambda: 1700000000.125)  # lines of one length
         self.emit(run, 1, 2)
         shipper(run).ship()
         path = run.run_dir / SPOOL_NAME
@@ -383,7 +384,7 @@ class TestFullFiles:
     def test_torn_end_of_a_full_file_does_not_stop_the_files_after_it(self, run):
         """A power cut that lost the end of a file whose name was already written."""
         self.emit(run, 1, 20)
-        _, path = events.rotated(run.run_dir)[0]
+        _, path = rotated(run.run_dir)[0]
         path.write_bytes(path.read_bytes()[:-10])
         one = shipper(run)
         for _ in range(30):
@@ -481,7 +482,7 @@ def test_every_field_of_a_contribution_arrives_in_its_row_and_is_served(run, cli
     assert run.contributions.values(*sent).get() == sent
     client.force_login(run.owner)
     served = client.get(f"/api/v1/runs/{run.pk}/contributions?step=3").json()
-    assert served["contributions"] == [sent | {"attempt": 1}]
+    assert served["items"] == [sent | {"attempt": 1, "seq": 1}]
 
 
 def test_contributions_of_a_repeated_step_are_those_of_its_latest_attempt(run, client):
@@ -489,8 +490,8 @@ def test_contributions_of_a_repeated_step_are_those_of_its_latest_attempt(run, c
         run.contributions.create(seq=seq, attempt=attempt, step=3, agent="A", source="B", sample=seq, num_tokens=1)
     client.force_login(run.owner)
     served = client.get(f"/api/v1/runs/{run.pk}/contributions?step=3").json()
-    assert (served["count"], [row["sample"] for row in served["contributions"]]) == (1, [2])
-    assert client.get(f"/api/v1/runs/{run.pk}/contributions?step=4").json()["contributions"] == []
+    assert (served["count"], [row["sample"] for row in served["items"]]) == (1, [2])
+    assert client.get(f"/api/v1/runs/{run.pk}/contributions?step=4").json()["items"] == []
     # Contributions are recorded in some steps only: without a step, of the last one that has them.
     Run.objects.filter(pk=run.pk).update(step=5)
     latest = client.get(f"/api/v1/runs/{run.pk}/contributions").json()

@@ -15,7 +15,7 @@ from django.db import OperationalError
 from hacrl_web.alerts.evaluate import Evaluator
 from hacrl_web.alerts.models import Delivery, NotificationSettings
 from hacrl_web.runs.models import Run, State, TelemetryEvent
-from tests.web.conftest import wait_until
+from tests.waiting import wait_until
 from tests.web.factories import make_run
 
 pytestmark = pytest.mark.django_db(transaction=True)

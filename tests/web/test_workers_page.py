@@ -15,7 +15,7 @@ from hacrl_web.runs.devices import disk, gpus, memory, processors
 from hacrl_web.runs.host_report import HostCard, host_cards, web_schema
 from hacrl_web.runs.hosts import HeartbeatThread, host_name
 from hacrl_web.runs.models import Host, Run, State, TelemetryEvent
-from tests.web.conftest import wait_until
+from tests.waiting import wait_until
 from tests.web.factories import make_run, make_user
 
 GPU = {"kind": "gpu", "index": 0, "name": "Test GPU", "total_bytes": 80 * 2**30, "used_bytes": 20 * 2**30, "used": 0.5}
@@ -174,7 +174,7 @@ def test_runs_of_others_are_counted_and_not_named(client):
     client.force_login(stranger)
     page = client.get("/workers/").content.decode()
     assert "swan of the owner" not in page
-    assert "1 run of other users." in page
+    assert "1 run of other projects." in page
     assert "1 other process" in page
 
 

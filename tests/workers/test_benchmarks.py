@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.benchmarks import BenchmarkError, load_questions, split_questions
-from workers.spec_sections import DataSpec
+from workers.benchmarks import BenchmarkError, split_questions
+from workers.spec_data import DataSpec
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "shared" / "data" / "benchmarks"
 
@@ -22,21 +22,21 @@ def numbered(count: int) -> list[dict]:
 
 def error_of(path: Path, *lines: object) -> str:
     with pytest.raises(BenchmarkError) as caught:
-        load_questions(DataSpec(train_path=write(path, *lines)))
+        split_questions(DataSpec(train_path=write(path, *lines)))
     return str(caught.value)
 
 
 def test_numbers_become_text_as_they_are_written(tmp_path):
     path = write(tmp_path / "q.jsonl", '{"question": "a", "answer": 2.50}', '{"question": 7, "answer": 1e400}')
-    train, _ = load_questions(DataSpec(train_path=path, held_out_fraction=0))
+    train = split_questions(DataSpec(train_path=path, held_out_fraction=0)).train
     assert [(question.question, question.answer) for question in train] == [("a", "2.50"), ("7", "1e400")]
 
 
 def test_id_and_subject_are_kept_and_a_missing_id_depends_on_the_question_only(tmp_path):
     first = write(tmp_path / "a.jsonl", {"question": "x", "answer": "1", "id": "k/1", "subject": "M"}, *numbered(1))
     second = write(tmp_path / "b.jsonl", *numbered(1))
-    train, _ = load_questions(DataSpec(train_path=first, held_out_fraction=0))
-    other, _ = load_questions(DataSpec(train_path=second, held_out_fraction=0))
+    train = split_questions(DataSpec(train_path=first, held_out_fraction=0)).train
+    other = split_questions(DataSpec(train_path=second, held_out_fraction=0)).train
     assert (train[0].id, train[0].subject) == ("k/1", "M")
     assert train[1].id == other[0].id
 
@@ -44,10 +44,10 @@ def test_id_and_subject_are_kept_and_a_missing_id_depends_on_the_question_only(t
 def test_difficulty_is_kept_and_the_template_stands_around_the_question(tmp_path):
     path = write(tmp_path / "q.jsonl", {"question": "1+{x}=", "answer": "2", "difficulty": 3})
     data = DataSpec(train_path=path, held_out_fraction=0, prompt_template="Solve {question} now")
-    [question], _ = load_questions(data)
+    [question] = split_questions(data).train
     assert (question.difficulty, question.question) == ("3", "1+{x}=")
     assert question.prompt == "Solve 1+{x}= now"
-    [plain], _ = load_questions(DataSpec(train_path=path, held_out_fraction=0))
+    [plain] = split_questions(DataSpec(train_path=path, held_out_fraction=0)).train
     assert (plain.prompt, plain.id) == (plain.question, question.id)
 
 
@@ -87,20 +87,20 @@ def test_bytes_that_are_not_utf8_are_refused(tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_bytes(b'{"question": "x", "answer": "1"}\n\xff\n')
     with pytest.raises(BenchmarkError, match=r"line 2: not UTF-8 \(byte 1\)"):
-        load_questions(DataSpec(train_path=str(path)))
+        split_questions(DataSpec(train_path=str(path)))
 
 
 def test_blank_lines_and_a_byte_order_mark_are_allowed(tmp_path):
     path = tmp_path / "q.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"question": "x", "answer": "1"}\r\n\r\n')
-    train, _ = load_questions(DataSpec(train_path=str(path)))
+    train = split_questions(DataSpec(train_path=str(path))).train
     assert [question.question for question in train] == ["x"]
 
 
 def test_empty_and_missing_files_are_refused(tmp_path):
     assert "no questions in it" in error_of(tmp_path / "q.jsonl", "")
     with pytest.raises(BenchmarkError, match="no such file"):
-        load_questions(DataSpec(train_path=str(tmp_path / "absent.jsonl")))
+        split_questions(DataSpec(train_path=str(tmp_path / "absent.jsonl")))
 
 
 def test_repeated_question_is_kept_once(tmp_path):
@@ -123,23 +123,23 @@ def test_held_out_questions_leave_the_training_set(tmp_path):
 def test_training_set_wholly_held_out_is_refused(tmp_path):
     path = write(tmp_path / "train.jsonl", *numbered(2))
     with pytest.raises(BenchmarkError, match="nothing left to train on"):
-        load_questions(DataSpec(train_path=path, eval_path=path))
+        split_questions(DataSpec(train_path=path, eval_path=path))
 
 
 def test_hash_split_does_not_depend_on_order_and_takes_about_the_fraction(tmp_path):
     lines = numbered(2000)
-    train, held_out = load_questions(DataSpec(train_path=write(tmp_path / "a.jsonl", *lines)))
-    _, reversed_held_out = load_questions(DataSpec(train_path=write(tmp_path / "b.jsonl", *lines[::-1])))
-    assert {question.id for question in held_out} == {question.id for question in reversed_held_out}
-    assert len(train) + len(held_out) == 2000
-    assert 150 <= len(held_out) <= 250  # binomial, 2000 at .1: mean 200, sd 13.4
+    split = split_questions(DataSpec(train_path=write(tmp_path / "a.jsonl", *lines)))
+    turned = split_questions(DataSpec(train_path=write(tmp_path / "b.jsonl", *lines[::-1])))
+    assert {question.id for question in split.held_out} == {question.id for question in turned.held_out}
+    assert len(split.train) + len(split.held_out) == 2000
+    assert 150 <= len(split.held_out) <= 250  # binomial, 2000 at .1: mean 200, sd 13.4
 
 
 @pytest.mark.parametrize("fraction", [0.001, 0.9])
 def test_hash_split_leaves_neither_side_empty(tmp_path, fraction):
     path = write(tmp_path / "q.jsonl", *numbered(2))
-    train, held_out = load_questions(DataSpec(train_path=path, held_out_fraction=fraction))
-    assert (len(train), len(held_out)) == (1, 1)
+    split = split_questions(DataSpec(train_path=path, held_out_fraction=fraction))
+    assert (len(split.train), len(split.held_out)) == (1, 1)
 
 
 @pytest.mark.skipif(not BENCHMARKS.is_dir(), reason="no shared benchmarks beside the checkout (../shared/data)")

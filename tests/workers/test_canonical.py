@@ -17,7 +17,7 @@ import pytest
 from workers.benchmarks import split_questions
 from workers.question_files import Refused
 from workers.question_mapping import QuestionMapping, extracted, guess
-from workers.spec_sections import DataSpec
+from workers.spec_data import DataSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT.parent / "shared" / "data" / "benchmarks"
@@ -231,7 +231,7 @@ def test_no_line_of_a_file_is_held_in_memory(tmp_path):
     assert found["num_train"] + found["num_held_out"] == 2000
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_200_mb_of_questions_are_read_within_512_mib(tmp_path):
     path = tmp_path / "big.jsonl"

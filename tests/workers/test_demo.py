@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.benchmarks import load_questions
+from workers.benchmarks import split_questions
 from workers.demo_recipe import (
     AGENTS,
     ALGORITHMS,
@@ -171,28 +172,30 @@ def test_made_folder_is_used_again_and_nothing_is_left_beside_it(made):
     assert [path.name for path in made.parent.iterdir()] == ["cache"]
 
 
-@pytest.mark.slow
-def test_models_do_not_depend_on_where_and_when_they_are_made(made, tmp_path):
-    from workers.demo import make_demo
-
-    make_demo(tmp_path / "again", seed=5, steps=3)
-    assert (tmp_path / "again" / RECIPE_FILE).read_bytes() == (made / RECIPE_FILE).read_bytes()
-
-
-@pytest.mark.slow
-def test_damaged_or_differently_made_folder_is_not_valid(made, tmp_path):
-    from workers.demo import is_valid, make_demo
+def test_differently_made_folder_is_not_valid(made, tmp_path):
+    from workers.demo import is_valid
 
     assert is_valid(made, seed=5, steps=3)
     assert not is_valid(made, seed=6, steps=3)
     assert not is_valid(made, seed=5, steps=4)
     assert not is_valid(tmp_path / "absent", seed=5, steps=3)
-    weights = made / "llama" / "model.safetensors"
-    data = weights.read_bytes()
-    weights.write_bytes(data[:-1])
-    assert not is_valid(made, seed=5, steps=3)
-    assert make_demo(made, seed=5, steps=3) is True
-    assert weights.read_bytes() == data
+
+
+@pytest.mark.slow
+def test_damaged_folder_is_made_again_the_same_wherever_it_lies(made, tmp_path):
+    from workers.demo import is_valid, make_demo
+
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(made, elsewhere)
+    (elsewhere / RECIPE_FILE).write_text("{}")
+    assert not is_valid(elsewhere, seed=5, steps=3)
+    shutil.copy(made / RECIPE_FILE, elsewhere)
+    weights = elsewhere / "llama" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert not is_valid(elsewhere, seed=5, steps=3)
+    assert make_demo(elsewhere, seed=5, steps=3) is True
+    for file in (RECIPE_FILE, "llama/model.safetensors", "qwen3/model.safetensors"):
+        assert (elsewhere / file).read_bytes() == (made / file).read_bytes()
 
 
 @pytest.mark.slow
@@ -222,11 +225,11 @@ def test_models_load_with_plain_transformers_and_pass_inspection(made, capsys):
 
 
 def test_question_files_are_read_whole(made):
-    train, held_out = load_questions(spec_of(made, "gspo").data)
+    split = split_questions(spec_of(made, "gspo").data)
     problems, held_out_problems = make_problems(seed=5)
-    assert [question.question for question in train] == [problem.text for problem in problems]
-    assert [question.answer for question in held_out] == [str(problem.answer) for problem in held_out_problems]
-    assert {question.subject for question in held_out} == set(SKILLS)
+    assert [question.question for question in split.train] == [problem.text for problem in problems]
+    assert [question.answer for question in split.held_out] == [str(problem.answer) for problem in held_out_problems]
+    assert {question.subject for question in split.held_out} == set(SKILLS)
 
 
 def test_command_line_says_where_everything_is(made):

@@ -11,14 +11,15 @@ import pytest
 from pydantic import ValidationError
 
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train, write_questions
-from workers import trainer as trainer_module
+from workers import examiner
 from workers.benchmarks import Question, split_questions
+from workers.canonical import MAX_SLICES
 from workers.checkpoint import newest_checkpoint
 from workers.estimators import Vote
 from workers.evaluation import Exam, Result, digest, evaluation_event, results_of
 from workers.provenance import git_commit, versions
 from workers.rewards import Verdict
-from workers.spec_sections import DataSpec
+from workers.spec_data import DataSpec
 from workers.stopping import Paused, StopFlag, Stopped
 from workers.verifiers import label
 from workers.votes import vote
@@ -86,6 +87,14 @@ def test_estimates_and_slices_leave_out_what_cannot_be_scored():
     assert [one.marks for one in results] == ["1-", "01", "--"]
     assert found.questions == digest(questions)
     assert found.verifier == label("math")
+
+
+def test_subject_for_each_question_makes_no_slice_for_each():
+    asked = [Question(f"q{n}", "?", "1", subject=f"S{n}") for n in range(MAX_SLICES + 3)]
+    results = [Result(question, [1.0], [], "", "") for question in asked]
+    found = evaluation_event(0, "A", Exam(DataSpec(train_path="-"), asked, 1), results).slices
+    assert len(found) == MAX_SLICES + 1
+    assert (found["S0"], found["others"]) == ((1, 1), (3, 3))
 
 
 def test_accuracy_of_nothing_that_could_be_scored_is_no_number():
@@ -161,13 +170,13 @@ def test_samples_of_each_question_are_told_and_repeat_themselves(tmp_path, pair)
 
 def test_memory_is_bounded_by_the_block_whatever_k(tmp_path, pair, monkeypatch):
     asked: list[int] = []
-    original = trainer_module.results_of
+    original = examiner.results_of
 
     def counted(exam, block, texts, scorer):
         asked.append(len(texts))
         return original(exam, block, texts, scorer)
 
-    monkeypatch.setattr(trainer_module, "results_of", counted)
+    monkeypatch.setattr(examiner, "results_of", counted)
     evaluation = {"temperature": 1.0, "num_samples": 5}
     train(
         make_spec(tmp_path, pair[:1], evaluation=evaluation, rollout={"rollout_batch_size": 11}, training={"steps": 0}),
@@ -236,7 +245,7 @@ def test_best_checkpoint_is_that_of_the_run_s_own_benchmark(tmp_path, pair):
     own = [
         r["value"] for r in records(tmp_path / "run", "evaluation") if (r["step"], r["benchmark"]) == (1, "questions")
     ]
-    assert trainer.score == (1, pytest.approx(sum(own) / 2))
+    assert trainer.examiner.score == (1, pytest.approx(sum(own) / 2))
 
 
 def test_further_benchmark_is_scored_by_its_own_verifier(tmp_path, pair, monkeypatch):
@@ -255,7 +264,7 @@ def test_further_benchmark_is_scored_by_its_own_verifier(tmp_path, pair, monkeyp
         def score(self, completions, answers):
             return [Verdict(1.0, "") for _ in completions]
 
-    monkeypatch.setattr(trainer_module, "Verifier", Other)
+    monkeypatch.setattr(examiner, "Verifier", Other)
     asked = [further(tmp_path, verifier="math"), further(tmp_path, "same")]
     train(make_spec(tmp_path, pair[:1], training={"steps": 0}, evaluation={"benchmarks": asked}), tmp_path / "run")
     assert made == ["math"]

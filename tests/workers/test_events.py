@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from workers.events import SPOOL_NAME, DamagedLine, Log, Metrics, SpoolWriter, decode, encode, read_records
+from workers.events import DamagedLine, Log, Metrics, decode, encode
+from workers.spool import SPOOL_NAME, SpoolWriter, read_records
 
 
 def records(run_dir):
@@ -56,7 +57,9 @@ def test_spool_is_cut_at_a_damaged_line_and_the_rest_is_kept_beside_it(tmp_path)
     path = tmp_path / SPOOL_NAME
     path.write_bytes(path.read_bytes().replace(b"damaged", b"demaged"))
     again = SpoolWriter(tmp_path, attempt=2)
-    assert again.damage.startswith("events lost: line 2 of events.jsonl is damaged (checksum does not match")
+    assert again.damage.startswith(
+        "events lost: the line of event 2 in events.jsonl is damaged (checksum does not match"
+    )
     again.emit(Log(message="next"))
     again.close()
     assert [(r["seq"], r["attempt"], r["message"]) for r in records(tmp_path)] == [(1, 1, "whole"), (2, 2, "next")]

@@ -12,15 +12,17 @@ import torch
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train, weights
 from workers import scoring
 from workers.algorithms import hacpo
-from workers.events import SPOOL_NAME, Log, SpoolWriter, read_records
+from workers.events import Log
+from workers.local_agent import LocalAgent
 from workers.memory import OutOfMemory
 from workers.messages import Row, RowResult
-from workers.placement import LocalAgent
 from workers.policy import Policy
 from workers.rewards import Verifier
+from workers.saving import CheckpointsFail
 from workers.scoring import VerifierFails
+from workers.spool import SPOOL_NAME, SpoolWriter, read_records
 from workers.stopping import StopFlag, Stopped
-from workers.trainer import CheckpointsFail, Diverged
+from workers.trainer import Diverged
 from workers.updates import Inputs, run_updates
 from workers.verdicts import Verdict
 from workers.warm_child import VerifierError
@@ -322,17 +324,17 @@ def test_memory_that_holds_no_single_row_says_what_to_lower(tmp_path, pair, monk
 
 
 def test_full_memory_while_sampling_halves_the_rollout_batch(tmp_path, pair, monkeypatch):
-    import workers.placement as placement
+    from workers import engines
 
     expected = train(make_spec(tmp_path, pair), tmp_path / "expected")
-    sample = placement.sample
+    sample = engines.sample
 
     def limited(*arguments, batch_size, **more):
         if batch_size > 100:
             raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory")
         return sample(*arguments, batch_size=batch_size, **more)
 
-    monkeypatch.setattr(placement, "sample", limited)
+    monkeypatch.setattr(engines, "sample", limited)
     trainer = train(make_spec(tmp_path, pair), tmp_path / "run")
     assert sum("rollout_batch_size is now 64" in message for message in warnings(tmp_path / "run")) == 2
     ours, theirs = weights(trainer, 0), weights(expected, 0)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import huggingface_hub
 import pytest
-from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
+from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HfHubHTTPError
 
 from tests.workers.tiny import make_agent
-from workers.hub import Unfit, fetch_small_files, weight_facts
+from workers.hub import Unfit, fetch_small_files, refusal, weight_facts
 
 # The HTTP client's base error is no OSError; nor is the second.
 CLIENT_ERROR = next(kind for kind in HfHubHTTPError.__bases__ if kind is not OSError)
@@ -50,6 +50,13 @@ def test_any_failure_of_the_connection_is_told_as_one(unreachable, monkeypatch, 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
     with pytest.raises(Unfit, match="Could not reach the hub for owner/model"):
         fetch_small_files("owner/model", None)
+
+
+@pytest.mark.parametrize(("kind", "way"), [("model", "register that folder"), ("data set", "set HF_TOKEN")])
+def test_gated_is_told_with_a_way_that_works_without_a_token_in_the_trainer(kind, way):
+    error = GatedRepoError.__new__(GatedRepoError)  # its constructor wants an answer of a hub
+    assert way in refusal(error, kind, "owner/name", None)
+    assert ("HF_TOKEN" in refusal(error, kind, "owner/name", None)) == (kind != "model")
 
 
 def test_weights_of_an_earlier_download_are_counted_offline(unreachable, tmp_path):

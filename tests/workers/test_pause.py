@@ -7,7 +7,7 @@ import pytest
 from tests.workers.test_resume import assert_same_end
 from tests.workers.test_trainer_process import ENVIRONMENT, wait_for
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train
-from workers import pulse, trainer
+from workers import pulse, saving
 from workers.launcher import PULSE_NAME, start_trainer
 from workers.rewards import Verifier
 from workers.scoring import Scorer
@@ -62,7 +62,7 @@ def test_pause_whose_checkpoint_cannot_be_written_says_where_the_run_goes_on(tmp
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(trainer, "save_checkpoint", full)
+    monkeypatch.setattr(saving, "save_checkpoint", full)
     stop = StopFlag()
     with pytest.raises(Paused, match="no checkpoint of step 1 could be written, so it goes on from an earlier one"):
         train(make_spec(tmp_path, make_pair(tmp_path)), tmp_path / "run", verifier=PausesAt(stop, 3), stop=stop)

@@ -9,9 +9,11 @@ import torch
 
 from tests.workers.tiny import make_agent, make_pair, make_spec
 from workers.benchmarks import Question
+from workers.loading import load_model
+from workers.local_agent import LocalAgent
 from workers.messages import Response
-from workers.placement import LocalAgent
-from workers.policy import Policy, eos_ids, load_model
+from workers.policy import Policy
+from workers.prompts import eos_ids
 from workers.spec import RunSpec
 from workers.updates import ResponseTooLong, retokenize
 
@@ -120,8 +122,7 @@ def test_small_steps_are_not_lost_in_bfloat16(tmp_path):
     before = {name: master.clone() for name, master in policy._masters.items()}
     for _ in range(2):
         logps, _ = policy.token_logps([[2, 3]], [[4, 5, 6]])
-        (-logps.sum()).backward()
-        policy.collect_gradients()
+        policy.backward(-logps.sum())
         _, taken = policy.step(1e-6, is_sound=True)
         assert taken
     name = "model.layers.0.mlp.up_proj.weight"

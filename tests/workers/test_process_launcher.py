@@ -5,11 +5,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 
-from workers.launcher import RunDirBusy, lock_run_dir, start_trainer
+from tests.waiting import wait_until
+from workers.launcher import SCRATCH_NAME, RunDirBusy, lock_run_dir, start_trainer
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
 STUBBORN = [
@@ -26,15 +26,6 @@ def is_alive(pid: int) -> bool:
         return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def wait_until(condition, seconds: float = 5.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_second_trainer_of_a_run_is_refused_while_the_first_lives(tmp_path):
@@ -54,6 +45,40 @@ def test_trainer_that_ignores_term_is_killed_with_its_children(tmp_path):
     child = int(log.read_text())
     assert trainer.end(grace_s=0.2) == -signal.SIGKILL
     assert wait_until(lambda: not is_alive(child))
+
+
+OWN_SESSION = [
+    sys.executable,
+    "-c",
+    "import subprocess, sys, time; from workers.launcher import die_with_supervisor; die_with_supervisor();"
+    "c = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True);"
+    "print(c.pid, flush=True); time.sleep(60)",
+]
+
+
+def test_what_a_trainer_starts_in_a_session_of_its_own_is_gone_when_kill_returns(tmp_path):
+    trainer = start_trainer(tmp_path, 1, command=OWN_SESSION)
+    log = tmp_path / "trainer.log"
+    assert wait_until(lambda: log.read_text().strip().isdigit())
+    scratch = tmp_path / "elsewhere"
+    scratch.mkdir()
+    (tmp_path / SCRATCH_NAME).symlink_to(scratch)
+    trainer.kill()
+    assert not is_alive(int(log.read_text()))
+    assert not scratch.exists()
+    assert not (tmp_path / SCRATCH_NAME).is_symlink()
+
+
+def test_what_a_trainer_starts_in_a_session_of_its_own_ends_with_the_supervisor(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from workers.launcher import start_trainer;"
+        f"start_trainer(Path({str(tmp_path)!r}), 1, command={OWN_SESSION!r}); time.sleep(60)"
+    )
+    log = tmp_path / "trainer.log"
+    with subprocess.Popen([sys.executable, "-c", code]) as supervisor:
+        assert wait_until(lambda: log.exists() and log.read_text().strip().isdigit())
+        supervisor.kill()
+    assert wait_until(lambda: not is_alive(int(log.read_text())), seconds=2)
 
 
 def test_trainer_and_its_children_end_when_the_supervisor_is_killed(tmp_path):

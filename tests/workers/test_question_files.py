@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,18 @@ def test_csv_is_read_with_the_separator_of_its_first_line(tmp_path, name, separa
 )
 def test_broken_csv_is_refused_with_its_line(tmp_path, content, said):
     assert said in error_of(file_of(tmp_path, "q.csv", content))
+
+
+def test_jsonl_has_as_many_columns_as_the_others(tmp_path):
+    line = json.dumps({str(number): 1 for number in range(501)})
+    assert "line 1: 501 keys, 500 at most" in error_of(file_of(tmp_path, "q.jsonl", line))
+
+
+def test_repeated_key_among_many_is_found_in_one_pass(tmp_path):
+    line = "{" + ",".join(f'"{number}":0' for number in range(90_000)) + ',"89999":0}'
+    begin = time.process_time()
+    assert "line 1: key '89999' stands there twice" in error_of(file_of(tmp_path, "q.jsonl", line))
+    assert time.process_time() - begin < 2  # each against each would take minutes
 
 
 def test_short_csv_row_lacks_its_last_cells(tmp_path):

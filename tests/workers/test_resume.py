@@ -2,86 +2,51 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
 
-from tests.workers.tiny import make_pair, make_spec, records
+from tests.workers.endings import assert_same_end
+from tests.workers.tiny import make_pair, make_spec, records, train
 from workers.checkpoint import newest_checkpoint
+from workers.local_agent import LocalAgent
 from workers.spec import RunSpec
 
-ROOT = Path(__file__).resolve().parents[2]
-# argv: spec, run directory, attempt, and where to die: "-", "step N" or "save N" (of one agent).
-SCRIPT = """
-import os, signal, sys
-from pathlib import Path
-from tests.workers.tiny import train
-from workers.placement import LocalAgent
-from workers.spec import RunSpec
+# Each process is forked from one that has the libraries loaded: loading them nine times takes longer than the training.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.workers.tiny"])
 
-spec, run_dir, attempt, (kind, _, number) = *map(Path, sys.argv[1:3]), int(sys.argv[3]), sys.argv[4].partition(" ")
-calls = {"save": 0, "update": 0}
 
-def dying(method, name):
-    def call(*arguments, **more):
-        calls[name] += 1
-        if kind == name and calls[name] == int(number):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return method(*arguments, **more)
-    return call
+def train_until(spec_path: Path, run_dir: Path, attempt: int, dies: str) -> None:
+    """In a process of its own. dies: "-", or the call of one agent before which it is killed: "update N", "save N"."""
+    kind, _, number = dies.partition(" ")
+    calls = {"save": 0, "update": 0}
 
-LocalAgent.save = dying(LocalAgent.save, "save")
-LocalAgent.update = dying(LocalAgent.update, "update")
-train(RunSpec.from_file(spec), run_dir, attempt)
-"""
+    def dying(method, name):
+        def call(*arguments, **more):
+            calls[name] += 1
+            if kind == name and calls[name] == int(number):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return method(*arguments, **more)
+
+        return call
+
+    LocalAgent.save = dying(LocalAgent.save, "save")
+    LocalAgent.update = dying(LocalAgent.update, "update")
+    train(RunSpec.from_file(spec_path), run_dir, attempt)
 
 
 def run(spec_path: Path, run_dir: Path, attempt: int, dies: str = "-") -> int:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(spec_path), str(run_dir), str(attempt), dies],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done.returncode
-
-
-def told(run_dir: Path, kind: str) -> list[dict]:
-    """The events of a run as a reader keeps them: of a step that was made twice, the last telling."""
-    kept: dict[tuple, dict] = {}
-    for record in records(run_dir, kind):
-        names = ("step", "agent", "source", "prompt_id", "sample", "benchmark")
-        body = {key: value for key, value in record.items() if key not in ("seq", "attempt", "time", "crc")}
-        kept[tuple(str(record.get(name)) for name in names)] = body
-    return [kept[key] for key in sorted(kept)]
-
-
-def assert_same_end(left: Path, right: Path) -> None:
-    found = [newest_checkpoint(run_dir)[0] for run_dir in (left, right)]
-    assert found[0] is not None
-    assert found[1] is not None
-    assert found[0].step == found[1].step
-    names = [
-        {path.relative_to(each.path).as_posix() for path in each.path.rglob("*.safetensors")} for each in found if each
-    ]
-    assert names[0] == names[1]
-    assert len(names[0]) == 4  # two agents' weights and optimizers
-    for name in names[0]:
-        ours, theirs = (load_file(each.path / name) for each in found if each)
-        assert ours.keys() == theirs.keys()
-        for key in ours:
-            assert ours[key].equal(theirs[key]), (name, key)
-    for kind in ("metrics", "rollout", "contribution", "evaluation"):
-        assert told(left, kind) == told(right, kind), kind
+    process = PROCESSES.Process(target=train_until, args=(spec_path, run_dir, attempt, dies))
+    process.start()
+    process.join(120)
+    process.kill()  # nothing, where it has ended
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from workers.spec import RunSpec
-from workers.spec_sections import NOT_OF_TEMPLATES, AgentSpec
+from workers.spec_agent import NOT_OF_TEMPLATES, AgentSpec
 
 BASE = {"agents": [{"name": "a", "model": "m"}, {"name": "b", "model": "m"}], "data": {"train_path": "q.jsonl"}}
 

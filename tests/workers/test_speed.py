@@ -13,9 +13,9 @@ from transformers import DynamicCache
 
 from tests.workers.tiny import make_agent, make_spec
 from workers import rollout
-from workers.benchmarks import load_questions
+from workers.benchmarks import split_questions
+from workers.local_agent import LocalAgent
 from workers.messages import Row
-from workers.placement import LocalAgent
 from workers.policy import Policy
 from workers.rollout import sample
 from workers.updates import Inputs, run_updates
@@ -80,7 +80,7 @@ def test_own_rollouts_are_not_scored_again_where_the_sampler_has_the_trainers_we
     agent = {"name": "A", "model": str(make_agent(tmp_path / "model", "qwen3", seed=4))}
     spec = make_spec(tmp_path, [agent], algorithm={"name": "gspo"})
     learner = LocalAgent(spec.agents[0], spec, torch.device("cpu"), None)
-    questions, _ = load_questions(spec.data)
+    questions = split_questions(spec.data).train
     with shapes_seen(learner.policy.model) as seen:
         learner.generate(0, questions[:4])
     # One pass reads the four prompts; every other reads one new token in each row. None reads whole rollouts.

@@ -4,8 +4,9 @@ import errno
 
 import pytest
 
-from workers import events, thinning
-from workers.events import SPOOL_NAME, Log, Metrics, Rollout, SpoolWriter, Started, read_spool, rotated, spool_bytes
+from workers import spool, thinning
+from workers.events import Log, Metrics, Rollout, Started
+from workers.spool import SPOOL_NAME, SpoolWriter, read_spool, rotated, spool_bytes
 from workers.thinning import Gate, clean_line
 
 
@@ -48,7 +49,7 @@ class _FullDisk:
 
 class TestRotation:
     def test_full_files_are_set_aside_and_numbers_go_on(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(events, "SEGMENT_BYTES", 1000)
+        monkeypatch.setattr(spool, "SEGMENT_BYTES", 1000)
         writer = SpoolWriter(tmp_path, 1)
         for number in range(50):
             writer.emit(Log(message=f"line {number}"))
@@ -59,11 +60,11 @@ class TestRotation:
         assert len(rotated(tmp_path)) >= 4
         assert all(path.stat().st_size < 1200 for _, path in rotated(tmp_path))
         for last, path in rotated(tmp_path):
-            assert [record["seq"] for _, record in events.read_records(path)][-1] == last
+            assert [record["seq"] for _, record in spool.read_records(path)][-1] == last
 
     def test_number_goes_on_where_the_new_file_is_still_empty(self, tmp_path, monkeypatch):
         """Killed between the renaming and the first line of the new file."""
-        monkeypatch.setattr(events, "SEGMENT_BYTES", 100)
+        monkeypatch.setattr(spool, "SEGMENT_BYTES", 100)
         writer = SpoolWriter(tmp_path, 1)
         writer.emit(Log(message="one"), Log(message="two"))
         writer._rotate_when_full()
@@ -71,11 +72,11 @@ class TestRotation:
         assert SpoolWriter(tmp_path, 2).emit(Log(message="three")) == 3
 
     def test_full_disk_keeps_one_file_growing_until_there_is_room(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(events, "SEGMENT_BYTES", 100)
+        monkeypatch.setattr(spool, "SEGMENT_BYTES", 100)
         writer = SpoolWriter(tmp_path, 1)
         writer.emit(Log(message="one"), Log(message="two"))
         with monkeypatch.context() as patch:
-            patch.setattr(events, "open", _no_room, raising=False)
+            patch.setattr(spool, "open", _no_room, raising=False)
             assert writer.emit(Log(message="three")) == 3
         assert rotated(tmp_path) == []
         assert writer.emit(Log(message="four")) == 4
@@ -87,7 +88,7 @@ class TestRotation:
         writer = SpoolWriter(tmp_path, 1)
         writer.emit(Log(message="one"))
         clock, file = [1000.0], writer._file
-        monkeypatch.setattr(events.time, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(spool.time, "monotonic", lambda: clock[0])
         writer._file = _FullDisk(file, room=20)
         assert writer.emit(Log(message="two")) == 2
         clock[0] += 60.0
@@ -126,7 +127,7 @@ class TestRotation:
         assert spool_bytes(tmp_path) < 0.3 * 2**20  # two files of an eighth
 
     def test_size_counts_all_files(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(events, "SEGMENT_BYTES", 100)
+        monkeypatch.setattr(spool, "SEGMENT_BYTES", 100)
         writer = SpoolWriter(tmp_path, 1)
         for _ in range(5):
             writer.emit(Log(message="line"))

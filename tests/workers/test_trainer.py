@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -15,11 +16,12 @@ from safetensors import SafetensorError
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train, weights
 from workers.algorithms import hacpo
 from workers.benchmarks import Question
-from workers.events import SpoolWriter
+from workers.local_agent import LocalAgent
+from workers.manifest import DamagedCheckpoint
 from workers.memory import device_peak_bytes, resident_bytes
 from workers.messages import Generated, Response
-from workers.placement import LocalAgent
 from workers.plan import batch_of_step, build_mini_batches, learning_rate
+from workers.spool import SpoolWriter
 from workers.stopping import StopFlag, Stopped
 from workers.trainer import Diverged, Trainer
 
@@ -103,6 +105,32 @@ def test_same_seed_repeats_and_another_does_not(tmp_path, pair):
 
 
 # Going on after an interruption
+
+
+def test_run_that_begins_with_a_checkpoint_of_a_shorter_one_ends_as_the_longer(tmp_path, pair):
+    changes = {"training": {"steps": 4, "lr_schedule": "constant"}, "checkpoint": {"save_steps": 2}}
+    longer = make_spec(tmp_path, pair, **changes)
+    whole = train(longer, tmp_path / "whole")
+    train(longer.model_copy(update={"training": longer.training.model_copy(update={"steps": 2})}), tmp_path / "short")
+    begun = tmp_path / "further" / "checkpoints" / "step-000002"
+    shutil.copytree(tmp_path / "short" / "checkpoints" / "step-000002", begun)
+    further = train(longer, tmp_path / "further")
+    for index in range(2):
+        assert_same_bits(weights(further, index), weights(whole, index))
+    assert [record["step"] for record in records(tmp_path / "further", "started")] == [2]
+    assert [record["step"] for record in records(tmp_path / "further", "metrics")][::4] == [3, 4]
+    counted = [records(tmp_path / name, "progress")[-1]["rollouts_generated"] for name in ("further", "whole")]
+    assert counted[0] == counted[1]
+
+
+def test_run_whose_first_checkpoint_is_damaged_does_not_begin_anew(tmp_path, pair):
+    spec = make_spec(tmp_path, pair, training={"steps": 1}, checkpoint={"save_steps": 1})
+    train(spec, tmp_path / "short")
+    begun = tmp_path / "further" / "checkpoints" / "step-000001"
+    shutil.copytree(tmp_path / "short" / "checkpoints" / "step-000001", begun)
+    (begun / "state" / "trainer.json").write_text("{}")
+    with pytest.raises(DamagedCheckpoint, match="checkpoint to go on from: step-000001"):
+        train(spec, tmp_path / "further")
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.01])
@@ -234,8 +262,8 @@ def test_full_disk_does_not_turn_a_stop_into_a_failure(tmp_path, pair, monkeypat
 
     trainer = train(make_spec(tmp_path, pair[:1], training={"steps": 1}), tmp_path / "run")
     trainer.spool = SpoolWriter(tmp_path / "run", 1)
-    trainer.saved_step = None
-    monkeypatch.setattr("workers.trainer.save_checkpoint", full)
+    trainer.saving.step = None
+    monkeypatch.setattr("workers.saving.save_checkpoint", full)
     trainer.save_if_cheap()
     warning = records(tmp_path / "run", "log")[-1]
     assert (warning["level"], warning["message"]) == (

@@ -106,14 +106,20 @@ def test_run_dir_of_another_run_or_trainer_is_refused(tmp_path, spec):
     assert (done.returncode, "holds another run" in done.stderr) == (2, True)
 
 
-@pytest.mark.slow
-def test_term_stops_after_the_phase_with_a_checkpoint(tmp_path, spec):
-    run_dir = tmp_path / "run"
+def endless_trainer(run_dir, spec):
+    """One that has trained a step, of more than anybody waits for."""
     run_dir.mkdir()
     endless = spec.model_copy(update={"training": spec.training.model_copy(update={"steps": 100_000})})
     (run_dir / "spec.json").write_text(endless.to_json())
     trainer = start_trainer(run_dir, 1, environment=ENVIRONMENT)
     wait_for(run_dir, "progress", trainer.process)
+    return trainer
+
+
+@pytest.mark.slow
+def test_term_stops_after_the_phase_with_a_checkpoint(tmp_path, spec):
+    run_dir = tmp_path / "run"
+    trainer = endless_trainer(run_dir, spec)
     trainer.request_stop()
     assert trainer.process.wait(30) == 0
     (finished,) = records(run_dir, "finished")
@@ -143,11 +149,7 @@ def test_term_while_loading_is_obeyed(tmp_path, spec):
 @pytest.mark.slow
 def test_trainer_dies_with_its_supervisor(tmp_path, spec):
     run_dir = tmp_path / "run"
-    run_dir.mkdir()
-    endless = spec.model_copy(update={"training": spec.training.model_copy(update={"steps": 100_000})})
-    (run_dir / "spec.json").write_text(endless.to_json())
-    trainer = start_trainer(run_dir, 1, environment=ENVIRONMENT)
-    wait_for(run_dir, "progress", trainer.process)
+    trainer = endless_trainer(run_dir, spec)
     os.close(trainer._death_pipe)  # what the kernel does when the supervisor is gone
     trainer._death_pipe = -1
     assert trainer.process.wait(5) == -signal.SIGKILL
@@ -165,7 +167,8 @@ def test_spool_that_cannot_be_opened_is_reported(tmp_path, spec, capsys, monkeyp
 
 def test_attempt_after_a_damaged_line_counts_the_sound_ones(tmp_path, spec, monkeypatch):
     from workers import __main__ as process
-    from workers.events import Log, SpoolWriter
+    from workers.events import Log
+    from workers.spool import SpoolWriter
 
     for attempt in (1, 2):
         writer = SpoolWriter(tmp_path, attempt)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
+from workers.local_agent import LocalAgent
 from workers.messages import Generated, Response, RolloutsMissing
-from workers.placement import LocalAgent
 from workers.plan import build_mini_batches, chosen_sources
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -145,13 +146,19 @@ def test_ending_early_passes_no_test(code):
         "open('/tmp/left-behind', 'w')",
         "__import__('os').chmod('/tmp', 0o777)",
         "__import__('os').setuid(0)" if os.getuid() else "__import__('os').mount",
+        # What Landlock does not guard, and what would stay when the process is gone.
+        f"__import__('os').utime({str(ROOT / 'README.md')!r})",
+        f"__import__('os').setxattr({str(ROOT / 'README.md')!r}, 'user.a', b'b')",
+        "__import__('os').setpriority(0, __import__('os').getppid(), 19)",
+        "__import__('os').sched_setaffinity(__import__('os').getppid(), {0})",
+        "c = __import__('ctypes').CDLL(None, use_errno=True)\n    if c.msgget(0, 0o1600) < 0: raise OSError",
         "__import__('resource').setrlimit(__import__('resource').RLIMIT_AS, (2**40, 2**40))",
     ],
 )
 def test_nothing_outside_can_be_reached(deed):
     told = outcome(f"def f(x):\n    {deed}\n    return 4")
     assert told.startswith("wrong: ")
-    assert "Error (line 2 of the answer)" in told
+    assert re.search(r"Error \(line [23] of the answer\)", told)
 
 
 def test_network_of_this_machine_is_not_seen():

@@ -16,12 +16,13 @@ import pytest
 from pydantic import ValidationError
 
 from tests.workers.verifier_examples import Example, examples, versions
+from workers import numeric
 from workers.answers import clean, decide, rounding_unit
 from workers.choice import letter
 from workers.kinds import kind_of
 from workers.rewards import Verifier, read_cases
 from workers.second_verifier import is_right
-from workers.spec_sections import DataSpec
+from workers.spec_data import DataSpec
 from workers.verdicts import Verdict
 from workers.verifiers import RULES, VerifierKind, label
 
@@ -146,6 +147,13 @@ def test_reference_answer_that_no_response_could_match_is_doubted(verifiers, kin
         "python": ("print(f(1))", "its tests assert nothing"),
     }[kind]  # fmt: skip
     assert verifiers[kind].doubts([sound, unsound[0]]) == ["", unsound[1]]
+
+
+@pytest.mark.parametrize("answer", ["5" + "a" * 60 + "!", "5m" * 400 + "!", "5" + "m^2" * 300 + "!", "5" + "µ/" * 400])
+def test_long_answer_that_is_no_unit_after_all_holds_the_trainer_up_for_no_time(answer):
+    begin = time.process_time()
+    numeric.settle(f"\\boxed{{{answer}}}", "5", 1e-4)  # in the trainer's own process, where nothing could end it
+    assert time.process_time() - begin < 1
 
 
 def test_catastrophic_expression_is_unscorable_in_time_and_the_next_answer_is_scored(verifiers):

@@ -4,6 +4,7 @@ import { count, make } from "./format.js";
 
 const EVERY_MS = 5000;
 const OPEN_SHOWN = 6;
+const LIMIT = 100;
 
 /**
  * @typedef {{id: number, title: string, text: string, advice: string, agent: string, source: string, chart: string | null,
@@ -11,7 +12,7 @@ const OPEN_SHOWN = 6;
  */
 
 /**
- * @typedef {{alerts: Alert[], count: number, num_open: number}} Answer the open ones first; of many, not all are in it
+ * @typedef {{items: Alert[], count: number, num_open: number}} Answer the open ones first; of many, not all are in it
  */
 
 /**
@@ -26,7 +27,7 @@ export function watchAlerts(root, hasEnded, onChange) {
     const isEnd = hasEnded();
     if (isLast || document.hidden) return;
     try {
-      const response = await fetch(root.dataset.url ?? "", { headers: { Accept: "application/json" } });
+      const response = await fetch(`${root.dataset.url}?limit=${LIMIT}`, { headers: { Accept: "application/json" } });
       if (!response.ok) return;
       const text = await response.text();
       /** @type {Answer} */
@@ -35,7 +36,7 @@ export function watchAlerts(root, hasEnded, onChange) {
       if (text === seen) return;
       seen = text;
       show(root, answer);
-      onChange(answer.alerts);
+      onChange(answer.items);
     } catch {
       // The page says itself that its link is lost; the next look tries again.
     }
@@ -49,7 +50,7 @@ export function watchAlerts(root, hasEnded, onChange) {
  * @param {HTMLElement} root
  * @param {Answer} answer
  */
-function show(root, { alerts, count: total, num_open: numOpen }) {
+function show(root, { items: alerts, count: total, num_open: numOpen }) {
   const open = alerts.filter((alert) => alert.is_open);
   const closed = alerts.filter((alert) => !alert.is_open);
   const wasOpen = root.querySelector("details")?.open ?? false;

@@ -1,6 +1,5 @@
 /** One line chart: its figure with buttons, the uPlot drawing, a legend whose entries can be switched off, downloads. */
 
-import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { columnsOf, csvOf, tabulate } from "./drawn.js";
 import { DASHES, count, cut, make, significant } from "./format.js";
 import { colour, drawBand, drawBars, drawMarks, drawZero, padded } from "./paint.js";

@@ -1,6 +1,5 @@
 /** The picture of the Compare page: one line for each run and agent, zoomed on the server. Its state is the address. */
 
-import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { colour } from "./figures.js";
 import { DASHES, cut, make, must, readJson, significant } from "./format.js";
 

@@ -1,4 +1,4 @@
-/** What every page has: a live count of running runs, times that go on, banners that go, scrolling tables, g keys. */
+/** What every page has: a live count of running runs, times that go on, banners that go, scrolling tables, menus. */
 
 import { count, duration } from "./format.js";
 import { reloadPage } from "./reload.js";
@@ -93,6 +93,20 @@ document.querySelector(".tabs [aria-current='page']")?.scrollIntoView({ block: "
 
 document.addEventListener("click", (event) => {
   if (event.target instanceof Element && event.target.closest("a[data-tab]")) dropBanners();
+});
+/** @returns {NodeListOf<HTMLDetailsElement>} */
+const openMenus = () => document.querySelectorAll("details.menu[open]");
+// A press elsewhere closes a menu, else two of them lie on each other; so does opening one by keyboard, which is a click.
+document.addEventListener("click", (event) => {
+  for (const menu of openMenus()) if (!event.composedPath().includes(menu)) menu.open = false;
+});
+addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
+  for (const menu of openMenus()) {
+    const hadFocus = menu.contains(document.activeElement);
+    menu.open = false;
+    if (hadFocus) menu.querySelector("summary")?.focus();
+  }
 });
 addEventListener("popstate", dropBanners);
 addEventListener("pageshow", (event) => {

@@ -29,7 +29,7 @@ export function forgetColours() {
 
 /**
  * A triangle on the x axis, and a thin line above it, at each place.
- * @param {import("../vendor/uplot/uPlot.esm.js")} plot
+ * @param {uPlot} plot
  * @param {number[]} places
  */
 export function drawMarks(plot, places) {
@@ -59,7 +59,7 @@ export function drawMarks(plot, places) {
 
 /**
  * From the lowest to the highest value, one bar for each column of pixels: a spike of one bucket is a whole pixel wide.
- * @param {import("../vendor/uplot/uPlot.esm.js")} plot
+ * @param {uPlot} plot
  * @param {number[]} x
  * @param {(number | null)[]} low
  * @param {(number | null)[]} high
@@ -94,7 +94,7 @@ export function drawBars(plot, x, low, high, fill) {
 
 /**
  * The area between two lines.
- * @param {import("../vendor/uplot/uPlot.esm.js")} plot
+ * @param {uPlot} plot
  * @param {number[]} x
  * @param {(number | null)[]} low
  * @param {(number | null)[]} high
@@ -119,7 +119,7 @@ export function drawBand(plot, x, low, high, fill) {
 
 /**
  * A line at 0, under the lines of the agents.
- * @param {import("../vendor/uplot/uPlot.esm.js")} plot
+ * @param {uPlot} plot
  */
 export function drawZero(plot) {
   if (plot.scales.y.distr === 3) return; // a log axis has no 0

@@ -4,7 +4,7 @@ import { count, duration, make, must, size } from "./format.js";
 
 /**
  * @typedef {{runs: number, rollouts: number, max_tokens: number, device_seconds: number | null,
- *   disk_bytes: number | null, basis: string}} Cost
+ *   disk_bytes: number | null, memory: string, basis: string}} Cost
  * @typedef {{code: string, message: string, field: string | null}} FieldError
  */
 
@@ -49,6 +49,7 @@ function showCost(cost) {
   show("rollouts", cost ? count(cost.rollouts) : "–");
   show("max-tokens", cost ? `at most ${count(cost.max_tokens)}` : "–");
   show("device-time", cost && cost.device_seconds !== null ? `about ${duration(cost.device_seconds)}` : "–");
+  show("memory", cost?.memory || "–");
   show("disk", cost && cost.disk_bytes !== null ? `about ${size(cost.disk_bytes)}` : "–");
   show("basis", cost?.basis ?? "");
   if (cost) showErrors([]);

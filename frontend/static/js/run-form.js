@@ -183,8 +183,9 @@ form.addEventListener("input", (event) => {
   }
   refresh();
 });
-// Two presses must not queue two runs.
-form.addEventListener("submit", () => {
+// Two presses must not queue two runs; a download leaves the page as it is.
+form.addEventListener("submit", (event) => {
+  if (event.submitter?.id === "download") return;
   must("#submit").setAttribute("aria-disabled", "true");
   setTimeout(() => /** @type {HTMLButtonElement} */ (must("#submit")).setAttribute("disabled", ""), 0);
 });

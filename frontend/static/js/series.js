@@ -53,6 +53,7 @@ export const CHART_GROUPS = [
       { key: "length", title: "Completion length, tokens", help: "Mean over own rollouts.", metric: "completions/mean_length", kind: "agent" },
       { key: "grad-norm", title: "Gradient norm", help: "Before clipping to max_grad_norm.", metric: "grad_norm", kind: "agent" },
       { key: "entropy", title: "Entropy, nats per token", help: "Of the policy on its own rollouts.", metric: "entropy", kind: "agent" },
+      { key: "engine-difference", title: "Engine against trainer, nats", help: "Mean difference of log-probabilities on one greedy response after each step's updates; above 0.1 the engine has other weights.", metric: "engine_logp_difference", kind: "agent" },
     ],
   },
 ];

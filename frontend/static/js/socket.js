@@ -13,7 +13,7 @@
  *   progress: any, reason: string}} RunFrame
  * @typedef {{events?: (events: RunEvent[]) => void, run?: (frame: RunFrame) => void, synced?: (seq: number) => void,
  *   error?: (message: string) => void}} Handlers
- * @typedef {"connecting" | "live" | "reconnecting" | "delayed" | "crowded" | "ended"} Link
+ * @typedef {"connecting" | "live" | "reconnecting" | "delayed" | "crowded" | "gone" | "ended"} Link
  */
 
 const FIRST_PAUSE_MS = 500;
@@ -37,6 +37,7 @@ export class RunSocket {
     /** @type {Map<string, {cursor: number, asked: number, handlers: Handlers}>} */
     this.runs = new Map();
     this.onLink = onLink;
+    this.isGone = false; // the last run of the page was taken from it
     this.tries = 0;
     this.lostAt = 0;
     this.heardAt = 0;
@@ -57,6 +58,7 @@ export class RunSocket {
    */
   subscribe(run, after, handlers) {
     this.runs.set(run, { cursor: after, asked: -1, handlers });
+    this.isGone = false;
     this.#subscribe(run);
   }
 
@@ -88,7 +90,7 @@ export class RunSocket {
       this.tries = 0;
       this.lostAt = 0;
       this.heardAt = Date.now();
-      this.onLink("live");
+      this.onLink(this.isGone ? "gone" : "live");
       for (const run of this.runs.keys()) this.#subscribe(run);
     };
     socket.onmessage = (message) => {
@@ -133,7 +135,7 @@ export class RunSocket {
     this.heardAt = Date.now();
     const frame = JSON.parse(text);
     if (frame.op === "link") {
-      this.onLink(frame.delayed ? "delayed" : "live"); // without Redis the server only polls
+      if (!this.isGone) this.onLink(frame.delayed ? "delayed" : "live"); // without Redis the server only polls
       return;
     }
     if (frame.op === "error" && !frame.run) {
@@ -144,8 +146,21 @@ export class RunSocket {
     if (!followed) return;
     if (frame.op === "run") followed.handlers.run?.(frame);
     else if (frame.op === "synced") followed.handlers.synced?.(followed.cursor);
-    else if (frame.op === "error") followed.handlers.error?.(frame.message);
+    else if (frame.op === "error") this.#drop(frame.run, followed.handlers, frame.message);
     else if (frame.op === "events") this.#take(frame, followed);
+  }
+
+  /**
+   * A run that was deleted, or that its reader may not see any more: a page that still said "live" would lie.
+   * @param {string} run
+   * @param {Handlers} handlers
+   * @param {string} message
+   */
+  #drop(run, handlers, message) {
+    this.runs.delete(run);
+    this.isGone = this.runs.size === 0;
+    if (this.isGone) this.onLink("gone");
+    handlers.error?.(message);
   }
 
   /**
@@ -172,6 +187,7 @@ const WORDS = {
   reconnecting: "reconnecting…",
   delayed: "live updates delayed",
   crowded: "not live: you have too many of these pages open",
+  gone: "not live: it is deleted, or no longer yours to see",
   ended: "signed out: load the page again",
 };
 

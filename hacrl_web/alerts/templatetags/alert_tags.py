@@ -14,6 +14,6 @@ register = template.Library()
 def open_alert_count(context: template.Context) -> int:
     """How many alerts of visible runs are open: what the list behind the number shows."""
     try:
-        return Alert.objects.visible_to(context["user"]).filter(cleared_at=None).count()
+        return Alert.objects.listed_for(context["user"]).filter(cleared_at=None).count()
     except DatabaseError:  # the frame of the page that says "database busy" must not need the database
         return 0

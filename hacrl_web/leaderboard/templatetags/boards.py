@@ -15,7 +15,7 @@ from hacrl_web.leaderboard.paper import Reported
 from hacrl_web.leaderboard.rows import plain_path
 from hacrl_web.leaderboard.table import make_table
 from hacrl_web.runs.models import Sweep
-from hacrl_web.runs.templatetags.show import count, duration, middle, plain_significant, significant
+from hacrl_web.runs.templatetags.show import MISSING, count, duration, middle, plain_significant, signed
 
 register = template.Library()
 LONG_LETTERS = 32
@@ -62,7 +62,8 @@ def printed(line: Reported, column: str) -> str:
 def cost_of(table: Table, group: Group, name: str) -> str:
     """A row's mean cost per run, or what it gained for it."""
     if name == "per_1000":
-        return significant(table.per_1000(group))
+        gained = table.per_1000(group)
+        return MISSING if gained is None else format_html('<span title="{}">{}</span>', gained, signed(gained))
     value = table.cost(group.row, name)
     if name != "device_hours":
         return count(value)

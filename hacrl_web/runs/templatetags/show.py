@@ -33,6 +33,7 @@ RAIL = (
     ("Alerts", "alerts:alert_list", "warning"),
     ("Leaderboard", "leaderboard:index", "leaderboard"),
     ("Workers", "runs:worker_list", "workers"),
+    ("Docs", "docs:index", "docs"),
 )
 
 
@@ -54,9 +55,9 @@ def rail_pages(context: template.Context) -> list[dict[str, Any]]:
 
 @register.simple_tag(takes_context=True)
 def running_count(context: template.Context) -> int:
-    """How many of the visible runs a worker holds, starting or running: what the list behind the number shows."""
+    """How many of the listed runs a worker holds, starting or running: what the list behind the number shows."""
     try:
-        return Run.objects.visible_to(context["user"]).filter(state__in=HELD).count()
+        return Run.objects.listed_for(context["user"]).filter(state__in=HELD).count()
     except DatabaseError:  # the frame of the page that says "database busy" must not need the database
         return 0
 

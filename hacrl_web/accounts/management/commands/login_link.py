@@ -1,9 +1,10 @@
-"""`manage.py login_link`: print the path of a one-time login link. There is no default password anywhere."""
+"""`manage.py login_link`: a one-time login link, or its path where the address is unknown. No password by default."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
 
@@ -11,14 +12,14 @@ from hacrl_web.accounts.models import LoginLink, User, first_user
 
 
 class Command(BaseCommand):
-    help = "Print a login path that works once, for one hour. Makes the first user where there is none."
+    help = "Print a login link that works once, for one hour. Makes the first user where there is none."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--user", help="user name; default: the first active superuser")
 
     def handle(self, *args: Any, **options: Any) -> None:
         token = LoginLink.objects.make(self._user(options.get("user")))
-        self.stdout.write(reverse("accounts:login_link", args=[token]))
+        self.stdout.write(settings.PUBLIC_URL + reverse("accounts:login_link", args=[token]))
 
     def _user(self, name: str | None) -> User:
         try:

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.urls import reverse
 from pydantic import ValidationError
 
-from hacrl_web.accounts.models import User, first_user
+from hacrl_web.accounts.models import Membership, Project, Role, User, first_user
 from hacrl_web.insight.generated_runs import (
     BENCHMARK_FACTS,
     NOT_TRAINED,
@@ -87,14 +87,16 @@ class Command(BaseCommand):
         if _count(ids):
             raise CommandError("These runs are there already. Another --seed makes others.")
         with transaction.atomic():
-            group, benchmark = _group(owner, plan), _benchmark(owner)
+            project = _project(owner)
+            group, benchmark = _group(owner, project, plan), _benchmark(owner, project)
         store, sweep, said_at = Store(), None, began
         for index in range(plan.runs):
             if index % plan.runs_per_sweep == 0:
                 number = f"seed {plan.seed}, {index // plan.runs_per_sweep + 1}"
-                sweep = Sweep.objects.create(owner=owner, name=f"{NOT_TRAINED}: {number}")
+                sweep = Sweep.objects.create(owner=owner, project=project, name=f"{NOT_TRAINED}: {number}")
             spec = plan.spec(index, _agents(plan), NOT_TRAINED)
-            run = new_run(plan, index, spec, owner=owner, sweep=sweep, group=group, benchmark=benchmark)
+            related = {"owner": owner, "project": project, "sweep": sweep, "group": group, "benchmark": benchmark}
+            run = new_run(plan, index, spec, **related)
             ends_as, last_step = end_of(plan, index)
             age_s = (plan.runs - 1 - index) * RUNS_APART_S
             store.add(run, records(plan, index, spec, last_step), ends_as, age_s)
@@ -149,17 +151,28 @@ def _agents(plan: Plan) -> list[tuple[str, str]]:
     return [(f"Generated {letter}", str(folder / letter)) for letter in letters]
 
 
-def _group(owner: User, plan: Plan) -> AgentGroup:
+def _project(owner: User) -> Project:
+    """Where the generated runs go: into a project of whoever runs the installation, that they are seen at once."""
+    own = owner.memberships.first()
+    if own is not None:
+        return own.project
+    theirs = Membership.objects.filter(user__is_staff=True, user__is_active=True, role=Role.ADMIN).first()
+    if theirs is None:
+        return Project.objects.make(NOT_TRAINED, owner)
+    return Membership.objects.create(project=theirs.project, user=owner, role=Role.MEMBER).project
+
+
+def _group(owner: User, project: Project, plan: Plan) -> AgentGroup:
     name = f"{NOT_TRAINED}, {plan.agents} agents" if plan.agents > 1 else f"{NOT_TRAINED}, 1 agent"
-    group, is_new = AgentGroup.objects.get_or_create(owner=owner, name=name)
+    group, is_new = AgentGroup.objects.get_or_create(owner=owner, project=project, name=name)
     for position, (agent, folder) in enumerate(_agents(plan)) if is_new else ():
         model, _ = LanguageModel.objects.get_or_create(
-            owner=owner, name=f"{agent}: {NOT_TRAINED}", defaults={"location": folder}
+            owner=owner, project=project, name=f"{agent}: {NOT_TRAINED}", defaults={"location": folder}
         )
         Agent.objects.create(group=group, model=model, name=agent, position=position)
     return group
 
 
-def _benchmark(owner: User) -> Benchmark:
+def _benchmark(owner: User, project: Project) -> Benchmark:
     values = {"train_path": NOT_TRAINED, **BENCHMARK_FACTS}
-    return Benchmark.objects.get_or_create(owner=owner, name=NOT_TRAINED, defaults=values)[0]
+    return Benchmark.objects.get_or_create(owner=owner, project=project, name=NOT_TRAINED, defaults=values)[0]

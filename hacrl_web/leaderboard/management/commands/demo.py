@@ -9,7 +9,7 @@ import json
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -26,7 +26,7 @@ from hacrl_web.leaderboard.table import make_table
 from hacrl_web.leaderboard.verdict import verdict
 from hacrl_web.runs.demo_state import preparing
 from hacrl_web.runs.models import TERMINAL, State, Sweep
-from workers.demo_recipe import ALGORITHMS
+from workers.demo_recipe import ALGORITHMS, ENGINES
 
 LOOK_EVERY_S = 0.5
 SAY_EVERY_S = 5.0
@@ -50,7 +50,7 @@ class Command(BaseCommand):
             default=",".join(ALGORITHMS),
             help="comma-separated: hacpo, gspo, gspo_x2, grpo, naive_source, naive_learner (default: the first three)",
         )
-
+        parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="what generates the rollouts")
         parser.add_argument("--follow", type=int, metavar="SWEEP", help="say in one line how a demo's runs have ended")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -63,7 +63,10 @@ class Command(BaseCommand):
         user = first_user()
         sweep = None if options["once"] else _unfinished_sweep(user)
         if sweep is None:
-            sweep = _launched(user, seeds, algorithms, self.stderr)
+            launch = demo.launch if options["once"] else demo.go_on  # what --once prints, it has measured itself
+            sweep = _launched(launch, user, seeds, algorithms, options["engine"], self.stderr)
+            if not sweep.runs.filter(state__in=_OPEN).exists():
+                self.stderr.write("This demo has run before: here is its board. Further --seeds are added to it.")
         else:
             self.stderr.write("The demo that was started before goes on; a new one can start when it has ended.")
         if not options["once"]:
@@ -117,7 +120,9 @@ def algorithms_of(text: str) -> list[str]:
     return [_SPELLINGS.get(name, name) for part in text.split(",") if (name := part.strip())]
 
 
-def _launched(user: User, seeds: Sequence[int], algorithms: Sequence[str], stderr: Any) -> Sweep:
+def _launched(
+    launch: Callable[..., Sweep], user: User, seeds: Sequence[int], algorithms: Sequence[str], engine: str, stderr: Any
+) -> Sweep:
     doing = "Looking for its two models in the cache."
     if not demo.folder().exists():
         doing = TEACHING
@@ -127,17 +132,16 @@ def _launched(user: User, seeds: Sequence[int], algorithms: Sequence[str], stder
             folder = demo.make_agents(lambda percent: say(f"{TEACHING} {percent} % done."))
             say("Checking and registering its models and questions.")
             group, benchmark = demo.register(user, folder)
-            return demo.launch(user, group, benchmark, seeds, algorithms)
+            return launch(user, group, benchmark, seeds, algorithms, engine)
     except subprocess.CalledProcessError as error:
         raise CommandError(f"The demo agents could not be made (exit status {error.returncode}).") from None
     except FieldErrors as refused:
         raise CommandError(f"The demo could not be launched: {refused}") from None
 
 
-def _unfinished_sweep(user: Any) -> Sweep | None:
+def _unfinished_sweep(user: User) -> Sweep | None:
     """A demo that was started before and still has runs to do: it is shown instead of a second one."""
-    names = {"name": demo.SWEEP_NAME, "owner": user}
-    return Sweep.objects.filter(**names).exclude(runs__isnull=True).filter(runs__state__in=_OPEN).first()
+    return demo.demo_sweeps(user).filter(runs__state__in=_OPEN).first()
 
 
 _SETTLED = {*TERMINAL, State.PAUSED}  # nobody is there to resume a paused one

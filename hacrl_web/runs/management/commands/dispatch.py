@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from hacrl_web.repeating import repeat
+from hacrl_web.repeating import pulse_file, repeat
 from hacrl_web.runs.dispatcher import Dispatcher
 from hacrl_web.runs.retention import Retention
 
@@ -23,4 +23,4 @@ class Command(BaseCommand):
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        repeat([Dispatcher().tick, Retention().tick], ended, options["interval"])
+        repeat([Dispatcher().tick, Retention().tick], ended, options["interval"], pulse_file())

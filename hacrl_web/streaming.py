@@ -1,13 +1,14 @@
-"""What is sent as it is read, and never held as a whole: a long text line by line, a file piece by piece."""
+"""Files to save: what may be long is sent as it is read and never held as a whole, by lines or by pieces."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice
+from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 
 LINES_AT_ONCE = 500
 
@@ -31,9 +32,32 @@ def download_pieces(request: HttpRequest, pieces: Iterator[bytes], name: str, ki
     return response
 
 
+def download_text(text: str, name: str, kind: str) -> HttpResponse:
+    """A short text to save; `name` is plain ASCII without quotes."""
+    response = HttpResponse(text, content_type=f"{kind}; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
 def download(request: HttpRequest, lines: Iterator[str], name: str, kind: str) -> StreamingHttpResponse:
     """A file to save. kind: its media type, of text."""
     content = _served_async(lines) if isinstance(request, ASGIRequest) else lines
     response = StreamingHttpResponse(content, content_type=f"{kind}; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
+
+
+class Echo:
+    """A file that hands back what csv writes, for streaming."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def csv_cell(value: Any) -> str:
+    """A cell that no spreadsheet runs as a formula; numbers stay numbers."""
+    if value is None:
+        return ""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return str(value)

@@ -1,0 +1,9 @@
+/** Draws the formulas of a page of the docs. Without this file their source stands there. */
+
+import { drawn } from "./maths.js";
+
+for (const source of document.querySelectorAll(".formula-source")) {
+  const formula = drawn(`$$${source.textContent ?? ""}$$`);
+  formula.tabIndex = 0; // a long one is scrolled by key on a phone
+  source.replaceWith(formula);
+}

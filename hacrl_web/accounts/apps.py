@@ -1,0 +1,10 @@
+"""The app, and with it the checks of the settings that every command runs first."""
+
+from django.apps import AppConfig
+
+
+class AccountsConfig(AppConfig):
+    name = "hacrl_web.accounts"
+
+    def ready(self) -> None:
+        import hacrl_web.checks  # noqa: F401  # it registers itself

@@ -1,0 +1,179 @@
+"""Projects, members, invitations, people and the audit log over JSON: the rules and refusals of their pages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, cast
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from ninja import Query, Router, Status
+
+from hacrl_web.accounts import people
+from hacrl_web.accounts.audit import AuditEntry
+from hacrl_web.accounts.audit_views import COLUMNS, filtered, visible_entries
+from hacrl_web.accounts.invitation_views import invited, withdrawn
+from hacrl_web.accounts.models import Invitation, Membership, Project, User
+from hacrl_web.accounts.project_views import manageable_member, managed_project, visible_project
+from hacrl_web.accounts.projects import role_in
+from hacrl_web.api_bodies import StrictBody
+from hacrl_web.api_lists import ListQuery, listing
+
+MAX_TEXT = 200
+router = Router(tags=["projects"])
+Text = Annotated[str, Query("", max_length=MAX_TEXT)]
+
+
+class Named(StrictBody):
+    name: str
+
+
+class RoleIn(StrictBody):
+    """role: viewer, member or admin."""
+
+    role: str
+
+
+class InvitationIn(RoleIn):
+    """comment: for whom it is, at most 80 characters."""
+
+    comment: str = ""
+
+
+class AuditQuery(ListQuery):
+    """since, until: days such as 2026-11-22, in UTC.  q: part of an object's name, or its id."""
+
+    actor: Text
+    kind: Text
+    action: Text
+    q: Text
+    project: Text
+    since: Text
+    until: Text
+
+
+def _user(request: HttpRequest) -> User:
+    return cast(User, request.user)
+
+
+def _summary(project: Project, user: User) -> dict[str, Any]:
+    return {"id": project.pk, "name": project.name, "role": role_in(user, project)}
+
+
+def _member(row: Membership) -> dict[str, Any]:
+    return {"id": row.pk, "user": {"id": row.user_id, "name": row.user.get_username()}, "role": row.role}
+
+
+def _invitation(row: Invitation) -> dict[str, Any]:
+    return {"id": row.pk, "role": row.role, "comment": row.comment, "expires_at": row.expires_at}
+
+
+def _detail(request: HttpRequest, project: Project) -> dict[str, Any]:
+    found = _summary(project, _user(request))
+    found["members"] = [_member(row) for row in project.memberships.select_related("user")]
+    if people.manages(request.user, project):
+        found["invitations"] = [_invitation(row) for row in project.invitations.open()]
+    return found
+
+
+@router.get("/projects", response=dict, summary="List the projects that you are in, with your role; staff: all")
+def list_projects(request: HttpRequest, query: Query[ListQuery]) -> Any:
+    rows = Project.objects.visible_to(request.user)
+    return listing(rows.order_by("name", "pk"), query, lambda project: _summary(project, _user(request)))
+
+
+@router.post("/projects", response={201: dict}, summary="Make a project (staff)")
+def create_project(request: HttpRequest, payload: Named) -> Any:
+    return Status(201, _detail(request, people.make_project(_user(request), payload.name)))
+
+
+@router.get(
+    "/projects/{int:project_id}", response=dict, summary="A project with its members; open invitations for its admins"
+)
+def get_project(request: HttpRequest, project_id: int) -> Any:
+    return _detail(request, visible_project(request, project_id))
+
+
+@router.post("/projects/{int:project_id}/rename", response=dict, summary="Rename a project")
+def rename_project(request: HttpRequest, project_id: int, payload: Named) -> Any:
+    project = managed_project(request, project_id)
+    project.name = people.checked_name(payload.name)
+    project.save(update_fields=["name"])
+    return _detail(request, project)
+
+
+@router.post("/projects/{int:project_id}/members/{int:member_id}", response=dict, summary="Give a member another role")
+def set_role(request: HttpRequest, project_id: int, member_id: int, payload: RoleIn) -> Any:
+    member = manageable_member(request, visible_project(request, project_id), member_id, is_removed=False)
+    people.set_role(member, people.checked_role(payload.role))
+    return _member(member)
+
+
+@router.delete("/projects/{int:project_id}/members/{int:member_id}", response={204: None}, summary="Out of a project")
+def remove_member(request: HttpRequest, project_id: int, member_id: int) -> Any:
+    """Admins take out others; everybody may leave."""
+    people.remove_member(manageable_member(request, visible_project(request, project_id), member_id, is_removed=True))
+    return Status(204, None)
+
+
+@router.post("/projects/{int:project_id}/invitations", response={201: dict}, summary="Invite somebody by a link")
+def invite(request: HttpRequest, project_id: int, payload: InvitationIn, response: HttpResponse) -> Any:
+    """`link` is in this answer and nowhere else."""
+    project = managed_project(request, project_id)
+    made, link = invited(request, project, people.checked_role(payload.role), payload.comment)
+    response["Cache-Control"] = "no-store"
+    return Status(201, {**_invitation(made), "link": link})
+
+
+@router.delete(
+    "/projects/{int:project_id}/invitations/{int:invitation_id}", response={204: None}, summary="End an invitation"
+)
+def withdraw(request: HttpRequest, project_id: int, invitation_id: int) -> Any:
+    """One that was used before stays as it is."""
+    withdrawn(managed_project(request, project_id), invitation_id)
+    return Status(204, None)
+
+
+def _person(row: User) -> dict[str, Any]:
+    return {"id": row.pk, "name": row.get_username(), "is_active": row.is_active, "is_staff": row.is_staff}
+
+
+def _for_staff(request: HttpRequest) -> User:
+    """Error: Http404 for everybody else, who need not know who is there."""
+    if not _user(request).is_staff:
+        raise Http404
+    return _user(request)
+
+
+@router.get("/people", response=dict, summary="List the people of the installation (staff)")
+def list_people(request: HttpRequest, query: Query[ListQuery]) -> Any:
+    _for_staff(request)
+    return listing(User.objects.order_by("username"), query, _person)
+
+
+@router.post("/people/{int:user_id}/close", response=dict, summary="Close an account (staff)")
+def close_account(request: HttpRequest, user_id: int) -> Any:
+    """Its sessions, sockets, links and invitations end at once, and its tokens let nobody in."""
+    return _set_active(request, user_id, is_active=False)
+
+
+@router.post("/people/{int:user_id}/open", response=dict, summary="Open a closed account again (staff)")
+def open_account(request: HttpRequest, user_id: int) -> Any:
+    return _set_active(request, user_id, is_active=True)
+
+
+def _set_active(request: HttpRequest, user_id: int, *, is_active: bool) -> dict[str, Any]:
+    by = _for_staff(request)
+    person = get_object_or_404(User, pk=user_id)
+    people.set_active(by, person, is_active)
+    person.refresh_from_db()
+    return _person(person)
+
+
+def _entry(row: AuditEntry) -> dict[str, Any]:
+    return {"id": row.pk, **{name: getattr(row, name) for name in COLUMNS}}
+
+
+@router.get("/audit", response=dict, summary="The audit log, newest first (staff; admins of projects: theirs)")
+def list_audit(request: HttpRequest, query: Query[AuditQuery]) -> Any:
+    asked = query.dict(exclude={"limit", "cursor"})
+    return listing(filtered(visible_entries(request), asked), query, _entry)

@@ -1,0 +1,67 @@
+"""The accounts' part of the REST API: who asks, and the API tokens of that user."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from ninja import Field, Query, Router, Status
+
+from hacrl_web.accounts.token_models import ApiToken
+from hacrl_web.accounts.tokens import MAX_DAYS, USUAL_DAYS, make_token
+from hacrl_web.api_bodies import StrictBody
+from hacrl_web.api_lists import ListQuery, listing
+from hacrl_web.errors import FieldError, FieldErrors
+
+router = Router(tags=["account"])
+
+
+class TokenIn(StrictBody):
+    """scopes: read, write or both.  days: until it expires."""
+
+    name: str
+    scopes: Annotated[list[str], Field(max_length=10)] = ["read"]
+    days: Annotated[int, Field(ge=1, le=MAX_DAYS)] = USUAL_DAYS
+
+
+def summary(token: ApiToken) -> dict[str, Any]:
+    names = ("name", "hint", "scopes", "state", "created_at", "expires_at", "last_used_at", "revoked_at")
+    return {"id": token.pk, **{name: getattr(token, name) for name in names}}
+
+
+@router.get("/me", response=dict, summary="Who asks, and with which token")
+def get_me(request: HttpRequest) -> Any:
+    """`token` is null where a browser's session asks."""
+    user: Any = request.user
+    token = getattr(request, "api_token", None)
+    return {
+        "id": user.pk,
+        "name": user.get_username(),
+        "is_staff": user.is_staff,
+        "token": summary(token) if token else None,
+    }
+
+
+@router.get("/tokens", response=dict, summary="List your API tokens, newest first")
+def list_tokens(request: HttpRequest, query: Query[ListQuery]) -> Any:
+    return listing(ApiToken.objects.visible_to(request.user), query, summary)
+
+
+@router.post("/tokens", response={201: dict}, summary="Make an API token; its text is in this answer and nowhere else")
+def create_token(request: HttpRequest, payload: TokenIn, response: HttpResponse) -> Any:
+    """Only for who is logged in with a browser: a stolen token must not be able to outlive itself."""
+    if getattr(request, "api_token", None) is not None:
+        message = "A token makes no tokens: make it on your page, logged in."
+        raise FieldErrors([FieldError("forbidden", message, None)], 403)
+    token, text = make_token(request.user, **payload.dict())
+    response["Cache-Control"] = "no-store"
+    return Status(201, {**summary(token), "token": text})
+
+
+@router.post("/tokens/{int:pk}/revoke", response=dict, summary="Let a token in no more; asking twice does nothing")
+def revoke_token(request: HttpRequest, pk: int) -> Any:
+    token = get_object_or_404(ApiToken.objects.visible_to(request.user), pk=pk)
+    token.revoke()
+    token.refresh_from_db()
+    return summary(token)

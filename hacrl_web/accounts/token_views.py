@@ -1,0 +1,74 @@
+"""The page of a user's API tokens: make, look, revoke."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_variables
+from django.views.decorators.http import require_http_methods, require_POST
+
+from hacrl_web.accounts.token_models import ApiToken
+from hacrl_web.accounts.tokens import LIFETIMES_DAYS, MAX_NAME, SCOPES, USUAL_DAYS, make_token
+from hacrl_web.errors import FieldErrors
+
+SHOWN = 200
+
+
+class TokenForm(forms.Form):
+    """A new token."""
+
+    name = forms.CharField(
+        max_length=MAX_NAME,
+        help_text="What will use it, such as: nightly sweeps on node 3.",
+        widget=forms.TextInput(attrs={"class": "input", "autocomplete": "off"}),
+    )
+    days = forms.TypedChoiceField(
+        label="Expires after",
+        coerce=int,
+        choices=[(days, f"{days} days") for days in LIFETIMES_DAYS],
+        initial=USUAL_DAYS,
+        widget=forms.Select(attrs={"class": "input"}),
+    )
+    scopes = forms.MultipleChoiceField(
+        label="It may",
+        choices=[(name, f"{name}: {text}") for name, text in SCOPES.items()],
+        initial=["read"],
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": "Choose at least one."},
+    )
+
+    def add_refusal(self, refused: FieldErrors) -> None:
+        for error in refused.errors:
+            self.add_error(error.field if error.field in self.fields else None, error.message)
+
+
+@never_cache
+@sensitive_variables("text")
+@require_http_methods(["GET", "HEAD", "POST"])
+def tokens(request: HttpRequest) -> HttpResponse:
+    """The list, and a form; the answer to the form is the only page that ever shows a token's text."""
+    form = TokenForm(request.POST if request.method == "POST" else None)
+    made: dict[str, Any] = {}
+    if request.method == "POST" and form.is_valid():
+        try:
+            token, text = make_token(request.user, **form.cleaned_data)
+            made = {"made": token, "text": text}
+            form = TokenForm()
+        except FieldErrors as refused:
+            form.add_refusal(refused)
+    found = ApiToken.objects.visible_to(request.user)[:SHOWN]
+    context = {"form": form, "tokens": found, "address": request.build_absolute_uri("/").rstrip("/"), **made}
+    return render(request, "accounts/tokens.html", context, status=422 if form.errors else 200)
+
+
+@require_POST
+def revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    token = get_object_or_404(ApiToken.objects.visible_to(request.user), pk=pk)
+    token.revoke()
+    messages.success(request, f"The token “{token.name}” lets nobody in any more.")
+    return redirect("accounts:tokens")

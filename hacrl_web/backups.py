@@ -1,0 +1,117 @@
+"""The database as one file, and back again; runs, models and benchmarks are folders, which any tool copies."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+
+from hacrl_web.preflight import lock_holder
+
+
+class BackupError(Exception):
+    """Nothing was written, or nothing was replaced; the text says why and what to do."""
+
+
+def back_up(path: Path) -> None:
+    """Write the database to a new file, while the product runs. Error: BackupError."""
+    if path.exists():
+        raise BackupError(f"{path} exists: name a new file.")
+    part = path.with_name(f"{path.name}.part")
+    try:
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))  # it holds password hashes
+        if connection.vendor == "sqlite":
+            with closing(sqlite3.connect(_sqlite_file())) as source, closing(sqlite3.connect(part)) as copy:
+                source.backup(copy)
+                copy.execute("PRAGMA journal_mode=DELETE")  # one file, whatever the source has beside it
+        else:
+            _postgresql("pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={part}")
+        part.replace(path)
+    except OSError as error:
+        raise BackupError(f"{path} cannot be written: {error.strerror}.") from None
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def restore(path: Path) -> Path | None:
+    """Put a backup in the database's place, with the product stopped. Error: BackupError.
+
+    Returns where the SQLite database that stood there lies now; PostgreSQL keeps none.
+    """
+    if not path.is_file():
+        raise BackupError(f"There is no file {path}.")
+    if connection.vendor == "sqlite":
+        return _restore_sqlite(path)
+    _restore_postgresql(path)
+    return None
+
+
+def _restore_sqlite(path: Path) -> Path | None:
+    holder = lock_holder(Path(settings.DATA_DIR))
+    if holder is not None:
+        raise BackupError(f"HACRL Web is up (pid {holder}): stop it first, ./hacrl down")
+    _check_sqlite(path)
+    database = _sqlite_file()
+    connection.close()
+    new, old = database.with_name(f"{database.name}.new"), database.with_name(f"{database.name}.before-restore")
+    shutil.copyfile(path, new)
+    new.chmod(0o600)
+    replaced = None
+    if database.exists():
+        with closing(sqlite3.connect(database)) as current:
+            current.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what stands beside it belongs to it
+        database.replace(old)
+        replaced = old
+    for suffix in ("-wal", "-shm"):
+        database.with_name(database.name + suffix).unlink(missing_ok=True)
+    new.replace(database)
+    return replaced
+
+
+def _check_sqlite(path: Path) -> None:
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as copy:
+            [[state]] = copy.execute("PRAGMA integrity_check").fetchmany(1)
+            copy.execute("SELECT 1 FROM django_migrations LIMIT 1")
+    except sqlite3.Error as error:
+        raise BackupError(f"{path} is no backup of an SQLite database of ours: {error}.") from None
+    if state != "ok":
+        raise BackupError(f"{path} is damaged: {state}.")
+
+
+def _restore_postgresql(path: Path) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        [others] = cursor.fetchone()
+    if others:
+        raise BackupError(f"{others} other connections use the database: stop web, workers, dispatcher and watcher.")
+    connection.close()
+    _postgresql("pg_restore", "--clean", "--if-exists", "--no-owner", "--single-transaction", str(path))
+
+
+def _postgresql(program: str, *arguments: str) -> None:
+    database: dict[str, Any] = connection.settings_dict
+    words = {"host": database["HOST"], "port": database["PORT"], "username": database["USER"]}
+    command = [program, *(f"--{name}={value}" for name, value in words.items() if value)]
+    command += [f"--dbname={database['NAME']}", *arguments]
+    environment = {**os.environ, **({"PGPASSWORD": database["PASSWORD"]} if database["PASSWORD"] else {})}
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    except OSError as error:
+        raise BackupError(f"{program} is not here ({error.strerror}): install PostgreSQL's client programs.") from None
+    if done.returncode:
+        raise BackupError(f"{program} failed: {done.stderr.strip()[-500:]}")
+
+
+def _sqlite_file() -> Path:
+    return Path(connection.settings_dict["NAME"])

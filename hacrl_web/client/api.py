@@ -1,0 +1,276 @@
+"""The Python client: an installation's API as one object, for notebooks and scripts; the `hacrl` command is made of it.
+
+    with Client("https://hacrl.example.org", token) as client:
+        run = client.launch({"name": "first", "group": 1, "benchmark": 1, "algorithm": "hacpo"})
+        for event in client.follow(run["id"]):
+            ...
+
+It knows nothing of Django or of training: docs/api.md says what the addresses take and answer.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx2
+
+TERMINAL = frozenset({"completed", "failed", "stopped"})
+PAGE = 200
+TIMEOUT_S = 60.0
+CONNECT_S = 10.0
+TRIES = 4
+MAX_WAIT_S = 60.0
+POLL_S = 1.0
+PATIENCE_S = 120.0  # an upgrade of an installation takes less
+CHUNK_BYTES = 2**20
+MAX_ANSWER = 2**28  # bytes of one that is held in memory; the longest series of a run has a tenth
+
+
+class ApiError(Exception):
+    """What the API refused: `status` and its `errors`, each {"code", "message", "field"}."""
+
+    def __init__(self, status: int, errors: list[dict[str, Any]]) -> None:
+        self.status = status
+        self.errors = errors
+        lines = [
+            f"{error['field']}: {error['message']} ({error['code']})" if error.get("field") else error["message"]
+            for error in errors
+        ]
+        super().__init__("\n".join(lines) or f"HTTP status {status}")
+
+    @property
+    def code(self) -> str:
+        return str(self.errors[0]["code"]) if self.errors else ""
+
+
+class Unreachable(Exception):
+    """Nobody answers at this address, or what answers is no HACRL Web."""
+
+
+class Client:
+    """One user of one installation. `transport` is for tests. Error: Unreachable, where address or token is none."""
+
+    def __init__(
+        self, url: str, token: str, *, timeout_s: float = TIMEOUT_S, transport: httpx2.BaseTransport | None = None
+    ) -> None:
+        check_address(url)
+        # What cannot stand in a header is found here: the library's own error would show the token.
+        if not (token and token.isascii() and token.isprintable() and " " not in token):
+            raise Unreachable("This is no API token: it is empty, or has characters that no token has.")
+        self.url = url.rstrip("/")
+        # Redirects are not followed: a token goes to the address that it was meant for, or nowhere.
+        try:
+            self._http = httpx2.Client(
+                base_url=f"{self.url}/api/v1/",
+                headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
+                timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S)),
+                follow_redirects=False,
+                transport=transport,
+            )
+        except (httpx2.InvalidURL, UnicodeError):
+            raise Unreachable("This is no address of an installation.") from None
+
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"  # a notebook shows it, and keeps what it shows
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    # Requests
+
+    def request(self, verb: str, path: str, **options: Any) -> httpx2.Response:
+        """An answer of 2xx. What may be asked twice is asked again where the installation is busy or says to wait.
+
+        Errors: ApiError, Unreachable.
+        """
+        headers = options.setdefault("headers", {})
+        is_safe = verb in ("GET", "PUT", "DELETE") or "Idempotency-Key" in headers
+        for left in reversed(range(TRIES)):
+            try:
+                response = self._whole(verb, path, options)
+            except httpx2.RequestError as error:
+                if not (is_safe and left) or isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+                    raise Unreachable(f"{self.url} does not answer: {error}") from None
+                time.sleep(POLL_S)
+                continue
+            if response.status_code not in (429, 503) or not left or not is_safe:
+                break
+            time.sleep(_wait_s(response))
+        if response.is_success:
+            return response
+        raise _error_of(response, self.url)
+
+    def _whole(self, verb: str, path: str, options: dict[str, Any]) -> httpx2.Response:
+        """An answer with its body, unpacked. Errors: httpx2.RequestError; Unreachable where the body does not end."""
+        with self._http.stream(verb, path.lstrip("/"), **options) as response:
+            body = bytearray()
+            for piece in response.iter_bytes(CHUNK_BYTES):
+                body += piece
+                if len(body) > MAX_ANSWER:
+                    raise Unreachable(f"{self.url} answered with more than {MAX_ANSWER // 2**20} MiB: is it HACRL Web?")
+        packed = ("content-encoding", "content-length", "transfer-encoding")
+        headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in packed]
+        return httpx2.Response(response.status_code, headers=headers, content=bytes(body), request=response.request)
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """The JSON of an address. Parameters of None are left out; a list stands for a repeated one."""
+        return self._body(self.request("GET", path, params=_given(parameters)))
+
+    def post(self, path: str, body: Any = None, *, key: str = "") -> Any:
+        """key: of a launch, so that it happens once however often it is sent."""
+        response = self.request("POST", path, json=body, headers={"Idempotency-Key": key} if key else {})
+        return self._body(response) if response.content else None
+
+    def upload(self, path: str, fields: Mapping[str, str], files: Mapping[str, Any]) -> Any:
+        """A form with files; `files`: by field, (name, open file)."""
+        return self._body(self.request("POST", path, data=fields, files=files))
+
+    def delete(self, path: str) -> None:
+        self.request("DELETE", path)
+
+    def change(self, path: str, **changes: Any) -> Any:
+        """Read an object, change it, and send it back, unless somebody else changed it in between (ApiError 412).
+
+        changes: new values by name; a function gets the old value and returns the new one.
+        """
+        found = self.request("GET", path)
+        old = self._body(found)
+        body = old | {name: new(old[name]) if callable(new) else new for name, new in changes.items()}
+        return self._body(self.request("PUT", path, json=body, headers={"If-Match": found.headers["ETag"]}))
+
+    def _body(self, response: httpx2.Response) -> Any:
+        """Error: Unreachable, where it is no JSON: a proxy's page, say."""
+        try:
+            return response.json()
+        except (ValueError, RecursionError):
+            raise Unreachable(f"{self.url} answered with what is not JSON: is it HACRL Web?") from None
+
+    def pages(self, path: str, *, most: int | None = None, **parameters: Any) -> Iterator[Any]:
+        """Every item of a list, page by page; `most`: no more than so many."""
+        cursor: str | None = ""
+        told = 0
+        while cursor is not None:
+            limit = PAGE if most is None else min(PAGE, most - told)
+            page = self.get(path, **parameters, limit=limit, cursor=cursor or None)
+            yield from page["items"]
+            told += len(page["items"])
+            following = page["next"] if most is None or told < most else None
+            if following is not None and following == cursor:
+                raise Unreachable(f"{self.url} answers with the same page again and again: is it HACRL Web?")
+            cursor = following
+
+    def save(self, path: str, target: Path, **parameters: Any) -> int:
+        """Write an answer to a file piece by piece; its size in bytes. What breaks off leaves no file.
+
+        Errors: ApiError, Unreachable, OSError.
+        """
+        unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+        size = 0
+        try:
+            with self._http.stream("GET", path.lstrip("/"), params=_given(parameters)) as response:
+                if not response.is_success:
+                    response.read()
+                    raise _error_of(response, self.url)
+                with unfinished.open("xb") as file:
+                    for piece in response.iter_bytes(CHUNK_BYTES):
+                        size += file.write(piece)
+            unfinished.replace(target)
+        except httpx2.RequestError as error:
+            raise Unreachable(f"{self.url} broke off: {error}") from None
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return size
+
+    # Runs
+
+    def launch(self, request: Mapping[str, Any], *, key: str = "") -> dict[str, Any]:
+        """A run, or a sweep where the request has `algorithms` or `seeds`; once, also where the answer is lost."""
+        path = "/sweeps" if is_sweep(request) else "/runs"
+        made: dict[str, Any] = self.post(path, dict(request), key=key or uuid.uuid4().hex)
+        return made
+
+    def frame(self, run: str, after: int = 0) -> dict[str, Any]:
+        """The next events of a run behind a cursor, with its `status`: the frame that a browser's socket gets."""
+        found: dict[str, Any] = self.get(f"/runs/{run}/events", after=after)
+        return found
+
+    def frames(
+        self, run: str, after: int = 0, *, poll_s: float = POLL_S, on_outage: Callable[[Exception], None] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Frame after frame until the run has ended and all of it was told. One without events means: nothing new.
+
+        An installation that has answered once and is away then is asked again, from the same cursor, for PATIENCE_S;
+        `on_outage` is told why when that begins. Errors: ApiError, Unreachable.
+        """
+        heard: float | None = None
+        is_away = False
+        while True:
+            try:
+                frame = self.frame(run, after)
+            except (ApiError, Unreachable) as error:
+                if heard is None or time.monotonic() - heard > PATIENCE_S or not _may_pass(error):
+                    raise
+                if on_outage and not is_away:
+                    on_outage(error)
+                is_away = True
+                time.sleep(poll_s)
+                continue
+            yield frame
+            heard, is_away = time.monotonic(), False
+            after = frame["seq"]
+            if after < frame["last_seq"]:
+                continue
+            if frame["status"]["state"] in TERMINAL:
+                return
+            time.sleep(poll_s)
+
+    def follow(
+        self, run: str, after: int = 0, *, on_outage: Callable[[Exception], None] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Every event of a run, as it comes, until the run has ended; also while the installation is restarted."""
+        for frame in self.frames(run, after, on_outage=on_outage):
+            yield from frame["events"]
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether asking again later can help."""
+    return not isinstance(error, ApiError) or error.status == 429 or error.status >= 500
+
+
+def check_address(url: str) -> None:
+    """Error: Unreachable."""
+    if not url.startswith(("https://", "http://")):
+        raise Unreachable("An address begins with https:// or http://.")
+
+
+def is_sweep(request: Mapping[str, Any]) -> bool:
+    return "algorithms" in request or "seeds" in request
+
+
+def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def _wait_s(response: httpx2.Response) -> float:
+    told = response.headers.get("Retry-After", "")
+    return min(float(told) if told.isascii() and told.isdigit() else POLL_S, MAX_WAIT_S)
+
+
+def _error_of(response: httpx2.Response, url: str) -> Exception:
+    """The API's errors; Unreachable where the answer is not in their shape."""
+    try:
+        errors = response.json()["errors"]
+        return ApiError(response.status_code, [dict(error) for error in errors])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Unreachable(f"{url} answered with status {response.status_code}, which is not HACRL Web's API.")

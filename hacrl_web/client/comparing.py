@@ -1,0 +1,195 @@
+"""Commands that look back: runs side by side, the leaderboard, and everything as files."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from hacrl_web.client.api import Client
+from hacrl_web.client.command import (
+    AsJson,
+    Problem,
+    command,
+    complete_run,
+    completer,
+    connect,
+    is_interactive,
+    object_id,
+    run_id,
+)
+from hacrl_web.client.show import as_json, line, number, table
+from hacrl_web.visible import visible
+
+
+def add_to(app: typer.Typer) -> None:
+    for act in (compare, leaderboard, export):
+        app.command()(act)
+
+
+@command
+def compare(
+    runs: Annotated[list[str], typer.Argument(help="Runs, by id or name; at most 8.", autocompletion=complete_run)],
+    metric: Annotated[str | None, typer.Option(help="Which number; without it the first that they have.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="The run that differences are to.", autocompletion=complete_run)
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Runs side by side. Best and last of each agent, the differences to a baseline, and the settings that differ.
+
+    Example: hacrl compare swan goose --metric capability --baseline goose
+    """
+    with connect() as client:
+        ids = [run_id(client, name) for name in runs]
+        other = run_id(client, baseline) if baseline else None
+        found = client.get("/compare/table", runs=ids, metric=metric, baseline=other)
+    if json:
+        return as_json(found)
+    # A name of 80 characters in every row, or over every column, would leave no room for the numbers.
+    places = {run["id"]: str(place) for place, run in enumerate(found["runs"], 1)}
+    table(["run", "name", "id"], ([places[r["id"]], r["name"], r["id"][:8]] for r in found["runs"]), empty="No run.")
+    line(f"{found['metric']}, differences to run {places[found['baseline']]}")
+    cells = (
+        [places[row["run"]], row["agent"] or "mean of all"]
+        + [number(row[name]) for name in ("best", "best_step", "last", "last_difference")]
+        for row in found["rows"]
+    )
+    table(["run", "agent", "best", "at step", "last", "difference"], cells, empty="Nothing was recorded yet.")
+    heads = [f"run {place}" for place in places.values()]
+    differing = ([one["path"], *(json_module.dumps(value) for value in one["values"])] for one in found["differing"])
+    table(["setting", *heads], differing, empty="No setting differs.", folded=frozenset(heads))
+    return None
+
+
+@command
+def leaderboard(
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Show the board of this sweep, by id or name. Repeat it to join some.",
+            autocompletion=completer("/sweeps"),
+        ),
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="With --benchmark: the board of single runs.")] = None,
+    benchmark: Annotated[str | None, typer.Option(help="With --group; both by id or name.")] = None,
+    metric: Annotated[str | None, typer.Option(help="avg, pass@8, maj@8 ...")] = None,
+    json: AsJson = False,
+) -> None:
+    """The boards; or one board's rows.
+
+    Example: hacrl leaderboard --sweep 1 --metric pass@4
+    """
+    if (group is None) != (benchmark is None):
+        raise Problem("--group and --benchmark go together.")
+    with connect() as client:
+        if not sweep and not group:
+            boards = list(client.pages("/boards", most=40))
+            if json:
+                return as_json(boards)
+            cells = ([board["query"], board["name"], number(board["num_runs"])] for board in boards)
+            return table(["board", "name", "runs"], cells, empty="No run has completed yet.")
+        asked = {
+            "sweep": [object_id(client, "/sweeps", "sweep", name) for name in sweep or []] or None,
+            "group": object_id(client, "/groups", "group", group) if group else None,
+            "benchmark": object_id(client, "/benchmarks", "benchmark", benchmark) if benchmark else None,
+        }
+        found = client.get("/boards/table", **asked, metric=metric)
+    if json:
+        return as_json(found)
+    titles = [column["title"] for column in found["columns"]]
+    line(f"{found['board']}: {found['metric']}, baseline {found['baseline'] or 'none'}")
+    rows = (
+        [_label(row), one["agent"] or "all", *_scores(one, titles)] for row in found["rows"] for one in row["lines"]
+    )
+    heads = ["algorithm", "agent", *titles]
+    return table(heads, rows, empty="No run of this board has a score yet.", folded=frozenset(heads[:2]))
+
+
+def _label(row: dict[str, Any]) -> str:
+    """The algorithm, and what tells its rows apart."""
+    told = ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["told_apart_by"].items())
+    return f"{row['algorithm']} ({told})" if told else str(row["algorithm"])
+
+
+def _scores(one: dict[str, Any], titles: list[str]) -> list[Any]:
+    """Each column's mean, with half the width of its interval where there is one."""
+    cells = []
+    for title in titles:
+        score = one["scores"][title]["score"] or {}
+        half = score.get("half_width")
+        cells.append(f"{number(score.get('mean'))}" + (f" ±{half:.2g}" if half is not None else ""))
+    return cells
+
+
+class What(StrEnum):
+    """What can be exported."""
+
+    REQUEST = "request"
+    SERIES = "series"
+    LOG = "log"
+    CHECKPOINT = "checkpoint"
+    BOARD = "board"
+
+
+@command
+def export(
+    what: Annotated[What, typer.Argument(help="request: YAML that launches a run again; series: its numbers.")],
+    name: Annotated[
+        str, typer.Argument(help="The run; for a board its sweep, by id or name, or `group=1&benchmark=2`.")
+    ],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file; without it standard output.")] = None,
+    kind: Annotated[str, typer.Option("--format", help="Of a board: json, csv, tex or html.")] = "json",
+    step: Annotated[int | None, typer.Option(help="Of a checkpoint.")] = None,
+    agent: Annotated[int, typer.Option(help="The agent's place in a checkpoint.")] = 0,
+) -> None:
+    """A run or a board as a file.
+
+    Example: hacrl export request swan -o again.yaml
+    """
+    with connect() as client:
+        if what is What.REQUEST:
+            request = client.get(f"/runs/{run_id(client, name)}/request")
+            return _write(yaml.safe_dump(request, sort_keys=False, allow_unicode=False), output)
+        if what is What.SERIES:
+            found = client.get(f"/runs/{run_id(client, name)}/series")
+            return _write(json_module.dumps(found) + "\n", output)
+        path, parameters = _file(client, what, name, kind, step, agent)
+        if output is None and what is What.BOARD:
+            text = client.request("GET", path, params=parameters).text
+            return _write("".join(f"{visible(one)}\n" for one in text.splitlines()) if is_interactive() else text, None)
+        if output is None:
+            raise Problem("Name the file: --output FILE.")
+        size = client.save(path, output, **parameters)
+    return line(f"{output}: {size:,} bytes")
+
+
+def _file(
+    client: Client, what: What, name: str, kind: str, step: int | None, agent: int
+) -> tuple[str, dict[str, list[str]]]:
+    """The address of a file and its parameters. Error: Problem."""
+    if what is What.LOG:
+        return f"/runs/{run_id(client, name)}/log.txt", {}
+    if what is What.CHECKPOINT:
+        if step is None:
+            raise Problem("Which step? --step N; hacrl checkpoints RUN lists them.")
+        return f"/runs/{run_id(client, name)}/checkpoints/{step}/{agent}.zip", {}
+    parameters: dict[str, list[str]] = {}
+    if "=" not in name:
+        name = f"sweep={object_id(client, '/sweeps', 'sweep', name)}"
+    for part in name.split("&"):
+        key, _, value = part.partition("=")
+        parameters.setdefault(key, []).append(value)
+    return ("/boards/table" if kind == "json" else f"/boards/file/{kind}"), parameters
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        output.write_text(text)

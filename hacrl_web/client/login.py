@@ -1,0 +1,72 @@
+"""Where the command finds its installation: HACRL_URL and HACRL_TOKEN, or the file that `hacrl login` wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class NotLoggedIn(Exception):
+    """No address or no token; the text says what to do."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """An installation and a token for it."""
+
+    url: str
+    token: str
+
+
+def login_file() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "hacrl" / "login.json"
+
+
+def save_login(login: Login) -> Path:
+    """Only its owner can read it; it is never half written. Error: OSError."""
+    path = login_file()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        json.dump({"url": login.url, "token": login.token}, file)
+    temporary.replace(path)
+    return path
+
+
+def forget_login() -> bool:
+    """Whether there was one."""
+    path = login_file()
+    was_there = path.exists()
+    path.unlink(missing_ok=True)
+    return was_there
+
+
+def find_login() -> Login:
+    """The environment's words count before the file's. Error: NotLoggedIn."""
+    url, token = os.environ.get("HACRL_URL", ""), os.environ.get("HACRL_TOKEN", "")
+    if not (url and token):
+        stored = _stored()
+        # A token goes only to the address that it was made at.
+        if not url or url.rstrip("/") == stored.url:
+            url, token = url or stored.url, token or stored.token
+    if not url or not token:
+        raise NotLoggedIn("Not logged in: hacrl login URL, or set HACRL_URL and HACRL_TOKEN.")
+    return Login(url.rstrip("/"), token)
+
+
+def _stored() -> Login:
+    """Error: NotLoggedIn where others could read the file."""
+    path = login_file()
+    try:
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise NotLoggedIn(f"{path} can be read by others: chmod 600 it, or log in again.")
+        stored = json.loads(path.read_text())
+        return Login(str(stored["url"]), str(stored["token"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Login("", "")

@@ -1,0 +1,112 @@
+"""The `hacrl` command: an installation at the other end of HTTP. `./hacrl` passes its commands on."""
+
+from __future__ import annotations
+
+import io
+import sys
+from importlib import metadata
+from typing import Annotated
+
+import typer
+
+from hacrl_web.client import comparing, objects, people, results, running, shelving, sweeps, watching
+from hacrl_web.client.api import Client, check_address
+from hacrl_web.client.command import AsJson, Problem, command, connect
+from hacrl_web.client.login import Login, forget_login, save_login
+from hacrl_web.client.show import as_json, complain, line
+
+EPILOG = (
+    "Exit status: 0 done; 1 refused, and why is on stderr; 2 wrong use; 3 not logged in or not allowed; 4 not found; "
+    "5 no answer or busy; 6 the run has failed or was stopped; 130 interrupted."
+)
+TOKENS_PAGE = "/account/tokens"
+LOCAL = ("http://localhost", "http://127.0.0.1", "http://[::1]")
+app = typer.Typer(
+    help="Launch, watch and compare runs of a HACRL Web installation.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _say_version(is_asked: bool) -> None:
+    if not is_asked:
+        return
+    try:
+        line(f"hacrl {metadata.version('hacrl-web')}")
+    except metadata.PackageNotFoundError:
+        line("hacrl of a copy of the repository that was not installed")
+    raise typer.Exit
+
+
+@app.callback()
+def _of_all(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_say_version)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+@command
+def login(
+    url: Annotated[str, typer.Argument(help="Address of the installation, such as https://hacrl.example.org.")],
+    from_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read the token from standard input.")] = False,
+) -> None:
+    """Keep an address and an API token for the other commands. The token is made on the page API tokens.
+
+    Example: hacrl login https://hacrl.example.org
+    """
+    check_address(url)  # before a token is asked for
+    if not from_stdin:
+        complain(f"Make a token at {url.rstrip('/')}{TOKENS_PAGE}, and paste it here; it is not shown.")
+    try:
+        token = sys.stdin.readline() if from_stdin else typer.prompt("Token", hide_input=True)
+    except UnicodeDecodeError:
+        raise Problem("What came in as a token is no text.") from None
+    found = Login(url.rstrip("/"), token.strip())
+    with Client(found.url, found.token) as client:
+        me = client.get("/me")
+    path = save_login(found)
+    line(f"Logged in as {me['name']} at {found.url} ({path}).")
+    if found.url.startswith("http://") and not found.url.startswith(LOCAL):
+        line("This address is not encrypted: whoever is on the way can read the token.")
+
+
+@app.command()
+@command
+def logout() -> None:
+    """Forget the address and the token. The token stays usable until it is revoked: hacrl tokens revoke.
+
+    Example: hacrl logout
+    """
+    line("Logged out." if forget_login() else "Nobody was logged in.")
+
+
+@app.command()
+@command
+def whoami(json: AsJson = False) -> None:
+    """Who the token stands for, and what it may do.
+
+    Example: hacrl whoami
+    """
+    with connect() as client:
+        me = client.get("/me")
+    if json:
+        return as_json(me)
+    token = me["token"] or {}
+    line(f"{me['name']} at {client.url}, token {token.get('name')}: {', '.join(token.get('scopes', []))}")
+    return None
+
+
+for part in (running, watching, shelving, results, comparing, sweeps, objects, people):
+    part.add_to(app)
+
+
+def main() -> None:
+    # Where UTF-8 cannot be written, a sparkline becomes question marks and nothing breaks off.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    app(prog_name="hacrl")

@@ -1,0 +1,227 @@
+"""Commands for who may do what: projects with their members and invitations, API tokens, hosts that take runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from hacrl_web.client.api import ApiError, Client
+from hacrl_web.client.command import OPTIONS, AsJson, Yes, agree, command, completer, connect, object_id
+from hacrl_web.client.show import as_json, line, table
+
+projects = typer.Typer(help="List projects; invite, change and remove their members.", **OPTIONS)
+tokens = typer.Typer(help="List and revoke your API tokens; they are made on their page.", **OPTIONS)
+hosts = typer.Typer(help="List the hosts that train; let one take no more runs.", **OPTIONS)
+ProjectName = Annotated[
+    str, typer.Argument(help="Id of a project, or its name.", autocompletion=completer("/projects"))
+]
+Member = Annotated[str, typer.Argument(help="User name of a member.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.add_typer(projects, name="projects")
+    app.add_typer(tokens, name="tokens")
+    app.add_typer(hosts, name="hosts")
+
+
+def _project(client: Client, name: str) -> dict[str, Any]:
+    """Errors: ApiError, Problem."""
+    found: dict[str, Any] = client.get(f"/projects/{object_id(client, '/projects', 'project', name)}")
+    return found
+
+
+@projects.callback()
+@command
+def list_projects(context: typer.Context, json: AsJson = False) -> None:
+    """Your projects, and what you may do in each."""
+    if context.invoked_subcommand:
+        return None
+    with connect() as client:
+        found = list(client.pages("/projects"))
+    if json:
+        return as_json(found)
+    rows = ([one["id"], one["name"], one["role"]] for one in found)
+    table(["id", "name", "your role"], rows, empty="You are in no project.")
+    return None
+
+
+@projects.command("show")
+@command
+def show_project(project: ProjectName, json: AsJson = False) -> None:
+    """The members of a project. Its admins see the open invitations too.
+
+    Example: hacrl projects show vision
+    """
+    with connect() as client:
+        found = _project(client, project)
+    if json:
+        return as_json(found)
+    line(f"{found['name']} ({found['id']})")
+    table(["member", "role"], ([one["user"]["name"], one["role"]] for one in found["members"]), empty="No member.")
+    if found.get("invitations"):
+        rows = ([one["id"], one["role"], one["comment"], one["expires_at"]] for one in found["invitations"])
+        table(["invitation", "role", "for", "expires"], rows, empty="")
+    return None
+
+
+@projects.command("add")
+@command
+def add_project(name: str, json: AsJson = False) -> None:
+    """Make a project (staff).
+
+    Example: hacrl projects add vision
+    """
+    with connect() as client:
+        made = client.post("/projects", {"name": name})
+    as_json(made) if json else line(f"Project {made['id']}: {made['name']}")
+
+
+@projects.command("invite")
+@command
+def invite(
+    project: ProjectName,
+    role: Annotated[str, typer.Option(help="viewer, member or admin.")] = "member",
+    comment: Annotated[str, typer.Option("--for", help="For whom it is; shown beside the invitation.")] = "",
+    json: AsJson = False,
+) -> None:
+    """Make a link that lets one person in, once. It is shown here and nowhere else.
+
+    Example: hacrl projects invite vision --role viewer --for Ann
+    """
+    with connect() as client:
+        found = _project(client, project)
+        made = client.post(f"/projects/{found['id']}/invitations", {"role": role, "comment": comment})
+    as_json(made) if json else line(f"{made['link']}  ({made['role']}, until {made['expires_at']})")
+
+
+@projects.command("withdraw")
+@command
+def withdraw(
+    project: ProjectName, invitation: Annotated[int, typer.Argument(help="Its number, of projects show.")]
+) -> None:
+    """End an open invitation.
+
+    Example: hacrl projects withdraw vision 4
+    """
+    with connect() as client:
+        client.delete(f"/projects/{_project(client, project)['id']}/invitations/{invitation}")
+    line("The invitation lets nobody in any more.")
+
+
+def _member(client: Client, project: dict[str, Any], name: str) -> str:
+    """The address of a membership. Error: ApiError."""
+    for one in project["members"]:
+        if one["user"]["name"] == name:
+            return f"/projects/{project['id']}/members/{one['id']}"
+    message = f"{name!r} is no member of {project['name']}."
+    raise ApiError(404, [{"code": "not_found", "message": message, "field": None}])
+
+
+@projects.command("role")
+@command
+def set_role(
+    project: ProjectName, member: Member, role: Annotated[str, typer.Argument(help="viewer, member or admin.")]
+) -> None:
+    """Another role for a member.
+
+    Example: hacrl projects role vision ann admin
+    """
+    with connect() as client:
+        changed = client.post(_member(client, _project(client, project), member), {"role": role})
+    line(f"{changed['user']['name']}: {changed['role']}")
+
+
+@projects.command("remove")
+@command
+def remove_member(project: ProjectName, member: Member, yes: Yes = False) -> None:
+    """Take a member out of a project; what they made stays.
+
+    Example: hacrl projects remove vision ann
+    """
+    with connect() as client:
+        found = _project(client, project)
+        path = _member(client, found, member)
+        agree(f"Take {member!r} out of {found['name']!r}?", yes=yes)
+        client.delete(path)
+    line(f"{member} is no member of {found['name']} any more.")
+
+
+@tokens.callback()
+@command
+def list_tokens(context: typer.Context, json: AsJson = False) -> None:
+    """Your API tokens, newest first."""
+    if context.invoked_subcommand:
+        return None
+    with connect() as client:
+        found = list(client.pages("/tokens"))
+    if json:
+        return as_json(found)
+    rows = (
+        [one["id"], one["name"], " ".join(one["scopes"]), one["state"], one["expires_at"], one["last_used_at"]]
+        for one in found
+    )
+    table(["id", "name", "scopes", "state", "expires", "last used"], rows, empty="No token.")
+    return None
+
+
+@tokens.command("revoke")
+@command
+def revoke_token(
+    token: Annotated[str, typer.Argument(help="Id of a token, or its name.", autocompletion=completer("/tokens"))],
+) -> None:
+    """Let a token in no more. It may be the one that this command uses.
+
+    Example: hacrl tokens revoke nightly
+    """
+    with connect() as client:
+        found = client.post(f"/tokens/{object_id(client, '/tokens', 'token', token)}/revoke")
+    line(f"{found['name']}: {found['state']}")
+
+
+@hosts.callback()
+@command
+def list_hosts(context: typer.Context, json: AsJson = False) -> None:
+    """The hosts that have been heard of."""
+    if context.invoked_subcommand:
+        return None
+    with connect() as client:
+        found = list(client.pages("/hosts"))
+    if json:
+        return as_json(found)
+    words = {"no": "yes", "finish": "no new ones", "now": "none"}
+    rows = (
+        [one["name"], one["last_seen"], words.get(one["drain"], one["drain"]), one["drain_reason"]] for one in found
+    )
+    table(["name", "last seen", "takes runs", "why"], rows, empty="No host was heard of yet: ./hacrl up starts one.")
+    return None
+
+
+@hosts.command("drain")
+@command
+def drain_host(
+    name: str,
+    now: Annotated[bool, typer.Option("--now", help="Runs under way are saved and queued again.")] = False,
+    why: Annotated[str, typer.Option(help="Shown beside it.")] = "",
+) -> None:
+    """Let a host take no more runs (staff).
+
+    Example: hacrl hosts drain node-3 --why "new driver"
+    """
+    _drain(name, "now" if now else "finish", why)
+
+
+@hosts.command("resume")
+@command
+def resume_host(name: str) -> None:
+    """Let a host take runs again (staff).
+
+    Example: hacrl hosts resume node-3
+    """
+    _drain(name, "no", "")
+
+
+def _drain(name: str, drain: str, why: str) -> None:
+    with connect() as client:
+        found = client.post("/hosts/drain", {"name": name, "drain": drain, "why": why})
+    line(f"{found['name']}: {'takes runs again' if drain == 'no' else 'takes no more runs'}")

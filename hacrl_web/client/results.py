@@ -1,0 +1,189 @@
+"""Commands for what a run left behind or warned of: checkpoints, the models made of them, scores, alerts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import uuid4
+
+import typer
+from rich.filesize import decimal
+
+from hacrl_web.client.command import (
+    AsJson,
+    Problem,
+    RunName,
+    command,
+    complete_run,
+    completer,
+    connect,
+    object_id,
+    run_id,
+)
+from hacrl_web.client.show import as_json, line, number, table
+
+NEWEST = 50
+
+
+def add_to(app: typer.Typer) -> None:
+    for act in (checkpoints, promote, extend, evaluate, scores, alerts):
+        app.command()(act)
+
+
+@command
+def checkpoints(run: RunName, json: AsJson = False) -> None:
+    """The checkpoints of a run, newest first. hacrl export checkpoint takes one out.
+
+    Example: hacrl checkpoints swan
+    """
+    with connect() as client:
+        found = client.get(f"/runs/{run_id(client, run)}/checkpoints")
+    if json:
+        return as_json(found)
+    rows = (
+        [
+            one["step"],
+            decimal(one["size_bytes"]),
+            number(one["accuracy"]),
+            ", ".join(f"{agent['position']} {agent['name']}" for agent in one["agents"]),
+            one["damage"] or " ".join(word for word in ("newest", "best") if one[f"is_{word}"]),
+        ]
+        for one in found["items"]
+    )
+    where = f" They are on the host {found['host']}." if found["host"] else ""
+    table(["step", "size", "accuracy", "agents", ""], rows, empty=f"No checkpoint is here.{where}")
+    return None
+
+
+@command
+def promote(
+    run: RunName,
+    step: Annotated[int, typer.Option(help="Of the checkpoint.")],
+    agent: Annotated[str, typer.Option(help="The agent's name, or its place in the checkpoint.")] = "0",
+    name: Annotated[str, typer.Option(help="Of the new model; one is chosen without it.")] = "",
+    json: AsJson = False,
+) -> None:
+    """Make a model of a trained agent.
+
+    Example: hacrl promote swan --step 40 --agent Llama
+    """
+    with connect() as client:
+        path = f"/runs/{run_id(client, run)}/checkpoints"
+        body = {"step": step, "agent": _place(client.get(path)["items"], step, agent), "name": name}
+        made = client.post(f"{path}/promote", body)
+    as_json(made) if json else line(f"Model {made['id']}: {made['name']}")
+
+
+@command
+def extend(
+    run: RunName,
+    steps: Annotated[int, typer.Option(help="How many more.", min=1)],
+    step: Annotated[int | None, typer.Option(help="The checkpoint's; the newest without it.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Queue a new run that goes on from a checkpoint for more steps.
+
+    Example: hacrl extend swan --steps 40
+    """
+    with connect() as client:
+        path = f"/runs/{run_id(client, run)}/checkpoints"
+        if step is None:
+            step = next((one["step"] for one in client.get(path)["items"] if one["is_newest"]), None)
+        if step is None:
+            raise Problem("No sound checkpoint of this run is here to go on from.")
+        made = client.post(f"{path}/extend", {"step": step, "steps": steps}, key=uuid4().hex)
+    as_json(made) if json else line(f"Run {made['id']}: {made['name']}, {client.url}{made['url']}")
+
+
+def _place(found: list[dict[str, Any]], step: int, agent: str) -> int:
+    """Error: Problem."""
+    agents: list[dict[str, Any]] = next((one["agents"] for one in found if one["step"] == step), [])
+    for one in agents:
+        if one["name"] == agent:
+            return int(one["position"])
+    if agent.isascii() and agent.isdigit():
+        return int(agent)  # the server judges it, and the step
+    told = f"its agents: {', '.join(one['name'] for one in agents)}" if agents else "there is none at this step"
+    raise Problem(f"No agent {agent!r} in a checkpoint of step {step}; {told}.")
+
+
+@command
+def evaluate(
+    benchmark: Annotated[
+        list[str], typer.Option(help="By id or name. Repeat it.", autocompletion=completer("/benchmarks"))
+    ],
+    model: Annotated[
+        list[str] | None, typer.Option(help="A model, by id or name. Repeat it.", autocompletion=completer("/models"))
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="All agents of a group, by id or name.", autocompletion=completer("/groups"))
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="The agents of a checkpoint of this run.", autocompletion=complete_run)
+    ] = None,
+    step: Annotated[int | None, typer.Option(help="The checkpoint's.")] = None,
+    num_samples: Annotated[int | None, typer.Option(help="Answers to each question.")] = None,
+    max_questions: Annotated[int | None, typer.Option(help="Of each benchmark.")] = None,
+    name: Annotated[str | None, typer.Option(help="Of the evaluation.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Let models answer benchmarks, side by side. A run without training, as hacrl watch and scores show it.
+
+    Example: hacrl evaluate --run swan --step 40 --benchmark gsm8k --model 1
+    """
+    with connect() as client:
+        body = {
+            "benchmarks": [object_id(client, "/benchmarks", "benchmark", one) for one in benchmark],
+            "models": [object_id(client, "/models", "model", one) for one in model or []] or None,
+            "group": object_id(client, "/groups", "group", group) if group else None,
+            "run": run_id(client, run) if run else None,
+        }
+        body |= {"step": step, "num_samples": num_samples, "max_questions": max_questions, "name": name}
+        given = {key: value for key, value in body.items() if value is not None}
+        made = client.post("/evaluations", given, key=uuid4().hex)
+    as_json(made) if json else line(f"Run {made['id']}: {made['name']}, {client.url}{made['url']}")
+
+
+@command
+def scores(run: RunName, json: AsJson = False) -> None:
+    """The newest scores of each agent.
+
+    Example: hacrl scores swan
+    """
+    with connect() as client:
+        found = client.get(f"/runs/{run_id(client, run)}/evaluations")
+    if json:
+        return as_json(found)
+    rows = (
+        [benchmark["name"], agent["name"], last["step"], number(last["value"]), last["asked"], last["unscorable"]]
+        for benchmark in found["benchmarks"]
+        for agent in benchmark["agents"]
+        for last in agent["points"][-1:]
+    )
+    heads = ["benchmark", "agent", "step", "accuracy", "answers", "unscorable"]
+    table(heads, rows, empty="It was not evaluated yet.", folded=frozenset({"benchmark", "agent"}))
+    return None
+
+
+@command
+def alerts(
+    run: Annotated[str | None, typer.Argument(help="Of this run alone.", autocompletion=complete_run)] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = NEWEST,
+    json: AsJson = False,
+) -> None:
+    """What runs warn of.
+
+    Example: hacrl alerts --all
+    """
+    with connect() as client:
+        path = f"/runs/{run_id(client, run)}/alerts" if run else "/alerts"
+        found = list(client.pages(path, most=limit, state="all" if everything else "open"))
+    if json:
+        return as_json(found)
+    rows = (
+        [one["run"][:8], one["raised_step"], "open" if one["is_open"] else "over", one["title"], one["text"]]
+        for one in found
+    )
+    heads = ["run", "step", "", "alert", "what was found"]
+    table(heads, rows, empty="No alert." if everything else "No alert is open.")
+    return None

@@ -1,0 +1,186 @@
+"""Commands that launch runs and change what they do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID, uuid4
+
+import typer
+
+from hacrl_web.client import watching
+from hacrl_web.client.api import ApiError, Client, is_sweep
+from hacrl_web.client.command import AsJson, RunName, command, completer, connect, run_id
+from hacrl_web.client.files import read_request
+from hacrl_web.client.material import with_ids
+from hacrl_web.client.show import as_json, counted, line, number, state, table
+
+NEWEST = 20
+STATES = ["queued", "starting", "running", "paused", "completed", "failed", "stopped", "lost"]
+
+
+def add_to(app: typer.Typer) -> None:
+    for act in (runs, launch, stop, pause, resume, retry, queue):
+        app.command()(act)
+
+
+@command
+def runs(
+    state_: Annotated[
+        str | None, typer.Option("--state", help="Only those in this state.", autocompletion=lambda: STATES)
+    ] = None,
+    sweep: Annotated[int | None, typer.Option(help="Only those of this sweep.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="The archived ones alone.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = NEWEST,
+    ids: Annotated[bool, typer.Option("--ids", help="Their ids alone, a line each, for other commands.")] = False,
+    json: AsJson = False,
+) -> None:
+    """The newest runs, without the archived ones.
+
+    Example: hacrl runs --tag baseline --state completed
+    """
+    with connect() as client:
+        found = list(client.pages("/runs", most=limit, state=state_, sweep=sweep, tag=tag, archived=archived))
+    if json:
+        return as_json(found)
+    if ids:
+        for run in found:
+            print(UUID(run["id"]))
+        return None
+    cells = (
+        [
+            run["id"][:8],
+            run["name"],
+            run["algorithm"],
+            state(run["state"]),
+            f"{run['step']}/{run['total_steps']}",
+            run["seed"],
+            ", ".join(run["tags"]),
+        ]
+        for run in found
+    )
+    table(["id", "name", "algorithm", "state", "step", "seed", "tags"], cells, empty="No run yet: hacrl launch FILE.")
+    return None
+
+
+@command
+def launch(
+    file: Annotated[str, typer.Argument(help="YAML or JSON: name, group, benchmark, algorithm ...; - for stdin.")],
+    name: Annotated[str | None, typer.Option(help="In place of the file's.")] = None,
+    seed: Annotated[int | None, typer.Option(help="In place of the file's.")] = None,
+    group: Annotated[
+        str | None, typer.Option(help="In place of the file's, by id or name.", autocompletion=completer("/groups"))
+    ] = None,
+    benchmark: Annotated[
+        str | None, typer.Option(help="In place of the file's, by id or name.", autocompletion=completer("/benchmarks"))
+    ] = None,
+    confirm: Annotated[list[str] | None, typer.Option(help="Word in brackets behind a caution. Repeat it.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it and say what it would cost.")] = False,
+    key: Annotated[str, typer.Option(help="Idempotency key: the same key launches once.")] = "",
+    watch: Annotated[bool, typer.Option("--watch", help="Stay and show the run until it has ended.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Launch a run or a sweep from a file. It is a sweep where the file has `algorithms` or `seeds`.
+
+    Example: hacrl launch run.yaml --seed 3 --watch
+    """
+    found = read_request(file)
+    given = {"name": name, "seed": seed, "group": group, "benchmark": benchmark}
+    request = found.values | {field: value for field, value in given.items() if value is not None}
+    for field, section in (("group", "agents"), ("benchmark", "data")):
+        if given[field] is not None:
+            request.pop(section, None)  # the file's own stands for what was chosen instead
+    if confirm:
+        old = request.get("confirm")
+        request["confirm"] = [*(old if isinstance(old, list) else []), *confirm]
+    with connect() as client:
+        request = with_ids(client, request)
+        try:
+            if dry_run:
+                return _cost(client, request, json)
+            made = client.launch(request, key=key)
+        except ApiError as error:
+            raise found.located(error) from None
+        if json:
+            as_json(made)
+        else:
+            line(f"{'Sweep' if is_sweep(request) else 'Run'} {made['id']}: {made['name']}, {client.url}{made['url']}")
+        if watch and not is_sweep(request):
+            watching.watch_run(client, made["id"])
+    return None
+
+
+def _cost(client: Client, request: dict[str, Any], json: bool) -> None:
+    cost = client.post("/sweeps/estimate" if is_sweep(request) else "/runs/estimate", request)
+    if json:
+        return as_json(cost)
+    seconds = "unknown" if cost["device_seconds"] is None else f"{cost['device_seconds']:.0f} s"
+    line(f"{counted(cost['runs'], 'run')}, {number(cost['rollouts'])} rollouts, device time {seconds}. {cost['basis']}")
+    return None
+
+
+def _order(name: str, what: str, json: bool, body: dict[str, Any] | None = None) -> None:
+    with connect() as client:
+        # Asking twice does nothing, and a retry happens once for each key: a lost answer is asked for again.
+        run = client.post(f"/runs/{run_id(client, name)}/{what}", body, key=uuid4().hex)
+    as_json(run) if json else line(f"{run['name']} ({run['id']}): {run['state']}, wanted: {run['desired_state']}")
+
+
+@command
+def stop(run: RunName, json: AsJson = False) -> None:
+    """End a run; asking twice does nothing.
+
+    Example: hacrl stop swan
+    """
+    _order(run, "stop", json)
+
+
+@command
+def pause(
+    run: RunName, why: Annotated[str, typer.Option(help="Shown on its page.")] = "", json: AsJson = False
+) -> None:
+    """Pause a run after its step, with a checkpoint.
+
+    Example: hacrl pause swan --why "the GPU is needed"
+    """
+    _order(run, "pause", json, {"why": why})
+
+
+@command
+def resume(run: RunName, json: AsJson = False) -> None:
+    """Queue a paused run again.
+
+    Example: hacrl resume swan
+    """
+    _order(run, "resume", json)
+
+
+@command
+def retry(run: RunName, json: AsJson = False) -> None:
+    """A new run with the settings of one that has ended.
+
+    Example: hacrl retry 0d93250c
+    """
+    _order(run, "retry", json)
+
+
+@command
+def queue(
+    run: RunName,
+    place: Annotated[int | None, typer.Option(min=1, help="Among your own waiting runs; 1 is the next.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Higher starts first; above 0 is for staff.")] = None,
+    json: AsJson = False,
+) -> None:
+    """The place of a waiting run in the queue. With --place or --priority it is changed.
+
+    Example: hacrl queue swan --place 1
+    """
+    with connect() as client:
+        path = f"/runs/{run_id(client, run)}"
+        wanted = {name: value for name, value in (("place", place), ("priority", priority)) if value is not None}
+        found = client.post(f"{path}/queue", wanted) if wanted else client.get(path)
+    if json:
+        return as_json(found)
+    waits = found["place_in_queue"]
+    line(f"{found['name']}: {f'place {waits}' if waits else found['state']}, priority {found['priority']}")
+    return None

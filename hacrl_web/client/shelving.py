@@ -1,0 +1,175 @@
+"""Commands for runs that are there: look at one, write on it, put it away, delete it for good."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.filesize import decimal
+from rich.text import Text
+
+from hacrl_web.client.command import (
+    AsJson,
+    Problem,
+    RunName,
+    RunNames,
+    Yes,
+    agree,
+    command,
+    connect,
+    find_runs,
+    for_each,
+    run_id,
+)
+from hacrl_web.client.show import as_json, line, number, state, table
+
+MAX_NOTES = 2**16  # bytes that are read of standard input; the server's limit is lower
+
+
+def add_to(app: typer.Typer) -> None:
+    for act in (show, tag, note, archive, unarchive, delete):
+        app.command()(act)
+
+
+@command
+def show(run: RunName, json: AsJson = False) -> None:
+    """A run: how far it is, and what people wrote on it.
+
+    Example: hacrl show swan
+    """
+    with connect() as client:
+        found = client.get(f"/runs/{run_id(client, run)}")
+    if json:
+        return as_json(found)
+    told = [
+        ("name", found["name"]),
+        ("id", found["id"]),
+        ("page", f"{client.url}{found['url']}"),
+        ("state", Text.assemble(state(found["state"]), "  archived" if found["archived_at"] else "")),
+        ("reason", found["reason"]),
+        ("step", f"{found['step']} of {found['total_steps']}"),
+        ("algorithm", found["variant"] or found["algorithm"]),
+        *((name, found[name]) for name in ("seed", "sweep", "retry_of", "cloned_from", "place_in_queue")),
+        ("host", found["worker_host"]),
+        *((name.removesuffix("_at"), found[name]) for name in ("created_at", "started_at", "finished_at")),
+        ("tags", ", ".join(found["tags"])),
+        ("notes", found["notes"]),
+    ]
+    shown = [(name, value) for name, value in told if value not in (None, "")]
+    table(["", " "], shown, empty="", folded=frozenset({" "}))
+    return None
+
+
+@command
+def tag(
+    runs: RunNames,
+    add: Annotated[list[str] | None, typer.Option("--add", "-a", help="A tag to add. Repeat it.")] = None,
+    remove: Annotated[list[str] | None, typer.Option("--remove", "-r", help="A tag to take off. Repeat it.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Add tags to runs, or take them off.
+
+    Example: hacrl tag swan goose --add baseline --remove draft
+    """
+    if not (add or remove):
+        raise Problem("Say which tags: --add TAG, --remove TAG.")
+    gone = {one.strip().lower() for one in remove or []}
+
+    def changed(tags: list[str]) -> list[str]:
+        return [*(one for one in tags if one not in gone), *(add or [])]
+
+    with connect() as client:
+
+        def act(run: dict[str, Any]) -> Any:
+            return {"run": run["id"], **client.change(f"/runs/{run['id']}/labels", tags=changed)}
+
+        for_each(find_runs(client, runs), act, json, "Tagged")
+
+
+@command
+def note(
+    run: RunName,
+    text: Annotated[str | None, typer.Argument(help="In place of what is there; - for standard input.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Read or write the notes of a run. With a text they are replaced, and "" clears them.
+
+    Example: hacrl note swan "delta .8: clips too much"
+    """
+    if text == "-":
+        text = sys.stdin.read(MAX_NOTES)
+    with connect() as client:
+        path = f"/runs/{run_id(client, run)}/labels"
+        found = client.get(path) if text is None else client.change(path, notes=text)
+    if json:
+        return as_json(found)
+    for one in found["notes"].splitlines() or ["No notes."]:
+        line(one)
+    return None
+
+
+@command
+def archive(runs: RunNames, json: AsJson = False) -> None:
+    """Put ended runs away. Lists leave them out, nothing is lost.
+
+    Example: hacrl archive swan goose
+    """
+    with connect() as client:
+        found = find_runs(client, runs)
+        for_each(found, lambda run: client.post(f"/runs/{run['id']}/archive"), json, "Archived")
+
+
+@command
+def unarchive(runs: RunNames, json: AsJson = False) -> None:
+    """Take archived runs back into the lists.
+
+    Example: hacrl unarchive swan
+    """
+    with connect() as client:
+        found = find_runs(client, runs)
+        for_each(found, lambda run: client.post(f"/runs/{run['id']}/unarchive"), json, "Back in the lists")
+
+
+@command
+def delete(
+    runs: RunNames,
+    yes: Yes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be lost.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Delete ended runs for good. What is lost is shown first, then you are asked.
+
+    Example: hacrl delete $(hacrl runs --tag old --ids)
+    """
+    with connect() as client:
+        found = find_runs(client, runs)
+        uses = {run["id"]: client.get(f"/runs/{run['id']}/disk") for run in found}
+        told = [{"run": run["id"], "name": run["name"], **uses[run["id"]]} for run in found]
+        if dry_run and json:
+            return as_json(told)
+        if not json:
+            _show_loss(told)
+        if dry_run:
+            return None
+        agree(f"Delete {len(found)} run{'s' if len(found) > 1 else ''} for good?", yes=yes)
+
+        def act(run: dict[str, Any]) -> Any:
+            client.post(f"/runs/{run['id']}/delete")
+            return {"run": run["id"], "name": run["name"], **uses[run["id"]]}
+
+        for_each(found, act, json, "Deleted")
+    return None
+
+
+def _show_loss(uses: list[dict[str, Any]]) -> None:
+    """Rows and files of each run, and together. Files of None lie on another host and stay there."""
+
+    def cells(one: dict[str, Any]) -> list[Any]:
+        files = "on another host" if one["files_bytes"] is None else decimal(one["files_bytes"])
+        return [one["run"][:8], one["name"], number(one["num_rows"]), decimal(one["rows_bytes"]), files]
+
+    table(["id", "name", "rows", "in the database", "files"], map(cells, uses), empty="No run.")
+    if len(uses) > 1:
+        total = sum(one["rows_bytes"] + (one["files_bytes"] or 0) for one in uses)
+        line(f"{len(uses)} runs, together {decimal(total)}.")

@@ -1,0 +1,155 @@
+"""Commands for sweeps: the runs that were launched together, as one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from hacrl_web.client.api import Client
+from hacrl_web.client.command import OPTIONS, AsJson, Yes, agree, command, completer, connect, object_id
+from hacrl_web.client.show import as_json, counted, line, state, table
+
+NEWEST = 20
+sweeps = typer.Typer(help="List and look at sweeps; stop, pause, resume, retry or delete all their runs.", **OPTIONS)
+SweepName = Annotated[str, typer.Argument(help="Id of a sweep, or its name.", autocompletion=completer("/sweeps"))]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.add_typer(sweeps, name="sweeps")
+
+
+def _path(client: Client, name: str) -> str:
+    """Errors: ApiError, Problem."""
+    return f"/sweeps/{object_id(client, '/sweeps', 'sweep', name)}"
+
+
+@sweeps.callback()
+@command
+def list_sweeps(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = NEWEST,
+    json: AsJson = False,
+) -> None:
+    """The newest sweeps."""
+    if context.invoked_subcommand:
+        return None
+    with connect() as client:
+        found = list(client.pages("/sweeps", most=limit))
+    if json:
+        return as_json(found)
+    table(["id", "name", "launched"], ([s["id"], s["name"], s["created_at"]] for s in found), empty="No sweep yet.")
+    return None
+
+
+@sweeps.command("show")
+@command
+def show_sweep(sweep: SweepName, json: AsJson = False) -> None:
+    """How far a sweep is, and its runs.
+
+    Example: hacrl sweeps show 3
+    """
+    with connect() as client:
+        found = client.get(_path(client, sweep))
+    if json:
+        return as_json(found)
+    progress = found["progress"]
+    counts = ", ".join(f"{count} {name}" for name, count in progress["counts"].items())
+    line(f"{found['name']} ({found['id']}): step {progress['steps']} of {progress['total_steps']}; {counts}")
+    rows = (
+        [run["id"][:8], run["variant"] or run["algorithm"], run["seed"], state(run["state"]), run["step"]]
+        for run in found["runs"]
+    )
+    table(["id", "variant", "seed", "state", "step"], rows, empty="It has no runs.")
+    return None
+
+
+def _order(name: str, what: str, body: dict[str, Any] | None, json: bool) -> None:
+    with connect() as client:
+        found = client.post(f"{_path(client, name)}/{what}", body)
+    as_json(found) if json else line(f"{found['name']}: {what}, {counted(len(found['changed']), 'run')}")
+
+
+@sweeps.command("stop")
+@command
+def stop_sweep(sweep: SweepName, json: AsJson = False) -> None:
+    """End every run of a sweep.
+
+    Example: hacrl sweeps stop 3
+    """
+    _order(sweep, "stop", None, json)
+
+
+@sweeps.command("pause")
+@command
+def pause_sweep(
+    sweep: SweepName, why: Annotated[str, typer.Option(help="Shown on the runs' pages.")] = "", json: AsJson = False
+) -> None:
+    """Pause every run of a sweep, each after its step.
+
+    Example: hacrl sweeps pause 3
+    """
+    _order(sweep, "pause", {"why": why}, json)
+
+
+@sweeps.command("resume")
+@command
+def resume_sweep(sweep: SweepName, json: AsJson = False) -> None:
+    """Queue every paused run of a sweep again.
+
+    Example: hacrl sweeps resume 3
+    """
+    _order(sweep, "resume", None, json)
+
+
+@sweeps.command("retry")
+@command
+def retry_sweep(
+    sweep: SweepName,
+    stopped: Annotated[bool, typer.Option("--stopped", help="Those that were stopped, not those that failed.")] = False,
+    json: AsJson = False,
+) -> None:
+    """A new run in place of each that has failed.
+
+    Example: hacrl sweeps retry 3
+    """
+    _order(sweep, "retry", {"state": "stopped" if stopped else "failed"}, json)
+
+
+@sweeps.command("seeds")
+@command
+def add_seeds(
+    sweep: SweepName, seeds: Annotated[list[int], typer.Argument(help="Further seeds.")], json: AsJson = False
+) -> None:
+    """Every variant of a sweep on further seeds.
+
+    Example: hacrl sweeps seeds 3 7 8
+    """
+    _order(sweep, "seeds", {"seeds": seeds}, json)
+
+
+@sweeps.command("rename")
+@command
+def rename_sweep(sweep: SweepName, name: str, json: AsJson = False) -> None:
+    """Another name for a sweep; its runs keep theirs.
+
+    Example: hacrl sweeps rename 3 "first comparison"
+    """
+    with connect() as client:
+        found = client.post(f"{_path(client, sweep)}/rename", {"name": name})
+    as_json(found) if json else line(f"Sweep {found['id']}: {found['name']}")
+
+
+@sweeps.command("delete")
+@command
+def delete_sweep(sweep: SweepName, yes: Yes = False) -> None:
+    """Delete a sweep with all its runs, for good.
+
+    Example: hacrl sweeps delete 3
+    """
+    with connect() as client:
+        path = _path(client, sweep)
+        found = client.get(path)
+        agree(f"Delete the sweep {found['name']!r} and its {counted(len(found['runs']), 'run')} for good?", yes=yes)
+        client.post(f"{path}/delete")
+    line(f"Deleted: {found['name']}, {counted(len(found['runs']), 'run')}")

@@ -1,0 +1,175 @@
+"""Commands that stay: a run's numbers as a live table with sparklines, and its log as it is written."""
+
+from __future__ import annotations
+
+import json as json_module
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from hacrl_web.client.api import PATIENCE_S, TERMINAL, Client
+from hacrl_web.client.command import RUN_FAILED, AsJson, RunName, command, connect, is_interactive, run_id
+from hacrl_web.client.show import as_json, complain, console, line, number, safe, sparkline, state
+
+METRICS = ("reward/mean", "capability", "completions/mean_length")
+POINTS = 200
+LINES = 5
+AS_OFTEN = 4  # drawn a second
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(watch)
+    app.command()(logs)
+
+
+@dataclass
+class Seen:
+    """What was told of a run so far."""
+
+    name: str
+    status: dict[str, Any] = field(default_factory=dict)
+    points: dict[tuple[str, str], deque[float | None]] = field(default_factory=dict)
+    said: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
+
+    def take(self, frame: dict[str, Any]) -> None:
+        self.status = frame["status"]
+        for event in frame["events"]:
+            body = event["payload"]
+            if event["type"] == "metrics" and not event["source"]:
+                for name, value in values_of(body).items():
+                    self.points.setdefault((event["agent"], name), deque(maxlen=POINTS)).append(value)
+            elif event["type"] == "log":
+                self.said.append(str(body.get("message", "")))
+
+    def drawn(self, metrics: tuple[str, ...]) -> Group:
+        status = self.status
+        progress = status.get("progress") or {}
+        eta = progress.get("eta_s")
+        head = Text.assemble(safe(self.name), "  ", state(status.get("state", "")))
+        head.append(f"  step {status.get('step')} of {status.get('total_steps')}")
+        head.append(f"  {eta:.0f} s left" if isinstance(eta, int | float) else "")
+        shown = Table("agent", "metric", "now", "", box=None, pad_edge=False, header_style="bold")
+        for (agent, name), values in sorted(self.points.items()):
+            if name in metrics:
+                shown.add_row(safe(agent), safe(name), number(values[-1]), sparkline(values))
+        numbers = shown if shown.row_count else Text("No numbers yet.", style="bright_black")
+        return Group(head, numbers, *(Text(str(safe(text))[:200], style="bright_black") for text in self.said))
+
+
+def values_of(body: dict[str, Any]) -> dict[str, float | None]:
+    """The numbers of a metrics event; ratios are divided."""
+    found = dict(body.get("values") or {})
+    for name, pair in (body.get("ratios") or {}).items():
+        found[name] = pair[0] / pair[1] if pair[1] else None
+    return found
+
+
+@command
+def watch(
+    run: RunName,
+    metric: Annotated[list[str] | None, typer.Option(help="Which numbers. Repeat it.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Show a run until it has ended. With --json every event as a line. Exit status 6 where it did not complete.
+
+    Example: hacrl watch swan --metric reward/mean
+    """
+    with connect() as client:
+        watch_run(client, run_id(client, run), tuple(metric or METRICS), json=json)
+
+
+def watch_run(client: Client, run: str, metrics: tuple[str, ...] = METRICS, *, json: bool = False) -> None:
+    """Errors: ApiError, Unreachable; typer.Exit where the run has failed or was stopped."""
+    if json:
+        for event in client.follow(run, on_outage=_say_outage):
+            print(json_line(event), flush=True)
+        final = client.get(f"/runs/{run}")["state"]
+    else:
+        seen = Seen(client.get(f"/runs/{run}")["name"])
+        final = _shown(client.frames(run, on_outage=_say_outage), seen, metrics)
+    if final != "completed":
+        raise typer.Exit(RUN_FAILED)
+
+
+def _shown(frames: Iterator[dict[str, Any]], seen: Seen, metrics: tuple[str, ...]) -> str:
+    """Live in a terminal; elsewhere a line for each step, and the table at the end. Returns the last state."""
+    if is_interactive():
+        with Live(console=console(), refresh_per_second=AS_OFTEN) as live:
+            for frame in frames:
+                seen.take(frame)
+                live.update(seen.drawn(metrics))
+    else:
+        told: tuple[Any, ...] = ()
+        for frame in frames:
+            seen.take(frame)
+            now = (seen.status["state"], seen.status["step"])
+            if now != told:
+                line(f"{now[0]}: step {now[1]} of {seen.status['total_steps']}")
+            told = now
+        console().print(seen.drawn(metrics))
+    if seen.status.get("state") in TERMINAL and seen.status.get("reason"):
+        line(seen.status["reason"])
+    return str(seen.status.get("state"))
+
+
+def _say_outage(error: Exception) -> None:
+    complain(f"hacrl: {error}\nhacrl: Asking again for {PATIENCE_S:.0f} s; nothing is lost.")
+
+
+def json_line(event: dict[str, Any]) -> str:
+    return json_module.dumps(event, ensure_ascii=True)
+
+
+@command
+def logs(
+    run: RunName,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay until the run has ended.")] = False,
+    search: Annotated[str, typer.Option("--search", "-s", help="Only lines that hold this.")] = "",
+    level: Annotated[str, typer.Option(help="info, warning or error.")] = "",
+    tail: Annotated[int, typer.Option("--tail", "-n", min=0, help="How many of the newest lines first.")] = 100,
+    json: AsJson = False,
+) -> None:
+    """The log of a run.
+
+    Example: hacrl logs swan -f --search checkpoint
+    """
+    with connect() as client:
+        name = run_id(client, run)
+        filters = {"q": search or None, "level": level or None}
+        cursor = client.get(f"/runs/{name}")["last_seq"]
+        newest = list(client.pages(f"/runs/{name}/log", most=tail, order="newest", **filters)) if tail else []
+        shown = newest[::-1]
+        if json and not follow:
+            return as_json(shown)
+        for one in shown:
+            _say(one, json)
+        if follow:
+            newest_seq = max([cursor, *(one["seq"] for one in shown)])
+            for event in client.follow(name, newest_seq, on_outage=_say_outage):
+                one = _log_line(event)
+                if one and search.lower() in one["text"].lower() and level in ("", one["level"]):
+                    _say(one, json)
+    return None
+
+
+def _log_line(event: dict[str, Any]) -> dict[str, Any] | None:
+    if event["type"] != "log":
+        return None
+    body, at = event["payload"], datetime.fromtimestamp(event["time"], UTC)
+    names = {"seq": event["seq"], "attempt": event["attempt"], "at": at.isoformat(timespec="milliseconds")}
+    return names | {"level": body.get("level", "info"), "text": str(body.get("message", ""))}
+
+
+def _say(one: dict[str, Any], json: bool) -> None:
+    if json:
+        print(json_line(one), flush=True)
+    else:
+        line(f"{one['at']} {one['level']:7} {one['text']}")

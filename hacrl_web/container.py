@@ -1,0 +1,102 @@
+"""What a container runs: `python -m hacrl_web.container web | worker | dispatcher | watcher`, and `health ROLE`.
+
+Checks the settings, waits for the database (the web brings it up to date, the others follow), and becomes the process
+itself, so that signals and the exit status are its own. No shell takes part.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from hacrl_web.commands import ROLES, command
+from hacrl_web.preflight import ROOT
+
+WAIT_S = 120.0  # for a database that starts beside us, or for the web that migrates it
+PULSE_S = 60.0  # without a look for so long, the dispatcher or the watcher hangs
+USAGE = f"usage: python -m hacrl_web.container {{{','.join(ROLES)}}} | health {{{','.join(ROLES)}}}"
+
+
+def prepare(role: str) -> int:
+    """Exit status 0 where the process may start; else what was wrong has been said."""
+    checks = subprocess.run([sys.executable, "manage.py", "check", "--deploy", "--fail-level", "ERROR"], cwd=ROOT)
+    if checks.returncode:
+        return checks.returncode
+    follow = [] if role == "web" else ["--follow"]
+    words = ["manage.py", "prepare_database", "--wait-s", str(WAIT_S), *follow]
+    return subprocess.run([sys.executable, *words], cwd=ROOT).returncode
+
+
+def health(role: str) -> str:
+    """What is wrong with the process of this container, empty if nothing."""
+    return {"web": web_health, "worker": worker_health}.get(role, pulse_health)()
+
+
+def web_health() -> str:
+    """The login page answers, asked as the proxy asks: under a name that is served, and with what it says of TLS."""
+    host = os.environ.get("HACRL_ALLOWED_HOSTS", "").partition(",")[0].lstrip(".") or "localhost"
+    headers = {"Host": host} | ({"X-Forwarded-Proto": "https"} if os.environ.get("HACRL_TLS_PROXY") == "1" else {})
+    request = urllib.request.Request(f"http://127.0.0.1:{port()}/login", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - http, as above
+            return "" if answer.status == 200 else f"the login page answers {answer.status}"
+    except urllib.error.HTTPError as error:
+        return f"the login page answers {error.code}"
+    except OSError as error:
+        return f"the web does not answer: {error}"
+
+
+def worker_health() -> str:
+    """The worker's main process writes its heartbeat."""
+    import django
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hacrl_web.settings")
+    django.setup()
+    from hacrl_web.runs.hosts import SILENT_S, host_name
+    from hacrl_web.runs.models import Host
+
+    host = Host.objects.with_now().filter(name=host_name()).first()
+    if host is None or host.silent_s is None:
+        return f"host {host_name()} has written no heartbeat"
+    return f"no heartbeat for {host.silent_s:.0f} s" if host.silent_s > SILENT_S else ""
+
+
+def pulse_health() -> str:
+    """The dispatcher and the watcher touch a file with each look at the rows."""
+    path = Path(os.environ.get("HACRL_PULSE_FILE", ""))
+    try:
+        age = time.time() - path.stat().st_mtime
+    except OSError as error:
+        return f"no sign of life in HACRL_PULSE_FILE={path}: {error.strerror}"
+    return f"no look at the rows for {age:.0f} s" if age > PULSE_S else ""
+
+
+def port() -> int:
+    return int(os.environ.get("HACRL_PORT") or 8000)
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) == 2 and arguments[0] == "health" and arguments[1] in ROLES:
+        problem = health(arguments[1])
+        if problem:
+            print(problem, file=sys.stderr)
+        return 1 if problem else 0
+    if len(arguments) != 1 or arguments[0] not in ROLES:
+        print(USAGE, file=sys.stderr)
+        return 2
+    role = arguments[0]
+    if status := prepare(role):
+        return status
+    os.chdir(ROOT)
+    words = command(role, "0.0.0.0", port())  # noqa: S104 - a container hears its own network
+    os.execv(words[0], words)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,153 @@
+"""Docs, the reference of settings: RunSpec as Markdown. A test holds the page against it; this writes it anew:
+
+python -m hacrl_web.docs.reference > docs/settings.md
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_args
+
+from pydantic.fields import FieldInfo
+
+from workers.spec import RunSpec
+from workers.spec_fields import Section
+
+_KINDS = {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text", "array": "list"}
+_KINDS |= {"object": "keys and values"}
+# Bounds as pydantic keeps them with a field, in the order in which they are said.
+_BOUNDS = {"ge": "at least {}", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
+_LENGTHS = {"min_length": "at least {}", "max_length": "at most {}"}
+
+INTRODUCTION = """# Settings: all that a run is told
+
+Made from `RunSpec` itself, which the form, the API and the trainer read and which refuses everything else. A run's
+Config tab and `spec.json` in its folder hold every one of these settings, defaults written out.
+"[]" is a list: `agents[].lora_rank` is a setting of each agent.
+"Source" says where a default comes from: a place in arXiv 2603.02604, a program, or this one ("product", "design",
+"ours").
+"""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One field of RunSpec; `section` is the class that it stands in."""
+
+    name: str
+    section: str
+    kind: str
+    default: str
+    unit: str
+    help: str
+    source: str
+
+
+@cache
+def settings() -> tuple[Setting, ...]:
+    """All settings of a run, in the order of the specification."""
+    return tuple(_walk(RunSpec, ""))
+
+
+@cache
+def names() -> frozenset[str]:
+    """Dotted names, such as `algorithm.delta`."""
+    return frozenset(setting.name for setting in settings() if "." in setting.name)
+
+
+def markdown() -> str:
+    """The page: a table for each section."""
+    parts = [INTRODUCTION]
+    by_section: dict[str, list[Setting]] = {}
+    for setting in settings():
+        by_section.setdefault(setting.section, []).append(setting)
+    for section, members in by_section.items():
+        parts.append(f"\n## {section}\n\n| setting | value | default | meaning | source |\n|---|---|---|---|---|")
+        parts += [
+            f"| `{one.name}` | {_cell(one.kind)}{', ' + one.unit if one.unit else ''} | {_cell(one.default)} "
+            f"| {_cell(one.help)} | {_cell(one.source)} |"
+            for one in members
+        ]
+    return "\n".join(parts) + "\n"
+
+
+def _walk(model: type[Section], prefix: str) -> Iterator[Setting]:
+    """Own settings first, so that a section's table is whole, then those of the sections inside."""
+    properties = model.model_json_schema()["properties"]
+    inner: list[tuple[type[Section], str]] = []
+    for name, field in model.model_fields.items():
+        found = _section_of(field)
+        if found:
+            is_list = found is not field.annotation
+            inner.append((found, f"{prefix}{name}{'[]' if is_list else ''}."))
+        if not found or field.description:  # a list of sections is itself a setting
+            yield _setting(prefix, name, field, properties[name])
+    for section, inner_prefix in inner:
+        yield from _walk(section, inner_prefix)
+
+
+def _section_of(field: FieldInfo) -> type[Section] | None:
+    for one in (field.annotation, *get_args(field.annotation)):
+        if isinstance(one, type) and issubclass(one, Section):
+            return one
+    return None
+
+
+def _setting(prefix: str, name: str, field: FieldInfo, schema: dict[str, Any]) -> Setting:
+    return Setting(
+        name=prefix + name,
+        section=prefix.rstrip(".") or "run",
+        kind=_kind(schema, field),
+        default="needed" if field.is_required() else _value(field.default),
+        unit=schema.get("unit", ""),
+        help=field.description or "",
+        source=schema.get("source", ""),
+    )
+
+
+def _kind(schema: dict[str, Any], field: FieldInfo) -> str:
+    """`number, above 0, below 1, or empty`."""
+    choices = [choice for choice in schema.get("anyOf", [schema]) if choice.get("type") != "null"]
+    words = [_one_kind(choice) for choice in choices] + _bounds(field, is_text=choices[0].get("type") == "string")
+    return ", ".join([*words, "or empty"] if len(choices) < len(schema.get("anyOf", choices)) else words)
+
+
+def _one_kind(schema: dict[str, Any]) -> str:
+    if "const" in schema or "enum" in schema:
+        return " or ".join(_value(one) for one in schema.get("enum", [schema.get("const")]))
+    return _KINDS[schema["type"]]
+
+
+def _bounds(field: FieldInfo, *, is_text: bool) -> list[str]:
+    """From the field: the schema does not tell them where a field has a validator of its own."""
+    unit = " characters" if is_text else ""
+    words = []
+    for bound in field.metadata:
+        for key, text in (_BOUNDS | {key: text + unit for key, text in _LENGTHS.items()}).items():
+            limit = getattr(bound, key, None)
+            if limit is not None and (key, limit) != ("min_length", 1):
+                words.append(text.format(_value(limit)))
+    return words
+
+
+def _value(value: Any) -> str:
+    """A value as it is typed; an empty one in words."""
+    if value is None or value in ("", (), {}):
+        return "empty"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return f"{value:g}"
+    return json.dumps(value)
+
+
+def _cell(text: str) -> str:
+    """Plain text in a cell of a Markdown table."""
+    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text)
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

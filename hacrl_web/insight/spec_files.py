@@ -1,0 +1,31 @@
+"""A run's settings as files: YAML to train from again, and YAML for verl's HACPO recipe."""
+
+from __future__ import annotations
+
+from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.runs.models import Run
+from hacrl_web.runs.stored_spec import stored_spec
+from workers.spec_yaml import to_yaml
+from workers.verl_recipe import CannotHandOver, to_recipe_yaml
+
+
+def as_yaml(run: Run) -> str:
+    """Error: FieldErrors (409), where another version stored them."""
+    return to_yaml(stored_spec(run))
+
+
+def as_verl_yaml(run: Run) -> str:
+    """Error: FieldErrors (409), where another version stored them, or the recipe would train something else."""
+    try:
+        return to_recipe_yaml(stored_spec(run))
+    except CannotHandOver as refusal:
+        raise FieldErrors([FieldError("cannot_hand_over", str(refusal), None)], 409) from None
+
+
+def verl_refusal(run: Run) -> str:
+    """Why there is no file for the recipe; empty where there is one."""
+    try:
+        as_verl_yaml(run)
+    except FieldErrors as refused:
+        return refused.errors[0].message
+    return ""

@@ -1,0 +1,184 @@
+"""What a run's trainer reported, as rows: one model for each kind of event that is asked for by its columns.
+
+Only telemetry.py, chunks.py and retention.py write them. Each names its attempt: a resumed run may repeat steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+
+from hacrl_web.accounts.projects import current_project
+from hacrl_web.accounts.visibility import is_of_member
+
+
+class OfRunQuerySet(models.QuerySet):
+    """Rows that belong to a run are seen by whoever sees the run."""
+
+    def visible_to(self, user: Any) -> OfRunQuerySet:
+        if not user.is_authenticated:
+            return self.none()
+        return self.all() if user.is_staff else self.filter(is_of_member(user, "run__project"))
+
+    def listed_for(self, user: Any) -> OfRunQuerySet:
+        """Those of the project that the user looks at."""
+        project = current_project(user)
+        return self.visible_to(user) if project is None else self.visible_to(user).filter(run__project=project)
+
+
+class TelemetryEvent(models.Model):
+    """One event of the spool, of any type that has no table of its own."""
+
+    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="events", db_index=False)
+    seq = models.BigIntegerField()
+    attempt = models.PositiveIntegerField()
+    type = models.CharField(max_length=16)
+    step = models.PositiveIntegerField(null=True)
+    agent = models.CharField(max_length=80, blank=True)
+    source = models.CharField(max_length=80, blank=True)
+    payload = models.JSONField()  # the event's other fields
+    time = models.FloatField()  # seconds since 1970
+
+    objects = OfRunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["seq"]
+        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="event_once")]
+        indexes = [
+            models.Index(fields=["run", "type", "agent", "source", "step"], name="event_metrics"),
+            models.Index(fields=["run", "type", "seq"], name="event_type_seq"),
+        ]
+
+
+class MetricChunk(models.Model):
+    """Points of one metric of one attempt, packed: a copy of what events tell that is quicker to read (chunks.py)."""
+
+    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="metric_chunks", db_index=False)
+    attempt = models.PositiveIntegerField()
+    metric = models.CharField(max_length=200)
+    agent = models.CharField(max_length=80)
+    source = models.CharField(max_length=80, blank=True)
+    place = models.PositiveIntegerField()  # of the metric within its events: the order of the columns
+    first_step = models.PositiveIntegerField()
+    last_step = models.PositiveIntegerField()
+    count = models.PositiveIntegerField()
+    packed = models.BinaryField()
+
+    objects = OfRunQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "metric", "agent", "source"], name="chunk_column")]
+
+
+class RolloutSample(models.Model):
+    """workers.events.Rollout: one verified response."""
+
+    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="rollouts", db_index=False)
+    seq = models.BigIntegerField()
+    attempt = models.PositiveIntegerField()
+    step = models.PositiveIntegerField()
+    agent = models.CharField(max_length=80)
+    prompt_id = models.CharField(max_length=200)
+    sample = models.PositiveIntegerField()
+    prompt = models.TextField()
+    completion = models.TextField()
+    answer = models.TextField()
+    reward = models.FloatField(null=True)
+    finish_reason = models.CharField(max_length=16)
+    num_tokens = models.PositiveIntegerField()
+    mean_logp = models.FloatField(null=True)
+
+    objects = OfRunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["seq"]
+        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="rollout_once")]
+        indexes = [
+            models.Index(fields=["run", "step", "agent", "prompt_id", "sample"], name="rollout_place"),
+            models.Index(fields=["run", "attempt", "step", "seq"], name="rollout_order"),
+        ]
+
+
+class Contribution(models.Model):
+    """workers.events.Contribution: what one rollout taught one learner."""
+
+    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="contributions", db_index=False)
+    seq = models.BigIntegerField()
+    attempt = models.PositiveIntegerField()
+    step = models.PositiveIntegerField()
+    agent = models.CharField(max_length=80)
+    source = models.CharField(max_length=80)
+    prompt_id = models.CharField(max_length=200)
+    sample = models.PositiveIntegerField()
+    num_tokens = models.PositiveIntegerField()
+    advantage = models.FloatField(null=True)
+    sequence_ratio = models.FloatField(null=True)
+    clipped_ratio = models.FloatField(null=True)
+    clip_side = models.CharField(max_length=8)
+    omega = models.FloatField(null=True)
+    weight = models.FloatField(null=True)
+    mini_batch = models.PositiveIntegerField(null=True)
+    drop_reason = models.CharField(max_length=200, blank=True, null=True)
+    reward = models.FloatField(null=True)
+    source_num_tokens = models.PositiveIntegerField(null=True)
+    alpha = models.FloatField(null=True)
+    capability = models.FloatField(null=True)
+    source_capability = models.FloatField(null=True)
+
+    objects = OfRunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["seq"]
+        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="contribution_once")]
+        indexes = [
+            models.Index(fields=["run", "step", "agent", "source", "prompt_id"], name="contribution_place"),
+            models.Index(fields=["run", "attempt", "step", "seq"], name="contribution_order"),
+        ]
+
+
+class QuestionChunk(models.Model):
+    """workers.events.Questions: some of the questions that the evaluations of a run ask. Texts are JSON lists."""
+
+    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="question_chunks", db_index=False)
+    seq = models.BigIntegerField()
+    attempt = models.PositiveIntegerField()
+    benchmark = models.CharField(max_length=120)
+    first = models.PositiveIntegerField()
+    ids = models.TextField()
+    subjects = models.TextField()
+    difficulties = models.TextField()
+    answers = models.TextField()
+    questions = models.TextField()
+
+    objects = OfRunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["seq"]
+        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="questions_once")]
+        indexes = [models.Index(fields=["run", "benchmark", "first"], name="questions_place")]
+
+
+class AnswerChunk(models.Model):
+    """workers.events.Answers: what one agent answered to some questions in an evaluation. Texts are JSON lists.
+
+    The responses stand last: whoever reads only marks does not read over them.
+    """
+
+    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="answer_chunks", db_index=False)
+    seq = models.BigIntegerField()
+    attempt = models.PositiveIntegerField()
+    step = models.PositiveIntegerField()
+    agent = models.CharField(max_length=80)
+    benchmark = models.CharField(max_length=120)
+    first = models.PositiveIntegerField()
+    marks = models.TextField()
+    majority = models.TextField()
+    responses = models.TextField()
+
+    objects = OfRunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["seq"]
+        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="answers_once")]
+        indexes = [models.Index(fields=["run", "benchmark", "step", "first"], name="answers_place")]

@@ -1,0 +1,43 @@
+"""The page on which tags and notes of a run are written; a viewer reads them there."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_http_methods
+
+from hacrl_web.errors import FieldErrors
+from hacrl_web.runs.labels import MAX_NOTES, MAX_TAG, MAX_TAGS, set_labels, split_tags, tags_of
+from hacrl_web.runs.models import Run
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def run_labels(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """What was wrong comes back beside its field, status 422, values kept."""
+    run = get_object_or_404(Run.objects.visible_to(request.user).select_related("project"), pk=run_id)
+    tags, notes = ", ".join(run.tag_list), run.notes
+    errors: dict[str | None, list[str]] = {}
+    status = 200
+    if request.method == "POST":
+        tags, notes = request.POST.get("tags", ""), request.POST.get("notes", "")
+        try:
+            set_labels(run, split_tags(tags), notes)
+            messages.info(request, "Tags and notes are saved.")
+            return redirect(run)
+        except FieldErrors as refused:
+            status = refused.status
+            for error in refused.errors:
+                errors.setdefault(error.field, []).append(error.message)
+    context = {
+        "run": run,
+        "tags": tags,
+        "notes": notes,
+        "tag_errors": errors.get("tags", []),
+        "note_errors": errors.get("notes", []),
+        "known": tags_of(Run.objects.visible_to(request.user).filter(project=run.project_id)),
+        "limits": {"tags": MAX_TAGS, "tag": MAX_TAG, "notes": MAX_NOTES, "text": MAX_TAGS * (MAX_TAG + 2)},
+    }
+    return render(request, "runs/run_labels.html", context, status=status)

@@ -1,0 +1,81 @@
+"""Tags and notes of a run: read from a form or from JSON, judged, stored. The audit log has who wrote what."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+from django.db.models import QuerySet
+
+from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.registry import values
+from hacrl_web.runs.models import Run
+
+MAX_TAGS = 10
+MAX_TAG = 40
+MAX_NOTES = 4000
+_KEPT = {"\n", "\t"}
+
+
+def set_labels(run: Run, tags: object, notes: object) -> None:
+    """tags: a list of texts.  notes: a text of several lines. Error: FieldErrors, and nothing is written."""
+    checker = values.Checker()
+    new_tags = checker.take("tags", _tags, tags)
+    new_notes = checker.take("notes", _notes, notes)
+    checker.finish()
+    Run.objects.filter(pk=run.pk).update(tags=new_tags, notes=new_notes)
+    run.refresh_from_db()
+
+
+def split_tags(text: str) -> list[str]:
+    """The tags of a form's field, separated by commas."""
+    return [part for part in text.split(",") if part.strip()]
+
+
+def _tags(asked: object) -> str:
+    """As Run.tags has them: lower case, each once, in the order of the alphabet. Errors: Problem, FieldErrors."""
+    if not isinstance(asked, list):
+        raise values.Problem("not_a_list", "A list of tags is needed.")
+    if len(asked) > 10 * MAX_TAGS:
+        raise values.Problem("too_many", f"At most {MAX_TAGS} tags are possible.")
+    found = sorted({_tag(one) for one in asked})
+    if len(found) > MAX_TAGS:
+        raise values.Problem("too_many", f"At most {MAX_TAGS} tags are possible; these are {len(found)}.")
+    return f",{','.join(found)}," if found else ""
+
+
+def _tag(asked: object) -> str:
+    try:
+        tag = values.text(asked, MAX_TAG).lower()
+    except values.Problem as problem:
+        shown = f" Tag {asked[:MAX_TAG]!r}." if isinstance(asked, str) and asked.strip() else ""
+        raise FieldErrors([FieldError(problem.code, f"{problem}{shown}", "tags")]) from None
+    if "," in tag:
+        raise values.Problem("bad_character", "A tag has no comma: commas separate tags.")
+    return tag[:MAX_TAG]  # a few capitals are longer in lower case
+
+
+def _notes(asked: object) -> str:
+    if not isinstance(asked, str):
+        raise values.Problem("not_text", "Text is needed.")
+    text = asked.replace("\r\n", "\n").replace("\r", "\n").strip()
+    if len(text) > MAX_NOTES:
+        raise values.Problem("too_long", f"At most {MAX_NOTES} characters; these are {len(text)}.")
+    if any(_is_odd(letter) for letter in text):
+        raise values.Problem("bad_character", "Control characters are not allowed.")
+    return text
+
+
+def _is_odd(letter: str) -> bool:
+    return letter not in _KEPT and (unicodedata.category(letter) in ("Cc", "Cs") or letter in values.BIDI_CONTROLS)
+
+
+def labels_of(run: Run) -> dict[str, Any]:
+    """As the API shows and takes them."""
+    return {"tags": run.tag_list, "notes": run.notes}
+
+
+def tags_of(runs: QuerySet[Run]) -> list[str]:
+    """All tags that these runs have."""
+    written = runs.exclude(tags="").order_by().values_list("tags", flat=True).distinct()
+    return sorted({tag for tags in written for tag in tags.split(",") if tag})

@@ -1,0 +1,84 @@
+"""The log of a run: its lines as rows, searched in the database, and what its trainer wrote to stdout and stderr.
+
+The output stays in the run directory (workers/output.py) and is only there on the host that trains.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from hacrl_web.runs.models import Run, TelemetryEvent
+from workers.output import read_output
+
+FOUND_SHOWN = 500
+LEVELS = ("info", "warning", "error")
+
+
+def lines(run: Run) -> Any:
+    return TelemetryEvent.objects.filter(run=run, type__in=("log", "left_out"))
+
+
+def line_of(event: TelemetryEvent) -> dict[str, Any]:
+    """A line of the log as it is shown: a count of what was left out is one too."""
+    body, level = event.payload, event.payload.get("level", "info")
+    text = str(body.get("message", ""))
+    if event.type == "left_out":
+        counts = ", ".join(f"{count:,} of type {kind}" for kind, count in sorted(body["counts"].items()))
+        level, text = "warning", f"left out: {counts} ({body['reason']})"
+    return {"at": datetime.fromtimestamp(event.time, UTC), "level": level if level in LEVELS else "info", "text": text}
+
+
+def matching(run: Run, search: str, level: str) -> Any:
+    """Lines that a trainer logged and that hold `search`, whatever its case; of a level, or of any."""
+    found = lines(run).filter(type="log")
+    if search:
+        found = found.filter(payload__message__icontains=search)
+    if level in LEVELS:
+        found = found.filter(payload__level=level)
+    return found
+
+
+def search_events(run: Run, search: str, level: str) -> list[dict[str, Any]]:
+    """The newest lines, at most one more than are shown."""
+    newest = matching(run, search, level).order_by("-seq")[: FOUND_SHOWN + 1]
+    found = [*newest, *_search_left_out(run, search, level)]
+    return [line_of(event) for event in sorted(found, key=lambda event: event.seq)[-FOUND_SHOWN - 1 :]]
+
+
+def _search_left_out(run: Run, search: str, level: str) -> list[TelemetryEvent]:
+    """The newest counts of what was left out: their words are made here, so no query can look for them."""
+    wanted, found = search.lower(), []
+    for event in lines(run).filter(type="left_out").order_by("-seq").iterator(chunk_size=500):
+        line = line_of(event)
+        if wanted in line["text"].lower() and (level not in LEVELS or level == line["level"]):
+            found.append(event)
+        if len(found) > FOUND_SHOWN:
+            break
+    return found
+
+
+def search_output(run: Run, search: str) -> list[dict[str, Any]] | None:
+    """The newest lines of the trainer's output that hold `search`; None where it is not on this host."""
+    wanted = search.lower()
+    try:
+        found = deque((text for text in read_output(run.run_dir) if wanted in text.lower()), FOUND_SHOWN + 1)
+    except FileNotFoundError:
+        return None
+    return [{"at": None, "level": "output", "text": text} for text in found]
+
+
+def as_text(run: Run) -> Iterator[str]:
+    """Every stored line of the log, and after them what is kept of the trainer's output."""
+    for event in lines(run).order_by("seq").iterator(chunk_size=500):
+        line = line_of(event)
+        when = line["at"].isoformat(timespec="milliseconds")
+        yield f"{when} {line['level']:7} attempt {event.attempt}: {line['text']}\n"
+    yield "\n---- the trainer's output (stdout and stderr of all attempts) ----\n"
+    try:
+        for text in read_output(run.run_dir):
+            yield f"{text}\n"
+    except FileNotFoundError:
+        yield "The run directory is not on this host.\n"

@@ -1,0 +1,24 @@
+"""`manage.py backup FILE`: the database as one file, while the product runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from hacrl_web.backups import BackupError, back_up
+
+
+class Command(BaseCommand):
+    help = "Write the database to a new file. Copy runs/, models/, benchmarks/ and secret_key of the data folder too."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path, help="the new file")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            back_up(options["file"])
+        except BackupError as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(f"{options['file']}: {options['file'].stat().st_size:,} bytes")

@@ -1,0 +1,187 @@
+"""The state machine of a run: its states, which may follow which, and the wishes of its user that move it.
+
+Status changes only through `Run.transition_to` and `Run.objects.claim`; each is one conditional UPDATE and one row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models, transaction
+from django.db.models import F
+from django.utils import timezone
+
+MAX_INTERRUPTIONS = 3
+USER_STOP = "stopped by the user"
+
+
+class State(models.TextChoices):
+    """Where a run is; the words of the pages."""
+
+    DRAFT = "draft"
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+class Desire(models.TextChoices):
+    """What the user wants of a run; its supervisor obeys."""
+
+    RUN = "run"
+    PAUSE = "pause"
+    STOP = "stop"
+
+
+TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.STOPPED})
+# A supervisor holds the run.
+HELD = frozenset({State.STARTING, State.RUNNING})
+# Nobody holds the run and it has not ended.
+IDLE = frozenset({State.DRAFT, State.QUEUED, State.PAUSED, State.LOST})
+TRANSITIONS: dict[str, frozenset[str]] = {
+    State.DRAFT: frozenset({State.QUEUED, State.STOPPED}),
+    State.QUEUED: frozenset({State.STARTING, State.PAUSED, State.STOPPED, State.FAILED}),
+    State.STARTING: frozenset({State.RUNNING, State.PAUSED, State.QUEUED, State.LOST, *TERMINAL}),
+    State.RUNNING: frozenset({State.PAUSED, State.QUEUED, State.LOST, *TERMINAL}),
+    State.PAUSED: frozenset({State.QUEUED, State.STOPPED}),
+    State.LOST: frozenset({State.QUEUED, State.PAUSED, State.FAILED, State.STOPPED}),
+    **{state: frozenset() for state in TERMINAL},
+}
+
+_SEEN = ("state", "attempt", "desired_state", "desire_reason")
+
+
+class OfState(models.Model):
+    """The columns of a run that its state machine reads and writes, and how people and supervisors change them."""
+
+    state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
+    desired_state = models.CharField(max_length=8, choices=Desire.choices, default=Desire.RUN)
+    desire_reason = models.TextField(blank=True)  # who wants it paused or stopped, and why
+    attempt = models.PositiveIntegerField(default=0)
+    interruptions = models.PositiveIntegerField(default=0)
+    reason = models.TextField(blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    progress = models.JSONField(default=dict, blank=True)  # the last workers.events.Progress
+
+    class Meta:
+        abstract = True
+
+    def _row(self, **seen: Any) -> models.QuerySet:
+        """The stored row, while it still holds what was seen of it: one row or none."""
+        return type(self)._default_manager.filter(pk=self.pk, **seen)
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.state in TERMINAL
+
+    @property
+    def can_stop(self) -> bool:
+        return not self.is_terminal and self.desired_state != Desire.STOP
+
+    @property
+    def can_pause(self) -> bool:
+        return (
+            self.desired_state == Desire.RUN and not self.is_terminal and self.state not in (State.DRAFT, State.PAUSED)
+        )
+
+    @property
+    def can_resume(self) -> bool:
+        """Also while the pause is not reached yet: then it is taken back."""
+        return self.desired_state == Desire.PAUSE and not self.is_terminal
+
+    def transition_to(self, new: str, *, reason: str, attempt: int | None = None, **columns: Any) -> bool:
+        """Change state by one conditional UPDATE and record it; False where the state machine or the fence refuses.
+
+        attempt: refuse unless this attempt owns the run.  columns: further columns to write with it.
+        A run that its user wants stopped or paused does not go back to the queue, where nobody would take it: it is
+        stopped or paused. A paused run stays so until somebody resumes it.
+        """
+        asked = State(new)
+        now = timezone.now()
+        with transaction.atomic():
+            while True:
+                seen = self._row().values_list(*_SEEN).first()
+                if seen is None:
+                    return False
+                old, old_attempt, wish, wish_reason = seen
+                new, why = asked, reason
+                if asked in (State.QUEUED, State.PAUSED) and wish == Desire.STOP:
+                    new, why = State.STOPPED, wish_reason or USER_STOP
+                elif asked == State.QUEUED and wish == Desire.PAUSE:
+                    new, why = State.PAUSED, f"{wish_reason}; {reason}"
+                if new not in TRANSITIONS[old] or attempt not in (None, old_attempt):
+                    return False
+                values = columns | {"state": new, "reason": why} | ({"finished_at": now} if new in TERMINAL else {})
+                if new == State.PAUSED:
+                    values["desired_state"] = Desire.PAUSE
+                unchanged = self._row(state=old, attempt=old_attempt, desired_state=wish)
+                if unchanged.update(**values):
+                    break  # otherwise someone else changed it in between: look again
+            if new not in HELD:
+                self._forget_eta()
+            self.status_changes.create(from_state=old, to_state=new, attempt=old_attempt, reason=why, at=now)
+        self.refresh_from_db()
+        return True
+
+    def _forget_eta(self) -> None:
+        """Nobody trains: no page says when it will be done. The row is locked by the change of state."""
+        row = self._row()
+        progress = row.values_list("progress", flat=True).first()
+        if progress and progress.pop("eta_s", None) is not None:
+            row.update(progress=progress)
+
+    def request_stop(self, reason: str = USER_STOP) -> None:
+        """Ask for the run's end: at once where nobody holds it, or by its supervisor. reason: who asks first.
+
+        A run that was once lost is ended by the dispatcher: see Dispatcher.revive.
+        """
+        # First the wish: from here on nobody can claim it.
+        stoppable = self._row().exclude(state__in=TERMINAL).exclude(desired_state=Desire.STOP)
+        stoppable.update(desired_state=Desire.STOP, desire_reason=reason)
+        self.refresh_from_db()
+        if self.was_lost:
+            return
+        while self.state in IDLE and not self.transition_to(State.STOPPED, reason=self.desire_reason or reason):
+            self.refresh_from_db()
+
+    @property
+    def was_lost(self) -> bool:
+        """True where a supervisor left it without a word: its spool may hold more than is stored."""
+        return self.status_changes.filter(to_state=State.LOST).exists()
+
+    def request_pause(self, reason: str) -> None:
+        """Ask for a pause: at once where the run is queued, else after the step under way. reason: who and why."""
+        pausable = self._row(desired_state=Desire.RUN).exclude(state__in=[*TERMINAL, State.DRAFT])
+        pausable.update(desired_state=Desire.PAUSE, desire_reason=reason)
+        self.refresh_from_db()
+        # A lost run is paused by the dispatcher, which counts the interruption.
+        while self.state == State.QUEUED and self.desired_state == Desire.PAUSE:
+            self.transition_to(State.PAUSED, reason=self.desire_reason)
+            self.refresh_from_db()
+
+    def request_resume(self, reason: str) -> None:
+        """Back to the queue, to go on from the checkpoint; a pause that is not reached yet is taken back."""
+        paused = self._row(desired_state=Desire.PAUSE).exclude(state__in=TERMINAL)
+        paused.update(desired_state=Desire.RUN, desire_reason="")
+        self.refresh_from_db()
+        while self.state == State.PAUSED and self.desired_state == Desire.RUN:
+            self.transition_to(State.QUEUED, reason=reason)
+            self.refresh_from_db()
+
+    @property
+    def will_end(self) -> bool:
+        """True where an interruption is its end, since its user wants that or it was interrupted too often."""
+        return self.desired_state == Desire.STOP or self.interruptions >= MAX_INTERRUPTIONS
+
+    def requeue(self, *, reason: str, attempt: int, is_interruption: bool) -> bool:
+        """Back to the queue to go on from the last checkpoint; after three interruptions, failed."""
+        if not is_interruption:
+            return self.transition_to(State.QUEUED, reason=reason, attempt=attempt)
+        if self.interruptions >= MAX_INTERRUPTIONS:
+            text = f"interrupted {self.interruptions + 1} times, the last time: {reason}"
+            return self.transition_to(State.FAILED, reason=text, attempt=attempt)
+        return self.transition_to(State.QUEUED, reason=reason, attempt=attempt, interruptions=F("interruptions") + 1)

@@ -1,0 +1,136 @@
+"""Measured peak memory against the estimate, at three sizes on the CPU: `python -m tests.bench.footprint [SIZE ...]`.
+
+Each size trains one agent in a fresh process, two steps, so that every part has been there: weights, AdamW, snapshot,
+gradients, activations, logits, KV cache. Its peak is counted above what the imported libraries took.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.bench.models import BenchVerifier, Size, make_model, write_questions
+
+# Every response is as long as max_completion_length: the models cannot end one.
+SIZES = {
+    "5M": Size(4096, 256, 768, 5, 8, 4, 32, prompts=8, tokens=96),
+    "30M": Size(8192, 512, 1536, 8, 8, 4, 64, prompts=2, tokens=40),
+    "100M": Size(16384, 768, 2304, 12, 12, 4, 64, prompts=2, tokens=24, group=4),
+}
+PROMPT_TOKENS = 16  # at most; most are 10 to 15
+
+
+def run_spec(place: Path, size: Size, changes: dict[str, Any]) -> Any:
+    from workers.spec import RunSpec
+
+    sections: dict[str, Any] = {
+        "agents": [{"name": "A", "model": str(place / "model")}],
+        "data": {"train_path": str(place / "questions.jsonl"), "held_out_fraction": 0.0},
+        "algorithm": {"beta": 0.001},
+        "rollout": {
+            "num_generations": size.group,
+            "max_completion_length": size.tokens,
+            "max_prompt_length": PROMPT_TOKENS,
+        },
+        "training": {"steps": 2, "train_batch_size": size.prompts, "mini_batch_size": size.prompts // 2},
+        "evaluation": {"eval_interval": 0},
+        "compute": {"device": "cpu", "num_threads": 1},
+    }
+    for name, section in changes.items():
+        sections[name] = {**sections[name], **section}
+    return RunSpec.model_validate(sections)
+
+
+class AnyAnswer(BenchVerifier):
+    """Rewards by a hash of the text; no reference answer is doubted."""
+
+    def doubts(self, answers: list[str]) -> list[str]:
+        return [""] * len(answers)
+
+
+class Peak:
+    """The highest resident memory of this process between start and stop, looked at every 2 ms."""
+
+    def __init__(self) -> None:
+        from workers.memory import resident_bytes
+
+        self._resident = resident_bytes
+        self.before = self.highest = resident_bytes()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.002):
+            self.highest = max(self.highest, self._resident())
+
+    def stop(self) -> int:
+        self._ended.set()
+        self._thread.join()
+        return self.highest - self.before
+
+
+def measure(name: str, changes: dict[str, Any] | None = None) -> dict[str, float]:
+    """The estimate and the peak of one run in a fresh process, in bytes, without what the process itself takes."""
+    with tempfile.TemporaryDirectory() as place:
+        _in_fresh_process("make", name, place)
+        found: dict[str, float] = json.loads(_in_fresh_process("train", name, place, json.dumps(changes or {})))
+    return found
+
+
+def _in_fresh_process(*arguments: str) -> str:
+    """The last line that this file, run with these arguments, prints."""
+    # Freed memory goes back at once.
+    variables = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.bench.footprint", *arguments]
+    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=900)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    return done.stdout.splitlines()[-1] if done.stdout else ""
+
+
+def train(name: str, place: Path, changes: dict[str, Any]) -> None:
+    """Train, and print the numbers. The peak counts from before the model is loaded."""
+    from workers.memory_plan import PROCESS_BYTES, Machine, estimate
+    from workers.preflight import model_shape
+    from workers.spool import SpoolWriter
+    from workers.stopping import StopFlag
+    from workers.trainer import Trainer
+
+    spec = run_spec(place, SIZES[name], changes)
+    shape = model_shape(str(place / "model"), None)
+    assert shape is not None
+    expected = estimate(spec, [shape], Machine(memory=2**40)).memory - PROCESS_BYTES
+    verifier: Any = AnyAnswer()
+    trainer = Trainer(spec, place, SpoolWriter(place, 1), verifier, StopFlag())
+    peak, began = Peak(), time.monotonic()
+    trainer.train()
+    measured = peak.stop()
+    seconds = time.monotonic() - began
+    print(json.dumps({"parameters": shape.parameters, "expected": expected, "measured": measured, "seconds": seconds}))
+
+
+def main(arguments: list[str]) -> None:
+    if arguments[:1] == ["make"]:
+        make_model(Path(arguments[2]) / "model", SIZES[arguments[1]], seed=0)
+        write_questions(Path(arguments[2]) / "questions.jsonl", SIZES[arguments[1]])
+        return
+    if arguments[:1] == ["train"]:
+        train(arguments[1], Path(arguments[2]), json.loads(arguments[3]))
+        return
+    print(f"{'size':>6} {'parameters':>12} {'estimate':>10} {'measured':>10} {'ratio':>6}")
+    for name in arguments or SIZES:
+        found = measure(name)
+        expected, measured = found["expected"] / 2**20, found["measured"] / 2**20
+        print(f"{name:>6} {found['parameters']:12,} {expected:6.0f} MiB {measured:6.0f} MiB {measured / expected:6.3f}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,163 @@
+"""What a page can do, the API can do: the two lists of addresses held against each other, with named exceptions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from hacrl_web.api import api
+
+# Address of a page -> the operations that do the same.
+PAGES = {
+    "home": ("GET /runs", "GET /hosts"),
+    "accounts:tokens": ("GET /tokens", "POST /tokens"),
+    "accounts:token_revoke": ("POST /tokens/{pk}/revoke",),
+    "accounts:project_list": ("GET /projects", "POST /projects"),
+    "accounts:project_detail": ("GET /projects/{project_id}",),
+    "accounts:project_rename": ("POST /projects/{project_id}/rename",),
+    "accounts:member_change": (
+        "POST /projects/{project_id}/members/{member_id}",
+        "DELETE /projects/{project_id}/members/{member_id}",
+    ),
+    "accounts:invite": ("POST /projects/{project_id}/invitations",),
+    "accounts:invitation_withdraw": ("DELETE /projects/{project_id}/invitations/{invitation_id}",),
+    "accounts:people_list": ("GET /people",),
+    "accounts:person_change": ("POST /people/{user_id}/close", "POST /people/{user_id}/open"),
+    "accounts:audit_list": ("GET /audit",),
+    "accounts:audit_csv": ("GET /audit",),
+    "registry:model_list": ("GET /models",),
+    "registry:model_create": ("POST /models",),
+    "registry:model_detail": ("GET /models/{pk}",),
+    "registry:group_list": ("GET /groups",),
+    "registry:group_create": ("POST /groups",),
+    "registry:group_detail": ("GET /groups/{pk}",),
+    "registry:group_pair": ("GET /groups/{pk}/pairs/{first}/{second}",),
+    "registry:benchmark_list": ("GET /benchmarks", "GET /benchmarks/built-in"),
+    "registry:benchmark_create": ("POST /benchmarks", "POST /benchmarks/built-in"),
+    "registry:benchmark_fetch": ("POST /benchmarks/fetch",),
+    "registry:benchmark_map": ("POST /benchmarks", "POST /benchmarks/fetch"),
+    "registry:benchmark_detail": ("GET /benchmarks/{pk}", "GET /benchmarks/{pk}/questions"),
+    "registry:benchmark_try": ("POST /benchmarks/{pk}/try",),
+    "registry:benchmark_overlap": ("GET /benchmarks/{pk}/overlap",),
+    "runs:benchmark_delete": ("POST /benchmarks/{pk}/delete",),
+    "runs:run_list": ("GET /runs",),
+    "runs:run_create": ("POST /runs", "POST /sweeps"),
+    "runs:run_import": ("POST /runs",),
+    "runs:run_estimate": ("POST /runs/estimate", "POST /sweeps/estimate"),
+    "runs:run_detail": ("GET /runs/{run_id}", "GET /runs/{run_id}/series", "GET /runs/{run_id}/buckets"),
+    "runs:run_stop": ("POST /runs/{run_id}/stop",),
+    "runs:run_pause": ("POST /runs/{run_id}/pause",),
+    "runs:run_resume": ("POST /runs/{run_id}/resume",),
+    "runs:run_retry": ("POST /runs/{run_id}/retry",),
+    "runs:run_queue": ("POST /runs/{run_id}/queue",),
+    "runs:run_clone": ("GET /runs/{run_id}/request", "POST /runs"),
+    "runs:runs_archive": ("POST /runs/{run_id}/archive",),
+    "runs:runs_unarchive": ("POST /runs/{run_id}/unarchive",),
+    "runs:runs_delete": ("POST /runs/{run_id}/delete", "GET /runs/{run_id}/disk"),
+    "runs:run_labels": ("GET /runs/{run_id}/labels", "PUT /runs/{run_id}/labels"),
+    "runs:metrics_csv": ("GET /runs/{run_id}/series",),
+    "runs:log_search": ("GET /runs/{run_id}/log", "GET /runs/{run_id}/output"),
+    "runs:log_download": ("GET /runs/{run_id}/log.txt",),
+    "runs:run_disk": ("GET /runs/{run_id}/disk",),
+    "runs:sweep_list": ("GET /sweeps",),
+    "runs:sweep_detail": ("GET /sweeps/{sweep_id}", "GET /sweeps/{sweep_id}/progress"),
+    "runs:sweep_stop": ("POST /sweeps/{sweep_id}/stop",),
+    "runs:sweep_pause": ("POST /sweeps/{sweep_id}/pause",),
+    "runs:sweep_resume": ("POST /sweeps/{sweep_id}/resume",),
+    "runs:sweep_retry": ("POST /sweeps/{sweep_id}/retry",),
+    "runs:sweep_seeds": ("POST /sweeps/{sweep_id}/seeds",),
+    "runs:sweep_rename": ("POST /sweeps/{sweep_id}/rename",),
+    "runs:sweep_delete": ("POST /sweeps/{sweep_id}/delete",),
+    "runs:host_drain": ("POST /hosts/drain",),
+    "runs:worker_list": ("GET /hosts", "GET /runs"),
+    "runs:pulse": ("GET /runs",),
+    "runs:find": ("GET /find",),
+    "alerts:alert_list": ("GET /alerts", "GET /runs/{run_id}/alerts"),
+    "alerts:rule_list": ("GET /alert-rules",),
+    "alerts:notifications": ("GET /notifications", "PUT /notifications", "GET /deliveries"),
+    "alerts:send_test": ("POST /notifications/test",),
+    "insight:collaboration": ("GET /runs/{run_id}/collaboration", "GET /runs/{run_id}/collaboration/step"),
+    "insight:run_rollouts": (
+        *("GET /runs/{run_id}/rollouts", "GET /runs/{run_id}/rollout-text", "GET /runs/{run_id}/contributions"),
+        *("GET /saved-queries", "POST /saved-queries", "PUT /saved-queries/{pk}", "DELETE /saved-queries/{pk}"),
+    ),
+    "insight:run_what_if": ("GET /runs/{run_id}/what-if",),
+    "insight:run_config": ("GET /runs/{run_id}/config",),
+    "insight:run_yaml": ("GET /runs/{run_id}/config.yaml",),
+    "insight:run_verl_yaml": ("GET /runs/{run_id}/verl.yaml",),
+    "insight:run_events": ("GET /runs/{run_id}/timeline", "GET /runs/{run_id}/events"),
+    "insight:run_system": ("GET /runs/{run_id}/system",),
+    "insight:run_evaluations": ("GET /runs/{run_id}/evaluations",),
+    "insight:evaluations_csv": ("GET /runs/{run_id}/evaluations",),
+    "insight:evaluate": ("POST /evaluations",),
+    "insight:run_checkpoints": ("GET /runs/{run_id}/checkpoints",),
+    "insight:agent_archive": ("GET /runs/{run_id}/checkpoints/{step}/{agent}.zip",),
+    "insight:promote_agent": ("POST /runs/{run_id}/checkpoints/promote",),
+    "insight:extend_run": ("POST /runs/{run_id}/checkpoints/extend",),
+    "insight:ask_agents": ("POST /runs/{run_id}/checkpoints/ask",),
+    "insight:compare": ("GET /compare", "GET /compare/table"),
+    "insight:compare_csv": ("GET /compare/table",),
+    "leaderboard:index": ("GET /boards",),
+    "leaderboard:board": ("GET /boards/table",),
+    "leaderboard:board_csv": ("GET /boards/file/{kind}",),
+    "leaderboard:board_tex": ("GET /boards/file/{kind}",),
+    "leaderboard:board_json": ("GET /boards/table",),
+    "leaderboard:report": ("GET /boards/file/{kind}",),
+    "leaderboard:row": ("GET /boards/table",),
+}
+# Pages that are for a browser alone, and why.
+EXCEPTIONS = {
+    "accounts:login": "a token is the API's login",
+    "accounts:login_link": "a token is the API's login",
+    "accounts:logout": "a token is revoked",
+    "accounts:account": "whoever holds a token must not change the password",
+    "accounts:project_switch": "what a browser's lists show; the API lists all of one's projects",
+    "accounts:invitation": "makes an account, or is used by somebody who has a session",
+    "accounts:session_list": "sessions are a browser's",
+    "accounts:session_end": "sessions are a browser's",
+    "docs:index": "text for people",
+    "docs:page": "text for people",
+    "docs:search": "text for people",
+    "registry:benchmark_progress": "the API's answer is the end of the import",
+    "registry:benchmark_discard": "the API keeps no files between requests",
+    "runs:components": "shows the parts of pages",
+    "api_docs": "describes the API",
+}
+
+
+def pages(patterns: list[Any] | None = None, space: str = "") -> Iterator[str]:
+    """The names of all addresses but the API's."""
+    for pattern in get_resolver().url_patterns if patterns is None else patterns:
+        if isinstance(pattern, URLResolver):
+            inner = pattern.namespace or ""
+            if not inner.startswith("api-"):
+                yield from pages(pattern.url_patterns, f"{inner}:" if inner else space)
+        else:
+            assert isinstance(pattern, URLPattern)
+            yield space + str(pattern.name)
+
+
+@pytest.fixture(scope="module")
+def operations() -> set[str]:
+    found = api.get_openapi_schema()["paths"]
+    return {f"{verb.upper()} {path.removeprefix('/api/v1')}" for path, verbs in found.items() for verb in verbs}
+
+
+def test_each_page_has_its_operations_or_a_reason(operations):
+    there = set(pages())
+    assert there == set(PAGES) | set(EXCEPTIONS)
+    assert not set(PAGES) & set(EXCEPTIONS)
+    missing = {name: sorted(set(wanted) - operations) for name, wanted in PAGES.items() if set(wanted) - operations}
+    assert missing == {}
+    print(f"{len(there)} pages, {len(EXCEPTIONS)} of them for browsers alone; {len(operations)} operations")
+
+
+def test_description_says_what_each_operation_does(operations):
+    for path, verbs in api.get_openapi_schema()["paths"].items():
+        for verb, said in verbs.items():
+            assert said["summary"], (verb, path)
+            assert re.fullmatch(r"[\w]+", said["operationId"])

@@ -1,0 +1,63 @@
+"""What two people do at the same moment: one of them is told that the other was first, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+from django.test import Client
+
+from hacrl_web.accounts import people
+from hacrl_web.accounts.models import User
+from hacrl_web.errors import FieldErrors
+from tests.web.factories import make_run, make_user
+from tests.web.racing import racing
+
+pytestmark = pytest.mark.django_db(transaction=True)
+AT_ONCE = 4
+
+
+def test_of_edits_that_name_the_same_version_one_is_written():
+    user = make_user()
+    run = make_run(user)
+    web = Client()
+    web.force_login(user)
+    query = json.dumps({"name": "hard", "query": "reward=0"})
+    saved = web.post("/api/v1/saved-queries", query, content_type="application/json").json()
+    edits = {
+        f"/api/v1/runs/{run.pk}/labels": {"tags": [], "notes": "{n}"},
+        f"/api/v1/saved-queries/{saved['id']}": {"name": "hard", "query": "step={n}"},
+        "/api/v1/notifications": web.get("/api/v1/notifications").json() | {"email": "swan{n}@example.org"},
+    }
+    senders = [Client() for _ in range(AT_ONCE)]
+    for sender in senders:
+        sender.force_login(user)
+    with racing(AT_ONCE) as race:
+        for address, body in edits.items():
+            version = {"If-Match": web.get(address)["ETag"]}
+            answers = []
+
+            def edit(number: int, address=address, body=body, version=version, answers=answers) -> None:
+                sent = json.dumps(body).replace("{n}", str(number))
+                answer = senders[number].put(address, sent, content_type="application/json", headers=version)
+                answers.append(answer.status_code)
+
+            race(*(partial(edit, number) for number in range(AT_ONCE)))
+            assert sorted(answers) == [200] + [412] * (AT_ONCE - 1), address
+
+
+def test_staff_who_close_each_other_leave_one():
+    first, second = make_user(is_staff=True), make_user(is_staff=True)
+    refused = []
+
+    def close(by: User, user: User) -> None:
+        try:
+            people.set_active(by, user, False)
+        except FieldErrors as errors:
+            refused.append(errors.status)
+
+    with racing(2) as race:
+        race(lambda: close(first, second), lambda: close(second, first))
+    assert refused == [403]
+    assert User.objects.filter(is_staff=True, is_active=True).count() == 1

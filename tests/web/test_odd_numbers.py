@@ -1,0 +1,66 @@
+"""Numbers that no column holds and ids that are none, at every address: no object, and no error of ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.web.addresses import BODIES, PARAMETER, WRITING, address, of_objects, query_of, routes, send
+from tests.web.addresses import mine as mine
+
+pytestmark = pytest.mark.once
+
+
+def test_number_beyond_every_column_is_no_object_and_no_error(client, mine):
+    client.force_login(mine.owner)
+    tried = 0
+    for number in (2**31, 2**63, 10**22, 10**30):
+        for route in of_objects():
+            kinds = {name: kind for kind, name in PARAMETER.findall(route)}
+            if "int" not in kinds.values():
+                continue
+            for name in [name for name, kind in kinds.items() if kind == "int"]:
+                path = address(route.replace(f"<int:{name}>", str(number)), mine)
+                body = {"seeds": [1]} if route.endswith("/seeds") else BODIES.get(route, {})
+                posted = client.post(path, body, content_type="application/json")
+                answers = {client.get(path).status_code, posted.status_code, client.delete(path).status_code}
+                assert 404 in answers, path  # some are read, others written
+                assert answers <= {404, 405}, path
+                tried += 1
+    assert tried >= 30
+
+
+def test_id_of_no_kind_is_no_object_and_no_error_of_ours(client, mine):
+    client.force_login(mine.owner)
+    tried = 0
+    for odd in ("x", "%00"):
+        for route in of_objects():
+            kind, name = PARAMETER.findall(route)[0]
+            if kind:  # the address itself does not fit, which is a 404 before anything is asked
+                continue
+            path = address(route.replace(f"<{name}>", odd), mine) + query_of(route)
+            answers = [send(client, verb, path, route) for verb in (*WRITING, "GET")]
+            assert {answer.status_code for answer in answers} <= {404, 405, 422}, (path, answers)
+            assert all(answer.json()["error"]["message"] for answer in answers)
+            tried += len(answers)
+    assert tried >= 200
+
+
+@pytest.mark.parametrize("number", ["9" * 23, str(2**63), "9" * 5000, "-" + "9" * 23, "1e400", "%00"])
+def test_number_in_a_query_is_never_an_error_of_ours(client, mine, number):
+    client.force_login(mine.owner)
+    tried = 0
+    names = ("page", "step", "sweep", "limit", "offset", "group", "benchmark", "clone", "state", "agent")
+    for route in set(routes()):
+        # The API refuses at the first odd parameter, so there one at a time; pages take what they can use.
+        together = [[name] for name in names] if route.startswith("api/") else [names]
+        for asked in together:
+            answer = client.get(f"{address(route, mine)}?{'&'.join(f'{name}={number}' for name in asked)}")
+            assert answer.status_code < 500, (route, asked)
+            tried += 1
+    assert tried >= 100
+
+
+def test_sweep_out_of_range_is_refused_beside_its_field(client, mine):
+    client.force_login(mine.owner)
+    answer = client.get("/api/v1/runs?sweep=99999999999999999999999")
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, "sweep")

@@ -1,0 +1,100 @@
+"""What the trainer asks of agents and of the place where they live, whichever they are. No torch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from workers.benchmarks import Question
+from workers.messages import Generated, Row, UpdateReport
+
+Answer = TypeVar("Answer")
+
+
+class Agent(Protocol):
+    """What the trainer asks of an agent, wherever it lives."""
+
+    name: str
+
+    def describe(self) -> dict[str, Any]: ...
+    def fits(self, questions: Sequence[Question]) -> list[bool]: ...
+    def longest_prompt(self, questions: Sequence[Question]) -> int: ...
+    def generate(self, step: int, questions: Sequence[Question]) -> Generated: ...
+    def update(
+        self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
+    ) -> UpdateReport: ...
+    def measure_alignment(self, rows: Sequence[Row]) -> dict[int, float | None]: ...
+    def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]: ...
+    def take_notes(self) -> list[str]: ...
+    def save(self, folder: Path) -> None: ...
+    def save_state(self, stem: Path) -> None: ...
+    def load_state(self, stem: Path) -> None: ...
+
+
+class RemoteAgent(ABC):
+    """An agent in other processes: each call is sent on, and its answer awaited."""
+
+    name: str
+
+    @abstractmethod
+    def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """What the agent answers. Errors: AgentLost; what it raised itself."""
+
+    def describe(self) -> dict[str, Any]:
+        return dict(self._ask("describe"))
+
+    def fits(self, questions: Sequence[Question]) -> list[bool]:
+        return list(self._ask("fits", questions))
+
+    def longest_prompt(self, questions: Sequence[Question]) -> int:
+        return int(self._ask("longest_prompt", questions))
+
+    def generate(self, step: int, questions: Sequence[Question]) -> Generated:
+        found: Generated = self._ask("generate", step, questions)
+        return found
+
+    def update(
+        self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
+    ) -> UpdateReport:
+        found: UpdateReport = self._ask("update", mini_batches, learning_rate, measures_alignment=measures_alignment)
+        return found
+
+    def measure_alignment(self, rows: Sequence[Row]) -> dict[int, float | None]:
+        return dict(self._ask("measure_alignment", rows))
+
+    def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]:
+        return list(self._ask("evaluate", step, questions, num_samples))
+
+    def take_notes(self) -> list[str]:
+        return list(self._ask("take_notes"))
+
+    def save(self, folder: Path) -> None:
+        self._ask("save", folder)
+
+    def save_state(self, stem: Path) -> None:
+        self._ask("save_state", stem)
+
+    def load_state(self, stem: Path) -> None:
+        self._ask("load_state", stem)
+
+
+class Placement(Protocol):
+    """The agents of a run, in the spec's order, and the way to ask several of them at once."""
+
+    agents: Sequence[Agent]
+    device_name: str
+    is_parallel: bool  # whether agents that are asked at once also work at the same time
+
+    def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
+        """Calls of different agents, begun at once where that is possible.
+
+        Each returned call waits for its answer and raises what the agent raised.
+        """
+
+    def used_bytes(self) -> tuple[int, int | None]:
+        """Memory in RAM of all processes together, and the most that tensors took on a GPU since the last call."""
+
+    def close(self) -> None:
+        """Give back processes and devices. The agents answer no more."""

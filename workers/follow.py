@@ -1,0 +1,82 @@
+"""One process of an agent of several: `python -m workers.follow SOCKET PULSE`, started by workers/ranked_agent.py.
+
+It loads the agent and makes the calls that it is told, on the same arguments as the agent's other processes; within a
+call they meet (workers/ranks.py). It ends with the trainer, however that ends.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from workers import pulse
+from workers.death_watch import die_with_trainer
+from workers.loading import choose_device, quiet_transformers
+from workers.local_agent import LocalAgent
+from workers.messages import RolloutsMissing
+from workers.ranked_agent import Failure, Start, rank_threads
+
+# The longest that ranks may wait for each other: a death is noticed by the trainer, at once.
+PATIENCE = timedelta(days=7)
+
+
+def main() -> int:
+    socket, beats = (int(text) for text in sys.argv[1:3])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is the trainer's to obey
+    die_with_trainer(socket)
+    if beats >= 0:
+        pulse.take_over(beats)
+    quiet_transformers()
+    serve(Connection(socket))
+    return 0
+
+
+def serve(connection: Connection) -> None:
+    """Answer calls until the trainer is gone."""
+    agent: LocalAgent | None = None
+    while True:
+        answer: Any = None
+        try:
+            asked = connection.recv()
+        except EOFError:
+            return
+        try:
+            if agent is None:
+                agent = load(asked)
+            else:
+                method, arguments, options = asked
+                answer = getattr(agent, method)(*arguments, **options)
+        except RolloutsMissing as error:  # out of memory, which the ranks find together
+            answer = Failure(str(error), is_of_all=True)
+        except Exception as error:
+            traceback.print_exc()
+            answer = Failure(f"{type(error).__name__}: {error}")
+        connection.send(answer)
+
+
+def load(start: Start) -> LocalAgent:
+    """Meet the other processes, and load the agent."""
+    spec, ranks = start.spec, start.ranks
+    device = choose_device(spec, start.agent_index, ranks.rank)
+    torch.set_num_threads(rank_threads(spec))
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+        init_method=start.meeting.as_uri(),
+        rank=ranks.rank,
+        world_size=ranks.size,
+        timeout=PATIENCE,
+    )
+    return LocalAgent(spec.agents[start.agent_index], spec, device, start.folder, ranks)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

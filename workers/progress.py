@@ -1,0 +1,109 @@
+"""The clock of a run: how long each phase of a step took, how far the run is, and the events that say so."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from workers import events
+from workers.memory import used_bytes
+from workers.messages import Generated
+from workers.provenance import versions
+from workers.spec import RunSpec
+from workers.spool import SpoolWriter
+from workers.stopping import StopFlag
+
+
+class Progress:
+    """Seconds, rollouts and tokens of a run, over all of its attempts."""
+
+    def __init__(self, spec: RunSpec, spool: SpoolWriter, stop: StopFlag) -> None:
+        self.total_steps, self.spool, self.stop = spec.training.steps, spool, stop
+        self.rollouts_generated = 0
+        self.tokens_generated = 0
+        self.elapsed_before_s = 0.0
+        self.started_at = time.monotonic()
+        self.phase_s: dict[str, float] = defaultdict(float)  # of the step under way
+        self.step_started_at = self.started_at
+        self.usual_step_s = 0.0
+        self.used_bytes: Callable[[], tuple[int, int | None]] = used_bytes  # of the placement, once there is one
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.elapsed_before_s + time.monotonic() - self.started_at
+
+    def tell_started(self, step: int, agents: list[str], device: str, verifier: str) -> None:
+        """The agents are loaded."""
+        found = versions() | {"verifier": verifier}
+        self.spool.emit(
+            events.Started(
+                step=step, total_steps=self.total_steps, agents=agents, device=device, versions=found, pid=os.getpid()
+            )
+        )
+
+    def begin_step(self) -> None:
+        self.step_started_at = time.monotonic()
+        self.phase_s = defaultdict(float)
+
+    @contextmanager
+    def phase(self, name: str, *, obeys_stop: bool = True) -> Iterator[None]:
+        """Time one phase; a stop is obeyed before it begins. Error: Stopped."""
+        if obeys_stop:
+            self.stop.check()
+        started = time.monotonic()
+        yield
+        self.phase_s[name] += time.monotonic() - started
+
+    def count(self, generated: Sequence[Generated]) -> None:
+        """Add the rollouts of a step."""
+        responses = [response for found in generated for group in found.responses for response in group]
+        self.rollouts_generated += len(responses)
+        self.tokens_generated += sum(response.num_tokens for response in responses)
+
+    def tell_step(self, step: int) -> None:
+        """After the step under way."""
+        self._tell(step, time.monotonic() - self.step_started_at)
+
+    def tell_resumed(self, step: int) -> None:
+        """Before the first step of a later attempt: the totals so far."""
+        self._tell(step, self.elapsed_before_s / step)
+
+    def _tell(self, step: int, step_s: float) -> None:
+        self.usual_step_s = 0.7 * self.usual_step_s + 0.3 * step_s if self.usual_step_s else step_s
+        self._emit(step, eta_s=(self.total_steps - step) * self.usual_step_s)
+
+    def tell_evaluation(self, done: int, total: int) -> None:
+        """How far a run is that only evaluates: samples asked of all that will be."""
+        self._emit(0, eta_s=self.phase_s["evaluate"] * (total - done) / done)
+
+    def _emit(self, step: int, eta_s: float) -> None:
+        resident_bytes, device_peak_bytes = self.used_bytes()
+        self.spool.emit(
+            events.Progress(
+                step=step,
+                total_steps=self.total_steps,
+                elapsed_s=self.elapsed_s,
+                eta_s=eta_s,
+                rollouts_generated=self.rollouts_generated,
+                tokens_generated=self.tokens_generated,
+                phase_s={name: round(value, 4) for name, value in self.phase_s.items()},
+                resident_bytes=resident_bytes,
+                device_peak_bytes=device_peak_bytes,
+            )
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "rollouts_generated": self.rollouts_generated,
+            "tokens_generated": self.tokens_generated,
+            "elapsed_s": self.elapsed_s,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.rollouts_generated = state["rollouts_generated"]
+        self.tokens_generated = state["tokens_generated"]
+        self.elapsed_before_s = state["elapsed_s"]

@@ -1,0 +1,42 @@
+"""A question as an agent's model reads it, and the tokens that end a response. No weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from workers.spec_agent import AgentSpec
+
+
+def encode_question(tokenizer: Any, agent: AgentSpec, question: str, stops: Sequence[int]) -> list[int]:
+    """The ids of a question in an agent's own prompt format."""
+    text = agent.prompt_template.replace("{question}", question)
+    if uses_chat(tokenizer, agent):
+        return list(
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": text}],
+                tokenize=True,
+                add_generation_prompt=True,
+                return_dict=False,
+                **agent.chat_template_kwargs,
+            )
+        )
+    ids = list(tokenizer(text).input_ids)
+    # Some tokenizers close every text with an EOS, which would end the response before it starts.
+    return ids[:-1] if len(ids) > 1 and ids[-1] in stops else ids
+
+
+def uses_chat(tokenizer: Any, agent: AgentSpec) -> bool:
+    """Whether questions go through the tokenizer's chat template."""
+    return bool(tokenizer.chat_template) and agent.prompt_format != "plain"
+
+
+def eos_ids(tokenizer: Any, model: Any) -> list[int]:
+    """All ids that end a response: generation config, model config and tokenizer together."""
+    found: list[int] = []
+    configs = (getattr(model, "generation_config", None), model.config)
+    for value in [tokenizer.eos_token_id, *(getattr(config, "eos_token_id", None) for config in configs)]:
+        found += value if isinstance(value, list) else [] if value is None else [value]
+    if not found:
+        raise ValueError("the model names no end-of-sequence token: set eos_token in its tokenizer")
+    return list(dict.fromkeys(found))

@@ -1,0 +1,167 @@
+"""An agent of several processes, as the trainer sees it: one agent. The processes themselves are workers/follow.py.
+
+Each call goes to all of them, over a socket pair each; the first one's answer is the agent's. They belong to the
+trainer's process group, and end when it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from workers import pulse
+from workers.agents import RemoteAgent
+from workers.loading import choose_device
+from workers.local_agent import LocalAgent
+from workers.messages import AgentLost, RolloutsMissing
+from workers.ranks import Ranks
+from workers.spec import RunSpec
+
+GRACE_S = 5.0  # for a process that was told to end
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class AgentFailed(RuntimeError):
+    """A process of an agent could not do what it was asked; the text says why."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a process of an agent is told first. meeting: the file by which the processes find each other."""
+
+    spec: RunSpec
+    agent_index: int
+    ranks: Ranks
+    folder: Path | None
+    meeting: Path
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a call raised in one process. is_of_all: they met before it was raised, so all of them raised it."""
+
+    error: str
+    is_of_all: bool = False
+
+
+def make_agent(spec: RunSpec, agent_index: int, folder: Path | None) -> LocalAgent | RankedAgent:
+    """The agent of that place in the spec, in this process or in several of its own."""
+    if spec.compute.processes_per_agent > 1:
+        return RankedAgent(spec, agent_index, folder)
+    return LocalAgent(spec.agents[agent_index], spec, choose_device(spec, agent_index), folder)
+
+
+class RankedAgent(RemoteAgent):
+    """One agent in `processes_per_agent` processes."""
+
+    def __init__(self, spec: RunSpec, agent_index: int, folder: Path | None) -> None:
+        """Start the processes and wait until they have loaded. Errors: AgentLost, AgentFailed."""
+        self.name = spec.agents[agent_index].name
+        size, is_sharded = spec.compute.processes_per_agent, spec.compute.sharding == "fsdp2"
+        choose_device(spec, agent_index)  # refuses what the processes would refuse, before any starts
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._connections: list[Connection] = []
+        place = Path(tempfile.mkdtemp(prefix="hacrl-ranks-"))
+        try:
+            for rank in range(size):
+                self._start(rank, size)
+                start = Start(spec, agent_index, Ranks(rank, size, is_sharded), folder, place / "meeting")
+                with contextlib.suppress(BrokenPipeError):  # _answers tells how it ended
+                    self._connections[rank].send(start)
+            self._answers("load")
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _start(self, rank: int, size: int) -> None:
+        ours, theirs = Pipe()
+        beats = pulse.descriptor()
+        loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
+        variables = {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "LOCAL_WORLD_SIZE": str(size),
+            "GLOO_SOCKET_IFNAME": loopback,
+            "NCCL_SOCKET_IFNAME": loopback,
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        }
+        with theirs:
+            self._processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "workers.follow", str(theirs.fileno()), str(-1 if beats is None else beats)],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno(), *([] if beats is None else [beats])],
+                    env={**os.environ, **variables},
+                )
+            )
+        self._connections.append(ours)
+
+    def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Make a call in every process. Errors: AgentLost, AgentFailed; RolloutsMissing, and the agent goes on."""
+        if not self._connections:
+            raise AgentLost(f"{self.name} has ended")
+        for connection in self._connections:
+            with contextlib.suppress(BrokenPipeError):
+                connection.send((method, arguments, options))
+        return self._answers(method)
+
+    def _answers(self, method: str) -> Any:
+        answers: list[Any] = [None] * len(self._connections)
+        waiting = dict(zip(self._connections, range(len(self._connections)), strict=True))
+        while waiting:
+            for connection in wait(list(waiting)):
+                assert isinstance(connection, Connection)
+                rank = waiting.pop(connection)
+                try:
+                    answers[rank] = connection.recv()
+                except (EOFError, ConnectionResetError):
+                    reason = self._ending(rank)
+                    self.close()
+                    raise AgentLost(f"{self._called(rank)} {reason} in {method}") from None
+                failure = answers[rank]
+                if isinstance(failure, Failure) and not failure.is_of_all:
+                    self.close()  # the others wait for this process in vain
+                    raise AgentFailed(f"{self._called(rank)} failed in {method}: {failure.error}")
+        if isinstance(answers[0], Failure):
+            raise RolloutsMissing(answers[0].error)
+        return answers[0]
+
+    def _ending(self, rank: int) -> str:
+        try:
+            status = self._processes[rank].wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            return "does not answer any more"
+        return f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
+
+    def _called(self, rank: int) -> str:
+        return f"process {rank + 1} of {len(self._processes)} of {self.name}"
+
+    def close(self) -> None:
+        """End the processes."""
+        for connection in self._connections:
+            connection.close()
+        self._connections = []
+        for process in self._processes:
+            process.kill()  # idle ones have nothing to lose, busy ones wait for each other
+        for process in self._processes:
+            process.wait()
+
+
+def rank_threads(spec: RunSpec) -> int:
+    """CPU threads of one process of an agent: the run's, or its share of the cores."""
+    return spec.compute.num_threads or max(1, torch.get_num_threads() // spec.compute.processes_per_agent)

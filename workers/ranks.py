@@ -1,0 +1,104 @@
+"""The processes of one agent, its ranks: who they are and what they tell each other. No model, no algorithm.
+
+All ranks make the same calls on the same arguments; where rows are split between them, they meet here. An agent of
+one process is `ALONE`: nothing is split, nothing is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from workers.memory import is_out_of_memory
+
+Value = TypeVar("Value")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among the agent's. is_sharded: each holds its share of the weights, else all of them."""
+
+    rank: int = 0
+    size: int = 1
+    is_sharded: bool = False
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process answers for all, and writes what all have in common."""
+        return self.rank == 0
+
+    @property
+    def is_alone(self) -> bool:
+        return self.size == 1
+
+    def block(self, count: int) -> range:
+        """This rank's share of `count` rows, neighbours together."""
+        return range(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+
+    def rounds(self, rows: Sequence[Value], size: int) -> list[list[Sequence[Value]]]:
+        """Rows in chunks of at most `size`, and those in rounds: in each round, chunk r is rank r's.
+
+        A last round may have fewer chunks. Chunks are made smaller where ranks would have nothing to do.
+        """
+        width = max(1, min(size, -(-len(rows) // self.size)))
+        chunks = [rows[start : start + width] for start in range(0, len(rows), width)]
+        return [chunks[start : start + self.size] for start in range(0, len(chunks), self.size)]
+
+    def mine(self, chunks: Sequence[Sequence[Value]]) -> Sequence[Value]:
+        """This rank's chunk of a round; empty where there is none for it."""
+        return chunks[self.rank] if self.rank < len(chunks) else ()
+
+    def gather(self, value: Value) -> list[Value]:
+        """The value of every rank, in order."""
+        if self.is_alone:
+            return [value]
+        found: list[Value | None] = [None] * self.size
+        dist.all_gather_object(found, value)
+        return found  # type: ignore[return-value]  # every place is filled
+
+    def all(self, is_true: bool) -> bool:
+        """Whether it is true in every rank: what must be decided together."""
+        return is_true if self.is_alone else all(self.gather(is_true))
+
+    def sum(self, value: float) -> float:
+        """Added up over the ranks, in their order."""
+        return value if self.is_alone else sum(self.gather(value))
+
+    def add_up(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its sum over the ranks."""
+        if not self.is_alone:
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+
+    def together(self, work: Callable[[int], Result]) -> Callable[[int], Result]:
+        """`work`, out of memory in all ranks where it is in one, so that all try again with half the size.
+
+        Within `work` the ranks must not meet. With shards they do, in every layer: there the one that is out of memory
+        ends the agent.
+        """
+        if self.is_alone or self.is_sharded:
+            return work
+
+        def attempt(size: int) -> Result:
+            reason, found = "", []
+            try:
+                found.append(work(size))
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                reason = str(error)
+            reasons = [each for each in self.gather(reason) if each]
+            if reasons:
+                raise torch.OutOfMemoryError(reasons[0])
+            return found[0]
+
+        return attempt
+
+
+ALONE = Ranks()

@@ -1,0 +1,92 @@
+"""The Ray under `placement: ray`: one of this run's own, which ends with its trainer, or a cluster that is there.
+
+Its own listens on the loopback interface only, asks everybody for a token that it alone knows, and has neither
+dashboard nor job API, through which others could run code here. No Ray is needed to import this.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from workers.launcher import SCRATCH_NAME, remove_scratch
+
+ADDRESS_VARIABLE = "RAY_ADDRESS"  # of the worker's environment: a cluster that its operator has started
+TOKEN_VARIABLE = "RAY_AUTH_TOKEN"  # noqa: S105 - a name
+OBJECT_STORE_BYTES = 100 * 2**20  # answers are text and numbers
+# The trainer obeys these itself (stopping.py); Ray would take them over.
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+ANY = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # an agent without GPUs sees none
+}
+OWN = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # whatever its name says: 127.0.0.1 instead of all interfaces
+    "RAY_memory_monitor_refresh_ms": "0",  # it would kill agents for what others on this machine use
+}
+
+
+def set_environment() -> None:
+    """Before Ray is imported, for it reads some of this then."""
+    os.environ.update(ANY)
+    if not os.environ.get(ADDRESS_VARIABLE):
+        os.environ.update(OWN)
+        os.environ[TOKEN_VARIABLE] = _token()  # a Ray that init() starts asks for it
+
+
+@cache
+def _token() -> str:
+    """One for each process: Ray reads it once."""
+    return secrets.token_hex(32)
+
+
+class Cluster:
+    """The Ray that this process is connected to."""
+
+    def __init__(self, run_dir: Path, num_agents: int) -> None:
+        """Connect to the cluster of RAY_ADDRESS, else start one. Error: ConnectionError."""
+        self._run_dir = run_dir
+        handlers = {number: signal.getsignal(number) for number in SIGNALS}
+        try:
+            self._join(num_agents)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+    def _join(self, num_agents: int) -> None:
+        import ray
+
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        address = os.environ.get(ADDRESS_VARIABLE)
+        if address:
+            ray.init(address=address, configure_logging=False)
+            return
+        ray.init(
+            address="local",
+            num_cpus=num_agents,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            configure_logging=False,
+            _temp_dir=str(_new_folder(self._run_dir)),
+        )
+        del os.environ[TOKEN_VARIABLE]  # what this process starts from here on is no part of it
+
+    def leave(self) -> None:
+        """End the run's own Ray; of another cluster, only this connection."""
+        import ray
+
+        ray.shutdown()
+        remove_scratch(self._run_dir)
+
+
+def _new_folder(run_dir: Path) -> Path:
+    """For sockets and logs, with a short path: that of a socket may have 107 bytes."""
+    remove_scratch(run_dir)  # of an attempt that was killed
+    folder = Path(tempfile.mkdtemp(prefix="hacrl-ray-"))
+    (run_dir / SCRATCH_NAME).symlink_to(folder)
+    return folder

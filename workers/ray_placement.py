@@ -1,0 +1,224 @@
+"""`placement: ray`: each agent in a process of its own, on its own GPUs or another node; all work at the same time.
+
+Agents answer the trainer in text and numbers, as they do in one process (local_agent.py), and with the same bits. Ray
+runs on this machine alone and for this run alone, or is the cluster that RAY_ADDRESS names. An agent that is lost ends
+the attempt (AgentLost): its peers have gone on, so only the last checkpoint is a state of all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.util.placement_group import PlacementGroup, placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from workers import pulse
+from workers.agents import Agent, Answer, RemoteAgent
+from workers.engines import check_engine
+from workers.loading import choose_device, quiet_transformers
+from workers.memory import used_bytes
+from workers.messages import AgentLost
+from workers.ranked_agent import make_agent
+from workers.ray_cluster import Cluster
+from workers.spec import RunSpec
+
+PLACING_S = 120.0  # until a cluster has room for all agents
+MARK_NAME = "ray-mark"  # of the run directory: whoever reads it there sees the same folder
+
+
+class NoRoom(RuntimeError):
+    """The cluster cannot hold all agents at once."""
+
+
+class NotShared(RuntimeError):
+    """An agent's node does not see the run directory."""
+
+
+class AgentProcess:
+    """The agent as it lives in its own process: it is loaded, and then asked."""
+
+    def load(self, index: int, spec_json: str, run_dir: Path, mark: str, folder: Path | None) -> tuple[str, str]:
+        """Device and node. Errors: NotShared, EngineMissing, or what loading raises.
+
+        No constructor: what that raises would look like the death of the process.
+        """
+        spec = RunSpec.model_validate_json(spec_json)
+        _check_mark(run_dir, mark)
+        check_engine(spec)
+        pulse.start(run_dir)
+        quiet_transformers()
+        torch.set_num_threads(threads_of_agent(spec))
+        device = choose_device(spec)
+        self.agent = make_agent(spec, index, folder)
+        device_name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+        return device_name, ray.get_runtime_context().get_node_id()
+
+    def used_bytes(self) -> tuple[int, int | None]:
+        return used_bytes()
+
+    def ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+        return getattr(self.agent, method)(*arguments, **options)
+
+
+class RayAgent(RemoteAgent):
+    """The trainer's side of an agent: each call waits for the answer of its process. Error: AgentLost."""
+
+    def __init__(self, name: str, process: Any) -> None:
+        self.name, self._process = name, process
+        self._facts: dict[str, Any] = {}
+
+    def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+        return answer_of(self.name, self._process.ask.remote(method, *arguments, **options))
+
+    def describe(self) -> dict[str, Any]:
+        self._facts = self._facts or super().describe()
+        return self._facts
+
+
+class RayPlacement:
+    """All agents of a run, each in its own process."""
+
+    is_parallel = True
+
+    def __init__(self, spec: RunSpec, run_dir: Path, folders: Sequence[Path] | None = None) -> None:
+        """Start Ray where no cluster is named, and load all agents at once.
+
+        Errors: NoRoom, NotShared, AgentLost, or what loading an agent raises.
+        """
+        self._pool = ThreadPoolExecutor(len(spec.agents), thread_name_prefix="agent")
+        self._processes: list[Any] = []
+        self._group: PlacementGroup | None = None
+        self._cluster = Cluster(run_dir, len(spec.agents))
+        try:
+            self._group = self._reserve(spec)
+            self._processes = self._start(spec, self._group)
+            self.device_name = self._load(spec, run_dir, folders)
+        except BaseException:
+            self.close()
+            raise
+        self.agents: Sequence[Agent] = [
+            RayAgent(agent.name, process) for agent, process in zip(spec.agents, self._processes, strict=True)
+        ]
+
+    def _reserve(self, spec: RunSpec) -> PlacementGroup:
+        """One bundle for each agent, all of them or none. Error: NoRoom."""
+        gpus = gpus_of_agent(spec, ray.cluster_resources().get("GPU", 0.0))
+        bundle = {"CPU": 1.0} | ({"GPU": gpus} if gpus else {})
+        group = placement_group([dict(bundle) for _ in spec.agents], strategy="PACK")
+        if not group.wait(PLACING_S):
+            there = {name: count for name, count in ray.cluster_resources().items() if name in ("CPU", "GPU")}
+            raise NoRoom(
+                f"Ray found no room for {len(spec.agents)} agents with {bundle} each within {PLACING_S:.0f} s "
+                f"(the cluster has {there}): lower compute.gpus_per_agent, add nodes, or wait for other runs"
+            )
+        return group
+
+    def _start(self, spec: RunSpec, group: PlacementGroup) -> list[Any]:
+        gpus = gpus_of_agent(spec, ray.cluster_resources().get("GPU", 0.0))
+        remote = ray.remote(AgentProcess)
+        return [
+            remote.options(
+                num_cpus=1,
+                num_gpus=gpus,
+                max_restarts=0,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group, index),
+            ).remote()
+            for index in range(len(spec.agents))
+        ]
+
+    def _load(self, spec: RunSpec, run_dir: Path, folders: Sequence[Path] | None) -> str:
+        """All agents at the same time. Returns their devices, as people want to read them."""
+        mark = secrets.token_hex(16)
+        (run_dir / MARK_NAME).write_text(mark)
+        loading = [
+            process.load.remote(index, spec.to_json(), run_dir, mark, None if folders is None else folders[index])
+            for index, process in enumerate(self._processes)
+        ]
+        try:
+            places = [answer_of(agent.name, each) for agent, each in zip(spec.agents, loading, strict=True)]
+        finally:
+            (run_dir / MARK_NAME).unlink(missing_ok=True)
+        devices, nodes = (set(found) for found in zip(*places, strict=True))
+        return ", ".join(sorted(devices)) + (f" on {len(nodes)} nodes" if len(nodes) > 1 else "")
+
+    def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
+        """All calls begin now, each agent's in its own process."""
+        futures = [self._pool.submit(call) for call in calls]
+        return [partial(_wait, future, futures) for future in futures]
+
+    def used_bytes(self) -> tuple[int, int | None]:
+        """Of the trainer and of all agents; the GPU that was used most."""
+        names = [agent.name for agent in self.agents]
+        asked = [process.used_bytes.remote() for process in self._processes]
+        found = [used_bytes(), *(answer_of(name, each) for name, each in zip(names, asked, strict=True))]
+        peaks = [peak for _, peak in found if peak is not None]
+        return sum(resident for resident, _ in found), max(peaks, default=None)
+
+    def close(self) -> None:
+        """End the agents' processes, also in the middle of work, and Ray where it was started for this run."""
+        for process in self._processes:
+            ray.kill(process)
+        self._processes = []
+        if self._group is not None:
+            ray.util.remove_placement_group(self._group)
+            self._group = None
+        self._pool.shutdown(cancel_futures=True)
+        self._cluster.leave()
+
+
+def _wait(future: Future[Answer], all_of_them: Sequence[Future[Any]]) -> Answer:
+    """One agent's answer. Where it could not, its peers are through before anybody hears of it: nobody still writes."""
+    try:
+        return future.result()
+    except AgentLost:  # ends the attempt, and with it the peers
+        raise
+    except Exception:
+        wait(all_of_them)
+        raise
+
+
+def answer_of(name: str, reference: Any) -> Any:
+    """What an agent's process answers; its own errors are raised as they were. Error: AgentLost."""
+    try:
+        return ray.get(reference)
+    except RayTaskError as error:
+        if isinstance(error.cause, Exception) and not isinstance(error.cause, RayError):
+            raise error.cause from None
+        raise
+    except RayActorError as error:
+        cause = " ".join(str(error).split())[:500]
+        raise AgentLost(f"the process of agent {name} is gone: {cause}") from error
+
+
+def gpus_of_agent(spec: RunSpec, there: float) -> float:
+    """GPUs that an agent reserves where the cluster has `there`: at least one for each of several processes."""
+    wants_gpu = spec.compute.device == "cuda" or (spec.compute.device == "auto" and there > 0)
+    if not wants_gpu:
+        return 0.0
+    processes = spec.compute.processes_per_agent
+    return spec.compute.gpus_per_agent if processes == 1 else max(spec.compute.gpus_per_agent, float(processes))
+
+
+def threads_of_agent(spec: RunSpec) -> int:
+    """CPU threads of each agent: as many as the spec says, else its share of the machine."""
+    return spec.compute.num_threads or max(1, (os.cpu_count() or 1) // len(spec.agents))
+
+
+def _check_mark(run_dir: Path, mark: str) -> None:
+    """Error: NotShared where this node has another folder, or none, in the run directory's place."""
+    path = run_dir / MARK_NAME
+    if not path.is_file() or path.read_text() != mark:
+        raise NotShared(
+            f"node {socket.gethostname()} does not see the run directory {run_dir}: with agents on several nodes the "
+            "data folder and the models must lie on a shared file system, at the same path on every node"
+        )

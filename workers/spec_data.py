@@ -1,0 +1,121 @@
+"""RunSpec's sections of questions: what is trained on, what is held out, and how agents are examined."""
+
+from __future__ import annotations
+
+from pydantic import ValidationInfo, field_validator
+
+from workers.spec_fields import Count, Number, Section, holds_question, setting
+from workers.verifiers import DEFAULT_TOLERANCE, RULES, VerifierKind
+
+_GREEDY_TWICE = "{count} samples at temperature 0 would all be the same: raise evaluation.temperature, or ask once"
+
+
+class DataSpec(Section):
+    """The questions: what is trained on, what is held out, and who checks the answers."""
+
+    benchmark: str = setting(
+        "questions", help="Name shown in charts and leaderboards.", source="product", min_length=1, max_length=120
+    )
+    train_path: str = setting(
+        help="JSONL file with one question a line.", source="product", min_length=1, max_length=1000
+    )
+    eval_path: str | None = setting(
+        None,
+        help="JSONL file of held-out questions; empty: a share of the training file is held out.",
+        source="product",
+        max_length=1000,
+    )
+    held_out_fraction: Number = setting(
+        0.1,
+        help="Share held out by a stable hash of the question, where eval_path is empty.",
+        source="product",
+        ge=0,
+        le=0.9,
+    )
+    question_field: str = setting(
+        "question", help="Key of the question in each line.", source="product", min_length=1, max_length=120
+    )
+    answer_field: str = setting(
+        "answer", help="Key of the reference answer in each line.", source="product", min_length=1, max_length=120
+    )
+    prompt_template: str = setting(
+        "{question}",
+        help="Text around every question, before the agent's own template; {question} is replaced by the question.",
+        source="product",
+        max_length=20_000,
+    )
+    verifier: VerifierKind = setting(
+        "math", help="; ".join(f"{kind}: {rules.line}" for kind, rules in RULES.items()) + ".", source="Sec. 4.1"
+    )
+    tolerance: Number = setting(
+        DEFAULT_TOLERANCE,
+        help="numeric: how far an answer may be from the reference answer, as a share of it.",
+        source="ours",
+        ge=0,
+        le=0.5,
+    )
+
+    _template_holds_question = field_validator("prompt_template")(holds_question)
+
+
+class EvaluationBenchmark(DataSpec):
+    """A further benchmark: its held-out questions are asked, or all where none are held out. Never trained on."""
+
+    held_out_fraction: Number = setting(
+        0.0,
+        help="Only the share held out by a stable hash is asked, where eval_path is empty; 0: every question.",
+        source="product",
+        ge=0,
+        le=0.9,
+    )
+    num_samples: Count | None = setting(
+        None, help="Samples of each question; empty: as many as of the run's own.", source="product", ge=1, le=1024
+    )
+
+
+class EvaluationSpec(Section):
+    """Each agent alone on the held-out questions."""
+
+    eval_interval: Count = setting(
+        10,
+        help="Steps between evaluations; 0: only before the first and after the last.",
+        source="product",
+        unit="steps",
+        ge=0,
+        le=1_000_000,
+    )
+    max_questions: Count = setting(
+        0, help="Held-out questions asked; 0: all.", source="product", unit="questions", ge=0, le=1_000_000
+    )
+    temperature: Number = setting(0.0, help="0: greedy.", source="product", ge=0, le=5)
+    num_samples: Count = setting(
+        1,
+        label="Samples per question",
+        help="k of avg@k, pass@k, maj@k and best@k; more than one needs a temperature above 0.",
+        source="Sec. 4.1",
+        ge=1,
+        le=1024,
+    )
+    benchmarks: tuple[EvaluationBenchmark, ...] = setting(
+        (), help="Further benchmarks, asked before the first step and after the last.", source="product", max_length=20
+    )
+
+    @field_validator("num_samples")
+    @classmethod
+    def _samples_differ(cls, count: int, info: ValidationInfo) -> int:
+        if count > 1 and info.data.get("temperature") == 0:
+            raise ValueError(_GREEDY_TWICE.format(count=count))
+        return count
+
+    @field_validator("benchmarks")
+    @classmethod
+    def _samples_of_each_differ(
+        cls, benchmarks: tuple[EvaluationBenchmark, ...], info: ValidationInfo
+    ) -> tuple[EvaluationBenchmark, ...]:
+        names = [one.benchmark for one in benchmarks]
+        for one in benchmarks:
+            if names.count(one.benchmark) > 1:
+                raise ValueError(f"{one.benchmark!r} is named twice: one benchmark is asked once")
+            if (one.num_samples or 1) > 1 and info.data.get("temperature") == 0:
+                raise ValueError(f"{one.benchmark!r}: " + _GREEDY_TWICE.format(count=one.num_samples))
+        return benchmarks

@@ -1,0 +1,212 @@
+"""The inside of a vLLM engine: a process beside its agent's, with orders from a pipe. Every call of vLLM is here.
+
+Written for the vLLM that constraints.txt names. `vllm_engine` is the outside. The orders: `start`, `generate`,
+`take_tensors`, `take_folder`, `sleep`, `wake`; each is answered by ("done", result) or ("failed", why), and while it
+works, by ("beat", None). The end of the pipe ends the process. In this process vLLM runs without further ones, so a
+row's tokens do not depend on when another row arrived.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from workers.death_watch import die_with_trainer
+
+# What vLLM and torch read as they are imported, where the operator has not set it.
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+CPU_ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB of keys and values
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # engines and trainers share the cores
+    "TORCHDYNAMO_DISABLE": "1",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an engine is started. folder: of the model; num_threads: of the CPU, 0 = as many as there are cores."""
+
+    folder: str
+    device: str  # cpu or cuda
+    gpu_index: int  # among those that the trainer sees
+    dtype: str
+    max_model_len: int
+    max_num_seqs: int
+    gpu_memory_utilization: float
+    num_threads: int
+
+
+@dataclass(frozen=True)
+class Order:
+    """What `generate` is asked: prompts as token ids, and for each row its prompt's index and its seed."""
+
+    prompts: Sequence[Sequence[int]]
+    rows: Sequence[int]
+    seeds: Sequence[int]
+    temperature: float
+    max_new_tokens: int
+    stop_ids: Sequence[int]
+
+
+class WorkerExtension:
+    """Mixed into vLLM's worker (`worker_extension_cls`), whose methods see the model."""
+
+    def take_weights(self, weights: Sequence[tuple[str, Any]] | None, folder: str | None) -> None:
+        """New weights as (name in a checkpoint, tensor), or those of a model folder."""
+        source = {"weights_path": folder} if weights is None else {"weights_iterator": iter(weights)}
+        self.reload_weights(**source)  # type: ignore[attr-defined]
+        self._tie_output_embeddings()
+
+    def _tie_output_embeddings(self) -> None:
+        """A reload passes over output embeddings that are tied: a CPU's packed copy would stay that of before."""
+        from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead, VocabParallelEmbedding
+
+        if not self.model_config.hf_text_config.tie_word_embeddings:  # type: ignore[attr-defined]
+            return
+        modules = list(self.model_runner.get_model().modules())  # type: ignore[attr-defined]
+        [source] = [one for one in modules if type(one) is VocabParallelEmbedding]
+        for head in modules:
+            if isinstance(head, ParallelLMHead):
+                head.weight = source.weight
+                head.quant_method.process_weights_after_loading(head)
+
+
+class Engine:
+    """vLLM's LLM, and what the orders make of it. beat: called at every sign of work."""
+
+    def __init__(self, settings: Settings, beat: Callable[[], None]) -> None:
+        from vllm import LLM
+        from vllm.platforms import current_platform
+
+        self._on_gpu = settings.device == "cuda"
+        if current_platform.is_cuda() != self._on_gpu:
+            raise ValueError(
+                f"the installed vLLM is built for {current_platform.device_type}, and the run computes on "
+                f"{settings.device}: change compute.device, or install the other build (README)"
+            )
+        self._beat = beat
+        self._llm = LLM(**llm_arguments(settings))
+
+    def generate(self, order: Order) -> list[tuple[list[int], list[float]]]:
+        """Token ids, the stop id included, and their log-probabilities, for each row."""
+        from vllm import SamplingParams
+
+        parameters = [
+            SamplingParams(
+                temperature=order.temperature,
+                seed=seed,
+                max_tokens=order.max_new_tokens,
+                stop_token_ids=list(order.stop_ids),
+                logprobs=0,  # of the sampled token alone
+                detokenize=False,
+            )
+            for seed in order.seeds
+        ]
+        requests = [{"prompt_token_ids": list(order.prompts[row])} for row in order.rows]
+        self._llm.enqueue(requests, parameters, use_tqdm=False)
+        engine, found = self._llm.llm_engine, []
+        while engine.has_unfinished_requests():
+            self._beat()
+            found += [output for output in engine.step() if output.finished]
+        # Their ids count on in the order in which they were asked.
+        return [_tokens_of(output.outputs[0]) for output in sorted(found, key=lambda output: int(output.request_id))]
+
+    def take_tensors(self, weights: Sequence[tuple[str, Any]]) -> None:
+        self._take(list(weights), None)
+
+    def take_folder(self, folder: str) -> None:
+        self._take(None, folder)
+
+    def _take(self, weights: Sequence[tuple[str, Any]] | None, folder: str | None) -> None:
+        self._llm.collective_rpc("take_weights", args=(weights, folder))
+        self._llm.reset_prefix_cache()  # what the old weights made of a prompt is wrong now
+
+    def sleep(self) -> None:
+        """Free the GPU of weights and cache; a CPU has no such mode."""
+        if self._on_gpu:
+            self._llm.sleep(level=2)
+
+    def wake(self, what: str) -> None:
+        """Room for the `weights`, or for the cache (`kv_cache`)."""
+        if self._on_gpu:
+            self._llm.wake_up(tags=[what])
+
+
+def _tokens_of(completion: Any) -> tuple[list[int], list[float]]:
+    ids = list(completion.token_ids)
+    return ids, [float(told[token].logprob) for token, told in zip(ids, completion.logprobs, strict=True)]
+
+
+def llm_arguments(settings: Settings) -> dict[str, Any]:
+    """As vLLM's LLM takes them."""
+    found: dict[str, Any] = {
+        "model": settings.folder,
+        "dtype": settings.dtype,
+        "load_format": "safetensors",
+        "use_tqdm_on_load": False,
+        "skip_tokenizer_init": True,
+        "generation_config": "vllm",  # the model's own would bring its top_p and temperature
+        "max_model_len": settings.max_model_len,
+        "max_num_seqs": settings.max_num_seqs,
+        "logprobs_mode": "processed_logprobs",  # after temperature, as the trainer takes them
+        "max_logprobs": 1,
+        "enable_prefix_caching": True,  # the rollouts of a prompt share its keys and values
+        "seed": 0,  # of no request: each has its own
+        "enforce_eager": settings.device == "cpu",
+        "worker_extension_cls": f"{__name__}.{WorkerExtension.__name__}",
+    }
+    if settings.device == "cuda":
+        found |= {"enable_sleep_mode": True, "gpu_memory_utilization": settings.gpu_memory_utilization}
+    return found
+
+
+def prepare_environment(settings: Settings) -> None:
+    """Before torch and vLLM are imported."""
+    wanted: Mapping[str, str] = ENVIRONMENT
+    if settings.device == "cpu":
+        # The trainer's own OMP_NUM_THREADS was not meant for this process.
+        os.environ["OMP_NUM_THREADS"] = str(settings.num_threads or os.cpu_count() or 1)
+        wanted = {**ENVIRONMENT, **CPU_ENVIRONMENT}
+    elif settings.gpu_index:
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        has_list = len(seen) > settings.gpu_index
+        os.environ["CUDA_VISIBLE_DEVICES"] = seen[settings.gpu_index] if has_list else str(settings.gpu_index)
+    for name, value in wanted.items():
+        os.environ.setdefault(name, value)
+
+
+def serve(connection: Connection, settings: Settings) -> None:
+    """The whole life of the process: start the engine, then do as told until the pipe ends, and the process with it."""
+    prepare_environment(settings)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C asks the trainer to stop: it still has a step to end
+    die_with_trainer(connection.fileno())
+    engine: Engine | None = None
+
+    def beat() -> None:
+        connection.send(("beat", None))
+
+    while True:
+        name, argument = ("start", None) if engine is None else connection.recv()
+        try:
+            if engine is None:
+                engine, result = Engine(settings, beat), None
+            else:
+                result = getattr(engine, name)(*([] if argument is None else [argument]))
+            answer = ("done", result)
+        except Exception as error:
+            traceback.print_exc()
+            answer = ("failed", f"{type(error).__name__}: {error}")
+        connection.send(answer)
+        if engine is None:
+            return
