@@ -1,4 +1,5 @@
-"""What holds for every test: one thread for each process, GPU tests only with a GPU, and no missing part in CI.
+"""What holds for every test: one thread for each process, GPU tests only with a GPU, no missing part in CI, and there
+one more try for a test of a browser or a trainer.
 
 A skip whose reason names an install command says that a part is missing. On a laptop that is a skip; where CI=true it
 is a failure, or the suite would shrink without anybody noticing.
@@ -27,11 +28,24 @@ AnyReport = TypeVar("AnyReport", pytest.TestReport, pytest.CollectReport)
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
+    if _is_ci():
+        for item in filter(_may_be_repeated, items):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if not on_gpu or _has_gpu():
         return
     for item in on_gpu:
         item.add_marker(pytest.mark.skip(reason="needs a CUDA device, and there is none"))
+
+
+def _is_ci() -> bool:
+    return os.environ.get("CI") == "true"
+
+
+def _may_be_repeated(item: pytest.Item) -> bool:
+    """Tests of real browsers and real trainers depend on what else the machine does. Faults must hold every time."""
+    is_of_processes = item.get_closest_marker("browser") or item.get_closest_marker("slow")
+    return bool(is_of_processes) and item.path.parent.name != "faults"
 
 
 def _turn(item: pytest.Item) -> int:
@@ -53,6 +67,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     told = {one.nodeid: dict(one.user_properties) for one in reports if getattr(one, "nodeid", "") not in failed}
     _faults(terminalreporter, [json.loads(one["fault"]) for one in told.values() if "fault" in one])
     _inputs(terminalreporter, [json.loads(one["hostile"]) for one in told.values() if "hostile" in one])
+    _repeated(terminalreporter, terminalreporter.stats.get("rerun", []))
     _crawls(terminalreporter, [json.loads(one["crawl"]) for one in told.values() if "crawl" in one])
 
 
@@ -65,6 +80,15 @@ def _faults(terminalreporter: pytest.TerminalReporter, lines: list[dict[str, Any
         shown = "" if line["shown"] is None else f", shown {line['shown']} of {line['for_browsers']}"
         counts = f"emitted {line['emitted']}, stored {line['stored']}{shown}, violations {line['violations']}"
         terminalreporter.write_line(f"{line['database']:<10} {line['killed']}{recovered}: {counts}")
+
+
+def _repeated(terminalreporter: pytest.TerminalReporter, reports: list[pytest.TestReport]) -> None:
+    """What failed at its first try, in full: it is to be mended, also where the second try passed."""
+    if reports:
+        terminalreporter.section("failed at the first try")
+    for report in reports:
+        terminalreporter.write_sep("_", report.nodeid)
+        terminalreporter.write_line(report.longreprtext)
 
 
 def _inputs(terminalreporter: pytest.TerminalReporter, lines: list[tuple[str, int]]) -> None:
@@ -99,7 +123,7 @@ def _has_gpu() -> bool:
 
 def strict(report: AnyReport) -> AnyReport:
     """In CI, a skip for want of an installable part becomes a failure."""
-    if os.environ.get("CI") == "true" and report.skipped and isinstance(report.longrepr, tuple):
+    if _is_ci() and report.skipped and isinstance(report.longrepr, tuple):
         reason = str(report.longrepr[2])
         if MISSING_PART.search(reason):
             report.outcome = "failed"

@@ -76,7 +76,11 @@ class Trainer:
         self._signal(PAUSE_SIGNAL, group=False)
 
     def dump_stacks(self) -> None:
-        """Have the trainer write where each of its threads stands to trainer.log, however stuck it is."""
+        """Have the trainer write where each of its threads stands to trainer.log, however stuck it is.
+
+        For a trainer that is given up: one that works may crash of it, for the stacks are read without Python's lock
+        (python/cpython issue 116008).
+        """
         self._signal(STACK_SIGNAL, group=False)
 
     def end(self, grace_s: float = 30.0) -> int:

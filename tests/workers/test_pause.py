@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.workers.test_resume import assert_same_end
@@ -9,6 +11,7 @@ from tests.workers.test_trainer_process import ENVIRONMENT, wait_for
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train
 from workers import pulse, saving
 from workers.launcher import PULSE_NAME, start_trainer
+from workers.output import LOG_NAME
 from workers.rewards import Verifier
 from workers.scoring import Scorer
 from workers.stopping import Paused, StopFlag
@@ -80,12 +83,10 @@ def test_process_pauses_at_the_signal_and_resumes(tmp_path):
     try:
         wait_for(run_dir, "progress", process.process)
         assert (run_dir / PULSE_NAME).exists()
-        process.dump_stacks()  # harmless to a trainer that works
         process.request_pause()
         assert process.process.wait(60) == 0
     finally:
         process.kill()
-    assert "most recent call first" in (run_dir / "trainer.log").read_text()
     (finished,) = records(run_dir, "finished")
     assert (finished["outcome"], finished["reason"]) == ("paused", "pause was requested")
     assert [record["step"] for record in records(run_dir, "checkpoint")] == [finished["step"]]
@@ -95,6 +96,24 @@ def test_process_pauses_at_the_signal_and_resumes(tmp_path):
     finally:
         again.kill()
     assert records(run_dir, "started")[-1]["step"] == finished["step"]
+
+
+@pytest.mark.slow
+def test_process_writes_its_stacks_at_the_signal(tmp_path):
+    spec = make_spec(tmp_path, make_pair(tmp_path), training={"steps": 100_000}, evaluation={"eval_interval": 0})
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / "spec.json").write_text(spec.to_json())
+    process = start_trainer(run_dir, 1, environment=ENVIRONMENT)
+    try:
+        wait_for(run_dir, "started", process.process)
+        process.dump_stacks()
+        deadline = time.monotonic() + 30
+        while "most recent call first" not in (run_dir / LOG_NAME).read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        process.kill()
+    assert "most recent call first" in (run_dir / LOG_NAME).read_text()
 
 
 def wait_for_attempt(run_dir, attempt, process) -> None:

@@ -1,0 +1,79 @@
+"""What CI=true changes: a missing part is a failure, and what depends on the machine's load gets a second try."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import strict
+
+ONCE = """
+import pytest
+
+tries = []
+
+{mark}
+def test_passes_at_its_second_try():
+    tries.append(1)
+    assert len(tries) == 2, "of the load"
+
+{mark}
+def test_never_passes():
+    raise AssertionError("of the code")
+"""
+
+
+def skipped(reason: str) -> pytest.TestReport:
+    place = ("tests/test_x.py", 1, f"Skipped: {reason}")
+    return pytest.TestReport("tests/test_x.py::test_x", ("tests/test_x.py", 1, "test_x"), {}, "skipped", place, "setup")
+
+
+def test_missing_part_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    report = strict(skipped("no Chromium: apt-get install chromium"))
+    assert report.failed
+    assert "apt-get install chromium" in str(report.longrepr)
+
+
+def test_missing_part_is_skipped_on_a_laptop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    assert strict(skipped("no Chromium: apt-get install chromium")).skipped
+
+
+def test_what_cannot_be_installed_is_skipped_in_ci_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    assert strict(skipped("needs a CUDA device, and there is none")).skipped
+
+
+@pytest.mark.parametrize(
+    ("ci", "folder", "mark", "is_repeated"),
+    [
+        ("true", "browser", "@pytest.mark.browser", True),
+        ("true", "workers", "@pytest.mark.slow", True),
+        ("true", "faults", "@pytest.mark.slow", False),
+        ("true", "web", "", False),
+        ("", "browser", "@pytest.mark.browser", False),
+    ],
+)
+def test_second_try(tmp_path: Path, ci: str, folder: str, mark: str, is_repeated: bool) -> None:
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "test_once.py").write_text(ONCE.format(mark=mark))
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    browser\n    gpu\n")
+    root = Path(__file__).parent.parent
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:django", folder],
+        cwd=tmp_path,
+        env={**os.environ, "CI": ci, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    closing = ended.stdout.splitlines()[-1]
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert ("1 failed, 1 passed, 2 rerun" if is_repeated else "2 failed") in closing
+    assert ("failed at the first try" in ended.stdout) == is_repeated
+    assert "AssertionError: of the load" in ended.stdout
