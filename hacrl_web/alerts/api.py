@@ -24,7 +24,7 @@ from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs.models import Run
 
 NEVER = datetime(9999, 1, 1, tzinfo=UTC)
-Which = Literal["open", "closed", "all"]
+Which = Literal["open", "cleared", "all"]
 router = Router(tags=["alerts"])
 
 

@@ -30,7 +30,7 @@ def alert_list(request: HttpRequest) -> HttpResponse:
     kind = request.GET.get("kind", "")
     kind = kind if kind in BY_KIND else ""
     state = request.GET.get("state", "")
-    state = state if state in ("open", "closed") else ""
+    state = state if state in ("open", "cleared") else ""
     alerts = visible.select_related("run").defer("run__spec")
     if kind:
         alerts = alerts.filter(kind=kind)
@@ -43,7 +43,7 @@ def alert_list(request: HttpRequest) -> HttpResponse:
         "page": Paginator(alerts, PAGE_SIZE).get_page(request.GET.get("page")),
         "query": urlencode({key: value for key, value in (("state", state), ("kind", kind)) if value}),
         "kinds": [{"rule": rule, "count": counts[rule.kind]} for rule in RULES if counts.get(rule.kind)],
-        "states": [("", "all", total), ("open", "open", num_open), ("closed", "closed", total - num_open)],
+        "states": [("", "all", total), ("open", "open", num_open), ("cleared", "cleared", total - num_open)],
         "state": state,
         "kind": kind,
         "total": total,

@@ -99,9 +99,7 @@ def row_id(key: str) -> str:
 
 
 def start_key(settings: Settings, facts: Mapping[str, str]) -> str:
-    """Rows that agree in it started from the same scores; those that began trained, where all settings agree."""
-    if _START_STEP in settings:
-        return key_of(settings, facts)
+    """Rows that agree in it started from the same scores; those that went on from a checkpoint have no start."""
     return key_of({path: value for path, value in settings.items() if _acts_on_start(path)}, facts)
 
 

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Max, Min
+from django.db.models import Max
 
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 
@@ -41,7 +41,7 @@ Scores = Mapping[str, Mapping[str, Score]]  # by agent, then by benchmark
 
 @dataclass(frozen=True)
 class RunResult:
-    """One completed run in numbers."""
+    """One completed run in numbers.  start: before any training; of a run that went on from a checkpoint, nothing."""
 
     run: Run
     start: Scores
@@ -96,19 +96,17 @@ def run_results(runs: Iterable[Run]) -> dict[UUID, RunResult]:
         by_step = points.get(pk, {})
         if not by_step:
             continue
-        result = RunResult(run, by_step[min(by_step)], by_step[max(by_step)], versions.get(pk, {}))
+        result = RunResult(run, by_step.get(0, {}), by_step[max(by_step)], versions.get(pk, {}))
         if result.score(run.agent_names, [run.spec["data"]["benchmark"]]) is not None:
             found[pk] = result
     return found
 
 
 def _evaluations(runs: Mapping[UUID, Run]) -> dict[UUID, dict[int, dict[str, dict[str, Score]]]]:
-    """run -> step -> agent -> benchmark, of each run's first and last evaluated step; the latest attempt's count."""
+    """run -> step -> agent -> benchmark, of step 0 and of each run's last evaluated step; the latest attempt's count."""
     events = TelemetryEvent.objects.filter(run__in=list(runs), type="evaluation")
-    ends = {
-        run: {first, last}
-        for run, first, last in events.order_by().values_list("run_id").annotate(Min("step"), Max("step"))
-    }
+    last_steps = events.order_by().values_list("run_id").annotate(Max("step"))
+    ends = {run: {0, last} for run, last in last_steps}
     steps = {step for both in ends.values() for step in both}
     found: dict[UUID, dict[int, dict[str, dict[str, Score]]]] = {}
     rows = events.filter(step__in=steps).order_by("attempt", "seq").values_list("run_id", "agent", "step", "payload")

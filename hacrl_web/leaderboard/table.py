@@ -100,7 +100,8 @@ def _starts(rows: Sequence[Row], columns: Sequence[Column], metric: str) -> list
     """One for all rows that began alike; a seed's start is the mean over those rows."""
     by_key: dict[str, list[Row]] = {}
     for row in rows:
-        if row.results and row.algorithm != identity.EVALUATION_ONLY:
+        is_training = row.algorithm != identity.EVALUATION_ONLY
+        if is_training and any(result.start for result in row.results.values()):
             by_key.setdefault(row.start_key, []).append(row)
     found = []
     for alike in by_key.values():
@@ -111,7 +112,7 @@ def _starts(rows: Sequence[Row], columns: Sequence[Column], metric: str) -> list
             cells = {column.key: _start_cell(alike, members, column, metric) for column in columns}
             lines.append(Line(name, agents.index(name) if name else 0, cells))
         told = {key: value for key, value in alike[0].told_apart_by.items() if key == "group"}
-        seeds = sorted({seed for row in alike for seed in row.results})
+        seeds = sorted({seed for row in alike for seed, result in row.results.items() if result.start})
         found.append(StartGroup(tuple(agents), str(told.get("group", "")), seeds, lines))
     return found
 

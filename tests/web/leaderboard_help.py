@@ -43,7 +43,7 @@ def finish(
         _event(run, seq, attempt, "started", 0, "", {"versions": dict(versions)})
     for benchmark, scores in {run.spec["data"]["benchmark"]: final, **(further or {})}.items():
         for agent, value in scores.items():
-            for step, accuracy in ((0, start), (5, value)):
+            for step, accuracy in ((run.start_step, start), (5, value)):
                 seq += 1
                 payload = {"benchmark": benchmark, "metric": "accuracy", "value": accuracy, "correct": 1, "asked": 100}
                 _event(run, seq, attempt, "evaluation", step, agent, payload | told)

@@ -210,7 +210,7 @@ def test_list_filters_by_state_and_kind(client, run, user):
     for query, shown in {
         "": (True, True, True),
         "?state=open": (True, False, True),
-        "?state=closed": (False, True, False),
+        "?state=cleared": (False, True, False),
         "?kind=kl_jump": (False, False, True),
         "?state=open&kind=cross_clip": (True, False, False),
         "?state=odd&kind=%00&page=-1": (True, True, True),

@@ -148,14 +148,19 @@ def test_run_that_went_on_from_a_checkpoint_takes_the_place_of_none(user):
     request = launch_request(user)
     finish(launch(user, request), {"A": 0.5, "B": 0.5})
     further = launch(user, request)
-    Run.objects.filter(pk=further.pk).update(start_step=3)
+    further.start_step = 3
+    further.save(update_fields=["start_step"])
     finish(further, {"A": 0.7, "B": 0.7}, start=0.4)
     table = alone(user, request)
     assert sorted(table.cell(group).score.mean for group in table.groups) == pytest.approx([0.5, 0.7])
     assert [group.row.num_replaced for group in table.groups] == [0, 0]
     told = [group.row.told_apart_by.get("training.start_step") for group in table.groups]
     assert sorted(told, key=str) == [3, None]
-    assert len(table.starts) == 2
+    # What it began with was trained already: neither a start nor a gain for its cost.
+    untrained = [group.head.start and group.head.start.mean for group in table.groups]
+    assert sorted(untrained, key=str) == [0.1, None]
+    assert [table.per_1000(group) is None for group in table.groups] == [start is None for start in untrained]
+    assert len(table.starts) == 1
 
 
 def test_run_without_an_evaluation_of_each_agent_has_no_result(user):
