@@ -103,7 +103,7 @@ def run_results(runs: Iterable[Run]) -> dict[UUID, RunResult]:
 
 
 def _evaluations(runs: Mapping[UUID, Run]) -> dict[UUID, dict[int, dict[str, dict[str, Score]]]]:
-    """run -> step -> agent -> benchmark, of step 0 and of each run's last evaluated step; the latest attempt's count."""
+    """run -> step -> agent -> benchmark, of step 0 and each run's last evaluated step; the latest attempt's count."""
     events = TelemetryEvent.objects.filter(run__in=list(runs), type="evaluation")
     last_steps = events.order_by().values_list("run_id").annotate(Max("step"))
     ends = {run: {0, last} for run, last in last_steps}
