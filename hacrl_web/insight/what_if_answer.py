@@ -18,6 +18,11 @@ from workers.spec import RunSpec
 from workers.spec_algorithm import AlgorithmSpec
 from workers.weights import lower_bound
 
+NO_WEIGHT = (
+    "Every weight on record for these steps is 0, so there are no shares to show: nobody was taught anything. "
+    "So it is where all answers to a question get the same reward, for then each advantage is 0."
+)
+
 
 def why_nothing(spec: RunSpec) -> str:
     """Why this run has nothing to turn; empty where it has."""
@@ -59,7 +64,10 @@ def what_if_answer(
         "rows": rows.num_rows,
         "pairs": _told(before, after),
         "bounds": [_bounds(one) for one in (spec, other)],
-        "cautions": [caution.message for caution in other.cautions() if caution not in spec.cautions()],
+        "cautions": [
+            *([NO_WEIGHT] if rows.steps and not any(pair.weight for pair in before.values()) else []),
+            *(caution.message for caution in other.cautions() if caution not in spec.cautions()),
+        ],
         "check": _check(rows, spec.rule)._asdict() if rows.steps and checks else None,
         "clone": clone_query(spec, other),
         "elapsed_ms": round(1000 * (time.perf_counter() - began), 1),

@@ -179,6 +179,20 @@ def test_other_exponent_bound_and_mode_by_hand(make_run, user):
     assert what_if_answer(run, 0, 9, {})["pairs"][1]["recorded"]["share"] == pytest.approx(2.43 / 3.43)
 
 
+def test_steps_in_which_nobody_was_taught_say_so(make_run, user):
+    run, other = make_run(user), make_run(user)
+    same_rewards = [
+        contribution(seq, 1, agent, agent, "p", 0, reward=1.0, advantage=0.0, weight=0.0)
+        for seq, agent in enumerate("AB", start=1)
+    ]
+    insert(run.pk, same_rewards)
+    by_hand(other)
+    assert [text.split(",")[0] for text in what_if_answer(run, 0, 9, {})["cautions"]] == [
+        "Every weight on record for these steps is 0"
+    ]
+    assert what_if_answer(other, 0, 9, {})["cautions"] == []
+
+
 def test_clamp_by_hand_and_what_was_never_measured(make_run, user):
     run = make_run(user, algorithm={"name": "hacpo", "delta": 0.2, "delta_step": 0.025})
     by_hand(run)
