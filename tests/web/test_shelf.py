@@ -189,6 +189,22 @@ def test_sweep_is_deleted_with_its_runs_or_not_at_all(client, ended, sweep, user
     assert not ended.run_dir.exists()
 
 
+def test_sweep_with_one_trainer_that_still_ends_loses_none_of_its_runs(client, ended, sweep, user):
+    other = make_run(user, name="slow goose")
+    Run.objects.filter(pk=other.pk).update(sweep=sweep)
+    other.request_stop()
+    other.run_dir.mkdir(parents=True, exist_ok=True)
+    for held in (ended, other):  # whichever comes first
+        lock = lock_run_dir(held.run_dir)
+        answer = client.post(f"/api/v1/sweeps/{sweep.pk}/delete")
+        os.close(lock)
+        assert (answer.status_code, "still ends" in answer.content.decode()) == (409, True)
+        assert sweep.runs.count() == 2
+        assert [run.run_dir.is_dir() for run in (ended, other)] == [True, True]
+    assert client.post(f"/api/v1/sweeps/{sweep.pk}/delete").status_code == 204
+    assert not Run.objects.exists()
+
+
 def test_member_does_not_delete_the_sweep_of_another(client, sweep):
     client.force_login(make_member(sweep.project))
     assert client.post(reverse("runs:sweep_delete", args=[sweep.pk])).status_code == 403
