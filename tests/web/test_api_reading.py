@@ -122,6 +122,25 @@ def test_saved_query_is_made_changed_with_its_version_and_forgotten(web, run):
     assert not SavedQuery.objects.exists()
 
 
+def test_saved_query_that_no_column_could_hold_is_refused(web, run):
+    text = "\U0001f600" * 90  # 12 characters each as they stand in an address
+    body = {"name": "long", "query": f"q={text}&prompt={text}"}
+    refused = web.post("/api/v1/saved-queries", body, content_type=JSON)
+    assert (refused.status_code, error_of(refused)["code"]) == (422, "too_long")
+    web.post(f"/runs/{run.pk}/rollouts", {"name": "long", "q": text, "prompt": text})
+    assert not SavedQuery.objects.exists()
+
+
+def test_saved_query_gets_another_name_where_there_is_no_room_for_one_more(web, monkeypatch):
+    monkeypatch.setattr("hacrl_web.insight.rollout_views.MAX_SAVED", 1)
+    body = {"name": "old", "query": "step=3"}
+    address = f"/api/v1/saved-queries/{web.post('/api/v1/saved-queries', body, content_type=JSON).json()['id']}"
+    headers = {"If-Match": web.get(address)["ETag"]}
+    assert web.put(address, body | {"name": "new"}, content_type=JSON, headers=headers).status_code == 200
+    assert [row.name for row in SavedQuery.objects.all()] == ["new"]
+    assert error_of(web.post("/api/v1/saved-queries", body, content_type=JSON))["code"] == "too_many"
+
+
 def test_same_key_launches_once(web, user):
     body = launch_request(user)
     first, again = (
