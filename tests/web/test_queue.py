@@ -67,6 +67,12 @@ class TestOrder:
         queue.move(user, c, 1)
         assert waiting() == [c, a, b]
 
+    def test_step_in_a_long_queue_writes_two_runs(self, user, django_assert_max_num_queries):
+        runs = [factories.make_run(user) for _ in range(12)]
+        with django_assert_max_num_queries(8):
+            queue.move(user, runs[11], 11)
+        assert waiting() == [*runs[:10], runs[11], runs[10]]
+
     def test_moved_run_takes_the_priority_of_its_place(self, user):
         a, b = factories.make_run(user), factories.make_run(user)
         Run.objects.filter(pk=a.pk).update(priority=5)
