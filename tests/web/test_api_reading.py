@@ -75,6 +75,8 @@ def test_each_tab_has_its_numbers(web, run):
     assert {"state", "left_out"} <= {item["kind"] for item in timeline["items"]}
     assert {item["kind"] for item in web.get(f"{base}/timeline?kind=state").json()["items"]} == {"state"}
     assert web.get(f"{base}/timeline?kind=odd").status_code == 422
+    twice = [web.get(f"{base}/timeline?{query}").json() for query in ("kind=state", "kind=state&kind=state")]
+    assert twice[0] == twice[1]
     other = make_run(run.owner, seed=9)
     lines = web.get(f"{base}/config?against={other.pk}&only_different=true").json()["lines"]
     assert {"path": "seed", "values": [1, 9], "is_there": [True, True], "differs": True} in lines
