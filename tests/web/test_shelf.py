@@ -160,9 +160,13 @@ def sweep(ended, user) -> Sweep:
 def test_sweep_is_renamed_and_its_runs_are_not(client, sweep):
     path = reverse("runs:sweep_rename", args=[sweep.pk])
     for odd in ("", " ", "a" * 121, "a\x00"):
-        client.post(path, {"name": odd})
+        page = client.post(path, {"name": odd})
+        assert page.status_code == 422
+        assert 'id="rename-sweep" open' in page.content.decode()
         refused = client.post(f"/api/v1/sweeps/{sweep.pk}/rename", {"name": odd}, content_type="application/json")
         assert (refused.status_code, refused.json()["error"]["field"]) == (422, "name"), odd
+    page = client.post(path, {"name": "swan " * 25}).content.decode()
+    assert f'value="{"swan " * 25}"' in page, "what was typed is not lost"
     sweep.refresh_from_db()
     assert sweep.name == "two swans"
     client.post(path, {"name": " three geese "})
