@@ -9,6 +9,7 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.accounts.audit import AuditEntry
+from hacrl_web.errors import FieldErrors
 from hacrl_web.runs import shelf
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry import Shipper
@@ -207,6 +208,16 @@ def test_sweep_with_one_trainer_that_still_ends_loses_none_of_its_runs(client, e
         assert [run.run_dir.is_dir() for run in (ended, other)] == [True, True]
     assert client.post(f"/api/v1/sweeps/{sweep.pk}/delete").status_code == 204
     assert not Run.objects.exists()
+
+
+def test_draft_that_was_queued_meanwhile_keeps_its_row_and_its_files(user):
+    run = make_run(user)
+    run.run_dir.mkdir(parents=True, exist_ok=True)
+    run.state = State.DRAFT  # as it was read before somebody queued it
+    with pytest.raises(FieldErrors, match="is queued: stop it first"):
+        shelf.delete_run(user, run)
+    assert Run.objects.filter(pk=run.pk).exists()
+    assert run.run_dir.is_dir()
 
 
 def test_member_does_not_delete_the_sweep_of_another(client, sweep):
