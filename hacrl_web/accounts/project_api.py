@@ -175,5 +175,5 @@ def _entry(row: AuditEntry) -> dict[str, Any]:
 
 @router.get("/audit", response=dict, summary="The audit log, newest first (staff; admins of projects: theirs)")
 def list_audit(request: HttpRequest, query: Query[AuditQuery]) -> Any:
-    asked = query.dict(exclude={"limit", "cursor"})
+    asked = {name: text.replace("\x00", "") for name, text in query.dict(exclude={"limit", "cursor"}).items()}
     return listing(filtered(visible_entries(request), asked), query, _entry)

@@ -25,29 +25,32 @@ DELIVERIES_SHOWN = 50
 
 @require_GET
 def alert_list(request: HttpRequest) -> HttpResponse:
-    """Alerts of all runs of the project, newest first; open ones unless asked otherwise. Odd values show everything."""
+    """Alerts of all runs of the project, newest first, of a state and a kind, or all. Odd values show everything."""
     visible = Alert.objects.listed_for(request.user)
     kind = request.GET.get("kind", "")
     kind = kind if kind in BY_KIND else ""
     state = request.GET.get("state", "")
     state = state if state in ("open", "cleared") else ""
-    alerts = visible.select_related("run").defer("run__spec")
-    if kind:
-        alerts = alerts.filter(kind=kind)
-    if state:
-        alerts = alerts.filter(cleared_at__isnull=state == "open")
-    counts = dict(visible.order_by().values_list("kind").annotate(Count("pk")))
-    num_open = visible.filter(cleared_at=None).count()
-    total = sum(counts.values())
+    of_kind = visible.filter(kind=kind) if kind else visible
+    of_state = visible.filter(cleared_at__isnull=state == "open") if state else visible
+    alerts = (of_state.filter(kind=kind) if kind else of_state).select_related("run").defer("run__spec")
+    # Each number is of what its link shows, which keeps the other filter.
+    counts = dict(of_state.order_by().values_list("kind").annotate(Count("pk")))
+    of_states = {"": of_kind.count(), "open": of_kind.filter(cleared_at=None).count()}
+    of_states["cleared"] = of_states[""] - of_states["open"]
     context = {
         "page": Paginator(alerts, PAGE_SIZE).get_page(request.GET.get("page")),
         "query": urlencode({key: value for key, value in (("state", state), ("kind", kind)) if value}),
-        "kinds": [{"rule": rule, "count": counts[rule.kind]} for rule in RULES if counts.get(rule.kind)],
-        "states": [("", "all", total), ("open", "open", num_open), ("cleared", "cleared", total - num_open)],
+        "kinds": [
+            {"rule": rule, "count": counts.get(rule.kind, 0)}
+            for rule in RULES
+            if counts.get(rule.kind) or rule.kind == kind
+        ],
+        "states": [(value, value or "all", number) for value, number in of_states.items()],
         "state": state,
         "kind": kind,
-        "total": total,
-        "num_open": num_open,
+        "total": visible.count(),
+        "num_open": visible.filter(cleared_at=None).count(),
     }
     return render(request, "alerts/alert_list.html", context)
 

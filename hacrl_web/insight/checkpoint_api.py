@@ -58,7 +58,7 @@ class Promotion(StrictBody):
 def promote_agent(request: HttpRequest, run_id: UUID, payload: Promotion) -> Any:
     run = _run(request, run_id)
     manifest, agent = found_checkpoint(run, payload.step, payload.agent)
-    name = payload.name or proposed_name(run, agent, payload.step, taken_names(request.user))
+    name = payload.name or proposed_name(run, agent, payload.step, taken_names(run))
     return Status(201, promote(request.user, run, manifest, agent, name))
 
 

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from hacrl_web.accounts.projects import for_members
 from hacrl_web.errors import FieldError, FieldErrors
-from hacrl_web.insight.evaluating import KEYS, find_run, launch_evaluation
+from hacrl_web.insight.evaluating import KEYS, find_run, launch_evaluation, visible_row
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, Benchmark, LanguageModel
 from workers.spec_sections import RolloutSpec
 
@@ -69,17 +69,17 @@ def _show(
     by_field: dict[str, list[str]] = {}
     for error in errors:
         by_field.setdefault(error.field or "", []).append(error.message)
-    models = LanguageModel.objects.listed_for(request.user)[:MAX_SHOWN]
-    benchmarks = Benchmark.objects.listed_for(request.user)[:MAX_SHOWN]
-    group = values.get("group", "")
+    group = visible_row(AgentGroup, request.user, values.get("group"))
+    run = find_run(request.user, values["run"]) if values.get("run") else None
+    models, benchmarks = _choices(request.user, values, group or run)
     usual = RolloutSpec.model_fields["max_completion_length"].default
     known = {*(name for name, *_ in NUMBERS), *LISTS, "name"}
     context = {
         "values": values,
         "models": [{"model": one, "chosen": str(one.pk) in values["models"]} for one in models],
         "benchmarks": [{"benchmark": one, "chosen": str(one.pk) in values["benchmarks"]} for one in benchmarks],
-        "group": _group(request, group),
-        "run": find_run(request.user, values["run"]) if values.get("run") else None,
+        "group": group,
+        "run": run,
         "numbers": [
             {"name": name, "label": label, "help": told, "unit": unit, "errors": by_field.get(name, [])}
             | {"value": usual if values.get(name) is None else values[name]}
@@ -93,6 +93,12 @@ def _show(
     return render(request, "insight/evaluate_form.html", context, status=status)
 
 
-def _group(request: HttpRequest, key: str) -> AgentGroup | None:
-    is_id = key.isascii() and key.isdigit() and len(key) < 19
-    return AgentGroup.objects.visible_to(request.user).filter(pk=int(key)).first() if is_id else None
+def _choices(user: Any, values: dict[str, Any], origin: Any) -> tuple[Any, Any]:
+    """Models and benchmarks of one project: that of what the form was opened with, else the one that is looked at."""
+    for kind, key in ((LanguageModel, "models"), (Benchmark, "benchmarks")):
+        origin = origin or visible_row(kind, user, next(iter(values[key]), None))
+    models, benchmarks = LanguageModel.objects.listed_for(user), Benchmark.objects.listed_for(user)
+    if origin is not None:
+        models = LanguageModel.objects.visible_to(user).filter(project=origin.project_id)
+        benchmarks = Benchmark.objects.visible_to(user).filter(project=origin.project_id)
+    return models[:MAX_SHOWN], benchmarks[:MAX_SHOWN]

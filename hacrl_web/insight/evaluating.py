@@ -100,7 +100,7 @@ def _listed(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> l
 def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: list[FieldError]) -> Chosen:
     chosen = Chosen()
     for key in _listed(request, "models", errors)[: 2 * MAX_AGENTS]:
-        model = _visible(LanguageModel, user, key)
+        model = visible_row(LanguageModel, user, key)
         if model is None:
             errors.append(FieldError("not_found", "There is no such model.", "models"))
             continue
@@ -110,7 +110,7 @@ def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: 
         chosen.agents.append({"name": model.name, "model": model.location, "revision": revision})
         chosen.contexts += [model.context_length] if model.context_length else []
     if request.get("group") not in (None, ""):
-        chosen.group = _visible(AgentGroup, user, request["group"])
+        chosen.group = visible_row(AgentGroup, user, request["group"])
         if chosen.group is None:
             errors.append(FieldError("not_found", "There is no such group.", "group"))
         else:
@@ -135,7 +135,7 @@ def _check(model: LanguageModel, errors: list[FieldError]) -> None:
         errors += refused.errors
 
 
-def _visible(model: Any, user: Any, key: Any) -> Any:
+def visible_row(model: Any, user: Any, key: Any) -> Any:
     """The user's object with this id, or None."""
     text = str(key) if isinstance(key, str | int) and not isinstance(key, bool) else ""
     is_id = text.isascii() and text.isdigit() and len(text) < 19

@@ -11,6 +11,7 @@ from django.db.models import Q
 from hacrl_web.accounts.audit import audited
 
 MAX_SAVED = 50
+MAX_QUERY = 2000  # characters
 
 
 class SavedQueryQuerySet(models.QuerySet["SavedQuery"]):
@@ -30,7 +31,7 @@ class SavedQuery(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_queries")
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, null=True, blank=True, related_name="saved_queries")
     name = models.CharField(max_length=60)
-    query = models.CharField(max_length=2000)
+    query = models.CharField(max_length=MAX_QUERY)
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = SavedQueryQuerySet.as_manager()

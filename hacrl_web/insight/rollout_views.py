@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from hacrl_web.errors import FieldError, FieldErrors
-from hacrl_web.insight.models import MAX_SAVED, SavedQuery
+from hacrl_web.insight.models import MAX_QUERY, MAX_SAVED, SavedQuery
 from hacrl_web.insight.recorded import end, step_after, step_before
 from hacrl_web.insight.rollout_detail import group_of
 from hacrl_web.insight.rollout_filter import CLIPS, SIGNS, Cursor, Filter, read_cursor, read_filter
@@ -162,13 +162,22 @@ def _keep_query(request: HttpRequest, run: Run) -> HttpResponse:
     return back
 
 
-def save_query(user: Any, run: Run | None, name: str, asked: Filter) -> SavedQuery:
-    """Keep a filter under a name, for one run or every run; the same name again: its new query. Error: FieldErrors."""
+def save_query(
+    user: Any, run: Run | None, name: str, asked: Filter, instead_of: SavedQuery | None = None
+) -> SavedQuery:
+    """Keep a filter under a name, for one run or every run; the same name again: its new query. Error: FieldErrors.
+
+    instead_of: the one that the caller forgets for it, so that it takes no further place.
+    """
     name = visible(name.replace("\x00", "")).strip()[:60]
     mine = SavedQuery.objects.all().visible_to(user)
     if not name or not asked.given:
         message = "A saved query needs a name and at least one filter."
         raise FieldErrors([FieldError("missing", message, "query" if name else "name")])
-    if not mine.filter(name=name, run=run).exists() and mine.count() >= MAX_SAVED:
+    if len(asked.query()) > MAX_QUERY:
+        message = f"These filters are too long to be kept: at most {MAX_QUERY} characters as they stand in an address."
+        raise FieldErrors([FieldError("too_long", message, "query")])
+    others = mine.exclude(pk=instead_of.pk) if instead_of else mine
+    if not mine.filter(name=name, run=run).exists() and others.count() >= MAX_SAVED:
         raise FieldErrors([FieldError("too_many", f"You have {MAX_SAVED} saved queries: forget one first.", None)])
     return mine.update_or_create(owner=user, run=run, name=name, defaults={"query": asked.query()})[0]

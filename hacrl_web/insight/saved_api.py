@@ -14,13 +14,12 @@ from hacrl_web.api_bodies import StrictBody
 from hacrl_web.api_edits import check_version, edit_of, tagged
 from hacrl_web.api_lists import ListQuery, listing
 from hacrl_web.errors import FieldError, FieldErrors
-from hacrl_web.insight.models import SavedQuery
+from hacrl_web.insight.models import MAX_QUERY, SavedQuery
 from hacrl_web.insight.rollout_filter import read_cursor, read_filter
 from hacrl_web.insight.rollout_search import search
 from hacrl_web.insight.rollout_views import save_query
 from hacrl_web.runs.models import Run
 
-MAX_QUERY = 2000
 router = Router(tags=["insight"])
 
 
@@ -112,7 +111,7 @@ def change_saved(request: HttpRequest, pk: int, payload: SavedIn) -> Any:
     with edit_of(SavedQuery, pk):
         row = get_object_or_404(_mine(request), pk=pk)
         check_version(request, saved(row))
-        made = _save(request, payload)
+        made = _save(request, payload, instead_of=row)
         if made.pk != row.pk:  # it has another name now
             row.delete()
     return tagged(request, saved(made))
@@ -124,7 +123,7 @@ def delete_saved(request: HttpRequest, pk: int) -> Any:
     return Status(204, None)
 
 
-def _save(request: HttpRequest, payload: SavedIn) -> SavedQuery:
+def _save(request: HttpRequest, payload: SavedIn, instead_of: SavedQuery | None = None) -> SavedQuery:
     """Error: FieldErrors."""
     run = None
     if payload.run is not None:
@@ -144,4 +143,4 @@ def _save(request: HttpRequest, payload: SavedIn) -> SavedQuery:
     odd = [*asked.ignored, *(name for name in given if name not in RolloutQuery.model_fields)]
     if odd:
         raise FieldErrors([FieldError("invalid", f"This cannot be read: {', '.join(odd)[:300]}.", "query")])
-    return save_query(request.user, run, payload.name, asked)
+    return save_query(request.user, run, payload.name, asked, instead_of)

@@ -31,7 +31,7 @@ def _run(request: HttpRequest, run_id: UUID) -> Run:
 @router.get("/runs/{run_id}/timeline", response=dict, summary="All that happened to a run, newest first")
 def get_timeline(request: HttpRequest, run_id: UUID, kind: Kinds = NO_KINDS, before: Moment = None) -> Any:
     """States, starts and ends, evaluations, checkpoints, incidents, alerts. `next` goes into `before`."""
-    items, following = event_list.page(_run(request, run_id), kind or get_args(Kind), before)
+    items, following = event_list.page(_run(request, run_id), dict.fromkeys(kind) or get_args(Kind), before)
     return {"items": [asdict(item) for item in items], "next": following}
 
 

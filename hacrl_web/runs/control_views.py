@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST
 from hacrl_web.errors import FieldErrors
 from hacrl_web.runs import hosts, queue
 from hacrl_web.runs.launch import retry
-from hacrl_web.runs.models import Drain, Host, Run, State
+from hacrl_web.runs.models import HELD, Desire, Drain, Host, Run, State
 from hacrl_web.runs.redis_client import ring_bell
 
 MOVES = {"first": -(10**6), "up": -1, "down": 1, "last": 10**6}
@@ -52,8 +52,16 @@ def run_stop(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     else:
         run.request_stop(who("stopped", request))
         ring_bell(run.pk)
-        messages.info(request, "Stopped." if run.is_terminal else "Stopping: the trainer ends after its current phase.")
+        messages.info(request, _stopping(run))
     return redirect(run)
+
+
+def _stopping(run: Run) -> str:
+    if run.is_terminal:
+        return "Stopped."
+    if run.state in HELD:
+        return "Stopping: the trainer ends after its current phase."
+    return "Stopping: nobody trains it; it ends when all that its lost trainer has left is stored."
 
 
 @require_POST
@@ -63,13 +71,20 @@ def run_pause(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     if run.can_pause:
         run.request_pause(who("paused", request, request.POST.get("why")))
         ring_bell(run.pk)
-    if run.is_terminal:
-        messages.info(request, f"The run has ended: {run.state}.")
-    elif run.state == State.PAUSED:
-        messages.info(request, "Paused.")
-    else:
-        messages.info(request, "Pausing: the trainer ends after the step under way, with a checkpoint.")
+    messages.info(request, _pausing(run))
     return _back(request, run)
+
+
+def _pausing(run: Run) -> str:
+    if run.is_terminal:
+        return f"The run has ended: {run.state}."
+    if run.state == State.PAUSED:
+        return "Paused."
+    if run.desired_state != Desire.PAUSE:
+        return "The run is being stopped." if run.desired_state == Desire.STOP else f"The run is a {run.state}."
+    if run.state in HELD:
+        return "Pausing: the trainer ends after the step under way, with a checkpoint."
+    return "Pausing: nobody trains it; it waits to be resumed."
 
 
 @require_POST
@@ -79,7 +94,9 @@ def run_resume(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     if run.can_resume:
         run.request_resume(who("resumed", request))
         ring_bell(run.pk)
-        messages.info(request, "Resumed: it goes on from its newest checkpoint when a worker is free.")
+        # A pause that was not reached is taken back: somebody may train it still.
+        goes_on = "it goes on" if run.state in HELD else "it goes on from its newest checkpoint when a worker is free"
+        messages.info(request, f"Resumed: {goes_on}.")
     else:
         messages.info(request, f"The run is not paused: {run.state}.")
     return _back(request, run)

@@ -44,16 +44,17 @@ def move(user: Any, run: Run, place: int) -> int:
     Error: FieldErrors where the run does not wait.
     """
     with transaction.atomic():
-        waiting = list(movable(user, run).select_for_update())
+        waiting = list(movable(user, run).only("priority", "queue_key").select_for_update())
         order = [other.pk for other in waiting]
         if run.pk not in order:
             raise _refused("not_queued", "Only a run that waits in the queue has a place in it.", None, 409)
         place = max(1, min(place, len(order)))
         order.remove(run.pk)
         order.insert(place - 1, run.pk)
-        slots = _distinct([(other.priority, other.queue_key) for other in waiting])
-        for pk, (priority, key) in zip(order, slots, strict=True):
-            Run.objects.filter(pk=pk, state=State.QUEUED).update(priority=priority, queue_key=key)
+        had = {other.pk: (other.priority, other.queue_key) for other in waiting}
+        for pk, slot in zip(order, _distinct(list(had.values())), strict=True):
+            if slot != had[pk]:  # a step up in a long queue moves two runs, not all of them
+                Run.objects.filter(pk=pk, state=State.QUEUED).update(priority=slot[0], queue_key=slot[1])
     run.refresh_from_db()
     return place
 

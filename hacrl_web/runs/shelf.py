@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -43,31 +45,38 @@ def delete_run(user: Any, run: Run) -> None:
 
     Errors: FieldErrors (403; 409 before its end, while its trainer still lives, or while another run reads its files).
     """
-    if refusal := why_kept(user, run):
-        raise refusal
-    lock = _locked(run)
-    try:
-        with transaction.atomic():
-            # Once more, and by the row itself: a retry may have begun since.
-            if refusal := why_kept(user, run):
-                raise refusal
-            Run.objects.filter(pk=run.pk, state__in=SETTLED).delete()
-        shutil.rmtree(run.run_dir, ignore_errors=True)
-    finally:
-        if lock is not None:
-            os.close(lock)
+    _delete(user, [run])
 
 
 def delete_sweep(user: Any, sweep: Sweep) -> None:
     """The sweep with all its runs. Errors: FieldErrors (403, 409) as for each of its runs, and nothing is deleted."""
     require_delete(user, sweep)
-    runs = list(sweep.runs.select_related("project"))
+    _delete(user, list(sweep.runs.select_related("project")))
+    Sweep.objects.filter(pk=sweep.pk, runs=None).delete()
+
+
+def _delete(user: Any, runs: Sequence[Run]) -> None:
+    """All of these runs or, with the refusals of each, none."""
+    _require_free(user, runs)
+    with ExitStack() as locks:
+        for run in runs:
+            if (lock := _locked(run)) is not None:
+                locks.callback(os.close, lock)
+        with transaction.atomic():
+            # Once more, and by the rows themselves: a retry may have begun since.
+            ids = [run.pk for run in runs]
+            held = Run.objects.select_for_update(of=("self",)).select_related("project").filter(pk__in=ids)
+            _require_free(user, list(held))
+            Run.objects.filter(pk__in=ids).delete()
+        for run in runs:
+            shutil.rmtree(run.run_dir, ignore_errors=True)
+
+
+def _require_free(user: Any, runs: Sequence[Run]) -> None:
+    """Error: FieldErrors with what stands in the way of any of them."""
     refusals = [refusal for run in runs if (refusal := why_kept(user, run))]
     if refusals:
         raise FieldErrors([error for one in refusals for error in one.errors], refusals[0].status)
-    for run in runs:
-        delete_run(user, run)
-    Sweep.objects.filter(pk=sweep.pk, runs=None).delete()
 
 
 def why_kept(user: Any, run: Run) -> FieldErrors | None:

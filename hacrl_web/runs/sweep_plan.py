@@ -14,7 +14,16 @@ from pydantic import ValidationError
 
 from hacrl_web.errors import MAX_ERRORS, FieldError, plain_errors
 from hacrl_web.runs.launch import KEYS, SECTIONS, LaunchError, Material, check_spec, find_material
-from hacrl_web.runs.variants import ABLATIONS, HACPO, MAX_SWEEP_RUNS, Variant, expand, grid_of, idle_ablations
+from hacrl_web.runs.variants import (
+    ABLATIONS,
+    HACPO,
+    MAX_LABEL,
+    MAX_SWEEP_RUNS,
+    Variant,
+    expand,
+    grid_of,
+    idle_ablations,
+)
 from workers.spec import RunSpec
 from workers.spec_algorithm import AlgorithmSpec
 
@@ -145,6 +154,10 @@ def _variants(asked: _Asked, rule: AlgorithmSpec, errors: list[FieldError]) -> l
         if key in idle and not asked.grid.keys() & ABLATIONS[key].overrides.keys():
             message = f"“{ABLATIONS[key].label}” removes what these settings do not have: it would be HACPO again."
             found.append(FieldError("unused", message, "ablations"))
+    longest = max((variant.label for variant in variants if variant.point), key=len, default="")
+    if len(longest) > MAX_LABEL:
+        message = f"“{longest}” is too long for the name of a row, at most {MAX_LABEL} characters: give fewer digits."
+        found.append(FieldError("too_long", message, f"grid.{next(iter(asked.grid))}"))
     if (num_runs := len(variants) * len(asked.seeds)) > MAX_SWEEP_RUNS:
         product = f"{len(variants)} variants × {len(asked.seeds)} seeds are {num_runs}"
         found.append(FieldError("too_many_runs", f"A sweep has at most {MAX_SWEEP_RUNS} runs; {product}.", "seeds"))
@@ -178,6 +191,7 @@ def _in_one_form(asked: _Asked, rule: AlgorithmSpec, planned: list[Planned], mat
     if material.further is not None:  # as they were named, not as RunSpec has them
         sections["evaluation"]["benchmarks"] = [benchmark.pk for benchmark in material.further]
     group, benchmark = material.pair
+    cautions = {caution.code for run in planned for caution in run.spec.cautions()}  # other codes confirm nothing
     return {
         "name": first.name,
         "group": group.pk,
@@ -186,6 +200,6 @@ def _in_one_form(asked: _Asked, rule: AlgorithmSpec, planned: list[Planned], mat
         "ablations": list(asked.ablations),
         "seeds": list(dict.fromkeys(run.spec.seed for run in planned)),
         "grid": asked.grid,
-        "confirm": material.confirmed,
+        "confirm": [code for code in material.confirmed if code in cautions],
         **sections,
     }

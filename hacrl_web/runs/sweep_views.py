@@ -67,8 +67,14 @@ def _sweep(request: HttpRequest, sweep_id: int) -> Sweep:
 def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """The runs of a sweep, live; their results are added by the leaderboard's template tag."""
     sweep = _sweep(request, sweep_id)
-    state = state_of(sweep)
-    return render(request, "runs/sweep_detail.html", _context(sweep, state))
+    return render(request, "runs/sweep_detail.html", _context(sweep, state_of(sweep)))
+
+
+def _refused(request: HttpRequest, sweep: Sweep, field: str, refused: FieldErrors) -> HttpResponse:
+    """The page with the form open that was refused, what was typed in it, and why."""
+    typed = {"field": field, "value": request.POST.get(field, ""), "errors": [one.message for one in refused.errors]}
+    context = _context(sweep, state_of(sweep)) | {"refused": typed}
+    return render(request, "runs/sweep_detail.html", context, status=refused.status)
 
 
 def _context(sweep: Sweep, state: SweepState) -> dict[str, Any]:
@@ -154,7 +160,7 @@ def sweep_seeds(request: HttpRequest, sweep_id: int) -> HttpResponse:
         made = sweeps.add_seeds(request.user, sweep, parse_seeds(request.POST.get("seeds", "")))
         _tell(request, made, "Queued {}.", "All of these seeds were there already.")
     except FieldErrors as refused:
-        messages.error(request, " ".join(error.message for error in refused.errors))
+        return _refused(request, sweep, "seeds", refused)
     return redirect(sweep)
 
 
@@ -166,5 +172,5 @@ def sweep_rename(request: HttpRequest, sweep_id: int) -> HttpResponse:
         sweeps.rename(sweep, request.POST.get("name", ""))
         messages.info(request, "The sweep has its new name.")
     except FieldErrors as refused:
-        messages.error(request, " ".join(error.message for error in refused.errors))
+        return _refused(request, sweep, "name", refused)
     return redirect(sweep)

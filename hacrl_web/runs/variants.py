@@ -17,6 +17,7 @@ from hacrl_web.errors import FieldError, plain_errors
 from workers.spec_algorithm import AlgorithmSpec
 
 MAX_SWEEP_RUNS = 60
+MAX_LABEL = 100  # characters; the name of a run is 20 longer, for the sweep's own and the seed
 HACPO = "hacpo"
 # Settings of AlgorithmSpec that a grid may vary: those that the paper tunes.
 GRID = ("alpha", "delta", "delta_step", "capability_window")

@@ -87,29 +87,40 @@ def run_list(request: HttpRequest) -> HttpResponse:
     known = tags_of(shelf)
     if asked.get("tag") not in known:
         asked.pop("tag", None)
-    chosen = shelf.tagged(asked["tag"]) if "tag" in asked else shelf
+    chosen = _narrowed(shelf, asked)
     counts = dict(chosen.order_by().values_list("state").annotate(Count("pk")))
     runs = chosen.select_related("benchmark", "group", "sweep")
     if "state" in asked:
         runs = runs.filter(state__in=HELD) if asked["state"] == UNDER_WAY else runs.filter(state=asked["state"])
-    if search := asked.get("q", ""):
-        runs = runs.filter(Q(name__icontains=search) | Q(sweep__name__icontains=search))
     context = {
         "page": Paginator(runs, PAGE_SIZE).get_page(request.GET.get("page")),
         "query": urlencode(asked),
         "asked": asked,
-        "states": [(state, counts[state], _with(asked, state=state)) for state in State.values if counts.get(state)],
+        "states": [
+            (state, counts.get(state, 0), _with(asked, state=state))
+            for state in State.values
+            if counts.get(state) or state == asked.get("state")
+        ],
         "all_query": _with(asked, state=""),
         "held_query": _with(asked, state=UNDER_WAY),
         "tags": [(tag, _with(asked, tag="" if tag == asked.get("tag") else tag)) for tag in known[:TAGS_SHOWN]],
-        "search": search,
+        "search": asked.get("q", ""),
         "has_runs": every.exists(),
         "total": sum(counts.values()),
-        "num_archived": every.filter(archived_at__isnull=False).count(),
+        "num_archived": _narrowed(every.filter(archived_at__isnull=False), asked).count(),
         "archived_query": _with(asked, archived="" if "archived" in asked else "1", state=""),
         "num_held": sum(counts.get(state, 0) for state in HELD),
     }
     return render(request, "runs/run_list.html", context)
+
+
+def _narrowed(runs: RunQuerySet, asked: dict[str, str]) -> RunQuerySet:
+    """Those of the tag and the name that are asked for: what a link to a state keeps, and its number counts."""
+    if "tag" in asked:
+        runs = runs.tagged(asked["tag"])
+    if search := asked.get("q"):
+        runs = runs.filter(Q(name__icontains=search) | Q(sweep__name__icontains=search))
+    return runs
 
 
 def _asked(request: HttpRequest) -> dict[str, str]:

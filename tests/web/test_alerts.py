@@ -224,6 +224,17 @@ def test_list_filters_by_state_and_kind(client, run, user):
         assert [alert["text"] for alert in found["items"] if alert["text"] not in texts] == []
 
 
+def test_numbers_of_the_list_count_what_their_links_show(client, run, user):
+    raise_one(run)
+    raise_one(run, raised_seq=2, cleared_at=datetime(2026, 1, 2, tzinfo=UTC), cleared_step=9)
+    raise_one(run, kind="kl_jump", source="")
+    client.force_login(user)
+    shown = client.get("/alerts/?state=cleared&kind=kl_jump").context
+    assert [number for _, _, number in shown["states"]] == [1, 1, 0]
+    assert {one["rule"].kind: one["count"] for one in shown["kinds"]} == {"cross_clip": 1, "kl_jump": 0}
+    assert (shown["total"], shown["num_open"]) == (3, 2)
+
+
 def test_run_with_many_alerts_tells_the_open_ones_first_and_counts_all(client, run, user):
     """The oldest is still open; three later ones are closed, the second of them last."""
     raise_one(run, text="open")

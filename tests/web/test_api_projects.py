@@ -49,6 +49,8 @@ def test_admin_invites_changes_roles_and_takes_out_by_token(admin, project):
     assert [(one["actor"], one["via"], one["action"]) for one in entries] == [
         *(("swan", "api", "deleted"), ("swan", "api", "changed")),
     ]
+    odd = {"kind": "\x00membership", "q": "\x00", "since": "\x00", "project": "\x00"}  # PostgreSQL has no such text
+    assert len(client.get("/api/v1/audit", odd).json()["items"]) == 2
 
 
 def test_last_admin_stays_and_members_manage_nobody(admin, project):

@@ -75,6 +75,8 @@ def test_each_tab_has_its_numbers(web, run):
     assert {"state", "left_out"} <= {item["kind"] for item in timeline["items"]}
     assert {item["kind"] for item in web.get(f"{base}/timeline?kind=state").json()["items"]} == {"state"}
     assert web.get(f"{base}/timeline?kind=odd").status_code == 422
+    twice = [web.get(f"{base}/timeline?{query}").json() for query in ("kind=state", "kind=state&kind=state")]
+    assert twice[0] == twice[1]
     other = make_run(run.owner, seed=9)
     lines = web.get(f"{base}/config?against={other.pk}&only_different=true").json()["lines"]
     assert {"path": "seed", "values": [1, 9], "is_there": [True, True], "differs": True} in lines
@@ -120,6 +122,25 @@ def test_saved_query_is_made_changed_with_its_version_and_forgotten(web, run):
         assert web.post("/api/v1/saved-queries", body | odd, content_type=JSON).status_code == 422, odd
     assert web.delete(address).status_code == 204
     assert not SavedQuery.objects.exists()
+
+
+def test_saved_query_that_no_column_could_hold_is_refused(web, run):
+    text = "\U0001f600" * 90  # 12 characters each as they stand in an address
+    body = {"name": "long", "query": f"q={text}&prompt={text}"}
+    refused = web.post("/api/v1/saved-queries", body, content_type=JSON)
+    assert (refused.status_code, error_of(refused)["code"]) == (422, "too_long")
+    web.post(f"/runs/{run.pk}/rollouts", {"name": "long", "q": text, "prompt": text})
+    assert not SavedQuery.objects.exists()
+
+
+def test_saved_query_gets_another_name_where_there_is_no_room_for_one_more(web, monkeypatch):
+    monkeypatch.setattr("hacrl_web.insight.rollout_views.MAX_SAVED", 1)
+    body = {"name": "old", "query": "step=3"}
+    address = f"/api/v1/saved-queries/{web.post('/api/v1/saved-queries', body, content_type=JSON).json()['id']}"
+    headers = {"If-Match": web.get(address)["ETag"]}
+    assert web.put(address, body | {"name": "new"}, content_type=JSON, headers=headers).status_code == 200
+    assert [row.name for row in SavedQuery.objects.all()] == ["new"]
+    assert error_of(web.post("/api/v1/saved-queries", body, content_type=JSON))["code"] == "too_many"
 
 
 def test_same_key_launches_once(web, user):

@@ -268,6 +268,14 @@ class TestPromote:
         assert client.post(address("promote_agent", run), form | {"name": name + " 2"}).status_code == 302
         assert len(promoted()) == 2
 
+    def test_script_that_gives_no_name_gets_the_proposed_one(self, client, run, monkeypatch):
+        answer_inspections(monkeypatch, PASSED)
+        path = f"/api/v1/runs/{run.pk}/checkpoints/promote"
+        for _ in range(2):
+            answer = client.post(path, {"step": 10, "agent": 0}, content_type="application/json")
+            assert answer.status_code == 201, answer.content
+        assert {model.name for model in promoted()} == {"A hacpo seed 1 step 10", "A hacpo seed 1 step 10 2"}
+
     def test_refused_or_damaged_model_leaves_nothing(self, client, run, monkeypatch):
         failed = {"checks": [{"name": "config", "ok": False, "detail": "no model_type"}], "facts": {}}
         answer_inspections(monkeypatch, failed)

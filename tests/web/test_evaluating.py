@@ -10,6 +10,7 @@ import pytest
 from django.conf import settings as django_settings
 from django.urls import reverse
 
+from hacrl_web.accounts.models import Project, User
 from hacrl_web.insight import copies
 from hacrl_web.leaderboard import boards
 from hacrl_web.registry.models import Benchmark, LanguageModel
@@ -224,6 +225,19 @@ def test_form_is_filled_in_by_where_one_came_from(client, owner):
     assert f'value="{benchmark.pk}" checked' in text
     for url in (model.get_absolute_url(), group.get_absolute_url(), benchmark.get_absolute_url()):
         assert f'href="{PATH}?' in client.get(url).content.decode()
+
+
+def test_form_offers_what_goes_with_where_one_came_from(client, owner):
+    elsewhere = Project.objects.make("elsewhere", owner)
+    here, benchmark = make_model(owner, "Here"), make_benchmark(owner)
+    trained = claimed(owner, benchmark=benchmark.pk)
+    User.objects.filter(pk=owner.pk).update(chosen_project=elsewhere)
+    assert "Here" not in client.get(PATH).content.decode()
+    for query in ({"models": here.pk}, {"run": trained.pk, "step": 3}, {"group": trained.group_id}):
+        text = client.get(PATH, query).content.decode()
+        assert f'id="model-{here.pk}"' in text
+        assert f'name="benchmarks" value="{benchmark.pk}"' in text
+    assert f'value="{benchmark.pk}" checked' in client.get(PATH, {"benchmarks": benchmark.pk}).content.decode()
 
 
 def test_page_of_an_evaluation_run_has_no_tab_of_training(client, owner, request_of):

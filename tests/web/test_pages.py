@@ -7,6 +7,7 @@ import re
 
 import pytest
 from django.urls import reverse
+from django.utils import timezone
 
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.templatetags.show import size
@@ -65,6 +66,21 @@ def test_run_list_filters_by_state_and_name(web, user):
     found = text_of(web.get(reverse("runs:run_list") + "?q=LIGHT"))
     assert "first light" in found
     assert "second sight" not in found
+
+
+def test_run_list_counts_what_its_links_lead_to(web, user):
+    for name in ("first light", "second light", "second sight"):
+        factories.make_run(user, name=name)
+    Run.objects.filter(name="second sight").update(state="completed")
+    Run.objects.filter(name="first light").update(state="failed", archived_at=timezone.now())
+    text = text_of(web.get(reverse("runs:run_list") + "?q=light"))
+    assert "1 found, without 1 archived" in text
+    for query, number in (("q=light", 1), ("q=light&amp;state=queued", 1), ("q=light&amp;archived=1", 1)):
+        href = f'href="?{query}"'
+        assert f'<span class="number">{number}</span>' in text.split(href)[1].split("</a>")[0], query
+    assert 'state=completed"' not in text
+    text = text_of(web.get(reverse("runs:run_list") + "?q=light&state=completed"))
+    assert 'state=completed&amp;q=light" aria-current="true"' in text, "the filter that is on can be seen"
 
 
 def test_foreign_runs_and_sweeps_do_not_exist(web, user):

@@ -67,6 +67,12 @@ class TestOrder:
         queue.move(user, c, 1)
         assert waiting() == [c, a, b]
 
+    def test_step_in_a_long_queue_writes_two_runs(self, user, django_assert_max_num_queries):
+        runs = [factories.make_run(user) for _ in range(12)]
+        with django_assert_max_num_queries(8):
+            queue.move(user, runs[11], 11)
+        assert waiting() == [*runs[:10], runs[11], runs[10]]
+
     def test_moved_run_takes_the_priority_of_its_place(self, user):
         a, b = factories.make_run(user), factories.make_run(user)
         Run.objects.filter(pk=a.pk).update(priority=5)
@@ -123,6 +129,24 @@ class TestButtons:
         assert (run.state, run.desired_state) == ("starting", "pause")
         html = text_of(web.get(run.get_absolute_url()))
         assert [shown(html, name) for name in ("pausing", "pause", "resume", "stop")] == [True, False, True, True]
+
+    def test_buttons_say_what_will_happen_with_and_without_a_trainer(self, web, user):
+        def said(name: str) -> str:
+            press(web, name, run)
+            html = text_of(web.get(run.get_absolute_url()))
+            return next(line for line in html.splitlines() if "data-banner" in line)
+
+        run = factories.make_run(user)
+        Run.objects.claim(run.pk, Worker("h", 1, 0.0, "f"))
+        assert "Pausing: the trainer ends after the step under way" in said("run_pause")
+        assert "Resumed: it goes on." in said("run_resume")
+        run.transition_to(State.LOST, reason="gone")
+        assert "Pausing: nobody trains it" in said("run_pause")
+        assert "goes on from its newest checkpoint" in said("run_resume")
+        assert "Stopping: nobody trains it" in said("run_stop")
+        assert "The run is being stopped." in said("run_pause")
+        run.transition_to(State.STOPPED, reason="")
+        assert "The run has ended: stopped." in said("run_pause")
 
     def test_paused_run_can_be_stopped_from_its_page(self, web, user):
         run = factories.make_run(user)

@@ -9,6 +9,7 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.accounts.audit import AuditEntry
+from hacrl_web.errors import FieldErrors
 from hacrl_web.runs import shelf
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry import Shipper
@@ -160,9 +161,13 @@ def sweep(ended, user) -> Sweep:
 def test_sweep_is_renamed_and_its_runs_are_not(client, sweep):
     path = reverse("runs:sweep_rename", args=[sweep.pk])
     for odd in ("", " ", "a" * 121, "a\x00"):
-        client.post(path, {"name": odd})
+        page = client.post(path, {"name": odd})
+        assert page.status_code == 422
+        assert 'id="rename-sweep" open' in page.content.decode()
         refused = client.post(f"/api/v1/sweeps/{sweep.pk}/rename", {"name": odd}, content_type="application/json")
         assert (refused.status_code, refused.json()["error"]["field"]) == (422, "name"), odd
+    page = client.post(path, {"name": "swan " * 25}).content.decode()
+    assert f'value="{"swan " * 25}"' in page, "what was typed is not lost"
     sweep.refresh_from_db()
     assert sweep.name == "two swans"
     client.post(path, {"name": " three geese "})
@@ -187,6 +192,32 @@ def test_sweep_is_deleted_with_its_runs_or_not_at_all(client, ended, sweep, user
     assert not Sweep.objects.exists()
     assert not Run.objects.exists()
     assert not ended.run_dir.exists()
+
+
+def test_sweep_with_one_trainer_that_still_ends_loses_none_of_its_runs(client, ended, sweep, user):
+    other = make_run(user, name="slow goose")
+    Run.objects.filter(pk=other.pk).update(sweep=sweep)
+    other.request_stop()
+    other.run_dir.mkdir(parents=True, exist_ok=True)
+    for held in (ended, other):  # whichever comes first
+        lock = lock_run_dir(held.run_dir)
+        answer = client.post(f"/api/v1/sweeps/{sweep.pk}/delete")
+        os.close(lock)
+        assert (answer.status_code, "still ends" in answer.content.decode()) == (409, True)
+        assert sweep.runs.count() == 2
+        assert [run.run_dir.is_dir() for run in (ended, other)] == [True, True]
+    assert client.post(f"/api/v1/sweeps/{sweep.pk}/delete").status_code == 204
+    assert not Run.objects.exists()
+
+
+def test_draft_that_was_queued_meanwhile_keeps_its_row_and_its_files(user):
+    run = make_run(user)
+    run.run_dir.mkdir(parents=True, exist_ok=True)
+    run.state = State.DRAFT  # as it was read before somebody queued it
+    with pytest.raises(FieldErrors, match="is queued: stop it first"):
+        shelf.delete_run(user, run)
+    assert Run.objects.filter(pk=run.pk).exists()
+    assert run.run_dir.is_dir()
 
 
 def test_member_does_not_delete_the_sweep_of_another(client, sweep):

@@ -239,7 +239,11 @@ def test_seeds_are_added_by_the_page(web, user):
     address = reverse("runs:sweep_seeds", args=[sweep.pk])
     assert "Queued 2 runs." in text_of(web.post(address, {"seeds": "2, 5"}, follow=True))
     assert "there already" in text_of(web.post(address, {"seeds": "2, 5"}, follow=True))
-    assert "whole numbers" in text_of(web.post(address, {"seeds": "x"}, follow=True))
+    refused = web.post(address, {"seeds": "5, x"})
+    assert refused.status_code == 422
+    form = text_of(refused).partition('id="add-seeds" open')[2].partition("</form>")[0]
+    assert "whole numbers" in form
+    assert 'value="5, x"' in form
     assert sorted(sweep.runs.filter(seed=5).values_list("variant", flat=True)) == ["gspo", "hacpo"]
 
 

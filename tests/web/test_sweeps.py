@@ -137,6 +137,12 @@ def test_points_of_a_grid_that_are_close_together_have_names_of_their_own(user):
     ]
 
 
+@pytest.mark.parametrize("odd", ["\x00", "\ud800", "no_such", "n" * 10_000])
+def test_code_that_confirms_nothing_is_not_kept(user, odd):
+    sweep = launch_sweep(user, sweep_request(user, confirm=["delta_above_half", odd], algorithm={"delta": 0.8}))
+    assert sweep.request["confirm"] == ["delta_above_half"]
+
+
 # What is refused
 
 
@@ -160,6 +166,15 @@ def test_points_of_a_grid_that_are_close_together_have_names_of_their_own(user):
         ({"grid": {"capability_window": [0.5]}}, "grid.capability_window", "whole number"),
         ({"grid": {"alpha": [1, 2]}, "algorithms": ["gspo"]}, "grid.alpha", "None of the chosen algorithms uses alpha"),
         ({"grid": {"alpha": list(range(8)), "delta": [n / 10 for n in range(8)]}}, "grid.delta", "64 points"),
+        (
+            {
+                "grid": {"alpha": [1 / 3e5], "delta": [1 / 3], "delta_step": [1 / 3e5], "capability_window": [10]},
+                "algorithms": [],
+                "ablations": ["no_adv"],
+            },
+            "grid.alpha",
+            "too long for the name of a row",
+        ),
         ({"seeds": [1, "01", 1.0]}, "seeds", "named once"),
         ({"seeds": list(range(31))}, "seeds", "2 variants × 31 seeds are 62"),
         ({"algorithm": {"alpha": "x"}}, "algorithm.alpha", "Must be a number"),
