@@ -68,7 +68,8 @@ def save_checkpoint(
 ) -> SavedCheckpoint:
     """Write, verify by manifest, and only then show a checkpoint; afterwards remove the oldest beyond `keep`.
 
-    That of `best_step` stays in any case. begin: of the placement, where agents may save at the same time.
+    That of `best_step` stays in any case; those of later steps go, for this attempt went on from before them because
+    they did not verify. begin: of the placement, where agents may save at the same time.
 
     A crash at any moment leaves the earlier checkpoints and no half one. Error: OSError (disk full).
     """
@@ -102,8 +103,11 @@ def save_checkpoint(
         shutil.rmtree(final)
     building.rename(final)
     _sync(root)
-    others = [path for path in step_folders(root) if path != final]
-    for old in others[: max(0, len(others) - (keep - 1))]:
+    found = step_folders(root)
+    place = found.index(final)
+    for later in found[place + 1 :]:
+        shutil.rmtree(later)
+    for old in found[: max(0, place - (keep - 1))]:
         if best_step is None or old != step_folder(run_dir, best_step):
             shutil.rmtree(old)
     return SavedCheckpoint(step, final, sum(int(entry["size"]) for entry in files.values()))
