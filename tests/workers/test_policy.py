@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,60 @@ def test_all_sources_of_eos_count(tmp_path):
     policy, _ = make_policy(tmp_path)
     policy.model.generation_config.eos_token_id = [4, 5]
     assert eos_ids(policy.tokenizer, policy.model) == [1, 4, 5]
+
+
+# As Gemma has it: a turn ends with another token than a text.
+TURNS = (
+    "{% for m in messages %}{{ m['role'][0] }}{{ m['content'] }}<end>{% endfor %}"
+    "{% if add_generation_prompt %}a{% else %}<eos>{% endif %}"
+)
+
+
+def test_shared_rollout_ends_as_the_learners_own_turns_do(tmp_path):
+    folder = make_agent(tmp_path / "model", "llama", extra_pieces=("<end>",), eos_token_id=[1, 18])
+    policy, spec = make_policy(tmp_path)
+    assert policy.tokenizer.convert_tokens_to_ids("<end>") == 18
+    assert retokenized(policy, spec, response("3"))[-1] == 1  # a text without turns
+    policy.tokenizer.chat_template = TURNS
+    policy.tokenizer.save_pretrained(folder)
+    policy, spec = make_policy(tmp_path)
+    assert retokenized(policy, spec, response("3"))[-1] == 18
+    policy, spec = make_policy(tmp_path, agent={"prompt_format": "plain"})
+    assert retokenized(policy, spec, response("3"))[-1] == 1
+
+
+@pytest.mark.parametrize(
+    ("template", "stops"),
+    [
+        (TURNS, [1]),  # its own answers do not end with that token
+        ("{% if messages|length > 1 %}{{ raise_exception('one turn') }}{% endif %}{{ messages[0]['content'] }}", [18]),
+        ("{{ messages[0]['content'] }}<end>", [1, 18]),
+    ],
+)
+def test_template_that_says_nothing_of_the_end_leaves_the_eos(tmp_path, template, stops):
+    folder = make_agent(tmp_path / "model", "llama", extra_pieces=("<end>",), eos_token_id=stops)
+    policy, _ = make_policy(tmp_path)
+    policy.tokenizer.chat_template = template
+    policy.tokenizer.save_pretrained(folder)
+    assert make_policy(tmp_path)[0].turn_eos == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"temperature": 0.6, "top_p": 0.9, "repetition_penalty": 1.1}, {"repetition_penalty": 1.1}),
+        ({"temperature": 0.6, "do_sample": True}, {"temperature": 0.6, "do_sample": True}),
+        ({"pad_token_id": -1}, {"eos_token_id": 1}),
+        ({"length_penalty": 0.5, "early_stopping": True}, {"eos_token_id": 1}),
+    ],
+)
+def test_generation_settings_that_cannot_be_written_cost_no_checkpoint(tmp_path, settings, kept):
+    file = make_agent(tmp_path / "model", "llama") / "generation_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+    policy, _ = make_policy(tmp_path)
+    policy.save(tmp_path / "saved")
+    found = json.loads((tmp_path / "saved" / "generation_config.json").read_text())
+    assert {name: found.get(name) for name in settings | kept} == dict.fromkeys(settings) | kept
 
 
 def test_model_without_safetensors_is_refused(tmp_path):
