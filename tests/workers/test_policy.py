@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -215,3 +216,20 @@ def test_question_stands_in_its_benchmarks_template_and_that_in_the_agents(tmp_p
     agent = LocalAgent(spec.agents[0], spec, torch.device("cpu"), None)
     question = Question(id="q", question="1+1=", answer="2", template="3{question}")
     assert agent.policy.tokenizer.convert_ids_to_tokens(agent._encode(question)) == list("(31+1=")
+
+
+def test_questions_kept_in_tokens_take_little_memory_and_each_is_a_sign_of_work(tmp_path, monkeypatch):
+    _, spec = make_policy(tmp_path)
+    agent = LocalAgent(spec.agents[0], spec, torch.device("cpu"), None)
+    beats = []
+    monkeypatch.setattr("workers.pulse.beat", lambda: beats.append(1))
+    monkeypatch.setattr(agent.policy, "encode_prompt", lambda text: [1000 + number for number in range(200)])
+    questions = [Question(str(number), f"{number}", "1") for number in range(500)]
+    tracemalloc.start()
+    try:
+        agent.fits(questions)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(beats) == 500
+    assert size < 500 * 1500  # 200 tokens of 4 bytes, and what Python adds; a list has 36 bytes a token
