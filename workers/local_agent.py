@@ -6,6 +6,7 @@ It answers the trainer (`Agent`, placement.py) in text and numbers.
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -220,6 +221,8 @@ class LocalAgent:
             return self._own[row.prompt, row.sample]
         if not row.response.length:
             return "empty"
+        if not math.isfinite(row.response.mean_logp):  # the source's trouble: it must not cost this agent an update
+            return "not finite"
         ids = retokenize(self.policy, row.response, self.spec.algorithm, self.spec.rollout.max_completion_length)
         if isinstance(ids, str):
             return ids
