@@ -105,11 +105,10 @@ def save_checkpoint(
     _sync(root)
     found = step_folders(root)
     place = found.index(final)
-    for later in found[place + 1 :]:
-        shutil.rmtree(later)
-    for old in found[: max(0, place - (keep - 1))]:
-        if best_step is None or old != step_folder(run_dir, best_step):
-            shutil.rmtree(old)
+    removed = found[: max(0, place - (keep - 1))] + found[place + 1 :]
+    for path in removed:
+        if best_step is None or path != step_folder(run_dir, best_step):
+            shutil.rmtree(path, ignore_errors=True)  # what stays, as where somebody reads it on NFS, goes with the next
     return SavedCheckpoint(step, final, sum(int(entry["size"]) for entry in files.values()))
 
 

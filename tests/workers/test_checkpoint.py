@@ -141,6 +141,18 @@ def test_run_keeps_its_best_checkpoint_over_a_resume(tmp_path, keep_best, left):
     assert trainer.saving.best[0] == 4
 
 
+def test_old_checkpoint_that_cannot_be_removed_makes_no_new_one_fail(tmp_path, monkeypatch):
+    def busy(path, **_):
+        raise OSError(39, "Directory not empty", path)  # as on NFS, while somebody reads a file in it
+
+    save(tmp_path, 1, keep=1)
+    monkeypatch.setattr(os, "rmdir", busy)
+    assert save(tmp_path, 2, keep=1).step == newest_checkpoint(tmp_path)[0].step == 2
+    monkeypatch.undo()
+    save(tmp_path, 3, keep=1)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000003"]
+
+
 def test_evaluation_of_which_nothing_could_be_scored_is_never_the_best(tmp_path):
     saving = Saving(tmp_path, CheckpointSpec(), lambda *told: None)
     for score in ((1, math.nan), (2, 0.3), (3, math.nan), (4, 0.2)):
