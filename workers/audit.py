@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from workers import pulse
 from workers.benchmarks import Question
 from workers.messages import Generated
 from workers.quarantine import Audited
@@ -41,6 +42,7 @@ class Audit:
                     if not is_drawn or not scores.valid[agent, prompt, number]:
                         continue
                     asked += 1
+                    pulse.beat()
                     try:
                         second = self._child.ask(response.text, question.answer).reward
                     except VerifierError as error:

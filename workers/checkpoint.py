@@ -68,7 +68,8 @@ def save_checkpoint(
 ) -> SavedCheckpoint:
     """Write, verify by manifest, and only then show a checkpoint; afterwards remove the oldest beyond `keep`.
 
-    That of `best_step` stays in any case. begin: of the placement, where agents may save at the same time.
+    That of `best_step` stays in any case; those of later steps go, for this attempt went on from before them because
+    they did not verify. begin: of the placement, where agents may save at the same time.
 
     A crash at any moment leaves the earlier checkpoints and no half one. Error: OSError (disk full).
     """
@@ -102,10 +103,12 @@ def save_checkpoint(
         shutil.rmtree(final)
     building.rename(final)
     _sync(root)
-    others = [path for path in step_folders(root) if path != final]
-    for old in others[: max(0, len(others) - (keep - 1))]:
-        if best_step is None or old != step_folder(run_dir, best_step):
-            shutil.rmtree(old)
+    found = step_folders(root)
+    place = found.index(final)
+    removed = found[: max(0, place - (keep - 1))] + found[place + 1 :]
+    for path in removed:
+        if best_step is None or path != step_folder(run_dir, best_step):
+            shutil.rmtree(path, ignore_errors=True)  # what stays, as where somebody reads it on NFS, goes with the next
     return SavedCheckpoint(step, final, sum(int(entry["size"]) for entry in files.values()))
 
 

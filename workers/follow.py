@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from safetensors import SafetensorError
 
 from workers import pulse
 from workers.death_watch import die_with_trainer
@@ -23,6 +24,7 @@ from workers.local_agent import LocalAgent
 from workers.messages import RolloutsMissing
 from workers.ranked_agent import Failure, Start, rank_threads
 
+WRITING = ("save", "save_state")  # calls in which files are written last
 # The longest that ranks may wait for each other: a death is noticed by the trainer, at once.
 PATIENCE = timedelta(days=7)
 
@@ -56,8 +58,10 @@ def serve(connection: Connection) -> None:
         except RolloutsMissing as error:  # out of memory, which the ranks find together
             answer = Failure(str(error), is_of_all=True)
         except Exception as error:
-            traceback.print_exc()
-            answer = Failure(f"{type(error).__name__}: {error}")
+            is_of_disk = isinstance(error, OSError | SafetensorError) and agent is not None and asked[0] in WRITING
+            if not is_of_disk:
+                traceback.print_exc()
+            answer = Failure(f"{type(error).__name__}: {error}", is_of_disk=is_of_disk)
         connection.send(answer)
 
 

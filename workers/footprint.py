@@ -117,7 +117,8 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
     # Of a single micro-batch they come to be while its activations go.
     if _batch(spec) < _rows(spec):
         parts.append(Part(name="gradients", size=gradients, moment="update", is_host=offloads))
-    if spec.algorithm.shares_rollouts and spec.telemetry.alignment_interval and len(spec.agents) > 1:
+    compares = spec.telemetry.alignment_interval or spec.algorithm.peer_quarantine
+    if spec.algorithm.shares_rollouts and compares and len(spec.agents) > 1:
         parts.append(Part(name="gradients to compare", size=gradients, moment="update", is_host=offloads))
     parts += [
         Part(name="gradients", size=gradients, moment="step", is_host=offloads),

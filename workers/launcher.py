@@ -127,7 +127,11 @@ def start_trainer(
     root = str(Path(__file__).resolve().parent.parent)
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [root, variables.get("PYTHONPATH")]))
     lock = lock_run_dir(run_dir)
-    read_end, write_end = os.pipe()
+    try:
+        read_end, write_end = os.pipe()
+    except OSError:  # too many open files: the run directory must not stay locked
+        os.close(lock)
+        raise
     try:
         with open(run_dir / LOG_NAME, "ab") as log:
             process = subprocess.Popen(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.utils import logging
 
 from workers.footprint import gpu_of
@@ -56,5 +56,30 @@ def load_model(location: str, revision: str | None, dtype: torch.dtype, device: 
     if absent := [*loaded["missing_keys"], *loaded["mismatched_keys"]]:
         # transformers would fill them with random numbers and go on
         raise ValueError(f"{location} lacks {len(absent)} tensors of its model, such as {absent[0]}: not whole weights")
+    model.generation_config = writable(model.generation_config)
     # No dropout anywhere: the old log-probabilities must be those of the policy that is updated.
     return model.to(device).eval()
+
+
+def writable(settings: GenerationConfig) -> GenerationConfig:
+    """Generation settings without those that transformers reads but refuses to write, such as a temperature without
+    sampling: many models come with one, and no checkpoint may fail for it. Only the stop ids are used here.
+    """
+    if _can_be_written(settings):
+        return settings
+    kept = type(settings)()
+    modes = ("do_sample", "num_beams")  # others are allowed by these
+    for name, value in sorted(vars(settings).items(), key=lambda item: item[0] not in modes):
+        before = getattr(kept, name, None)
+        setattr(kept, name, value)
+        if not _can_be_written(kept):
+            setattr(kept, name, before)
+    return kept
+
+
+def _can_be_written(settings: GenerationConfig) -> bool:
+    try:
+        settings.validate(strict=True)
+    except ValueError:
+        return False
+    return True

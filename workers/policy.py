@@ -21,7 +21,7 @@ from transformers import AutoTokenizer
 from workers import lora, sharding
 from workers.loading import CPU, choose_dtype, load_model
 from workers.offload import move
-from workers.prompts import encode_question, eos_ids, uses_chat
+from workers.prompts import encode_question, eos_ids, turn_eos, uses_chat
 from workers.randomness import derived_key
 from workers.ranks import ALONE, Ranks
 from workers.recompute import recompute_layers
@@ -81,13 +81,13 @@ class Policy:
     def _read_tokenizer(self, location: str) -> None:
         """How a prompt is written and how a response ends. Error: ValueError."""
         self.eos_ids = eos_ids(self.tokenizer, self.model)
-        self.turn_eos = self.tokenizer.eos_token_id if self.tokenizer.eos_token_id is not None else self.eos_ids[0]
         if self.agent.prompt_format == "chat" and not self.tokenizer.chat_template:
             raise ValueError(
                 f"agent {self.agent.name!r} has prompt_format chat, but the tokenizer of {location} has no chat "
                 "template: choose auto or plain, or add a template"
             )
         self.uses_chat = uses_chat(self.tokenizer, self.agent)
+        self.turn_eos = turn_eos(self.tokenizer, self.agent, self.eos_ids)
 
     def _prepare_training(self, spec: RunSpec) -> None:
         """The weights that are trained, their float32 masters, the optimizer, and the way back from a bad step."""

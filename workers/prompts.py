@@ -40,3 +40,25 @@ def eos_ids(tokenizer: Any, model: Any) -> list[int]:
     if not found:
         raise ValueError("the model names no end-of-sequence token: set eos_token in its tokenizer")
     return list(dict.fromkeys(found))
+
+
+def turn_eos(tokenizer: Any, agent: AgentSpec, stops: Sequence[int]) -> int:
+    """The id that ends an agent's answer: the stop that its chat template writes behind one, else the tokenizer's EOS.
+
+    Some families end a turn with another token than a text, such as Gemma's <end_of_turn> beside its <eos>.
+    """
+    for token in _ids_behind_an_answer(tokenizer, agent) if uses_chat(tokenizer, agent) else ():
+        if token in stops:
+            return token
+    return stops[0] if tokenizer.eos_token_id is None else int(tokenizer.eos_token_id)
+
+
+def _ids_behind_an_answer(tokenizer: Any, agent: AgentSpec) -> list[int]:
+    answer = "forty-two"
+    turns = [{"role": "user", "content": "6 * 7"}, {"role": "assistant", "content": answer}]
+    try:
+        text = tokenizer.apply_chat_template(turns, tokenize=False, **agent.chat_template_kwargs)
+    except Exception:  # a template may raise anything, and need not know answers
+        return []
+    _, found, rest = text.rpartition(answer)
+    return list(tokenizer(rest, add_special_tokens=False).input_ids) if found else []

@@ -50,10 +50,14 @@ class Start:
 
 @dataclass(frozen=True)
 class Failure:
-    """What a call raised in one process. is_of_all: they met before it was raised, so all of them raised it."""
+    """What a call raised in one process. is_of_all: they met before it was raised, so all of them raised it.
+
+    is_of_disk: a file could not be written, after all meetings of the call, so no other process waits in vain.
+    """
 
     error: str
     is_of_all: bool = False
+    is_of_disk: bool = False
 
 
 def make_agent(spec: RunSpec, agent_index: int, folder: Path | None) -> LocalAgent | RankedAgent:
@@ -112,7 +116,7 @@ class RankedAgent(RemoteAgent):
         self._connections.append(ours)
 
     def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Make a call in every process. Errors: AgentLost, AgentFailed; RolloutsMissing, and the agent goes on."""
+        """Make a call in every process. Errors: AgentLost, AgentFailed; RolloutsMissing, OSError: the agent goes on."""
         if not self._connections:
             raise AgentLost(f"{self.name} has ended")
         for connection in self._connections:
@@ -134,11 +138,13 @@ class RankedAgent(RemoteAgent):
                     self.close()
                     raise AgentLost(f"{self._called(rank)} {reason} in {method}") from None
                 failure = answers[rank]
-                if isinstance(failure, Failure) and not failure.is_of_all:
+                if isinstance(failure, Failure) and not (failure.is_of_all or failure.is_of_disk):
                     self.close()  # the others wait for this process in vain
                     raise AgentFailed(f"{self._called(rank)} failed in {method}: {failure.error}")
-        if isinstance(answers[0], Failure):
-            raise RolloutsMissing(answers[0].error)
+        for rank, failure in enumerate(answers):
+            if isinstance(failure, Failure):
+                told = f"{self._called(rank)}: {failure.error}"
+                raise OSError(told) if failure.is_of_disk else RolloutsMissing(failure.error)
         return answers[0]
 
     def _ending(self, rank: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,11 @@ class Saving:
         return saved
 
     def note_best(self, step: int, score: Score | None) -> None:
-        """Remember the evaluation of this step, where none with a checkpoint was better."""
-        if score and score[0] == step and (self.best is None or score[1] > self.best[1]):
+        """Remember the evaluation of this step, where none with a checkpoint was better.
+
+        NaN, where no answer of an agent could be scored, is no evaluation: nothing would ever be better.
+        """
+        if score and score[0] == step and not math.isnan(score[1]) and (not self.best or score[1] > self.best[1]):
             self.best = score
 
     def resume(self, step: int, state: dict[str, Any]) -> None:

@@ -192,7 +192,10 @@ class Trainer:
         return [partial(wait, answer) for answer in self.placement.begin(calls)]
 
     def generate(self, questions: Sequence[Question]) -> list[Generated]:
-        """The rollouts of all agents, none of one that cannot deliver if the run may go on. Error: RolloutsMissing."""
+        """The rollouts of all agents, none of one that cannot deliver if the run may go on with those of others.
+
+        Error: RolloutsMissing.
+        """
         algorithm = self.spec.algorithm
         may_go_on = algorithm.on_missing_source == "degrade" and algorithm.shares_rollouts and len(self.agents) > 1
         generated: list[Generated] = []
@@ -209,6 +212,8 @@ class Trainer:
             for note in found.notes:
                 self.log("warning", f"{agent.name}: {note}", "out of memory")
             generated.append(found)
+        if all(found.is_missing for found in generated):
+            raise RolloutsMissing(f"no agent delivered rollouts in step {self.step + 1}: see the warnings above")
         return generated
 
     def update(self, view: StepView, *, measures_alignment: bool) -> list[UpdateReport]:

@@ -229,6 +229,7 @@ def to_do(spec: RunSpec) -> list[str]:
 def not_carried(spec: RunSpec) -> list[str]:
     """What this run does and the recipe has no key for."""
     rule, data, training = spec.rule, spec.data, spec.training
+    correction = spec.rollout.importance_correction
     cases: list[tuple[bool, str]] = [
         (rule.overflow == "drop", "algorithm.overflow drop: a shared rollout that is too long is cut, not left out."),
         (rule.eos != "strip", f"algorithm.eos {rule.eos}: the recipe strips the end of sequence of every rollout."),
@@ -245,6 +246,7 @@ def not_carried(spec: RunSpec) -> list[str]:
         (rule.on_missing_source == "degrade", "algorithm.on_missing_source degrade: a missing agent ends the run."),
         (rule.peer_quarantine, "algorithm.peer_quarantine: no source is kept from teaching."),
         (rule.audit_share > 0, f"algorithm.audit_share {rule.audit_share:g}: no second verifier checks rewards."),
+        (correction != "none", f"rollout.importance_correction {correction}: every own rollout weighs the same."),
         (training.num_iterations > 1, "training.num_iterations: passes go over own and shared rollouts in turn."),
         (training.lr_schedule == "linear", "training.lr_schedule linear: the learning rate stays constant."),
         (data.prompt_template != "{question}", "data.prompt_template: put its text around the questions of the files."),

@@ -130,6 +130,13 @@ def test_all_rewards_are_checked_at_share_one(tmp_path, pair):
     assert audited(tmp_path, pair, 1.0, lies=True) == [Audited(99, 99, 0), Audited(100, 100, 100)]
 
 
+def test_every_question_to_the_second_verifier_is_a_sign_of_work(tmp_path, pair, monkeypatch):
+    beats = []
+    monkeypatch.setattr("workers.pulse.beat", lambda: beats.append(1))
+    asked = sum(found.asked for found in audited(tmp_path, pair, 0.3))
+    assert len(beats) == asked > 0
+
+
 def test_share_is_drawn_by_agent_and_step_whatever_their_order(tmp_path, pair):
     first, again, later = (audited(tmp_path, pair, 0.3, step) for step in (0, 0, 1))
     assert first == again

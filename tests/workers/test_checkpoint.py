@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pytest
 
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train
 from workers.checkpoint import DamagedCheckpoint, load_checkpoint, newest_checkpoint, save_checkpoint, slug
+from workers.saving import Saving
+from workers.spec_sections import CheckpointSpec
 from workers.verdicts import Verdict
 
 
@@ -136,6 +139,36 @@ def test_run_keeps_its_best_checkpoint_over_a_resume(tmp_path, keep_best, left):
     assert kept == [step for step in left if step != 2]  # step 4 was better than step 2
     assert trainer.saving.best is not None
     assert trainer.saving.best[0] == 4
+
+
+def test_old_checkpoint_that_cannot_be_removed_makes_no_new_one_fail(tmp_path, monkeypatch):
+    def busy(path, **_):
+        raise OSError(39, "Directory not empty", path)  # as on NFS, while somebody reads a file in it
+
+    save(tmp_path, 1, keep=1)
+    monkeypatch.setattr(os, "rmdir", busy)
+    assert save(tmp_path, 2, keep=1).step == newest_checkpoint(tmp_path)[0].step == 2
+    monkeypatch.undo()
+    save(tmp_path, 3, keep=1)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000003"]
+
+
+def test_evaluation_of_which_nothing_could_be_scored_is_never_the_best(tmp_path):
+    saving = Saving(tmp_path, CheckpointSpec(), lambda *told: None)
+    for score in ((1, math.nan), (2, 0.3), (3, math.nan), (4, 0.2)):
+        saving.note_best(score[0], score)
+    assert saving.best == (2, 0.3)
+
+
+def test_damaged_checkpoint_of_a_later_step_takes_no_sound_ones_place(tmp_path):
+    for step in (10, 20, 30):
+        save(tmp_path, step)
+    os.truncate(tmp_path / "checkpoints" / "step-000030" / "agents" / "0-a" / "model.safetensors", 3)
+    assert newest_checkpoint(tmp_path)[0].step == 20  # the run goes on from there
+    save(tmp_path, 25)
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == ["step-000020", "step-000025"]
+    assert newest_checkpoint(tmp_path)[1] == []
 
 
 def test_steps_are_ordered_as_numbers(tmp_path):

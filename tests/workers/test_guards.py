@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -134,6 +135,25 @@ def test_streak_of_failures_resumes_with_its_snapshot(tmp_path, pair, monkeypatc
     ours, theirs = weights(resumed, 0), weights(whole, 0)
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert any("back at the last weights" in message for message in warnings(tmp_path / "whole")[-2:])
+
+
+def test_rollout_whose_source_has_no_number_for_it_costs_no_other_agent_an_update(tmp_path, pair, monkeypatch):
+    generate = LocalAgent.generate
+
+    def broken(agent, step, questions):
+        found = generate(agent, step, questions)
+        if agent.name == pair[0]["name"]:
+            for group in found.responses:
+                group[0] = replace(group[0], mean_logp=math.nan)
+        return found
+
+    monkeypatch.setattr(LocalAgent, "generate", broken)
+    train(make_spec(tmp_path, pair, training={"steps": 1}), tmp_path / "run")
+    skipped = [line["values"]["skipped_updates"] for line in records(tmp_path / "run", "metrics") if not line["source"]]
+    assert skipped == [0, 0]
+    rows = [row for row in records(tmp_path / "run", "contribution") if row["source"] == pair[0]["name"]]
+    dropped = {(row["agent"], row["sample"]) for row in rows if row["drop_reason"] == "not finite"}
+    assert dropped == {(pair[1]["name"], 0)}
 
 
 # Nothing to learn

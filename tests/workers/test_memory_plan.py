@@ -96,6 +96,16 @@ def test_agents_that_take_turns_add_what_they_keep_but_not_their_turns():
     assert idle == two - always
 
 
+def test_quarantine_compares_gradients_also_where_no_alignment_is_told():
+    found = []
+    for peer_quarantine in (False, True):
+        algorithm, telemetry = {"peer_quarantine": peer_quarantine}, {"alignment_interval": 0}
+        run = spec_of(2, algorithm=algorithm, telemetry=telemetry)
+        parts = parts_of(run, run.agents[0], QWEN, on_gpu=True)
+        found.append(sum(part.size for part in parts if part.name == "gradients to compare"))
+    assert found == [0, 4 * QWEN.parameters]
+
+
 def test_a_run_that_does_not_fit_is_told_three_things_that_do():
     machine = Machine(gpus=(80 * GIB,) * 4, memory=500 * GIB)
     spec = spec_of(2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,60 @@ def test_all_sources_of_eos_count(tmp_path):
     assert eos_ids(policy.tokenizer, policy.model) == [1, 4, 5]
 
 
+# As Gemma has it: a turn ends with another token than a text.
+TURNS = (
+    "{% for m in messages %}{{ m['role'][0] }}{{ m['content'] }}<end>{% endfor %}"
+    "{% if add_generation_prompt %}a{% else %}<eos>{% endif %}"
+)
+
+
+def test_shared_rollout_ends_as_the_learners_own_turns_do(tmp_path):
+    folder = make_agent(tmp_path / "model", "llama", extra_pieces=("<end>",), eos_token_id=[1, 18])
+    policy, spec = make_policy(tmp_path)
+    assert policy.tokenizer.convert_tokens_to_ids("<end>") == 18
+    assert retokenized(policy, spec, response("3"))[-1] == 1  # a text without turns
+    policy.tokenizer.chat_template = TURNS
+    policy.tokenizer.save_pretrained(folder)
+    policy, spec = make_policy(tmp_path)
+    assert retokenized(policy, spec, response("3"))[-1] == 18
+    policy, spec = make_policy(tmp_path, agent={"prompt_format": "plain"})
+    assert retokenized(policy, spec, response("3"))[-1] == 1
+
+
+@pytest.mark.parametrize(
+    ("template", "stops"),
+    [
+        (TURNS, [1]),  # its own answers do not end with that token
+        ("{% if messages|length > 1 %}{{ raise_exception('one turn') }}{% endif %}{{ messages[0]['content'] }}", [18]),
+        ("{{ messages[0]['content'] }}<end>", [1, 18]),
+    ],
+)
+def test_template_that_says_nothing_of_the_end_leaves_the_eos(tmp_path, template, stops):
+    folder = make_agent(tmp_path / "model", "llama", extra_pieces=("<end>",), eos_token_id=stops)
+    policy, _ = make_policy(tmp_path)
+    policy.tokenizer.chat_template = template
+    policy.tokenizer.save_pretrained(folder)
+    assert make_policy(tmp_path)[0].turn_eos == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"temperature": 0.6, "top_p": 0.9, "repetition_penalty": 1.1}, {"repetition_penalty": 1.1}),
+        ({"temperature": 0.6, "do_sample": True}, {"temperature": 0.6, "do_sample": True}),
+        ({"pad_token_id": -1}, {"eos_token_id": 1}),
+        ({"length_penalty": 0.5, "early_stopping": True}, {"eos_token_id": 1}),
+    ],
+)
+def test_generation_settings_that_cannot_be_written_cost_no_checkpoint(tmp_path, settings, kept):
+    file = make_agent(tmp_path / "model", "llama") / "generation_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+    policy, _ = make_policy(tmp_path)
+    policy.save(tmp_path / "saved")
+    found = json.loads((tmp_path / "saved" / "generation_config.json").read_text())
+    assert {name: found.get(name) for name in settings | kept} == dict.fromkeys(settings) | kept
+
+
 def test_model_without_safetensors_is_refused(tmp_path):
     policy, _ = make_policy(tmp_path)
     weights = tmp_path / "model" / "model.safetensors"
@@ -160,3 +216,20 @@ def test_question_stands_in_its_benchmarks_template_and_that_in_the_agents(tmp_p
     agent = LocalAgent(spec.agents[0], spec, torch.device("cpu"), None)
     question = Question(id="q", question="1+1=", answer="2", template="3{question}")
     assert agent.policy.tokenizer.convert_ids_to_tokens(agent._encode(question)) == list("(31+1=")
+
+
+def test_questions_kept_in_tokens_take_little_memory_and_each_is_a_sign_of_work(tmp_path, monkeypatch):
+    _, spec = make_policy(tmp_path)
+    agent = LocalAgent(spec.agents[0], spec, torch.device("cpu"), None)
+    beats = []
+    monkeypatch.setattr("workers.pulse.beat", lambda: beats.append(1))
+    monkeypatch.setattr(agent.policy, "encode_prompt", lambda text: [1000 + number for number in range(200)])
+    questions = [Question(str(number), f"{number}", "1") for number in range(500)]
+    tracemalloc.start()
+    try:
+        agent.fits(questions)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(beats) == 500
+    assert size < 500 * 1500  # 200 tokens of 4 bytes, and what Python adds; a list has 36 bytes a token

@@ -38,6 +38,16 @@ def test_second_trainer_of_a_run_is_refused_while_the_first_lives(tmp_path):
     os.close(lock_run_dir(tmp_path))  # free again
 
 
+def test_run_is_not_locked_by_a_start_that_has_no_pipe(tmp_path, monkeypatch):
+    def pipe():
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "pipe", pipe)
+    with pytest.raises(OSError, match="Too many open files"):
+        start_trainer(tmp_path, 1, command=SLEEPER)
+    os.close(lock_run_dir(tmp_path))
+
+
 def test_trainer_that_ignores_term_is_killed_with_its_children(tmp_path):
     trainer = start_trainer(tmp_path, 1, command=STUBBORN)
     log = tmp_path / "trainer.log"

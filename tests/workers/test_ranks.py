@@ -153,6 +153,23 @@ def test_an_error_in_a_process_is_told_and_ends_all(tmp_path):
     assert all(process.poll() is not None for process in agent._processes)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["none", "fsdp2"])
+def test_checkpoint_that_cannot_be_written_is_an_error_of_the_disk_and_the_agent_goes_on(tmp_path, sharding):
+    folder = make_agent(tmp_path / "model", "llama")
+    agent = RankedAgent(spec_of(tmp_path, [{"name": "A", "model": str(folder)}], 2, sharding), 0, None)
+    (tmp_path / "file").touch()
+    try:
+        with pytest.raises(OSError, match="process 1 of 2 of A: NotADirectoryError"):
+            agent.save(tmp_path / "file" / "0-a")
+        with pytest.raises(OSError, match="process 1 of 2 of A: SafetensorError"):
+            agent.save_state(tmp_path / "file" / "0-a")
+        agent.save(tmp_path / "saved")
+        assert load_file(tmp_path / "saved" / "model.safetensors")
+    finally:
+        agent.close()
+
+
 def test_an_agent_alone_sends_nothing_and_splits_nothing():
     rows = list(range(7))
     assert ALONE.rounds(rows, 3) == [[[0, 1, 2]], [[3, 4, 5]], [[6]]]

@@ -197,3 +197,10 @@ def test_missing_source_is_an_error_unless_the_run_may_degrade(tmp_path, crowd, 
         if record["agent"] == crowd[1]["name"] and not record["source"]
     ]
     assert capability[0] == capability[1]  # unchanged by a step without its rollouts
+
+
+def test_step_without_any_rollouts_is_an_error_also_where_the_run_may_degrade(tmp_path, crowd, monkeypatch):
+    for agent in crowd[:2]:
+        Deserter(monkeypatch, agent["name"], 1)
+    with pytest.raises(RolloutsMissing, match="no agent delivered rollouts in step 2"):
+        trained(tmp_path, crowd[:2], "run", on_missing_source="degrade")

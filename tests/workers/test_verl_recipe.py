@@ -199,6 +199,7 @@ def test_what_the_recipe_would_not_train_is_refused(over, reason):
         ({"algorithm": {"on_missing_source": "degrade"}}, "algorithm.on_missing_source degrade"),
         ({"algorithm": {"peer_quarantine": True}}, "algorithm.peer_quarantine"),
         ({"algorithm": {"audit_share": 0.1}}, "algorithm.audit_share 0.1"),
+        ({"rollout": {"importance_correction": "truncate"}}, "rollout.importance_correction truncate"),
         ({"training": {"num_iterations": 2}}, "training.num_iterations"),
         ({"training": {"lr_schedule": "linear"}}, "training.lr_schedule linear"),
         ({"data": {**DATA, "prompt_template": "Q: {question}"}}, "data.prompt_template"),
