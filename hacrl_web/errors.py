@@ -68,7 +68,8 @@ def plain_message(item: Mapping[str, Any]) -> str:
     """What one of pydantic's errors says, for the person who filled in the field."""
     kind, context = item["type"], item.get("ctx", {})
     if kind != "value_error":
-        return _PLAIN.get(kind, item["msg"]).format_map(context)
+        # pydantic's own words are no template: they may quote what was sent.
+        return _PLAIN[kind].format_map(context) if kind in _PLAIN else str(item["msg"])
     text = str(context.get("error", item["msg"]))
     begins_with_a_field = "_" in text.partition(" ")[0]  # mini_batch_size keeps its spelling
     return (text if begins_with_a_field else text[:1].upper() + text[1:]) + ("" if text.endswith((".", "?")) else ".")

@@ -113,9 +113,10 @@ class Engine:
             )
             for seed in order.seeds
         ]
-        requests = [{"prompt_token_ids": list(order.prompts[row])} for row in order.rows]
+        requests: list[Any] = [{"prompt_token_ids": list(order.prompts[row])} for row in order.rows]
         self._llm.enqueue(requests, parameters, use_tqdm=False)
-        engine, found = self._llm.llm_engine, []
+        engine = self._llm.llm_engine
+        found: list[Any] = []
         while engine.has_unfinished_requests():
             self._beat()
             found += [output for output in engine.step() if output.finished]

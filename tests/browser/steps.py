@@ -14,7 +14,7 @@ def register_model(page: Page, name: str, folder: Path) -> None:
     page.goto("/models/new")
     page.get_by_label("Name").fill(name)
     page.get_by_label(re.compile("location|folder", re.IGNORECASE)).first.fill(str(folder))
-    page.get_by_role("button", name="Check and register").click()
+    page.get_by_role("button", name="Check and register").click(timeout=60_000)  # a child imports transformers
     expect(page.get_by_role("heading", level=1)).to_have_text(name)
 
 

@@ -51,3 +51,11 @@ def test_words_are_ours_and_not_the_frameworks(client, user):
     assert response.status_code == 422
     messages = {e["field"]: e["message"] for e in response.json()["errors"]}
     assert messages == {"agents": "Must be a list.", "x": "There is no setting of this name."}
+
+
+@pytest.mark.parametrize("text", ["}q", "{", "{0}", "%s"])
+def test_refusal_that_quotes_what_was_sent_is_no_template(client, user, text):
+    client.force_login(user)
+    response = client.get("/api/v1/runs/00000000-0000-0000-0000-000000000000/config", {"against": text})
+    assert response.status_code == 422
+    assert "UUID" in error_of(response)["message"]
