@@ -11,9 +11,12 @@ from hacrl_web.client.command import OPTIONS, AsJson, Problem, command, complete
 from hacrl_web.client.show import as_json, line, number, table
 
 models = typer.Typer(help="List, register, check and forget models.", **OPTIONS)
-groups = typer.Typer(help="List and make agent groups.", **OPTIONS)
+groups = typer.Typer(help="List, make and delete agent groups.", **OPTIONS)
 benchmarks = typer.Typer(help="List and make benchmarks.", **OPTIONS)
 ModelName = Annotated[str, typer.Argument(help="Id of a model, or its name.", autocompletion=completer("/models"))]
+GroupName = Annotated[
+    str, typer.Argument(help="Id of an agent group, or its name.", autocompletion=completer("/groups"))
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -118,6 +121,18 @@ def add_group(
             named, _, model = text.rpartition("=")
             agents.append({"model": object_id(client, "/models", "model", model), "name": named})
         _made("Group", client.post("/groups", {"name": name, "agents": agents}), json)
+
+
+@groups.command("remove")
+@command
+def remove_group(group: GroupName) -> None:
+    """Delete a group that no run has; its models stay.
+
+    Example: hacrl groups remove pair
+    """
+    with connect() as client:
+        client.delete(f"/groups/{object_id(client, '/groups', 'group', group)}")
+    line("The group is deleted.")
 
 
 @benchmarks.callback()

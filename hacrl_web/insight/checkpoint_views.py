@@ -100,7 +100,7 @@ def archive_of(request: HttpRequest, run: Run, step: int, agent: int) -> Streami
 
 @require_POST
 def promote(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """`step`, `agent` (its place) and `name`: a new registered model of the user's."""
+    """`step`, `agent` (its place) and `name`: a new registered model. A refused name stands in its form."""
     run = run_or_404(request, run_id)
     step, place = _whole(request.POST.get("step", "")), _whole(request.POST.get("agent", ""))
     if step is None or place is None:
@@ -109,7 +109,10 @@ def promote(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         manifest, agent = found_checkpoint(run, step, place)
         model = promote_agent(request.user, run, manifest, agent, request.POST.get("name", ""))
     except FieldErrors as refused:
-        return _page(request, run, refused.status, refusal=refused.errors)
+        typed = {"step": step, "place": place, "id": f"name-{step}-{place}", "name": request.POST.get("name", "")}
+        typed["errors"] = [error.message for error in refused.errors if error.field == "name"]
+        others = [error for error in refused.errors if error.field != "name"]
+        return _page(request, run, refused.status, refusal=others, typed=typed)
     messages.success(request, f"{agent} of step {step} is now a registered model.")
     return redirect(model)
 

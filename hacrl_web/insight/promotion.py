@@ -11,6 +11,7 @@ from django.conf import settings
 
 from hacrl_web.insight.checkpoints import slug
 from hacrl_web.insight.copies import link, made_in
+from hacrl_web.registry import values
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.registry.services import register_model
 from hacrl_web.runs.models import Run
@@ -32,6 +33,9 @@ def proposed_name(run: Run, agent: str, step: int, taken: set[str]) -> str:
 
 def promote(user: Any, run: Run, manifest: Manifest, agent: str, name: str) -> LanguageModel:
     """Copy, verify, inspect, register. Errors: FieldErrors (then nothing is left), ModelRefused."""
+    found = values.Checker()
+    found.take("name", values.name, name)
+    found.finish()
     target = Path(settings.MODELS_DIR) / f"{slug(agent, run.algorithm, run.seed, manifest.step)}-{secrets.token_hex(4)}"
     origin = {
         "run": str(run.pk),

@@ -14,7 +14,7 @@ from hacrl_web.accounts.projects import require_delete
 from hacrl_web.api_bodies import StrictBody
 from hacrl_web.api_lists import ListQuery, listing
 from hacrl_web.errors import FieldError, FieldErrors
-from hacrl_web.registry import services
+from hacrl_web.registry import removal, services
 from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.registry.pairs import Pair, is_measured, measured_facts
 
@@ -82,7 +82,7 @@ def delete_model(request: HttpRequest, pk: int) -> Any:
     """Refused while an agent group has it."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     require_delete(request.user, model)
-    services.delete_model(model)
+    removal.delete_model(model)
     return Status(204, None)
 
 
@@ -171,6 +171,15 @@ def list_groups(request: HttpRequest, query: Query[ListQuery]) -> Any:
 @router.get("/groups/{int:pk}", response=GroupOut)
 def get_group(request: HttpRequest, pk: int) -> Any:
     return get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
+
+
+@router.delete("/groups/{int:pk}", response={204: None}, summary="Delete an agent group; its models stay")
+def delete_group(request: HttpRequest, pk: int) -> Any:
+    """Refused while a run has it, an ended one too: results are compared by their group."""
+    group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
+    require_delete(request.user, group)
+    removal.delete_group(group)
+    return Status(204, None)
 
 
 @router.get("/groups/{int:pk}/pairs/{int:first}/{int:second}", response=dict, summary="What two agents have in common")

@@ -150,17 +150,6 @@ def check_unchanged(model: LanguageModel, field: str = "agents") -> None:
         raise FieldErrors([FieldError("model_changed", message, field)])
 
 
-def delete_model(model: LanguageModel) -> None:
-    """The row alone: its files are not ours to delete. Error: FieldErrors (409) while a group has it."""
-    groups = AgentGroup.objects.filter(agents__model=model).distinct()
-    try:
-        model.delete()
-    except models.ProtectedError:
-        names = ", ".join(groups.values_list("name", flat=True)[:5])
-        message = f"{groups.count()} agent groups have this model: {names}."
-        raise FieldErrors([FieldError("in_use", message, None)], 409) from None
-
-
 # Agent groups
 
 

@@ -2,16 +2,18 @@
 
 from django.urls import path
 
-from hacrl_web.registry import benchmark_views, views
+from hacrl_web.registry import benchmark_views, removal_views, views
 
 app_name = "registry"
 urlpatterns = [
     path("models/", views.model_list, name="model_list"),
     path("models/new", views.model_create, name="model_create"),
     path("models/<int:pk>", views.model_detail, name="model_detail"),
+    path("models/<int:pk>/delete", removal_views.model_delete, name="model_delete"),
     path("groups/", views.group_list, name="group_list"),
     path("groups/new", views.group_create, name="group_create"),
     path("groups/<int:pk>", views.group_detail, name="group_detail"),
+    path("groups/<int:pk>/delete", removal_views.group_delete, name="group_delete"),
     path("groups/<int:pk>/pairs/<int:first>/<int:second>", views.group_pair, name="group_pair"),
     path("benchmarks/", benchmark_views.benchmark_list, name="benchmark_list"),
     path("benchmarks/new", benchmark_views.benchmark_create, name="benchmark_create"),

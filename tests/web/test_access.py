@@ -135,7 +135,8 @@ POSTED = (
 def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
     """Ask an address of an object for what it is there for."""
     if route.endswith("/seeds"):
-        return client.post(address(route, mine), {"seeds": [2]}, content_type="application/json")
+        kind = "application/json" if route.startswith("api/") else MULTIPART_CONTENT
+        return client.post(address(route, mine), {"seeds": [2]}, content_type=kind)
     if route.startswith("api/") and route.endswith(("/promote", "/ask", "/extend")):
         name = {"name": f"script of {client.session['_auth_user_id']}"} if route.endswith("/promote") else {}
         return client.post(address(route, mine), BODIES[route] | name, content_type="application/json")
@@ -170,6 +171,7 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
 RUN_DELETING = "api/v1/runs/<run_id>/delete"
 SWEEP_DELETING = "api/v1/sweeps/<int:sweep_id>/delete"
 DELETING = ("api/v1/benchmarks/<int:pk>/delete", RUN_DELETING, SWEEP_DELETING)
+ASKING_TO_DELETE = tuple(f"{section}/<int:pk>/delete" for section in ("benchmarks", "models", "groups"))
 MANAGING = "projects/<int:project_id>/"
 MANAGING_API = "api/v1/projects/<int:project_id>/"
 PEOPLE = "people/<int:user_id>"  # for staff alone
@@ -192,7 +194,7 @@ def test_members_and_admins_reach_each_of_them(client, mine, children):
                 reached = (200, 409)  # 409: stopped by the role before
             if PEOPLE in route or (role != "owner" and route.startswith(PRIVATE)):
                 reached = (404,)
-            asks_to_delete = route == "benchmarks/<int:pk>/delete"
+            asks_to_delete = route in ASKING_TO_DELETE
             if role == "member" and (route in DELETING or asks_to_delete or route.startswith((MANAGING, MANAGING_API))):
                 reached = (403,)
             if route.endswith("invitations/<int:invitation_id>"):

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import threading
+from contextlib import suppress
 from functools import partial
 
 import pytest
+from django.db import IntegrityError, connection
 from django.test import Client
 
 from hacrl_web.accounts import people
 from hacrl_web.accounts.models import User
 from hacrl_web.errors import FieldErrors
-from tests.web.factories import make_run, make_user
+from hacrl_web.registry import removal
+from hacrl_web.registry.models import AgentGroup
+from hacrl_web.runs.launch import launch
+from hacrl_web.runs.models import Run
+from tests.web.factories import launch_request, make_run, make_user
 from tests.web.racing import racing
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -61,3 +68,29 @@ def test_staff_who_close_each_other_leave_one():
         race(lambda: close(first, second), lambda: close(second, first))
     assert refused == [403]
     assert User.objects.filter(is_staff=True, is_active=True).count() == 1
+
+
+def test_run_that_is_launched_while_its_group_goes_never_loses_it(monkeypatch):
+    """It waits for the end of the deletion, and is not there then; without the lock it would stand without a group."""
+    user = make_user()
+    request = launch_request(user)
+    counted = removal.uses_of
+
+    def late() -> None:
+        with suppress(IntegrityError):
+            launch(user, request)
+        connection.close()
+
+    launching = threading.Thread(target=late)
+
+    def uses_of(group: AgentGroup) -> removal.Uses:
+        found = counted(group)
+        launching.start()
+        launching.join(2)  # as long as it takes, were it not held up
+        return found
+
+    monkeypatch.setattr(removal, "uses_of", uses_of)
+    removal.delete_group(AgentGroup.objects.get(pk=request["group"]))
+    launching.join()
+    assert not AgentGroup.objects.exists()
+    assert not Run.objects.exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from django.urls import reverse
+from django.utils.html import escape
 
 from hacrl_web.errors import FieldErrors
 from hacrl_web.insight import asking, checkpoints, promotion
@@ -264,6 +266,7 @@ class TestPromote:
         again = client.post(address("promote_agent", run), form)
         assert again.status_code == 422
         assert "already has one named" in again.content.decode()
+        self.assert_form_kept(again, name, "already has one named")
         assert promotion.proposed_name(run, "A", 10, promotion.taken_names(run)) == "A hacpo seed 1 step 10 2"
         assert client.post(address("promote_agent", run), form | {"name": name + " 2"}).status_code == 302
         assert len(promoted()) == 2
@@ -289,11 +292,40 @@ class TestPromote:
         assert "does not match its manifest. Choose another checkpoint." in answer.content.decode()
         assert promoted() == []
 
-    @pytest.mark.parametrize("name", ["", "a/b", "a\nb", "x" * 81, "a\u202eb"])
-    def test_hostile_names_are_refused(self, client, run, monkeypatch, name):
-        answer_inspections(monkeypatch, PASSED)
+    @staticmethod
+    def assert_form_kept(answer, name, reason):
+        """Of agent A of step 10: open, with what was typed and, beside it alone, why it was refused."""
+        page = answer.content.decode()
+        forms = re.findall(r"<details( open)?><summary[^>]*>Promote….*?</details>", page, re.DOTALL)
+        assert (len(forms), forms.count(" open")) == (8, 1)
+        [form] = re.findall(r"<details open><summary[^>]*>Promote….*?</details>", page, re.DOTALL)
+        [field] = re.findall(r"<input[^>]* id=\"name-10-0\"[^>]*>", form)
+        assert f'value="{escape(name)}"' in field
+        if reason:
+            assert 'aria-invalid="true" aria-describedby="name-10-0-error"' in field
+            assert reason in form.partition('id="name-10-0-error"')[2]
+            assert (page.count(reason), 'role="alert"' in page.partition("<main")[2]) == (1, False)
+
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("", "This is needed."),
+            ("  ", "This is needed."),
+            ("a/b", "Slashes are not allowed"),
+            ("a\nb", "Control characters"),
+            ("x" * 81, "At most 80 characters; these are 81."),
+            ("a\u202eb", "Control characters"),
+            ('"><b>', ""),
+        ],
+    )
+    def test_refused_names_stand_in_their_form_with_the_reason(self, client, run, monkeypatch, name, reason):
+        asked = answer_inspections(monkeypatch, PASSED if reason else {"checks": [], "error": "no such thing"})
         answer = client.post(address("promote_agent", run), {"step": "10", "agent": "0", "name": name})
-        assert answer.status_code == (302 if name == "" else 422)  # without a name the folder's is taken
+        assert (answer.status_code, len(asked)) == (422, 0 if reason else 1)
+        assert promoted() == []
+        self.assert_form_kept(answer, name, reason)
+
+    def test_odd_places_are_not_found(self, client, run):
         for odd in ("", "x", "-1", "9" * 5000):
             assert client.post(address("promote_agent", run), {"step": odd, "agent": "0"}).status_code == 404
 

@@ -184,7 +184,11 @@ def test_objects_are_made_and_forgotten(hacrl, user):
         hacrl("groups", "add", "pair", "--agent", f"left={model.name}", "--agent", str(model.pk), "--json")
     )
     assert [agent["name"] for agent in made["agents"]] == ["left", model.name]
-    assert "agent groups have this model" in hacrl("models", "remove", str(model.pk), status=1)
+    refusal = hacrl("models", "remove", str(model.pk), status=1)
+    assert "2 agent groups have this model" in refusal
+    assert hacrl("groups", "remove", "pair") == "The group is deleted.\n"
+    assert "1 agent group has this model" in hacrl("models", "remove", str(model.pk), status=1)
+    assert "1 run has this agent group" in hacrl("groups", "remove", model.agents.get().group.name, status=1)
     assert "location" in hacrl("models", "add", "/etc", status=1)
 
 
