@@ -1,9 +1,12 @@
 """Queue order, and the buttons and operations that pause, resume, retry, move and drain."""
 
+from uuid import uuid4
+
 import pytest
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
+from hacrl_web.accounts.audit import AuditEntry
 from hacrl_web.runs import queue, views
 from hacrl_web.runs.models import Drain, Host, Run, State, Worker
 from tests.web import factories
@@ -72,6 +75,29 @@ class TestOrder:
         with django_assert_max_num_queries(8):
             queue.move(user, runs[11], 11)
         assert waiting() == [*runs[:10], runs[11], runs[10]]
+
+    def test_move_through_a_long_queue_costs_few_queries_and_stands_in_the_log(
+        self, web, user, django_assert_max_num_queries
+    ):
+        first = factories.make_run(user)
+        values = {field.attname: getattr(first, field.attname) for field in Run._meta.concrete_fields}
+        copies = [values | {"id": uuid4(), "queue_key": first.queue_key + place} for place in range(1, 300)]
+        runs = [first, *Run.objects.bulk_create(Run(**one) for one in copies)]
+        stranger = factories.make_run(factories.make_user())
+        Run.objects.filter(pk=stranger.pk).update(queue_key=first.queue_key + 100.5)
+        with django_assert_max_num_queries(60):  # of which the audit log takes a batch for every few changes
+            assert api(web, runs[-1], "queue", place=1).status_code == 200
+        assert waiting() == [runs[-1], *runs[:100], stranger, *runs[100:-1]]
+        moved = AuditEntry.objects.filter(kind="run", action="changed", before__has_key="queue_key")
+        assert moved.count() == len(runs)
+
+    def test_run_that_begins_while_another_is_moved_keeps_its_slot(self, user):
+        a, b, c = (factories.make_run(user) for _ in range(3))
+        listed = list(queue.movable(user, c))
+        Run.objects.claim(a.pk, Worker("h", 1, 0.0, "f"))
+        queue._write(listed, [c.pk, a.pk, b.pk])
+        assert Run.objects.get(pk=a.pk).queue_key == a.queue_key
+        assert waiting() == [c, b]
 
     def test_moved_run_takes_the_priority_of_its_place(self, user):
         a, b = factories.make_run(user), factories.make_run(user)
