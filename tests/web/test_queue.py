@@ -1,12 +1,15 @@
 """Queue order, and the buttons and operations that pause, resume, retry, move and drain."""
 
+import re
 from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
 from django.urls import reverse
 
 from hacrl_web.accounts.audit import AuditEntry
+from hacrl_web.accounts.models import Membership, Role
 from hacrl_web.runs import queue, views
 from hacrl_web.runs.models import Drain, Host, Run, State, Worker
 from tests.web import factories
@@ -16,6 +19,13 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def staff(client):
+    client.force_login(factories.make_user("root", is_staff=True))
+    return client
+
+
+@pytest.fixture
+def staff_of_all():
+    client = Client()
     client.force_login(factories.make_user("root", is_staff=True))
     return client
 
@@ -39,6 +49,13 @@ def api(client, run: Run, operation: str, **body):
 
 def waiting() -> list[Run]:
     return list(Run.objects.in_queue())
+
+
+def handles(client) -> dict[str, tuple[str, bool]]:
+    """Of each row of the queue: among which rows its place counts, and whether it can be dragged."""
+    html = text_of(client.get(reverse("runs:worker_list")))
+    rows = re.findall(r'<tr data-queued="([^"]+)" data-among="([^"]+)">(.*?)</tr>', html, re.DOTALL)
+    return {pk: (among, "queue-handle" in row) for pk, among, row in rows}
 
 
 def shown(html: str, element: str) -> bool:
@@ -205,6 +222,13 @@ class TestButtons:
             assert waiting() == expected, button
         html = text_of(web.get(reverse("runs:worker_list")))
         assert html.count("Move run 0 up") == 1
+
+    def test_only_runs_that_may_be_moved_have_a_handle_and_rows_say_among_which(self, web, staff_of_all, user):
+        own, watched = factories.make_run(user), factories.make_run(factories.make_user())
+        Membership.objects.create(project=watched.project, user=user, role=Role.VIEWER)
+        rows = handles(web)
+        assert rows == {str(own.pk): (str(own.project_id), True), str(watched.pk): (str(watched.project_id), False)}
+        assert handles(staff_of_all) == {str(run.pk): ("all", True) for run in (own, watched)}
 
     @pytest.mark.parametrize(
         "fields",

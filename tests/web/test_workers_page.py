@@ -278,7 +278,7 @@ def test_live_parts_of_the_page_have_names_of_their_own(client):
         host(name=name)
     client.force_login(make_user())
     names = re.findall(r'data-live="([^"]+)"', client.get("/workers/").content.decode())
-    assert len(names) == len(set(names)) == 8
+    assert len(names) == len(set(names)) == 9
 
 
 def test_web_schema_is_the_newest_migration():
