@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.axe import findings, source
 from tests.faults.world import World
 
 pytestmark = pytest.mark.slow
@@ -81,7 +82,7 @@ def test_queue_is_reordered_by_keyboard(world: World, page: Page) -> None:
     expect(rows.first).to_contain_text("complete first")
     press(page, "Move complete first down")
     expect(rows.first).to_contain_text("complete second")
-    press(page, "Hold complete second out of the queue")
+    press(page, "Pause complete second: hold it out of the queue")
     expect(page.locator("#paused-runs")).to_contain_text("complete second")
     expect(rows).to_have_count(1)
     page.goto(f"/runs/{first}")
@@ -112,6 +113,7 @@ def test_queue_is_reordered_by_dragging(world: World, page: Page) -> None:
     page.goto("/workers/")
     page.locator("#queue").scroll_into_view_if_needed()
     order(page, "one", "two", "three")
+    assert findings(page, source(), "queue") == []
     drag(page, "complete three", "complete one", low=False)
     expect(page.locator(".drop-before")).to_contain_text("complete one")
     page.mouse.up()
