@@ -16,6 +16,7 @@ from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs.models import Run, RunQuerySet, State
 
 MAX_PRIORITY = 100
+WRITTEN_AT_ONCE = 500
 
 
 def places() -> dict[UUID, int]:
@@ -51,12 +52,22 @@ def move(user: Any, run: Run, place: int) -> int:
         place = max(1, min(place, len(order)))
         order.remove(run.pk)
         order.insert(place - 1, run.pk)
-        had = {other.pk: (other.priority, other.queue_key) for other in waiting}
-        for pk, slot in zip(order, _distinct(list(had.values())), strict=True):
-            if slot != had[pk]:  # a step up in a long queue moves two runs, not all of them
-                Run.objects.filter(pk=pk, state=State.QUEUED).update(priority=slot[0], queue_key=slot[1])
+        _write(waiting, order)
     run.refresh_from_db()
     return place
+
+
+def _write(waiting: list[Run], order: list[UUID]) -> None:
+    """Give the slots of the waiting runs, as they stand, to the runs of this order: few statements, however many."""
+    slots = _distinct([(other.priority, other.queue_key) for other in waiting])
+    runs = {other.pk: other for other in waiting}
+    changed = []
+    for pk, slot in zip(order, slots, strict=True):
+        other = runs[pk]
+        if slot != (other.priority, other.queue_key):  # a step up in a long queue moves two runs, not all of them
+            other.priority, other.queue_key = slot
+            changed.append(other)
+    Run.objects.filter(state=State.QUEUED).bulk_update(changed, ["priority", "queue_key"], batch_size=WRITTEN_AT_ONCE)
 
 
 def _distinct(slots: list[tuple[int, float]]) -> list[tuple[int, float]]:

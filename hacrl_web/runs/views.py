@@ -19,7 +19,7 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.demo_state import preparation
-from hacrl_web.runs.host_report import host_cards
+from hacrl_web.runs.host_report import host_cards, tell_devices
 from hacrl_web.runs.labels import tags_of
 from hacrl_web.runs.models import HELD, QUEUE_ORDER, Run, RunQuerySet, State
 from hacrl_web.runs.queue import place_of
@@ -49,8 +49,10 @@ def home(request: HttpRequest) -> HttpResponse:
     has_group = AgentGroup.objects.listed_for(request.user).exists()
     has_benchmark = Benchmark.objects.listed_for(request.user).exists()
     since = timezone.now() - timedelta(hours=24)
+    running = list(runs.filter(state__in=ACTIVE).order_by("-started_at"))
+    tell_devices(running)
     context = {
-        "running": runs.filter(state__in=ACTIVE).order_by("-started_at"),
+        "running": running,
         "queue": runs.filter(state=State.QUEUED).order_by(*QUEUE_ORDER)[:20],
         "failed": kept.filter(state=State.FAILED, finished_at__gte=since).order_by("-finished_at")[:FAILED_SHOWN],
         "finished": kept.filter(state=State.COMPLETED).order_by("-finished_at")[:FAILED_SHOWN],

@@ -60,6 +60,27 @@ def test_keys_are_listed_and_mean_nothing_while_somebody_types(page: Page, serve
     expect(page).to_have_url(server.url + "/models/new")
 
 
+@pytest.mark.parametrize(("path", "field"), [("/docs/", "Search the docs"), ("/audit", "Name or id")])
+def test_slash_goes_to_the_field_that_filters_the_page(page: Page, server, path: str, field: str) -> None:
+    page.goto(path)
+    page.keyboard.press("/")
+    filter_field = page.get_by_role("searchbox", name=field)
+    expect(filter_field).to_be_focused()
+    expect(filter_field).to_have_value("")
+    page.keyboard.type("a/b")
+    expect(filter_field).to_have_value("a/b")
+
+
+def test_slash_means_nothing_without_a_filter_and_while_somebody_types(page: Page, server) -> None:
+    page.goto("/models/new")
+    page.keyboard.press("/")
+    expect(page.locator("body")).to_be_focused()
+    field = page.locator("main").get_by_role("textbox").first
+    field.fill("")
+    field.press_sequentially("/x")
+    expect(field).to_have_value("/x")
+
+
 def test_menu_goes_by_escape_and_by_a_press_elsewhere(page: Page, server) -> None:
     page.goto("/runs/new")
     menu, panel = page.locator(".top details.menu").last, page.locator("details#import")

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.axe import findings, source
 from tests.faults.world import World
 
 pytestmark = pytest.mark.slow
@@ -81,10 +82,74 @@ def test_queue_is_reordered_by_keyboard(world: World, page: Page) -> None:
     expect(rows.first).to_contain_text("complete first")
     press(page, "Move complete first down")
     expect(rows.first).to_contain_text("complete second")
-    press(page, "Hold complete second out of the queue")
+    press(page, "Pause complete second: hold it out of the queue")
     expect(page.locator("#paused-runs")).to_contain_text("complete second")
     expect(rows).to_have_count(1)
     page.goto(f"/runs/{first}")
     expect(page.locator("#place")).to_contain_text("place 1")
     for run_id in (first, second, busy):
         world.end(run_id)
+
+
+def drag(page: Page, name: str, onto: str, *, low: bool) -> None:
+    """By its handle, to the upper or lower half of another run's row; the button stays down."""
+    handle = page.locator("#queue tr", has_text=name).locator(".queue-handle").bounding_box()
+    row = page.locator("#queue tr", has_text=onto).bounding_box()
+    assert handle
+    assert row
+    page.mouse.move(handle["x"] + handle["width"] / 2, handle["y"] + handle["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(handle["x"] + 8, row["y"] + row["height"] * (0.8 if low else 0.2), steps=6)
+
+
+def order(page: Page, *names: str) -> None:
+    expect(page.locator("#queue tbody th")).to_have_text([f"complete {name}" for name in names])
+
+
+def test_queue_is_reordered_by_dragging(world: World, page: Page) -> None:
+    busy = world.launch("complete")
+    world.until_state(busy, "running")
+    runs = {name: world.launch(f"complete {name}") for name in ("one", "two", "three")}
+    page.goto("/workers/")
+    page.locator("#queue").scroll_into_view_if_needed()
+    order(page, "one", "two", "three")
+    assert findings(page, source(), "queue") == []
+    drag(page, "complete three", "complete one", low=False)
+    expect(page.locator(".drop-before")).to_contain_text("complete one")
+    page.mouse.up()
+    expect(page.locator("#queue-said")).to_have_text("complete three was moved to place 1.")
+    order(page, "three", "one", "two")
+    page.reload()
+    order(page, "three", "one", "two")
+    drag(page, "complete three", "complete two", low=True)
+    page.keyboard.press("Escape")  # thought better of
+    page.mouse.up()
+    order(page, "three", "one", "two")
+    expect(page.locator("[data-dragged], .drop-after")).to_have_count(0)
+    drag(page, "complete three", "complete two", low=True)
+    assert world.ask(f"/api/v1/runs/{runs['one']}/pause", {}).status == 200
+    page.wait_for_timeout(6000)  # the page looks again in the middle of the drag
+    order(page, "three", "one", "two")  # and lets it be
+    page.mouse.up()
+    expect(page.locator("#queue-said")).to_have_text("complete three was moved to place 2.")
+    order(page, "two", "three")
+    drag(page, "complete three", "complete two", low=False)
+    assert world.ask(f"/api/v1/runs/{runs['three']}/stop", {}).status == 200  # while it is dragged
+    page.mouse.up()
+    expect(page.locator("#queue-said")).to_have_text("Only a run that waits in the queue has a place in it.")
+    order(page, "two")
+    assert world.ask(f"/api/v1/runs/{runs['one']}/resume", {}).status == 200
+    expect(page.locator("#queue tbody tr")).to_have_count(2, timeout=15_000)  # without a reload
+    for run_id in (*runs.values(), busy):
+        world.end(run_id)
+
+
+def test_slash_goes_to_the_filters_of_lists(world: World, page: Page) -> None:
+    run_id = world.launch("complete", steps=2)
+    world.until_state(run_id, "completed")
+    page.goto("/runs/")
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox", name="Search runs by name")).to_be_focused()
+    page.goto(f"/runs/{run_id}/events")  # links filter it, no field
+    page.keyboard.press("/")
+    expect(page.locator("main a.filter").first).to_be_focused()

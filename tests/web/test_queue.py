@@ -1,9 +1,15 @@
 """Queue order, and the buttons and operations that pause, resume, retry, move and drain."""
 
+import re
+from uuid import uuid4
+
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
 from django.urls import reverse
 
+from hacrl_web.accounts.audit import AuditEntry
+from hacrl_web.accounts.models import Membership, Role
 from hacrl_web.runs import queue, views
 from hacrl_web.runs.models import Drain, Host, Run, State, Worker
 from tests.web import factories
@@ -13,6 +19,13 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def staff(client):
+    client.force_login(factories.make_user("root", is_staff=True))
+    return client
+
+
+@pytest.fixture
+def staff_of_all():
+    client = Client()
     client.force_login(factories.make_user("root", is_staff=True))
     return client
 
@@ -36,6 +49,13 @@ def api(client, run: Run, operation: str, **body):
 
 def waiting() -> list[Run]:
     return list(Run.objects.in_queue())
+
+
+def handles(client) -> dict[str, tuple[str, bool]]:
+    """Of each row of the queue: among which rows its place counts, and whether it can be dragged."""
+    html = text_of(client.get(reverse("runs:worker_list")))
+    rows = re.findall(r'<tr data-queued="([^"]+)" data-among="([^"]+)">(.*?)</tr>', html, re.DOTALL)
+    return {pk: (among, "queue-handle" in row) for pk, among, row in rows}
 
 
 def shown(html: str, element: str) -> bool:
@@ -72,6 +92,29 @@ class TestOrder:
         with django_assert_max_num_queries(8):
             queue.move(user, runs[11], 11)
         assert waiting() == [*runs[:10], runs[11], runs[10]]
+
+    def test_move_through_a_long_queue_costs_few_queries_and_stands_in_the_log(
+        self, web, user, django_assert_max_num_queries
+    ):
+        first = factories.make_run(user)
+        values = {field.attname: getattr(first, field.attname) for field in Run._meta.concrete_fields}
+        copies = [values | {"id": uuid4(), "queue_key": first.queue_key + place} for place in range(1, 300)]
+        runs = [first, *Run.objects.bulk_create(Run(**one) for one in copies)]
+        stranger = factories.make_run(factories.make_user())
+        Run.objects.filter(pk=stranger.pk).update(queue_key=first.queue_key + 100.5)
+        with django_assert_max_num_queries(60):  # of which the audit log takes a batch for every few changes
+            assert api(web, runs[-1], "queue", place=1).status_code == 200
+        assert waiting() == [runs[-1], *runs[:100], stranger, *runs[100:-1]]
+        moved = AuditEntry.objects.filter(kind="run", action="changed", before__has_key="queue_key")
+        assert moved.count() == len(runs)
+
+    def test_run_that_begins_while_another_is_moved_keeps_its_slot(self, user):
+        a, b, c = (factories.make_run(user) for _ in range(3))
+        listed = list(queue.movable(user, c))
+        Run.objects.claim(a.pk, Worker("h", 1, 0.0, "f"))
+        queue._write(listed, [c.pk, a.pk, b.pk])
+        assert Run.objects.get(pk=a.pk).queue_key == a.queue_key
+        assert waiting() == [c, b]
 
     def test_moved_run_takes_the_priority_of_its_place(self, user):
         a, b = factories.make_run(user), factories.make_run(user)
@@ -179,6 +222,13 @@ class TestButtons:
             assert waiting() == expected, button
         html = text_of(web.get(reverse("runs:worker_list")))
         assert html.count("Move run 0 up") == 1
+
+    def test_only_runs_that_may_be_moved_have_a_handle_and_rows_say_among_which(self, web, staff_of_all, user):
+        own, watched = factories.make_run(user), factories.make_run(factories.make_user())
+        Membership.objects.create(project=watched.project, user=user, role=Role.VIEWER)
+        rows = handles(web)
+        assert rows == {str(own.pk): (str(own.project_id), True), str(watched.pk): (str(watched.project_id), False)}
+        assert handles(staff_of_all) == {str(run.pk): ("all", True) for run in (own, watched)}
 
     @pytest.mark.parametrize(
         "fields",

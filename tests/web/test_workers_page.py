@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from hacrl_web.runs import devices, host_report
@@ -207,6 +209,62 @@ def test_page_shows_devices_versions_and_what_the_trainer_said(client):
     assert "NVIDIA H100" in page
 
 
+def devices_at_home(client) -> dict[str, str]:
+    """What Home says in the column Device, by the run's name."""
+    rows = re.findall(r"<tr data-run.*?</tr>", client.get("/").content.decode(), re.DOTALL)
+    cells = {
+        re.search(r"/runs/[^>]*>([^<]*)<", row)[1]: re.search(r'data-show="device">(.*?)</td>', row) for row in rows
+    }
+    return {name: re.sub(r"<[^>]+>", " ", cell[1]).strip() for name, cell in cells.items() if cell}
+
+
+@pytest.mark.django_db
+class TestDevicesAtHome:
+    def test_row_names_the_host_and_what_its_process_holds_there(self, client):
+        owner = make_user()
+        hold(make_run(owner, name="on two"), "trainbox", 111)
+        hold(make_run(owner, name="same pid elsewhere"), "otherbox", 111)
+        spread = [{**GPU, "index": index, "processes": [{"pid": 9, "ancestors": [111]}]} for index in (0, 3)]
+        host(devices=spread)
+        client.force_login(owner)
+        shown = devices_at_home(client)
+        assert shown["on two"].split() == ["trainbox", "GPU", "0,", "GPU", "3"]
+        assert shown["same pid elsewhere"].split()[0] == "otherbox"
+        assert "GPU" not in shown["same pid elsewhere"]
+
+    def test_trainer_says_it_where_no_process_does_and_the_spec_before_it_has_spoken(self, client):
+        owner = make_user()
+        run = hold(make_run(owner, name="my run"), "trainbox", 111)
+        asked = run.spec["compute"]["device"]
+        client.force_login(owner)
+        assert devices_at_home(client)["my run"].split() == ["trainbox", asked]
+        payload = {"device": "NVIDIA H100", "pid": 777}
+        TelemetryEvent.objects.create(run=run, seq=1, attempt=1, type="started", step=0, payload=payload, time=1.0)
+        assert devices_at_home(client)["my run"].split() == ["trainbox", "NVIDIA", "H100"]
+        Run.objects.filter(pk=run.pk).update(attempt=2)  # maybe on another device
+        assert devices_at_home(client)["my run"].split() == ["trainbox", asked]
+
+    def test_run_that_nobody_holds_has_none(self, client):
+        owner = make_user()
+        run = hold(make_run(owner, name="my run"), "trainbox", 111)
+        Run.objects.filter(pk=run.pk).update(state=State.PAUSED)
+        client.force_login(owner)
+        assert devices_at_home(client) == {"my run": "–"}
+
+    @pytest.mark.parametrize("path", ["/", "/workers/"])
+    def test_more_runs_cost_no_more_queries(self, client, path):
+        owner = make_user()
+        host(devices=[{**GPU, "processes": [{"pid": 9, "ancestors": [1]}]}])
+        client.force_login(owner)
+        counts = []
+        for number in range(1, 7):
+            hold(make_run(owner, name=f"run {number}"), "trainbox", number)
+            with CaptureQueriesContext(connection) as queries:
+                client.get(path)
+            counts.append(len(queries))
+        assert counts[-1] == counts[1], counts
+
+
 @pytest.mark.django_db
 def test_empty_page_says_how_a_worker_comes(client):
     client.force_login(make_user())
@@ -220,7 +278,7 @@ def test_live_parts_of_the_page_have_names_of_their_own(client):
         host(name=name)
     client.force_login(make_user())
     names = re.findall(r'data-live="([^"]+)"', client.get("/workers/").content.decode())
-    assert len(names) == len(set(names)) == 8
+    assert len(names) == len(set(names)) == 9
 
 
 def test_web_schema_is_the_newest_migration():

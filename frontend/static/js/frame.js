@@ -89,6 +89,7 @@ function watchScrollers() {
 
 watchScrollers();
 document.body.addEventListener("htmx:afterSettle", watchScrollers); // also those that come later
+document.body.addEventListener("parts-exchanged", watchScrollers);
 document.querySelector(".tabs [aria-current='page']")?.scrollIntoView({ block: "nearest", inline: "center" });
 
 document.addEventListener("click", (event) => {

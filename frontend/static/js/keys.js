@@ -1,4 +1,7 @@
-/** Keys of every page: Ctrl or Cmd K searches, ? lists the keys, g and then r, q or l goes to a page. */
+/**
+ * Keys of every page: Ctrl or Cmd K searches, ? lists the keys, / goes to the filter of the page, g and then r, q or l
+ * to a page.
+ */
 
 import { count, isTyping, make, must } from "./format.js";
 
@@ -104,6 +107,21 @@ function go(key) {
   if (link instanceof HTMLAnchorElement) location.href = link.href;
 }
 
+/** The field that filters or searches what the page lists; else the first of its links that do. Null without either. */
+function filterOfPage() {
+  const found = ['main input[type="search"]', "main a.filter"].flatMap((way) => [...document.querySelectorAll(way)]);
+  return found.find((one) => one instanceof HTMLElement && one.checkVisibility()) ?? null;
+}
+
+/** @param {KeyboardEvent} event */
+function goToFilter(event) {
+  const filter = filterOfPage();
+  if (!(filter instanceof HTMLElement)) return;
+  event.preventDefault(); // else the key would be typed there
+  filter.focus();
+  if (filter instanceof HTMLInputElement) filter.select();
+}
+
 addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
     event.preventDefault();
@@ -112,5 +130,6 @@ addEventListener("keydown", (event) => {
   }
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event) || document.querySelector("dialog[open]")) return;
   if (event.key === "?") open(help);
+  else if (event.key === "/") goToFilter(event);
   else go(event.key);
 });

@@ -7,11 +7,6 @@ const MATHS = "maths";
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
-  if (event.key === "/") {
-    event.preventDefault();
-    must("#f-q").focus();
-    return;
-  }
   if (!["n", "p", "N", "P"].includes(event.key)) return;
   const link = document.querySelector(`a[data-key="${event.key}"]`);
   if (link instanceof HTMLAnchorElement) link.click();

@@ -8,6 +8,7 @@ import { reloadPage } from "./reload.js";
 import { pageSocket } from "./socket.js";
 
 const TERMINAL = new Set(["completed", "failed", "stopped"]);
+const HELD = new Set(["starting", "running"]);
 const rows = [...document.querySelectorAll("[data-run]")].filter((row) => row instanceof HTMLElement);
 /** The server refuses more subscriptions than this on one socket. */
 const MOST_FOLLOWED = 60;
@@ -60,6 +61,7 @@ function showRun(row, frame) {
   showState(row.querySelector(".state"), frame.state);
   showProgress(row, frame.progress);
   if (TERMINAL.has(frame.state)) show(row, "eta", "–");
+  if (!HELD.has(frame.state)) show(row, "device", "–"); // its device is free again
 }
 
 function reloadWhenDone() {
