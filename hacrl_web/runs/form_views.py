@@ -104,10 +104,7 @@ def _draft(user: Any, text: str) -> Run | None:
     """The draft that the form has open, None where it has none. Error: FieldErrors (404), where it is gone."""
     if not text:
         return None
-    try:
-        run = Run.objects.visible_to(user).select_related("project").filter(pk=uuid.UUID(text)).first()
-    except ValueError:
-        run = None
+    run = Run.objects.visible_to(user).select_related("project").filter(pk=_id(text)).first()
     if run is None:
         message = "The draft was deleted. Sent again, the form makes a new run."
         raise FieldErrors([FieldError("not_found", message, None)], 404)
@@ -231,8 +228,13 @@ def _first_values(request: HttpRequest) -> dict[str, Any]:
 
 def _named(request: HttpRequest, key: str) -> Run | None:
     """The run whose id the address has under this key."""
+    return Run.objects.visible_to(request.user).filter(pk=_id(request.GET.get(key, ""))).first()
+
+
+def _id(text: Any) -> uuid.UUID | None:
+    """The id of a run; None of what is none."""
     try:
-        return Run.objects.visible_to(request.user).filter(pk=uuid.UUID(request.GET.get(key, ""))).first()
+        return uuid.UUID(str(text))
     except ValueError:
         return None
 
@@ -292,7 +294,7 @@ def _show(
         "confirmed": confirmed(posted) if posted is not None else values.get("confirmed", []),
         "clone_of": values.get("clone_of"),
         "cloned_from": values.get("cloned_from", ""),
-        "draft": values.get("draft", ""),
+        "draft": _id(values.get("draft", "")),
         "cost": cost,
         "presets": presets(),
         "form_data": {

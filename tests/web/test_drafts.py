@@ -241,6 +241,11 @@ class TestForm:
         assert not Run.objects.exists()
         assert web.get(reverse("runs:run_create"), {"draft": draft.pk}).status_code == 200
 
+    @pytest.mark.parametrize("sent", [{"estimate": "1"}, {"download": "yaml", "seed": "-1"}, {"odd": "1"}])
+    def test_odd_id_of_a_draft_is_left_out_of_the_form(self, web, form, sent):
+        answer = web.post(reverse("runs:run_create"), form | {"draft": "../odd", "save": ""} | sent)
+        assert (answer.status_code in (200, 422), "../odd" in text_of(answer)) == (True, False)
+
     def test_sweep_is_no_draft(self, web, form):
         sweep = form | {"compare": "1", "algorithms": ["gspo"], "seeds": "0"}
         answer = web.post(reverse("runs:run_create"), sweep)
