@@ -58,7 +58,7 @@ RUNS_LAYERS = (
     ),
     (
         *("tasks", "dispatcher", "hub", "host_report", "presets", "series", "sweeps", "sweep_plan", "cost", "repeat"),
-        "spec_import",
+        *("spec_import", "drafts"),
     ),
     ("supervisor", "settle", "launch", "queue", "forms", "reports", "disk", "retention", "feed", "logs"),
     ("telemetry", "watchdog", "hosts", "memory_fit", "doorbell", "demo_state", "origin", "removal", "resumed"),

@@ -9,17 +9,17 @@ import typer
 
 from hacrl_web.client import watching
 from hacrl_web.client.api import ApiError, Client, is_sweep
-from hacrl_web.client.command import AsJson, RunName, command, completer, connect, run_id
+from hacrl_web.client.command import AsJson, Problem, RunName, command, completer, connect, run_id
 from hacrl_web.client.files import read_request
 from hacrl_web.client.material import with_ids
 from hacrl_web.client.show import as_json, counted, line, number, state, table
 
 NEWEST = 20
-STATES = ["queued", "starting", "running", "paused", "completed", "failed", "stopped", "lost"]
+STATES = ["draft", "queued", "starting", "running", "paused", "completed", "failed", "stopped", "lost"]
 
 
 def add_to(app: typer.Typer) -> None:
-    for act in (runs, launch, stop, pause, resume, retry, queue):
+    for act in (runs, launch, queue_draft, stop, pause, resume, retry, queue):
         app.command()(act)
 
 
@@ -75,6 +75,7 @@ def launch(
         str | None, typer.Option(help="In place of the file's, by id or name.", autocompletion=completer("/benchmarks"))
     ] = None,
     confirm: Annotated[list[str] | None, typer.Option(help="Word in brackets behind a caution. Repeat it.")] = None,
+    draft: Annotated[bool, typer.Option("--draft", help="Keep it and queue nothing, see queue-draft.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it and say what it would cost.")] = False,
     key: Annotated[str, typer.Option(help="Idempotency key: the same key launches once.")] = "",
     watch: Annotated[bool, typer.Option("--watch", help="Stay and show the run until it has ended.")] = False,
@@ -90,6 +91,9 @@ def launch(
     for field, section in (("group", "agents"), ("benchmark", "data")):
         if given[field] is not None:
             request.pop(section, None)  # the file's own stands for what was chosen instead
+    if draft:
+        request["draft"] = True
+    _check_draft(request, watch)
     if confirm:
         old = request.get("confirm")
         request["confirm"] = [*(old if isinstance(old, list) else []), *confirm]
@@ -104,10 +108,19 @@ def launch(
         if json:
             as_json(made)
         else:
-            line(f"{'Sweep' if is_sweep(request) else 'Run'} {made['id']}: {made['name']}, {client.url}{made['url']}")
+            kind = "Sweep" if is_sweep(request) else "Draft" if request.get("draft") else "Run"
+            line(f"{kind} {made['id']}: {made['name']}, {client.url}{made['url']}")
         if watch and not is_sweep(request):
             watching.watch_run(client, made["id"])
     return None
+
+
+def _check_draft(request: dict[str, Any], watch: bool) -> None:
+    """Error: Problem."""
+    if request.get("draft") and is_sweep(request):
+        raise Problem("A sweep cannot be a draft: leave out --draft, or algorithms and seeds of the file.")
+    if request.get("draft") and watch:
+        raise Problem("Nobody trains a draft: leave out --watch.")
 
 
 def _cost(client: Client, request: dict[str, Any], json: bool) -> None:
@@ -124,6 +137,19 @@ def _order(name: str, what: str, json: bool, body: dict[str, Any] | None = None)
         # Asking twice does nothing, and a retry happens once for each key: a lost answer is asked for again.
         run = client.post(f"/runs/{run_id(client, name)}/{what}", body, key=uuid4().hex)
     as_json(run) if json else line(f"{run['name']} ({run['id']}): {run['state']}, wanted: {run['desired_state']}")
+
+
+@command
+def queue_draft(
+    run: RunName,
+    confirm: Annotated[list[str] | None, typer.Option(help="Word in brackets behind a caution. Repeat it.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Queue a draft.
+
+    Example: hacrl queue-draft swan --confirm delta_above_half
+    """
+    _order(run, "queue-draft", json, {"confirm": confirm or []})
 
 
 @command

@@ -23,6 +23,7 @@ from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs import queue, shelf
 from hacrl_web.runs.control_views import who
+from hacrl_web.runs.drafts import change_draft, queue_draft
 from hacrl_web.runs.hosts import set_drain
 from hacrl_web.runs.labels import MAX_TAG, labels_of, set_labels
 from hacrl_web.runs.launch import launch, retry
@@ -101,7 +102,10 @@ def _visible_run(request: HttpRequest, run_id: UUID) -> Run:
 @router.post("/runs", response={201: dict}, summary="Launch a run")
 @idempotent
 def create_run(request: HttpRequest, payload: Payload) -> Any:
-    """Name, group, benchmark, algorithm, seed, any RunSpec section, and the cautions to confirm."""
+    """Name, group, benchmark, algorithm, seed, any RunSpec section, and the cautions to confirm.
+
+    With `"draft": true` it is kept and not queued, and its cautions are confirmed when it is.
+    """
     return Status(201, detail(launch(request.user, payload)))
 
 
@@ -173,6 +177,26 @@ def resume_run(request: HttpRequest, run_id: UUID) -> Any:
 @idempotent
 def retry_run(request: HttpRequest, run_id: UUID) -> Any:
     return Status(201, detail(retry(request.user, _visible_run(request, run_id))))
+
+
+@router.post("/runs/{run_id}/draft", response=dict, summary="Other settings for a draft")
+def edit_draft(request: HttpRequest, run_id: UUID, payload: Payload) -> Any:
+    """The body of a launch takes the place of all its settings. 409 where it is no draft any more."""
+    return detail(change_draft(request.user, _visible_run(request, run_id), payload))
+
+
+class Confirmed(StrictBody):
+    """Codes of the cautions that are meant."""
+
+    confirm: list[Annotated[str, Field(max_length=80)]] = []
+
+
+@router.post("/runs/{run_id}/queue-draft", response={201: dict}, summary="Queue a draft")
+@idempotent
+def queue_a_draft(request: HttpRequest, run_id: UUID, payload: Confirmed | None = None) -> Any:
+    """What may have changed since it was saved is checked again. 409 where it is no draft any more."""
+    codes = payload.confirm if payload else []
+    return Status(201, detail(queue_draft(request.user, _visible_run(request, run_id), codes)))
 
 
 class Place(StrictBody):

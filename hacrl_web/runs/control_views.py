@@ -16,6 +16,7 @@ from django.views.decorators.http import require_POST
 
 from hacrl_web.errors import FieldErrors
 from hacrl_web.runs import hosts, queue
+from hacrl_web.runs.drafts import queue_draft
 from hacrl_web.runs.launch import retry
 from hacrl_web.runs.models import HELD, Desire, Drain, Host, Run, State
 from hacrl_web.runs.redis_client import ring_bell
@@ -111,6 +112,18 @@ def run_retry(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     except FieldErrors as refused:
         messages.error(request, " ".join(error.message for error in refused.errors))
         return redirect(run)
+
+
+@require_POST
+def run_queue_draft(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """A draft goes into the queue, its cautions confirmed by the ticked boxes (`confirm`); or why not."""
+    run = _run(request, run_id)
+    try:
+        queue_draft(request.user, run, request.POST.getlist("confirm"))
+        messages.success(request, f"{run.name} is in the queue.")
+    except FieldErrors as refused:
+        messages.error(request, "It stays as it was. " + " ".join(error.message for error in refused.errors))
+    return redirect(run)
 
 
 @require_POST

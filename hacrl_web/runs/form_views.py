@@ -17,6 +17,7 @@ from hacrl_web.accounts.projects import for_members
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.cost import Cost, cost_of
+from hacrl_web.runs.drafts import change_draft
 from hacrl_web.runs.forms import (
     CAUTIONS,
     GRID_FIELDS,
@@ -29,7 +30,7 @@ from hacrl_web.runs.forms import (
     parse_seeds,
 )
 from hacrl_web.runs.launch import launch, plan_run
-from hacrl_web.runs.models import Run
+from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.presets import presets
 from hacrl_web.runs.spec_import import read_settings
 from hacrl_web.runs.stored_spec import stored_spec
@@ -60,7 +61,7 @@ ALGORITHM_WORDS = {
 @for_members
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_create(request: HttpRequest) -> HttpResponse:
-    """Show the form, or queue what it says, or hand it out as YAML.
+    """Show the form, or queue what it says, or keep it as a draft, or hand it out as YAML.
 
     What was wrong comes back beside its field, status 422, values kept.
     """
@@ -72,15 +73,42 @@ def run_create(request: HttpRequest) -> HttpResponse:
             return _show(request, values, cost=_estimate(request))
         if request.POST.get("download"):
             return _as_yaml(request)
+        if request.POST.get("save"):
+            return _save(request)
         if request.POST.get("compare"):
             sweep = launch_sweep(request.user, _sweep_request(request.POST))
             messages.success(request, f"{sweep.runs.count()} runs are in the queue.")
             return redirect(sweep)
-        run = launch(request.user, _run_request(request.POST))
+        asked = _run_request(request.POST)
+        draft = _draft(request.user, request.POST.get("draft", ""))
+        run = change_draft(request.user, draft, asked, then_queue=True) if draft else launch(request.user, asked)
         messages.success(request, f"{run.name} is in the queue.")
         return redirect(run)
     except FieldErrors as refused:
+        if refused.status in (404, 409):  # the draft is none any more: sent again, the form makes a new run
+            values.pop("draft", None)
         return _show(request, values, refused.errors, refused.status)
+
+
+def _save(request: HttpRequest) -> HttpResponse:
+    """Keep one run as a draft: a new one, or the one that the form has open. Error: FieldErrors."""
+    _require_one(request, "save")
+    asked = _run_request(request.POST) | {"draft": True}
+    draft = _draft(request.user, request.POST.get("draft", ""))
+    run = change_draft(request.user, draft, asked) if draft else launch(request.user, asked)
+    messages.success(request, f"{run.name} is saved as a draft: nobody trains it until it is queued.")
+    return redirect(run)
+
+
+def _draft(user: Any, text: str) -> Run | None:
+    """The draft that the form has open, None where it has none. Error: FieldErrors (404), where it is gone."""
+    if not text:
+        return None
+    run = Run.objects.visible_to(user).select_related("project").filter(pk=_id(text)).first()
+    if run is None:
+        message = "The draft was deleted. Sent again, the form makes a new run."
+        raise FieldErrors([FieldError("not_found", message, None)], 404)
+    return run
 
 
 @require_POST
@@ -106,13 +134,36 @@ def run_estimate(request: HttpRequest) -> JsonResponse:
         return JsonResponse({"errors": [error.as_dict() for error in refused.errors]}, status=refused.status)
 
 
+@require_POST
+def run_command(request: HttpRequest) -> JsonResponse:
+    """The command line that launches what the form says, queueing nothing; or what is wrong with it, status 422."""
+    try:
+        text = _yaml(request)
+    except FieldErrors as refused:
+        return JsonResponse({"errors": [error.as_dict() for error in refused.errors]}, status=refused.status)
+    codes = sorted({one.code for one in confirmed(request.POST)})
+    options = "".join(f" --confirm {code}" for code in codes)
+    # Quoted: the shell takes the lines as they are. In YAML only keys begin a line, so that none is EOF.
+    return JsonResponse({"command": f"hacrl launch -{options} <<'EOF'\n{text}EOF\n"})
+
+
 def _as_yaml(request: HttpRequest) -> HttpResponse:
     """One run's settings as a file, queueing nothing. Error: FieldErrors."""
-    if request.POST.get("compare"):
-        message = "A sweep is many runs: close Compare to download the settings of one."
-        raise FieldErrors([FieldError("invalid", message, None)])
+    return download_text(_yaml(request), "run.yaml", "application/yaml")
+
+
+def _yaml(request: HttpRequest) -> str:
+    """Error: FieldErrors."""
+    _require_one(request, "download")
     spec, _ = plan_run(request.user, _run_request(request.POST) | {"confirm": list(CAUTIONS)})
-    return download_text(to_yaml(spec), "run.yaml", "application/yaml")
+    return to_yaml(spec)
+
+
+def _require_one(request: HttpRequest, what: str) -> None:
+    """Error: FieldErrors for a sweep."""
+    if request.POST.get("compare"):
+        message = f"A sweep is many runs: close Compare to {what} the settings of one."
+        raise FieldErrors([FieldError("invalid", message, None)])
 
 
 def _estimate(request: HttpRequest) -> Cost:
@@ -153,19 +204,19 @@ class Choice:
 def _first_values(request: HttpRequest) -> dict[str, Any]:
     """What the form starts with: the run to clone or to ablate, or what the address names."""
     values: dict[str, Any] = {"seeds": "0, 1, 2", "compare": request.GET.get("compare") == "1"}
-    source = request.GET.get("clone", "")
-    try:
-        run = Run.objects.visible_to(request.user).filter(pk=uuid.UUID(source)).first() if source else None
-    except ValueError:
-        run = None
-    if run is not None:
+    if (draft := _named(request, "draft")) is not None and draft.state == State.DRAFT:
+        values |= default_values(draft.spec)
+        values |= {"group": draft.group_id, "benchmark": draft.benchmark_id, "cloned_from": draft.cloned_from_id or ""}
+        return values | {"name": draft.name, "draft": draft.pk}
+    if (run := _named(request, "clone")) is not None:
         values |= default_values(run.spec)
         values |= {"group": run.group_id, "benchmark": run.benchmark_id, "clone_of": run.name, "cloned_from": run.pk}
         values["name"] = _clone_name(run.name)
         other = _other_settings(request)
         confirmed_before = confirmed_by(stored_spec(run))
-        # Another value is unconfirmed.
-        values["confirmed"] = [one for one in confirmed_before if one.field not in other]
+        # Another value is unconfirmed, and so is all of a draft.
+        is_new = run.state == State.DRAFT
+        values["confirmed"] = [one for one in confirmed_before if one.field not in other and not is_new]
         values |= other
         if request.GET.get("ablate") == "1" and run.algorithm == HACPO:
             values |= _ablation_of(run)
@@ -173,6 +224,19 @@ def _first_values(request: HttpRequest) -> dict[str, Any]:
         if key in request.GET:
             values[key] = request.GET[key]
     return values
+
+
+def _named(request: HttpRequest, key: str) -> Run | None:
+    """The run whose id the address has under this key."""
+    return Run.objects.visible_to(request.user).filter(pk=_id(request.GET.get(key, ""))).first()
+
+
+def _id(text: Any) -> uuid.UUID | None:
+    """The id of a run; None of what is none."""
+    try:
+        return uuid.UUID(str(text))
+    except ValueError:
+        return None
 
 
 def _clone_name(name: str) -> str:
@@ -230,6 +294,7 @@ def _show(
         "confirmed": confirmed(posted) if posted is not None else values.get("confirmed", []),
         "clone_of": values.get("clone_of"),
         "cloned_from": values.get("cloned_from", ""),
+        "draft": _id(values.get("draft", "")),
         "cost": cost,
         "presets": presets(),
         "form_data": {

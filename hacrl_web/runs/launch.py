@@ -1,4 +1,4 @@
-"""From a request to a queued run: the one path of form, API, demo and sweeps (sweeps.py).
+"""From a request to a queued run, or to a draft: the one path of form, API, demo and sweeps (sweeps.py).
 
 A request names a group, a benchmark, an algorithm, a seed and overrides of RunSpec's sections. All that is wrong with
 it is collected, each error with the dotted path of its field; nothing is written unless everything is right.
@@ -27,7 +27,7 @@ from workers.spec import RunSpec
 from workers.spec_sections import INSTALL_RAY, INSTALL_VLLM
 
 SECTIONS = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
-KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", "cloned_from", *SECTIONS})
+KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", "cloned_from", "draft", *SECTIONS})
 EVALUATION_ONLY = "evaluation only"  # stands in the place of the algorithm where nobody learns
 
 
@@ -119,6 +119,11 @@ def _confirmed(request: Mapping[str, Any], errors: list[FieldError]) -> list[str
     return list(codes)
 
 
+def is_draft(request: Mapping[str, Any]) -> bool:
+    """True where the run is to be kept and not queued."""
+    return request.get("draft") is True
+
+
 @dataclass(frozen=True)
 class Material:
     """What a request is made of; None, or no agents, where it names none that is there."""
@@ -147,6 +152,8 @@ def find_material(
 ) -> Material:
     """The rows that a request names; what is wrong with it so far is added to `errors`."""
     errors += _unknown_keys(request, known)
+    if "draft" in known and not isinstance(request.get("draft", False), bool):
+        errors.append(FieldError("invalid", "Must be true or false.", "draft"))
     confirmed = _confirmed(request, errors)
     group = _chosen(AgentGroup, user, request, "group", errors)
     benchmark = _chosen(Benchmark, user, request, "benchmark", errors)
@@ -186,7 +193,8 @@ def check_spec(request: Mapping[str, Any], material: Material, errors: list[Fiel
     except ValidationError as error:
         errors += plain_errors(error)
         return None
-    errors += [FieldError(c.code, c.message, c.field) for c in spec.cautions() if c.code not in material.confirmed]
+    if not is_draft(request):  # asked when it is queued
+        errors += [FieldError(c.code, c.message, c.field) for c in spec.cautions() if c.code not in material.confirmed]
     errors += _unseen(spec.name)
     errors += _too_long(spec, material.agents)
     errors += _not_installed(spec)
@@ -272,23 +280,25 @@ def _too_few_questions(spec: RunSpec, benchmark: Benchmark) -> list[FieldError]:
     return [FieldError("too_few_questions", message, "training.train_batch_size")]
 
 
+def columns_of(spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | None) -> dict[str, Any]:
+    """What a run stores of its settings."""
+    return {
+        "name": spec.name,
+        "group": group,
+        "benchmark": benchmark,
+        "spec": spec.model_dump(mode="json"),
+        "algorithm": EVALUATION_ONLY if spec.is_evaluation_only else spec.algorithm.name,
+        "seed": spec.seed,
+        "total_steps": spec.training.steps,
+    }
+
+
 def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | None, **further: Any) -> Run:
     """Write a queued run, within the caller's transaction.
 
     further: other columns: project (needed), sweep, variant, retry_of ... Error: FieldErrors (403) for a viewer.
     """
-    run = Run.objects.create(
-        owner=user,
-        name=spec.name,
-        group=group,
-        benchmark=benchmark,
-        spec=spec.model_dump(mode="json"),
-        algorithm=EVALUATION_ONLY if spec.is_evaluation_only else spec.algorithm.name,
-        seed=spec.seed,
-        state=State.QUEUED,
-        total_steps=spec.training.steps,
-        **further,
-    )
+    run = Run.objects.create(owner=user, state=State.QUEUED, **columns_of(spec, group, benchmark), **further)
     retry_of = run.retry_of_id
     reason = f"launched as a retry of run {retry_of}" if retry_of else "launched"
     if run.start_step:
@@ -298,16 +308,28 @@ def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Be
     return run
 
 
+def _create_draft(user: Any, spec: RunSpec, material: Material, origin: Run | None) -> Run:
+    """Within the caller's transaction. It has no place in the queue, and no worker hears of it."""
+    reason = f"saved by {user.get_username()}"
+    settings = columns_of(spec, material.group, material.benchmark)
+    further = {"project": material.project, "cloned_from": origin, "reason": reason}
+    run = Run.objects.create(owner=user, state=State.DRAFT, **settings, **further)
+    StatusChange.objects.create(run=run, to_state=State.DRAFT, attempt=0, reason=reason)
+    return run
+
+
 def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None) -> Run:
-    """Queue a run. Error: LaunchError, and nothing is written."""
+    """Queue a run, or keep it as a draft where the request says so. Error: LaunchError, and nothing is written."""
     spec, material = plan_run(user, request)
-    origin = _origin(user, request)
+    origin = origin_of(user, request)
     with transaction.atomic():
+        if is_draft(request):
+            return _create_draft(user, spec, material, origin)
         further = {"project": material.project, "sweep": sweep, "cloned_from": origin}
         return create_run(user, spec, material.group, material.benchmark, **further)
 
 
-def _origin(user: Any, request: Mapping[str, Any]) -> Run | None:
+def origin_of(user: Any, request: Mapping[str, Any]) -> Run | None:
     """The run that this one is a clone of; one that is gone by now is none. Error: LaunchError."""
     value = request.get("cloned_from")
     if value in (None, ""):

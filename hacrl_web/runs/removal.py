@@ -14,6 +14,7 @@ from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.benchmarks import remove_files
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import TERMINAL, Run
+from hacrl_web.runs.shelf import SETTLED
 
 NAMED_RUNS = 5
 
@@ -38,11 +39,11 @@ def loss(benchmark: Benchmark) -> Loss:
 
 
 def _needed_by(benchmark: Benchmark) -> list[Run]:
-    """Runs that have not ended and read one of its files, as their own or as a further benchmark."""
+    """Runs that have not ended and read one of its files, as their own or as a further benchmark; drafts need none."""
     paths = set(benchmark.paths)
     return [
         run
-        for run in Run.objects.exclude(state__in=TERMINAL)
+        for run in Run.objects.exclude(state__in=SETTLED)
         if run.benchmark_id == benchmark.pk or not paths.isdisjoint(_texts(run.spec))
     ]
 

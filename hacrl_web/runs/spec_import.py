@@ -12,7 +12,7 @@ from workers.spec import RunSpec
 FURTHER = "evaluation.benchmarks"
 TOP = ("name", "seed", "group", "benchmark")
 # Of a run's own file: on the form the group and the benchmark stand for them. `confirm` is asked anew.
-LEFT_OUT = ("agents", "data", "confirm", "cloned_from")
+LEFT_OUT = ("agents", "data", "confirm", "cloned_from", "draft")
 SWEEP = ("algorithms", "seeds", "ablations", "grid")
 
 

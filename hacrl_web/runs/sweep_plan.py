@@ -71,7 +71,7 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
     rule = _base_rule(asked.base, errors)
     variants = _variants(asked, rule, errors) if rule and not errors else []
     shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
-    material = find_material(user, shared, errors, KEYS - {"cloned_from"})
+    material = find_material(user, shared, errors, KEYS - {"cloned_from", "draft"})
     # Where the lists are wrong, one run of the method tells what else is.
     runs = [(seed, variant) for seed in asked.seeds for variant in variants] or [(0, Variant(HACPO))]
     planned = []

@@ -19,6 +19,7 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.demo_state import preparation
+from hacrl_web.runs.drafts import open_cautions
 from hacrl_web.runs.host_report import host_cards, tell_devices
 from hacrl_web.runs.labels import tags_of
 from hacrl_web.runs.models import HELD, QUEUE_ORDER, Run, RunQuerySet, State
@@ -151,6 +152,8 @@ def header(run: Run) -> dict[str, Any]:
     last_checkpoint = run.events.filter(type="checkpoint").order_by("-seq").first()
     agents = [{"name": name, "position": place} for place, name in enumerate(run.agent_names)]
     found = {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_of(run)}
+    if run.state == State.DRAFT:
+        found["cautions"] = open_cautions(run)
     return found | {"resumption": under_way(run)}
 
 

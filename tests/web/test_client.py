@@ -428,5 +428,5 @@ def test_launcher_passes_on_the_commands_that_there_are():
     node = next(n for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "CLIENT_COMMANDS")
     named = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
     groups = {group.name for group in main.app.registered_groups}
-    commands = {one.name or one.callback.__name__ for one in main.app.registered_commands}
+    commands = {one.name or one.callback.__name__.replace("_", "-") for one in main.app.registered_commands}
     assert named == groups | commands

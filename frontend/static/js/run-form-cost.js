@@ -56,7 +56,7 @@ function showCost(cost) {
 }
 
 /** @param {FieldError[]} errors each leads to its field */
-function showErrors(errors) {
+export function showErrors(errors) {
   const box = must("#not-yet");
   box.hidden = errors.length === 0;
   const lines = errors.slice(0, MOST_SHOWN).map(({ message, field }) => {

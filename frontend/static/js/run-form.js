@@ -1,6 +1,7 @@
 /** The new-run form: presets, the chosen group's agents, what a step will take; run-form-cost.js asks for the rest. */
 
 import { count, make, must, readJson } from "./format.js";
+import { offerCommand } from "./run-form-command.js";
 import { askCost } from "./run-form-cost.js";
 
 /**
@@ -183,17 +184,21 @@ form.addEventListener("input", (event) => {
   }
   refresh();
 });
-// Two presses must not queue two runs; a download leaves the page as it is.
+const once = [must("#submit"), must("#save")];
+// Two presses must not queue or save two runs; a download leaves the page as it is.
 form.addEventListener("submit", (event) => {
   if (event.submitter?.id === "download") return;
-  must("#submit").setAttribute("aria-disabled", "true");
-  setTimeout(() => /** @type {HTMLButtonElement} */ (must("#submit")).setAttribute("disabled", ""), 0);
+  for (const button of once) button.setAttribute("aria-disabled", "true");
+  setTimeout(() => once.forEach((button) => button.setAttribute("disabled", "")), 0); // the pressed one is still sent
 });
+offerCommand(form);
 // The side card asks by itself.
 must("#estimate").hidden = true;
 addEventListener("pageshow", () => {
-  must("#submit").removeAttribute("disabled");
-  must("#submit").removeAttribute("aria-disabled");
+  for (const button of once) {
+    button.removeAttribute("disabled");
+    button.removeAttribute("aria-disabled");
+  }
   refresh();
 });
 // An error or question far down a long form is brought into view.

@@ -57,7 +57,8 @@ export function showRun(frame) {
   const ended = TERMINAL.has(frame.state);
   const stopping = frame.desired_state === "stop" && !ended;
   must("#stopping").hidden = !stopping;
-  must("#stop").hidden = stopping || ended;
+  must("#stop").hidden = stopping || ended || frame.state === "draft"; // a draft is deleted
+  for (const button of header.querySelectorAll("[data-draft]")) /** @type {HTMLElement} */ (button).hidden = frame.state !== "draft";
   for (const told of header.querySelectorAll("[data-started]")) /** @type {HTMLElement} */ (told).hidden = (told.getAttribute("data-started") === "yes") !== frame.attempt > 0;
   must("#pausing").hidden = frame.desired_state !== "pause" || ended || frame.state === "paused";
   must("#pause").hidden = frame.desired_state !== "run" || ended || frame.state === "paused" || frame.state === "draft";
