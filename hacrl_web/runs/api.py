@@ -30,6 +30,7 @@ from hacrl_web.runs.launch import launch, retry
 from hacrl_web.runs.models import Contribution, Drain, Host, Run, RunQuerySet, State
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.removal import delete_benchmark
+from hacrl_web.runs.repeat import request_of
 from hacrl_web.runs.reports import contributions_of_step
 from hacrl_web.runs.series import series
 
@@ -179,10 +180,20 @@ def retry_run(request: HttpRequest, run_id: UUID) -> Any:
     return Status(201, detail(retry(request.user, _visible_run(request, run_id))))
 
 
-@router.post("/runs/{run_id}/draft", response=dict, summary="Other settings for a draft")
+@router.get("/runs/{run_id}/request", response=dict, summary="The request that would launch a run again, with its ETag")
+def get_request(request: HttpRequest, run_id: UUID) -> Any:
+    """Change what you like and send it to POST /runs: the new run remembers which one it is a clone of."""
+    return tagged(request, request_of(request.user, _visible_run(request, run_id)))
+
+
+@router.put("/runs/{run_id}/request", response=dict, summary="Other settings for a draft; the ETag goes into If-Match")
 def edit_draft(request: HttpRequest, run_id: UUID, payload: Payload) -> Any:
     """The body of a launch takes the place of all its settings. 409 where it is no draft any more."""
-    return detail(change_draft(request.user, _visible_run(request, run_id), payload))
+    with edit_of(Run, run_id):
+        run = _visible_run(request, run_id)
+        check_version(request, request_of(request.user, run))
+        changed = change_draft(request.user, run, payload)
+    return tagged(request, request_of(request.user, changed))
 
 
 class Confirmed(StrictBody):

@@ -53,7 +53,9 @@ def change_draft(user: Any, run: Run, request: Mapping[str, Any], *, then_queue:
         if material.project.pk != held.project_id:
             message = f"The draft is of project “{held.project}”: choose a group of that project."
             raise LaunchError([FieldError("other_project", message, "group")])
-        columns = columns_of(spec, material.group, material.benchmark) | {"cloned_from": origin_of(user, asked)}
+        origin = origin_of(user, asked)
+        columns = columns_of(spec, material.group, material.benchmark)
+        columns["cloned_from"] = held.cloned_from if origin == held else origin  # its own request names itself
         differing = _differing(held.spec, columns["spec"])
         Run.objects.filter(pk=held.pk).update(**columns)
         held.refresh_from_db()

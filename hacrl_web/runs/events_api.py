@@ -1,4 +1,4 @@
-"""The REST API's part for what a run tells: its events by cursor, its log, its disk use, its settings to launch again.
+"""The REST API's part for what a run tells: its events by cursor, its log, its disk use.
 
 The events are the socket's frames, for callers that poll.
 """
@@ -22,7 +22,6 @@ from hacrl_web.runs.feed import BATCH_EVENTS, events_frame, read_batch, read_sta
 from hacrl_web.runs.find_views import found_for
 from hacrl_web.runs.launch import plan_run
 from hacrl_web.runs.models import Run, TelemetryEvent
-from hacrl_web.runs.repeat import request_of
 from hacrl_web.streaming import download
 
 MAX_CURSOR = 2**62
@@ -93,12 +92,6 @@ def get_log_file(request: HttpRequest, run_id: UUID) -> StreamingHttpResponse:
 def get_disk(request: HttpRequest, run_id: UUID) -> Any:
     """`files_bytes` is null where the run directory lies on another host."""
     return asdict(disk_use(_visible_run(request, run_id)))
-
-
-@router.get("/runs/{run_id}/request", response=dict, summary="The request that would launch a run again")
-def get_request(request: HttpRequest, run_id: UUID) -> Any:
-    """Change what you like and send it to POST /runs: the new run remembers which one it is a clone of."""
-    return request_of(request.user, _visible_run(request, run_id))
 
 
 @router.post("/runs/estimate", response=dict, summary="What a run would cost; nothing is launched")

@@ -318,11 +318,20 @@ def _create_draft(user: Any, spec: RunSpec, material: Material, origin: Run | No
     return run
 
 
+def hold(material: Material) -> None:
+    """Within the transaction that writes a run: what it is made of is not deleted until then. Error: LaunchError."""
+    rows = {"group": material.group, "benchmark": material.benchmark}
+    for field, row in rows.items():
+        if row and not list(type(row).objects.select_for_update(of=("self",)).filter(pk=row.pk).values_list("pk")):
+            raise LaunchError([FieldError("not_found", f"This {field} was deleted in this moment.", field)])
+
+
 def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None) -> Run:
     """Queue a run, or keep it as a draft where the request says so. Error: LaunchError, and nothing is written."""
     spec, material = plan_run(user, request)
     origin = origin_of(user, request)
     with transaction.atomic():
+        hold(material)
         if is_draft(request):
             return _create_draft(user, spec, material, origin)
         further = {"project": material.project, "sweep": sweep, "cloned_from": origin}

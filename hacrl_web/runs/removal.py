@@ -60,10 +60,14 @@ def _texts(value: Any) -> Iterator[str]:
 def delete_benchmark(benchmark: Benchmark) -> None:
     """Row and files. Error: FieldErrors (409) where a run that has not ended needs them."""
     with transaction.atomic():
+        # Held: a run that is launched meanwhile is seen here, or refused there.
+        Benchmark.objects.select_for_update(of=("self",)).get(pk=benchmark.pk)
         needed = _needed_by(benchmark)
         if needed:
             names = ", ".join(run.name for run in needed[:NAMED_RUNS]) + (" and others" if needed[NAMED_RUNS:] else "")
-            message = f"{len(needed)} runs that have not ended need this benchmark: {names}. Stop them first."
+            one = len(needed) == 1
+            who = "1 run that has not ended needs" if one else f"{len(needed)} runs that have not ended need"
+            message = f"{who} this benchmark: {names}. Stop {'it' if one else 'them'} first."
             raise FieldErrors([FieldError("in_use", message, None)], 409)
         transaction.on_commit(lambda: remove_files(benchmark))
         Benchmark.objects.filter(pk=benchmark.pk).delete()

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from hacrl_web.errors import FieldError, plain_errors
 from hacrl_web.registry import values
-from hacrl_web.runs.launch import LaunchError, cannot_repeat, create_run, retry
+from hacrl_web.runs.launch import LaunchError, cannot_repeat, create_run, hold, retry
 from hacrl_web.runs.models import Desire, Run, State, Sweep
 from hacrl_web.runs.sweep_plan import each_once, plan_sweep
 from hacrl_web.runs.sweep_state import Line, SweepState, state_of
@@ -27,6 +27,7 @@ def launch_sweep(user: Any, request: Any) -> Sweep:
     """Queue one run for each variant and seed, all other settings alike. Error: LaunchError, and nothing is written."""
     plan = plan_sweep(user, request)
     with transaction.atomic():
+        hold(plan.material)
         sweep = Sweep.objects.create(
             owner=user, project=plan.material.project, name=plan.request["name"], request=plan.request
         )

@@ -28,7 +28,7 @@ from hacrl_web.registry.pairs import SAME_MODEL
 from hacrl_web.runs.models import Run, Sweep
 from tests.web.addresses import BODIES, PUBLIC, VERBS, WRITING, address, of_objects, query_of, routes, send
 from tests.web.addresses import mine as mine
-from tests.web.factories import launch_request, make_member, make_run, make_user
+from tests.web.factories import make_member, make_run, make_user
 from tests.web.live import Browser, Server
 from tests.web.page_help import MARKUP, check_page
 from tests.web.registry_help import PASSED, answer_inspections
@@ -157,10 +157,9 @@ def use(client: Any, route: str, mine: SimpleNamespace) -> Any:
         return client.post(address(route, mine), {"name": "swan"}, content_type=kind)
     if route.endswith(("/invite", "members/<int:member_id>")):
         return client.post(address(route, mine), {"role": "admin"})
-    if route.endswith(("/queue-draft", "/draft")):  # of a run that is one
+    if route.endswith("/queue-draft"):  # of a run that is one
         path = address(route, mine).replace(str(mine.run.pk), str(make_run(mine.owner, draft=True).pk))
-        body = launch_request(mine.owner) if route.endswith("/draft") else {}
-        return client.post(path, body, content_type="application/json")
+        return client.post(path, content_type="application/json")
     query = f"?other={mine.benchmark.pk}" if route == OVERLAP else query_of(route)
     if route in (RUN_DELETING, SWEEP_DELETING):  # of others, which wait: these are needed further on
         waiting = make_run(mine.owner)

@@ -47,7 +47,7 @@ PAGES = {
     "registry:benchmark_overlap": ("GET /benchmarks/{pk}/overlap",),
     "runs:benchmark_delete": ("POST /benchmarks/{pk}/delete",),
     "runs:run_list": ("GET /runs",),
-    "runs:run_create": ("POST /runs", "POST /sweeps", "POST /runs/{run_id}/draft"),
+    "runs:run_create": ("POST /runs", "POST /sweeps", "PUT /runs/{run_id}/request"),
     "runs:run_import": ("POST /runs",),
     "runs:run_estimate": ("POST /runs/estimate", "POST /sweeps/estimate"),
     "runs:run_command": ("POST /runs",),

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import threading
-from contextlib import suppress
 from functools import partial
 
 import pytest
-from django.db import IntegrityError, connection
+from django.db import connection
 from django.test import Client
 
 from hacrl_web.accounts import people
 from hacrl_web.accounts.models import User
 from hacrl_web.errors import FieldErrors
 from hacrl_web.registry import removal
-from hacrl_web.registry.models import AgentGroup
-from hacrl_web.runs.launch import launch
+from hacrl_web.registry.models import AgentGroup, Benchmark
+from hacrl_web.runs import launch as launching
+from hacrl_web.runs import sweeps
+from hacrl_web.runs.launch import LaunchError, launch
 from hacrl_web.runs.models import Run
 from tests.web.factories import launch_request, make_run, make_user
 from tests.web.racing import racing
@@ -71,26 +72,50 @@ def test_staff_who_close_each_other_leave_one():
 
 
 def test_run_that_is_launched_while_its_group_goes_never_loses_it(monkeypatch):
-    """It waits for the end of the deletion, and is not there then; without the lock it would stand without a group."""
+    """It waits for the end of the deletion, and is refused then; without the lock it would stand without a group."""
     user = make_user()
     request = launch_request(user)
-    counted = removal.uses_of
+    counted, refused = removal.uses_of, []
 
     def late() -> None:
-        with suppress(IntegrityError):
+        try:
             launch(user, request)
+        except LaunchError as error:
+            refused.append(error.errors[0].field)
         connection.close()
 
-    launching = threading.Thread(target=late)
+    thread = threading.Thread(target=late)
 
     def uses_of(group: AgentGroup) -> removal.Uses:
         found = counted(group)
-        launching.start()
-        launching.join(2)  # as long as it takes, were it not held up
+        thread.start()
+        thread.join(2)  # as long as it takes, were it not held up
         return found
 
     monkeypatch.setattr(removal, "uses_of", uses_of)
     removal.delete_group(AgentGroup.objects.get(pk=request["group"]))
-    launching.join()
+    thread.join()
+    assert refused == ["group"]
     assert not AgentGroup.objects.exists()
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize("sweep", [False, True])
+def test_launch_whose_benchmark_goes_in_between_is_refused(monkeypatch, sweep):
+    user = make_user()
+    request = launch_request(user)
+    if sweep:
+        request |= {"algorithms": ["hacpo"], "seeds": [1]}
+        del request["algorithm"], request["seed"]
+    module, name = (sweeps, "plan_sweep") if sweep else (launching, "plan_run")
+    planned = getattr(module, name)
+
+    def then_delete(*arguments):
+        found = planned(*arguments)
+        Benchmark.objects.all().delete()
+        return found
+
+    monkeypatch.setattr(module, name, then_delete)
+    with pytest.raises(LaunchError, match="benchmark was deleted"):
+        (sweeps.launch_sweep if sweep else launch)(user, request)
     assert not Run.objects.exists()

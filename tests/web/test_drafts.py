@@ -281,8 +281,15 @@ class TestApi:
         )
         assert (first.status_code, first.json()["state"], first.content == again.content) == (201, "draft", True)
         path = f"/api/v1/runs/{first.json()['id']}"
-        changed = web.post(f"{path}/draft", body | {"seed": 8}, content_type=JSON)
-        assert (changed.status_code, changed.json()["seed"], changed.json()["state"]) == (200, 8, "draft")
+        other = body | {"seed": 8}
+        assert web.put(f"{path}/request", other, content_type=JSON).status_code == 428
+        version = {"If-Match": web.get(f"{path}/request").headers["ETag"]}
+        changed = web.put(f"{path}/request", other, content_type=JSON, headers=version)
+        assert (changed.status_code, changed.json()["seed"], Run.objects.get().state) == (200, 8, "draft")
+        own = web.get(f"{path}/request")
+        kept = web.put(f"{path}/request", own.json(), content_type=JSON, headers={"If-Match": own.headers["ETag"]})
+        assert (kept.status_code, Run.objects.get().cloned_from) == (200, None)
+        assert web.put(f"{path}/request", other, content_type=JSON, headers=version).status_code == 412
         for _ in range(2):
             queued = web.post(
                 f"{path}/queue-draft", {"confirm": []}, content_type=JSON, headers={"Idempotency-Key": "q"}
@@ -290,7 +297,8 @@ class TestApi:
             assert (queued.status_code, queued.json()["state"], queued.json()["place_in_queue"]) == (201, "queued", 1)
         refused = web.post(f"{path}/queue-draft", content_type=JSON)
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "not_draft")
-        assert web.post(f"{path}/draft", body, content_type=JSON).status_code == 409
+        version = {"If-Match": web.get(f"{path}/request").headers["ETag"]}
+        assert web.put(f"{path}/request", body, content_type=JSON, headers=version).status_code == 409
         assert Run.objects.count() == 1
 
     def test_odd_bodies_are_refused(self, web, draft):
@@ -313,7 +321,9 @@ class TestApi:
         for somebody, status in ((make_member(draft.project, "viewer"), 403), (factories.make_user(), 404)):
             client.force_login(somebody)
             assert client.post(f"/api/v1/runs/{draft.pk}/queue-draft", content_type=JSON).status_code == status
-            assert client.post(f"/api/v1/runs/{draft.pk}/draft", body, content_type=JSON).status_code == status
+            version = {"If-Match": client.get(f"/api/v1/runs/{draft.pk}/request").headers.get("ETag", "")}
+            path = f"/api/v1/runs/{draft.pk}/request"
+            assert client.put(path, body, content_type=JSON, headers=version).status_code == status
             assert client.post(reverse("runs:run_queue_draft", args=[draft.pk])).status_code == status
             # Of a draft that a form names in its fields, nothing changes either.
             sent = {"draft": str(draft.pk), "name": "taken", "save": "draft"}
