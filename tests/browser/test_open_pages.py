@@ -43,7 +43,7 @@ def test_preset_brings_its_confirmation_and_typing_over_it_takes_it_back(page: P
 
 def test_side_card_warns_of_a_context_as_soon_as_the_group_is_chosen(page: Page, registered) -> None:
     page.goto("/runs/new")
-    page.get_by_label("Agent group").select_option(label="Two families")  # of 64 tokens, where the paper's default is 5120
+    page.get_by_label("Agent group").select_option(label="Two families")  # 64 tokens; the paper's default is 5120
     warnings = page.locator("#warnings")
     expect(warnings).to_contain_text("has room for 64. The preset “The demo's settings (small models on a CPU)” fits.")
     page.get_by_label("Preset").select_option(index=1)
