@@ -26,7 +26,7 @@ from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Sweep
 from hacrl_web.runs.sweep_plan import plan_sweep
 from hacrl_web.runs.sweeps import add_seeds, launch_sweep, retry_all
-from workers.demo_recipe import (
+from workers.contract.demo_recipe import (
     AGENTS,
     ALGORITHMS,
     ANSWER_FIELD,

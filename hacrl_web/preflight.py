@@ -97,7 +97,7 @@ def read_state(data: Path) -> dict[str, Any]:
 def check_vllm() -> None:
     """Error: Refused where `demo --engine vllm` would start trainers that find no vLLM."""
     if importlib.util.find_spec("vllm") is None:
-        from workers.spec_sections import INSTALL_VLLM
+        from workers.contract.spec.sections import INSTALL_VLLM
 
         raise Refused(f"vLLM is not installed here: {INSTALL_VLLM}; or leave out --engine vllm.")
 

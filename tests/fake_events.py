@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import time
 
-from workers.events import Answers, Body, Contribution, Evaluation, Metrics, Progress, Questions, Rollout
-from workers.spec import RunSpec
+from workers.contract.events import Answers, Body, Contribution, Evaluation, Metrics, Progress, Questions, Rollout
+from workers.contract.spec.run import RunSpec
 
 
 def agent_metrics(step: int, agent: str, chance: random.Random) -> Metrics:

@@ -28,12 +28,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fake_events import agent_metrics, evaluations, questions, rollouts, step_bodies
-from workers import pulse
+from workers import heartbeat
 from workers.checkpoint import newest_checkpoint, save_checkpoint
-from workers.events import PAUSE_ASKED, Body, Checkpoint, Finished, Log, Started
-from workers.launcher import PAUSE_SIGNAL, die_with_supervisor, dump_stacks_on_signal
-from workers.spec import RunSpec
-from workers.spool import SpoolWriter
+from workers.contract.events import PAUSE_ASKED, Body, Checkpoint, Finished, Log, Started
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SpoolWriter
+from workers.contract.trainer_process import PAUSE_SIGNAL, die_with_supervisor, dump_stacks_on_signal
 
 __all__ = ["rollouts"]
 MODES = (
@@ -184,7 +184,7 @@ class FakeTrainer:
             time.sleep(3600)
         for _ in range(40 if self.mode == "slow" else 0):
             time.sleep(0.1)
-            pulse.beat()
+            heartbeat.beat()
 
     def _save(self) -> None:
         for agent in self.agents:
@@ -241,7 +241,7 @@ def _use_up_memory() -> int:
 def main(spec_path: str, run_dir: str, attempt: str) -> int:
     die_with_supervisor()
     dump_stacks_on_signal()
-    pulse.start(Path(run_dir))
+    heartbeat.start(Path(run_dir))
     return FakeTrainer(RunSpec.from_file(Path(spec_path)), Path(run_dir), int(attempt)).run()
 
 

@@ -12,30 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("hacrl_web", "workers")
-# workers/*.py that the web may import
-CONTRACT = (
-    "spec",
-    "spec_agent",
-    "spec_algorithm",
-    "spec_data",
-    "spec_fields",
-    "spec_sections",
-    "verifiers",
-    "events",
-    "spool",
-    "thinning",
-    "output",
-    "launcher",
-    "manifest",
-    "weights",
-    "advantages",
-    "estimators",
-    "held_out",
-    "spec_yaml",
-    "verl_recipe",
-    "footprint",
-    "memory_plan",
-)
+# The rooms of workers/, each of which imports only itself and what stands above it. The web imports the contract alone.
+WORKERS_ROOMS = ("contract", "algorithms")
 ML = {
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",
     "sympy", "math_verify", "latex2sympy2_extended", "huggingface_hub", "datasets", "pandas", "pyarrow", "sklearn",
@@ -134,17 +112,32 @@ def test_algorithms_import_only_torch_and_the_standard_library(path: Path) -> No
     assert others == set()
 
 
-@pytest.mark.parametrize("name", CONTRACT)
-def test_contract_imports_only_pydantic_yaml_and_itself(name: str) -> None:
-    path = ROOT / "workers" / f"{name}.py"
+@each("workers/contract")
+def test_contract_imports_only_pydantic_yaml_and_itself(path: Path) -> None:
     allowed = set(sys.stdlib_module_names) | {"pydantic", "pydantic_core", "annotated_types", "yaml"}
     assert roots(path) - allowed <= {"workers"}
-    assert ours(path) <= {f"workers.{other}" for other in CONTRACT}
+    assert all(name.startswith("workers.contract.") for name in ours(path))
+
+
+def room(name: str) -> str:
+    """The folder of workers/ that a module lies in; "" where it lies beside them."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 2 else ""
+
+
+@each("workers")
+def test_rooms_of_workers_import_in_one_direction(path: Path) -> None:
+    own = room(module_name(path))
+    if not own:
+        return
+    assert own in WORKERS_ROOMS, f"{own} has no place in WORKERS_ROOMS"
+    allowed = {"", *WORKERS_ROOMS[: WORKERS_ROOMS.index(own) + 1]}
+    assert {name for name in ours(path) if room(name) not in allowed} == set()
 
 
 def test_contract_loads_no_torch_in_a_fresh_process() -> None:
     heavy = sorted(ML | {"django", "celery", "redis", "channels"})
-    names = ", ".join(f"workers.{name}" for name in (*CONTRACT, "demo_recipe"))
+    names = ", ".join(module_name(path) for path in sources("workers/contract"))
     code = f"import sys, {names}\nprint([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
@@ -160,9 +153,7 @@ def test_trainer_side_knows_nothing_of_the_web(path: Path) -> None:
 @each("hacrl_web")
 def test_web_imports_no_ml_library_and_only_the_contract(path: Path) -> None:
     assert roots(path) & ML == set()
-    # workers.demo_recipe is data: the demo's names and settings, as a user would type them into the form.
-    allowed = {f"workers.{name}" for name in CONTRACT} | {"workers.demo_recipe"}
-    assert {name for name in ours(path) if name.startswith("workers")} <= allowed
+    assert all(name.startswith("workers.contract.") for name in ours(path) if name.startswith("workers"))
 
 
 def test_web_process_loads_no_ml_library() -> None:

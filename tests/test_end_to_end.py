@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from workers.demo_recipe import AGENTS, ALGORITHMS
+from workers.contract.demo_recipe import AGENTS, ALGORITHMS
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -16,10 +16,12 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from workers import events, launcher, pulse, spec_yaml
+from workers import heartbeat
+from workers.contract import events, trainer_process
+from workers.contract.spec import yaml_files
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_spool
 from workers.messages import AgentLost
-from workers.spec import RunSpec
-from workers.spool import SPOOL_NAME, SpoolWriter, read_spool
 from workers.stopping import Paused, StopFlag, StopNow, Stopped
 
 
@@ -47,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
 def read_spec(path: Path) -> RunSpec:
     """The spec, or Refused with one line for each field that is wrong."""
     try:
-        return spec_yaml.from_file(path)
+        return yaml_files.from_file(path)
     except OSError as error:
         raise Refused(f"cannot read {path}: {error.strerror}") from None
     except ValidationError as error:
@@ -64,17 +66,17 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
 
     Returns the attempt. Error: Refused.
     """
-    is_supervised = launcher.DEATH_PIPE_VARIABLE in os.environ  # then the lock was inherited with the pipe
-    launcher.die_with_supervisor()
-    launcher.dump_stacks_on_signal()
+    is_supervised = trainer_process.DEATH_PIPE_VARIABLE in os.environ  # then the lock was inherited with the pipe
+    trainer_process.die_with_supervisor()
+    trainer_process.dump_stacks_on_signal()
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
         if not is_supervised:
-            launcher.lock_run_dir(run_dir)
+            trainer_process.lock_run_dir(run_dir)
             # Of a launched run, each of them was confirmed.
             for caution in spec.cautions():
                 print(f"python -m workers: {caution.message}", file=sys.stderr)
-        own = run_dir / launcher.SPEC_NAME
+        own = run_dir / trainer_process.SPEC_NAME
         if own.exists() and read_spec(own) != spec:
             raise Refused(f"{run_dir} holds another run: choose an empty folder")
         if not own.exists():
@@ -85,7 +87,7 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
             with contextlib.suppress(FileNotFoundError, events.DamagedLine):
                 for record in read_spool(run_dir):
                     attempt = record["attempt"] + 1
-    except launcher.RunDirBusy as error:
+    except trainer_process.RunDirBusy as error:
         raise Refused(str(error)) from None
     except OSError as error:
         raise Refused(f"cannot use {run_dir}: {error.strerror}") from None
@@ -102,7 +104,7 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     outcome: Literal["completed", "stopped", "paused", "interrupted", "failed"]
     try:
         spool = SpoolWriter(run_dir, attempt, quota_bytes)
-        pulse.start(run_dir)
+        heartbeat.start(run_dir)
         from workers.loading import quiet_transformers  # torch takes seconds: not before the spec is known to be good
         from workers.rewards import Verifier
         from workers.scoring import VerifierFails

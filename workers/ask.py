@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from workers.spec_agent import AgentSpec
+from workers.contract.spec.agent import AgentSpec
 
 
 def answer(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workers import pulse
+from workers import heartbeat
 from workers.benchmarks import Question
+from workers.contract.spec.run import RunSpec
 from workers.messages import Generated
 from workers.quarantine import Audited
 from workers.randomness import derived_key
 from workers.scoring import Scores, VerifierFails
-from workers.spec import RunSpec
 from workers.warm_child import Child, VerifierError
 
 
@@ -42,7 +42,7 @@ class Audit:
                     if not is_drawn or not scores.valid[agent, prompt, number]:
                         continue
                     asked += 1
-                    pulse.beat()
+                    heartbeat.beat()
                     try:
                         second = self._child.ask(response.text, question.answer).reward
                     except VerifierError as error:

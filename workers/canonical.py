@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.benchmarks import Question
-from workers.held_out import place_of, question_key
+from workers.contract.held_out import place_of, question_key
 from workers.question_files import MAX_LINE_BYTES, MAX_QUESTIONS, BenchmarkError, Refused, Source
 from workers.question_mapping import QuestionMapping
 

@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from workers import pulse
+from workers import heartbeat
 from workers.agents import Agent
-from workers.manifest import (
+from workers.contract.checkpoint_manifest import (
     FOLDER_NAME,
     MANIFEST_NAME,
     DamagedCheckpoint,
@@ -83,12 +83,12 @@ def save_checkpoint(
     entries = [{"name": agent.name, "folder": f"agents/{name}"} for agent, name in zip(agents, names, strict=True)]
     try:
         for save in begin([partial(_save_agent, *pair, building) for pair in zip(agents, names, strict=True)]):
-            pulse.beat()
+            heartbeat.beat()
             save()
         (building / "state" / "trainer.json").write_text(json.dumps(trainer))
         files: dict[str, dict[str, Any]] = {}
         for path in _files(building):
-            pulse.beat()
+            heartbeat.beat()
             _sync(path)
             files[path.relative_to(building).as_posix()] = {"size": path.stat().st_size, "sha256": sha256(path)}
         manifest = building / MANIFEST_NAME

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workers.demo_recipe import AGENTS, HELD_OUT_FILE, RECIPE_FILE, RECIPE_VERSION, SEED, TRAIN_FILE
+from workers.contract.demo_recipe import AGENTS, HELD_OUT_FILE, RECIPE_FILE, RECIPE_VERSION, SEED, TRAIN_FILE
 from workers.demo_task import make_problems, write_questions
 from workers.warm_start import DIGIT_PAIRS, STEPS, WarmStart, train_agent
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from workers.demo_recipe import HELD_OUT_FILE, SKILLS, TRAIN_FILE
+from workers.contract.demo_recipe import HELD_OUT_FILE, SKILLS, TRAIN_FILE
 
 HELD_OUT_PER_SKILL = 100
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}

@@ -12,10 +12,10 @@ from typing import Protocol
 
 import torch
 
+from workers.contract.spec.run import RunSpec
+from workers.contract.spec.sections import INSTALL_VLLM
 from workers.policy import Policy
 from workers.rollout import Sample, refuse_empty, sample
-from workers.spec import RunSpec
-from workers.spec_sections import INSTALL_VLLM
 
 # Mean difference of log-probabilities by token, in nats, above which an engine has other weights than the trainer.
 LOGP_DIFFERENCE_LIMIT = 0.1

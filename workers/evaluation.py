@@ -10,14 +10,14 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workers import events
 from workers.benchmarks import Question
 from workers.canonical import MAX_SLICES, OTHER_SLICES
-from workers.estimators import Tally, Vote, estimates
+from workers.contract import events
+from workers.contract.estimators import Tally, Vote, estimates
+from workers.contract.spec.data import DataSpec
+from workers.contract.verifier_kinds import label
 from workers.rewards import REWARD_MAX
 from workers.scoring import Scorer
-from workers.spec_data import DataSpec
-from workers.verifiers import label
 from workers.votes import vote
 
 

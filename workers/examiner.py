@@ -9,15 +9,15 @@ from functools import partial
 from statistics import fmean
 from typing import Any, NoReturn, Protocol
 
-from workers import events
 from workers.agents import Agent, Placement
+from workers.contract import events
+from workers.contract.spec.data import DataSpec
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SpoolWriter
 from workers.evaluation import Exam, Result, answer_events, evaluation_event, results_of
 from workers.progress import Progress
 from workers.rewards import Verifier
 from workers.scoring import Scorer
-from workers.spec import RunSpec
-from workers.spec_data import DataSpec
-from workers.spool import SpoolWriter
 from workers.stopping import StopFlag
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from workers.agents import Agent
 from workers.benchmarks import Question, Split, split_questions
-from workers.events import Level
-from workers.spec import RunSpec
-from workers.spec_data import DataSpec
+from workers.contract.events import Level
+from workers.contract.spec.data import DataSpec
+from workers.contract.spec.run import RunSpec
 
 Told = Callable[[Level, str], None]
 

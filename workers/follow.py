@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from safetensors import SafetensorError
 
-from workers import pulse
+from workers import heartbeat
 from workers.death_watch import die_with_trainer
 from workers.loading import choose_device, quiet_transformers
 from workers.local_agent import LocalAgent
@@ -34,7 +34,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is the trainer's to obey
     die_with_trainer(socket)
     if beats >= 0:
-        pulse.take_over(beats)
+        heartbeat.take_over(beats)
     quiet_transformers()
     serve(Connection(socket))
     return 0

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.canonical import Written, read_canonical, write_canonical
-from workers.held_out import held_out_limit, place_of
+from workers.contract.held_out import held_out_limit, place_of
 from workers.overlap import KnownQuestions, compare, texts
 from workers.question_files import MAX_COLUMNS, BenchmarkError, Source
 from workers.question_mapping import QuestionMapping, guess

@@ -12,9 +12,9 @@ from functools import partial
 
 from workers import choice, numeric, unit_tests
 from workers.answers import MAX_ANSWER_CHARACTERS, clean, decide, final_answer
+from workers.contract.verifier_kinds import VerifierKind
 from workers.patterns import settle as settle_regex
 from workers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, TOO_LONG, WRONG, Pair, Verdict
-from workers.verifiers import VerifierKind
 
 # A reference answer with more words than this is prose, which no algebra compares.
 MAX_ANSWER_WORDS = 8

@@ -8,8 +8,8 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.utils import logging
 
-from workers.footprint import gpu_of
-from workers.spec import RunSpec
+from workers.contract.memory.footprint import gpu_of
+from workers.contract.spec.run import RunSpec
 
 CPU = torch.device("cpu")
 

@@ -17,8 +17,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import torch
 from safetensors.torch import load_file, save_file
 
-from workers import pulse
+from workers import heartbeat
 from workers.benchmarks import Question
+from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.run import RunSpec
 from workers.engines import logp_difference, make_engine
 from workers.importance import truncated_weight
 from workers.memory import OutOfMemory, halving
@@ -28,8 +30,6 @@ from workers.randomness import derived_key
 from workers.ranks import ALONE, Ranks
 from workers.rollout import Sample
 from workers.rules import needs_token_logps, rescores_shared
-from workers.spec import RunSpec
-from workers.spec_agent import AgentSpec
 from workers.updates import LOWER_LENGTH, Inputs, measure_alignment, retokenize, run_updates
 
 MAX_ROLL_BACKS = 3  # in a run and agent
@@ -93,7 +93,7 @@ class LocalAgent:
 
     def _encode(self, question: Question) -> Sequence[int]:
         if question.prompt not in self._encoded:
-            pulse.beat()
+            heartbeat.beat()
             # A list of numbers takes nine times the memory.
             self._encoded[question.prompt] = array("i", self.policy.encode_prompt(question.prompt))
         return self._encoded[question.prompt]
@@ -197,7 +197,7 @@ class LocalAgent:
         def attempt(size: int) -> dict[int, list[float]]:
             found: dict[int, list[float]] = {}
             for chunks in self.ranks.rounds(order, size):
-                pulse.beat()
+                heartbeat.beat()
                 chunk = self.ranks.mine(chunks)
                 if not chunk:
                     self.policy.stand_by()

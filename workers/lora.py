@@ -14,7 +14,7 @@ from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.lora import Linear
 from peft.tuners.tuners_utils import BaseTunerLayer
 
-from workers.spec_agent import AgentSpec
+from workers.contract.spec.agent import AgentSpec
 
 ADAPTER = "default"
 

@@ -13,11 +13,11 @@ import torch
 
 from workers import memory, ray_cluster
 from workers.agents import Agent, Answer, Placement
+from workers.contract.spec.run import RunSpec
+from workers.contract.spec.sections import INSTALL_RAY
 from workers.engines import check_engine
 from workers.loading import choose_device
 from workers.ranked_agent import make_agent
-from workers.spec import RunSpec
-from workers.spec_sections import INSTALL_RAY
 
 
 class RayMissing(RuntimeError):

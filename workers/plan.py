@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from workers.benchmarks import Question
+from workers.contract.spec.run import RunSpec
 from workers.messages import Generated, Row
 from workers.randomness import derived_key, permutation
-from workers.spec import RunSpec
 
 
 def batch_of_step(spec: RunSpec, step: int, questions: Sequence[Question]) -> list[Question]:

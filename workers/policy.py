@@ -19,6 +19,8 @@ from torch.nn import functional
 from transformers import AutoTokenizer
 
 from workers import lora, sharding
+from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.run import RunSpec
 from workers.loading import CPU, choose_dtype, load_model
 from workers.offload import move
 from workers.prompts import encode_question, eos_ids, turn_eos, uses_chat
@@ -26,8 +28,6 @@ from workers.randomness import derived_key
 from workers.ranks import ALONE, Ranks
 from workers.recompute import recompute_layers
 from workers.snapshot import Snapshot
-from workers.spec import RunSpec
-from workers.spec_agent import AgentSpec
 
 
 class Policy:

@@ -8,10 +8,10 @@ import psutil
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from workers.footprint import Shape, shape_of
+from workers.contract.memory.footprint import Shape, shape_of
+from workers.contract.memory.plan import Machine, shortfall
+from workers.contract.spec.run import RunSpec
 from workers.loading import choose_device
-from workers.memory_plan import Machine, shortfall
-from workers.spec import RunSpec
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" or absent: none
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from workers import events
+from workers.contract import events
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SpoolWriter
 from workers.memory import used_bytes
 from workers.messages import Generated
 from workers.provenance import versions
-from workers.spec import RunSpec
-from workers.spool import SpoolWriter
 from workers.stopping import StopFlag
 
 

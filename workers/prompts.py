@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from workers.spec_agent import AgentSpec
+from workers.contract.spec.agent import AgentSpec
 
 
 def encode_question(tokenizer: Any, agent: AgentSpec, question: str, stops: Sequence[int]) -> list[int]:

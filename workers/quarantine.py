@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from workers.spec_algorithm import AlgorithmSpec
+from workers.contract.spec.algorithm import AlgorithmSpec
 
 # Fewer answers than this, smoothed, are no evidence of a verifier gone wrong.
 MIN_AUDITED = 10.0

@@ -21,13 +21,13 @@ from typing import Any
 
 import torch
 
-from workers import pulse
+from workers import heartbeat
 from workers.agents import RemoteAgent
+from workers.contract.spec.run import RunSpec
 from workers.loading import choose_device
 from workers.local_agent import LocalAgent
 from workers.messages import AgentLost, RolloutsMissing
 from workers.ranks import Ranks
-from workers.spec import RunSpec
 
 GRACE_S = 5.0  # for a process that was told to end
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,7 +93,7 @@ class RankedAgent(RemoteAgent):
 
     def _start(self, rank: int, size: int) -> None:
         ours, theirs = Pipe()
-        beats = pulse.descriptor()
+        beats = heartbeat.descriptor()
         loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
         variables = {
             "RANK": str(rank),

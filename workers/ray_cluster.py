@@ -14,7 +14,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from workers.launcher import SCRATCH_NAME, remove_scratch
+from workers.contract.trainer_process import SCRATCH_NAME, remove_scratch
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"  # of the worker's environment: a cluster that its operator has started
 TOKEN_VARIABLE = "RAY_AUTH_TOKEN"  # noqa: S105 - a name

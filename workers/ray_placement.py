@@ -22,15 +22,15 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from workers import pulse
+from workers import heartbeat
 from workers.agents import Agent, Answer, RemoteAgent
+from workers.contract.spec.run import RunSpec
 from workers.engines import check_engine
 from workers.loading import choose_device, quiet_transformers
 from workers.memory import used_bytes
 from workers.messages import AgentLost
 from workers.ranked_agent import make_agent
 from workers.ray_cluster import Cluster
-from workers.spec import RunSpec
 
 PLACING_S = 120.0  # until a cluster has room for all agents
 MARK_NAME = "ray-mark"  # of the run directory: whoever reads it there sees the same folder
@@ -55,7 +55,7 @@ class AgentProcess:
         spec = RunSpec.model_validate_json(spec_json)
         _check_mark(run_dir, mark)
         check_engine(spec)
-        pulse.start(run_dir)
+        heartbeat.start(run_dir)
         quiet_transformers()
         torch.set_num_threads(threads_of_agent(spec))
         device = choose_device(spec)

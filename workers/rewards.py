@@ -21,10 +21,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from workers import pulse
+from workers import heartbeat
+from workers.contract.verifier_kinds import DEFAULT_TOLERANCE, RULES, VerifierKind
 from workers.kinds import kind_of
 from workers.verdicts import DIED, Pair, Verdict
-from workers.verifiers import DEFAULT_TOLERANCE, RULES, VerifierKind
 from workers.warm_child import Child
 
 REWARD_MAX = 1.0
@@ -64,7 +64,7 @@ class Verifier:
             if not isinstance(settled, Verdict):
                 open_pairs.setdefault(settled, []).append(index)
         for pair, verdict in zip(open_pairs, self._pool.map(self._ask, open_pairs), strict=True):
-            pulse.beat()
+            heartbeat.beat()
             for index in open_pairs[pair]:
                 verdicts[index] = verdict
         return [verdict for verdict in verdicts if verdict is not None]
@@ -76,7 +76,7 @@ class Verifier:
         """
         doubts = []
         for doubt in self._pool.map(self._doubt, answers):
-            pulse.beat()
+            heartbeat.beat()
             doubts.append(doubt)
         return doubts
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workers import pulse
+from workers import heartbeat
 from workers.kv_cache import sampling_cache
 from workers.randomness import uniforms
 
@@ -99,7 +99,7 @@ def _sample_batch(
     finished = torch.zeros(num_rows, dtype=torch.bool, device=device)
     alive = torch.arange(num_rows, device=device)  # rows in the batch now
     for position in range(max_new_tokens):
-        pulse.beat()
+        heartbeat.beat()
         token, logp, entropy = _choose(batch.logits, noise[alive, position], temperature)  # (a,) each
         tokens[alive, position], logps[alive, position], entropies[alive, position] = token, logp, entropy
         ended = torch.isin(token, stops) & ~finished[alive]  # (a,)

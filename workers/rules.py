@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from workers.algorithms import grpo, gspo, hacpo, naive
-from workers.spec_algorithm import AlgorithmSpec
+from workers.contract.spec.algorithm import AlgorithmSpec
 
 
 @dataclass(frozen=True)

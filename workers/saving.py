@@ -11,9 +11,9 @@ from safetensors import SafetensorError
 
 from workers.agents import Placement
 from workers.checkpoint import SavedCheckpoint, save_checkpoint
-from workers.events import Incident, Level
-from workers.manifest import step_folder
-from workers.spec_sections import CheckpointSpec
+from workers.contract.checkpoint_manifest import step_folder
+from workers.contract.events import Incident, Level
+from workers.contract.spec.sections import CheckpointSpec
 
 MAX_FAILED_SAVES = 3
 Score = tuple[int, float]  # step, and mean accuracy of its evaluation

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from workers import pulse
+from workers import heartbeat
 from workers.benchmarks import Question
 from workers.messages import Generated
 from workers.rewards import Verifier
@@ -119,6 +119,6 @@ class Scorer:
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self.stop.check()
-            pulse.beat()  # it waits on purpose: longer than a short stall_timeout_s, it would be taken for hung
+            heartbeat.beat()  # it waits on purpose: longer than a short stall_timeout_s, it would be taken for hung
             time.sleep(min(0.2, left))
         self.stop.check()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from types import FrameType
 
-from workers.launcher import PAUSE_SIGNAL
+from workers.contract.trainer_process import PAUSE_SIGNAL
 
 
 class Stopped(Exception):

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workers import events
 from workers.algorithms import hacpo
 from workers.benchmarks import Question
+from workers.contract import events
 from workers.messages import Generated, Row, RowResult, UpdateReport
 from workers.quarantine import Audited, Trust
 from workers.rules import Judgement

@@ -15,17 +15,20 @@ from typing import Any, NoReturn
 
 from tqdm import tqdm
 
-from workers import events
 from workers.agents import Agent, Answer, Placement
 from workers.algorithms import hacpo
 from workers.audit import Audit
 from workers.benchmarks import Question, Split, split_questions
 from workers.checkpoint import newest_checkpoint
+from workers.contract import events
+from workers.contract.checkpoint_manifest import DamagedCheckpoint
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SpoolWriter
+from workers.contract.verifier_kinds import label
 from workers.engines import LOGP_DIFFERENCE_LIMIT
 from workers.evaluation import Exam
 from workers.examiner import Examiner
 from workers.fitting import asked_questions_that_fit, questions_that_fit
-from workers.manifest import DamagedCheckpoint
 from workers.messages import Generated, RolloutsMissing, UpdateReport
 from workers.placement import introduction, place
 from workers.plan import batch_of_step, learning_rate
@@ -34,13 +37,10 @@ from workers.progress import Progress
 from workers.quarantine import Change, Trust
 from workers.rewards import Verifier
 from workers.saving import CheckpointsFail, Saving
-from workers.spec import RunSpec
-from workers.spool import SpoolWriter
 from workers.step_view import StepView, view_step
 from workers.stopping import Paused, StopFlag
 from workers.telemetry import StepRecord, step_events
 from workers.updates import MAX_FAILURES_IN_A_ROW
-from workers.verifiers import label
 
 # A checkpoint on the way out must fit into the grace between TERM and KILL.
 CHEAP_CHECKPOINT_BYTES = 2_000_000_000

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workers import pulse, rules
+from workers import heartbeat, rules
+from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.contract.spec.run import RunSpec
 from workers.memory import halving
 from workers.messages import Response, Row, RowResult, UpdateReport
 from workers.policy import Policy
 from workers.ranks import Ranks
-from workers.spec import RunSpec
-from workers.spec_algorithm import AlgorithmSpec
 
 # Updates in a row without a finite loss or gradient before the weights are rolled back, or the run ends.
 MAX_FAILURES_IN_A_ROW = 3
@@ -256,7 +256,7 @@ def _backward(
         ref_logps=ref_logps,
         old_logps=old_logps,
     )
-    pulse.beat()
+    heartbeat.beat()
     loss, stats = rules.loss(rule, batch, num_updates, denominator)
     policy.backward(loss)
     _fill(chunk, stats, num_updates, rule.beta > 0, gathered)

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from workers import pulse
+from workers import heartbeat
+from workers.contract.spec.run import RunSpec
 from workers.policy import Policy
 from workers.rollout import Sample, refuse_empty
-from workers.spec import RunSpec
 from workers.vllm_child import Order, Settings, serve
 from workers.weight_folder import WeightFolder
 
@@ -139,7 +139,7 @@ class VllmEngine:
                     return value
                 if kind == "failed":
                     raise EngineFailed(f"the vLLM engine of {self._policy.agent.name} failed: {value}")
-                pulse.beat()
+                heartbeat.beat()
         except EOFError:
             self._process.join(END_S)
             raise EngineFailed(

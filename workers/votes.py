@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from workers.answers import clean, final_answer, number
 from workers.choice import letter
-from workers.estimators import Vote
+from workers.contract.estimators import Vote
 from workers.rewards import REWARD_MAX
 
 MAX_ANSWER = 200  # characters of an answer that are kept

@@ -20,7 +20,7 @@ from hacrl_web.alerts import watch
 from hacrl_web.alerts.models import ENDED, Alert, Cursor
 from hacrl_web.alerts.signals import Facts, Step
 from hacrl_web.runs.models import HELD, TERMINAL, Run, TelemetryEvent
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 BATCH_EVENTS = 2000
 SWEEP_EVERY_S = 60.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 Payload = dict[str, Any]  # of a metrics event: {"values": {...}, "ratios": {...}}
 Value = float | list[float]

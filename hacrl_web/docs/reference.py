@@ -14,8 +14,8 @@ from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from workers.spec import RunSpec
-from workers.spec_fields import Section
+from workers.contract.spec.fields import Section
+from workers.contract.spec.run import RunSpec
 
 _KINDS = {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text", "array": "list"}
 _KINDS |= {"object": "keys and values"}

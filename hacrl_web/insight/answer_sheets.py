@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from hacrl_web.runs.models import Run
 from hacrl_web.visible import visible
-from workers.events import RIGHT, UNSCORABLE
+from workers.contract.events import RIGHT, UNSCORABLE
 
 # Name in the address -> what the filter says.
 FILTERS = {

@@ -13,7 +13,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 
-from workers.manifest import Manifest
+from workers.contract.checkpoint_manifest import Manifest
 
 CHUNK_BYTES = 2**20
 

@@ -18,8 +18,8 @@ from hacrl_web.insight.settings_diff import effective
 from hacrl_web.registry import values
 from hacrl_web.registry.children import run_child
 from hacrl_web.runs.models import Run
-from workers.manifest import Manifest
-from workers.verifiers import DEFAULT_TOLERANCE
+from workers.contract.checkpoint_manifest import Manifest
+from workers.contract.verifier_kinds import DEFAULT_TOLERANCE
 
 TIMEOUT_S = 60.0
 CPU_S = 600  # several threads use it up faster than the clock goes

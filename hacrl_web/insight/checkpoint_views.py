@@ -19,7 +19,7 @@ from hacrl_web.insight.promotion import proposed_name, taken_names
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.views import header, run_or_404
 from hacrl_web.streaming import download_pieces
-from workers.manifest import DamagedCheckpoint, Manifest
+from workers.contract.checkpoint_manifest import DamagedCheckpoint, Manifest
 
 
 def _whole(text: str) -> int | None:

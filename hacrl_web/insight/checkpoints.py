@@ -9,7 +9,7 @@ from typing import Any
 
 from hacrl_web.runs.hosts import data_folder_id
 from hacrl_web.runs.models import Run
-from workers.manifest import FOLDER_NAME, DamagedCheckpoint, Manifest, read_manifest, step_folders
+from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, Manifest, read_manifest, step_folders
 
 SHOWN = 100
 # So many bytes are read each time that the checkpoints are listed, of the newest ones first.

@@ -12,8 +12,8 @@ from typing import Any
 from hacrl_web.alerts.rules import BY_KIND
 from hacrl_web.alerts.signals import Facts
 from hacrl_web.insight.summaries import FATES, Generated, Lessons, PairSums, Summary
-from workers.advantages import CAPABILITY_FLOOR
-from workers.spec import RunSpec
+from workers.contract.advantages import CAPABILITY_FLOOR
+from workers.contract.spec.run import RunSpec
 
 TRAP = BY_KIND["cross_clip"]
 MOST_TRAPS = 3  # told one by one

@@ -17,7 +17,7 @@ from hacrl_web.insight.summaries import recorded_steps, run_summary, summary_of
 from hacrl_web.insight.timeline import timeline
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 BUDGET_S = 0.25  # of a request for the whole run; the page asks again until all steps are in
 Step = Annotated[int, Query(ge=0, le=2**31 - 1)]

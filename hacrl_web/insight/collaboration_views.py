@@ -15,7 +15,7 @@ from hacrl_web.insight.summaries import recorded_steps
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.views import header, run_or_404
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 
 @require_GET

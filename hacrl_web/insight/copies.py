@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hacrl_web.errors import FieldError, FieldErrors
-from workers.manifest import DamagedCheckpoint
+from workers.contract.checkpoint_manifest import DamagedCheckpoint
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from hacrl_web.accounts.projects import for_members
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight.evaluating import KEYS, find_run, launch_evaluation, visible_row
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, Benchmark, LanguageModel
-from workers.spec_sections import RolloutSpec
+from workers.contract.spec.sections import RolloutSpec
 
 LISTS = ("models", "benchmarks")
 MAX_SHOWN = 500

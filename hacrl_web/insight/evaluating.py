@@ -35,8 +35,8 @@ from hacrl_web.runs.launch import (
     of_one_project,
 )
 from hacrl_web.runs.models import Run
-from workers.manifest import DamagedCheckpoint, Manifest
-from workers.spec import RunSpec
+from workers.contract.checkpoint_manifest import DamagedCheckpoint, Manifest
+from workers.contract.spec.run import RunSpec
 
 KEYS = (
     *("name", "seed", "models", "group", "run", "step", "benchmarks"),

@@ -23,7 +23,7 @@ from hacrl_web.insight.evaluations import OfBenchmark, curve, summary
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.views import header, run_or_404
 from hacrl_web.streaming import Echo, csv_cell, download
-from workers.events import ANSWERS_AT_ONCE
+from workers.contract.events import ANSWERS_AT_ONCE
 
 PAGE_SIZE = 50
 RUNS_OFFERED = 30

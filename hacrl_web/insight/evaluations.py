@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from hacrl_web.insight.pictures import as_json
 from hacrl_web.runs.models import Run
-from workers.estimators import formula
+from workers.contract.estimators import formula
 
 MAX_LEGEND = 24  # characters of a name in the picture; the table has it in full
 

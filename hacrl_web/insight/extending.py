@@ -23,8 +23,8 @@ from hacrl_web.insight.copies import link, made_in
 from hacrl_web.runs.hosts import data_folder_id
 from hacrl_web.runs.launch import LaunchError, cannot_repeat, create_run
 from hacrl_web.runs.models import Run
-from workers.manifest import FOLDER_NAME, MANIFEST_NAME, Manifest
-from workers.spec import RunSpec
+from workers.contract.checkpoint_manifest import FOLDER_NAME, MANIFEST_NAME, Manifest
+from workers.contract.spec.run import RunSpec
 
 MAX_NAME = 120
 _ENDING = re.compile(r" \(to step \d+\)$")

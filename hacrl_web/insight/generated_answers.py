@@ -1,8 +1,8 @@
 """What is made up of evaluations: k answers of each agent to each held-out question of three benchmarks.
 
-The estimates are computed from these answers by the trainer's own formulas (workers.estimators). How well an agent
-answers follows its curves in generated_world.py; which questions it finds easy stays the same over the steps, so that
-questions are solved and lost one by one.
+The estimates are computed from these answers by the trainer's own formulas (workers.contract.estimators). How well an
+agent answers follows its curves in generated_world.py; which questions it finds easy stays the same over the steps, so
+that questions are solved and lost one by one.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from hacrl_web.insight.generated_world import SUBJECTS, UNSCORABLE, Question, World, questions
-from workers.estimators import Tally, Vote, estimates
-from workers.events import ANSWERS_AT_ONCE, RIGHT, WRONG
-from workers.events import UNSCORABLE as NO_VERDICT
-from workers.spec import RunSpec
+from workers.contract.estimators import Tally, Vote, estimates
+from workers.contract.events import ANSWERS_AT_ONCE, RIGHT, WRONG
+from workers.contract.events import UNSCORABLE as NO_VERDICT
+from workers.contract.spec.run import RunSpec
 
 Record = dict[str, Any]
 NUM_SAMPLES = 4

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from hacrl_web.insight.generated_step import StepFacts, Visit
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 Record = dict[str, Any]
 SIDES = {-1: "lower", 0: "none", 1: "upper"}

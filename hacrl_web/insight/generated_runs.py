@@ -23,7 +23,7 @@ from hacrl_web.insight.generated_world import NUM_QUESTIONS, SUBJECTS, World
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
 from hacrl_web.runs.rows import ANSWERS, CONTRIBUTIONS, EVENTS, QUESTIONS, ROLLOUTS, TABLE_OF, Row, Table
 from hacrl_web.runs.variants import HACPO, Variant
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 NOT_TRAINED = "generated, not trained"
 NAMESPACE = uuid.UUID("6d7f3c0e-5d0c-4a53-9b7e-2f1f6c2a9d11")

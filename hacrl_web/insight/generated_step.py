@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from hacrl_web.insight.generated_world import Answer, Question, World
-from workers.spec import RunSpec
-from workers.weights import lower_bound
+from workers.contract.contribution_weight import lower_bound
+from workers.contract.spec.run import RunSpec
 
 CAPABILITY_FLOOR = 1e-8
 EPSILON = 1e-6  # beside the standard deviation, Eq. (6)

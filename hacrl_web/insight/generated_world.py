@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 NUM_QUESTIONS = 400
 HELD_OUT = 50  # questions of each subject

@@ -9,8 +9,8 @@ from typing import Any
 
 from hacrl_web.insight.collaboration import short, trap
 from hacrl_web.runs.models import Run
-from workers.spec import RunSpec
-from workers.weights import lower_bound
+from workers.contract.contribution_weight import lower_bound
+from workers.contract.spec.run import RunSpec
 
 BINS = 44
 MOST_ROWS = 60_000  # of one learner: what a request can count in time

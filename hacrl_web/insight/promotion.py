@@ -15,7 +15,7 @@ from hacrl_web.registry import values
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.registry.services import register_model
 from hacrl_web.runs.models import Run
-from workers.manifest import Manifest, sha256
+from workers.contract.checkpoint_manifest import Manifest, sha256
 
 MAX_NAME = 80
 

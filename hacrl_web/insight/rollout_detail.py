@@ -13,7 +13,7 @@ from hacrl_web.insight.rollout_search import Hit
 from hacrl_web.insight.waterfall import Waterfall, equation, waterfalls
 from hacrl_web.runs.models import Contribution, Run
 from hacrl_web.visible import visible
-from workers.spec_algorithm import AlgorithmSpec
+from workers.contract.spec.algorithm import AlgorithmSpec
 
 TEXT_SHOWN = 4000  # characters of a rollout; the rest is asked for
 PROMPT_SHOWN = 8000

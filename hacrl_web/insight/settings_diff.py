@@ -12,8 +12,8 @@ from django.db.models import Case, IntegerField, Q, Value, When
 from pydantic import ValidationError
 
 from hacrl_web.runs.models import Run
-from workers.spec import RunSpec
-from workers.spec_algorithm import AlgorithmSpec
+from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.contract.spec.run import RunSpec
 
 BASELINE = "gspo"  # what the leaderboard measures gains over
 FOUND_SHOWN = 20

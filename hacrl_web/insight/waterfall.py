@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hacrl_web.runs.models import Contribution
-from workers.spec_algorithm import AlgorithmSpec
-from workers.weights import Factor, Taken, factors, is_cross
+from workers.contract.contribution_weight import Factor, Taken, factors, is_cross
+from workers.contract.spec.algorithm import AlgorithmSpec
 
 WIDTH = 100.0  # of the drawing, in its own units
 

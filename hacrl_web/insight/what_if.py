@@ -12,10 +12,10 @@ from math import isclose
 from typing import Any, NamedTuple
 
 from hacrl_web.insight.what_if_rows import NEAR, Block, Rows, Tally
-from workers.advantages import Group, advantages, baseline, capability, capability_ratio, divisor
-from workers.spec import RunSpec
-from workers.spec_algorithm import AlgorithmSpec
-from workers.weights import single, weigh
+from workers.contract.advantages import Group, advantages, baseline, capability, capability_ratio, divisor
+from workers.contract.contribution_weight import single, weigh
+from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.contract.spec.run import RunSpec
 
 # Settings that act on omega, and so on A as well as on the weight.
 ON_OMEGA = ("capability_window", "ratio_min", "ratio_max")

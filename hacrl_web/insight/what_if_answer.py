@@ -14,9 +14,9 @@ from hacrl_web.insight.what_if import KNOBS, Check, Pairs, check, hypothetical, 
 from hacrl_web.insight.what_if_rows import Rows, read
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
-from workers.spec import RunSpec
-from workers.spec_algorithm import AlgorithmSpec
-from workers.weights import lower_bound
+from workers.contract.contribution_weight import lower_bound
+from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.contract.spec.run import RunSpec
 
 NO_WEIGHT = (
     "Every weight on record for these steps is 0, so there are no shares to show: nobody was taught anything. "

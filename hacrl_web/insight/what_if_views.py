@@ -18,8 +18,8 @@ from hacrl_web.insight.what_if_answer import why_nothing
 from hacrl_web.insight.what_if_rows import MAX_STEPS, MAX_WINDOW
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.views import header, run_or_404
-from workers.spec import RunSpec
-from workers.spec_algorithm import AlgorithmSpec
+from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.contract.spec.run import RunSpec
 
 WINDOW_STEPS = 10
 

@@ -14,7 +14,7 @@ from hacrl_web.leaderboard.rows import Row, rows
 from hacrl_web.registry.models import AgentGroup
 from hacrl_web.runs.launch import EVALUATION_ONLY
 from hacrl_web.runs.models import Run, State, Sweep
-from workers.demo_recipe import is_of_demo
+from workers.contract.demo_recipe import is_of_demo
 
 MAX_RUNS = 600  # of one board, the newest: sweeps have at most 60
 MAX_SWEEPS = 8

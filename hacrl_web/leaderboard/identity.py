@@ -15,7 +15,7 @@ from hacrl_web.insight.settings_diff import effective, flat
 from hacrl_web.leaderboard.results import RunResult
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
-from workers.spec_algorithm import OWN_EPSILONS, SEQUENCE_EPSILONS, SHARING, acts_on_shared
+from workers.contract.spec.algorithm import OWN_EPSILONS, SEQUENCE_EPSILONS, SHARING, acts_on_shared
 
 EVALUATION_ONLY = "evaluation only"  # in an algorithm's place: a run of no steps
 NOT_RECORDED = "not recorded"

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from hacrl_web.errors import plain_errors
 from hacrl_web.registry.models import AGENT_SETTINGS, Agent
 from hacrl_web.registry.values import Checker
-from workers.spec_agent import AgentSpec
+from workers.contract.spec.agent import AgentSpec
 
 FIELDS = ("learning_rate", "prompt_format", *AGENT_SETTINGS)
 KEYWORDS = "chat_template_kwargs"

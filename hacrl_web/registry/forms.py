@@ -12,7 +12,7 @@ from hacrl_web.registry.benchmarks import EXTRACTIONS, MAX_HELD_OUT_FRACTION
 from hacrl_web.registry.models import AGENT_SETTINGS, MAX_AGENTS, VERIFIERS, LanguageModel
 from hacrl_web.registry.uploads import MAX_UPLOAD_BYTES, SUFFIXES
 from hacrl_web.registry.values import MAX_NAME
-from workers.spec_agent import AgentSpec
+from workers.contract.spec.agent import AgentSpec
 
 INPUT = {"class": "input"}
 

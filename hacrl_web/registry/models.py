@@ -11,8 +11,8 @@ from django.urls import reverse
 
 from hacrl_web.accounts.audit import AuditedQuerySet, audited
 from hacrl_web.accounts.visibility import OfProject, OfProjectQuerySet
-from workers.spec_agent import AgentSpec
-from workers.verifiers import RULES
+from workers.contract.spec.agent import AgentSpec
+from workers.contract.verifier_kinds import RULES
 
 MAX_AGENTS = 8
 # The kinds of verifiers, each with its rule as a reader sees it.
@@ -104,7 +104,8 @@ class Agent(models.Model):
     position = models.PositiveSmallIntegerField()
     learning_rate = models.FloatField(null=True, blank=True)
     prompt_format = models.CharField(max_length=8, choices=PromptFormat.choices, default=PromptFormat.AUTO)
-    # Further fields of workers.spec.AgentSpec, as far as they differ from its defaults; checked by it when written.
+    # Further fields of workers.contract.spec.run.AgentSpec, as far as they differ from its defaults; checked by it when
+    # written.
     settings: Any = models.JSONField(default=dict, blank=True)
 
     objects = AuditedQuerySet["Agent"].as_manager()
@@ -142,7 +143,7 @@ class Benchmark(OfProject):
     question_field = models.CharField(max_length=120, default="question")
     answer_field = models.CharField(max_length=120, default="answer")
     prompt_template = models.TextField(default="{question}")  # around every question, before an agent's own
-    verifier = models.CharField(max_length=16, default="math")  # a key of workers.verifiers.RULES
+    verifier = models.CharField(max_length=16, default="math")  # a key of workers.contract.verifier_kinds.RULES
     tolerance = models.FloatField(null=True, blank=True)  # relative; of the numeric verifier, empty: its default
     num_train = models.PositiveIntegerField(default=0)
     num_held_out = models.PositiveIntegerField(default=0)

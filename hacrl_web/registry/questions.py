@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hacrl_web.registry.models import Benchmark
-from workers.held_out import place_of
+from workers.contract.held_out import place_of
 
 PAGE_SIZE = 50
 LINES_PER_INDEX = 50  # as workers.canonical writes it

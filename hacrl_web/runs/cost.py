@@ -15,7 +15,7 @@ from typing import Any
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.memory_fit import memory_needed
 from hacrl_web.runs.models import GENERATED, Run, State, TelemetryEvent
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 MAX_MEASURED = 50  # newest completed runs that are looked at
 # Of a checkpoint: bfloat16 weights, their float32 masters and AdamW's two moments. With LoRA: merged weights alone.

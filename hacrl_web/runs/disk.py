@@ -18,7 +18,7 @@ from hacrl_web.runs.models import (
     Run,
     TelemetryEvent,
 )
-from workers.output import allocated_bytes
+from workers.contract.trainer_log import allocated_bytes
 
 NUMBER_BYTES = 8
 MAX_FILES = 20_000

@@ -23,7 +23,7 @@ from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.repeat import request_of
 from hacrl_web.runs.stored_spec import stored_spec
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 
 @contextmanager

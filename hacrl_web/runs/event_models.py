@@ -72,7 +72,7 @@ class MetricChunk(models.Model):
 
 
 class RolloutSample(models.Model):
-    """workers.events.Rollout: one verified response."""
+    """workers.contract.events.Rollout: one verified response."""
 
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="rollouts", db_index=False)
     seq = models.BigIntegerField()
@@ -101,7 +101,7 @@ class RolloutSample(models.Model):
 
 
 class Contribution(models.Model):
-    """workers.events.Contribution: what one rollout taught one learner."""
+    """workers.contract.events.Contribution: what one rollout taught one learner."""
 
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="contributions", db_index=False)
     seq = models.BigIntegerField()
@@ -138,7 +138,8 @@ class Contribution(models.Model):
 
 
 class QuestionChunk(models.Model):
-    """workers.events.Questions: some of the questions that the evaluations of a run ask. Texts are JSON lists."""
+    """workers.contract.events.Questions: some of the questions that the evaluations of a run ask. Texts are JSON
+    lists."""
 
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="question_chunks", db_index=False)
     seq = models.BigIntegerField()
@@ -160,7 +161,8 @@ class QuestionChunk(models.Model):
 
 
 class AnswerChunk(models.Model):
-    """workers.events.Answers: what one agent answered to some questions in an evaluation. Texts are JSON lists.
+    """workers.contract.events.Answers: what one agent answered to some questions in an evaluation. Texts are JSON
+    lists.
 
     The responses stand last: whoever reads only marks does not read over them.
     """

@@ -39,8 +39,8 @@ from hacrl_web.runs.sweeps import MAX_NAME, launch_sweep
 from hacrl_web.runs.variants import ABLATIONS, HACPO, MAX_SWEEP_RUNS, idle_ablations
 from hacrl_web.settings_file import MAX_BYTES
 from hacrl_web.streaming import download_text
-from workers.spec_algorithm import SHARING, AlgorithmSpec
-from workers.spec_yaml import to_yaml
+from workers.contract.spec.algorithm import SHARING, AlgorithmSpec
+from workers.contract.spec.yaml_files import to_yaml
 
 ALGORITHMS = get_args(AlgorithmSpec.model_fields["name"].annotation)
 # Ticked from the start in a comparison; the others wait to be chosen.

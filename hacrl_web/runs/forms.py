@@ -15,7 +15,7 @@ from django.http import QueryDict
 
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs.variants import GRID
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 # Sections of RunSpec on the form, in its order; agents and data come from the chosen group and benchmark.
 SECTIONS = {

@@ -23,8 +23,8 @@ from hacrl_web.runs import doorbell
 from hacrl_web.runs.hosts import any_has
 from hacrl_web.runs.memory_fit import too_large
 from hacrl_web.runs.models import Run, State, StatusChange, Sweep
-from workers.spec import RunSpec
-from workers.spec_sections import INSTALL_RAY, INSTALL_VLLM
+from workers.contract.spec.run import RunSpec
+from workers.contract.spec.sections import INSTALL_RAY, INSTALL_VLLM
 
 SECTIONS = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
 KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", "cloned_from", "draft", *SECTIONS})

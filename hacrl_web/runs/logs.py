@@ -1,6 +1,6 @@
 """The log of a run: its lines as rows, searched in the database, and what its trainer wrote to stdout and stderr.
 
-The output stays in the run directory (workers/output.py) and is only there on the host that trains.
+The output stays in the run directory (workers/contract/trainer_log.py) and is only there on the host that trains.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hacrl_web.runs.models import Run, TelemetryEvent
-from workers.output import read_output
+from workers.contract.trainer_log import read_output
 
 FOUND_SHOWN = 500
 LEVELS = ("info", "warning", "error")

@@ -1,7 +1,7 @@
 """Whether a run fits the hosts that could train it, by what their heartbeats told of their memory.
 
-The estimate itself is the contract's (workers/footprint.py, memory_plan.py). A run may be claimed by any host, so it is
-refused only where it fits none of those that are known and alive.
+The estimate itself is the contract's (workers/contract/memory/footprint.py, memory_plan.py). A run may be claimed by
+any host, so it is refused only where it fits none of those that are known and alive.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from hacrl_web.errors import FieldError
 from hacrl_web.registry.models import Agent
 from hacrl_web.runs.hosts import SILENT_S
 from hacrl_web.runs.models import Host
-from workers.footprint import Shape, shape_of
-from workers.memory_plan import Machine, estimate, shortfall
-from workers.spec import RunSpec
+from workers.contract.memory.footprint import Shape, shape_of
+from workers.contract.memory.plan import Machine, estimate, shortfall
+from workers.contract.spec.run import RunSpec
 
 FIELD = "compute.device"  # what a machine lacks is told beside its choice
 

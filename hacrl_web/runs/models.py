@@ -164,7 +164,7 @@ class Run(OfState, OfProject):
     benchmark = models.ForeignKey(
         "registry.Benchmark", on_delete=models.SET_NULL, null=True, blank=True, related_name="runs"
     )
-    spec = models.JSONField()  # workers.spec.RunSpec
+    spec = models.JSONField()  # workers.contract.spec.run.RunSpec
     algorithm = models.CharField(max_length=32)
     seed = models.PositiveIntegerField()
     retry_of = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="retries")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hacrl_web.runs.forms import CAUTIONS, Confirmation
-from workers.demo_recipe import CONFIRM, demo_settings
+from workers.contract.demo_recipe import CONFIRM, demo_settings
 
 # Sec. 4.1: what all runs of the paper have in common.
 _PAPER: dict[str, Any] = {

@@ -65,7 +65,7 @@ class OfState(models.Model):
     interruptions = models.PositiveIntegerField(default=0)
     reason = models.TextField(blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
-    progress = models.JSONField(default=dict, blank=True)  # the last workers.events.Progress
+    progress = models.JSONField(default=dict, blank=True)  # the last workers.contract.events.Progress
 
     class Meta:
         abstract = True

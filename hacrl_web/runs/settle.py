@@ -12,7 +12,7 @@ import time
 from hacrl_web.runs.hosts import data_folder_id
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry import LeaseLost, Shipper
-from workers.launcher import RunDirBusy, lock_run_dir
+from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
 LONGEST_S = 1.0  # of one call: the dispatcher has other runs to look at
 log = logging.getLogger(__name__)

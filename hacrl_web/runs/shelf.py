@@ -19,7 +19,7 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require, require_delete
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs.models import TERMINAL, Run, State, Sweep
-from workers.launcher import RunDirBusy, lock_run_dir
+from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
 NAMED_RUNS = 5
 SETTLED = TERMINAL | {State.DRAFT}  # nobody works on it, or will

@@ -7,7 +7,7 @@ from typing import Any
 from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs.forms import SECTIONS
 from hacrl_web.settings_file import NoSettings, read_settings_file
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 FURTHER = "evaluation.benchmarks"
 TOP = ("name", "seed", "group", "benchmark")

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from hacrl_web.errors import FieldError, FieldErrors, plain_errors
 from hacrl_web.runs.models import Run
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 
 def stored_spec(run: Run) -> RunSpec:

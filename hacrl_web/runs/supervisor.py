@@ -27,11 +27,11 @@ from hacrl_web.runs.models import USER_STOP, Desire, Drain, Run, State, Worker
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.telemetry import LeaseLost, Shipper
 from hacrl_web.runs.watchdog import Watchdog
-from workers.events import PAUSE_ASKED, Log
-from workers.launcher import SPEC_NAME, RunDirBusy, Trainer, lock_run_dir, start_trainer
-from workers.output import last_output
-from workers.spec import RunSpec
-from workers.spool import SPOOL_NAME, SpoolWriter
+from workers.contract.events import PAUSE_ASKED, Log
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SPOOL_NAME, SpoolWriter
+from workers.contract.trainer_log import last_output
+from workers.contract.trainer_process import SPEC_NAME, RunDirBusy, Trainer, lock_run_dir, start_trainer
 
 HEARTBEAT_S = 2.0
 MAX_TRIES = 20  # runs that another worker was quicker to claim, or whose directory is in use

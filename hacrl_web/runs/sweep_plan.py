@@ -24,8 +24,8 @@ from hacrl_web.runs.variants import (
     grid_of,
     idle_ablations,
 )
-from workers.spec import RunSpec
-from workers.spec_algorithm import AlgorithmSpec
+from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.contract.spec.run import RunSpec
 
 SWEEP_KEYS = frozenset({"algorithms", "ablations", "seeds", "grid"})
 

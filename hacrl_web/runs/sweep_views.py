@@ -19,7 +19,7 @@ from hacrl_web.runs.forms import parse_seeds
 from hacrl_web.runs.models import HELD, TERMINAL, Run, State, Sweep
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.sweep_state import SweepState, newest_checkpoints, state_of
-from workers.demo_recipe import is_of_demo
+from workers.contract.demo_recipe import is_of_demo
 
 PAGE_SIZE = 50
 

@@ -18,7 +18,7 @@ from hacrl_web.runs.models import Desire, Run, State, Sweep
 from hacrl_web.runs.sweep_plan import each_once, plan_sweep
 from hacrl_web.runs.sweep_state import Line, SweepState, state_of
 from hacrl_web.runs.variants import MAX_SWEEP_RUNS
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 MAX_NAME = 120
 

@@ -23,8 +23,8 @@ from hacrl_web.runs.limits import Limits, Refused
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.rows import PAYLOAD_TEXT, Record, insert, integer, stand_in
-from workers.events import DamagedLine, Log, decode, encode, verified
-from workers.spool import SPOOL_NAME, rotated
+from workers.contract.events import DamagedLine, Log, decode, encode, verified
+from workers.contract.spool import SPOOL_NAME, rotated
 
 MAX_LINES = 2000
 MAX_BYTES = 4 * 2**20

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hacrl_web.errors import FieldError, plain_errors
-from workers.spec_algorithm import AlgorithmSpec
+from workers.contract.spec.algorithm import AlgorithmSpec
 
 MAX_SWEEP_RUNS = 60
 MAX_LABEL = 100  # characters; the name of a run is 20 longer, for the sweep's own and the seed

@@ -29,7 +29,7 @@ from hacrl_web.runs.reports import metric_rows
 from hacrl_web.runs.resumed import under_way
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.streaming import Echo, csv_cell, download
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 PAGE_SIZE = 50
 QUEUE_SHOWN = 500

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workers.launcher import PULSE_NAME, Trainer
-from workers.spool import SPOOL_NAME
+from workers.contract.spool import SPOOL_NAME
+from workers.contract.trainer_process import PULSE_NAME, Trainer
 
 STALL_FLOOR_S = 1800.0
 STALL_FACTOR = 20.0  # times the longest step so far

@@ -28,7 +28,7 @@ PROMPT_TOKENS = 16  # at most; most are 10 to 15
 
 
 def run_spec(place: Path, size: Size, changes: dict[str, Any]) -> Any:
-    from workers.spec import RunSpec
+    from workers.contract.spec.run import RunSpec
 
     sections: dict[str, Any] = {
         "agents": [{"name": "A", "model": str(place / "model")}],
@@ -98,9 +98,9 @@ def _in_fresh_process(*arguments: str) -> str:
 
 def train(name: str, place: Path, changes: dict[str, Any]) -> None:
     """Train, and print the numbers. The peak counts from before the model is loaded."""
-    from workers.memory_plan import PROCESS_BYTES, Machine, estimate
+    from workers.contract.memory.plan import PROCESS_BYTES, Machine, estimate
+    from workers.contract.spool import SpoolWriter
     from workers.preflight import model_shape
-    from workers.spool import SpoolWriter
     from workers.stopping import StopFlag
     from workers.trainer import Trainer
 

@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 from workers.verdicts import Verdict
 
 NUM_QUESTIONS = 64

@@ -15,10 +15,10 @@ from typing import Any
 
 from workers import demo_task
 from workers import warm_start as recipe
+from workers.contract.demo_recipe import AGENTS, BENCHMARK_NAME, HELD_OUT_FILE, SKILLS, TRAIN_FILE, demo_settings
+from workers.contract.spec.run import RunSpec
 from workers.demo import WARM_STARTS
-from workers.demo_recipe import AGENTS, BENCHMARK_NAME, HELD_OUT_FILE, SKILLS, TRAIN_FILE, demo_settings
 from workers.demo_task import make_problems, write_questions
-from workers.spec import RunSpec
 from workers.warm_start import BOX, DIGIT_PAIRS, STEPS, WarmStart, train_agent
 
 QWEN3, LLAMA, OLMO2 = AGENTS["qwen3"], AGENTS["llama"], "OLMo2 200k"

@@ -23,10 +23,10 @@ os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 from tests.bench.models import SIZES, BenchVerifier, make_model, make_spec, write_questions
 from tests.bench.timing import ratio, spread
 from workers import trainer
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SpoolWriter
 from workers.fitting import questions_that_fit
 from workers.plan import batch_of_step
-from workers.spec import RunSpec
-from workers.spool import SpoolWriter
 from workers.stopping import StopFlag
 from workers.telemetry import step_events
 

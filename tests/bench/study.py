@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.pairs import PAIRS, questions, run_spec, warm_start
-from workers.spec import RunSpec
-from workers.spool import SPOOL_NAME, read_records
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SPOOL_NAME, read_records
 
 PAPER = {"delta": 0.2}
 SIDED = {"cross_clip_gradient": "sided"}

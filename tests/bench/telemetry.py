@@ -36,7 +36,7 @@ Report = dict[str, Any]
 
 def produce(run_dir: str, kind: str, rate: float, seconds: float) -> None:
     """A trainer that emits `rate` events a second, 100 times a second; rate 0: as fast as it can, `seconds` events."""
-    from workers import events, spool
+    from workers.contract import events, spool
 
     writer = spool.SpoolWriter(Path(run_dir), 1, 2**40)
     writer._gate.admits = lambda *_, **__: True  # type: ignore[method-assign] # the pipe is measured, not the limits

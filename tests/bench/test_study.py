@@ -9,7 +9,7 @@ import pytest
 
 from tests.bench import study
 from tests.bench.pairs import COARSE_PIECES, PAIRS
-from workers.demo_recipe import SKILLS
+from workers.contract.demo_recipe import SKILLS
 from workers.demo_task import make_problems
 
 

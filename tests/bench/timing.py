@@ -17,11 +17,11 @@ import torch
 
 from tests.bench.models import BenchVerifier
 from workers import local_agent, rules, step_view, trainer, updates
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SpoolWriter
 from workers.fitting import questions_that_fit
 from workers.plan import batch_of_step
 from workers.policy import Policy
-from workers.spec import RunSpec
-from workers.spool import SpoolWriter
 from workers.stopping import StopFlag
 from workers.telemetry import step_events
 

@@ -21,7 +21,7 @@ from hacrl_web.processes import is_alive
 from tests.fake_trainer import LEDGER_NAME
 from tests.faults.records import Database, Place, StoredRun, numbers
 from workers.checkpoint import newest_checkpoint
-from workers.spool import read_spool
+from workers.contract.spool import read_spool
 
 TERMINAL = frozenset({"completed", "failed", "stopped"})
 LOOK_S = 0.1

@@ -25,7 +25,7 @@ from tests.faults.proxy import Proxy
 from tests.faults.records import Database, Place
 from tests.web.factories import make_run
 from workers.checkpoint import FOLDER_NAME
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 

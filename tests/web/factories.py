@@ -15,8 +15,8 @@ from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageMode
 from hacrl_web.registry.places import folder_fingerprint
 from hacrl_web.runs.launch import launch
 from hacrl_web.runs.models import Run, State
-from workers.events import Body, Metrics
-from workers.spool import SpoolWriter
+from workers.contract.events import Body, Metrics
+from workers.contract.spool import SpoolWriter
 
 _numbers = count(1)
 

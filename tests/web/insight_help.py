@@ -10,7 +10,7 @@ from hacrl_web.runs.telemetry import Shipper
 from tests.fake_trainer import FakeAgent
 from tests.web.factories import make_run, write_spool
 from workers.checkpoint import save_checkpoint
-from workers.events import Body, Evaluation
+from workers.contract.events import Body, Evaluation
 
 
 def claimed(owner: Any, **changes: Any) -> Run:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.rows import insert
-from workers.spool import read_spool
+from workers.contract.spool import read_spool
 
 AGENTS = ("A", "B")
 

@@ -13,8 +13,8 @@ from hacrl_web.runs.launch import launch
 from hacrl_web.runs.supervisor import supervise
 from tests.web.factories import launch_request, make_model
 from tests.web.registry_help import field_error
-from workers.spec import RunSpec
-from workers.spec_agent import AgentSpec
+from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.run import RunSpec
 
 pytestmark = pytest.mark.django_db
 GIVEN = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hacrl_web.alerts import watch
 from hacrl_web.alerts.rules import BY_KIND, RULES
 from hacrl_web.alerts.signals import Facts, Step
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 FACTS = Facts(agents=("A", "B"), shares=True, uses_omega=True, can_trap=True, max_completion_length=100)
 ALONE = Facts(agents=("A", "B"), shares=False, uses_omega=False, can_trap=False, max_completion_length=100)

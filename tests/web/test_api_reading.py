@@ -20,7 +20,7 @@ from tests.web.factories import launch_request, make_model, make_run, make_user,
 from tests.web.test_api_shape import error_of
 from tests.web.test_client import hacrl as hacrl  # the client of the documentation's example
 from tests.web.test_client import stored
-from workers.events import LeftOut, Log
+from workers.contract.events import LeftOut, Log
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 JSON = "application/json"

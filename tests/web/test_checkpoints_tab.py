@@ -29,8 +29,8 @@ from tests.web.factories import make_run, make_user
 from tests.web.insight_help import add_checkpoint, claimed, evaluation, store
 from tests.web.registry_help import PASSED, answer_inspections
 from workers.checkpoint import newest_checkpoint
-from workers.events import Checkpoint
-from workers.manifest import DamagedCheckpoint, read_manifest
+from workers.contract.checkpoint_manifest import DamagedCheckpoint, read_manifest
+from workers.contract.events import Checkpoint
 
 pytestmark = pytest.mark.django_db
 

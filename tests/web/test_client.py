@@ -25,7 +25,7 @@ from hacrl_web.runs.models import Run, State, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry import Shipper
 from tests.web.factories import make_run, metrics, write_spool
 from tests.web.live import Server
-from workers.events import Log
+from workers.contract.events import Log
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = "\x1b]0;owned\x07\x1b[31mred\u202e"

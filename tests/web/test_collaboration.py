@@ -18,7 +18,7 @@ from hacrl_web.insight.collaboration import sentences, view
 from hacrl_web.insight.timeline import timeline
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, TelemetryEvent
 from tests.web import factories
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 ROWS = [
     ("A", "A", "p", 0, 0, -0.5, 1.0, "none", -0.5, None),

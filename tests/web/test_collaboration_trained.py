@@ -10,7 +10,7 @@ from hacrl_web.insight.summaries import recorded_steps, summary_of
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.rows import insert
 from tests.workers.tiny import make_pair, make_spec, train
-from workers.spool import read_records
+from workers.contract.spool import read_records
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from hacrl_web.insight import comparison, parallel
 from hacrl_web.insight.settings_diff import Line
 from tests.web.factories import launch_request, make_group, make_run, metrics
 from tests.web.insight_help import evaluation, store, stored
-from workers.events import Progress
+from workers.contract.events import Progress
 
 pytestmark = pytest.mark.django_db
 

@@ -10,7 +10,7 @@ from hacrl_web.runs.dispatcher import LEASE_S, RING_EVERY_S, Dispatcher
 from hacrl_web.runs.models import Host, Run, State, Worker
 from hacrl_web.runs.supervisor import this_worker
 from tests.web.factories import make_run, metrics, write_spool
-from workers.launcher import LOCK_NAME, lock_run_dir
+from workers.contract.trainer_process import LOCK_NAME, lock_run_dir
 
 pytestmark = pytest.mark.django_db
 

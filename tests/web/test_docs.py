@@ -13,7 +13,7 @@ from django.urls import Resolver404, resolve, reverse
 from hacrl_web.docs import pages, reference
 from hacrl_web.docs.markdown import render, slug_of
 from hacrl_web.up import parse
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 FILES = sorted(pages.FOLDER.glob("*.md"))
 TEMPLATES = django_settings.BASE_DIR / "frontend" / "templates"

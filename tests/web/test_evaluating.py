@@ -20,7 +20,7 @@ from hacrl_web.runs.models import Run
 from hacrl_web.runs.supervisor import supervise
 from tests.web.factories import launch_request, make_benchmark, make_group, make_model, make_run, make_user
 from tests.web.insight_help import add_checkpoint, claimed
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 pytestmark = pytest.mark.django_db
 PATH = "/evaluate"

@@ -16,7 +16,7 @@ from hacrl_web.runs.chunks import columns
 from hacrl_web.runs.models import Run
 from tests.web.factories import make_benchmark, make_user
 from tests.web.insight_help import claimed, store, stored
-from workers.events import Answers, Body, Evaluation, Questions
+from workers.contract.events import Answers, Body, Evaluation, Questions
 
 pytestmark = pytest.mark.django_db
 

@@ -12,7 +12,7 @@ from hacrl_web.runs.launch import LaunchError, launch, plan_run
 from hacrl_web.runs.models import Host, Run, StatusChange, Sweep
 from hacrl_web.runs.sweeps import launch_sweep
 from tests.web.factories import launch_request, make_group, make_run, make_user
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 pytestmark = pytest.mark.django_db
 

@@ -12,7 +12,7 @@ from hacrl_web.runs.launch import launch
 from hacrl_web.runs.models import Run, Sweep
 from tests.web.factories import launch_request, make_user
 from tests.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of
-from workers.demo_recipe import AGENTS
+from workers.contract.demo_recipe import AGENTS
 
 pytestmark = pytest.mark.django_db
 BOARD = ("board", "board_csv", "board_tex", "board_json", "report", "row")

@@ -11,9 +11,9 @@ from hacrl_web.runs.models import RolloutSample, Run, Worker
 from hacrl_web.runs.retention import Retention, clear_texts
 from hacrl_web.runs.telemetry import Shipper
 from tests.web.factories import make_run, make_user, metrics, write_spool
-from workers import output
-from workers.events import LeftOut, Log, Rollout
-from workers.output import allocated_bytes
+from workers.contract import trainer_log
+from workers.contract.events import LeftOut, Log, Rollout
+from workers.contract.trainer_log import allocated_bytes
 
 NOT_HERE = "The run directory is not on this host."
 pytestmark = pytest.mark.django_db
@@ -150,8 +150,8 @@ class TestTrainersOutput:
 
     def test_what_was_cut_is_a_mark_in_the_page_and_in_the_download(self, client, owner, run, monkeypatch):
         for name, size in (("FIRST_BYTES", 4096), ("KEPT_BYTES", 4096), ("LIMIT_BYTES", 100_000)):
-            monkeypatch.setattr(output, name, size)
-        assert output.limit_output(run.run_dir)
+            monkeypatch.setattr(trainer_log, name, size)
+        assert trainer_log.limit_output(run.run_dir)
         client.force_login(owner)
         assert "bytes of the trainer&#x27;s output were not kept" in self.found(client, run, q="[cut:")
         answer = client.get(reverse("runs:log_download", args=[run.pk]))

@@ -12,7 +12,7 @@ from hacrl_web.runs.launch import LaunchError, launch
 from hacrl_web.runs.memory_fit import memory_needed
 from hacrl_web.runs.models import Drain, Host, Run
 from tests.web.factories import make_benchmark, make_group, make_user
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 GIB = 2**30
 SIZES = {

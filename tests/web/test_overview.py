@@ -17,7 +17,7 @@ from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.telemetry import Shipper
 from tests.web import factories
 from tests.web.factories import metrics, write_spool
-from workers.events import Body, Evaluation, Log, Progress
+from workers.contract.events import Body, Evaluation, Log, Progress
 
 
 @pytest.fixture

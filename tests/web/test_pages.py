@@ -13,7 +13,7 @@ from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.templatetags.show import size
 from tests.web import factories
 from tests.web.page_text import complete, text_of
-from workers.demo_recipe import AGENTS
+from workers.contract.demo_recipe import AGENTS
 
 EMPTY_PAGES = {
     "home": "Register the models to train",

@@ -14,7 +14,7 @@ from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.variants import GRID
 from tests.web import factories
 from tests.web.page_text import field_of, text_of
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 
 @pytest.fixture

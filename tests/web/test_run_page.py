@@ -14,7 +14,7 @@ from hacrl_web.runs.models import Contribution, RolloutSample, Run
 from hacrl_web.streaming import csv_cell
 from tests.web import factories
 from tests.web.page_text import add_event, text_of
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 
 @pytest.mark.parametrize(

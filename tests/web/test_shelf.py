@@ -14,7 +14,7 @@ from hacrl_web.runs import shelf
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry import Shipper
 from tests.web.factories import make_member, make_run, metrics, write_spool
-from workers.launcher import lock_run_dir
+from workers.contract.trainer_process import lock_run_dir
 
 pytestmark = pytest.mark.django_db
 

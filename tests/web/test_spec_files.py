@@ -8,8 +8,8 @@ from django.urls import reverse
 
 from hacrl_web.runs.models import Run
 from tests.web.factories import make_benchmark, make_group, make_run
-from workers.spec import RunSpec
-from workers.verl_recipe import recipe
+from workers.contract.spec.run import RunSpec
+from workers.contract.verl_export import recipe
 
 pytestmark = pytest.mark.django_db
 

@@ -28,10 +28,10 @@ from hacrl_web.runs.models import (
 from hacrl_web.runs.supervisor import data_folder_id, supervise, trainer_environment
 from tests.waiting import wait_until
 from tests.web.factories import make_run
-from workers import output
-from workers.events import Log
-from workers.launcher import LOCK_NAME, RunDirBusy, start_trainer
-from workers.spool import SPOOL_NAME, SpoolWriter, read_records, rotated
+from workers.contract import trainer_log
+from workers.contract.events import Log
+from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records, rotated
+from workers.contract.trainer_process import LOCK_NAME, RunDirBusy, start_trainer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("fake_trainer")]
 
@@ -128,15 +128,15 @@ def test_lost_agent_is_an_interruption_and_the_run_goes_on_from_its_checkpoint()
 def test_output_without_measure_is_cut_while_the_run_goes_on(monkeypatch):
     """Five steps of 4,000 lines, about 80 kB each, where 100 kB are too long."""
     for name, size in (("FIRST_BYTES", 5_000), ("KEPT_BYTES", 30_000), ("LIMIT_BYTES", 100_000), ("LOOK_S", 0.02)):
-        monkeypatch.setattr(output, name, size)
+        monkeypatch.setattr(trainer_log, name, size)
     run = make_run(name="flood lines=4000 pace=0.3")
     assert supervise(run.pk)
     run.refresh_from_db()
     assert (run.state, run.step) == ("completed", 5)
-    shown = list(output.read_output(run.run_dir))
+    shown = list(trainer_log.read_output(run.run_dir))
     assert (shown[0], shown[-1]) == ("step 1 line 0", "step 5 line 3999")
     assert [line for line in shown if line.startswith("[cut: ")]
-    assert output.allocated_bytes((run.run_dir / "trainer.log").stat()) < 100_000 + 190_000
+    assert trainer_log.allocated_bytes((run.run_dir / "trainer.log").stat()) < 100_000 + 190_000
     assert_nothing_left(run)
 
 
@@ -276,7 +276,7 @@ def test_run_directory_in_use_is_not_claimed(tmp_path):
         [
             sys.executable,
             "-c",
-            "import sys, time; from pathlib import Path; from workers.launcher import lock_run_dir;"
+            "import sys, time; from pathlib import Path; from workers.contract.trainer_process import lock_run_dir;"
             "lock_run_dir(Path(sys.argv[1])); print('locked', flush=True); time.sleep(60)",
             str(run.run_dir),
         ],
@@ -521,7 +521,10 @@ def test_trainer_works_in_its_run_directory_and_finds_our_code(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     run_dir = tmp_path / "run"
     run_dir.mkdir()
-    say = "import os, sys, workers.spec; print(os.getcwd(), os.path.exists('tests/web'), os.path.exists(sys.argv[1]))"
+    say = (
+        "import os, sys, workers.contract.spec.run;"
+        "print(os.getcwd(), os.path.exists('tests/web'), os.path.exists(sys.argv[1]))"
+    )
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": "/elsewhere"}
     (run_dir / "spec.json").write_text("{}")
     trainer = start_trainer(Path("run"), 1, command=[sys.executable, "-c", say], environment=environment)

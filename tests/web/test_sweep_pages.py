@@ -15,7 +15,7 @@ from hacrl_web.runs.sweeps import launch_sweep
 from tests.web import factories
 from tests.web.page_text import complete, field_of, text_of
 from tests.web.test_sweeps import set_state, sweep_request
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 pytestmark = pytest.mark.django_db
 

@@ -12,7 +12,7 @@ from hacrl_web.runs.sweep_state import state_of
 from hacrl_web.runs.sweeps import add_seeds, launch_sweep, pause_all, resume_all, retry_all, stop_all
 from hacrl_web.runs.variants import ABLATIONS
 from tests.web.factories import launch_request, make_benchmark, make_member
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from hacrl_web.insight import event_list, system, system_figures
 from hacrl_web.runs.models import Run
 from tests.web.factories import make_run, make_user
 from tests.web.insight_help import add_checkpoint, evaluation, store, stored
-from workers.events import Checkpoint, Finished, LeftOut, Log, Progress, Started
+from workers.contract.events import Checkpoint, Finished, LeftOut, Log, Progress, Started
 
 pytestmark = pytest.mark.django_db
 

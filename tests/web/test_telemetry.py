@@ -14,10 +14,10 @@ from hacrl_web.runs.series import series
 from hacrl_web.runs.telemetry import LeaseLost, Shipper
 from tests.fake_trainer import rollouts
 from tests.web.factories import make_run, metrics, write_spool
-from workers import spool
-from workers.events import Contribution as ContributionEvent
-from workers.events import Evaluation, Metrics, Progress, Started
-from workers.spool import SPOOL_NAME, SpoolWriter, rotated
+from workers.contract import spool
+from workers.contract.events import Contribution as ContributionEvent
+from workers.contract.events import Evaluation, Metrics, Progress, Started
+from workers.contract.spool import SPOOL_NAME, SpoolWriter, rotated
 
 pytestmark = pytest.mark.django_db
 

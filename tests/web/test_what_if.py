@@ -15,12 +15,12 @@ from hacrl_web.runs.models import Run
 from tests.web.insight_rows import contribution, insert, store
 from tests.workers.tiny import make_pair, make_spec, train
 from workers import rules
-from workers.advantages import Group
 from workers.algorithms.hacpo import CapabilityTracker
-from workers.events import Metrics
-from workers.spec import RunSpec
-from workers.spec_algorithm import AlgorithmSpec
-from workers.spool import SpoolWriter
+from workers.contract.advantages import Group
+from workers.contract.events import Metrics
+from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SpoolWriter
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ import torch
 
 from tests.workers.tiny import HashVerifier, records
 from workers.benchmarks import Question
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SpoolWriter
 from workers.local_agent import LocalAgent
 from workers.messages import Generated, Response
 from workers.scoring import Scorer, Scores
-from workers.spec import RunSpec
-from workers.spool import SpoolWriter
 from workers.stopping import StopFlag
 from workers.trainer import Trainer
 from workers.verdicts import Verdict

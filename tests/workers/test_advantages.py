@@ -7,10 +7,11 @@ import itertools
 import pytest
 import torch
 
-from workers import advantages, rules
+from workers import rules
 from workers.algorithms import hacpo
-from workers.spec_algorithm import AlgorithmSpec
-from workers.weights import single
+from workers.contract import advantages
+from workers.contract.contribution_weight import single
+from workers.contract.spec.algorithm import AlgorithmSpec
 
 N, PROMPTS, PER_PROMPT = 3, 40, 4
 

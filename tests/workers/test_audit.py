@@ -132,7 +132,7 @@ def test_all_rewards_are_checked_at_share_one(tmp_path, pair):
 
 def test_every_question_to_the_second_verifier_is_a_sign_of_work(tmp_path, pair, monkeypatch):
     beats = []
-    monkeypatch.setattr("workers.pulse.beat", lambda: beats.append(1))
+    monkeypatch.setattr("workers.heartbeat.beat", lambda: beats.append(1))
     asked = sum(found.asked for found in audited(tmp_path, pair, 0.3))
     assert len(beats) == asked > 0
 

@@ -13,9 +13,9 @@ import pytest
 from tests.workers.peers import StartVerifier, emit_noise, last_rewards, train_with_liar
 from tests.workers.test_demo import spec_of
 from tests.workers.tiny import CHARACTERS, make_pair, make_spec, records
-from workers.demo_recipe import AGENTS, demo_settings
+from workers.contract.demo_recipe import AGENTS, demo_settings
+from workers.contract.spec.run import RunSpec
 from workers.rewards import Verifier
-from workers.spec import RunSpec
 
 SEEDS = (1, 2)
 TOLERANCE = 0.08

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from workers.benchmarks import BenchmarkError, split_questions
-from workers.spec_data import DataSpec
+from workers.contract.spec.data import DataSpec
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "shared" / "data" / "benchmarks"
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from workers.benchmarks import split_questions
+from workers.contract.spec.data import DataSpec
 from workers.question_files import Refused
 from workers.question_mapping import QuestionMapping, extracted, guess
-from workers.spec_data import DataSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT.parent / "shared" / "data" / "benchmarks"

@@ -13,8 +13,8 @@ import pytest
 
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train
 from workers.checkpoint import DamagedCheckpoint, load_checkpoint, newest_checkpoint, save_checkpoint, slug
+from workers.contract.spec.sections import CheckpointSpec
 from workers.saving import Saving
-from workers.spec_sections import CheckpointSpec
 from workers.verdicts import Verdict
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from workers.benchmarks import split_questions
-from workers.demo_recipe import (
+from workers.contract.demo_recipe import (
     AGENTS,
     ALGORITHMS,
     BENCHMARK_NAME,
@@ -22,9 +22,9 @@ from workers.demo_recipe import (
     TRAIN_FILE,
     demo_settings,
 )
+from workers.contract.spec.run import RunSpec
 from workers.demo_task import make_problems
 from workers.rewards import Verifier
-from workers.spec import RunSpec
 from workers.warm_start import DIGIT_PAIRS
 
 NEEDS_TORCH = "torch and transformers are missing: pip install -c constraints.txt -e '.[train]'"
@@ -104,7 +104,9 @@ def test_unknown_algorithm_has_no_settings():
 
 
 def test_recipe_imports_no_ml_library():
-    program = "import sys, workers.demo_recipe; print(sorted({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
+    program = (
+        "import sys, workers.contract.demo_recipe; print(sorted({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -15,13 +15,13 @@ from workers import examiner
 from workers.benchmarks import Question, split_questions
 from workers.canonical import MAX_SLICES
 from workers.checkpoint import newest_checkpoint
-from workers.estimators import Vote
+from workers.contract.estimators import Vote
+from workers.contract.spec.data import DataSpec
+from workers.contract.verifier_kinds import label
 from workers.evaluation import Exam, Result, digest, evaluation_event, results_of
 from workers.provenance import git_commit, versions
 from workers.rewards import Verdict
-from workers.spec_data import DataSpec
 from workers.stopping import Paused, StopFlag, Stopped
-from workers.verifiers import label
 from workers.votes import vote
 
 SAMPLED = {"temperature": 1.0, "num_samples": 3}

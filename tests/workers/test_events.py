@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from workers.events import DamagedLine, Log, Metrics, decode, encode
-from workers.spool import SPOOL_NAME, SpoolWriter, read_records
+from workers.contract.events import DamagedLine, Log, Metrics, decode, encode
+from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records
 
 
 def records(run_dir):

@@ -13,7 +13,8 @@ import torch
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train, weights
 from workers import scoring
 from workers.algorithms import hacpo
-from workers.events import Log
+from workers.contract.events import Log
+from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records
 from workers.local_agent import LocalAgent
 from workers.memory import OutOfMemory
 from workers.messages import Row, RowResult
@@ -21,7 +22,6 @@ from workers.policy import Policy
 from workers.rewards import Verifier
 from workers.saving import CheckpointsFail
 from workers.scoring import VerifierFails
-from workers.spool import SPOOL_NAME, SpoolWriter, read_records
 from workers.stopping import StopFlag, Stopped
 from workers.trainer import Diverged
 from workers.updates import Inputs, run_updates

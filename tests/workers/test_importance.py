@@ -12,10 +12,10 @@ import torch
 
 from tests.workers.tiny import make_pair, make_spec, records, train
 from workers import local_agent, rules
+from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.engines import TransformersEngine
 from workers.importance import truncated_weight
 from workers.rollout import Sample
-from workers.spec_algorithm import AlgorithmSpec
 
 SHIFT = 0.5  # nats by which the foreign engine's log-probabilities are too low
 

@@ -19,9 +19,9 @@ from tests.bench.pairs import OLMO2, PAIRS, questions, run_spec, warm_start
 from tests.workers.tiny import train
 from workers.agents import Agent
 from workers.benchmarks import split_questions
+from workers.contract.spec.run import RunSpec
 from workers.placement import LocalPlacement
 from workers.rewards import Verifier
-from workers.spec import RunSpec
 from workers.verdicts import Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]

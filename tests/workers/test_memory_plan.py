@@ -8,9 +8,9 @@ import pytest
 
 from tests.workers.tiny import make_pair, make_spec, train
 from workers import preflight
-from workers.footprint import Shape, parts_of, shape_of
-from workers.memory_plan import Machine, estimate, shortfall
-from workers.spec import RunSpec
+from workers.contract.memory.footprint import Shape, parts_of, shape_of
+from workers.contract.memory.plan import Machine, estimate, shortfall
+from workers.contract.spec.run import RunSpec
 
 GIB = 2**30
 SHAPE = Shape(parameters=1000, vocabulary=100, hidden=8, layers=3, feed_forward=16, query=8, key=4)

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from workers import output
-from workers.launcher import start_trainer
-from workers.output import LOG_NAME, allocated_bytes, last_output, limit_output, read_output
+from workers.contract import trainer_log
+from workers.contract.trainer_log import LOG_NAME, allocated_bytes, last_output, limit_output, read_output
+from workers.contract.trainer_process import start_trainer
 
 LINE = len("line 000000\n")  # 12 bytes
 MARK = re.compile(r"\[cut: ([\d,]+) bytes of the trainer's output were not kept; ")
@@ -19,14 +19,14 @@ MARK = re.compile(r"\[cut: ([\d,]+) bytes of the trainer's output were not kept;
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """One block of the beginning, two of the end, cut above eight."""
-    monkeypatch.setattr(output, "FIRST_BYTES", 4096)
-    monkeypatch.setattr(output, "KEPT_BYTES", 2 * 4096)
-    monkeypatch.setattr(output, "LIMIT_BYTES", 8 * 4096)
+    monkeypatch.setattr(trainer_log, "FIRST_BYTES", 4096)
+    monkeypatch.setattr(trainer_log, "KEPT_BYTES", 2 * 4096)
+    monkeypatch.setattr(trainer_log, "LIMIT_BYTES", 8 * 4096)
 
 
 @pytest.fixture
 def without_holes(monkeypatch):
-    monkeypatch.setattr(output, "_punch", lambda *_: False)
+    monkeypatch.setattr(trainer_log, "_punch", lambda *_: False)
 
 
 def write(run_dir, first: int, end: int) -> None:
@@ -97,9 +97,9 @@ def test_reader_that_is_overtaken_by_cuts_tells_every_line_or_counts_it(tmp_path
 
 def flood(run_dir, monkeypatch) -> tuple[list[str], int]:
     """50,000 lines (600 kB) of one process through the real launcher. Returns what is shown, the largest file seen."""
-    monkeypatch.setattr(output, "LOOK_S", 0.005)
+    monkeypatch.setattr(trainer_log, "LOOK_S", 0.005)
     cuts = []
-    monkeypatch.setattr(output, "limit_output", lambda run_dir: cuts.append(limit_output(run_dir)))
+    monkeypatch.setattr(trainer_log, "limit_output", lambda run_dir: cuts.append(limit_output(run_dir)))
     code = (
         "import time\n"
         "for number in range(50_000):\n"
@@ -149,7 +149,7 @@ def test_without_holes_the_newest_part_is_moved_down(tmp_path, without_holes):
 @pytest.mark.parametrize("number", [95, 38])  # EOPNOTSUPP, ENOSYS
 def test_system_that_knows_no_holes_is_asked_and_another_error_is_one(tmp_path, monkeypatch, number):
     libc = type("Libc", (), {"fallocate": staticmethod(lambda *_: (ctypes.set_errno(number), -1)[1])})
-    monkeypatch.setattr(output.ctypes, "CDLL", lambda *_, **__: libc)
+    monkeypatch.setattr(trainer_log.ctypes, "CDLL", lambda *_, **__: libc)
     write(tmp_path, 0, 3000)
     assert limit_output(tmp_path)
     assert_all_told(list(read_output(tmp_path)), 3000)
@@ -184,7 +184,7 @@ def test_hole_in_a_line_without_end_is_counted(tmp_path):
 
 def test_hole_behind_the_shown_part_of_a_long_line_is_a_mark(tmp_path, monkeypatch):
     """READ_BYTES is 80,000: the second piece of the line, 80,000 to 160,000, runs into the hole from 98,304 on."""
-    monkeypatch.setattr(output, "FIRST_BYTES", 98_304)
+    monkeypatch.setattr(trainer_log, "FIRST_BYTES", 98_304)
     (tmp_path / LOG_NAME).write_bytes(b"x" * 200_000 + b"\nlast\n")
     assert limit_output(tmp_path)
     long, mark, last = read_output(tmp_path)

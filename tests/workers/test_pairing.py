@@ -6,9 +6,9 @@ import pytest
 
 from tests.workers.tiny import make_pair, make_spec, records, train
 from workers.benchmarks import Question
+from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.contract.spec.run import RunSpec
 from workers.plan import batch_of_step
-from workers.spec import RunSpec
-from workers.spec_algorithm import AlgorithmSpec
 
 ALGORITHMS = ("hacpo", "gspo", "gspox2", "grpo", "naive_source", "naive_learner")
 QUESTIONS = [Question(id=f"q{number}", question=str(number), answer="1") for number in range(40)]

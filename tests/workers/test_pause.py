@@ -9,9 +9,9 @@ import pytest
 from tests.workers.test_resume import assert_same_end
 from tests.workers.test_trainer_process import ENVIRONMENT, wait_for
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train
-from workers import pulse, saving
-from workers.launcher import PULSE_NAME, start_trainer
-from workers.output import LOG_NAME
+from workers import heartbeat, saving
+from workers.contract.trainer_log import LOG_NAME
+from workers.contract.trainer_process import PULSE_NAME, start_trainer
 from workers.rewards import Verifier
 from workers.scoring import Scorer
 from workers.stopping import Paused, StopFlag
@@ -125,7 +125,7 @@ def wait_for_attempt(run_dir, attempt, process) -> None:
 def test_waiting_for_the_verifier_and_asking_about_answers_is_work(monkeypatch):
     """A stall_timeout_s below their time must not take them for a trainer that hangs."""
     beats = []
-    monkeypatch.setattr(pulse, "beat", lambda: beats.append(1))
+    monkeypatch.setattr(heartbeat, "beat", lambda: beats.append(1))
     Scorer(HashVerifier(), StopFlag(), warn=print)._wait(0.3)
     assert len(beats) >= 2
     beats.clear()
@@ -136,14 +136,14 @@ def test_waiting_for_the_verifier_and_asking_about_answers_is_work(monkeypatch):
 
 def test_pulse_changes_only_its_own_file_and_at_most_once_a_second(tmp_path, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(pulse.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(pulse, "_pulse", pulse._Pulse())
-    pulse.beat()  # before start: nothing
-    pulse.start(tmp_path)
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(heartbeat, "_pulse", heartbeat._Pulse())
+    heartbeat.beat()  # before start: nothing
+    heartbeat.start(tmp_path)
     times = []
     for seconds in (0.0, 0.5, 0.6):
         now[0] += seconds
-        pulse.beat()
+        heartbeat.beat()
         times.append((tmp_path / PULSE_NAME).stat().st_mtime_ns)
     assert times[0] == times[1] < times[2]
     assert [path.name for path in tmp_path.iterdir()] == [PULSE_NAME]

@@ -11,12 +11,12 @@ import torch
 
 from tests.workers.tiny import make_agent, make_pair, make_spec
 from workers.benchmarks import Question
+from workers.contract.spec.run import RunSpec
 from workers.loading import load_model
 from workers.local_agent import LocalAgent
 from workers.messages import Response
 from workers.policy import Policy
 from workers.prompts import eos_ids
-from workers.spec import RunSpec
 from workers.updates import ResponseTooLong, retokenize
 
 
@@ -222,7 +222,7 @@ def test_questions_kept_in_tokens_take_little_memory_and_each_is_a_sign_of_work(
     _, spec = make_policy(tmp_path)
     agent = LocalAgent(spec.agents[0], spec, torch.device("cpu"), None)
     beats = []
-    monkeypatch.setattr("workers.pulse.beat", lambda: beats.append(1))
+    monkeypatch.setattr("workers.heartbeat.beat", lambda: beats.append(1))
     monkeypatch.setattr(agent.policy, "encode_prompt", lambda text: [1000 + number for number in range(200)])
     questions = [Question(str(number), f"{number}", "1") for number in range(500)]
     tracemalloc.start()

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from tests.waiting import wait_until
-from workers.launcher import SCRATCH_NAME, RunDirBusy, lock_run_dir, start_trainer
+from workers.contract.trainer_process import SCRATCH_NAME, RunDirBusy, lock_run_dir, start_trainer
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
 STUBBORN = [
@@ -60,7 +60,8 @@ def test_trainer_that_ignores_term_is_killed_with_its_children(tmp_path):
 OWN_SESSION = [
     sys.executable,
     "-c",
-    "import subprocess, sys, time; from workers.launcher import die_with_supervisor; die_with_supervisor();"
+    "import subprocess, sys, time;"
+    "from workers.contract.trainer_process import die_with_supervisor; die_with_supervisor();"
     "c = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True);"
     "print(c.pid, flush=True); time.sleep(60)",
 ]
@@ -81,7 +82,7 @@ def test_what_a_trainer_starts_in_a_session_of_its_own_is_gone_when_kill_returns
 
 def test_what_a_trainer_starts_in_a_session_of_its_own_ends_with_the_supervisor(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from workers.launcher import start_trainer;"
+        "import sys, time; from pathlib import Path; from workers.contract.trainer_process import start_trainer;"
         f"start_trainer(Path({str(tmp_path)!r}), 1, command={OWN_SESSION!r}); time.sleep(60)"
     )
     log = tmp_path / "trainer.log"
@@ -94,7 +95,7 @@ def test_what_a_trainer_starts_in_a_session_of_its_own_ends_with_the_supervisor(
 def test_trainer_and_its_children_end_when_the_supervisor_is_killed(tmp_path):
     trainer_code = textwrap.dedent("""
         import subprocess, sys, time
-        from workers.launcher import die_with_supervisor
+        from workers.contract.trainer_process import die_with_supervisor
         die_with_supervisor()
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         print(child.pid, flush=True)
@@ -103,7 +104,7 @@ def test_trainer_and_its_children_end_when_the_supervisor_is_killed(tmp_path):
     supervisor_code = textwrap.dedent(f"""
         import sys, time
         from pathlib import Path
-        from workers.launcher import start_trainer
+        from workers.contract.trainer_process import start_trainer
         trainer = start_trainer(Path({str(tmp_path)!r}), 1, command=[sys.executable, "-c", {trainer_code!r}])
         print(trainer.pid, flush=True)
         time.sleep(60)

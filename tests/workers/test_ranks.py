@@ -15,10 +15,10 @@ import torch
 from safetensors.torch import load_file
 
 from tests.workers.tiny import make_agent, make_pair, make_spec, records, train
+from workers.contract.spec.run import RunSpec
 from workers.messages import AgentLost
 from workers.ranked_agent import AgentFailed, RankedAgent
 from workers.ranks import ALONE, Ranks
-from workers.spec import RunSpec
 
 BETA = {"name": "hacpo", "beta": 0.01, "delta": 0.8}
 
@@ -127,7 +127,7 @@ def test_processes_end_with_the_trainer_also_amid_a_call(tmp_path):
     code = (
         "import os, pathlib, time\n"
         "from workers.ranked_agent import RankedAgent\n"
-        "from workers.spec import RunSpec\n"
+        "from workers.contract.spec.run import RunSpec\n"
         f"agent = RankedAgent(RunSpec.from_file(pathlib.Path({str(tmp_path / 'spec.json')!r})), 0, None)\n"
         "agent._connections[0].send(('save', (None,), {}))\n"  # fails, and nobody reads the answer
         "print(*[process.pid for process in agent._processes], flush=True)\n"

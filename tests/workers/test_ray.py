@@ -18,11 +18,11 @@ from safetensors import SafetensorError
 from tests.waiting import wait_until
 from tests.workers.endings import assert_same_end, told
 from tests.workers.tiny import HashVerifier, make_agent, make_pair, make_spec, records, train
-from workers.launcher import SCRATCH_NAME, _marked, start_trainer
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SpoolWriter
+from workers.contract.trainer_process import SCRATCH_NAME, _marked, start_trainer
 from workers.messages import AgentLost, RolloutsMissing
 from workers.placement import RayMissing, place
-from workers.spec import RunSpec
-from workers.spool import SpoolWriter
 from workers.stopping import StopFlag
 from workers.trainer import Trainer
 

@@ -10,8 +10,8 @@ import torch
 
 from workers import rules
 from workers.algorithms import gspo, naive
-from workers.spec import RunSpec
-from workers.spec_algorithm import AlgorithmSpec
+from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.contract.spec.run import RunSpec
 
 DOUBLE = torch.float64
 # Two agents, two prompts, two rollouts each. Prompt 0: agent 0 earns (1, 0), agent 1 (0, 0); prompt 1: (1, 1), (1, 0).

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from workers.spec import RunSpec
-from workers.spec_agent import NOT_OF_TEMPLATES, AgentSpec
+from workers.contract.spec.agent import NOT_OF_TEMPLATES, AgentSpec
+from workers.contract.spec.run import RunSpec
 
 BASE = {"agents": [{"name": "a", "model": "m"}, {"name": "b", "model": "m"}], "data": {"train_path": "q.jsonl"}}
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.workers.tiny import make_pair, make_spec, records
-from workers.launcher import lock_run_dir, start_trainer
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
+from workers.contract.trainer_process import lock_run_dir, start_trainer
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
@@ -167,8 +167,8 @@ def test_spool_that_cannot_be_opened_is_reported(tmp_path, spec, capsys, monkeyp
 
 def test_attempt_after_a_damaged_line_counts_the_sound_ones(tmp_path, spec, monkeypatch):
     from workers import __main__ as process
-    from workers.events import Log
-    from workers.spool import SpoolWriter
+    from workers.contract.events import Log
+    from workers.contract.spool import SpoolWriter
 
     for attempt in (1, 2):
         writer = SpoolWriter(tmp_path, attempt)

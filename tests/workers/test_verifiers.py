@@ -19,12 +19,12 @@ from tests.workers.verifier_examples import Example, examples, versions
 from workers import numeric
 from workers.answers import clean, decide, rounding_unit
 from workers.choice import letter
+from workers.contract.spec.data import DataSpec
+from workers.contract.verifier_kinds import RULES, VerifierKind, label
 from workers.kinds import kind_of
 from workers.rewards import Verifier, read_cases
 from workers.second_verifier import is_right
-from workers.spec_data import DataSpec
 from workers.verdicts import Verdict
-from workers.verifiers import RULES, VerifierKind, label
 
 CASES = Path(__file__).parent / "data" / "verifier_cases.jsonl"
 KINDS: tuple[VerifierKind, ...] = get_args(VerifierKind)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from workers import spec_yaml, verl_recipe
-from workers.spec import RunSpec
-from workers.verl_recipe import CannotHandOver, not_carried, recipe, to_do, to_recipe_yaml
+from workers.contract import verl_export
+from workers.contract.spec import yaml_files
+from workers.contract.spec.run import RunSpec
+from workers.contract.verl_export import CannotHandOver, not_carried, recipe, to_do, to_recipe_yaml
 
 AGENTS = [
     {"name": "small", "model": "/models/small", "chat_template_kwargs": {"enable_thinking": False}},
@@ -255,15 +256,15 @@ def test_text_reads_back_as_the_values():
 def test_command_prints_the_file_or_why_not(tmp_path, capsys):
     path = tmp_path / "spec.json"
     path.write_text(spec().to_json())
-    assert verl_recipe.main([str(path)]) == 0
+    assert verl_export.main([str(path)]) == 0
     assert yaml.safe_load(capsys.readouterr().out) == recipe(spec())
     path.write_text(spec(algorithm={"name": "grpo"}).to_json())
-    assert verl_recipe.main([str(path)]) == 1
+    assert verl_export.main([str(path)]) == 1
     assert capsys.readouterr().err == f"{path}: The recipe trains by HACPO, and this run by grpo.\n"
     path.write_text(json.dumps({"agents": AGENTS, "data": DATA, "algorithm": {"delta": 2}}))
-    assert verl_recipe.main([str(path)]) == 1
+    assert verl_export.main([str(path)]) == 1
     assert "algorithm.delta: " in capsys.readouterr().err
-    assert verl_recipe.main([str(tmp_path / "none.json")]) == 1
+    assert verl_export.main([str(tmp_path / "none.json")]) == 1
 
 
 @pytest.mark.parametrize("suffix", [".yaml", ".yml", ".YAML", ".json"])
@@ -275,8 +276,8 @@ def test_settings_as_yaml_read_back_the_same(tmp_path, suffix):
         agents=[{**AGENTS[0], "name": "\u00e9 1e3", "prompt_template": "a\n{question}\t: #"}, AGENTS[1]],
     )
     path = tmp_path / f"spec{suffix}"
-    path.write_text(run.to_json() if suffix == ".json" else spec_yaml.to_yaml(run))
-    assert spec_yaml.from_file(path) == run
+    path.write_text(run.to_json() if suffix == ".json" else yaml_files.to_yaml(run))
+    assert yaml_files.from_file(path) == run
 
 
 @pytest.mark.parametrize("text", ["a: [", "&a [*a", "!!python/object/apply:os.system ['true']"])
@@ -284,4 +285,4 @@ def test_what_is_no_yaml_is_refused_in_words(tmp_path, text):
     path = tmp_path / "spec.yaml"
     path.write_text(text)
     with pytest.raises(ValueError, match="not YAML"):
-        spec_yaml.from_file(path)
+        yaml_files.from_file(path)

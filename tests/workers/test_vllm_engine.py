@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_agent, make_spec
-from workers import pulse, vllm_engine, weight_folder
+from workers import heartbeat, vllm_engine, weight_folder
 from workers.engines import EngineMissing, check_engine
 from workers.policy import Policy
 from workers.vllm_child import Order, Settings, llm_arguments, prepare_environment
@@ -154,7 +154,7 @@ def test_work_of_the_engine_is_a_sign_of_life(tmp_path, connection, monkeypatch)
     spec, policy = spec_and_policy(tmp_path)
     engine = VllmEngine(policy, spec, CPU)
     beats: list[None] = []
-    monkeypatch.setattr(pulse, "beat", lambda: beats.append(None))
+    monkeypatch.setattr(heartbeat, "beat", lambda: beats.append(None))
     sample(engine)
     assert len(beats) == 1
 

@@ -11,8 +11,8 @@ import torch
 from tests.workers.tiny import make_pair, make_spec, records, train
 from workers import rules
 from workers.algorithms import hacpo
-from workers.spec_algorithm import AlgorithmSpec
-from workers.weights import Taken, band, factors, single, weigh
+from workers.contract.contribution_weight import Taken, band, factors, single, weigh
+from workers.contract.spec.algorithm import AlgorithmSpec
 
 ROWS = 4000
 

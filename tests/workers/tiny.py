@@ -11,8 +11,8 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from workers.spec import RunSpec
-from workers.spool import SPOOL_NAME, SpoolWriter, read_records
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records
 from workers.stopping import StopFlag
 from workers.trainer import Trainer
 from workers.verdicts import Verdict

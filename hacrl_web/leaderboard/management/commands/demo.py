@@ -26,7 +26,7 @@ from hacrl_web.leaderboard.table import make_table
 from hacrl_web.leaderboard.verdict import verdict
 from hacrl_web.runs.demo_state import preparing
 from hacrl_web.runs.models import TERMINAL, State, Sweep
-from workers.demo_recipe import ALGORITHMS, ENGINES
+from workers.contract.demo_recipe import ALGORITHMS, ENGINES
 
 LOOK_EVERY_S = 0.5
 SAY_EVERY_S = 5.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from workers.spec_fields import Count, Number, OwnNumber, Section, setting
+from workers.contract.spec.fields import Count, Number, OwnNumber, Section, setting
 
 # Algorithms in which learners train on other agents' rollouts, unless `sharing` is off.
 SHARING = ("hacpo", "naive_source", "naive_learner")

@@ -1,7 +1,7 @@
 """Part of the contract: the memory that a run needs, from its spec and its models' shapes, before anything is loaded.
 
 What one process of an agent holds, part by part, and at which moment: always, while it generates, in an update's
-passes, in the optimizer's step, while it loads. workers/memory_plan.py adds it up. Bytes. No torch, no Django.
+passes, in the optimizer's step, while it loads. workers/contract/memory/plan.py adds it up. Bytes. No torch, no Django.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from workers.spec import RunSpec
-from workers.spec_agent import AgentSpec
-from workers.spec_sections import ComputeSpec
+from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.run import RunSpec
+from workers.contract.spec.sections import ComputeSpec
 
 VLLM_CPU_CACHE_BYTES = 2**30  # vllm_engine.py asks for so much
 KV_ROOM = 64  # tokens that a KV cache grows by (kv_cache.py)

@@ -2,7 +2,7 @@
 
 Each key means there what it means here: `cross_clip_delta` is the distance, not the lower bound 1 - delta that the
 paper's table prints. What the recipe has no key for stands in comments at the top; what it would not train at all is
-refused. `python -m workers.verl_recipe SPEC.json` prints it. No torch, no Django.
+refused. `python -m workers.contract.verl_export SPEC.json` prints it. No torch, no Django.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workers import spec_yaml
-from workers.advantages import CAPABILITY_FLOOR, EPSILON
-from workers.spec import RunSpec
-from workers.spec_agent import AgentSpec
+from workers.contract.advantages import CAPABILITY_FLOOR, EPSILON
+from workers.contract.spec import yaml_files
+from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.run import RunSpec
 
 MISSING = "???"  # OmegaConf's word for a value that must be given before the start
 LEAST_TOKENS_PER_GPU = 16384  # verl's default of ppo_max_token_len_per_gpu
@@ -287,7 +287,7 @@ def _literal(value: Any) -> Any:
 
 def to_recipe_yaml(spec: RunSpec) -> str:
     """The file: how to start it, what to do first, what is not in it, and the values. Error: CannotHandOver."""
-    values = spec_yaml.dump(_literal(recipe(spec)))
+    values = yaml_files.dump(_literal(recipe(spec)))
     lines = HEADER.splitlines()
     for title, texts in (
         ("To do first:", to_do(spec)),
@@ -301,11 +301,13 @@ def to_recipe_yaml(spec: RunSpec) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the YAML; exit status 1 with the reason where there is none."""
-    parser = argparse.ArgumentParser(prog="python -m workers.verl_recipe", description="A run for verl's HACPO recipe.")
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.contract.verl_export", description="A run for verl's HACPO recipe."
+    )
     parser.add_argument("spec", type=Path, metavar="SPEC.json", help="a run's settings, also as YAML")
     options = parser.parse_args(arguments)
     try:
-        print(to_recipe_yaml(spec_yaml.from_file(options.spec)), end="")
+        print(to_recipe_yaml(yaml_files.from_file(options.spec)), end="")
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         print(f"{options.spec}: {'.'.join(map(str, first['loc'])) or 'spec'}: {first['msg']}", file=sys.stderr)

@@ -15,7 +15,7 @@ from itertools import repeat
 from operator import mul
 from typing import NamedTuple
 
-from workers.spec_algorithm import AlgorithmSpec
+from workers.contract.spec.algorithm import AlgorithmSpec
 
 # A log ratio within this of `max_log_ratio` was cut off there: two roundings of float32.
 _NEAR = 3e-7

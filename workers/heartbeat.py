@@ -12,7 +12,7 @@ import os
 import time
 from pathlib import Path
 
-from workers.launcher import PULSE_NAME
+from workers.contract.trainer_process import PULSE_NAME
 
 EVERY_S = 1.0
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from workers.footprint import Part, Shape, gpu_of, parts_of
-from workers.spec import RunSpec
+from workers.contract.memory.footprint import Part, Shape, gpu_of, parts_of
+from workers.contract.spec.run import RunSpec
 
 # The CUDA context and the libraries' workspaces of one process on a GPU.
 CUDA_CONTEXT_BYTES = 600 * 2**20

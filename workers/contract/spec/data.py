@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import ValidationInfo, field_validator
 
-from workers.spec_fields import Count, Number, Section, holds_question, setting
-from workers.verifiers import DEFAULT_TOLERANCE, RULES, VerifierKind
+from workers.contract.spec.fields import Count, Number, Section, holds_question, setting
+from workers.contract.verifier_kinds import DEFAULT_TOLERANCE, RULES, VerifierKind
 
 _GREEDY_TWICE = "{count} samples at temperature 0 would all be the same: raise evaluation.temperature, or ask once"
 

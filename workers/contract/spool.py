@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.events import Body, DamagedLine, LeftOut, Log, decode, encode
-from workers.thinning import DEFAULT_QUOTA_BYTES, Gate, clean_line
+from workers.contract.events import Body, DamagedLine, LeftOut, Log, decode, encode
+from workers.contract.spool_quota import DEFAULT_QUOTA_BYTES, Gate, clean_line
 
 SPOOL_NAME = "events.jsonl"
 SEGMENT_BYTES = 16 * 2**20

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
-from workers.spec_fields import Count, Number, Section, setting
+from workers.contract.spec.fields import Count, Number, Section, setting
 
 INSTALL_VLLM = "run `.venv/bin/python -m workers.install_vllm` there"
 INSTALL_RAY = "run `.venv/bin/pip install -c constraints.txt -e '.[ray]'` there"

@@ -12,13 +12,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
-from workers.spec_agent import AgentSpec
-from workers.spec_algorithm import OWN_EPSILONS, SEQUENCE_EPSILONS, AlgorithmSpec
-from workers.spec_data import DataSpec, EvaluationSpec
-from workers.spec_fields import UNPRINTABLE, Count, Section, setting
-from workers.spec_sections import CheckpointSpec, ComputeSpec, RolloutSpec, TelemetrySpec, TrainingSpec
-from workers.verifiers import VerifierKind
-from workers.weights import lower_bound
+from workers.contract.contribution_weight import lower_bound
+from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.algorithm import OWN_EPSILONS, SEQUENCE_EPSILONS, AlgorithmSpec
+from workers.contract.spec.data import DataSpec, EvaluationSpec
+from workers.contract.spec.fields import UNPRINTABLE, Count, Section, setting
+from workers.contract.spec.sections import CheckpointSpec, ComputeSpec, RolloutSpec, TelemetrySpec, TrainingSpec
+from workers.contract.verifier_kinds import VerifierKind
 
 # Kinds of verifier whose rewards the second verifier (workers.second_verifier) hardly checks, and why.
 BARELY_AUDITED: dict[VerifierKind, str] = {"regex": "matches no expressions", "python": "runs no code"}

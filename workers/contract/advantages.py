@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import sub, truediv
 
-from workers.spec_algorithm import AlgorithmSpec
-from workers.weights import single
+from workers.contract.contribution_weight import single
+from workers.contract.spec.algorithm import AlgorithmSpec
 
 CAPABILITY_FLOOR = 1e-8  # Eq. (9); see `capability` in docs/metrics.md
 REWARD_MAX = 1.0  # the verifier's upper bound

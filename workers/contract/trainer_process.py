@@ -21,14 +21,14 @@ import threading
 import time
 from pathlib import Path
 
-from workers.output import LOG_NAME, OutputLimiter
+from workers.contract.trainer_log import LOG_NAME, OutputLimiter
 
 DEATH_PIPE_VARIABLE = "HACRL_DEATH_PIPE"
 MARK_VARIABLE = "HACRL_TRAINER_MARK"  # of a trainer and all that it starts
 SPEC_NAME = "spec.json"
 LOCK_NAME = "lock"
 SCRATCH_NAME = "scratch"  # a link to a folder elsewhere that ends with the trainer: sockets need short paths
-PULSE_NAME = "pulse"  # its time changes while the trainer works (workers/pulse.py)
+PULSE_NAME = "pulse"  # its time changes while the trainer works (workers/heartbeat.py)
 PAUSE_SIGNAL = signal.SIGUSR1  # finish the step, save a checkpoint, end
 STACK_SIGNAL = signal.SIGUSR2  # write the stacks of all threads to stderr
 
@@ -124,7 +124,7 @@ def start_trainer(
     run_dir = run_dir.resolve()
     variables = dict(os.environ if environment is None else environment)
     variables[MARK_VARIABLE] = mark = secrets.token_hex(16)
-    root = str(Path(__file__).resolve().parent.parent)
+    root = str(Path(__file__).resolve().parents[2])
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, [root, variables.get("PYTHONPATH")]))
     lock = lock_run_dir(run_dir)
     try:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import field_validator
 
-from workers.spec_fields import UNPRINTABLE, Count, Number, Section, holds_question, setting
+from workers.contract.spec.fields import UNPRINTABLE, Count, Number, Section, holds_question, setting
 
 # Parameters of apply_chat_template itself, and what it hands to every template.
 NOT_OF_TEMPLATES = frozenset(

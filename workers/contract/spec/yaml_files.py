@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from workers.spec import RunSpec
+from workers.contract.spec.run import RunSpec
 
 SUFFIXES = (".yaml", ".yml")
 # What no reader takes for anything but text; the dumper itself quotes words such as null and yes.
