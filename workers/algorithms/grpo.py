@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workers.algorithms import terms
+from workers.algorithms import common
 
 
 def loss(
@@ -38,7 +38,7 @@ def loss(
     raw = (logps - old_logps.to(dtype)) * mask  # (b, T)
     log_ratio = raw.clamp(-config.max_log_ratio, config.max_log_ratio)  # (b, T)
     low, high = 1 - config.epsilon, 1 + config.epsilon_high
-    objective, clipped, side, flows = terms.clipped_objective(log_ratio, given, low, high)  # (b, T) each
+    objective, clipped, side, flows = common.clipped_objective(log_ratio, given, low, high)  # (b, T) each
 
     def over_tokens(values: Tensor) -> Tensor:
         return (values.to(dtype) * mask).sum(dim=1) / length  # (b,)
@@ -47,7 +47,7 @@ def loss(
     total = -over_tokens(objective).sum() / rows
     kl = torch.zeros_like(length)  # (b,)
     if ref_logps is not None:
-        kl = terms.kl_to_reference(logps, ref_logps, mask, torch.ones_like(length, dtype=torch.bool))  # (b,)
+        kl = common.kl_to_reference(logps, ref_logps, mask, torch.ones_like(length, dtype=torch.bool))  # (b,)
         total = total + config.beta * kl.sum() / rows
     with torch.no_grad():
         flows = flows & (raw.abs() <= config.max_log_ratio) & (given != 0) & (mask > 0)  # (b, T)

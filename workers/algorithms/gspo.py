@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workers.algorithms import terms
+from workers.algorithms import common
 
 
 def advantages(
@@ -31,7 +31,7 @@ def advantages(
     # A uniform group teaches nothing; without this, rounding of the mean divided by epsilon would.
     baseline = torch.where((highest == lowest) & (count > 0), highest, mean)  # (B,)
     deviation = (rewards - baseline[:, None]).where(valid, 0.0)  # (B, G)
-    return deviation / terms.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
+    return deviation / common.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
 
 
 def loss(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from workers.algorithms import terms
+from workers.algorithms import common
 
 CAPABILITY_FLOOR = 1e-8
 
@@ -147,7 +147,7 @@ def advantages(
     if baseline is None:
         baseline = baselines(rewards, ratio, learner, valid=valid, reward_max=reward_max).value  # (B,)
     deviation = (rewards - baseline[:, None]).where(valid, 0.0)  # (n, B, G)
-    return deviation / terms.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
+    return deviation / common.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
 
 
 def lower_bound(num_updates: int, config: Any) -> float:
@@ -183,11 +183,11 @@ def loss(
     dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
     mask, logps = completion_mask.to(dtype), logps.to(dtype)
     advantages, omega = advantages.to(dtype), omega.to(dtype)
-    log_ratio, length, saturated = terms.log_ratio(
+    log_ratio, length, saturated = common.log_ratio(
         logps, mask, source_mean_logp.to(dtype), is_self, source_lengths, config
     )
     # Eq. (47): min(s A, clip(s) A)
-    own, own_clipped, own_side, own_flows = terms.clipped_objective(
+    own, own_clipped, own_side, own_flows = common.clipped_objective(
         log_ratio, advantages, 1 - config.epsilon, 1 + config.epsilon_high
     )
     cross, clipped, side, flows = _cross_term(log_ratio, advantages, omega, num_updates, config)
@@ -197,7 +197,7 @@ def loss(
     kl = torch.zeros_like(length)  # (b,)
     if ref_logps is not None:
         penalised = is_self | getattr(config, "cross_kl", False)  # (b,)
-        kl = terms.kl_to_reference(logps, ref_logps, mask, penalised)  # (b,)
+        kl = common.kl_to_reference(logps, ref_logps, mask, penalised)  # (b,)
         # The trainer's mini-batches are all self or all shared, so the planned rows are the rows that the mean is over.
         total = total + config.beta * kl.sum() / (rows if denominator is not None else penalised.sum().clamp(min=1))
     with torch.no_grad():
@@ -223,7 +223,7 @@ def _cross_term(
     is_clipped = getattr(config, "clip_cross", True)
     low, high = (lower_bound(num_updates, config), 1.0) if is_clipped else (0.0, float("inf"))
     clipped = ratio.clamp(low, high)  # (b,)
-    side = terms.side_of_band(ratio, low, high)
+    side = common.side_of_band(ratio, low, high)
     weight = clipped ** (1 + config.alpha) * omega * advantages * config.cross_weight  # (b,)
     if config.cross_clip_gradient == "zero":  # the paper: outside the band a rollout teaches nothing
         flows = side == 0

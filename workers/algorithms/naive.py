@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workers.algorithms import terms
+from workers.algorithms import common
 
 
 def advantages(
@@ -30,7 +30,7 @@ def advantages(
     # A uniform group teaches nothing; without this, rounding of the mean divided by epsilon would.
     baseline = torch.where((highest == lowest) & (count > 0), highest, mean)  # (B,)
     deviation = (rewards - baseline[:, None]).where(valid, 0.0)  # (n, B, G)
-    return deviation / terms.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
+    return deviation / common.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
 
 
 def loss(
@@ -51,17 +51,17 @@ def loss(
     """
     dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
     mask, logps, advantages = completion_mask.to(dtype), logps.to(dtype), advantages.to(dtype)
-    log_ratio, length, saturated = terms.log_ratio(
+    log_ratio, length, saturated = common.log_ratio(
         logps, mask, old_mean_logp.to(dtype), is_self, source_lengths, config
     )
     low, high = 1 - config.epsilon, 1 + config.epsilon_high
-    objective, clipped, side, flows = terms.clipped_objective(log_ratio, advantages, low, high)  # (b,) each
+    objective, clipped, side, flows = common.clipped_objective(log_ratio, advantages, low, high)  # (b,) each
     rows = float(denominator if denominator is not None else max(len(logps), 1))
     total = -objective.sum() / rows
     kl = torch.zeros_like(length)  # (b,)
     if ref_logps is not None:
         penalised = is_self | getattr(config, "cross_kl", False)  # (b,)
-        kl = terms.kl_to_reference(logps, ref_logps, mask, penalised)  # (b,)
+        kl = common.kl_to_reference(logps, ref_logps, mask, penalised)  # (b,)
         total = total + config.beta * kl.sum() / (rows if denominator is not None else penalised.sum().clamp(min=1))
     with torch.no_grad():
         flows = flows & ~saturated & (advantages != 0)  # (b,)
