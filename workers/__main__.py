@@ -106,9 +106,9 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
         spool = SpoolWriter(run_dir, attempt, quota_bytes)
         heartbeat.start(run_dir)
         from workers.loading import quiet_transformers  # torch takes seconds: not before the spec is known to be good
-        from workers.rewards import Verifier
         from workers.scoring import VerifierFails
         from workers.trainer import Trainer
+        from workers.verifiers.service import Verifier
 
         quiet_transformers()
         processes = min(4, os.cpu_count() or 1)

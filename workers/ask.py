@@ -62,7 +62,7 @@ def answer(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
 
 def verdict(request: dict[str, Any], text: str) -> dict[str, Any]:
     """What the run's verifier says of an answer."""
-    from workers.rewards import Verifier
+    from workers.verifiers.service import Verifier
 
     with Verifier(request["verifier"], tolerance=request["tolerance"]) as verifier:
         [found] = verifier.score([text], [request["expected"]])

@@ -1,7 +1,7 @@
 """Step 2 of Algorithm 1, checked: a share of every agent's rollouts is scored by a second, independent verifier.
 
 Which rollouts is drawn by run seed, agent, step, prompt and sample, so that a resumed run repeats it and no agent can
-know. The second verifier (workers.second_verifier) runs in a child process with the limits of the first.
+know. The second verifier (workers.verifiers.cross_check) runs in a child process with the limits of the first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from workers.messages import Generated
 from workers.quarantine import Audited
 from workers.randomness import derived_key
 from workers.scoring import Scores, VerifierFails
-from workers.warm_child import Child, VerifierError
+from workers.verifiers.children.child_client import Child, VerifierError
 
 
 class Audit:
@@ -23,7 +23,7 @@ class Audit:
 
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
-        self._child = Child("workers.second_verifier", spec.data.verifier, repr(spec.data.tolerance))
+        self._child = Child("workers.verifiers.cross_check", spec.data.verifier, repr(spec.data.tolerance))
 
     def check(
         self, step: int, questions: Sequence[Question], generated: Sequence[Generated], scores: Scores

@@ -16,9 +16,9 @@ from workers.contract import events
 from workers.contract.estimators import Tally, Vote, estimates
 from workers.contract.spec.data import DataSpec
 from workers.contract.verifier_kinds import label
-from workers.rewards import REWARD_MAX
 from workers.scoring import Scorer
-from workers.votes import vote
+from workers.verifiers.service import REWARD_MAX
+from workers.verifiers.voting import vote
 
 
 @dataclass(frozen=True)

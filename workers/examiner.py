@@ -16,9 +16,9 @@ from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.evaluation import Exam, Result, answer_events, evaluation_event, results_of
 from workers.progress import Progress
-from workers.rewards import Verifier
 from workers.scoring import Scorer
 from workers.stopping import StopFlag
+from workers.verifiers.service import Verifier
 
 
 class Host(Protocol):

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from workers.answers import final_answer
 from workers.benchmarks import MAX_ID_LENGTH, Question, derived_id, id_of, optional_text, text_of
 from workers.question_files import Refused, kind_name
+from workers.verifiers.mathematics.answers import final_answer
 
 Extraction = Literal["as_is", "hashes", "boxed"]
 MAX_SLICE_LENGTH = 200  # characters of a subject or a difficulty

@@ -17,10 +17,10 @@ from torch import Tensor
 from workers import heartbeat
 from workers.benchmarks import Question
 from workers.messages import Generated
-from workers.rewards import Verifier
 from workers.stopping import StopFlag
-from workers.verdicts import Verdict
-from workers.warm_child import VerifierError
+from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.service import Verifier
+from workers.verifiers.verdicts import Verdict
 
 # Seconds to wait before each further try.
 WAITS_S = (2.0, 5.0, 15.0, 30.0, 60.0)

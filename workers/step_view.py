@@ -12,9 +12,9 @@ from workers.contract.spec.run import RunSpec
 from workers.messages import Generated, Row
 from workers.plan import build_mini_batches, quarantined_rows
 from workers.quarantine import Trust
-from workers.rewards import REWARD_MAX
 from workers.rules import Judgement, judge
 from workers.scoring import Scores
+from workers.verifiers.service import REWARD_MAX
 
 
 @dataclass(frozen=True)

@@ -35,12 +35,12 @@ from workers.plan import batch_of_step, learning_rate
 from workers.preflight import check_memory
 from workers.progress import Progress
 from workers.quarantine import Change, Trust
-from workers.rewards import Verifier
 from workers.saving import CheckpointsFail, Saving
 from workers.step_view import StepView, view_step
 from workers.stopping import Paused, StopFlag
 from workers.telemetry import StepRecord, step_events
 from workers.updates import MAX_FAILURES_IN_A_ROW
+from workers.verifiers.service import Verifier
 
 # A checkpoint on the way out must fit into the grace between TERM and KILL.
 CHEAP_CHECKPOINT_BYTES = 2_000_000_000

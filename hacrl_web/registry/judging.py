@@ -39,7 +39,7 @@ def judge(benchmark: Benchmark, *, gold: object, response: object) -> dict[str, 
         raise FieldErrors([FieldError("busy", "Other answers are being checked. Try again in a minute.", None)], 503)
     try:
         ended = run_child(
-            "workers.judge",
+            "workers.verifiers.try_answer",
             timeout_s=TIMEOUT_S,
             memory_bytes=MEMORY_BYTES,
             cpu_s=CPU_S,

@@ -25,7 +25,7 @@ from tests.bench.study import Run, interval, shown, signed, spec_of
 from tests.workers.peers import emit_noise, train_with_liar
 from tests.workers.tiny import records
 from workers.contract.spec.run import RunSpec
-from workers.rewards import Verifier
+from workers.verifiers.service import Verifier
 
 KINDS = ("complementary", "mirrored", "strong and weak")
 QUARANTINE, AUDIT = {"peer_quarantine": True}, {"audit_share": 0.1}

@@ -19,7 +19,7 @@ from workers.messages import Generated, Response
 from workers.scoring import Scorer, Scores
 from workers.stopping import StopFlag
 from workers.trainer import Trainer
-from workers.verdicts import Verdict
+from workers.verifiers.verdicts import Verdict
 
 
 class InvertedVerdicts(Scorer):

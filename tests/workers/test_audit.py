@@ -12,10 +12,10 @@ from workers.audit import Audit
 from workers.benchmarks import Question
 from workers.messages import Generated, Response
 from workers.quarantine import Audited
-from workers.rewards import Verifier, read_cases
 from workers.scoring import Scores, VerifierFails
-from workers.second_verifier import is_right
-from workers.warm_child import Child
+from workers.verifiers.children.child_client import Child
+from workers.verifiers.cross_check import is_right
+from workers.verifiers.service import Verifier, read_cases
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "verifier_cases.jsonl"
 
@@ -85,7 +85,7 @@ def test_both_verifiers_agree_on_workings_of_the_demo():
 
 
 def test_killed_child_gives_no_verdict_and_the_next_one_does():
-    child = Child("workers.second_verifier", "math", "0.0")
+    child = Child("workers.verifiers.cross_check", "math", "0.0")
     try:
         assert child.ask(r"\boxed{17}", "17").reward == 1.0
         assert child.ask(r"\boxed{1+1}", "2").reward is None

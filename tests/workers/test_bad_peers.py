@@ -15,7 +15,7 @@ from tests.workers.test_demo import spec_of
 from tests.workers.tiny import CHARACTERS, make_pair, make_spec, records
 from workers.contract.demo_recipe import AGENTS, demo_settings
 from workers.contract.spec.run import RunSpec
-from workers.rewards import Verifier
+from workers.verifiers.service import Verifier
 
 SEEDS = (1, 2)
 TOLERANCE = 0.08

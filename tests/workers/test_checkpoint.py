@@ -15,7 +15,7 @@ from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, trai
 from workers.checkpoint import DamagedCheckpoint, load_checkpoint, newest_checkpoint, save_checkpoint, slug
 from workers.contract.spec.sections import CheckpointSpec
 from workers.saving import Saving
-from workers.verdicts import Verdict
+from workers.verifiers.verdicts import Verdict
 
 
 class FakeAgent:

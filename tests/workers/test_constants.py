@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("mpmath", reason="mpmath is missing: pip install -c constraints.txt -e '.[train]'")
 
-from workers.constants import enclose, same_constant
+from workers.verifiers.mathematics.intervals import enclose, same_constant
 
 GIANTS = [
     "9^{(9^{9})}",

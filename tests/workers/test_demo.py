@@ -24,7 +24,7 @@ from workers.contract.demo_recipe import (
 )
 from workers.contract.spec.run import RunSpec
 from workers.demo_task import make_problems
-from workers.rewards import Verifier
+from workers.verifiers.service import Verifier
 from workers.warm_start import DIGIT_PAIRS
 
 NEEDS_TORCH = "torch and transformers are missing: pip install -c constraints.txt -e '.[train]'"

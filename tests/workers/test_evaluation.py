@@ -20,9 +20,9 @@ from workers.contract.spec.data import DataSpec
 from workers.contract.verifier_kinds import label
 from workers.evaluation import Exam, Result, digest, evaluation_event, results_of
 from workers.provenance import git_commit, versions
-from workers.rewards import Verdict
 from workers.stopping import Paused, StopFlag, Stopped
-from workers.votes import vote
+from workers.verifiers.service import Verdict
+from workers.verifiers.voting import vote
 
 SAMPLED = {"temperature": 1.0, "num_samples": 3}
 

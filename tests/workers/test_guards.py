@@ -19,14 +19,14 @@ from workers.local_agent import LocalAgent
 from workers.memory import OutOfMemory
 from workers.messages import Row, RowResult
 from workers.policy import Policy
-from workers.rewards import Verifier
 from workers.saving import CheckpointsFail
 from workers.scoring import VerifierFails
 from workers.stopping import StopFlag, Stopped
 from workers.trainer import Diverged
 from workers.updates import Inputs, run_updates
-from workers.verdicts import Verdict
-from workers.warm_child import VerifierError
+from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.service import Verifier
+from workers.verifiers.verdicts import Verdict
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,5 @@
-"""`python -m workers.judge`: one response by each kind of verifier, with the answer that was found in it."""
+"""`python -m workers.verifiers.try_answer`: one response by each kind of verifier, with the answer that was found in
+it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ DOUBLE = "Like this:\n```python\ndef double(x):\n    return {}\n```"
 
 def judge(**request: Any) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "workers.judge"],
+        [sys.executable, "-m", "workers.verifiers.try_answer"],
         input=json.dumps(request).encode(),
         stdout=subprocess.PIPE,
         cwd=ROOT,

@@ -21,8 +21,8 @@ from workers.agents import Agent
 from workers.benchmarks import split_questions
 from workers.contract.spec.run import RunSpec
 from workers.placement import LocalPlacement
-from workers.rewards import Verifier
-from workers.verdicts import Verdict
+from workers.verifiers.service import Verifier
+from workers.verifiers.verdicts import Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 # Enough for the third agent, which need not come as far as the demo's.

@@ -12,9 +12,9 @@ from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, trai
 from workers import heartbeat, saving
 from workers.contract.trainer_log import LOG_NAME
 from workers.contract.trainer_process import PULSE_NAME, start_trainer
-from workers.rewards import Verifier
 from workers.scoring import Scorer
 from workers.stopping import Paused, StopFlag
+from workers.verifiers.service import Verifier
 
 
 class PausesAt(HashVerifier):

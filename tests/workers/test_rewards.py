@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workers import warm_child
-from workers.answers import clean, decide, final_answer, number
-from workers.rewards import Verifier, read_cases
-from workers.verdicts import Verdict
-from workers.warm_child import VerifierError
+from workers.verifiers.children import child_client
+from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.mathematics.answers import clean, decide, final_answer, number
+from workers.verifiers.service import Verifier, read_cases
+from workers.verifiers.verdicts import Verdict
 
 CASES = Path(__file__).parent / "data" / "verifier_cases.jsonl"
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden" / "verifier_cases.jsonl"
@@ -154,7 +154,7 @@ def test_hostile_answer_is_unscorable_within_its_limit_and_the_next_one_is_score
     children, forks = children_of(fresh_verifier), forks_of(fresh_verifier)
     begin = time.monotonic()
     hostile = fresh_verifier.score([ENDLESS], ["5"])[0]
-    assert time.monotonic() - begin < warm_child.TIME_LIMIT_S + 0.5
+    assert time.monotonic() - begin < child_client.TIME_LIMIT_S + 0.5
     assert hostile == Verdict(None, "unscorable: no verdict in 3 s", True)
     assert not Path(f"/proc/{forks[0]}").exists()
     begin = time.monotonic()
@@ -178,7 +178,7 @@ def test_memory_and_processor_time_of_a_child_are_limited_even_without_a_parent(
     request = json.dumps({"gold": "5x", "answer": "x2^{100000000000}"})  # 12 GB, were it written out
     program = (
         "import resource, subprocess, sys\n"
-        "child = [sys.executable, '-m', 'workers.symbolic', str(500 * 2**20), '3']\n"
+        "child = [sys.executable, '-m', 'workers.verifiers.mathematics.math_equal', str(500 * 2**20), '3']\n"
         "subprocess.run(child, input=sys.argv[1].encode() + b'\\n', stdout=subprocess.DEVNULL)\n"
         "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
         "print(used.ru_maxrss // 1024, used.ru_utime + used.ru_stime)"
@@ -235,7 +235,7 @@ def test_close_ends_the_children():
 
 
 def test_a_verifier_that_cannot_start_is_an_error_and_no_verdict(monkeypatch):
-    monkeypatch.setattr(warm_child.sys, "executable", "/bin/false")
+    monkeypatch.setattr(child_client.sys, "executable", "/bin/false")
     with Verifier("math") as verifier, pytest.raises(VerifierError, match="install the train extra"):
         verifier.score(["\\boxed{x+1}"], ["1+x"])
 
@@ -292,7 +292,7 @@ def test_command_line_prints_a_verdict_a_line(tmp_path):
         '{"id": "a", "gold": "5", "response": "\\\\boxed{5}"}\n'
         '{"id": "b", "gold": "5", "response_rle": [["\\\\boxed{", 1], ["5", 3], ["}", 1]]}\n'
     )
-    command = [sys.executable, "-m", "workers.rewards", str(path)]
+    command = [sys.executable, "-m", "workers.verifiers.service", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(line["id"], line["reward"], line["reason"]) for line in lines] == [

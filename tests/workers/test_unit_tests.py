@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workers import jail, unit_tests
-from workers.child import Unscorable, Wrong
-from workers.rewards import Verifier
-from workers.unit_tests import last_block, passes
-from workers.warm_child import VerifierError
+from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.children.child_server import Unscorable, Wrong
+from workers.verifiers.python import python_tests, sandbox
+from workers.verifiers.python.python_tests import last_block, passes
+from workers.verifiers.service import Verifier
 
 TESTS = "assert f(2) == 4"
 ROOT = Path(__file__).resolve().parents[2]
@@ -189,7 +189,7 @@ def test_endless_computation_is_wrong_and_endless_waiting_unscorable():
 
 
 def test_nothing_is_left_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr(unit_tests.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(python_tests.tempfile, "tempdir", str(tmp_path))
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     outcome(
         "import time, threading\nthreading.Thread(target=time.sleep, args=(1000,)).start()\nopen('a', 'w').write('b')"
@@ -231,11 +231,11 @@ def test_last_closed_block_of_python_is_the_code(text, code):
 
 
 def test_machine_without_fences_runs_no_code(monkeypatch):
-    monkeypatch.setattr(jail.platform, "machine", lambda: "vax")
-    with pytest.raises(jail.NoJail, match="no system call filter for vax"):
-        jail._filter_calls(None)  # type: ignore[arg-type] # refused before anything is called
+    monkeypatch.setattr(sandbox.platform, "machine", lambda: "vax")
+    with pytest.raises(sandbox.NoJail, match="no system call filter for vax"):
+        sandbox._filter_calls(None)  # type: ignore[arg-type] # refused before anything is called
     child = Verifier("python")
-    monkeypatch.setattr("workers.warm_child.sys.executable", "/bin/false")
+    monkeypatch.setattr("workers.verifiers.children.child_client.sys.executable", "/bin/false")
     with child, pytest.raises(VerifierError, match="did not start"):
         child.score(["```\n1\n```"], [TESTS])
 
@@ -245,8 +245,8 @@ def test_limits_that_are_lower_already_stay():
         "import resource\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))\n"
         "resource.setrlimit(resource.RLIMIT_CPU, (30, 30))\n"
-        "from workers.unit_tests import passes\n"
-        "from workers.resource_limits import lower, lower_for_now\n"
+        "from workers.verifiers.python.python_tests import passes\n"
+        "from workers.verifiers.children.resource_limits import lower, lower_for_now\n"
         "print(passes('assert f(2) == 4', 'def f(x): return x * x', seconds=20))\n"
         "lower_for_now(resource.RLIMIT_CPU, 50)\n"
         "lower(resource.RLIMIT_FSIZE, 2**30)\n"

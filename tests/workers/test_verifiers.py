@@ -16,15 +16,15 @@ import pytest
 from pydantic import ValidationError
 
 from tests.workers.verifier_examples import Example, examples, versions
-from workers import numeric
-from workers.answers import clean, decide, rounding_unit
-from workers.choice import letter
 from workers.contract.spec.data import DataSpec
 from workers.contract.verifier_kinds import RULES, VerifierKind, label
-from workers.kinds import kind_of
-from workers.rewards import Verifier, read_cases
-from workers.second_verifier import is_right
-from workers.verdicts import Verdict
+from workers.verifiers import numeric
+from workers.verifiers.choice import letter
+from workers.verifiers.cross_check import is_right
+from workers.verifiers.kinds import kind_of
+from workers.verifiers.mathematics.answers import clean, decide, rounding_unit
+from workers.verifiers.service import Verifier, read_cases
+from workers.verifiers.verdicts import Verdict
 
 CASES = Path(__file__).parent / "data" / "verifier_cases.jsonl"
 KINDS: tuple[VerifierKind, ...] = get_args(VerifierKind)
@@ -197,7 +197,7 @@ def test_verdicts_are_the_same_in_a_thread_in_asyncio_and_on_the_command_line(tm
     for gold, response, kind, _ in SAME:
         path = tmp_path / "case.jsonl"
         path.write_text(json.dumps({"id": "a", "gold": gold, "response": response}))
-        command = [sys.executable, "-m", "workers.rewards", str(path), "--verifier", kind]
+        command = [sys.executable, "-m", "workers.verifiers.service", str(path), "--verifier", kind]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
         found.append(json.loads(done.stdout)["reward"])
     assert found == expected

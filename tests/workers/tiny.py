@@ -15,7 +15,7 @@ from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records
 from workers.stopping import StopFlag
 from workers.trainer import Trainer
-from workers.verdicts import Verdict
+from workers.verifiers.verdicts import Verdict
 
 CHARACTERS = list("0123456789+-*=()")
 

@@ -20,7 +20,7 @@ from workers.contract.spec.fields import UNPRINTABLE, Count, Section, setting
 from workers.contract.spec.sections import CheckpointSpec, ComputeSpec, RolloutSpec, TelemetrySpec, TrainingSpec
 from workers.contract.verifier_kinds import VerifierKind
 
-# Kinds of verifier whose rewards the second verifier (workers.second_verifier) hardly checks, and why.
+# Kinds of verifier whose rewards the second verifier (workers.verifiers.cross_check) hardly checks, and why.
 BARELY_AUDITED: dict[VerifierKind, str] = {"regex": "matches no expressions", "python": "runs no code"}
 
 

@@ -2,7 +2,7 @@ r"""Constants such as `\frac{\log 2}{\log 2-\log 3}` as intervals that surely ho
 
 Algebra systems spend seconds on some of these, and for ever on powers like `9^{9^9}`. Two intervals that do not touch
 settle that two constants differ, however large they are. Runs in verifier children only. What is not plainly
-one constant (a letter, a unit, an ambiguous fraction) is left to `workers.symbolic`.
+one constant (a letter, a unit, an ambiguous fraction) is left to `workers.verifiers.mathematics.math_equal`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from mpmath import iv, mpf
 
-from workers.answers import rounding_unit
+from workers.verifiers.mathematics.answers import rounding_unit
 
 PRECISION_BITS = 256
 MAX_DEPTH = 110  # five frames each, of Python's thousand

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from workers.answers import clean, final_answer
-from workers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, WRONG, Verdict
+from workers.verifiers.mathematics.answers import clean, final_answer
+from workers.verifiers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, WRONG, Verdict
 
 NO_LETTER = Verdict(0.0, "no single letter from A to J")
 MAX_CHARACTERS = 300

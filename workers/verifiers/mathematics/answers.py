@@ -1,7 +1,8 @@
 """The answer in a response, and what plain text can decide about it without a computer algebra system.
 
 Second station of a reward: find the last box, clean the LaTeX, compare numbers exactly. What this file cannot decide
-goes to `workers.symbolic`. Standard library only; every step is linear in the text, and long texts are refused.
+goes to `workers.verifiers.mathematics.math_equal`. Standard library only; every step is linear in the text, and long
+texts are refused.
 """
 
 from __future__ import annotations

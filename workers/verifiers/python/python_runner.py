@@ -1,4 +1,5 @@
-"""The process in which code of a response meets its tests: one answer, then it ends. Started by `workers.unit_tests`.
+"""The process in which code of a response meets its tests: one answer, then it ends. Started by
+`workers.verifiers.python.python_tests`.
 
 It reads `{code, tests, token, folder}` on stdin, closes every way out but one pipe, puts up its fences, and runs both
 texts in one namespace. What it writes last is the token where all tests passed, else `{"failed"}` with the reason; the
@@ -14,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from workers.jail import NoJail, confine
+from workers.verifiers.python.sandbox import NoJail, confine
 
 
 class Failed(Exception):

@@ -1,10 +1,10 @@
 """Verified rewards: 1 for a right answer, 0 for a wrong one, none where it could not be scored.
 
 Station of the flow between sampling and advantages. What text alone settles is settled here, by the rules of
-`workers.kinds`; everything else goes to a warm child process with limited memory and a wall clock, which is killed and
-replaced when it exceeds them. An answer that cannot be scored is not wrong: it is counted and left out.
-`python -m workers.rewards CASES.jsonl [--verifier KIND] [--tolerance T]` scores a file of `{"id", "gold", "response"}`
-lines and prints a verdict a line.
+`workers.verifiers.kinds`; everything else goes to a warm child process with limited memory and a wall clock, which is
+killed and replaced when it exceeds them. An answer that cannot be scored is not wrong: it is counted and left out.
+`python -m workers.verifiers.service CASES.jsonl [--verifier KIND] [--tolerance T]` scores a file of `{"id", "gold",
+"response"}` lines and prints a verdict a line.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any
 
 from workers import heartbeat
 from workers.contract.verifier_kinds import DEFAULT_TOLERANCE, RULES, VerifierKind
-from workers.kinds import kind_of
-from workers.verdicts import DIED, Pair, Verdict
-from workers.warm_child import Child
+from workers.verifiers.children.child_client import Child
+from workers.verifiers.kinds import kind_of
+from workers.verifiers.verdicts import DIED, Pair, Verdict
 
 REWARD_MAX = 1.0
 REMEMBERED = 100_000
@@ -132,7 +132,9 @@ def read_cases(path: Path) -> Iterator[dict[str, Any]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print one verdict a line."""
-    parser = argparse.ArgumentParser(prog="python -m workers.rewards", description="Print a verdict on each case.")
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.verifiers.service", description="Print a verdict on each case."
+    )
     parser.add_argument("cases", metavar="CASES.jsonl", type=Path, help='lines of {"id", "gold", "response"}')
     parser.add_argument("--verifier", choices=sorted(RULES), default="math")
     parser.add_argument("--tolerance", type=float, default=DEFAULT_TOLERANCE, help="relative; of numeric only")

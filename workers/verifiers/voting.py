@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workers.answers import clean, final_answer, number
-from workers.choice import letter
 from workers.contract.estimators import Vote
-from workers.rewards import REWARD_MAX
+from workers.verifiers.choice import letter
+from workers.verifiers.mathematics.answers import clean, final_answer, number
+from workers.verifiers.service import REWARD_MAX
 
 MAX_ANSWER = 200  # characters of an answer that are kept
 # Verifiers whose answer may be the whole response.

@@ -1,4 +1,5 @@
-"""One response against one reference answer, by the real verifier: `python -m workers.judge < request.json`.
+"""One response against one reference answer, by the real verifier: `python -m workers.verifiers.try_answer <
+request.json`.
 
 The request: {verifier, tolerance (may be null), gold, response}. One JSON object is printed: {reward (1, 0 or null),
 reason, extracted (the answer found in the response, or null), seconds (where plain text cannot settle it, with the
@@ -12,9 +13,9 @@ import sys
 import time
 from typing import Any
 
-from workers.rewards import Verifier
-from workers.votes import spoken_answer
-from workers.warm_child import VerifierError
+from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.service import Verifier
+from workers.verifiers.voting import spoken_answer
 
 MAX_ANSWER = 1000  # characters of the found answer that are told
 

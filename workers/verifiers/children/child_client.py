@@ -1,6 +1,7 @@
 """The outside of a verifier's child process: started once, asked many times, killed and replaced when it is stuck.
 
-`workers.child` is the inside. Every kind of verifier that needs a process, and the second verifier, use this one.
+`workers.verifiers.children.child_server` is the inside. Every kind of verifier that needs a process, and the second
+verifier, use this one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from workers.verdicts import DIED, RIGHT, Verdict
+from workers.verifiers.verdicts import DIED, RIGHT, Verdict
 
 TIME_LIMIT_S = 3.0
 GRACE_S = 0.4  # the child keeps the limit itself; if it does not even tell that, it is killed
@@ -66,7 +67,7 @@ class Child:
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            cwd=Path(__file__).resolve().parents[1],
+            cwd=Path(__file__).resolve().parents[3],
             env=environment,
         )
         self._process, self._buffer = process, b""

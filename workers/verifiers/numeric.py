@@ -1,7 +1,7 @@
 r"""The numeric verifier: the same number within a relative tolerance, whatever way it is written.
 
 Plain numbers are compared here by text alone. Constants such as `\frac{\pi}{4}` go to this file's child process,
-`python -m workers.numeric MEMORY_BYTES SECONDS TOLERANCE`: how long a constant takes depends on who wrote it.
+`python -m workers.verifiers.numeric MEMORY_BYTES SECONDS TOLERANCE`: how long a constant takes depends on who wrote it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import sys
 from fractions import Fraction
 from functools import partial
 
-from workers.answers import MAX_ANSWER_CHARACTERS, clean, final_answer, number
-from workers.child import Unscorable, serve
-from workers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, TOO_LONG, WRONG, Pair, Verdict
+from workers.verifiers.children.child_server import Unscorable, serve
+from workers.verifiers.mathematics.answers import MAX_ANSWER_CHARACTERS, clean, final_answer, number
+from workers.verifiers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, TOO_LONG, WRONG, Pair, Verdict
 
 _EQUALS = re.compile(r"=|\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|≈|\\sim(?![a-zA-Z])")
 _CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\^)")
@@ -76,7 +76,7 @@ def _last_side(found: str, gold: str, tolerance: float) -> str | None:
 
 def is_right(gold: str, answer: str, *, tolerance: float) -> bool:
     """Whether two constants agree. Error: Unscorable, where the reference is no constant, or no bound is found."""
-    from workers.constants import enclose, relative_distance
+    from workers.verifiers.mathematics.intervals import enclose, relative_distance
 
     gold_range = enclose(gold)
     if gold_range is None:

@@ -1,6 +1,6 @@
 """The rules of each kind of verifier: what text alone settles, what goes to which child process, what is doubted.
 
-The rewards' station in the middle: `workers.rewards` runs the processes, the files named here know the rules.
+The rewards' station in the middle: `workers.verifiers.service` runs the processes, the files named here know the rules.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from workers import choice, numeric, unit_tests
-from workers.answers import MAX_ANSWER_CHARACTERS, clean, decide, final_answer
 from workers.contract.verifier_kinds import VerifierKind
-from workers.patterns import settle as settle_regex
-from workers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, TOO_LONG, WRONG, Pair, Verdict
+from workers.verifiers import choice, numeric
+from workers.verifiers.mathematics.answers import MAX_ANSWER_CHARACTERS, clean, decide, final_answer
+from workers.verifiers.python import python_tests
+from workers.verifiers.regex import settle as settle_regex
+from workers.verifiers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, TOO_LONG, WRONG, Pair, Verdict
 
 # A reference answer with more words than this is prose, which no algebra compares.
 MAX_ANSWER_WORDS = 8
@@ -37,14 +38,14 @@ class Kind:
 def kind_of(name: VerifierKind, tolerance: float) -> Kind:
     """The rules of a kind. tolerance: relative, read by `numeric` only."""
     kinds = {
-        "math": Kind(settle_math, doubt_math, "workers.symbolic"),
+        "math": Kind(settle_math, doubt_math, "workers.verifiers.mathematics.math_equal"),
         "exact": Kind(settle_exact, doubt_braces),
         "choice": Kind(choice.settle, choice.doubt),
         "numeric": Kind(
-            partial(numeric.settle, tolerance=tolerance), doubt_length, "workers.numeric", (repr(tolerance),)
+            partial(numeric.settle, tolerance=tolerance), doubt_length, "workers.verifiers.numeric", (repr(tolerance),)
         ),
-        "regex": Kind(settle_regex, lambda gold: "", "workers.patterns"),
-        "python": Kind(unit_tests.settle, unit_tests.doubt, "workers.unit_tests"),
+        "regex": Kind(settle_regex, lambda gold: "", "workers.verifiers.regex"),
+        "python": Kind(python_tests.settle, python_tests.doubt, "workers.verifiers.python.python_tests"),
     }
     return kinds[name]
 

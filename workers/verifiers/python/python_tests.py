@@ -1,8 +1,10 @@
 """The python verifier: the last Python block of a response is run together with the reference answer, which is tests.
 
-This file's child process, `python -m workers.unit_tests MEMORY_BYTES SECONDS`, starts one more for every answer,
-`workers.run_tests`, with fences of its own (`workers.jail`), and believes only the token that it writes after the last
-test: code that ends the process early, with whatever exit status, has not passed.
+This file's child process, `python -m workers.verifiers.python.python_tests MEMORY_BYTES SECONDS`, starts one more for
+every answer,
+`workers.verifiers.python.python_runner`, with fences of its own (`workers.verifiers.python.sandbox`), and believes only
+the token that it writes after the last test: code that ends the process early, with whatever exit status, has not
+passed.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from workers.child import Unscorable, Wrong, refuse, serve
-from workers.jail import CPU_SECONDS
-from workers.verdicts import NO_REFERENCE, Pair, Verdict
+from workers.verifiers.children.child_server import Unscorable, Wrong, refuse, serve
+from workers.verifiers.python.sandbox import CPU_SECONDS
+from workers.verifiers.verdicts import NO_REFERENCE, Pair, Verdict
 
 MAX_CHARACTERS = 100_000
 MAX_REPORT_BYTES = 4096
@@ -121,11 +123,11 @@ def _run(request: dict[str, str], seconds: int) -> _Ended:
         }
         used = _processor_s()
         process = subprocess.Popen(
-            [sys.executable, "-s", "-B", "-m", "workers.run_tests"],
+            [sys.executable, "-s", "-B", "-m", "workers.verifiers.python.python_runner"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=Path(__file__).resolve().parents[1],
+            cwd=Path(__file__).resolve().parents[3],
             env=environment,
             start_new_session=True,
         )

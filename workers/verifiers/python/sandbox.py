@@ -1,7 +1,7 @@
 """What keeps code of a response from the rest of the machine: the kernel's own fences, put up by the process itself.
 
-Called by `workers.run_tests` after Python has started and before any line of the response runs; nothing takes the
-fences down again. Three of them, from Linux by ctypes, all without privileges:
+Called by `workers.verifiers.python.python_runner` after Python has started and before any line of the response runs;
+nothing takes the fences down again. Three of them, from Linux by ctypes, all without privileges:
 
 - Landlock: files can be read only below the Python installation and the system's libraries, and written only in one
   temporary folder;
@@ -23,7 +23,7 @@ import struct
 import sys
 from pathlib import Path
 
-from workers.resource_limits import lower
+from workers.verifiers.children.resource_limits import lower
 
 MEMORY_BYTES = 512 * 2**20
 CPU_SECONDS = 2

@@ -3,7 +3,7 @@ r"""The child process that checks the verifier: a second reading of the same res
 Station of the audit. It decides only clear cases: the same text, plain numbers, a letter in a box, no answer at all;
 else it cannot tell. It runs no code and matches no expressions. It shares no line with the first verifiers, so that one
 mistake does not make both wrong; only the rules are the same. Run as
-`python -m workers.second_verifier MEMORY_BYTES SECONDS KIND TOLERANCE`.
+`python -m workers.verifiers.cross_check MEMORY_BYTES SECONDS KIND TOLERANCE`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 
-from workers.child import serve
+from workers.verifiers.children.child_server import serve
 
 BOX = "\\boxed"
 # Ways of stating an answer without a box, which only the first verifier reads.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workers.answers import MAX_ANSWER_CHARACTERS
+from workers.verifiers.mathematics.answers import MAX_ANSWER_CHARACTERS
 
 Pair = tuple[str, str]  # answer, reference answer: what a child process is asked about
 

@@ -1,7 +1,8 @@
 """The regex verifier: the reference answer is a regular expression, and the whole final answer must match it.
 
 Matching may take for ever, and Python cannot interrupt it: it happens in this file's child process, which is killed.
-Run as `python -m workers.patterns MEMORY_BYTES SECONDS`. Python's syntax; `(?i)` and its like stand in the expression.
+Run as `python -m workers.verifiers.regex MEMORY_BYTES SECONDS`. Python's syntax; `(?i)` and its like stand in the
+expression.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import re
 import sys
 
-from workers.answers import final_answer
-from workers.child import Unscorable, serve
-from workers.verdicts import NO_ANSWER, NO_REFERENCE, Pair, Verdict
+from workers.verifiers.children.child_server import Unscorable, serve
+from workers.verifiers.mathematics.answers import final_answer
+from workers.verifiers.verdicts import NO_ANSWER, NO_REFERENCE, Pair, Verdict
 
 MAX_CHARACTERS = 10_000
 TOO_LONG = Verdict(0.0, f"answer longer than {MAX_CHARACTERS} characters")

@@ -1,7 +1,8 @@
-"""The child process that compares two mathematical answers by computer algebra. Killed at will by `workers.rewards`.
+"""The child process that compares two mathematical answers by computer algebra. Killed at will by
+`workers.verifiers.service`.
 
-Third station of a reward, for what plain text cannot decide; `workers.child` is its loop and its limits.
-Run as `python -m workers.symbolic MEMORY_BYTES SECONDS`.
+Third station of a reward, for what plain text cannot decide; `workers.verifiers.children.child_server` is its loop and
+its limits. Run as `python -m workers.verifiers.mathematics.math_equal MEMORY_BYTES SECONDS`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import signal
 import sys
 from typing import Any
 
-from workers.answers import decide, number
-from workers.child import serve
-from workers.constants import same_constant
+from workers.verifiers.children.child_server import serve
+from workers.verifiers.mathematics.answers import decide, number
+from workers.verifiers.mathematics.intervals import same_constant
 
 _EQUALS = re.compile(r"(?<![\\<>!=:])=(?!=)")
 _NAME = re.compile(r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_\{?\w+\}?)?(?:'|\([a-zA-Z, ]*\))?")

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from workers.resource_limits import lower, lower_for_now
+from workers.verifiers.children.resource_limits import lower, lower_for_now
 
 IsRight = Callable[[str, str], bool | None]
 _PR_SET_PDEATHSIG = 1
