@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from workers.hub import TIMEOUT_S, hub_errors, refusal
+from workers.hub.client import TIMEOUT_S, hub_errors, refusal
 from workers.question_files import SUFFIXES, BenchmarkError
 
 MAX_FILES = 40

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workers.hub import PICKLES, Unfit, fetch_small_files, weight_facts
-from workers.safetensors_header import DamagedHeader, tensors
+from workers.hub.client import PICKLES, Unfit, fetch_small_files, weight_facts
+from workers.hub.safetensors_header import DamagedHeader, tensors
 
 MAX_ENTRIES = 10_000
 MAX_JSON_BYTES = 50_000_000

@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HfHubHTTPError
 
 from tests.workers.tiny import make_agent
-from workers.hub import Unfit, fetch_small_files, refusal, weight_facts
+from workers.hub.client import Unfit, fetch_small_files, refusal, weight_facts
 
 # The HTTP client's base error is no OSError; nor is the second.
 CLIENT_ERROR = next(kind for kind in HfHubHTTPError.__bases__ if kind is not OSError)

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from workers.safetensors_header import read_header
+from workers.hub.safetensors_header import read_header
 
 PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 SMALL_FILES = ["*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken"]
