@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workers import heartbeat
-from workers.benchmarks import Question
 from workers.contract.spec.run import RunSpec
 from workers.messages import Generated
 from workers.quarantine import Audited
+from workers.questions.dataset import Question
 from workers.randomness import derived_key
 from workers.scoring import Scores, VerifierFails
 from workers.verifiers.children.child_client import Child, VerifierError

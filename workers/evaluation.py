@@ -10,12 +10,12 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workers.benchmarks import Question
-from workers.canonical import MAX_SLICES, OTHER_SLICES
 from workers.contract import events
 from workers.contract.estimators import Tally, Vote, estimates
 from workers.contract.spec.data import DataSpec
 from workers.contract.verifier_kinds import label
+from workers.questions.canonical import MAX_SLICES, OTHER_SLICES
+from workers.questions.dataset import Question
 from workers.scoring import Scorer
 from workers.verifiers.service import REWARD_MAX
 from workers.verifiers.voting import vote

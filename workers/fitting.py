@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from workers.agents import Agent
-from workers.benchmarks import Question, Split, split_questions
 from workers.contract.events import Level
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec
+from workers.questions.dataset import Question, Split, split_questions
 
 Told = Callable[[Level, str], None]
 

@@ -18,7 +18,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from workers import heartbeat
-from workers.benchmarks import Question
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import RunSpec
 from workers.engines import logp_difference, make_engine
@@ -26,6 +25,7 @@ from workers.importance import truncated_weight
 from workers.memory import OutOfMemory, halving
 from workers.messages import Generated, Response, RolloutsMissing, Row, UpdateReport
 from workers.policy import Policy
+from workers.questions.dataset import Question
 from workers.randomness import derived_key
 from workers.ranks import ALONE, Ranks
 from workers.rollout import Sample

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from workers.benchmarks import Question
 from workers.contract.spec.run import RunSpec
 from workers.messages import Generated, Row
+from workers.questions.dataset import Question
 from workers.randomness import derived_key, permutation
 
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from workers import heartbeat
-from workers.benchmarks import Question
 from workers.messages import Generated
+from workers.questions.dataset import Question
 from workers.stopping import StopFlag
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.service import Verifier

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from workers.algorithms import hacpo
-from workers.benchmarks import Question
 from workers.contract import events
 from workers.messages import Generated, Row, RowResult, UpdateReport
 from workers.quarantine import Audited, Trust
+from workers.questions.dataset import Question
 from workers.rules import Judgement
 
 CLIP_SIDES: dict[int, Literal["lower", "none", "upper"]] = {-1: "lower", 0: "none", 1: "upper"}

@@ -18,7 +18,6 @@ from tqdm import tqdm
 from workers.agents import Agent, Answer, Placement
 from workers.algorithms import hacpo
 from workers.audit import Audit
-from workers.benchmarks import Question, Split, split_questions
 from workers.checkpoint import newest_checkpoint
 from workers.contract import events
 from workers.contract.checkpoint_manifest import DamagedCheckpoint
@@ -35,6 +34,7 @@ from workers.plan import batch_of_step, learning_rate
 from workers.preflight import check_memory
 from workers.progress import Progress
 from workers.quarantine import Change, Trust
+from workers.questions.dataset import Question, Split, split_questions
 from workers.saving import CheckpointsFail, Saving
 from workers.step_view import StepView, view_step
 from workers.stopping import Paused, StopFlag

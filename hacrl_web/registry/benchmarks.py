@@ -41,7 +41,7 @@ class Settings:
     """What a user says of the files, checked."""
 
     name: str
-    mapping: dict[str, str]  # of workers.question_mapping.QuestionMapping
+    mapping: dict[str, str]  # of workers.questions.columns.QuestionMapping
     verifier: str
     tolerance: float | None
     prompt_template: str

@@ -1,6 +1,6 @@
 """Asks the trainer's side about question files, in a short child process with limits: what they are, and to read them.
 
-The web process holds no question of an upload: `python -m workers.import_questions` reads, checks and writes.
+The web process holds no question of an upload: `python -m workers.questions.import_cli` reads, checks and writes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def ask(request: dict[str, Any], field: str, held_out_field: str = "") -> dict[s
 
 def _run_child(request: dict[str, Any]) -> Ended:
     return run_child(
-        "workers.import_questions",
+        "workers.questions.import_cli",
         timeout_s=TIMEOUT_S,
         memory_bytes=PARQUET_MEMORY_BYTES if _needs_libraries(request) else MEMORY_BYTES,
         cpu_s=CPU_S,

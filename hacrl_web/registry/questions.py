@@ -18,8 +18,8 @@ from hacrl_web.registry.models import Benchmark
 from workers.contract.held_out import place_of
 
 PAGE_SIZE = 50
-LINES_PER_INDEX = 50  # as workers.canonical writes it
-OTHER_SLICES = "others"  # as workers.canonical counts what has no place among the named ones
+LINES_PER_INDEX = 50  # as workers.questions.canonical writes it
+OTHER_SLICES = "others"  # as workers.questions.canonical counts what has no place among the named ones
 SEARCH_S = 1.0
 SHOWN_LETTERS = 4000
 

@@ -26,7 +26,7 @@ from hacrl_web.runs.models import Contribution
 from hacrl_web.runs.sweeps import launch_sweep
 from tests.web.factories import launch_request, make_user
 from tests.web.insight_help import add_checkpoint
-from workers.question_mapping import QuestionMapping
+from workers.questions.columns import QuestionMapping
 
 VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # Whoever has no login must reach these.

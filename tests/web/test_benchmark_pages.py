@@ -21,7 +21,7 @@ from hacrl_web.runs.models import Run, State
 from tests.web.factories import launch_request, make_member, make_run
 from tests.web.registry_help import field_error, jsonl, make_user
 from tests.workers.test_hub_datasets import COMMIT, Hub
-from workers import canonical, question_files
+from workers.questions import canonical, files
 
 pytestmark = pytest.mark.django_db
 JSON = {"HTTP_ACCEPT": "application/json"}
@@ -359,7 +359,7 @@ def test_questions_come_in_pages_from_the_index(client, ada):
 def test_both_sides_know_the_same_index_and_endings():
     assert questions.LINES_PER_INDEX == canonical.LINES_PER_INDEX
     assert questions.OTHER_SLICES == canonical.OTHER_SLICES
-    assert uploads.SUFFIXES == question_files.SUFFIXES
+    assert uploads.SUFFIXES == files.SUFFIXES
 
 
 def test_search_and_slices_find_what_holds_them(client, ada):

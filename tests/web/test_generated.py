@@ -30,10 +30,10 @@ from hacrl_web.runs.models import (
 )
 from workers import telemetry
 from workers.algorithms import gspo, hacpo
-from workers.benchmarks import Question
 from workers.contract.spec.run import RunSpec
 from workers.messages import Generated, Response, RowResult, UpdateReport
 from workers.plan import build_mini_batches
+from workers.questions.dataset import Question
 from workers.rules import judge
 
 PLAN = Plan(2, 4, 2, 8, 4, 1, seed=3, variants=(("hacpo", 0.8),))

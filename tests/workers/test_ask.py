@@ -36,7 +36,7 @@ def ask(request: dict) -> list[dict]:
 
 def test_each_agent_says_what_it_says_in_an_evaluation_and_a_broken_one_silences_nobody(trained):
     """The greedy answer of the exported folder is that of the trainer's own agent."""
-    from workers.benchmarks import Question
+    from workers.questions.dataset import Question
 
     trainer, run_dir = trained
     question = Question(id="q", question="3+7=", answer="1", subject="")

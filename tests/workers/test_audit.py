@@ -9,9 +9,9 @@ import torch
 
 from tests.workers.tiny import make_pair, make_spec
 from workers.audit import Audit
-from workers.benchmarks import Question
 from workers.messages import Generated, Response
 from workers.quarantine import Audited
+from workers.questions.dataset import Question
 from workers.scoring import Scores, VerifierFails
 from workers.verifiers.children.child_client import Child
 from workers.verifiers.cross_check import is_right

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.benchmarks import BenchmarkError, split_questions
 from workers.contract.spec.data import DataSpec
+from workers.questions.dataset import BenchmarkError, split_questions
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "shared" / "data" / "benchmarks"
 

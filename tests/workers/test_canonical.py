@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from workers.benchmarks import split_questions
 from workers.contract.spec.data import DataSpec
-from workers.question_files import Refused
-from workers.question_mapping import QuestionMapping, extracted, guess
+from workers.questions.columns import QuestionMapping, extracted, guess
+from workers.questions.dataset import split_questions
+from workers.questions.files import Refused
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT.parent / "shared" / "data" / "benchmarks"
@@ -32,7 +32,7 @@ def ask(verb: str, limit_bytes: int = 0, **request: Any) -> dict[str, Any]:
     """The child's answer, in a process of its own."""
     limit = (lambda: resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))) if limit_bytes else None
     done = subprocess.run(
-        [sys.executable, "-m", "workers.import_questions"],
+        [sys.executable, "-m", "workers.questions.import_cli"],
         input=json.dumps({"verb": verb, **request}).encode(),
         stdout=subprocess.PIPE,
         cwd=ROOT,
@@ -203,7 +203,7 @@ def test_two_benchmarks_are_compared(tmp_path):
 
 
 def test_memory_for_pieces_is_bounded(monkeypatch):
-    from workers import overlap
+    from workers.questions import overlap
 
     monkeypatch.setattr(overlap, "MAX_PIECES", 50)
     words = [f"{PATH.format(n)} It has {n} points." * 3 for n in range(40)]
@@ -290,12 +290,12 @@ def test_progress_is_told_while_it_reads(tmp_path):
 def test_file_that_does_not_fit_in_memory_is_refused_in_words(monkeypatch, capsys):
     import io
 
-    from workers import import_questions
+    from workers.questions import import_cli
 
     def fail(request):
         raise MemoryError
 
-    monkeypatch.setitem(import_questions.VERBS, "look", fail)
+    monkeypatch.setitem(import_cli.VERBS, "look", fail)
     monkeypatch.setattr("sys.stdin", io.StringIO('{"verb": "look"}'))
-    assert import_questions.main() == 1
+    assert import_cli.main() == 1
     assert "more memory than is allowed" in json.loads(capsys.readouterr().out)["error"]

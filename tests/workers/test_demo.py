@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from workers.benchmarks import split_questions
 from workers.contract.demo_recipe import (
     AGENTS,
     ALGORITHMS,
@@ -24,6 +23,7 @@ from workers.contract.demo_recipe import (
 )
 from workers.contract.spec.run import RunSpec
 from workers.demo_task import make_problems
+from workers.questions.dataset import split_questions
 from workers.verifiers.service import Verifier
 from workers.warm_start import DIGIT_PAIRS
 

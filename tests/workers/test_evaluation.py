@@ -12,14 +12,14 @@ from pydantic import ValidationError
 
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train, write_questions
 from workers import examiner
-from workers.benchmarks import Question, split_questions
-from workers.canonical import MAX_SLICES
 from workers.checkpoint import newest_checkpoint
 from workers.contract.estimators import Vote
 from workers.contract.spec.data import DataSpec
 from workers.contract.verifier_kinds import label
 from workers.evaluation import Exam, Result, digest, evaluation_event, results_of
 from workers.provenance import git_commit, versions
+from workers.questions.canonical import MAX_SLICES
+from workers.questions.dataset import Question, split_questions
 from workers.stopping import Paused, StopFlag, Stopped
 from workers.verifiers.service import Verdict
 from workers.verifiers.voting import vote

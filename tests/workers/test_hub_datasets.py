@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hacrl_web.registry.built_in import BUILT_IN
-from workers.hub_datasets import chosen
+from workers.questions.hub_files import chosen
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -98,7 +98,7 @@ def fetch(folder: Path, endpoint: str = "", **request: Any) -> dict[str, Any]:
     folder.mkdir()
     given = {"verb": "fetch", "folder": str(folder), "most_bytes": 10_000, **request}
     done = subprocess.run(
-        [sys.executable, "-m", "workers.import_questions"],
+        [sys.executable, "-m", "workers.questions.import_cli"],
         input=json.dumps(given).encode(),
         stdout=subprocess.PIPE,
         cwd=ROOT,

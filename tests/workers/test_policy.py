@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_agent, make_pair, make_spec
-from workers.benchmarks import Question
 from workers.contract.spec.run import RunSpec
 from workers.loading import load_model
 from workers.local_agent import LocalAgent
 from workers.messages import Response
 from workers.policy import Policy
 from workers.prompts import eos_ids
+from workers.questions.dataset import Question
 from workers.updates import ResponseTooLong, retokenize
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from workers.question_files import BenchmarkError, Source
+from workers.questions.files import BenchmarkError, Source
 
 pyarrow = pytest.importorskip("pyarrow", reason="pip install pyarrow")
 
@@ -110,18 +110,18 @@ def test_parquet_nan_is_refused_with_its_row(tmp_path):
 def test_parquet_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
     path = parquet_of(tmp_path / "q.parquet", {"question": ["x" * 1000] * 5000, "answer": ["1"] * 5000})
     assert path.stat().st_size < 50_000  # the same text again and again
-    monkeypatch.setattr("workers.question_files.MAX_QUESTIONS", 4999)
+    monkeypatch.setattr("workers.questions.files.MAX_QUESTIONS", 4999)
     assert error_of(path) == "q.parquet: 5000 rows, 4999 at most"
     monkeypatch.undo()
     plain = parquet_of(tmp_path / "p.parquet", {"question": ["x" * 1000] * 5000}, use_dictionary=False)
-    monkeypatch.setattr("workers.question_files.MAX_UNPACKED_BYTES", 2**20)
+    monkeypatch.setattr("workers.questions.files.MAX_UNPACKED_BYTES", 2**20)
     assert "unpacks to 5 MiB, 1 at most" in error_of(plain)
 
 
 def test_parquet_that_says_one_text_for_all_rows_is_refused_as_it_unpacks(tmp_path, monkeypatch):
     path = parquet_of(tmp_path / "q.parquet", {"question": ["x" * 10_000] * 5000})
     assert path.stat().st_size < 20_000
-    monkeypatch.setattr("workers.question_files.MAX_UNPACKED_BYTES", 2**20)
+    monkeypatch.setattr("workers.questions.files.MAX_UNPACKED_BYTES", 2**20)
     assert error_of(path) == "q.parquet: unpacks to more than 1 MiB"
 
 

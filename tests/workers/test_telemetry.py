@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from workers.algorithms import hacpo
-from workers.benchmarks import Question
 from workers.messages import Generated, Response, Row, RowResult, UpdateReport
+from workers.questions.dataset import Question
 from workers.rules import Judgement
 from workers.telemetry import StepRecord, agent_metrics, pair_metrics
 

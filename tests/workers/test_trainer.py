@@ -15,13 +15,13 @@ from safetensors import SafetensorError
 
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train, weights
 from workers.algorithms import hacpo
-from workers.benchmarks import Question
 from workers.contract.checkpoint_manifest import DamagedCheckpoint
 from workers.contract.spool import SpoolWriter
 from workers.local_agent import LocalAgent
 from workers.memory import device_peak_bytes, resident_bytes
 from workers.messages import Generated, Response
 from workers.plan import batch_of_step, build_mini_batches, learning_rate
+from workers.questions.dataset import Question
 from workers.stopping import StopFlag, Stopped
 from workers.trainer import Diverged, Trainer
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
-from workers.benchmarks import split_questions
 from workers.local_agent import LocalAgent
 from workers.messages import Response, Row
 from workers.policy import Policy
+from workers.questions.dataset import split_questions
 from workers.updates import Inputs, _gather, _prepare, run_updates
 
 

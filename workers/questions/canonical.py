@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workers.benchmarks import Question
 from workers.contract.held_out import place_of, question_key
-from workers.question_files import MAX_LINE_BYTES, MAX_QUESTIONS, BenchmarkError, Refused, Source
-from workers.question_mapping import QuestionMapping
+from workers.questions.columns import QuestionMapping
+from workers.questions.dataset import Question
+from workers.questions.files import MAX_LINE_BYTES, MAX_QUESTIONS, BenchmarkError, Refused, Source
 
 LINES_PER_INDEX = 50
 MAX_SLICES = 200  # different subjects, or difficulties, that are counted by name

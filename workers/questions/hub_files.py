@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.hub.client import TIMEOUT_S, hub_errors, refusal
-from workers.question_files import SUFFIXES, BenchmarkError
+from workers.questions.files import SUFFIXES, BenchmarkError
 
 MAX_FILES = 40
 MAX_ENTRIES = 5000  # of a folder

@@ -1,7 +1,7 @@
 """Which column is the question and which the answer: guessed from names, then applied to every row.
 
-Second station of a benchmark, between a file's rows (`workers.question_files`) and canonical questions
-(`workers.canonical`). Standard library only.
+Second station of a benchmark, between a file's rows (`workers.questions.files`) and canonical questions
+(`workers.questions.canonical`). Standard library only.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from workers.benchmarks import MAX_ID_LENGTH, Question, derived_id, id_of, optional_text, text_of
-from workers.question_files import Refused, kind_name
+from workers.questions.dataset import MAX_ID_LENGTH, Question, derived_id, id_of, optional_text, text_of
+from workers.questions.files import Refused, kind_name
 from workers.verifiers.mathematics.answers import final_answer
 
 Extraction = Literal["as_is", "hashes", "boxed"]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from workers.canonical import strict_key
+from workers.questions.canonical import strict_key
 
 PIECE_WORDS = 13
 NEAR_SHARE = 0.5

@@ -1,4 +1,5 @@
-"""A benchmark's files, looked at, made canonical, compared or fetched: `python -m workers.import_questions < request`.
+"""A benchmark's files, looked at, made canonical, compared or fetched: `python -m workers.questions.import_cli <
+request`.
 
 The request is one JSON object with a `verb`; one JSON object is printed, `{"error": text}` where the files are refused.
 The web runs this as a short child process with limits on time and memory.
@@ -7,7 +8,7 @@ look     {files: [{path, name}]}: the columns, the first rows, and a guess which
 import   {train, held_out: [{path, name}], mapping, held_out_fraction, folder, progress}: canonical files and counts
 compare  {own, other: {paths, question_field}}: how many of the one's questions also stand in the other
 fetch    {dataset, revision} or {place, roots}, and {train, held_out: [patterns], folder, most_bytes, progress}: files
-         from the hub or from a folder (`workers.hub_datasets`)
+         from the hub or from a folder (`workers.questions.hub_files`)
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from workers.canonical import Written, read_canonical, write_canonical
 from workers.contract.held_out import held_out_limit, place_of
-from workers.overlap import KnownQuestions, compare, texts
-from workers.question_files import MAX_COLUMNS, BenchmarkError, Source
-from workers.question_mapping import QuestionMapping, guess
+from workers.questions.canonical import Written, read_canonical, write_canonical
+from workers.questions.columns import QuestionMapping, guess
+from workers.questions.files import MAX_COLUMNS, BenchmarkError, Source
+from workers.questions.overlap import KnownQuestions, compare, texts
 
 TRAIN_FILE = "questions.jsonl"
 HELD_OUT_FILE = "held_out.jsonl"
@@ -190,7 +191,7 @@ def compare_benchmarks(request: dict[str, Any]) -> dict[str, Any]:
 
 def fetch_files(request: dict[str, Any]) -> dict[str, Any]:
     """Bring a data set's files into `folder`."""
-    from workers.hub_datasets import fetch
+    from workers.questions.hub_files import fetch
 
     progress = Progress(request.get("progress"))
     return fetch(request, progress.tell)

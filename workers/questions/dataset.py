@@ -13,7 +13,7 @@ from typing import Any
 
 from workers.contract.held_out import held_out_limit, place_of, question_key
 from workers.contract.spec.data import DataSpec
-from workers.question_files import MAX_QUESTIONS, BenchmarkError, Refused, decode, kind_name, numbered_lines
+from workers.questions.files import MAX_QUESTIONS, BenchmarkError, Refused, decode, kind_name, numbered_lines
 
 MAX_ID_LENGTH = 200  # characters, as the database stores it
 
