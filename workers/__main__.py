@@ -105,7 +105,9 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     try:
         spool = SpoolWriter(run_dir, attempt, quota_bytes)
         heartbeat.start(run_dir)
-        from workers.loading import quiet_transformers  # torch takes seconds: not before the spec is known to be good
+        from workers.model.loading import (
+            quiet_transformers,  # torch takes seconds: not before the spec is known to be good
+        )
         from workers.scoring import VerifierFails
         from workers.trainer import Trainer
         from workers.verifiers.service import Verifier

@@ -21,8 +21,8 @@ def answer(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     import torch
     from transformers import AutoTokenizer
 
-    from workers.loading import load_model
-    from workers.prompts import encode_question, eos_ids
+    from workers.model.loading import load_model
+    from workers.model.prompts import encode_question, eos_ids
     from workers.randomness import derived_key
     from workers.rollout import sample
 

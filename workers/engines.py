@@ -14,7 +14,7 @@ import torch
 
 from workers.contract.spec.run import RunSpec
 from workers.contract.spec.sections import INSTALL_VLLM
-from workers.policy import Policy
+from workers.model.policy import Policy
 from workers.rollout import Sample, refuse_empty, sample
 
 # Mean difference of log-probabilities by token, in nats, above which an engine has other weights than the trainer.

@@ -1,7 +1,7 @@
 """One process of an agent of several: `python -m workers.follow SOCKET PULSE`, started by workers/ranked_agent.py.
 
 It loads the agent and makes the calls that it is told, on the same arguments as the agent's other processes; within a
-call they meet (workers/ranks.py). It ends with the trainer, however that ends.
+call they meet (workers/model/process_group.py). It ends with the trainer, however that ends.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from safetensors import SafetensorError
 
 from workers import heartbeat
 from workers.death_watch import die_with_trainer
-from workers.loading import choose_device, quiet_transformers
 from workers.local_agent import LocalAgent
 from workers.messages import RolloutsMissing
+from workers.model.loading import choose_device, quiet_transformers
 from workers.ranked_agent import Failure, Start, rank_threads
 
 WRITING = ("save", "save_state")  # calls in which files are written last

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import torch
 
-from workers import memory, ray_cluster
+from workers import ray_cluster
 from workers.agents import Agent, Answer, Placement
 from workers.contract.spec.run import RunSpec
 from workers.contract.spec.sections import INSTALL_RAY
 from workers.engines import check_engine
-from workers.loading import choose_device
+from workers.model import memory
+from workers.model.loading import choose_device
 from workers.ranked_agent import make_agent
 
 

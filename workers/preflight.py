@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from workers.contract.memory.footprint import Shape, shape_of
 from workers.contract.memory.plan import Machine, shortfall
 from workers.contract.spec.run import RunSpec
-from workers.loading import choose_device
+from workers.model.loading import choose_device
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" or absent: none
 

@@ -12,8 +12,8 @@ from typing import Any
 from workers.contract import events
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.memory import used_bytes
 from workers.messages import Generated
+from workers.model.memory import used_bytes
 from workers.provenance import versions
 from workers.stopping import StopFlag
 

@@ -24,10 +24,10 @@ import torch
 from workers import heartbeat
 from workers.agents import RemoteAgent
 from workers.contract.spec.run import RunSpec
-from workers.loading import choose_device
 from workers.local_agent import LocalAgent
 from workers.messages import AgentLost, RolloutsMissing
-from workers.ranks import Ranks
+from workers.model.loading import choose_device
+from workers.model.process_group import Ranks
 
 GRACE_S = 5.0  # for a process that was told to end
 ROOT = Path(__file__).resolve().parent.parent

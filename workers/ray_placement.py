@@ -26,9 +26,9 @@ from workers import heartbeat
 from workers.agents import Agent, Answer, RemoteAgent
 from workers.contract.spec.run import RunSpec
 from workers.engines import check_engine
-from workers.loading import choose_device, quiet_transformers
-from workers.memory import used_bytes
 from workers.messages import AgentLost
+from workers.model.loading import choose_device, quiet_transformers
+from workers.model.memory import used_bytes
 from workers.ranked_agent import make_agent
 from workers.ray_cluster import Cluster
 

@@ -16,10 +16,10 @@ from torch import Tensor
 from workers import heartbeat, rules
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
-from workers.memory import halving
 from workers.messages import Response, Row, RowResult, UpdateReport
-from workers.policy import Policy
-from workers.ranks import Ranks
+from workers.model.memory import halving
+from workers.model.policy import Policy
+from workers.model.process_group import Ranks
 
 # Updates in a row without a finite loss or gradient before the weights are rolled back, or the run ends.
 MAX_FAILURES_IN_A_ROW = 3

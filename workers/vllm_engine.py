@@ -18,7 +18,7 @@ from safetensors import safe_open
 
 from workers import heartbeat
 from workers.contract.spec.run import RunSpec
-from workers.policy import Policy
+from workers.model.policy import Policy
 from workers.rollout import Sample, refuse_empty
 from workers.vllm_child import Order, Settings, serve
 from workers.weight_folder import WeightFolder

@@ -59,7 +59,7 @@ class Peak:
     """The highest resident memory of this process between start and stop, looked at every 2 ms."""
 
     def __init__(self) -> None:
-        from workers.memory import resident_bytes
+        from workers.model.memory import resident_bytes
 
         self._resident = resident_bytes
         self.before = self.highest = resident_bytes()

@@ -20,8 +20,8 @@ from workers import local_agent, rules, step_view, trainer, updates
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.fitting import questions_that_fit
+from workers.model.policy import Policy
 from workers.plan import batch_of_step
-from workers.policy import Policy
 from workers.stopping import StopFlag
 from workers.telemetry import step_events
 

@@ -13,7 +13,7 @@ import torch
 from tests.workers.tiny import make_agent, make_spec, records, train
 from workers.contract.spec.run import RunSpec
 from workers.engines import logp_difference, make_engine
-from workers.policy import Policy
+from workers.model.policy import Policy
 
 WITHOUT_VLLM = "vLLM is not installed: `python -m workers.install_vllm`"
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason=WITHOUT_VLLM)

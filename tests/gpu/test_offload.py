@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_agent, make_pair, make_spec, train, weights
-from workers.policy import Policy
+from workers.model.policy import Policy
 
 pytestmark = pytest.mark.gpu
 

@@ -9,7 +9,7 @@ import torch
 
 from tests.workers.tiny import make_pair, make_spec, records, train, weights
 from workers.messages import Response, Row
-from workers.policy import Policy
+from workers.model.policy import Policy
 from workers.updates import Inputs, run_updates
 
 SHARED = Response("1", "1", "stop", 2, 2, -1.0)

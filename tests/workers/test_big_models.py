@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from tests.workers.tiny import make_agent, make_pair, make_spec, train, weights
-from workers.loading import CPU, choose_device
-from workers.policy import Policy
-from workers.recompute import recompute_layers
+from workers.model.gradient_checkpointing import recompute_layers
+from workers.model.loading import CPU, choose_device
+from workers.model.policy import Policy
 from workers.trainer import Trainer
 
 

@@ -13,7 +13,7 @@ import torch
 
 from tests.workers.tiny import make_agent, make_spec
 from workers.engines import RolloutEngine, logp_difference, make_engine
-from workers.policy import Policy
+from workers.model.policy import Policy
 from workers.randomness import derived_key
 from workers.rollout import Sample
 

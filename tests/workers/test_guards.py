@@ -16,9 +16,9 @@ from workers.algorithms import hacpo
 from workers.contract.events import Log
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records
 from workers.local_agent import LocalAgent
-from workers.memory import OutOfMemory
 from workers.messages import Row, RowResult
-from workers.policy import Policy
+from workers.model.memory import OutOfMemory
+from workers.model.policy import Policy
 from workers.saving import CheckpointsFail
 from workers.scoring import VerifierFails
 from workers.stopping import StopFlag, Stopped

@@ -76,7 +76,7 @@ class ForeignEngine(TransformersEngine):
 def foreign(tmp_path, monkeypatch, name: str, **rollout: Any):
     """A run of one step whose rollouts come from ForeignEngine; its folder."""
     monkeypatch.setattr(local_agent, "make_engine", lambda policy, spec, device: ForeignEngine(policy))
-    monkeypatch.setattr("workers.policy.Policy.sampling_logps_are_exact", False)
+    monkeypatch.setattr("workers.model.policy.Policy.sampling_logps_are_exact", False)
     root = tmp_path / name
     root.mkdir()
     spec = make_spec(root, make_pair(root), rollout=rollout, training={"steps": 1}, telemetry={"alignment_interval": 0})

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from tests.workers.tiny import make_pair, make_spec, records, train
-from workers.policy import Policy
+from workers.model.policy import Policy
 
 PROMPTS, RESPONSES = [[2, 3], [5]], [[4, 5, 1], [6, 7]]
 

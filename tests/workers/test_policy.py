@@ -11,11 +11,11 @@ import torch
 
 from tests.workers.tiny import make_agent, make_pair, make_spec
 from workers.contract.spec.run import RunSpec
-from workers.loading import load_model
 from workers.local_agent import LocalAgent
 from workers.messages import Response
-from workers.policy import Policy
-from workers.prompts import eos_ids
+from workers.model.loading import load_model
+from workers.model.policy import Policy
+from workers.model.prompts import eos_ids
 from workers.questions.dataset import Question
 from workers.updates import ResponseTooLong, retokenize
 

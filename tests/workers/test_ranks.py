@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from tests.workers.tiny import make_agent, make_pair, make_spec, records, train
 from workers.contract.spec.run import RunSpec
 from workers.messages import AgentLost
+from workers.model.process_group import ALONE, Ranks
 from workers.ranked_agent import AgentFailed, RankedAgent
-from workers.ranks import ALONE, Ranks
 
 BETA = {"name": "hacpo", "beta": 0.01, "delta": 0.8}
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_agent, make_spec
-from workers.policy import Policy
+from workers.model.policy import Policy
 from workers.randomness import derived_key, permutation, uniforms
 from workers.rollout import sample
 

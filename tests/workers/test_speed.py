@@ -15,7 +15,7 @@ from tests.workers.tiny import make_agent, make_spec
 from workers import rollout
 from workers.local_agent import LocalAgent
 from workers.messages import Row
-from workers.policy import Policy
+from workers.model.policy import Policy
 from workers.questions.dataset import split_questions
 from workers.rollout import sample
 from workers.updates import Inputs, run_updates

@@ -18,8 +18,8 @@ from workers.algorithms import hacpo
 from workers.contract.checkpoint_manifest import DamagedCheckpoint
 from workers.contract.spool import SpoolWriter
 from workers.local_agent import LocalAgent
-from workers.memory import device_peak_bytes, resident_bytes
 from workers.messages import Generated, Response
+from workers.model.memory import device_peak_bytes, resident_bytes
 from workers.plan import batch_of_step, build_mini_batches, learning_rate
 from workers.questions.dataset import Question
 from workers.stopping import StopFlag, Stopped

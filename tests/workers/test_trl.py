@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.workers.tiny import make_agent, make_spec
 from workers.messages import Row
-from workers.policy import Policy
+from workers.model.policy import Policy
 from workers.updates import Inputs, run_updates
 
 grpo_trainer = pytest.importorskip("trl.trainer.grpo_trainer", reason="needs the dev extra: trl")

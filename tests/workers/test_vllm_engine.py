@@ -16,7 +16,7 @@ import torch
 from tests.workers.tiny import make_agent, make_spec
 from workers import heartbeat, vllm_engine, weight_folder
 from workers.engines import EngineMissing, check_engine
-from workers.policy import Policy
+from workers.model.policy import Policy
 from workers.vllm_child import Order, Settings, llm_arguments, prepare_environment
 from workers.vllm_engine import EngineFailed, VllmEngine
 from workers.weight_folder import WeightFolder

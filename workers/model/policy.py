@@ -18,16 +18,16 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AutoTokenizer
 
-from workers import lora, sharding
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import RunSpec
-from workers.loading import CPU, choose_dtype, load_model
-from workers.offload import move
-from workers.prompts import encode_question, eos_ids, turn_eos, uses_chat
+from workers.model import lora, sharding
+from workers.model.gradient_checkpointing import recompute_layers
+from workers.model.loading import CPU, choose_dtype, load_model
+from workers.model.offload import move
+from workers.model.process_group import ALONE, Ranks
+from workers.model.prompts import encode_question, eos_ids, turn_eos, uses_chat
+from workers.model.rollback import Snapshot
 from workers.randomness import derived_key
-from workers.ranks import ALONE, Ranks
-from workers.recompute import recompute_layers
-from workers.snapshot import Snapshot
 
 
 class Policy:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from workers.memory import is_out_of_memory
+from workers.model.memory import is_out_of_memory
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")

@@ -1,7 +1,7 @@
 """FSDP2 through accelerate: one agent's weights split over its processes, layer by layer.
 
-A shard is float32, and the masters of workers.policy are views of it; layers are gathered in the run's number type
-just before they are used. All calls here are collective: every rank makes them, in the same order.
+A shard is float32, and the masters of workers.model.policy are views of it; layers are gathered in the run's number
+type just before they are used. All calls here are collective: every rank makes them, in the same order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
-from workers.ranks import Ranks
+from workers.model.process_group import Ranks
 
 
 def shard(models: Sequence[Any], dtype: torch.dtype, device: torch.device, ranks: Ranks) -> None:
