@@ -84,7 +84,7 @@ def test_full_suite_goes_on_where_vllm_cannot_be_installed(
 
     monkeypatch.setattr(script, "step", fails)
     script.install_vllm()
-    assert ran == ["-m workers.install_vllm"]
+    assert ran == ["-m workers.rollouts.install_vllm"]
     assert "There is no wheel of it.\nGoing on without" in capsys.readouterr().err
 
 

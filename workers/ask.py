@@ -24,7 +24,7 @@ def answer(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     from workers.model.loading import load_model
     from workers.model.prompts import encode_question, eos_ids
     from workers.randomness import derived_key
-    from workers.rollout import sample
+    from workers.rollouts.sampler import sample
 
     began = time.monotonic()
     agent = AgentSpec(model=asked["folder"], **{key: value for key, value in asked.items() if key != "folder"})

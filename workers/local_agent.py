@@ -20,15 +20,15 @@ from safetensors.torch import load_file, save_file
 from workers import heartbeat
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import RunSpec
-from workers.engines import logp_difference, make_engine
-from workers.importance import truncated_weight
 from workers.messages import Generated, Response, RolloutsMissing, Row, UpdateReport
 from workers.model.memory import OutOfMemory, halving
 from workers.model.policy import Policy
 from workers.model.process_group import ALONE, Ranks
 from workers.questions.dataset import Question
 from workers.randomness import derived_key
-from workers.rollout import Sample
+from workers.rollouts.engine import logp_difference, make_engine
+from workers.rollouts.importance import truncated_weight
+from workers.rollouts.sampler import Sample
 from workers.rules import needs_token_logps, rescores_shared
 from workers.updates import LOWER_LENGTH, Inputs, measure_alignment, retokenize, run_updates
 

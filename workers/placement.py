@@ -15,10 +15,10 @@ from workers import ray_cluster
 from workers.agents import Agent, Answer, Placement
 from workers.contract.spec.run import RunSpec
 from workers.contract.spec.sections import INSTALL_RAY
-from workers.engines import check_engine
 from workers.model import memory
 from workers.model.loading import choose_device
 from workers.ranked_agent import make_agent
+from workers.rollouts.engine import check_engine
 
 
 class RayMissing(RuntimeError):

@@ -25,12 +25,12 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from workers import heartbeat
 from workers.agents import Agent, Answer, RemoteAgent
 from workers.contract.spec.run import RunSpec
-from workers.engines import check_engine
 from workers.messages import AgentLost
 from workers.model.loading import choose_device, quiet_transformers
 from workers.model.memory import used_bytes
 from workers.ranked_agent import make_agent
 from workers.ray_cluster import Cluster
+from workers.rollouts.engine import check_engine
 
 PLACING_S = 120.0  # until a cluster has room for all agents
 MARK_NAME = "ray-mark"  # of the run directory: whoever reads it there sees the same folder

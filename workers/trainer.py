@@ -24,7 +24,6 @@ from workers.contract.checkpoint_manifest import DamagedCheckpoint
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.contract.verifier_kinds import label
-from workers.engines import LOGP_DIFFERENCE_LIMIT
 from workers.evaluation import Exam
 from workers.examiner import Examiner
 from workers.fitting import asked_questions_that_fit, questions_that_fit
@@ -35,6 +34,7 @@ from workers.preflight import check_memory
 from workers.progress import Progress
 from workers.quarantine import Change, Trust
 from workers.questions.dataset import Question, Split, split_questions
+from workers.rollouts.engine import LOGP_DIFFERENCE_LIMIT
 from workers.saving import CheckpointsFail, Saving
 from workers.step_view import StepView, view_step
 from workers.stopping import Paused, StopFlag

@@ -12,10 +12,10 @@ import torch
 
 from tests.workers.tiny import make_agent, make_spec, records, train
 from workers.contract.spec.run import RunSpec
-from workers.engines import logp_difference, make_engine
 from workers.model.policy import Policy
+from workers.rollouts.engine import logp_difference, make_engine
 
-WITHOUT_VLLM = "vLLM is not installed: `python -m workers.install_vllm`"
+WITHOUT_VLLM = "vLLM is not installed: `python -m workers.rollouts.install_vllm`"
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason=WITHOUT_VLLM)
 pytestmark = [pytest.mark.gpu, pytest.mark.full, pytest.mark.timeout(1800)]
 ENGINES = ["transformers", pytest.param("vllm", marks=needs_vllm)]

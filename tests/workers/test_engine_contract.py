@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_agent, make_spec
-from workers.engines import RolloutEngine, logp_difference, make_engine
 from workers.model.policy import Policy
 from workers.randomness import derived_key
-from workers.rollout import Sample
+from workers.rollouts.engine import RolloutEngine, logp_difference, make_engine
+from workers.rollouts.sampler import Sample
 
-WITHOUT_VLLM = "vLLM is not installed: `python -m workers.install_vllm` installs it"
+WITHOUT_VLLM = "vLLM is not installed: `python -m workers.rollouts.install_vllm` installs it"
 ENGINES = [
     "transformers",
     pytest.param("vllm", marks=[pytest.mark.full, pytest.mark.skipif(find_spec("vllm") is None, reason=WITHOUT_VLLM)]),

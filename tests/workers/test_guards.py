@@ -344,17 +344,17 @@ def test_memory_that_holds_no_single_row_says_what_to_lower(tmp_path, pair, monk
 
 
 def test_full_memory_while_sampling_halves_the_rollout_batch(tmp_path, pair, monkeypatch):
-    from workers import engines
+    from workers.rollouts import engine
 
     expected = train(make_spec(tmp_path, pair), tmp_path / "expected")
-    sample = engines.sample
+    sample = engine.sample
 
     def limited(*arguments, batch_size, **more):
         if batch_size > 100:
             raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory")
         return sample(*arguments, batch_size=batch_size, **more)
 
-    monkeypatch.setattr(engines, "sample", limited)
+    monkeypatch.setattr(engine, "sample", limited)
     trainer = train(make_spec(tmp_path, pair), tmp_path / "run")
     assert sum("rollout_batch_size is now 64" in message for message in warnings(tmp_path / "run")) == 2
     ours, theirs = weights(trainer, 0), weights(expected, 0)

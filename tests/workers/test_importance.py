@@ -13,9 +13,9 @@ import torch
 from tests.workers.tiny import make_pair, make_spec, records, train
 from workers import local_agent, rules
 from workers.contract.spec.algorithm import AlgorithmSpec
-from workers.engines import TransformersEngine
-from workers.importance import truncated_weight
-from workers.rollout import Sample
+from workers.rollouts.engine import TransformersEngine
+from workers.rollouts.importance import truncated_weight
+from workers.rollouts.sampler import Sample
 
 SHIFT = 0.5  # nats by which the foreign engine's log-probabilities are too low
 

@@ -9,7 +9,7 @@ import torch
 from tests.workers.tiny import make_agent, make_spec
 from workers.model.policy import Policy
 from workers.randomness import derived_key, permutation, uniforms
-from workers.rollout import sample
+from workers.rollouts.sampler import sample
 
 PROMPTS = ["1+2=", "12+34=", "7*8="]
 

@@ -12,12 +12,12 @@ import torch
 from transformers import DynamicCache
 
 from tests.workers.tiny import make_agent, make_spec
-from workers import rollout
 from workers.local_agent import LocalAgent
 from workers.messages import Row
 from workers.model.policy import Policy
 from workers.questions.dataset import split_questions
-from workers.rollout import sample
+from workers.rollouts import sampler
+from workers.rollouts.sampler import sample
 from workers.updates import Inputs, run_updates
 
 PROMPTS = [[2, 3, 4], [5, 6]]
@@ -41,7 +41,7 @@ def shapes_seen(model: Any) -> Iterator[list[tuple[int, int]]]:
     handle.remove()
 
 
-def draw(policy: Policy) -> list[rollout.Sample]:
+def draw(policy: Policy) -> list[sampler.Sample]:
     rows = [0, 0, 0, 1, 1, 1, 1, 1]
     return sample(
         policy.model,
@@ -72,7 +72,7 @@ def test_cache_that_is_written_in_place_gives_the_bits_of_transformers_own(tmp_p
     ours = draw(policy)
     assert max(len(found.token_ids) for found in ours) > 70  # grown at least once
     assert len({len(found.token_ids) for found in ours}) > 1  # and rows have left
-    monkeypatch.setattr(rollout, "sampling_cache", lambda config: DynamicCache(config=config))
+    monkeypatch.setattr(sampler, "sampling_cache", lambda config: DynamicCache(config=config))
     assert draw(policy) == ours
 
 

@@ -14,12 +14,13 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_agent, make_spec
-from workers import heartbeat, vllm_engine, weight_folder
-from workers.engines import EngineMissing, check_engine
+from workers import heartbeat
 from workers.model.policy import Policy
-from workers.vllm_child import Order, Settings, llm_arguments, prepare_environment
-from workers.vllm_engine import EngineFailed, VllmEngine
-from workers.weight_folder import WeightFolder
+from workers.rollouts import vllm_engine, weight_transfer
+from workers.rollouts.engine import EngineMissing, check_engine
+from workers.rollouts.vllm_engine import EngineFailed, VllmEngine
+from workers.rollouts.vllm_process import Order, Settings, llm_arguments, prepare_environment
+from workers.rollouts.weight_transfer import WeightFolder
 
 CPU = torch.device("cpu")
 
@@ -48,7 +49,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """In place of the host's memory files."""
     found = tmp_path / "memory"
     found.mkdir()
-    monkeypatch.setattr(weight_folder, "MEMORY_FILES", found)
+    monkeypatch.setattr(weight_transfer, "MEMORY_FILES", found)
     return found
 
 
@@ -184,7 +185,7 @@ def test_an_engine_that_dies_is_no_hanging_trainer(tmp_path, monkeypatch):
 
 def test_a_run_whose_host_has_no_vllm_says_how_to_get_it(tmp_path, monkeypatch):
     spec, _ = spec_and_policy(tmp_path)
-    monkeypatch.setattr("workers.engines.find_spec", lambda name: None)
+    monkeypatch.setattr("workers.rollouts.engine.find_spec", lambda name: None)
     with pytest.raises(EngineMissing, match=r"not installed on this host.*workers\.install_vllm"):
         check_engine(spec)
 

@@ -8,7 +8,7 @@ from pydantic import ValidationInfo, field_validator
 
 from workers.contract.spec.fields import Count, Number, Section, setting
 
-INSTALL_VLLM = "run `.venv/bin/python -m workers.install_vllm` there"
+INSTALL_VLLM = "run `.venv/bin/python -m workers.rollouts.install_vllm` there"
 INSTALL_RAY = "run `.venv/bin/pip install -c constraints.txt -e '.[ray]'` there"
 
 

@@ -1,4 +1,4 @@
-"""Installs vLLM into this environment, `python -m workers.install_vllm`: its CPU build beside a CPU torch.
+"""Installs vLLM into this environment, `python -m workers.rollouts.install_vllm`: its CPU build beside a CPU torch.
 
 No extra can. vLLM's CPU build asks for a torchvision that does not fit beside a CPU torch: it comes without
 requirements, which then come without torch's family. And the build tool `ninja`, another requirement, writes over the
@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 VERSION = "0.32.0"
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = {"torch", "torchvision", "torchaudio", "torchcodec", "ninja"}
 
 

@@ -19,9 +19,9 @@ from safetensors import safe_open
 from workers import heartbeat
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
-from workers.rollout import Sample, refuse_empty
-from workers.vllm_child import Order, Settings, serve
-from workers.weight_folder import WeightFolder
+from workers.rollouts.sampler import Sample, refuse_empty
+from workers.rollouts.vllm_process import Order, Settings, serve
+from workers.rollouts.weight_transfer import WeightFolder
 
 END_S = 10.0
 MAX_SHARED_TENSORS = 256  # on a CPU each takes a file descriptor in both processes

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from workers import heartbeat
-from workers.kv_cache import sampling_cache
 from workers.randomness import uniforms
+from workers.rollouts.kv_cache import sampling_cache
 
 # Below this share of unfinished rows the batch is made smaller: copying the cache costs about two forward passes.
 COMPACT_BELOW = 0.75

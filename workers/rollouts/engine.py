@@ -15,7 +15,7 @@ import torch
 from workers.contract.spec.run import RunSpec
 from workers.contract.spec.sections import INSTALL_VLLM
 from workers.model.policy import Policy
-from workers.rollout import Sample, refuse_empty, sample
+from workers.rollouts.sampler import Sample, refuse_empty, sample
 
 # Mean difference of log-probabilities by token, in nats, above which an engine has other weights than the trainer.
 LOGP_DIFFERENCE_LIMIT = 0.1
@@ -109,7 +109,7 @@ def make_engine(policy: Policy, spec: RunSpec, device: torch.device) -> RolloutE
     """The engine that a run asks for, with the policy's present weights, on the policy's device."""
     if spec.rollout.engine == "transformers":
         return TransformersEngine(policy)
-    from workers.vllm_engine import VllmEngine  # vLLM takes seconds to import, and may not be there
+    from workers.rollouts.vllm_engine import VllmEngine  # vLLM takes seconds to import, and may not be there
 
     return VllmEngine(policy, spec, device)
 
