@@ -17,11 +17,11 @@ from typing import Literal
 from pydantic import ValidationError
 
 from workers import heartbeat
+from workers.agents.messages import AgentLost
 from workers.contract import events, trainer_process
 from workers.contract.spec import yaml_files
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_spool
-from workers.messages import AgentLost
 from workers.stopping import Paused, StopFlag, StopNow, Stopped
 
 

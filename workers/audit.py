@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workers import heartbeat
+from workers.agents.messages import Generated
 from workers.contract.spec.run import RunSpec
-from workers.messages import Generated
 from workers.quarantine import Audited
 from workers.questions.dataset import Question
 from workers.randomness import derived_key

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from workers import heartbeat
-from workers.agents import Agent
+from workers.agents.interface import Agent
 from workers.contract.checkpoint_manifest import (
     FOLDER_NAME,
     MANIFEST_NAME,

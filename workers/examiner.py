@@ -9,7 +9,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any, NoReturn, Protocol
 
-from workers.agents import Agent, Placement
+from workers.agents.interface import Agent, Placement
 from workers.contract import events
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from workers.agents import Agent
+from workers.agents.interface import Agent
 from workers.contract.events import Level
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from workers.agents.messages import Generated, Row
 from workers.contract.spec.run import RunSpec
-from workers.messages import Generated, Row
 from workers.questions.dataset import Question
 from workers.randomness import derived_key, permutation
 

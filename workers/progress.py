@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from workers.agents.messages import Generated
 from workers.contract import events
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.messages import Generated
 from workers.model.memory import used_bytes
 from workers.provenance import versions
 from workers.stopping import StopFlag

@@ -9,7 +9,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from workers.agents import Placement
+from workers.agents.interface import Placement
 from workers.checkpoint import SavedCheckpoint, save_checkpoint
 from workers.contract.checkpoint_manifest import step_folder
 from workers.contract.events import Incident, Level

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from workers import heartbeat
-from workers.messages import Generated
+from workers.agents.messages import Generated
 from workers.questions.dataset import Question
 from workers.stopping import StopFlag
 from workers.verifiers.children.child_client import VerifierError

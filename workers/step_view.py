@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from workers.agents.messages import Generated, Row
+from workers.agents.objective import Judgement, judge
 from workers.contract.spec.run import RunSpec
-from workers.messages import Generated, Row
 from workers.plan import build_mini_batches, quarantined_rows
 from workers.quarantine import Trust
-from workers.rules import Judgement, judge
 from workers.scoring import Scores
 from workers.verifiers.service import REWARD_MAX
 

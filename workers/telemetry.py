@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from workers.agents.messages import Generated, Row, RowResult, UpdateReport
+from workers.agents.objective import Judgement
 from workers.algorithms import hacpo
 from workers.contract import events
-from workers.messages import Generated, Row, RowResult, UpdateReport
 from workers.quarantine import Audited, Trust
 from workers.questions.dataset import Question
-from workers.rules import Judgement
 
 CLIP_SIDES: dict[int, Literal["lower", "none", "upper"]] = {-1: "lower", 0: "none", 1: "upper"}
 

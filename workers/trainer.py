@@ -15,7 +15,10 @@ from typing import Any, NoReturn
 
 from tqdm import tqdm
 
-from workers.agents import Agent, Answer, Placement
+from workers.agents.interface import Agent, Answer, Placement
+from workers.agents.messages import Generated, RolloutsMissing, UpdateReport
+from workers.agents.placement import introduction, place
+from workers.agents.updates import MAX_FAILURES_IN_A_ROW
 from workers.algorithms import hacpo
 from workers.audit import Audit
 from workers.checkpoint import newest_checkpoint
@@ -27,8 +30,6 @@ from workers.contract.verifier_kinds import label
 from workers.evaluation import Exam
 from workers.examiner import Examiner
 from workers.fitting import asked_questions_that_fit, questions_that_fit
-from workers.messages import Generated, RolloutsMissing, UpdateReport
-from workers.placement import introduction, place
 from workers.plan import batch_of_step, learning_rate
 from workers.preflight import check_memory
 from workers.progress import Progress
@@ -39,7 +40,6 @@ from workers.saving import CheckpointsFail, Saving
 from workers.step_view import StepView, view_step
 from workers.stopping import Paused, StopFlag
 from workers.telemetry import StepRecord, step_events
-from workers.updates import MAX_FAILURES_IN_A_ROW
 from workers.verifiers.service import Verifier
 
 # A checkpoint on the way out must fit into the grace between TERM and KILL.

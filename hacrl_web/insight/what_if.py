@@ -176,7 +176,8 @@ def ratios(rows: Rows, step: int, rule: AlgorithmSpec) -> Ratios:
 
 
 def view_of(rows: Rows, step: int, learner: int, rule: AlgorithmSpec, omega: Ratios) -> View:
-    """Baselines and divisors of one learner as workers/rules.py has them, quarantine and options included."""
+    """Baselines and divisors of one learner as workers/agents/objective.py has them, quarantine and options
+    included."""
     known: dict[tuple[int, tuple[int, ...]], Shared] = {}
     of_source = {}
     for source in range(rows.num_agents):

@@ -16,7 +16,8 @@ from unittest import mock
 import torch
 
 from tests.bench.models import BenchVerifier
-from workers import local_agent, rules, step_view, trainer, updates
+from workers import step_view, trainer
+from workers.agents import local, objective, updates
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.fitting import questions_that_fit
@@ -116,7 +117,7 @@ class Steps:
     def _watched(self) -> Iterator[None]:
         """Time the parts of a step. A forward pass within generation is in both `generation` and `sampling pass`."""
         is_sampling = False
-        timed_sample = self._timed("generation", local_agent.sample)
+        timed_sample = self._timed("generation", local.sample)
 
         def sample(*arguments: Any, **more: Any) -> Any:
             nonlocal is_sampling
@@ -137,12 +138,12 @@ class Steps:
 
             handles += [model.register_forward_pre_hook(before), model.register_forward_hook(after)]
         patches = [
-            mock.patch.object(local_agent, "sample", sample),
+            mock.patch.object(local, "sample", sample),
             mock.patch.object(torch.Tensor, "backward", self._timed("backward", torch.Tensor.backward)),
             mock.patch.object(Policy, "step", self._timed("optimizer", Policy.step)),
             mock.patch.object(Policy, "encode_response", self._timed("tokenizer", Policy.encode_response)),
             mock.patch.object(Policy, "decode", self._timed("tokenizer", Policy.decode)),
-            mock.patch.object(rules, "loss", self._timed("loss", rules.loss)),
+            mock.patch.object(objective, "loss", self._timed("loss", objective.loss)),
             mock.patch.object(updates, "_fill", self._timed("row results", updates._fill)),
             mock.patch.object(step_view, "build_mini_batches", self._timed("plan", step_view.build_mini_batches)),
             mock.patch.object(self.trainer, "phase", self._phase),

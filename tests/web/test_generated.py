@@ -29,12 +29,12 @@ from hacrl_web.runs.models import (
     TelemetryEvent,
 )
 from workers import telemetry
+from workers.agents.messages import Generated, Response, RowResult, UpdateReport
+from workers.agents.objective import judge
 from workers.algorithms import gspo, hacpo
 from workers.contract.spec.run import RunSpec
-from workers.messages import Generated, Response, RowResult, UpdateReport
 from workers.plan import build_mini_batches
 from workers.questions.dataset import Question
-from workers.rules import judge
 
 PLAN = Plan(2, 4, 2, 8, 4, 1, seed=3, variants=(("hacpo", 0.8),))
 AGENTS = [(f"Generated {letter}", f"/none/{letter}") for letter in "ABC"]

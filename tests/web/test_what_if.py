@@ -14,7 +14,7 @@ from hacrl_web.insight.what_if_rows import Rows, read
 from hacrl_web.runs.models import Run
 from tests.web.insight_rows import contribution, insert, store
 from tests.workers.tiny import make_pair, make_spec, train
-from workers import rules
+from workers.agents import objective
 from workers.algorithms.hacpo import CapabilityTracker
 from workers.contract.advantages import Group
 from workers.contract.events import Metrics
@@ -87,7 +87,7 @@ def test_window_and_clamp_recompute_omega_baselines_and_advantages_as_the_traine
     tracker.update(rewards)
     omega = tracker.ratio()
     assert ratios(rows, step, other.rule) == {(a, b): omega[a, b].item() for a in range(n) for b in range(n)}
-    judged = rules.judge(spec.algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega)
+    judged = objective.judge(spec.algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega)
     compared = 0
     for block in rows.blocks:
         if block.step != step:
@@ -118,7 +118,7 @@ def test_views_follow_quarantine_and_options(cross_advantage, modulate_gradient)
     tracker = CapabilityTracker(n)
     tracker.update(rewards)
     omega = tracker.ratio()
-    judged = rules.judge(algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega, trusted=trusted)
+    judged = objective.judge(algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega, trusted=trusted)
     rows = Rows(n, steps=[1])
     rows.groups = {1: {q: Group({j: rewards[j, q].tolist() for j in range(n)}) for q in range(num_prompts)}}
     rows.quarantined = {(1, k, j) for k in range(n) for j in range(n) if not trusted[k, j]}

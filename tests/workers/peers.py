@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from tests.workers.tiny import HashVerifier, records
+from workers.agents.local import LocalAgent
+from workers.agents.messages import Generated, Response
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.local_agent import LocalAgent
-from workers.messages import Generated, Response
 from workers.questions.dataset import Question
 from workers.scoring import Scorer, Scores
 from workers.stopping import StopFlag

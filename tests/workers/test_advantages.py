@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from workers import rules
+from workers.agents import objective
 from workers.algorithms import hacpo
 from workers.contract import advantages
 from workers.contract.contribution_weight import single
@@ -41,7 +41,7 @@ def test_advantages_are_the_rules(scale, is_plain, seed):
     tracker = hacpo.CapabilityTracker(N)
     tracker.update(rewards, valid)
     ratio = tracker.ratio()
-    judged = rules.judge(algorithm, rewards, valid, ratio)
+    judged = objective.judge(algorithm, rewards, valid, ratio)
     heard = range(N)
     guarded = 0
     every = [value for group in groups(rewards, valid) for value in group.values(heard)]

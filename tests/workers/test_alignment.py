@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_pair, make_spec, records, train, weights
-from workers.messages import Response, Row
+from workers.agents.messages import Response, Row
+from workers.agents.updates import Inputs, run_updates
 from workers.model.policy import Policy
-from workers.updates import Inputs, run_updates
 
 SHARED = Response("1", "1", "stop", 2, 2, -1.0)
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_pair, make_spec
+from workers.agents.messages import Generated, Response
 from workers.audit import Audit
-from workers.messages import Generated, Response
 from workers.quarantine import Audited
 from workers.questions.dataset import Question
 from workers.scoring import Scores, VerifierFails

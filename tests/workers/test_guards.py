@@ -12,18 +12,18 @@ import torch
 
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train, weights
 from workers import scoring
+from workers.agents.local import LocalAgent
+from workers.agents.messages import Row, RowResult
+from workers.agents.updates import Inputs, run_updates
 from workers.algorithms import hacpo
 from workers.contract.events import Log
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records
-from workers.local_agent import LocalAgent
-from workers.messages import Row, RowResult
 from workers.model.memory import OutOfMemory
 from workers.model.policy import Policy
 from workers.saving import CheckpointsFail
 from workers.scoring import VerifierFails
 from workers.stopping import StopFlag, Stopped
 from workers.trainer import Diverged
-from workers.updates import Inputs, run_updates
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.service import Verifier
 from workers.verifiers.verdicts import Verdict

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_pair, make_spec, records, train
-from workers import local_agent, rules
+from workers.agents import local, objective
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.rollouts.engine import TransformersEngine
 from workers.rollouts.importance import truncated_weight
@@ -40,7 +40,7 @@ def test_a_scaled_advantage_scales_the_rows_own_loss_and_nothing_else(name):
     """What `updates` builds on: every rule's objective of an own row is proportional to its advantage."""
     algorithm = AlgorithmSpec(name=name, beta=0.1, epsilon=0.1, epsilon_high=0.1)
     logps = torch.tensor([[-1.0, -0.5], [-0.2, -0.9], [-2.0, -0.1]])
-    batch = rules.MicroBatch(
+    batch = objective.MicroBatch(
         logps=logps,
         mask=torch.ones(3, 2, dtype=torch.bool),
         old_mean_logp=torch.tensor([-0.7, -0.9, -1.0]),  # one inside the band, one above, one below
@@ -54,7 +54,7 @@ def test_a_scaled_advantage_scales_the_rows_own_loss_and_nothing_else(name):
     without_kl = algorithm.model_copy(update={"beta": 0.0})
 
     def loss(rule: AlgorithmSpec, scale: float) -> float:
-        return rules.loss(rule, replace(batch, advantages=scale * batch.advantages), 0, 3.0)[0].item()
+        return objective.loss(rule, replace(batch, advantages=scale * batch.advantages), 0, 3.0)[0].item()
 
     assert loss(without_kl, 1.7) == pytest.approx(1.7 * loss(without_kl, 1.0), rel=1e-5)
     assert loss(without_kl, 1.0) != 0
@@ -75,7 +75,7 @@ class ForeignEngine(TransformersEngine):
 
 def foreign(tmp_path, monkeypatch, name: str, **rollout: Any):
     """A run of one step whose rollouts come from ForeignEngine; its folder."""
-    monkeypatch.setattr(local_agent, "make_engine", lambda policy, spec, device: ForeignEngine(policy))
+    monkeypatch.setattr(local, "make_engine", lambda policy, spec, device: ForeignEngine(policy))
     monkeypatch.setattr("workers.model.policy.Policy.sampling_logps_are_exact", False)
     root = tmp_path / name
     root.mkdir()

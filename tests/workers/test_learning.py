@@ -17,9 +17,9 @@ pytest.importorskip("torch", reason="torch is missing: pip install -c constraint
 
 from tests.bench.pairs import OLMO2, PAIRS, questions, run_spec, warm_start
 from tests.workers.tiny import train
-from workers.agents import Agent
+from workers.agents.interface import Agent
+from workers.agents.placement import LocalPlacement
 from workers.contract.spec.run import RunSpec
-from workers.placement import LocalPlacement
 from workers.questions.dataset import split_questions
 from workers.verifiers.service import Verifier
 from workers.verifiers.verdicts import Verdict

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_agent, make_pair, make_spec
+from workers.agents.local import LocalAgent
+from workers.agents.messages import Response
+from workers.agents.updates import ResponseTooLong, retokenize
 from workers.contract.spec.run import RunSpec
-from workers.local_agent import LocalAgent
-from workers.messages import Response
 from workers.model.loading import load_model
 from workers.model.policy import Policy
 from workers.model.prompts import eos_ids
 from workers.questions.dataset import Question
-from workers.updates import ResponseTooLong, retokenize
 
 
 def make_policy(root: Path, *, agent: dict | None = None, **changes) -> tuple[Policy, RunSpec]:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from tests.workers.peers import StartVerifier, train_with_liar
 from tests.workers.tiny import make_agent, make_pair, make_spec, records, weights
-from workers import rules
+from workers.agents import objective
+from workers.agents.messages import Generated, Response
 from workers.algorithms import gspo
 from workers.checkpoint import newest_checkpoint
 from workers.contract.spec.algorithm import AlgorithmSpec
-from workers.messages import Generated, Response
 from workers.plan import build_mini_batches, quarantined_rows
 from workers.quarantine import Audited, Trust
 
@@ -113,13 +113,13 @@ def test_judgement_is_as_if_the_source_had_sent_nothing(settings):
     rewards, valid, ratio = rewards_of_three()
     algorithm = AlgorithmSpec(**settings)
     trusted = torch.tensor([[True, False, True], [True, True, True], [True, True, True]])
-    found = rules.judge(algorithm, rewards, valid, ratio, trusted=trusted)
+    found = objective.judge(algorithm, rewards, valid, ratio, trusted=trusted)
     two = torch.tensor([0, 2])
-    without = rules.judge(algorithm, rewards[two], valid[two], ratio[two][:, two])
+    without = objective.judge(algorithm, rewards[two], valid[two], ratio[two][:, two])
     assert torch.equal(found.advantages[0][two], without.advantages[0])
     assert torch.equal(found.baselines[0], without.baselines[0])
     assert not found.heard[0][1].any()
-    whole = rules.judge(algorithm, rewards, valid, ratio)
+    whole = objective.judge(algorithm, rewards, valid, ratio)
     for learner in (1, 2):  # theirs is what it would have been
         assert torch.equal(found.advantages[learner], whole.advantages[learner])
     assert torch.equal(found.advantages[0][1], whole.advantages[0][1])  # watched as if it were trusted
@@ -128,7 +128,7 @@ def test_judgement_is_as_if_the_source_had_sent_nothing(settings):
 def test_learner_that_trusts_nobody_judges_as_gspo():
     rewards, valid, ratio = rewards_of_three()
     trusted = torch.tensor([[True, False, False], [True, True, True], [True, True, True]])
-    found = rules.judge(AlgorithmSpec(), rewards, valid, ratio, trusted=trusted)
+    found = objective.judge(AlgorithmSpec(), rewards, valid, ratio, trusted=trusted)
     own, baseline = gspo.advantages(rewards[0], valid=valid[0])
     assert torch.equal(found.advantages[0][0], own)
     assert torch.equal(found.baselines[0], baseline)

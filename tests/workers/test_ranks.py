@@ -15,10 +15,10 @@ import torch
 from safetensors.torch import load_file
 
 from tests.workers.tiny import make_agent, make_pair, make_spec, records, train
+from workers.agents.messages import AgentLost
+from workers.agents.multi_process import AgentFailed, RankedAgent
 from workers.contract.spec.run import RunSpec
-from workers.messages import AgentLost
 from workers.model.process_group import ALONE, Ranks
-from workers.ranked_agent import AgentFailed, RankedAgent
 
 BETA = {"name": "hacpo", "beta": 0.01, "delta": 0.8}
 
@@ -126,7 +126,7 @@ def test_processes_end_with_the_trainer_also_amid_a_call(tmp_path):
     (tmp_path / "spec.json").write_text(spec.to_json())
     code = (
         "import os, pathlib, time\n"
-        "from workers.ranked_agent import RankedAgent\n"
+        "from workers.agents.multi_process import RankedAgent\n"
         "from workers.contract.spec.run import RunSpec\n"
         f"agent = RankedAgent(RunSpec.from_file(pathlib.Path({str(tmp_path / 'spec.json')!r})), 0, None)\n"
         "agent._connections[0].send(('save', (None,), {}))\n"  # fails, and nobody reads the answer

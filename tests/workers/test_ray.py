@@ -18,11 +18,11 @@ from safetensors import SafetensorError
 from tests.waiting import wait_until
 from tests.workers.endings import assert_same_end, told
 from tests.workers.tiny import HashVerifier, make_agent, make_pair, make_spec, records, train
+from workers.agents.messages import AgentLost, RolloutsMissing
+from workers.agents.placement import RayMissing, place
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.contract.trainer_process import SCRATCH_NAME, _marked, start_trainer
-from workers.messages import AgentLost, RolloutsMissing
-from workers.placement import RayMissing, place
 from workers.stopping import StopFlag
 from workers.trainer import Trainer
 
@@ -271,7 +271,7 @@ def test_agents_on_two_hosts_of_a_cluster_end_as_in_one_process(tmp_path, hosts,
 
 def test_run_that_wants_ray_where_it_is_not_installed_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.delitem(sys.modules, "workers.ray_placement", raising=False)
+    monkeypatch.delitem(sys.modules, "workers.agents.ray_placement", raising=False)
     spec = with_ray(make_spec(tmp_path, make_pair(tmp_path)))
     with pytest.raises(RayMissing, match=r"Ray is not installed on this host: run .*ray.*; or choose local"):
         place(spec, tmp_path)
@@ -279,7 +279,7 @@ def test_run_that_wants_ray_where_it_is_not_installed_says_what_to_do(tmp_path, 
 
 @pytest.mark.usefixtures("_ray")
 def test_node_that_does_not_see_the_run_directory_is_refused(tmp_path):
-    from workers.ray_placement import MARK_NAME, NotShared, _check_mark
+    from workers.agents.ray_placement import MARK_NAME, NotShared, _check_mark
 
     with pytest.raises(NotShared, match="must lie on a shared file system, at the same path on every node"):
         _check_mark(tmp_path, "mine")
@@ -292,7 +292,7 @@ def test_node_that_does_not_see_the_run_directory_is_refused(tmp_path):
 
 @pytest.mark.usefixtures("_ray")
 def test_agent_reserves_gpus_only_where_it_trains_on_them(tmp_path):
-    from workers.ray_placement import gpus_of_agent
+    from workers.agents.ray_placement import gpus_of_agent
 
     def reserved(there: float, **compute: Any) -> float:
         spec = make_spec(tmp_path, [{"name": "A", "model": "-"}], compute={"device": "auto", **compute})
@@ -319,7 +319,7 @@ def test_what_an_agent_raises_is_raised_as_it_was(monkeypatch, raised):
     import ray
     from ray.exceptions import RayTaskError
 
-    from workers.ray_placement import answer_of
+    from workers.agents.ray_placement import answer_of
 
     def failed(_: object) -> None:
         raise RayTaskError("ask", "its traceback", raised).as_instanceof_cause()

@@ -12,13 +12,13 @@ import torch
 from transformers import DynamicCache
 
 from tests.workers.tiny import make_agent, make_spec
-from workers.local_agent import LocalAgent
-from workers.messages import Row
+from workers.agents.local import LocalAgent
+from workers.agents.messages import Row
+from workers.agents.updates import Inputs, run_updates
 from workers.model.policy import Policy
 from workers.questions.dataset import split_questions
 from workers.rollouts import sampler
 from workers.rollouts.sampler import sample
-from workers.updates import Inputs, run_updates
 
 PROMPTS = [[2, 3, 4], [5, 6]]
 TOKENS = 80  # more than the cache's room: it grows on the way

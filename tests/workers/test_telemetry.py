@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from workers.agents.messages import Generated, Response, Row, RowResult, UpdateReport
+from workers.agents.objective import Judgement
 from workers.algorithms import hacpo
-from workers.messages import Generated, Response, Row, RowResult, UpdateReport
 from workers.questions.dataset import Question
-from workers.rules import Judgement
 from workers.telemetry import StepRecord, agent_metrics, pair_metrics
 
 REWARDS = torch.tensor([[[0.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 1.0]]])  # (n, B, G)

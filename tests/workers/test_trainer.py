@@ -14,11 +14,11 @@ import torch
 from safetensors import SafetensorError
 
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train, weights
+from workers.agents.local import LocalAgent
+from workers.agents.messages import Generated, Response
 from workers.algorithms import hacpo
 from workers.contract.checkpoint_manifest import DamagedCheckpoint
 from workers.contract.spool import SpoolWriter
-from workers.local_agent import LocalAgent
-from workers.messages import Generated, Response
 from workers.model.memory import device_peak_bytes, resident_bytes
 from workers.plan import batch_of_step, build_mini_batches, learning_rate
 from workers.questions.dataset import Question

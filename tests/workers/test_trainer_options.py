@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
-from workers.local_agent import LocalAgent
-from workers.messages import Response, Row
+from workers.agents.local import LocalAgent
+from workers.agents.messages import Response, Row
+from workers.agents.updates import Inputs, _gather, _prepare, run_updates
 from workers.model.policy import Policy
 from workers.questions.dataset import split_questions
-from workers.updates import Inputs, _gather, _prepare, run_updates
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
-from workers.local_agent import LocalAgent
-from workers.messages import Generated, Response, RolloutsMissing
+from workers.agents.local import LocalAgent
+from workers.agents.messages import Generated, Response, RolloutsMissing
 from workers.plan import build_mini_batches, chosen_sources
 
 

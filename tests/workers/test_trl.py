@@ -10,9 +10,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.workers.tiny import make_agent, make_spec
-from workers.messages import Row
+from workers.agents.messages import Row
+from workers.agents.updates import Inputs, run_updates
 from workers.model.policy import Policy
-from workers.updates import Inputs, run_updates
 
 grpo_trainer = pytest.importorskip("trl.trainer.grpo_trainer", reason="needs the dev extra: trl")
 Dataset = pytest.importorskip("datasets").Dataset

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.workers.tiny import make_pair, make_spec, records, train
-from workers import rules
+from workers.agents import objective
 from workers.algorithms import hacpo
 from workers.contract.contribution_weight import Taken, band, factors, single, weigh
 from workers.contract.spec.algorithm import AlgorithmSpec
@@ -33,7 +33,7 @@ def batch(spread: float, count: int = ROWS, seed: int = 0) -> tuple[torch.Tensor
 
 def by_torch(algorithm: AlgorithmSpec, log_ratio, advantages, *, is_own: bool, omega: float, num_updates: int):
     """The stats of the run's own loss: one token a row, its old log-probability 0."""
-    found = rules.MicroBatch(
+    found = objective.MicroBatch(
         logps=log_ratio[:, None],
         mask=torch.ones(len(log_ratio), 1),
         old_mean_logp=torch.zeros(len(log_ratio)),
@@ -42,7 +42,7 @@ def by_torch(algorithm: AlgorithmSpec, log_ratio, advantages, *, is_own: bool, o
         omega=torch.tensor([omega] * len(log_ratio)),
         source_lengths=torch.ones(len(log_ratio)),
     )
-    _, stats = rules.loss(algorithm, found, num_updates, float(len(log_ratio)))
+    _, stats = objective.loss(algorithm, found, num_updates, float(len(log_ratio)))
     return {name: stats[name].tolist() for name in ("sequence_ratio", "clip_side", "weight", "gradient_flows")}
 
 

@@ -1,7 +1,7 @@
 """Part of the contract: capabilities, ratios, baselines and advantages of recorded rewards, without torch.
 
-Eqs. (6) to (9) as workers/algorithms/hacpo.py and workers/rules.py have them, in double precision and rounded to
-float32 at the end, for whoever asks what other windows and clamps would have made of the same rewards.
+Eqs. (6) to (9) as workers/algorithms/hacpo.py and workers/agents/objective.py have them, in double precision and
+rounded to float32 at the end, for whoever asks what other windows and clamps would have made of the same rewards.
 tests/workers/test_advantages.py holds this against them. No torch, no Django.
 """
 

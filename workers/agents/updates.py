@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workers import heartbeat, rules
+from workers import heartbeat
+from workers.agents import objective
+from workers.agents.messages import Response, Row, RowResult, UpdateReport
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
-from workers.messages import Response, Row, RowResult, UpdateReport
 from workers.model.memory import halving
 from workers.model.policy import Policy
 from workers.model.process_group import Ranks
@@ -233,7 +234,7 @@ def _backward(
     is_self = column([row.is_self for row, _, _ in chunk])
     mean_logp = column([inputs.mean_logp for _, _, inputs in chunk])
     old_logps = None
-    if rules.needs_token_logps(rule):
+    if objective.needs_token_logps(rule):
         width = mask.shape[1]
         padded = [[*inputs.token_logps, *([0.0] * (width - len(inputs.token_logps)))] for _, _, inputs in chunk]
         old_logps = torch.tensor(padded, device=policy.device)  # (b, T)
@@ -241,10 +242,10 @@ def _backward(
         # The weights are still those that sampled, so s = 1. In low precision a score made in another batch shape
         # is off by more than the clip of 3e-4.
         present = logps.detach()  # (b, T)
-        by_learner = is_self | rules.rescores_shared(rule)  # (b,)  whose old log-probability is the learner's own
+        by_learner = is_self | objective.rescores_shared(rule)  # (b,)  whose old log-probability is the learner's own
         mean_logp = torch.where(by_learner, present.sum(dim=1) / mask.sum(dim=1), mean_logp)
         old_logps = None if old_logps is None else present
-    batch = rules.MicroBatch(
+    batch = objective.MicroBatch(
         logps=logps,
         mask=mask,
         old_mean_logp=mean_logp,
@@ -257,7 +258,7 @@ def _backward(
         old_logps=old_logps,
     )
     heartbeat.beat()
-    loss, stats = rules.loss(rule, batch, num_updates, denominator)
+    loss, stats = objective.loss(rule, batch, num_updates, denominator)
     policy.backward(loss)
     _fill(chunk, stats, num_updates, rule.beta > 0, gathered)
     gathered.loss += loss.item()

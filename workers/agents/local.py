@@ -18,9 +18,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from workers import heartbeat
+from workers.agents.messages import Generated, Response, RolloutsMissing, Row, UpdateReport
+from workers.agents.objective import needs_token_logps, rescores_shared
+from workers.agents.updates import LOWER_LENGTH, Inputs, measure_alignment, retokenize, run_updates
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.run import RunSpec
-from workers.messages import Generated, Response, RolloutsMissing, Row, UpdateReport
 from workers.model.memory import OutOfMemory, halving
 from workers.model.policy import Policy
 from workers.model.process_group import ALONE, Ranks
@@ -29,8 +31,6 @@ from workers.randomness import derived_key
 from workers.rollouts.engine import logp_difference, make_engine
 from workers.rollouts.importance import truncated_weight
 from workers.rollouts.sampler import Sample
-from workers.rules import needs_token_logps, rescores_shared
-from workers.updates import LOWER_LENGTH, Inputs, measure_alignment, retokenize, run_updates
 
 MAX_ROLL_BACKS = 3  # in a run and agent
 Place = tuple[int, int, int]  # source, prompt, sample

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from workers.messages import Generated, Row, UpdateReport
+from workers.agents.messages import Generated, Row, UpdateReport
 from workers.questions.dataset import Question
 
 Answer = TypeVar("Answer")

@@ -23,13 +23,13 @@ from ray.util.placement_group import PlacementGroup, placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from workers import heartbeat
-from workers.agents import Agent, Answer, RemoteAgent
+from workers.agents.interface import Agent, Answer, RemoteAgent
+from workers.agents.messages import AgentLost
+from workers.agents.multi_process import make_agent
+from workers.agents.ray_cluster import Cluster
 from workers.contract.spec.run import RunSpec
-from workers.messages import AgentLost
 from workers.model.loading import choose_device, quiet_transformers
 from workers.model.memory import used_bytes
-from workers.ranked_agent import make_agent
-from workers.ray_cluster import Cluster
 from workers.rollouts.engine import check_engine
 
 PLACING_S = 120.0  # until a cluster has room for all agents

@@ -1,4 +1,5 @@
-"""An agent of several processes, as the trainer sees it: one agent. The processes themselves are workers/follow.py.
+"""An agent of several processes, as the trainer sees it: one agent. The processes themselves are
+workers/agents/rank_main.py.
 
 Each call goes to all of them, over a socket pair each; the first one's answer is the agent's. They belong to the
 trainer's process group, and end when it does.
@@ -22,15 +23,15 @@ from typing import Any
 import torch
 
 from workers import heartbeat
-from workers.agents import RemoteAgent
+from workers.agents.interface import RemoteAgent
+from workers.agents.local import LocalAgent
+from workers.agents.messages import AgentLost, RolloutsMissing
 from workers.contract.spec.run import RunSpec
-from workers.local_agent import LocalAgent
-from workers.messages import AgentLost, RolloutsMissing
 from workers.model.loading import choose_device
 from workers.model.process_group import Ranks
 
 GRACE_S = 5.0  # for a process that was told to end
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class AgentFailed(RuntimeError):
@@ -107,7 +108,13 @@ class RankedAgent(RemoteAgent):
         with theirs:
             self._processes.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", "workers.follow", str(theirs.fileno()), str(-1 if beats is None else beats)],
+                    [
+                        sys.executable,
+                        "-m",
+                        "workers.agents.rank_main",
+                        str(theirs.fileno()),
+                        str(-1 if beats is None else beats),
+                    ],
                     stdin=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno(), *([] if beats is None else [beats])],
                     env={**os.environ, **variables},

@@ -1,4 +1,5 @@
-"""One process of an agent of several: `python -m workers.follow SOCKET PULSE`, started by workers/ranked_agent.py.
+"""One process of an agent of several: `python -m workers.agents.rank_main SOCKET PULSE`, started by
+workers/agents/multi_process.py.
 
 It loads the agent and makes the calls that it is told, on the same arguments as the agent's other processes; within a
 call they meet (workers/model/process_group.py). It ends with the trainer, however that ends.
@@ -18,11 +19,11 @@ import torch.distributed as dist
 from safetensors import SafetensorError
 
 from workers import heartbeat
+from workers.agents.local import LocalAgent
+from workers.agents.messages import RolloutsMissing
+from workers.agents.multi_process import Failure, Start, rank_threads
 from workers.death_watch import die_with_trainer
-from workers.local_agent import LocalAgent
-from workers.messages import RolloutsMissing
 from workers.model.loading import choose_device, quiet_transformers
-from workers.ranked_agent import Failure, Start, rank_threads
 
 WRITING = ("save", "save_state")  # calls in which files are written last
 # The longest that ranks may wait for each other: a death is noticed by the trainer, at once.

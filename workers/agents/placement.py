@@ -11,13 +11,13 @@ from pathlib import Path
 
 import torch
 
-from workers import ray_cluster
-from workers.agents import Agent, Answer, Placement
+from workers.agents import ray_cluster
+from workers.agents.interface import Agent, Answer, Placement
+from workers.agents.multi_process import make_agent
 from workers.contract.spec.run import RunSpec
 from workers.contract.spec.sections import INSTALL_RAY
 from workers.model import memory
 from workers.model.loading import choose_device
-from workers.ranked_agent import make_agent
 from workers.rollouts.engine import check_engine
 
 
@@ -64,7 +64,7 @@ def place(spec: RunSpec, run_dir: Path, folders: Sequence[Path] | None = None) -
         return LocalPlacement(spec, folders)
     ray_cluster.set_environment()
     try:
-        from workers.ray_placement import RayPlacement
+        from workers.agents.ray_placement import RayPlacement
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
