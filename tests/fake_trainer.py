@@ -29,11 +29,11 @@ from pathlib import Path
 
 from tests.fake_events import agent_metrics, evaluations, questions, rollouts, step_bodies
 from workers import heartbeat
-from workers.checkpoint import newest_checkpoint, save_checkpoint
 from workers.contract.events import PAUSE_ASKED, Body, Checkpoint, Finished, Log, Started
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.contract.trainer_process import PAUSE_SIGNAL, die_with_supervisor, dump_stacks_on_signal
+from workers.trainer.checkpoint import newest_checkpoint, save_checkpoint
 
 __all__ = ["rollouts"]
 MODES = (

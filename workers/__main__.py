@@ -22,7 +22,7 @@ from workers.contract import events, trainer_process
 from workers.contract.spec import yaml_files
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_spool
-from workers.stopping import Paused, StopFlag, StopNow, Stopped
+from workers.trainer.stop_signals import Paused, StopFlag, StopNow, Stopped
 
 
 class Refused(Exception):
@@ -108,8 +108,8 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
         from workers.model.loading import (
             quiet_transformers,  # torch takes seconds: not before the spec is known to be good
         )
-        from workers.scoring import VerifierFails
-        from workers.trainer import Trainer
+        from workers.trainer.scoring import VerifierFails
+        from workers.trainer.trainer import Trainer
         from workers.verifiers.service import Verifier
 
         quiet_transformers()

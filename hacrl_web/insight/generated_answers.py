@@ -88,7 +88,7 @@ class Examiner:
         yield {"type": "evaluation", **head, **self._evaluation(benchmark, tallies)}
 
     def _evaluation(self, benchmark: str, tallies: list[Tally]) -> Record:
-        """As workers.evaluation tells it."""
+        """As workers.trainer.evaluation tells it."""
         found = estimates(tallies, NUM_SAMPLES)
         slices: dict[str, tuple[int, int]] = {}
         for question, tally in zip(self.questions, tallies, strict=True):

@@ -100,9 +100,9 @@ def train(name: str, place: Path, changes: dict[str, Any]) -> None:
     """Train, and print the numbers. The peak counts from before the model is loaded."""
     from workers.contract.memory.plan import PROCESS_BYTES, Machine, estimate
     from workers.contract.spool import SpoolWriter
-    from workers.preflight import model_shape
-    from workers.stopping import StopFlag
-    from workers.trainer import Trainer
+    from workers.trainer.memory_check import model_shape
+    from workers.trainer.stop_signals import StopFlag
+    from workers.trainer.trainer import Trainer
 
     spec = run_spec(place, SIZES[name], changes)
     shape = model_shape(str(place / "model"), None)

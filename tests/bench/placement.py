@@ -22,13 +22,13 @@ os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 
 from tests.bench.models import SIZES, BenchVerifier, make_model, make_spec, write_questions
 from tests.bench.timing import ratio, spread
-from workers import trainer
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.fitting import questions_that_fit
-from workers.plan import batch_of_step
-from workers.stopping import StopFlag
-from workers.telemetry import step_events
+from workers.trainer import trainer
+from workers.trainer.plan import batch_of_step
+from workers.trainer.prompt_lengths import questions_that_fit
+from workers.trainer.step_events import step_events
+from workers.trainer.stop_signals import StopFlag
 
 AIM = 0.75  # of local, with two agents on two idle cores
 

@@ -16,15 +16,15 @@ from unittest import mock
 import torch
 
 from tests.bench.models import BenchVerifier
-from workers import step_view, trainer
 from workers.agents import local, objective, updates
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.fitting import questions_that_fit
 from workers.model.policy import Policy
-from workers.plan import batch_of_step
-from workers.stopping import StopFlag
-from workers.telemetry import step_events
+from workers.trainer import step_view, trainer
+from workers.trainer.plan import batch_of_step
+from workers.trainer.prompt_lengths import questions_that_fit
+from workers.trainer.step_events import step_events
+from workers.trainer.stop_signals import StopFlag
 
 # What is not of these is the step's share outside the model.
 MODEL_PARTS = ("generation", "forward", "backward")

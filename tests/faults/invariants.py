@@ -20,8 +20,8 @@ import psutil
 from hacrl_web.processes import is_alive
 from tests.fake_trainer import LEDGER_NAME
 from tests.faults.records import Database, Place, StoredRun, numbers
-from workers.checkpoint import newest_checkpoint
 from workers.contract.spool import read_spool
+from workers.trainer.checkpoint import newest_checkpoint
 
 TERMINAL = frozenset({"completed", "failed", "stopped"})
 LOOK_S = 0.1

@@ -24,8 +24,8 @@ from tests.faults.invariants import Monitor, check_run, compare
 from tests.faults.proxy import Proxy
 from tests.faults.records import Database, Place
 from tests.web.factories import make_run
-from workers.checkpoint import FOLDER_NAME
 from workers.contract.spec.run import RunSpec
+from workers.trainer.checkpoint import FOLDER_NAME
 
 ROOT = Path(__file__).resolve().parents[2]
 

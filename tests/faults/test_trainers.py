@@ -15,8 +15,8 @@ from hacrl_web.processes import is_alive
 from tests.faults.conftest import Report
 from tests.faults.invariants import TERMINAL
 from tests.faults.world import World, wait
-from workers.checkpoint import FOLDER_NAME, newest_checkpoint
 from workers.contract.trainer_log import allocated_bytes, limit_mib, read_output
+from workers.trainer.checkpoint import FOLDER_NAME, newest_checkpoint
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ from hacrl_web.runs.models import Run, Worker
 from hacrl_web.runs.telemetry import Shipper
 from tests.fake_trainer import FakeAgent
 from tests.web.factories import make_run, write_spool
-from workers.checkpoint import save_checkpoint
 from workers.contract.events import Body, Evaluation
+from workers.trainer.checkpoint import save_checkpoint
 
 
 def claimed(owner: Any, **changes: Any) -> Run:

@@ -28,9 +28,9 @@ from hacrl_web.runs.models import Run
 from tests.web.factories import make_run, make_user
 from tests.web.insight_help import add_checkpoint, claimed, evaluation, store
 from tests.web.registry_help import PASSED, answer_inspections
-from workers.checkpoint import newest_checkpoint
 from workers.contract.checkpoint_manifest import DamagedCheckpoint, read_manifest
 from workers.contract.events import Checkpoint
+from workers.trainer.checkpoint import newest_checkpoint
 
 pytestmark = pytest.mark.django_db
 

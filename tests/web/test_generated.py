@@ -28,13 +28,13 @@ from hacrl_web.runs.models import (
     StatusChange,
     TelemetryEvent,
 )
-from workers import telemetry
 from workers.agents.messages import Generated, Response, RowResult, UpdateReport
 from workers.agents.objective import judge
 from workers.algorithms import gspo, hacpo
 from workers.contract.spec.run import RunSpec
-from workers.plan import build_mini_batches
 from workers.questions.dataset import Question
+from workers.trainer import step_events
+from workers.trainer.plan import build_mini_batches
 
 PLAN = Plan(2, 4, 2, 8, 4, 1, seed=3, variants=(("hacpo", 0.8),))
 AGENTS = [(f"Generated {letter}", f"/none/{letter}") for letter in "ABC"]
@@ -61,7 +61,7 @@ def result_of(visit: Visit) -> RowResult:
     )
 
 
-def trainer_record(spec: RunSpec, facts: StepFacts, tracker: Any) -> telemetry.StepRecord:
+def trainer_record(spec: RunSpec, facts: StepFacts, tracker: Any) -> step_events.StepRecord:
     """The same step in the trainer's own words; judged by its rules, the updates' results taken from `facts`."""
     n = len(facts.answers)
     rewards = torch.tensor([[[a.reward or 0.0 for a in g] for g in own] for own in facts.answers], dtype=torch.double)
@@ -95,7 +95,7 @@ def trainer_record(spec: RunSpec, facts: StepFacts, tracker: Any) -> telemetry.S
             plans[-1] = [[rows[place] for place in batch] for batch in grouped(facts.visits[learner])]
         results = [[result_of(by_place[r.source, r.prompt, r.sample]) for r in batch] for batch in plans[-1]]
         reports.append(UpdateReport(results=results, losses=[0.0], grad_norms=[0.0]))
-    return telemetry.StepRecord(
+    return step_events.StepRecord(
         step=facts.step,
         names=[agent.name for agent in spec.agents],
         questions=[Question(q.id, q.text, str(q.answer), "") for q in facts.questions],
@@ -140,7 +140,7 @@ def test_generated_events_equal_what_the_trainer_would_tell_of_the_same_step(alg
     for step in (1, 2, 3):
         facts = stepper.make(step)
         ours = list(events.of(facts, with_rollouts=True))
-        theirs = telemetry.step_events(trainer_record(spec, facts, tracker), with_rollouts=True)
+        theirs = step_events.step_events(trainer_record(spec, facts, tracker), with_rollouts=True)
         assert len(ours) == len(theirs) > 50
         for mine, other in zip(ours, theirs, strict=True):
             expected = comparable(other.model_dump())

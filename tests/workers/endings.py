@@ -7,7 +7,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from tests.workers.tiny import records
-from workers.checkpoint import newest_checkpoint
+from workers.trainer.checkpoint import newest_checkpoint
 
 
 def told(run_dir: Path, kind: str) -> list[dict]:

@@ -16,9 +16,9 @@ from workers.agents.messages import Generated, Response
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.questions.dataset import Question
-from workers.scoring import Scorer, Scores
-from workers.stopping import StopFlag
-from workers.trainer import Trainer
+from workers.trainer.scoring import Scorer, Scores
+from workers.trainer.stop_signals import StopFlag
+from workers.trainer.trainer import Trainer
 from workers.verifiers.verdicts import Verdict
 
 

@@ -12,7 +12,7 @@ from tests.workers.tiny import make_agent, make_pair, make_spec, train, weights
 from workers.model.gradient_checkpointing import recompute_layers
 from workers.model.loading import CPU, choose_device
 from workers.model.policy import Policy
-from workers.trainer import Trainer
+from workers.trainer.trainer import Trainer
 
 
 def trained(root: Path, pair: list[dict], **compute) -> Trainer:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train
-from workers.checkpoint import DamagedCheckpoint, load_checkpoint, newest_checkpoint, save_checkpoint, slug
 from workers.contract.spec.sections import CheckpointSpec
-from workers.saving import Saving
+from workers.trainer.checkpoint import DamagedCheckpoint, load_checkpoint, newest_checkpoint, save_checkpoint, slug
+from workers.trainer.saving import Saving
 from workers.verifiers.verdicts import Verdict
 
 

@@ -11,16 +11,16 @@ import pytest
 from pydantic import ValidationError
 
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train, write_questions
-from workers import examiner
-from workers.checkpoint import newest_checkpoint
 from workers.contract.estimators import Vote
 from workers.contract.spec.data import DataSpec
 from workers.contract.verifier_kinds import label
-from workers.evaluation import Exam, Result, digest, evaluation_event, results_of
-from workers.provenance import git_commit, versions
 from workers.questions.canonical import MAX_SLICES
 from workers.questions.dataset import Question, split_questions
-from workers.stopping import Paused, StopFlag, Stopped
+from workers.trainer import examiner
+from workers.trainer.checkpoint import newest_checkpoint
+from workers.trainer.evaluation import Exam, Result, digest, evaluation_event, results_of
+from workers.trainer.provenance import git_commit, versions
+from workers.trainer.stop_signals import Paused, StopFlag, Stopped
 from workers.verifiers.service import Verdict
 from workers.verifiers.voting import vote
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train, weights
-from workers import scoring
 from workers.agents.local import LocalAgent
 from workers.agents.messages import Row, RowResult
 from workers.agents.updates import Inputs, run_updates
@@ -20,10 +19,11 @@ from workers.contract.events import Log
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records
 from workers.model.memory import OutOfMemory
 from workers.model.policy import Policy
-from workers.saving import CheckpointsFail
-from workers.scoring import VerifierFails
-from workers.stopping import StopFlag, Stopped
-from workers.trainer import Diverged
+from workers.trainer import scoring
+from workers.trainer.saving import CheckpointsFail
+from workers.trainer.scoring import VerifierFails
+from workers.trainer.stop_signals import StopFlag, Stopped
+from workers.trainer.trainer import Diverged
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.service import Verifier
 from workers.verifiers.verdicts import Verdict

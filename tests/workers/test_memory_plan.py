@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.workers.tiny import make_pair, make_spec, train
-from workers import preflight
 from workers.contract.memory.footprint import Shape, parts_of, shape_of
 from workers.contract.memory.plan import Machine, estimate, shortfall
 from workers.contract.spec.run import RunSpec
+from workers.trainer import memory_check
 
 GIB = 2**30
 SHAPE = Shape(parameters=1000, vocabulary=100, hidden=8, layers=3, feed_forward=16, query=8, key=4)
@@ -156,9 +156,9 @@ def test_shape_is_read_from_a_configuration(config, expected):
 
 def test_trainer_refuses_before_it_loads_anything(tmp_path, monkeypatch):
     spec = make_spec(tmp_path, make_pair(tmp_path))
-    monkeypatch.setattr(preflight, "this_machine", lambda spec: Machine(memory=GIB // 4))
+    monkeypatch.setattr(memory_check, "this_machine", lambda spec: Machine(memory=GIB // 4))
     loaded: list[str] = []
     monkeypatch.setattr("workers.model.policy.load_model", lambda *args: loaded.append("model"))
-    with pytest.raises(preflight.DoesNotFit, match=r"The run needs about 0\.5 GiB on this machine"):
+    with pytest.raises(memory_check.DoesNotFit, match=r"The run needs about 0\.5 GiB on this machine"):
         train(spec, tmp_path / "run")
     assert loaded == []

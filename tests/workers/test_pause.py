@@ -9,11 +9,12 @@ import pytest
 from tests.workers.test_resume import assert_same_end
 from tests.workers.test_trainer_process import ENVIRONMENT, wait_for
 from tests.workers.tiny import HashVerifier, make_pair, make_spec, records, train
-from workers import heartbeat, saving
+from workers import heartbeat
 from workers.contract.trainer_log import LOG_NAME
 from workers.contract.trainer_process import PULSE_NAME, start_trainer
-from workers.scoring import Scorer
-from workers.stopping import Paused, StopFlag
+from workers.trainer import saving
+from workers.trainer.scoring import Scorer
+from workers.trainer.stop_signals import Paused, StopFlag
 from workers.verifiers.service import Verifier
 
 

@@ -16,10 +16,10 @@ from tests.workers.tiny import make_agent, make_pair, make_spec, records, weight
 from workers.agents import objective
 from workers.agents.messages import Generated, Response
 from workers.algorithms import gspo
-from workers.checkpoint import newest_checkpoint
 from workers.contract.spec.algorithm import AlgorithmSpec
-from workers.plan import build_mini_batches, quarantined_rows
-from workers.quarantine import Audited, Trust
+from workers.trainer.checkpoint import newest_checkpoint
+from workers.trainer.plan import build_mini_batches, quarantined_rows
+from workers.trainer.quarantine import Audited, Trust
 
 ALONE = [[True, False], [False, True]]
 ALL = [[True, True], [True, True]]

@@ -23,8 +23,8 @@ from workers.agents.placement import RayMissing, place
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.contract.trainer_process import SCRATCH_NAME, _marked, start_trainer
-from workers.stopping import StopFlag
-from workers.trainer import Trainer
+from workers.trainer.stop_signals import StopFlag
+from workers.trainer.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANGES: dict[str, Any] = {

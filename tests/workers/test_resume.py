@@ -12,8 +12,8 @@ import pytest
 from tests.workers.endings import assert_same_end
 from tests.workers.tiny import make_pair, make_spec, records, train
 from workers.agents.local import LocalAgent
-from workers.checkpoint import newest_checkpoint
 from workers.contract.spec.run import RunSpec
+from workers.trainer.checkpoint import newest_checkpoint
 
 # Each process is forked from one that has the libraries loaded: loading them nine times takes longer than the training.
 PROCESSES = multiprocessing.get_context("forkserver")

@@ -13,7 +13,7 @@ from workers.agents.messages import Generated, Response, Row, RowResult, UpdateR
 from workers.agents.objective import Judgement
 from workers.algorithms import hacpo
 from workers.questions.dataset import Question
-from workers.telemetry import StepRecord, agent_metrics, pair_metrics
+from workers.trainer.step_events import StepRecord, agent_metrics, pair_metrics
 
 REWARDS = torch.tensor([[[0.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 1.0]]])  # (n, B, G)
 

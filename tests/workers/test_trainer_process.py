@@ -196,7 +196,7 @@ def test_what_was_confirmed_at_launch_is_not_asked_again(tmp_path, spec, capfd, 
 
 def test_second_request_ends_at_once_and_leaves_a_sound_spool(tmp_path, spec, monkeypatch):
     from workers import __main__ as process
-    from workers.trainer import Trainer
+    from workers.trainer.trainer import Trainer
 
     def interrupted(trainer: Trainer) -> None:
         trainer.spool.seq += 5  # counted but not yet written when the signal came

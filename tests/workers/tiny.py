@@ -13,8 +13,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records
-from workers.stopping import StopFlag
-from workers.trainer import Trainer
+from workers.trainer.stop_signals import StopFlag
+from workers.trainer.trainer import Trainer
 from workers.verifiers.verdicts import Verdict
 
 CHARACTERS = list("0123456789+-*=()")

@@ -14,10 +14,10 @@ from workers.contract import events
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.evaluation import Exam, Result, answer_events, evaluation_event, results_of
-from workers.progress import Progress
-from workers.scoring import Scorer
-from workers.stopping import StopFlag
+from workers.trainer.evaluation import Exam, Result, answer_events, evaluation_event, results_of
+from workers.trainer.progress import Progress
+from workers.trainer.scoring import Scorer
+from workers.trainer.stop_signals import StopFlag
 from workers.verifiers.service import Verifier
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from workers import heartbeat
 from workers.agents.messages import Generated
 from workers.questions.dataset import Question
-from workers.stopping import StopFlag
+from workers.trainer.stop_signals import StopFlag
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.service import Verifier
 from workers.verifiers.verdicts import Verdict

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from workers import heartbeat
 from workers.agents.messages import Generated
 from workers.contract.spec.run import RunSpec
-from workers.quarantine import Audited
 from workers.questions.dataset import Question
 from workers.randomness import derived_key
-from workers.scoring import Scores, VerifierFails
+from workers.trainer.quarantine import Audited
+from workers.trainer.scoring import Scores, VerifierFails
 from workers.verifiers.children.child_client import Child, VerifierError
 
 

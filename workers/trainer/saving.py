@@ -10,10 +10,10 @@ from typing import Any
 from safetensors import SafetensorError
 
 from workers.agents.interface import Placement
-from workers.checkpoint import SavedCheckpoint, save_checkpoint
 from workers.contract.checkpoint_manifest import step_folder
 from workers.contract.events import Incident, Level
 from workers.contract.spec.sections import CheckpointSpec
+from workers.trainer.checkpoint import SavedCheckpoint, save_checkpoint
 
 MAX_FAILED_SAVES = 3
 Score = tuple[int, float]  # step, and mean accuracy of its evaluation

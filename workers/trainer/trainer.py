@@ -20,26 +20,26 @@ from workers.agents.messages import Generated, RolloutsMissing, UpdateReport
 from workers.agents.placement import introduction, place
 from workers.agents.updates import MAX_FAILURES_IN_A_ROW
 from workers.algorithms import hacpo
-from workers.audit import Audit
-from workers.checkpoint import newest_checkpoint
 from workers.contract import events
 from workers.contract.checkpoint_manifest import DamagedCheckpoint
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.contract.verifier_kinds import label
-from workers.evaluation import Exam
-from workers.examiner import Examiner
-from workers.fitting import asked_questions_that_fit, questions_that_fit
-from workers.plan import batch_of_step, learning_rate
-from workers.preflight import check_memory
-from workers.progress import Progress
-from workers.quarantine import Change, Trust
 from workers.questions.dataset import Question, Split, split_questions
 from workers.rollouts.engine import LOGP_DIFFERENCE_LIMIT
-from workers.saving import CheckpointsFail, Saving
-from workers.step_view import StepView, view_step
-from workers.stopping import Paused, StopFlag
-from workers.telemetry import StepRecord, step_events
+from workers.trainer.audit import Audit
+from workers.trainer.checkpoint import newest_checkpoint
+from workers.trainer.evaluation import Exam
+from workers.trainer.examiner import Examiner
+from workers.trainer.memory_check import check_memory
+from workers.trainer.plan import batch_of_step, learning_rate
+from workers.trainer.progress import Progress
+from workers.trainer.prompt_lengths import asked_questions_that_fit, questions_that_fit
+from workers.trainer.quarantine import Change, Trust
+from workers.trainer.saving import CheckpointsFail, Saving
+from workers.trainer.step_events import StepRecord, step_events
+from workers.trainer.step_view import StepView, view_step
+from workers.trainer.stop_signals import Paused, StopFlag
 from workers.verifiers.service import Verifier
 
 # A checkpoint on the way out must fit into the grace between TERM and KILL.

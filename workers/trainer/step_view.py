@@ -11,9 +11,9 @@ from torch import Tensor
 from workers.agents.messages import Generated, Row
 from workers.agents.objective import Judgement, judge
 from workers.contract.spec.run import RunSpec
-from workers.plan import build_mini_batches, quarantined_rows
-from workers.quarantine import Trust
-from workers.scoring import Scores
+from workers.trainer.plan import build_mini_batches, quarantined_rows
+from workers.trainer.quarantine import Trust
+from workers.trainer.scoring import Scores
 from workers.verifiers.service import REWARD_MAX
 
 

@@ -16,7 +16,7 @@ from workers.contract.spec.data import DataSpec
 from workers.contract.verifier_kinds import label
 from workers.questions.canonical import MAX_SLICES, OTHER_SLICES
 from workers.questions.dataset import Question
-from workers.scoring import Scorer
+from workers.trainer.scoring import Scorer
 from workers.verifiers.service import REWARD_MAX
 from workers.verifiers.voting import vote
 

@@ -18,8 +18,8 @@ from workers.agents.messages import Generated, Row, RowResult, UpdateReport
 from workers.agents.objective import Judgement
 from workers.algorithms import hacpo
 from workers.contract import events
-from workers.quarantine import Audited, Trust
 from workers.questions.dataset import Question
+from workers.trainer.quarantine import Audited, Trust
 
 CLIP_SIDES: dict[int, Literal["lower", "none", "upper"]] = {-1: "lower", 0: "none", 1: "upper"}
 
