@@ -13,7 +13,18 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("hacrl_web", "workers")
 # The rooms of workers/, each of which imports only itself and what stands above it. The web imports the contract alone.
-WORKERS_ROOMS = ("contract", "algorithms", "verifiers", "hub", "questions", "model", "rollouts", "agents", "trainer")
+WORKERS_ROOMS = (
+    "contract",
+    "algorithms",
+    "verifiers",
+    "hub",
+    "questions",
+    "model",
+    "rollouts",
+    "agents",
+    "trainer",
+    "inspection",
+)
 ML = {
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",
     "sympy", "math_verify", "latex2sympy2_extended", "huggingface_hub", "datasets", "pandas", "pyarrow", "sklearn",

@@ -97,7 +97,7 @@ def ask(user: Any, run: Run, manifest: Manifest, request: dict[str, Any]) -> lis
     body = json.dumps({**request, "agents": agents}).encode()
     with _turn_of(user):
         ended = run_child(
-            "workers.ask",
+            "workers.inspection.ask",
             timeout_s=TIMEOUT_S,
             memory_bytes=BASE_MEMORY_BYTES + 3 * _largest(manifest),
             cpu_s=CPU_S,

@@ -1,6 +1,6 @@
 """Asks the trainer's side what a model is, or how two differ, in a short child process with limits.
 
-The web process loads no ML library: `python -m workers.inspect` prints one JSON object and ends.
+The web process loads no ML library: `python -m workers.inspection.inspect_model` prints one JSON object and ends.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def read_answer(ended: Ended, limit_s: float, field: str) -> dict[str, Any]:
 
 
 def _run_child(arguments: list[str]) -> Ended:
-    return run_child("workers.inspect", arguments, timeout_s=TIMEOUT_S, memory_bytes=MEMORY_BYTES, cpu_s=CPU_S)
+    return run_child(
+        "workers.inspection.inspect_model", arguments, timeout_s=TIMEOUT_S, memory_bytes=MEMORY_BYTES, cpu_s=CPU_S
+    )
 
 
 def _storable(value: Any) -> Any:

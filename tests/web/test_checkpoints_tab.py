@@ -334,7 +334,7 @@ class TestAsk:
     form = {"question": "1+1=", "expected": "2", "step": "10", "temperature": "0", "max_new_tokens": "5", "seed": "0"}
 
     def child(self, monkeypatch, tmp_path, code: str):
-        """`python -m workers.ask` is this code instead."""
+        """`python -m workers.inspection.ask` is this code instead."""
         package = tmp_path / "own" / "workers"
         package.mkdir(parents=True)
         (package / "__init__.py").touch()

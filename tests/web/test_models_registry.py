@@ -171,7 +171,7 @@ def test_hub_id_never_resolves_to_a_local_folder(ada, root, monkeypatch, tmp_pat
     with pytest.raises(services.ModelRefused, match="could not reach the hub"):
         services.register_model(ada, kind="hub", location="owner/name", revision="main")
     assert seen["files"] == []
-    assert seen["command"][1:] == ["-m", "workers.inspect", "model", "owner/name", "--revision=main"]
+    assert seen["command"][1:] == ["-m", "workers.inspection.inspect_model", "model", "owner/name", "--revision=main"]
     assert "hush" not in str(seen["env"])
     assert not seen["shell"]
 

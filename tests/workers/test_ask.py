@@ -1,4 +1,5 @@
-"""`python -m workers.ask`: the exported agents answer as they did in training, one line each, errors in words."""
+"""`python -m workers.inspection.ask`: the exported agents answer as they did in training, one line each, errors in
+words."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def trained(tmp_path_factory):
 
 def ask(request: dict) -> list[dict]:
     done = subprocess.run(
-        [sys.executable, "-m", "workers.ask"],
+        [sys.executable, "-m", "workers.inspection.ask"],
         cwd=ROOT,
         input=json.dumps(request),
         capture_output=True,

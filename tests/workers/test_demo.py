@@ -214,7 +214,7 @@ def test_failed_training_leaves_nothing(tmp_path, monkeypatch):
 def test_models_load_with_plain_transformers_and_pass_inspection(made, capsys):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from workers import inspect
+    from workers.inspection import inspect_model
 
     for agent in AGENTS:
         model = AutoModelForCausalLM.from_pretrained(made / agent)
@@ -222,7 +222,7 @@ def test_models_load_with_plain_transformers_and_pass_inspection(made, capsys):
         inputs = tokenizer("3+4*5=", return_tensors="pt")
         assert model.generate(**inputs, max_new_tokens=4, do_sample=False).shape[0] == 1
         assert tokenizer.eos_token_id == model.generation_config.eos_token_id
-        assert inspect.main(["model", str(made / agent)]) == 0
+        assert inspect_model.main(["model", str(made / agent)]) == 0
     capsys.readouterr()
 
 

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("transformers", reason="transformers is missing: pip install -c constraints.txt -e '.[train]'")
 pytest.importorskip("torch", reason="torch is missing: pip install -c constraints.txt -e '.[train]'")
 
-from workers import inspect
+from workers.inspection import inspect_model
 from workers.warm_start import DIGIT_PAIRS, make_model, make_tokenizer
 
 
@@ -27,7 +27,7 @@ def model(tmp_path):
 
 
 def ask(capsys, *arguments: object) -> tuple[int, dict]:
-    status = inspect.main([str(argument) for argument in arguments])
+    status = inspect_model.main([str(argument) for argument in arguments])
     return status, json.loads(capsys.readouterr().out)
 
 

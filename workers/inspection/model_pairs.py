@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workers.model_files import Report
+from workers.inspection.model_checks import Report
 
 SAMPLES = (
     "Natalia sold 48 clips in April and half as many in May: 48 / 2 = 24, so 48 + 24 = \\boxed{72}.",

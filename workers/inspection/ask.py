@@ -1,4 +1,5 @@
-"""Asks the trained agents of a checkpoint one question: `python -m workers.ask < request.json`, a line an agent.
+"""Asks the trained agents of a checkpoint one question: `python -m workers.inspection.ask < request.json`, a line an
+agent.
 
 The request: {question, template (of the benchmark), expected (may be empty), verifier, tolerance, temperature, seed,
 max_new_tokens, agents: [{name, folder, prompt_format, prompt_template, chat_template_kwargs}]}. Each line of the answer

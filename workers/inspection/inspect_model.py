@@ -1,8 +1,9 @@
 """Looks at what a user registers, before anything is stored: a model, or a pair of models.
 
-`python -m workers.inspect model PATH_OR_HUB_ID [--revision R]` and `pair A B` each print one JSON object and exit with
-0 (fine) or 1 (refused, with the reason). The web runs this as a short child process. Weights are never loaded: their
-sizes come from the safetensors headers. The checks themselves are in `workers.model_files`.
+`python -m workers.inspection.inspect_model model PATH_OR_HUB_ID [--revision R]` and `pair A B` each print one JSON
+object and exit with 0 (fine) or 1 (refused, with the reason). The web runs this as a short child process. Weights are
+never loaded: their sizes come from the safetensors headers. The checks themselves are in
+`workers.inspection.model_checks`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 def inspect_model(location: str, revision: str | None) -> tuple[dict[str, Any], bool]:
     """The report on one model, and whether it is fit."""
-    from workers.model_files import check_model
+    from workers.inspection.model_checks import check_model
 
     report = check_model(location, revision)
     return {"checks": [check.as_dict() for check in report.checks], "facts": report.facts}, report.ok
@@ -24,8 +25,8 @@ def inspect_model(location: str, revision: str | None) -> tuple[dict[str, Any], 
 
 def inspect_pair(first: str, second: str, revisions: tuple[str | None, str | None]) -> tuple[dict[str, Any], bool]:
     """The report on two models that are to teach each other."""
-    from workers.model_files import check_model
-    from workers.pairs import compare
+    from workers.inspection.model_checks import check_model
+    from workers.inspection.model_pairs import compare
 
     reports = [check_model(location, revision) for location, revision in zip((first, second), revisions, strict=True)]
     for location, report in zip((first, second), reports, strict=True):
@@ -35,7 +36,9 @@ def inspect_pair(first: str, second: str, revisions: tuple[str | None, str | Non
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m workers.inspect", description="Check a model, or compare two.")
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.inspection.inspect_model", description="Check a model, or compare two."
+    )
     verbs = parser.add_subparsers(dest="verb", required=True)
     model = verbs.add_parser("model", help="checks and facts of one model")
     model.add_argument("location", metavar="PATH_OR_HUB_ID")
