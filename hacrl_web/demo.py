@@ -54,7 +54,7 @@ def make_agents(report: Callable[[int], None]) -> Path:
     report: hears each percent of the way.
     """
     folder().parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "workers.demo", str(folder()), "--progress"]
+    command = [sys.executable, "-m", "workers.demo.make", str(folder()), "--progress"]
     with subprocess.Popen(command, cwd=settings.BASE_DIR, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         for line in child.stdout:

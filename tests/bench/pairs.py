@@ -13,13 +13,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from workers import demo_task
-from workers import warm_start as recipe
 from workers.contract.demo_recipe import AGENTS, BENCHMARK_NAME, HELD_OUT_FILE, SKILLS, TRAIN_FILE, demo_settings
 from workers.contract.spec.run import RunSpec
-from workers.demo import WARM_STARTS
-from workers.demo_task import make_problems, write_questions
-from workers.warm_start import BOX, DIGIT_PAIRS, STEPS, WarmStart, train_agent
+from workers.demo import task
+from workers.demo import warm_start as recipe
+from workers.demo.make import WARM_STARTS
+from workers.demo.task import make_problems, write_questions
+from workers.demo.warm_start import BOX, DIGIT_PAIRS, STEPS, WarmStart, train_agent
 
 QWEN3, LLAMA, OLMO2 = AGENTS["qwen3"], AGENTS["llama"], "OLMo2 200k"
 # Numbers up to 199 and whole steps such as `3*4=`: half as many tokens as characters for the same working.
@@ -59,7 +59,7 @@ PAIRS: dict[str, dict[str, WarmStart]] = {
 
 def warm_start(agent: WarmStart, seed: int, cache: Path, steps: int = STEPS) -> Path:
     """The folder of a warm-started agent, made where the cache has none. Safe beside other processes."""
-    code = "".join(Path(str(module.__file__)).read_text(encoding="utf-8") for module in (recipe, demo_task))
+    code = "".join(Path(str(module.__file__)).read_text(encoding="utf-8") for module in (recipe, task))
     identity = json.dumps([asdict(agent), seed, steps, code], sort_keys=True)
     folder = cache / f"{agent.architecture}-{seed}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     cache.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ import pytest
 from tests.bench import study
 from tests.bench.pairs import COARSE_PIECES, PAIRS
 from workers.contract.demo_recipe import SKILLS
-from workers.demo_task import make_problems
+from workers.demo.task import make_problems
 
 
 def test_interval_is_students_t_over_the_standard_error():
@@ -50,7 +50,7 @@ def test_finished_runs_are_not_run_again(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_tokenizers_of_the_coarse_pair_cut_the_same_text_very_differently():
     pytest.importorskip("transformers", reason="transformers is missing: pip install -c constraints.txt -e '.[train]'")
-    from workers.warm_start import make_tokenizer
+    from workers.demo.warm_start import make_tokenizer
 
     fine, coarse = make_tokenizer(), make_tokenizer(COARSE_PIECES)
     assert coarse.tokenize("3+4=7;2*7=\\boxed{14}") == ["3+4=", "7", ";", "2*7=", "\\boxed{", "14", "}"]

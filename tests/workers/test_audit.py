@@ -73,7 +73,7 @@ def test_no_clear_golden_case_is_contradicted():
 
 
 def test_both_verifiers_agree_on_workings_of_the_demo():
-    from workers.demo_task import make_problems
+    from workers.demo.task import make_problems
 
     problems = make_problems(seed=0)[0][:300]
     texts = [problem.right for problem in problems] + [problem.mistaken for problem in problems]

@@ -101,7 +101,7 @@ def test_honest_agent_of_the_demo_ends_as_alone(demo, tmp_path, peer):
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    from workers.demo import make_demo
+    from workers.demo.make import make_demo
 
     folder = tmp_path_factory.mktemp("demo") / "cache"
     make_demo(folder)

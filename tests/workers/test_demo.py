@@ -22,10 +22,10 @@ from workers.contract.demo_recipe import (
     demo_settings,
 )
 from workers.contract.spec.run import RunSpec
-from workers.demo_task import make_problems
+from workers.demo.task import make_problems
+from workers.demo.warm_start import DIGIT_PAIRS
 from workers.questions.dataset import split_questions
 from workers.verifiers.service import Verifier
-from workers.warm_start import DIGIT_PAIRS
 
 NEEDS_TORCH = "torch and transformers are missing: pip install -c constraints.txt -e '.[train]'"
 
@@ -114,7 +114,7 @@ def test_recipe_imports_no_ml_library():
 @pytest.mark.parametrize("pieces", [(), DIGIT_PAIRS])
 def test_tokenizers_give_back_every_working(pieces):
     pytest.importorskip("transformers", reason=NEEDS_TORCH)
-    from workers.warm_start import make_tokenizer
+    from workers.demo.warm_start import make_tokenizer
 
     tokenizer = make_tokenizer(pieces)
     for problem in make_problems(seed=0)[0]:
@@ -128,7 +128,7 @@ def test_tokenizers_give_back_every_working(pieces):
 
 def test_tokenizers_cut_numbers_differently():
     pytest.importorskip("transformers", reason=NEEDS_TORCH)
-    from workers.warm_start import make_tokenizer
+    from workers.demo.warm_start import make_tokenizer
 
     assert make_tokenizer().tokenize("17+103=\\boxed{9}") == [*"17+103=", "\\boxed{", "9", "}"]
     assert make_tokenizer(DIGIT_PAIRS).tokenize("17+103=\\boxed{9}") == [
@@ -145,7 +145,7 @@ def test_tokenizers_cut_numbers_differently():
 
 def test_models_have_the_announced_families_and_sizes():
     pytest.importorskip("torch", reason=NEEDS_TORCH)
-    from workers.warm_start import make_model, make_tokenizer
+    from workers.demo.warm_start import make_model, make_tokenizer
 
     small = make_model("qwen3", make_tokenizer())
     large = make_model("llama", make_tokenizer(DIGIT_PAIRS))
@@ -158,7 +158,7 @@ def test_models_have_the_announced_families_and_sizes():
 def made(tmp_path_factory):
     """The demo after a few steps: whole, though not clever."""
     pytest.importorskip("torch", reason=NEEDS_TORCH)
-    from workers.demo import make_demo
+    from workers.demo.make import make_demo
 
     folder = tmp_path_factory.mktemp("demo") / "cache"
     assert make_demo(folder, seed=5, steps=3) is True
@@ -166,7 +166,7 @@ def made(tmp_path_factory):
 
 
 def test_made_folder_is_used_again_and_nothing_is_left_beside_it(made):
-    from workers.demo import make_demo
+    from workers.demo.make import make_demo
 
     before = (made / RECIPE_FILE).stat().st_mtime_ns
     assert make_demo(made, seed=5, steps=3) is False
@@ -175,7 +175,7 @@ def test_made_folder_is_used_again_and_nothing_is_left_beside_it(made):
 
 
 def test_differently_made_folder_is_not_valid(made, tmp_path):
-    from workers.demo import is_valid
+    from workers.demo.make import is_valid
 
     assert is_valid(made, seed=5, steps=3)
     assert not is_valid(made, seed=6, steps=3)
@@ -185,7 +185,7 @@ def test_differently_made_folder_is_not_valid(made, tmp_path):
 
 @pytest.mark.slow
 def test_damaged_folder_is_made_again_the_same_wherever_it_lies(made, tmp_path):
-    from workers.demo import is_valid, make_demo
+    from workers.demo.make import is_valid, make_demo
 
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(made, elsewhere)
@@ -203,11 +203,11 @@ def test_damaged_folder_is_made_again_the_same_wherever_it_lies(made, tmp_path):
 @pytest.mark.slow
 def test_failed_training_leaves_nothing(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason=NEEDS_TORCH)
-    from workers import demo
+    from workers.demo import make
 
-    monkeypatch.setattr(demo, "AGENTS", {"qwen3": "a", "no such agent": "b"})
+    monkeypatch.setattr(make, "AGENTS", {"qwen3": "a", "no such agent": "b"})
     with pytest.raises(RuntimeError, match="no such agent failed"):
-        demo.make_demo(tmp_path / "cache", seed=5, steps=2)
+        make.make_demo(tmp_path / "cache", seed=5, steps=2)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -235,7 +235,7 @@ def test_question_files_are_read_whole(made):
 
 
 def test_command_line_says_where_everything_is(made):
-    command = [sys.executable, "-m", "workers.demo", str(made), "--seed", "5", "--steps", "3"]
+    command = [sys.executable, "-m", "workers.demo.make", str(made), "--seed", "5", "--steps", "3"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     report = json.loads(done.stdout)
     assert (report["made"], report["train"]) == (False, str(made / TRAIN_FILE))

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("transformers", reason="transformers is missing: pip install -c constraints.txt -e '.[train]'")
 pytest.importorskip("torch", reason="torch is missing: pip install -c constraints.txt -e '.[train]'")
 
+from workers.demo.warm_start import DIGIT_PAIRS, make_model, make_tokenizer
 from workers.inspection import inspect_model
-from workers.warm_start import DIGIT_PAIRS, make_model, make_tokenizer
 
 
 def save(folder: Path, agent: str) -> Path:

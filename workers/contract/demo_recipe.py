@@ -1,6 +1,7 @@
 """The demo's numbers: names, files and settings that the web side and the trainer side share. No torch, no Django.
 
-The two agents and their questions are made by `workers.demo`. The settings were measured; the table is in docs/LOG.md.
+The two agents and their questions are made by `workers.demo.make`. The settings were measured; the table is in
+docs/LOG.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Makes the demo's two agents and their questions: `python -m workers.demo OUT_DIR [--seed N] [--steps N]`.
+"""Makes the demo's two agents and their questions: `python -m workers.demo.make OUT_DIR [--seed N] [--steps N]`.
 
-Two small models of different families, sizes and tokenizers (workers.warm_start), each knowing the rules that the other
-lacks. Deterministic by seed; both agents are trained at the same time, one thread each.
+Two small models of different families, sizes and tokenizers (workers.demo.warm_start), each knowing the rules that the
+other lacks. Deterministic by seed; both agents are trained at the same time, one thread each.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from workers.contract.demo_recipe import AGENTS, HELD_OUT_FILE, RECIPE_FILE, RECIPE_VERSION, SEED, TRAIN_FILE
-from workers.demo_task import make_problems, write_questions
-from workers.warm_start import DIGIT_PAIRS, STEPS, WarmStart, train_agent
+from workers.demo.task import make_problems, write_questions
+from workers.demo.warm_start import DIGIT_PAIRS, STEPS, WarmStart, train_agent
 
 # Complementary, so that each has something to teach.
 WARM_STARTS = {
@@ -130,7 +130,9 @@ def make_demo(
 
 def main(arguments: list[str] | None = None) -> int:
     """Make or find the demo's models and say how far it is on one line."""
-    parser = argparse.ArgumentParser(prog="python -m workers.demo", description="Make the demo's models and questions.")
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.demo.make", description="Make the demo's models and questions."
+    )
     parser.add_argument("folder", type=Path, metavar="OUT_DIR")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--steps", type=int, default=STEPS, help="training steps of each agent (default %(default)s)")

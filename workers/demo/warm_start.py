@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.demo_task import Problem, make_problems
+from workers.demo.task import Problem, make_problems
 
 STEPS = 1000
 BATCH_SIZE = 64
