@@ -24,6 +24,7 @@ WORKERS_ROOMS = (
     "agents",
     "trainer",
     "inspection",
+    "demo",
 )
 ML = {
     "torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft", "vllm", "ray", "trl", "numpy", "scipy",
