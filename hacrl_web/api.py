@@ -17,15 +17,15 @@ from hacrl_web.accounts.project_api import router as projects_router
 from hacrl_web.accounts.token_api import router as tokens_router
 from hacrl_web.alerts.api import router as alerts_router
 from hacrl_web.api_auth import AUTH, rates
-from hacrl_web.errors import FieldError, FieldErrors, plain_message
 from hacrl_web.insight.api import router as insight_router
 from hacrl_web.leaderboard.api import router as leaderboard_router
-from hacrl_web.middleware import gone
 from hacrl_web.registry.api import router as registry_router
 from hacrl_web.registry.benchmark_api import router as benchmark_router
 from hacrl_web.runs.api import router as runs_router
 from hacrl_web.runs.events_api import router as events_router
 from hacrl_web.runs.sweep_api import router as sweeps_router
+from hacrl_web.web.errors import FieldError, FieldErrors, plain_message
+from hacrl_web.web.middleware import gone
 
 View = Callable[..., HttpResponse]
 NOT_JSON = "The body cannot be read: send one JSON object, in UTF-8."

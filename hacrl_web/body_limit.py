@@ -14,8 +14,8 @@ from django.db import DatabaseError
 from django.http import parse_cookie
 
 from hacrl_web.accounts.tokens import bearer, check_scope, find_token
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.uploads import MAX_UPLOAD_BYTES
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 MAX_BYTES = 6 * 2**20
 # Two question files and the fields around them.

@@ -20,12 +20,12 @@ from django.core.files.uploadedfile import UploadedFile
 from django.db.models import Q, QuerySet
 
 from hacrl_web.accounts.models import User
-from hacrl_web.errors import FieldErrors
 from hacrl_web.registry import benchmarks, services
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Sweep
 from hacrl_web.runs.sweep_plan import plan_sweep
 from hacrl_web.runs.sweeps import add_seeds, launch_sweep, retry_all
+from hacrl_web.web.errors import FieldErrors
 from workers.contract.demo_recipe import (
     AGENTS,
     ALGORITHMS,

@@ -80,16 +80,16 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "hacrl_web.middleware.LoginRequired",
+    "hacrl_web.web.middleware.LoginRequired",
     "hacrl_web.accounts.middleware.ByToken",
     "hacrl_web.accounts.middleware.Acting",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "hacrl_web.middleware.WrongVerb",
+    "hacrl_web.web.middleware.WrongVerb",
     "hacrl_web.accounts.middleware.Door",
-    "hacrl_web.middleware.DatabaseBusy",
-    "hacrl_web.middleware.Refused",
+    "hacrl_web.web.middleware.DatabaseBusy",
+    "hacrl_web.web.middleware.Refused",
 ]
 ROOT_URLCONF = "hacrl_web.urls"
 ASGI_APPLICATION = "hacrl_web.asgi.application"

@@ -5,9 +5,9 @@ from django.urls import include, path
 from hacrl_web.api import api, docs
 from hacrl_web.runs.views import home
 
-handler400 = "hacrl_web.middleware.handler400"
-handler404 = "hacrl_web.middleware.handler404"
-handler500 = "hacrl_web.middleware.handler500"
+handler400 = "hacrl_web.web.middleware.handler400"
+handler404 = "hacrl_web.web.middleware.handler404"
+handler500 = "hacrl_web.web.middleware.handler500"
 urlpatterns = [
     path("", home, name="home"),
     path("", include("hacrl_web.accounts.urls")),

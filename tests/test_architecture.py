@@ -31,32 +31,24 @@ ML = {
     "sympy", "math_verify", "latex2sympy2_extended", "huggingface_hub", "datasets", "pandas", "pyarrow", "sklearn",
 }  # fmt: skip
 WEB = {"django", "celery", "kombu", "channels", "channels_redis", "redis", "valkey", "ninja", "uvicorn", "hacrl_web"}
-# An app may import itself, what stands left of it, and the modules above all apps that are listed below.
-APPS = ("docs", "accounts", "registry", "runs", "alerts", "insight", "leaderboard")
-SHARED = (  # import no app
-    *("settings", "secret_files", "commands", "errors", "middleware", "celery", "preflight", "processes", "repeating"),
-    *("checks", "schema", "backups", "streaming", "api_bodies", "api_lists", "api_edits", "visible"),
-    "settings_file",
-)
-# Put the apps together; only the demo's command and Django import them.
-ASSEMBLY = ("urls", "api", "api_auth", "asgi", "body_limit", "demo", "up", "container")
-# Views and pages may use all of runs; each layer only itself and what stands below it.
-RUNS_LAYERS = (
-    (
-        *("views", "form_views", "control_views", "log_views", "disk_views", "removal_views", "sweep_views"),
-        *("find_views", "label_views", "shelf_views", "api", "sweep_api", "events_api", "consumers", "urls"),
+# An app may import itself and what stands left of it; web, ops and the settings import no app.
+APPS = ("docs", "accounts", "registry", "runs", "alerts", "insight", "leaderboard", "demo")
+SHARED = ("web", "ops", "settings", "celery")
+# Put the apps together: only Django and the servers import them.
+ASSEMBLY = ("urls", "api", "api_auth", "asgi", "body_limit", "container")
+# The rooms of each app. One imports itself, the modules that lie beside the rooms, and the rooms left of it.
+ROOMS = {
+    "accounts": ("login", "tokens", "people"),
+    "registry": ("language_models", "benchmarks", "pages", "api"),
+    "runs": ("models", "telemetry", "worker", "live", "launch", "sweeps", "archive", "pages", "api"),
+    "insight": (
+        *("overview", "checkpoints", "collaboration", "rollouts", "what_if", "evaluations", "run_tabs", "compare"),
+        "generated",
     ),
-    (
-        *("tasks", "dispatcher", "hub", "host_report", "presets", "series", "sweeps", "sweep_plan", "cost", "repeat"),
-        *("spec_import", "drafts"),
-    ),
-    ("supervisor", "settle", "launch", "queue", "forms", "reports", "disk", "retention", "feed", "logs"),
-    ("telemetry", "watchdog", "hosts", "memory_fit", "doorbell", "demo_state", "origin", "removal", "resumed"),
-    ("labels", "shelf"),
-    ("limits", "rows", "chunks", "devices", "redis_client", "stored_spec", "sweep_state", "variants"),
-    ("models",),
-    ("run_states", "host_models", "event_models"),
-)
+    "leaderboard": ("board", "render"),
+}
+# Beside the rooms of an app, these import any of them and are imported by Django and the assembly alone.
+DOORS = ("urls", "api", "views", "middleware", "templatetags", "management")
 TOP_LEVEL = {
     ".ci", ".gitignore", ".pre-commit-config.yaml", "LICENSE", "README.md", "constraints.txt", "docker", "docs",
     "frontend", "hacrl", "hacrl_web", "manage.py", "pyproject.toml", "tests", "workers",
@@ -179,20 +171,45 @@ def test_web_process_loads_no_ml_library() -> None:
     assert done.stdout.strip() == "[]", done.stderr[-2000:]
 
 
+def folder(name: str) -> str:
+    """The part of hacrl_web that a module belongs to: an app, `web`, `ops`, or a file beside them."""
+    return name.split(".")[1] if "." in name else ""
+
+
 @pytest.mark.parametrize("app", APPS)
 def test_apps_import_only_what_stands_below_them(app: str) -> None:
-    below = {f"hacrl_web.{name}" for name in (*APPS[: APPS.index(app) + 1], *SHARED)}
+    allowed = {"", *APPS[: APPS.index(app) + 1], *SHARED}
     for path in sources(f"hacrl_web/{app}"):
-        extra = {"hacrl_web.demo"} if module_name(path).endswith("management.commands.demo") else set()
-        for name in ours(path):
-            if name.startswith("hacrl_web."):
-                assert ".".join(name.split(".")[:2]) in below | extra, f"{path.relative_to(ROOT)} imports {name}"
+        others = {name for name in ours(path) if name.startswith("hacrl_web.") and folder(name) not in allowed}
+        assert others == set(), path.relative_to(ROOT)
+
+
+def place(name: str, app: str) -> str:
+    """The room of `app` that a module lies in, "" beside the rooms, None outside the app."""
+    parts = name.split(".")
+    if parts[:2] != ["hacrl_web", app]:
+        return ""
+    return parts[2] if len(parts) > 2 and (parts[2] in ROOMS[app] or parts[2] in DOORS) else ""
+
+
+@pytest.mark.parametrize("app", ROOMS)
+def test_rooms_of_an_app_import_in_one_direction(app: str) -> None:
+    rooms = ROOMS[app]
+    for path in sources(f"hacrl_web/{app}"):
+        own = place(module_name(path), app)
+        if own in rooms:
+            allowed = {"", *rooms[: rooms.index(own) + 1]}
+        else:
+            # What lies beside the rooms serves them all; the tables of runs serve it.
+            allowed = {"", "models", *(DOORS + rooms if own else ())}
+        assert {name for name in ours(path) if place(name, app) not in allowed} == set(), path.relative_to(ROOT)
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_shared_modules_import_no_app(name: str) -> None:
-    named = ours(ROOT / "hacrl_web" / f"{name}.py")
-    assert {other for other in named if other.split(".")[1:2] and other.split(".")[1] in (*APPS, *ASSEMBLY)} == set()
+    paths = sources(f"hacrl_web/{name}") or [ROOT / "hacrl_web" / f"{name}.py"]
+    for path in paths:
+        assert {other for other in ours(path) if folder(other) in (*APPS, *ASSEMBLY)} == set(), path.relative_to(ROOT)
 
 
 def test_client_knows_nothing_of_the_server() -> None:
@@ -201,26 +218,30 @@ def test_client_knows_nothing_of_the_server() -> None:
     for path in sources("hacrl_web/client"):
         assert roots(path) <= allowed, path
         assert {n for n in ours(path) if not n.startswith("hacrl_web.client")} <= {
-            "hacrl_web.visible",
-            "hacrl_web.settings_file",
+            "hacrl_web.web.visible",
+            "hacrl_web.web.settings_file",
         }, path
 
 
-def test_layers_of_runs_import_downwards() -> None:
-    for level, layer in enumerate(RUNS_LAYERS):
-        above = {f"hacrl_web.runs.{name}" for higher in RUNS_LAYERS[:level] for name in higher}
-        for name in layer:
-            path = ROOT / "hacrl_web" / "runs" / f"{name}.py"
-            assert ours(path) & above == set(), f"{name} imports upwards"
-
-
-def test_every_module_of_the_web_has_its_place() -> None:
-    top = {path.stem for path in (ROOT / "hacrl_web").glob("*.py")} - {"__init__"}
-    assert top == {*SHARED, *ASSEMBLY}
-    runs = [path.stem for path in (ROOT / "hacrl_web" / "runs").glob("*.py") if path.stem != "__init__"]
-    assert sorted(runs) == sorted(name for layer in RUNS_LAYERS for name in layer)
+def test_every_part_of_the_web_has_its_place() -> None:
+    beside = {path.stem for path in (ROOT / "hacrl_web").glob("*.py")} - {"__init__"}
     folders = {path.parent.name for path in (ROOT / "hacrl_web").glob("*/__init__.py")}
-    assert folders == {*APPS, "client"}
+    assert beside | folders == {*SHARED, *ASSEMBLY, *APPS, "client"}
+    for app, rooms in ROOMS.items():
+        own = {path.parent.name for path in (ROOT / "hacrl_web" / app).glob("*/__init__.py")}
+        assert own - {"migrations", "templatetags", "management"} == set(rooms)
+
+
+MAX_MODULES = 14
+
+
+def test_no_folder_is_crowded() -> None:
+    """Whoever looks for a module reads one short list of names; migrations, commands and tags are found by Django."""
+    count: dict[Path, int] = {}
+    for path in sources(*PACKAGES):
+        if path.name != "__init__.py" and not {"migrations", "commands", "templatetags"} & set(path.parts):
+            count[path.parent] = count.get(path.parent, 0) + 1
+    assert {str(key.relative_to(ROOT)): n for key, n in count.items() if n > MAX_MODULES} == {}
 
 
 def test_no_file_needs_itself_through_others() -> None:

@@ -20,8 +20,8 @@ from django.views.decorators.http import require_GET
 from hacrl_web.accounts.audit import AuditEntry, AuditEntryQuerySet
 from hacrl_web.accounts.models import Project
 from hacrl_web.accounts.projects import administers
-from hacrl_web.errors import FieldError, FieldErrors
-from hacrl_web.streaming import Echo, csv_cell, download
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.streaming import Echo, csv_cell, download
 
 PAGE_SIZE = 50
 MAX_CHOICES = 200

@@ -19,7 +19,7 @@ from ninja.responses import NinjaJSONEncoder
 
 from hacrl_web.accounts.token_models import LaunchKey
 from hacrl_web.accounts.visibility import rows_at
-from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 HEADER = "Idempotency-Key"
 KEPT = timedelta(days=1)

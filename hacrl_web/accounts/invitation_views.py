@@ -19,7 +19,7 @@ from hacrl_web.accounts.forms import InvitedForm
 from hacrl_web.accounts.models import Invitation, Project, Role, User
 from hacrl_web.accounts.project_views import ROLE_WORDS, managed_project, show_project
 from hacrl_web.accounts.views import BACKEND
-from hacrl_web.errors import FieldErrors
+from hacrl_web.web.errors import FieldErrors
 
 
 @never_cache

@@ -17,8 +17,8 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require, require_here, require_some_project
 from hacrl_web.accounts.tokens import READING, bearer, check_scope, find_token
 from hacrl_web.accounts.visibility import rows_at
-from hacrl_web.errors import FieldErrors
-from hacrl_web.middleware import BUSY, OPERATIONS_PREFIX, busy, refused
+from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.middleware import BUSY, OPERATIONS_PREFIX, busy, refused
 
 # What people change there is their own, or these pages ask for the role themselves.
 OWN_APPS = ("accounts", "alerts")

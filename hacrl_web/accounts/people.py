@@ -27,7 +27,7 @@ from hacrl_web.accounts.models import (
 )
 from hacrl_web.accounts.projects import role_in
 from hacrl_web.accounts.sessions import end_sessions
-from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 LAST_ADMIN = "A project needs an admin: make somebody else one first."
 

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.accounts import people
 from hacrl_web.accounts.models import LoginLink, Membership, User
-from hacrl_web.errors import FieldErrors
+from hacrl_web.web.errors import FieldErrors
 
 PAGE_SIZE = 50
 

@@ -15,8 +15,8 @@ from hacrl_web.accounts.invitation_views import invited, withdrawn
 from hacrl_web.accounts.models import Invitation, Membership, Project, User
 from hacrl_web.accounts.project_views import manageable_member, managed_project, visible_project
 from hacrl_web.accounts.projects import role_in
-from hacrl_web.api_bodies import StrictBody
-from hacrl_web.api_lists import ListQuery, listing
+from hacrl_web.web.pagination import ListQuery, listing
+from hacrl_web.web.schemas import StrictBody
 
 MAX_TEXT = 200
 router = Router(tags=["projects"])

@@ -13,7 +13,7 @@ from hacrl_web.accounts import people
 from hacrl_web.accounts.models import Membership, Project, Role, User
 from hacrl_web.accounts.projects import require
 from hacrl_web.accounts.views import redirect_to
-from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 ROLE_WORDS = {
     Role.VIEWER: "viewer: reads everything",

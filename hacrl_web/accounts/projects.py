@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hacrl_web.accounts.models import Project, Role, includes, own_project_name
-from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 ViewT = TypeVar("ViewT", bound=Callable[..., Any])
 MOST_NAMED = 3

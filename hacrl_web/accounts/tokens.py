@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from hacrl_web.accounts.models import hash_token
 from hacrl_web.accounts.token_models import ApiToken
-from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 PREFIX = "hacrl_"
 SCOPES = {

@@ -17,11 +17,11 @@ from hacrl_web.alerts.forms import LABELS, NotificationForm
 from hacrl_web.alerts.models import Alert, Delivery, NotificationSettings
 from hacrl_web.alerts.notify import queue_test
 from hacrl_web.alerts.rules import BY_KIND, RULES
-from hacrl_web.api_bodies import StrictBody
-from hacrl_web.api_edits import check_version, edit_of, tagged
-from hacrl_web.api_lists import ListQuery, listing
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.etags import check_version, edit_of, tagged
+from hacrl_web.web.pagination import ListQuery, listing
+from hacrl_web.web.schemas import StrictBody
 
 NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 Which = Literal["open", "cleared", "all"]

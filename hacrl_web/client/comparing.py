@@ -24,7 +24,7 @@ from hacrl_web.client.command import (
     run_id,
 )
 from hacrl_web.client.show import as_json, line, number, table
-from hacrl_web.visible import visible
+from hacrl_web.web.visible import visible
 
 
 def add_to(app: typer.Typer) -> None:

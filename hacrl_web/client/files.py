@@ -9,7 +9,7 @@ from typing import Any
 
 from hacrl_web.client.api import ApiError
 from hacrl_web.client.command import Problem
-from hacrl_web.settings_file import MAX_BYTES, NoSettings, read_settings_file
+from hacrl_web.web.settings_file import MAX_BYTES, NoSettings, read_settings_file
 
 
 @dataclass(frozen=True)

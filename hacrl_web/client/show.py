@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hacrl_web.visible import visible
+from hacrl_web.web.visible import visible
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 UNCUT = 10_000  # columns

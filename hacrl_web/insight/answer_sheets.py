@@ -13,7 +13,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from hacrl_web.runs.models import Run
-from hacrl_web.visible import visible
+from hacrl_web.web.visible import visible
 from workers.contract.events import RIGHT, UNSCORABLE
 
 # Name in the address -> what the filter says.

@@ -13,11 +13,11 @@ from typing import Any
 import psutil
 from django.conf import settings
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight.settings_diff import effective
 from hacrl_web.registry import values
 from hacrl_web.registry.children import run_child
 from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.checkpoint_manifest import Manifest
 from workers.contract.verifier_kinds import DEFAULT_TOLERANCE
 

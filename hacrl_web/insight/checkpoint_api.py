@@ -11,7 +11,6 @@ from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router, Status
 
 from hacrl_web.accounts.idempotency import idempotent
-from hacrl_web.api_bodies import StrictBody
 from hacrl_web.insight import asking, checkpoints
 from hacrl_web.insight.checkpoint_views import archive_of, found_checkpoint
 from hacrl_web.insight.extending import extend
@@ -19,6 +18,7 @@ from hacrl_web.insight.promotion import promote, proposed_name, taken_names
 from hacrl_web.registry.api import ModelOut
 from hacrl_web.runs.api import detail
 from hacrl_web.runs.models import Run
+from hacrl_web.web.schemas import StrictBody
 
 MAX_STEP = 10**9 - 1
 MAX_PLACE = 99

@@ -10,7 +10,6 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight import asking, checkpoints
 from hacrl_web.insight.archive import zip_of_agent
 from hacrl_web.insight.extending import extend as extend_run
@@ -18,7 +17,8 @@ from hacrl_web.insight.promotion import promote as promote_agent
 from hacrl_web.insight.promotion import proposed_name, taken_names
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.views import header, run_or_404
-from hacrl_web.streaming import download_pieces
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.streaming import download_pieces
 from workers.contract.checkpoint_manifest import DamagedCheckpoint, Manifest
 
 

@@ -9,7 +9,6 @@ from django.http import Http404, HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight.collaboration import sentences, view
 from hacrl_web.insight.histogram import clipping, window_steps
 from hacrl_web.insight.so_far import so_far
@@ -17,6 +16,7 @@ from hacrl_web.insight.summaries import recorded_steps, run_summary, summary_of
 from hacrl_web.insight.timeline import timeline
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.run import RunSpec
 
 BUDGET_S = 0.25  # of a request for the whole run; the page asks again until all steps are in

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.insight import comparison, parallel, settings_diff
 from hacrl_web.runs.models import Run
-from hacrl_web.streaming import csv_cell, download
+from hacrl_web.web.streaming import csv_cell, download
 
 BEST = ("high", "low")
 COLOURS = [str(place) for place in range(comparison.MAX_RUNS)]

@@ -16,7 +16,7 @@ from hacrl_web.insight.checkpoints import slug
 from hacrl_web.insight.spec_files import as_verl_yaml, as_yaml, verl_refusal
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.views import header, run_or_404
-from hacrl_web.streaming import download_text
+from hacrl_web.web.streaming import download_text
 
 YAML = "application/yaml"
 NOBODY = "none"  # ?against=none: no other run, though the sweep has a baseline

@@ -10,9 +10,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from hacrl_web.accounts.projects import for_members
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight.evaluating import KEYS, find_run, launch_evaluation, visible_row
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, Benchmark, LanguageModel
+from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.sections import RolloutSpec
 
 LISTS = ("models", "benchmarks")

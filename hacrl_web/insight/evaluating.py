@@ -18,7 +18,6 @@ from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
-from hacrl_web.errors import FieldError, FieldErrors, plain_errors
 from hacrl_web.insight import checkpoints
 from hacrl_web.insight.copies import made_in
 from hacrl_web.insight.promotion import copy_agent
@@ -35,6 +34,7 @@ from hacrl_web.runs.launch import (
     of_one_project,
 )
 from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
 from workers.contract.checkpoint_manifest import DamagedCheckpoint, Manifest
 from workers.contract.spec.run import RunSpec
 

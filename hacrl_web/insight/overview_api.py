@@ -9,12 +9,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight.buckets import MAX_POINTS
 from hacrl_web.insight.history import history
 from hacrl_web.insight.overview import XAxis, overview
 from hacrl_web.runs.feed import dump
 from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 MAX_METRICS = 64
 Step = Annotated[int | None, Query(ge=0, le=2**31 - 1)]

@@ -12,7 +12,7 @@ from ninja import Query, Router
 from hacrl_web.insight.what_if_answer import what_if_answer
 from hacrl_web.insight.what_if_rows import MAX_WINDOW
 from hacrl_web.runs.models import Run
-from hacrl_web.visible import visible
+from hacrl_web.web.visible import visible
 
 MAX_STEP = 2**31 - 1
 MAX_SHOWN = 200_000  # characters of one text on a page

@@ -12,7 +12,7 @@ from django.db.models.functions import Length, Substr
 from hacrl_web.insight.rollout_search import Hit
 from hacrl_web.insight.waterfall import Waterfall, equation, waterfalls
 from hacrl_web.runs.models import Contribution, Run
-from hacrl_web.visible import visible
+from hacrl_web.web.visible import visible
 from workers.contract.spec.algorithm import AlgorithmSpec
 
 TEXT_SHOWN = 4000  # characters of a rollout; the rest is asked for

@@ -13,7 +13,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight.models import MAX_QUERY, MAX_SAVED, SavedQuery
 from hacrl_web.insight.recorded import end, step_after, step_before
 from hacrl_web.insight.rollout_detail import group_of
@@ -22,7 +21,8 @@ from hacrl_web.insight.rollout_search import Hit, Page, first_that_taught, hit_o
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.views import header, run_or_404
-from hacrl_web.visible import visible
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.visible import visible
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -10,15 +10,15 @@ from django.http import HttpRequest, QueryDict
 from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router, Schema, Status
 
-from hacrl_web.api_bodies import StrictBody
-from hacrl_web.api_edits import check_version, edit_of, tagged
-from hacrl_web.api_lists import ListQuery, listing
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight.models import MAX_QUERY, SavedQuery
 from hacrl_web.insight.rollout_filter import read_cursor, read_filter
 from hacrl_web.insight.rollout_search import search
 from hacrl_web.insight.rollout_views import save_query
 from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.etags import check_version, edit_of, tagged
+from hacrl_web.web.pagination import ListQuery, listing
+from hacrl_web.web.schemas import StrictBody
 
 router = Router(tags=["insight"])
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.yaml_files import to_yaml
 from workers.contract.verl_export import CannotHandOver, to_recipe_yaml
 

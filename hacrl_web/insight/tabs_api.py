@@ -10,11 +10,11 @@ from django.http import Http404, HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.insight import comparison, event_list, settings_diff, system
 from hacrl_web.insight.compare_api import CompareQuery
 from hacrl_web.insight.compare_views import choice
 from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 Kind = Literal["state", "trainer", "evaluation", "checkpoint", "incident", "alert", "left_out"]
 YEAR_10000 = 253_402_300_800

@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 
 from pydantic import ValidationError
 
-from hacrl_web.errors import FieldError, FieldErrors, plain_errors
 from hacrl_web.insight.what_if import KNOBS, Check, Pairs, check, hypothetical, recorded, with_knobs
 from hacrl_web.insight.what_if_rows import Rows, read
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
 from workers.contract.contribution_weight import lower_bound
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec

@@ -12,7 +12,7 @@ from hacrl_web.leaderboard import paper
 from hacrl_web.leaderboard.cells import Cell, Group, Line, Table
 from hacrl_web.leaderboard.choice import formula
 from hacrl_web.leaderboard.rows import Row
-from hacrl_web.streaming import csv_cell
+from hacrl_web.web.streaming import csv_cell
 
 MEASURED = "measured"
 INTERVALS = "95 % confidence intervals of means over seeds (Student's t); not corrected for the number of comparisons"

@@ -19,7 +19,7 @@ from hacrl_web.leaderboard.report import report as report_of
 from hacrl_web.leaderboard.report import seed_runs
 from hacrl_web.leaderboard.table import make_table
 from hacrl_web.runs.models import Sweep
-from hacrl_web.streaming import download
+from hacrl_web.web.streaming import download
 
 PAGE_SIZE = 8
 MAX_DIGITS = 18  # of an id: more fit no column

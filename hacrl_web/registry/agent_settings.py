@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hacrl_web.errors import plain_errors
 from hacrl_web.registry.models import AGENT_SETTINGS, Agent
 from hacrl_web.registry.values import Checker
+from hacrl_web.web.errors import plain_errors
 from workers.contract.spec.agent import AgentSpec
 
 FIELDS = ("learning_rate", "prompt_format", *AGENT_SETTINGS)

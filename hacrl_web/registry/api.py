@@ -11,12 +11,12 @@ from ninja import Query, Router, Schema, Status
 from pydantic import Field
 
 from hacrl_web.accounts.projects import require_delete
-from hacrl_web.api_bodies import StrictBody
-from hacrl_web.api_lists import ListQuery, listing
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry import removal, services
 from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.registry.pairs import Pair, is_measured, measured_facts
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.pagination import ListQuery, listing
+from hacrl_web.web.schemas import StrictBody
 
 router = Router(tags=["registry"])
 

@@ -11,7 +11,6 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from hacrl_web.accounts.projects import for_members
-from hacrl_web.errors import FieldErrors
 from hacrl_web.registry import benchmarks, judging, uploads
 from hacrl_web.registry.built_in import BUILT_IN
 from hacrl_web.registry.forms import MappingForm, ServiceForm, SourceForm, UploadForm
@@ -21,6 +20,7 @@ from hacrl_web.registry.places import model_roots
 from hacrl_web.registry.questions import PAGE_SIZE, Wanted, read_page, read_row
 from hacrl_web.registry.uploads import Staged
 from hacrl_web.registry.views import page_of, require_page
+from hacrl_web.web.errors import FieldErrors
 
 UNREADABLE = (OSError, ValueError, KeyError)
 MAX_OTHERS = 500  # benchmarks to choose from

@@ -17,11 +17,11 @@ from django.core.files.uploadedfile import UploadedFile
 from django.db import IntegrityError, transaction
 
 from hacrl_web.accounts.projects import project_of_new
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry import importing, places, uploads, values
 from hacrl_web.registry.built_in import BY_KEY, BuiltIn
 from hacrl_web.registry.models import VERIFIERS, Benchmark
 from hacrl_web.registry.uploads import Staged
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 TRAIN_FILE = "questions.jsonl"
 EVAL_FILE = "held_out.jsonl"

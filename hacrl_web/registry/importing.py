@@ -9,9 +9,9 @@ import json
 import threading
 from typing import Any
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.children import Ended, run_child
 from hacrl_web.registry.inspection import read_answer
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 TIMEOUT_S = 600.0
 CPU_S = 600

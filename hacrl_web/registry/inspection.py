@@ -9,8 +9,8 @@ import json
 import threading
 from typing import Any
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.children import Ended, run_child
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 TIMEOUT_S = 60.0
 MEMORY_BYTES = 12 * 2**30  # address space, of which an ML library maps much more than it uses

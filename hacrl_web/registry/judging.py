@@ -6,11 +6,11 @@ import json
 import threading
 from typing import Any
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry import values
 from hacrl_web.registry.children import run_child
 from hacrl_web.registry.inspection import read_answer
 from hacrl_web.registry.models import Benchmark
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 TIMEOUT_S = 45.0  # the verifier's process may take long to start on a busy machine
 MEMORY_BYTES = 4 * 2**30

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 MAX_LOCATION = 1000
 MAX_FILES = 2000

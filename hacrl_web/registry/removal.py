@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db import transaction
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.models import AgentGroup, LanguageModel
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 NAMED = 5
 SHOWN = 50

@@ -14,11 +14,11 @@ from django.db import IntegrityError, models, transaction
 
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import project_of_new, require
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry import places, values
 from hacrl_web.registry.agent_settings import note_same_seeds, take_settings
 from hacrl_web.registry.inspection import inspect
 from hacrl_web.registry.models import MAX_AGENTS, Agent, AgentGroup, LanguageModel
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 
 class ModelRefused(FieldErrors):

@@ -19,7 +19,7 @@ from typing import Any
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
-from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 MAX_UPLOAD_BYTES = 256 * 2**20
 MAX_STAGED = 3  # of one user

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 MAX_NAME = 80
 MAX_KEY = 120

@@ -16,10 +16,6 @@ from ninja import Body, Field, Query, Router, Status
 
 from hacrl_web.accounts.idempotency import idempotent
 from hacrl_web.accounts.projects import require_delete
-from hacrl_web.api_bodies import StrictBody
-from hacrl_web.api_edits import check_version, edit_of, tagged
-from hacrl_web.api_lists import ListQuery, listing
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs import queue, shelf
 from hacrl_web.runs.control_views import who
@@ -33,6 +29,10 @@ from hacrl_web.runs.removal import delete_benchmark
 from hacrl_web.runs.repeat import request_of
 from hacrl_web.runs.reports import contributions_of_step
 from hacrl_web.runs.series import series
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.etags import check_version, edit_of, tagged
+from hacrl_web.web.pagination import ListQuery, listing
+from hacrl_web.web.schemas import StrictBody
 
 MAX_CONTRIBUTIONS = 5000
 MAX_ID = 2**63 - 1

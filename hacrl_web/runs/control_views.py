@@ -14,12 +14,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST
 
-from hacrl_web.errors import FieldErrors
 from hacrl_web.runs import hosts, queue
 from hacrl_web.runs.drafts import queue_draft
 from hacrl_web.runs.launch import retry
 from hacrl_web.runs.models import HELD, Desire, Drain, Host, Run, State
 from hacrl_web.runs.redis_client import ring_bell
+from hacrl_web.web.errors import FieldErrors
 
 MOVES = {"first": -(10**6), "up": -1, "down": 1, "last": 10**6}
 DRAIN_WORDS = {

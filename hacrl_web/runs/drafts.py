@@ -16,13 +16,13 @@ from django.db import transaction
 from hacrl_web.accounts.audit import note
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs import doorbell
 from hacrl_web.runs.launch import LaunchError, columns_of, origin_of, plan_run
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.repeat import request_of
 from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.run import RunSpec
 
 

@@ -13,8 +13,6 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Body, Query, Router
 
-from hacrl_web.api_lists import ListQuery, listing
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs import logs
 from hacrl_web.runs.cost import cost_of
 from hacrl_web.runs.disk import disk_use
@@ -22,7 +20,9 @@ from hacrl_web.runs.feed import BATCH_EVENTS, events_frame, read_batch, read_sta
 from hacrl_web.runs.find_views import found_for
 from hacrl_web.runs.launch import plan_run
 from hacrl_web.runs.models import Run, TelemetryEvent
-from hacrl_web.streaming import download
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.pagination import ListQuery, listing
+from hacrl_web.web.streaming import download
 
 MAX_CURSOR = 2**62
 Search = Annotated[str, Query(max_length=200)]

@@ -14,7 +14,6 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from hacrl_web.accounts.projects import for_members
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.cost import Cost, cost_of
 from hacrl_web.runs.drafts import change_draft
@@ -37,8 +36,9 @@ from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.sweep_plan import plan_sweep
 from hacrl_web.runs.sweeps import MAX_NAME, launch_sweep
 from hacrl_web.runs.variants import ABLATIONS, HACPO, MAX_SWEEP_RUNS, idle_ablations
-from hacrl_web.settings_file import MAX_BYTES
-from hacrl_web.streaming import download_text
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.settings_file import MAX_BYTES
+from hacrl_web.web.streaming import download_text
 from workers.contract.spec.algorithm import SHARING, AlgorithmSpec
 from workers.contract.spec.yaml_files import to_yaml
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from django.http import QueryDict
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs.variants import GRID
+from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.run import RunSpec
 
 # Sections of RunSpec on the form, in its order; agents and data come from the chosen group and benchmark.

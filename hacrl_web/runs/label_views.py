@@ -9,9 +9,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
-from hacrl_web.errors import FieldErrors
 from hacrl_web.runs.labels import MAX_NOTES, MAX_TAG, MAX_TAGS, set_labels, split_tags, tags_of
 from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldErrors
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

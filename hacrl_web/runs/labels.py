@@ -7,9 +7,9 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry import values
 from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 MAX_TAGS = 10
 MAX_TAG = 40

@@ -15,7 +15,6 @@ from django.db import transaction
 from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Project
-from hacrl_web.errors import MAX_ERRORS, FieldError, FieldErrors, plain_errors
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.registry.services import check_unchanged
 from hacrl_web.registry.values import Problem, text
@@ -23,6 +22,7 @@ from hacrl_web.runs import doorbell
 from hacrl_web.runs.hosts import any_has
 from hacrl_web.runs.memory_fit import too_large
 from hacrl_web.runs.models import Run, State, StatusChange, Sweep
+from hacrl_web.web.errors import MAX_ERRORS, FieldError, FieldErrors, plain_errors
 from workers.contract.spec.run import RunSpec
 from workers.contract.spec.sections import INSTALL_RAY, INSTALL_VLLM
 

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.runs import logs
 from hacrl_web.runs.models import Run
-from hacrl_web.streaming import download
+from hacrl_web.web.streaming import download
 
 
 @require_GET

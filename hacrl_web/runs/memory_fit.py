@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hacrl_web.errors import FieldError
 from hacrl_web.registry.models import Agent
 from hacrl_web.runs.hosts import SILENT_S
 from hacrl_web.runs.models import Host
+from hacrl_web.web.errors import FieldError
 from workers.contract.memory.footprint import Shape, shape_of
 from workers.contract.memory.plan import Machine, estimate, shortfall
 from workers.contract.spec.run import RunSpec

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from django.db import transaction
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs.models import Run, RunQuerySet, State
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 MAX_PRIORITY = 100
 WRITTEN_AT_ONCE = 500

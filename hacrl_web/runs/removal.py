@@ -10,11 +10,11 @@ from typing import Any
 
 from django.db import transaction
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.registry.benchmarks import remove_files
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import TERMINAL, Run
 from hacrl_web.runs.shelf import SETTLED
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 NAMED_RUNS = 5
 

@@ -17,8 +17,8 @@ from django.utils import timezone
 
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require, require_delete
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs.models import TERMINAL, Run, State, Sweep
+from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
 NAMED_RUNS = 5

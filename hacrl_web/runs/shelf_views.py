@@ -13,11 +13,11 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
 from hacrl_web.accounts.projects import for_members
-from hacrl_web.errors import FieldErrors
 from hacrl_web.runs import shelf
 from hacrl_web.runs.disk import DiskUse, disk_use
 from hacrl_web.runs.hosts import data_folder_id
 from hacrl_web.runs.models import GENERATED, Run, Sweep
+from hacrl_web.web.errors import FieldErrors
 
 MOST_RUNS = 50  # a page of the list; the disk use of each is counted
 require_page = require_http_methods(["GET", "HEAD", "POST"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hacrl_web.errors import FieldError, FieldErrors
 from hacrl_web.runs.forms import SECTIONS
-from hacrl_web.settings_file import NoSettings, read_settings_file
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.settings_file import NoSettings, read_settings_file
 from workers.contract.spec.run import RunSpec
 
 FURTHER = "evaluation.benchmarks"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from hacrl_web.errors import FieldError, FieldErrors, plain_errors
 from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
 from workers.contract.spec.run import RunSpec
 
 

@@ -12,8 +12,6 @@ from django.shortcuts import get_object_or_404
 from ninja import Body, Field, Query, Router, Status
 
 from hacrl_web.accounts.idempotency import idempotent
-from hacrl_web.api_bodies import StrictBody
-from hacrl_web.api_lists import ListQuery, listing
 from hacrl_web.runs import shelf, sweeps
 from hacrl_web.runs.api import Why, summary
 from hacrl_web.runs.control_views import who
@@ -23,6 +21,8 @@ from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.sweep_plan import plan_sweep
 from hacrl_web.runs.sweep_state import state_of
 from hacrl_web.runs.variants import MAX_SWEEP_RUNS
+from hacrl_web.web.pagination import ListQuery, listing
+from hacrl_web.web.schemas import StrictBody
 
 Payload = Annotated[dict[str, Any], Body()]
 router = Router(tags=["sweeps"])

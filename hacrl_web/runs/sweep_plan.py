@@ -12,7 +12,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hacrl_web.errors import MAX_ERRORS, FieldError, plain_errors
 from hacrl_web.runs.launch import KEYS, SECTIONS, LaunchError, Material, check_spec, find_material
 from hacrl_web.runs.variants import (
     ABLATIONS,
@@ -24,6 +23,7 @@ from hacrl_web.runs.variants import (
     grid_of,
     idle_ablations,
 )
+from hacrl_web.web.errors import MAX_ERRORS, FieldError, plain_errors
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 

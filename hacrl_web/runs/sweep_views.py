@@ -12,13 +12,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from hacrl_web.errors import FieldErrors
 from hacrl_web.runs import sweeps
 from hacrl_web.runs.control_views import who
 from hacrl_web.runs.forms import parse_seeds
 from hacrl_web.runs.models import HELD, TERMINAL, Run, State, Sweep
 from hacrl_web.runs.redis_client import ring_bell
 from hacrl_web.runs.sweep_state import SweepState, newest_checkpoints, state_of
+from hacrl_web.web.errors import FieldErrors
 from workers.contract.demo_recipe import is_of_demo
 
 PAGE_SIZE = 50

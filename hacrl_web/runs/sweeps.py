@@ -11,13 +11,13 @@ from typing import Any
 from django.db import transaction
 from pydantic import ValidationError
 
-from hacrl_web.errors import FieldError, plain_errors
 from hacrl_web.registry import values
 from hacrl_web.runs.launch import LaunchError, cannot_repeat, create_run, hold, retry
 from hacrl_web.runs.models import Desire, Run, State, Sweep
 from hacrl_web.runs.sweep_plan import each_once, plan_sweep
 from hacrl_web.runs.sweep_state import Line, SweepState, state_of
 from hacrl_web.runs.variants import MAX_SWEEP_RUNS
+from hacrl_web.web.errors import FieldError, plain_errors
 from workers.contract.spec.run import RunSpec
 
 MAX_NAME = 120

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hacrl_web.errors import FieldError, plain_errors
+from hacrl_web.web.errors import FieldError, plain_errors
 from workers.contract.spec.algorithm import AlgorithmSpec
 
 MAX_SWEEP_RUNS = 60

@@ -28,7 +28,7 @@ from hacrl_web.runs.queue import places as queue_places
 from hacrl_web.runs.reports import metric_rows
 from hacrl_web.runs.resumed import under_way
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.streaming import Echo, csv_cell, download
+from hacrl_web.web.streaming import Echo, csv_cell, download
 from workers.contract.spec.run import RunSpec
 
 PAGE_SIZE = 50

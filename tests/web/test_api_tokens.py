@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from hacrl_web.accounts import tokens
 from hacrl_web.accounts.models import ApiToken, hash_token
-from hacrl_web.errors import FieldErrors
+from hacrl_web.web.errors import FieldErrors
 from tests.web.factories import make_run, make_user
 from tests.web.test_api_shape import error_of
 
@@ -213,7 +213,7 @@ def test_middleware_after_it_knows_whom_a_token_stands_for(user, monkeypatch):
     def process_view(self, request, *_):
         seen.append((request.user.pk, request.user.is_authenticated))
 
-    monkeypatch.setattr("hacrl_web.middleware.LoginRequired.process_view", process_view)
+    monkeypatch.setattr("hacrl_web.web.middleware.LoginRequired.process_view", process_view)
     bearer(token_of(user)[1]).get("/api/v1/me")
     assert bearer(tokens.new_text()).get("/api/v1/me").status_code == 401  # comes no further
     assert seen == [(user.pk, True)]

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from hacrl_web.errors import FieldErrors
 from hacrl_web.registry import benchmarks, importing, judging, questions, uploads
 from hacrl_web.registry.children import Ended
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.launch import plan_run
 from hacrl_web.runs.models import Run, State
+from hacrl_web.web.errors import FieldErrors
 from tests.web.factories import launch_request, make_member, make_run
 from tests.web.registry_help import field_error, jsonl, make_user
 from tests.workers.test_hub_datasets import COMMIT, Hub

@@ -17,7 +17,6 @@ import pytest
 from django.urls import reverse
 from django.utils.html import escape
 
-from hacrl_web.errors import FieldErrors
 from hacrl_web.insight import asking, checkpoints, promotion
 from hacrl_web.insight.archive import zip_of_agent
 from hacrl_web.insight.extending import extend
@@ -25,6 +24,7 @@ from hacrl_web.registry import children
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.hosts import data_folder_id
 from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldErrors
 from tests.web.factories import make_run, make_user
 from tests.web.insight_help import add_checkpoint, claimed, evaluation, store
 from tests.web.registry_help import PASSED, answer_inspections

@@ -10,7 +10,6 @@ import yaml
 from django.urls import reverse
 
 from hacrl_web.accounts.audit import AuditEntry
-from hacrl_web.errors import FieldErrors
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark
 from hacrl_web.runs import doorbell
 from hacrl_web.runs.dispatcher import Dispatcher
@@ -19,6 +18,7 @@ from hacrl_web.runs.form_views import run_command
 from hacrl_web.runs.launch import LaunchError, launch
 from hacrl_web.runs.models import Run, Worker
 from hacrl_web.runs.queue import places
+from hacrl_web.web.errors import FieldErrors
 from tests.web import factories
 from tests.web.factories import launch_request, make_member, make_run
 from tests.web.page_text import field_of, text_of

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from hacrl_web.errors import FieldErrors
 from hacrl_web.registry import children, inspection, services
 from hacrl_web.registry.models import LanguageModel
+from hacrl_web.web.errors import FieldErrors
 from tests.web.hostile_inputs import FOLDERS, HUB_IDS, REVISIONS, make_hostile
 from tests.web.registry_help import (
     FACTS,

@@ -22,9 +22,9 @@ from hacrl_web.accounts.models import ApiToken, Invitation, LoginLink, Membershi
 from hacrl_web.accounts.projects import current_project, project_of_new
 from hacrl_web.accounts.sessions import browser_words, session_ended
 from hacrl_web.accounts.tokens import make_token
-from hacrl_web.errors import FieldErrors
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldErrors
 from tests.web.factories import make_benchmark, make_group, make_member, make_model, make_run, make_user
 
 pytestmark = pytest.mark.django_db

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from hacrl_web.insight import models
 from hacrl_web.insight.models import SavedQuery
-from hacrl_web.visible import visible
+from hacrl_web.web.visible import visible
 from tests.web import factories
 from tests.web.insight_rows import contribution, insert, made_up, rollout
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from hacrl_web.alerts.signals import Facts
 from hacrl_web.runs.models import Contribution, RolloutSample, Run
-from hacrl_web.streaming import csv_cell
+from hacrl_web.web.streaming import csv_cell
 from tests.web import factories
 from tests.web.page_text import add_event, text_of
 from workers.contract.spec.run import RunSpec

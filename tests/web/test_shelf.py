@@ -9,10 +9,10 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.accounts.audit import AuditEntry
-from hacrl_web.errors import FieldErrors
 from hacrl_web.runs import shelf
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry import Shipper
+from hacrl_web.web.errors import FieldErrors
 from tests.web.factories import make_member, make_run, metrics, write_spool
 from workers.contract.trainer_process import lock_run_dir
 

@@ -10,7 +10,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
 from hacrl_web.runs.models import Run
-from hacrl_web.settings_file import MAX_BYTES
+from hacrl_web.web.settings_file import MAX_BYTES
 from tests.web.factories import make_run
 
 pytestmark = pytest.mark.django_db

@@ -18,7 +18,6 @@ from django.urls import reverse
 
 from hacrl_web import demo
 from hacrl_web.accounts.models import User, first_user
-from hacrl_web.errors import FieldErrors
 from hacrl_web.leaderboard.boards import sweep_board
 from hacrl_web.leaderboard.choice import Choice
 from hacrl_web.leaderboard.demo_outcome import summary, text_table
@@ -26,6 +25,7 @@ from hacrl_web.leaderboard.table import make_table
 from hacrl_web.leaderboard.verdict import verdict
 from hacrl_web.runs.demo_state import preparing
 from hacrl_web.runs.models import TERMINAL, State, Sweep
+from hacrl_web.web.errors import FieldErrors
 from workers.contract.demo_recipe import ALGORITHMS, ENGINES
 
 LOOK_EVERY_S = 0.5

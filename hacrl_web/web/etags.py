@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 
-from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 
 def etag_of(body: Any) -> str:

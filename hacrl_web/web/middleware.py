@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.views.defaults import bad_request, page_not_found, server_error
 
-from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 logger = logging.getLogger(__name__)
 API_PREFIX = "/api/"

@@ -17,7 +17,7 @@ from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db.models import Field, Q, QuerySet
 from ninja import Query, Schema
 
-from hacrl_web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 MAX_LIMIT = 200
 MAX_CURSOR = 1000
