@@ -7,7 +7,7 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hacrl_web.settings")
 http = get_asgi_application()  # loads the apps, which the imports below need
 
-from hacrl_web.checks import refuse_unsafe_settings  # noqa: E402
+from hacrl_web.ops.checks import refuse_unsafe_settings  # noqa: E402
 
 refuse_unsafe_settings()
 

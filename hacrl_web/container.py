@@ -14,8 +14,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from hacrl_web.commands import ROLES, command
-from hacrl_web.preflight import ROOT
+from hacrl_web.ops.commands import ROLES, command
+from hacrl_web.ops.preflight import ROOT
 
 WAIT_S = 120.0  # for a database that starts beside us, or for the web that migrates it
 PULSE_S = 60.0  # without a look for so long, the dispatcher or the watcher hangs

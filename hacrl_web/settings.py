@@ -23,7 +23,7 @@ except ImportError:
 
 import dj_database_url
 
-from hacrl_web.secret_files import secret, with_password
+from hacrl_web.ops.secret_files import secret, with_password
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("HACRL_DATA") or BASE_DIR / "var").expanduser().resolve()

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from hacrl_web import commands, container
-from hacrl_web.repeating import pulse_file
+from hacrl_web import container
+from hacrl_web.ops import commands
+from hacrl_web.ops.loop import pulse_file
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -38,7 +38,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     """Data folder and last line of `demo --once --json`."""
     data = tmp_path_factory.mktemp("demo")
     environment = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "REDIS_URL")}
-    command = [sys.executable, "-m", "hacrl_web.up", "demo", "--once", "--json"]
+    command = [sys.executable, "-m", "hacrl_web.ops.up", "demo", "--once", "--json"]
     environment |= {"HACRL_DATA": str(data), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=850)
     assert done.returncode == 0, done.stderr[-3000:]

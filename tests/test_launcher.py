@@ -20,8 +20,8 @@ from typing import Any
 import psutil
 import pytest
 
-from hacrl_web import preflight
-from hacrl_web.processes import Child, Supervisor, is_alive, rotate
+from hacrl_web.ops import preflight
+from hacrl_web.ops.processes import Child, Supervisor, is_alive, rotate
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -396,7 +396,7 @@ def test_dead_process_is_started_again_and_it_is_said(tmp_path: Path) -> None:
 
 
 class RunningUp:
-    """`hacrl_web.up up` with this interpreter over a data folder of its own."""
+    """`hacrl_web.ops.up up` with this interpreter over a data folder of its own."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -410,7 +410,7 @@ class RunningUp:
 
     @staticmethod
     def command(*arguments: str) -> list[str]:
-        return [sys.executable, "-m", "hacrl_web.up", *arguments]
+        return [sys.executable, "-m", "hacrl_web.ops.up", *arguments]
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

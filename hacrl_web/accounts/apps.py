@@ -7,4 +7,4 @@ class AccountsConfig(AppConfig):
     name = "hacrl_web.accounts"
 
     def ready(self) -> None:
-        import hacrl_web.checks  # noqa: F401  # it registers itself
+        import hacrl_web.ops.checks  # noqa: F401  # it registers itself

@@ -24,7 +24,7 @@ def environment(data: str) -> dict[str, str]:
 @contextlib.contextmanager
 def running(data: str, **variables: str) -> Iterator[tuple[str, str]]:
     """`up` over a data folder on a free port. Yields its address and the path of the one-time login."""
-    command = [sys.executable, "-m", "hacrl_web.up", "up", "--port", "0"]
+    command = [sys.executable, "-m", "hacrl_web.ops.up", "up", "--port", "0"]
     up = subprocess.Popen(command, cwd=ROOT, env=environment(data) | variables, stdout=subprocess.PIPE, text=True)
     try:
         assert up.stdout is not None

@@ -55,7 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     environment |= {"HACRL_DATA": str(data), "OMP_NUM_THREADS": "1"}
     errors = open(data / "up.err", "w")  # noqa: SIM115 - closed below
     process = subprocess.Popen(
-        [sys.executable, "-m", "hacrl_web.up", "up", "--port", "0"],
+        [sys.executable, "-m", "hacrl_web.ops.up", "up", "--port", "0"],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import psutil
 
-from hacrl_web.processes import is_alive
+from hacrl_web.ops.processes import is_alive
 from tests.fake_trainer import LEDGER_NAME
 from tests.faults.records import Database, Place, StoredRun, numbers
 from workers.contract.spool import read_spool

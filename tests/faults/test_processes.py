@@ -14,7 +14,7 @@ import time
 import psutil
 import pytest
 
-from hacrl_web.processes import is_alive
+from hacrl_web.ops.processes import is_alive
 from tests.faults.apps import SHORT
 from tests.faults.conftest import Report
 from tests.faults.invariants import TERMINAL

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from hacrl_web.processes import is_alive
+from hacrl_web.ops.processes import is_alive
 from tests.faults.conftest import Report
 from tests.faults.invariants import TERMINAL
 from tests.faults.world import World, wait

@@ -1,11 +1,11 @@
-"""`hacrl_web.up` itself, with the shortened settings for its processes and short pauses before their restarts."""
+"""`hacrl_web.ops.up` itself, with the shortened settings for its processes and short pauses before their restarts."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-from hacrl_web import processes, up
+from hacrl_web.ops import processes, up
 
 
 class FaultsUp(up.Up):

@@ -29,8 +29,8 @@ from uuid import UUID
 import psutil
 import redis
 
-from hacrl_web import preflight
-from hacrl_web.processes import is_alive
+from hacrl_web.ops import preflight
+from hacrl_web.ops.processes import is_alive
 from tests.faults.apps import crash_file
 from tests.faults.browsers import Browsers
 from tests.faults.invariants import TERMINAL, Monitor, Violation, check_run, ledger, processes_of, trainers

@@ -13,9 +13,9 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
-from hacrl_web import schema
-from hacrl_web.backups import BackupError, restore
-from hacrl_web.preflight import ROOT, take_lock
+from hacrl_web.ops import schema
+from hacrl_web.ops.backups import BackupError, restore
+from hacrl_web.ops.preflight import ROOT, take_lock
 from tests.postgres import GET_IT, binaries, private_postgresql
 
 # One process: each start of Django takes a second.
@@ -82,7 +82,7 @@ def test_postgresql_comes_back_from_its_backup(tmp_path):
 
 def test_nothing_is_restored_under_a_running_product(settings, tmp_path, monkeypatch):
     settings.DATA_DIR = tmp_path
-    monkeypatch.setattr("hacrl_web.backups.connection", SimpleNamespace(vendor="sqlite"))
+    monkeypatch.setattr("hacrl_web.ops.backups.connection", SimpleNamespace(vendor="sqlite"))
     (tmp_path / "backup").write_text("")
     lock = take_lock(tmp_path)
     try:

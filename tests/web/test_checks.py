@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from hacrl_web import checks
-from hacrl_web.preflight import ROOT
-from hacrl_web.secret_files import BadSecret, secret, with_password
+from hacrl_web.ops import checks
+from hacrl_web.ops.preflight import ROOT
+from hacrl_web.ops.secret_files import BadSecret, secret, with_password
 
 POSTGRESQL = {"ENGINE": "django.db.backends.postgresql", "NAME": "hacrl"}
 STRONG = "".join(chr(65 + place % 50) for place in range(60))

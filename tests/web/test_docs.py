@@ -12,7 +12,7 @@ from django.urls import Resolver404, resolve, reverse
 
 from hacrl_web.docs import pages, reference
 from hacrl_web.docs.markdown import render, slug_of
-from hacrl_web.up import parse
+from hacrl_web.ops.up import parse
 from workers.contract.spec.run import RunSpec
 
 FILES = sorted(pages.FOLDER.glob("*.md"))

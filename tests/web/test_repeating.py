@@ -4,7 +4,7 @@ import threading
 
 from django.db import OperationalError
 
-from hacrl_web.repeating import repeat
+from hacrl_web.ops.loop import repeat
 
 
 def test_look_that_fails_ends_neither_the_loop_nor_the_next_look(db):

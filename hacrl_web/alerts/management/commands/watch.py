@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand
 from hacrl_web.alerts.evaluate import Evaluator
 from hacrl_web.alerts.notify import Notifier
 from hacrl_web.alerts.send import send_due
-from hacrl_web.repeating import pulse_file, repeat
+from hacrl_web.ops.loop import pulse_file, repeat
 
 
 class Command(BaseCommand):

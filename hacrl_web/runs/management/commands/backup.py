@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from hacrl_web.backups import BackupError, back_up
+from hacrl_web.ops.backups import BackupError, back_up
 
 
 class Command(BaseCommand):

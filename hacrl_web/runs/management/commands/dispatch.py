@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from hacrl_web.repeating import pulse_file, repeat
+from hacrl_web.ops.loop import pulse_file, repeat
 from hacrl_web.runs.dispatcher import Dispatcher
 from hacrl_web.runs.retention import Retention
 

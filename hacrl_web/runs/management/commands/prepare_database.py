@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import InterfaceError, OperationalError, connection
 
-from hacrl_web import schema
+from hacrl_web.ops import schema
 
 LOOK_EVERY_S = 1.0
 

@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 # sun_path holds 108 bytes with its closing NUL on Linux, 104 on macOS and BSD.
 SOCKET_PATH_LIMIT = 103
 PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")

@@ -22,12 +22,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hacrl_web import preflight
-from hacrl_web.commands import command
-from hacrl_web.preflight import ROOT, Refused
+from hacrl_web.ops import preflight
+from hacrl_web.ops.commands import command
+from hacrl_web.ops.preflight import ROOT, Refused
 
 if TYPE_CHECKING:
-    from hacrl_web.processes import Child, Supervisor
+    from hacrl_web.ops.processes import Child, Supervisor
 
 START_TIMEOUT_S = 120.0  # a first start on a cold disk
 WORKER_GRACE_S = 50.0  # a trainer has 10 s to end its step and 30 s to end by itself
@@ -65,7 +65,7 @@ class Up:
         self.supervisor = self._make_supervisor()
 
     def _make_supervisor(self) -> Supervisor:
-        from hacrl_web.processes import Supervisor
+        from hacrl_web.ops.processes import Supervisor
 
         supervisor = Supervisor(say)
         supervisor.on_change = self.write_state
@@ -94,7 +94,7 @@ class Up:
         return True
 
     def _add(self, name: str, words: list[str]) -> Child:
-        from hacrl_web.processes import Child
+        from hacrl_web.ops.processes import Child
 
         return self.supervisor.add(Child(name, words, self.data / "logs" / f"{name}.log", self.environment, ROOT))
 
@@ -210,7 +210,7 @@ def end_leftovers(state: dict[str, Any]) -> None:
     """End what an `up` that was killed has left behind: this one holds the lock, so those belong to nobody."""
     import psutil
 
-    from hacrl_web.processes import end_all, is_alive, started_at
+    from hacrl_web.ops.processes import end_all, is_alive, started_at
 
     for known in state.get("processes", {}).values():
         with contextlib.suppress(psutil.Error, KeyError, TypeError):

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.core.exceptions import ImproperlyConfigured
 
-from hacrl_web.preflight import is_loopback
+from hacrl_web.ops.preflight import is_loopback
 
 LEAST_KEY = 50  # characters of a signing key
 LEAST_DIFFERENT = 5

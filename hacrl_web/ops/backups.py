@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-from hacrl_web.preflight import lock_holder
+from hacrl_web.ops.preflight import lock_holder
 
 
 class BackupError(Exception):
