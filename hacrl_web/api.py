@@ -13,8 +13,8 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.operation import Operation
 
-from hacrl_web.accounts.project_api import router as projects_router
-from hacrl_web.accounts.token_api import router as tokens_router
+from hacrl_web.accounts.people.project_api import router as projects_router
+from hacrl_web.accounts.tokens.api import router as tokens_router
 from hacrl_web.alerts.api import router as alerts_router
 from hacrl_web.api_auth import AUTH, rates
 from hacrl_web.insight.api import router as insight_router

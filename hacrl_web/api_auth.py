@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from ninja.security import HttpBearer, SessionAuth
 from ninja.throttling import BaseThrottle
 
-from hacrl_web.accounts.tokens import READING
+from hacrl_web.accounts.tokens.tokens import READING
 
 WINDOW_S = 60
 

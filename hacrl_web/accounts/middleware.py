@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from hacrl_web.accounts.actor import acting, of_request
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require, require_here, require_some_project
-from hacrl_web.accounts.tokens import READING, bearer, check_scope, find_token
+from hacrl_web.accounts.tokens.tokens import READING, bearer, check_scope, find_token
 from hacrl_web.accounts.visibility import rows_at
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.middleware import BUSY, OPERATIONS_PREFIX, busy, refused

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import cached_property
 
-from hacrl_web.accounts.audit import AuditedQuerySet, audited
+from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
 from hacrl_web.accounts.token_models import ApiToken, LaunchKey
 
 __all__ = ["ApiToken", "LaunchKey", "LoginLink", "LoginTry", "User"]

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
-from hacrl_web.accounts.audit import AuditedQuerySet, audited
+from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
 
 SEEN_EVERY = timedelta(minutes=1)  # `last_used_at` is no more exact than this: reading must not mean writing
 

@@ -2,15 +2,10 @@
 
 from django.urls import path
 
-from hacrl_web.accounts import (
-    audit_views,
-    invitation_views,
-    people_views,
-    project_views,
-    session_views,
-    token_views,
-    views,
-)
+from hacrl_web.accounts.login import session_views, views
+from hacrl_web.accounts.people import audit_views, invitation_views, project_views
+from hacrl_web.accounts.people import views as people_views
+from hacrl_web.accounts.tokens import views as token_views
 
 app_name = "accounts"
 urlpatterns = [

@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from django.db import models
 from django.urls import ResolverMatch
 
-from hacrl_web.accounts.audit import AuditedQuerySet
+from hacrl_web.accounts.audit_log import AuditedQuerySet
 from hacrl_web.accounts.models import Membership, Project, Role
 from hacrl_web.accounts.projects import current_project, project_of_new, require
 

@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
-from hacrl_web.accounts.audit import audited
+from hacrl_web.accounts.audit_log import audited
 from hacrl_web.alerts.rules import BY_KIND, Rule
 from hacrl_web.runs.models import OfRunQuerySet, Run, StatusChange
 

@@ -10,7 +10,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router, Status
 
-from hacrl_web.accounts.idempotency import idempotent
+from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.insight import asking, checkpoints
 from hacrl_web.insight.checkpoint_views import archive_of, found_checkpoint
 from hacrl_web.insight.extending import extend

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Body, Router, Status
 
-from hacrl_web.accounts.idempotency import idempotent
+from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.insight.evaluating import launch_evaluation
 from hacrl_web.insight.evaluations import summary
 from hacrl_web.runs.api import detail

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from hacrl_web.accounts.audit import audited
+from hacrl_web.accounts.audit_log import audited
 
 MAX_SAVED = 50
 MAX_QUERY = 2000  # characters

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import models
 from django.urls import reverse
 
-from hacrl_web.accounts.audit import AuditedQuerySet, audited
+from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
 from hacrl_web.accounts.visibility import OfProject, OfProjectQuerySet
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.verifier_kinds import RULES

@@ -14,8 +14,8 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Body, Field, Query, Router, Status
 
-from hacrl_web.accounts.idempotency import idempotent
 from hacrl_web.accounts.projects import require_delete
+from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs import queue, shelf
 from hacrl_web.runs.control_views import who

@@ -20,8 +20,8 @@ from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
 from django.http import HttpRequest
 
+from hacrl_web.accounts.login.sessions import session_digest, session_ended
 from hacrl_web.accounts.models import Membership
-from hacrl_web.accounts.sessions import session_digest, session_ended
 from hacrl_web.runs.feed import dump, events_frame, find_visible
 from hacrl_web.runs.hub import Hub, Subscription, end_sockets, get_hub, look_again
 from hacrl_web.runs.models import Run

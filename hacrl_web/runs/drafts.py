@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import transaction
 
-from hacrl_web.accounts.audit import note
+from hacrl_web.accounts.audit_log import note
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.runs import doorbell

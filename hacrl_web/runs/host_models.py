@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db import models
 from django.db.models.functions import Now
 
-from hacrl_web.accounts.audit import AuditedQuerySet, audited
+from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
 
 
 class Drain(models.TextChoices):

@@ -21,7 +21,7 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 from django.db import Error, connections
 
-from hacrl_web.accounts.sessions import session_digest
+from hacrl_web.accounts.login.sessions import session_digest
 from hacrl_web.runs.feed import Batch, Status, read_batch, read_status
 from hacrl_web.runs.redis_client import BELL_CHANNEL, LOGOUT_CHANNEL, RIGHTS_CHANNEL, tell_logout, tell_rights
 

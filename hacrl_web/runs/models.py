@@ -19,7 +19,7 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 from django.utils import timezone
 
-from hacrl_web.accounts.audit import audited
+from hacrl_web.accounts.audit_log import audited
 from hacrl_web.accounts.visibility import OfProject, OfProjectQuerySet
 from hacrl_web.runs.event_models import (
     AnswerChunk,

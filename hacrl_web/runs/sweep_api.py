@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Body, Field, Query, Router, Status
 
-from hacrl_web.accounts.idempotency import idempotent
+from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.runs import shelf, sweeps
 from hacrl_web.runs.api import Why, summary
 from hacrl_web.runs.control_views import who

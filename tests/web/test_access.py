@@ -19,7 +19,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project
-from hacrl_web.accounts.tokens import make_token
+from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
 from hacrl_web.insight.models import SavedQuery
 from hacrl_web.registry.children import Ended

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from hacrl_web.accounts.models import ApiToken, User
-from hacrl_web.accounts.tokens import make_token
+from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.registry.children import Ended
 from tests.web.factories import make_run, make_user, metrics
 from tests.web.test_client import stored

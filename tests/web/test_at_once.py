@@ -10,8 +10,8 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from hacrl_web.accounts import people
 from hacrl_web.accounts.models import User
+from hacrl_web.accounts.people import people
 from hacrl_web.registry import removal
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs import launch as launching

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from hacrl_web.accounts.actor import acting, of_command
-from hacrl_web.accounts.audit import AppendOnly, AuditEntry
+from hacrl_web.accounts.audit_log import AppendOnly, AuditEntry
 from hacrl_web.accounts.models import Invitation, Membership, Project, User
 from hacrl_web.alerts.models import NotificationSettings
 from hacrl_web.runs.models import Host, Run
@@ -154,7 +154,7 @@ def test_command_is_recorded_with_who_ran_it_and_machines_are_not(monkeypatch):
 
 def test_change_that_is_rolled_back_leaves_no_entry(client, ada, monkeypatch):
     run = make_run(ada)
-    monkeypatch.setattr("hacrl_web.accounts.audit.AuditEntry.objects.bulk_create", lambda _: 1 / 0)
+    monkeypatch.setattr("hacrl_web.accounts.audit_log.AuditEntry.objects.bulk_create", lambda _: 1 / 0)
     client.raise_request_exception = False
     assert client.post(f"/api/v1/runs/{run.pk}/stop").status_code == 500
     run.refresh_from_db()

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from django.urls import reverse
 
-from hacrl_web.accounts.audit import AuditEntry
+from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark
 from hacrl_web.runs import doorbell
 from hacrl_web.runs.dispatcher import Dispatcher

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.urls import reverse
 
-from hacrl_web.accounts.audit import AuditEntry
+from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.runs.models import Run
 from tests.web.factories import make_member, make_run
 

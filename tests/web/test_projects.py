@@ -17,11 +17,11 @@ from django.db.migrations.executor import MigrationExecutor
 from django.test import Client
 from django.utils import timezone
 
-from hacrl_web.accounts import people
+from hacrl_web.accounts.login.sessions import browser_words, session_ended
 from hacrl_web.accounts.models import ApiToken, Invitation, LoginLink, Membership, Project, User
+from hacrl_web.accounts.people import people
 from hacrl_web.accounts.projects import current_project, project_of_new
-from hacrl_web.accounts.sessions import browser_words, session_ended
-from hacrl_web.accounts.tokens import make_token
+from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldErrors

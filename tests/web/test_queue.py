@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
-from hacrl_web.accounts.audit import AuditEntry
+from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.accounts.models import Membership, Role
 from hacrl_web.runs import queue, views
 from hacrl_web.runs.models import Drain, Host, Run, State, Worker

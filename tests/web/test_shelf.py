@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from hacrl_web.accounts.audit import AuditEntry
+from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.runs import shelf
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry import Shipper

@@ -10,9 +10,9 @@ from django.db import OperationalError
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from hacrl_web.accounts.login.sessions import end_sessions
 from hacrl_web.accounts.models import Membership
-from hacrl_web.accounts.people import remove_member, set_active
-from hacrl_web.accounts.sessions import end_sessions
+from hacrl_web.accounts.people.people import remove_member, set_active
 from hacrl_web.runs import consumers, hub, redis_client
 from hacrl_web.runs.origin import is_same_origin
 from tests.web.factories import make_user

@@ -8,12 +8,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Status
 
-from hacrl_web.accounts import people
-from hacrl_web.accounts.audit import AuditEntry
-from hacrl_web.accounts.audit_views import COLUMNS, filtered, visible_entries
-from hacrl_web.accounts.invitation_views import invited, withdrawn
+from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.accounts.models import Invitation, Membership, Project, User
-from hacrl_web.accounts.project_views import manageable_member, managed_project, visible_project
+from hacrl_web.accounts.people import people
+from hacrl_web.accounts.people.audit_views import COLUMNS, filtered, visible_entries
+from hacrl_web.accounts.people.invitation_views import invited, withdrawn
+from hacrl_web.accounts.people.project_views import manageable_member, managed_project, visible_project
 from hacrl_web.accounts.projects import role_in
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import StrictBody

@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
+from hacrl_web.accounts.login.sessions import end_sessions, sessions_of
 from hacrl_web.accounts.models import User
-from hacrl_web.accounts.sessions import end_sessions, sessions_of
 from hacrl_web.accounts.token_models import ApiToken
 
 

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.views.decorators.http import require_GET
 
-from hacrl_web.accounts.audit import AuditEntry, AuditEntryQuerySet
+from hacrl_web.accounts.audit_log import AuditEntry, AuditEntryQuerySet
 from hacrl_web.accounts.models import Project
 from hacrl_web.accounts.projects import administers
 from hacrl_web.web.errors import FieldError, FieldErrors

@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router, Status
 
 from hacrl_web.accounts.token_models import ApiToken
-from hacrl_web.accounts.tokens import MAX_DAYS, USUAL_DAYS, make_token
+from hacrl_web.accounts.tokens.tokens import MAX_DAYS, USUAL_DAYS, make_token
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import StrictBody

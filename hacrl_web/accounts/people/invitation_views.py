@@ -14,11 +14,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from hacrl_web.accounts import people
-from hacrl_web.accounts.forms import InvitedForm
+from hacrl_web.accounts.login.forms import InvitedForm
+from hacrl_web.accounts.login.views import BACKEND
 from hacrl_web.accounts.models import Invitation, Project, Role, User
-from hacrl_web.accounts.project_views import ROLE_WORDS, managed_project, show_project
-from hacrl_web.accounts.views import BACKEND
+from hacrl_web.accounts.people import people
+from hacrl_web.accounts.people.project_views import ROLE_WORDS, managed_project, show_project
 from hacrl_web.web.errors import FieldErrors
 
 

@@ -14,6 +14,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from hacrl_web.accounts.login.sessions import end_sessions
 from hacrl_web.accounts.models import (
     MAX_PROJECT_NAME,
     ApiToken,
@@ -26,7 +27,6 @@ from hacrl_web.accounts.models import (
     includes,
 )
 from hacrl_web.accounts.projects import role_in
-from hacrl_web.accounts.sessions import end_sessions
 from hacrl_web.web.errors import FieldError, FieldErrors
 
 LAST_ADMIN = "A project needs an admin: make somebody else one first."

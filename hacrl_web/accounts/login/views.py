@@ -17,10 +17,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from hacrl_web.accounts.forms import FirstPasswordForm, LoginForm, NextPasswordForm
+from hacrl_web.accounts.login.forms import FirstPasswordForm, LoginForm, NextPasswordForm
+from hacrl_web.accounts.login.sessions import end_sessions
+from hacrl_web.accounts.login.throttle import WINDOW, forget, may_try, throttle_key
 from hacrl_web.accounts.models import LoginLink, User
-from hacrl_web.accounts.sessions import end_sessions
-from hacrl_web.accounts.throttle import WINDOW, forget, may_try, throttle_key
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 

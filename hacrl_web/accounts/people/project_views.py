@@ -9,10 +9,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from hacrl_web.accounts import people
+from hacrl_web.accounts.login.views import redirect_to
 from hacrl_web.accounts.models import Membership, Project, Role, User
+from hacrl_web.accounts.people import people
 from hacrl_web.accounts.projects import require
-from hacrl_web.accounts.views import redirect_to
 from hacrl_web.web.errors import FieldError, FieldErrors
 
 ROLE_WORDS = {

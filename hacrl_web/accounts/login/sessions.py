@@ -21,7 +21,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from ua_parser import parse_os, parse_user_agent
 
-from hacrl_web.accounts import audit
+from hacrl_web.accounts import audit_log
 from hacrl_web.accounts.models import User
 
 LOGGED_IN = "signed_in"  # in a session: when, from which address, with which browser
@@ -83,7 +83,7 @@ def end_sessions(user: User, *, only: str | None = None, but: str | None = None)
         session_ended.send(User, session_key=key)
         ended += 1
     if ended:
-        audit.note("logged out", user, sessions=ended)
+        audit_log.note("logged out", user, sessions=ended)
     return ended
 
 
@@ -101,10 +101,10 @@ def _remember(sender: Any, request: HttpRequest, user: User, **_: Any) -> None:
         "address": request.META.get("REMOTE_ADDR", ""),
         "browser": request.META.get("HTTP_USER_AGENT", "")[:200],
     }
-    audit.note("logged in", user)
+    audit_log.note("logged in", user)
 
 
 @receiver(user_logged_out)
 def _note_end(sender: Any, user: User | None, **_: Any) -> None:
     if user is not None:
-        audit.note("logged out", user, sessions=1)
+        audit_log.note("logged out", user, sessions=1)

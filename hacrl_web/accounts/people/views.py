@@ -13,8 +13,8 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
-from hacrl_web.accounts import people
 from hacrl_web.accounts.models import LoginLink, Membership, User
+from hacrl_web.accounts.people import people
 from hacrl_web.web.errors import FieldErrors
 
 PAGE_SIZE = 50
