@@ -19,8 +19,8 @@ from hacrl_web.alerts.api import router as alerts_router
 from hacrl_web.api_auth import AUTH, rates
 from hacrl_web.insight.api import router as insight_router
 from hacrl_web.leaderboard.api import router as leaderboard_router
-from hacrl_web.registry.api import router as registry_router
-from hacrl_web.registry.benchmark_api import router as benchmark_router
+from hacrl_web.registry.api.benchmarks import router as benchmark_router
+from hacrl_web.registry.api.models_and_groups import router as registry_router
 from hacrl_web.runs.api import router as runs_router
 from hacrl_web.runs.events_api import router as events_router
 from hacrl_web.runs.sweep_api import router as sweeps_router

@@ -14,7 +14,7 @@ from django.db import DatabaseError
 from django.http import parse_cookie
 
 from hacrl_web.accounts.tokens.tokens import bearer, check_scope, find_token
-from hacrl_web.registry.uploads import MAX_UPLOAD_BYTES
+from hacrl_web.registry.benchmarks.uploads import MAX_UPLOAD_BYTES
 from hacrl_web.web.errors import FieldError, FieldErrors
 
 MAX_BYTES = 6 * 2**20

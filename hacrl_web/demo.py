@@ -20,7 +20,8 @@ from django.core.files.uploadedfile import UploadedFile
 from django.db.models import Q, QuerySet
 
 from hacrl_web.accounts.models import User
-from hacrl_web.registry import benchmarks, services
+from hacrl_web.registry.benchmarks import benchmarks
+from hacrl_web.registry.language_models import services
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Sweep
 from hacrl_web.runs.sweep_plan import plan_sweep

@@ -21,8 +21,8 @@ from hacrl_web.accounts.projects import require
 from hacrl_web.insight import checkpoints
 from hacrl_web.insight.copies import made_in
 from hacrl_web.insight.promotion import copy_agent
+from hacrl_web.registry.language_models.services import check_unchanged
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, LanguageModel
-from hacrl_web.registry.services import check_unchanged
 from hacrl_web.runs.hosts import data_folder_id
 from hacrl_web.runs.launch import (
     LaunchError,

@@ -12,8 +12,8 @@ from django.conf import settings
 from hacrl_web.insight.checkpoints import slug
 from hacrl_web.insight.copies import link, made_in
 from hacrl_web.registry import values
+from hacrl_web.registry.language_models.services import register_model
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.registry.services import register_model
 from hacrl_web.runs.models import Run
 from workers.contract.checkpoint_manifest import Manifest, sha256
 

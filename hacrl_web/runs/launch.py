@@ -15,8 +15,8 @@ from django.db import transaction
 from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Project
+from hacrl_web.registry.language_models.services import check_unchanged
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
-from hacrl_web.registry.services import check_unchanged
 from hacrl_web.registry.values import Problem, text
 from hacrl_web.runs import doorbell
 from hacrl_web.runs.hosts import any_has

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import transaction
 
-from hacrl_web.registry.benchmarks import remove_files
+from hacrl_web.registry.benchmarks.benchmarks import remove_files
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import TERMINAL, Run
 from hacrl_web.runs.shelf import SETTLED

@@ -8,7 +8,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 
 from hacrl_web.accounts.projects import for_members, require_delete
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.registry.views import require_page
+from hacrl_web.registry.pages.models_and_groups import require_page
 from hacrl_web.runs.removal import delete_benchmark, loss
 from hacrl_web.web.errors import FieldErrors
 

@@ -21,7 +21,7 @@ from hacrl_web.accounts.models import Invitation
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
 from hacrl_web.insight.models import SavedQuery
-from hacrl_web.registry.uploads import stage
+from hacrl_web.registry.benchmarks.uploads import stage
 from hacrl_web.runs.models import Contribution
 from hacrl_web.runs.sweeps import launch_sweep
 from tests.web.factories import launch_request, make_user

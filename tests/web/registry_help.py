@@ -6,8 +6,8 @@ from pathlib import Path
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from hacrl_web.accounts.models import User
-from hacrl_web.registry import inspection
 from hacrl_web.registry.children import Ended
+from hacrl_web.registry.language_models import inspection
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 
 FACTS = {

@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 
-from hacrl_web.registry import services
+from hacrl_web.registry.language_models import services
 from hacrl_web.registry.models import AGENT_SETTINGS, Agent, AgentGroup
 from hacrl_web.runs.launch import launch
 from hacrl_web.runs.supervisor import supervise

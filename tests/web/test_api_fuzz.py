@@ -36,7 +36,7 @@ def without_children(monkeypatch):
     nothing = Ended(b"", 1, False)
     for place in ("registry.inspection.run_child", "registry.judging.run_child", "insight.asking.run_child"):
         monkeypatch.setattr(f"hacrl_web.{place}", lambda *_, **__: nothing)
-    monkeypatch.setattr("hacrl_web.registry.importing._run_child", lambda *_: nothing)
+    monkeypatch.setattr("hacrl_web.registry.benchmarks.importing._run_child", lambda *_: nothing)
 
 
 @pytest.fixture

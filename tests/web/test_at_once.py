@@ -12,7 +12,7 @@ from django.test import Client
 
 from hacrl_web.accounts.models import User
 from hacrl_web.accounts.people import people
-from hacrl_web.registry import removal
+from hacrl_web.registry.language_models import deletion
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs import launch as launching
 from hacrl_web.runs import sweeps
@@ -75,7 +75,7 @@ def test_run_that_is_launched_while_its_group_goes_never_loses_it(monkeypatch):
     """It waits for the end of the deletion, and is refused then; without the lock it would stand without a group."""
     user = make_user()
     request = launch_request(user)
-    counted, refused = removal.uses_of, []
+    counted, refused = deletion.uses_of, []
 
     def late() -> None:
         try:
@@ -86,14 +86,14 @@ def test_run_that_is_launched_while_its_group_goes_never_loses_it(monkeypatch):
 
     thread = threading.Thread(target=late)
 
-    def uses_of(group: AgentGroup) -> removal.Uses:
+    def uses_of(group: AgentGroup) -> deletion.Uses:
         found = counted(group)
         thread.start()
         thread.join(2)  # as long as it takes, were it not held up
         return found
 
-    monkeypatch.setattr(removal, "uses_of", uses_of)
-    removal.delete_group(AgentGroup.objects.get(pk=request["group"]))
+    monkeypatch.setattr(deletion, "uses_of", uses_of)
+    deletion.delete_group(AgentGroup.objects.get(pk=request["group"]))
     thread.join()
     assert refused == ["group"]
     assert not AgentGroup.objects.exists()

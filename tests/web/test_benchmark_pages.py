@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from hacrl_web.registry import benchmarks, importing, judging, questions, uploads
+from hacrl_web.registry.benchmarks import benchmarks, importing, questions, try_answer, uploads
 from hacrl_web.registry.children import Ended
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.launch import plan_run
@@ -453,7 +453,7 @@ def test_answer_is_tried_by_the_real_verifier(client, ada):
 )
 def test_try_without_texts_is_refused_without_a_child(client, ada, monkeypatch, field, value):
     row = make(ada, count=3)
-    monkeypatch.setattr(judging, "run_child", lambda *_, **__: pytest.fail("no child is needed"))
+    monkeypatch.setattr(try_answer, "run_child", lambda *_, **__: pytest.fail("no child is needed"))
     response = client.post(f"/benchmarks/{row.pk}/try", {"gold": "1", "response": "1", field: value})
     assert response.status_code == 422
     body = json.dumps({"gold": "1", "response": "1", field: value})
@@ -463,9 +463,9 @@ def test_try_without_texts_is_refused_without_a_child(client, ada, monkeypatch, 
 
 def test_verifier_that_says_nothing_is_no_verdict(ada, monkeypatch):
     row = make(ada, count=3)
-    monkeypatch.setattr(judging, "run_child", lambda *_, **__: Ended(b"", -9, False))
+    monkeypatch.setattr(try_answer, "run_child", lambda *_, **__: Ended(b"", -9, False))
     with pytest.raises(FieldErrors, match="signal 9"):
-        judging.judge(row, gold="1", response="1")
+        try_answer.judge(row, gold="1", response="1")
 
 
 # Overlap

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from hacrl_web.registry import benchmarks, importing, uploads
+from hacrl_web.registry.benchmarks import benchmarks, importing, uploads
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldErrors
 from tests.web.registry_help import QUESTIONS, field_error, jsonl, make_user

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from hacrl_web.registry import services
+from hacrl_web.registry.language_models import services
 from hacrl_web.registry.models import AGENT_COLORS, Agent, AgentGroup, PairInspection
 from hacrl_web.web.errors import FieldErrors
 from tests.web.registry_help import answer_inspections, field_error, make_model, make_user, written_rows

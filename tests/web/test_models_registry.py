@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from hacrl_web.registry import children, inspection, services
+from hacrl_web.registry import children
+from hacrl_web.registry.language_models import inspection, services
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.web.errors import FieldErrors
 from tests.web.hostile_inputs import FOLDERS, HUB_IDS, REVISIONS, make_hostile

@@ -5,7 +5,7 @@ import json
 import pytest
 from django.test import Client
 
-from hacrl_web.registry import services
+from hacrl_web.registry.language_models import services
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from tests.web.registry_help import PASSED, answer_inspections, jsonl, make_model, make_user, model_folder, written_rows
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hacrl_web.registry.built_in import BUILT_IN
+from hacrl_web.registry.benchmarks.built_in import BUILT_IN
 from workers.questions.hub_files import chosen
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 from hacrl_web.registry.children import Ended, run_child
-from hacrl_web.registry.inspection import read_answer
+from hacrl_web.registry.language_models.inspection import read_answer
 from hacrl_web.web.errors import FieldError, FieldErrors
 
 TIMEOUT_S = 600.0

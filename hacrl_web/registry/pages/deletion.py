@@ -10,9 +10,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 
 from hacrl_web.accounts.projects import for_members, require_delete
-from hacrl_web.registry import removal
+from hacrl_web.registry.language_models import deletion
 from hacrl_web.registry.models import AgentGroup, LanguageModel
-from hacrl_web.registry.views import require_page
+from hacrl_web.registry.pages.models_and_groups import require_page
 from hacrl_web.web.errors import FieldErrors
 
 
@@ -20,17 +20,17 @@ from hacrl_web.web.errors import FieldErrors
 @require_page
 def model_delete(request: HttpRequest, pk: int) -> HttpResponse:
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
-    groups = removal.groups_with(model)
-    context = {"model": model, "num_groups": groups.count(), "groups": groups[: removal.SHOWN]}
-    return _page(request, model, removal.delete_model, "model", context)
+    groups = deletion.groups_with(model)
+    context = {"model": model, "num_groups": groups.count(), "groups": groups[: deletion.SHOWN]}
+    return _page(request, model, deletion.delete_model, "model", context)
 
 
 @for_members
 @require_page
 def group_delete(request: HttpRequest, pk: int) -> HttpResponse:
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
-    context = {"group": group, "agents": group.agents.select_related("model"), "uses": removal.uses_of(group)}
-    return _page(request, group, removal.delete_group, "group", context)
+    context = {"group": group, "agents": group.agents.select_related("model"), "uses": deletion.uses_of(group)}
+    return _page(request, group, deletion.delete_group, "group", context)
 
 
 def _page(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hacrl_web.registry import importing
+from hacrl_web.registry.benchmarks import importing
 from hacrl_web.registry.models import Benchmark
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from django import forms
 
-from hacrl_web.registry.benchmarks import EXTRACTIONS, MAX_HELD_OUT_FRACTION
+from hacrl_web.registry.benchmarks.benchmarks import EXTRACTIONS, MAX_HELD_OUT_FRACTION
+from hacrl_web.registry.benchmarks.uploads import MAX_UPLOAD_BYTES, SUFFIXES
 from hacrl_web.registry.models import AGENT_SETTINGS, MAX_AGENTS, VERIFIERS, LanguageModel
-from hacrl_web.registry.uploads import MAX_UPLOAD_BYTES, SUFFIXES
 from hacrl_web.registry.values import MAX_NAME
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.spec.agent import AgentSpec

@@ -8,7 +8,7 @@ from typing import Any
 
 from hacrl_web.registry import values
 from hacrl_web.registry.children import run_child
-from hacrl_web.registry.inspection import read_answer
+from hacrl_web.registry.language_models.inspection import read_answer
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldError, FieldErrors
 

@@ -11,9 +11,9 @@ from ninja import Query, Router, Schema, Status
 from pydantic import Field
 
 from hacrl_web.accounts.projects import require_delete
-from hacrl_web.registry import removal, services
+from hacrl_web.registry.language_models import deletion, services
+from hacrl_web.registry.language_models.model_pairs import Pair, is_measured, measured_facts
 from hacrl_web.registry.models import AgentGroup, LanguageModel
-from hacrl_web.registry.pairs import Pair, is_measured, measured_facts
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import StrictBody
@@ -82,7 +82,7 @@ def delete_model(request: HttpRequest, pk: int) -> Any:
     """Refused while an agent group has it."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     require_delete(request.user, model)
-    removal.delete_model(model)
+    deletion.delete_model(model)
     return Status(204, None)
 
 
@@ -178,7 +178,7 @@ def delete_group(request: HttpRequest, pk: int) -> Any:
     """Refused while a run has it, an ended one too: results are compared by their group."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
     require_delete(request.user, group)
-    removal.delete_group(group)
+    deletion.delete_group(group)
     return Status(204, None)
 
 

@@ -11,11 +11,11 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from hacrl_web.accounts.projects import for_members
-from hacrl_web.registry import services
-from hacrl_web.registry.forms import GroupForm, RegisterForm, agent_forms
+from hacrl_web.registry.language_models import services
+from hacrl_web.registry.language_models.model_pairs import Pair, is_measured, known_facts, measured_facts
+from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import AgentGroup, LanguageModel
-from hacrl_web.registry.pairs import Pair, is_measured, known_facts, measured_facts
-from hacrl_web.registry.places import model_roots
+from hacrl_web.registry.pages.forms import GroupForm, RegisterForm, agent_forms
 from hacrl_web.web.errors import FieldErrors
 
 PAGE_SIZE = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hacrl_web.registry.inspection import inspect
+from hacrl_web.registry.language_models.inspection import inspect
 from hacrl_web.registry.models import Agent, LanguageModel, PairInspection
 
 # Ratio length `own` divides a shared rollout's log-probability by the learner's own token count: where the two

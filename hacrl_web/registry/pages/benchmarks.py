@@ -11,15 +11,15 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from hacrl_web.accounts.projects import for_members
-from hacrl_web.registry import benchmarks, judging, uploads
-from hacrl_web.registry.built_in import BUILT_IN
-from hacrl_web.registry.forms import MappingForm, ServiceForm, SourceForm, UploadForm
+from hacrl_web.registry.benchmarks import benchmarks, try_answer, uploads
+from hacrl_web.registry.benchmarks.built_in import BUILT_IN
+from hacrl_web.registry.benchmarks.overlaps import compare
+from hacrl_web.registry.benchmarks.questions import PAGE_SIZE, Wanted, read_page, read_row
+from hacrl_web.registry.benchmarks.uploads import Staged
+from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.registry.overlaps import compare
-from hacrl_web.registry.places import model_roots
-from hacrl_web.registry.questions import PAGE_SIZE, Wanted, read_page, read_row
-from hacrl_web.registry.uploads import Staged
-from hacrl_web.registry.views import page_of, require_page
+from hacrl_web.registry.pages.forms import MappingForm, ServiceForm, SourceForm, UploadForm
+from hacrl_web.registry.pages.models_and_groups import page_of, require_page
 from hacrl_web.web.errors import FieldErrors
 
 UNREADABLE = (OSError, ValueError, KeyError)
@@ -154,7 +154,7 @@ def benchmark_try(request: HttpRequest, pk: int) -> HttpResponse:
     context: dict[str, Any] = {"tried": form}
     status = 200
     try:
-        context["verdict"] = judging.judge(benchmark, **form)
+        context["verdict"] = try_answer.judge(benchmark, **form)
     except FieldErrors as refused:
         context["try_errors"], status = refused.errors, refused.status
     if getattr(request, "htmx", False):

@@ -10,11 +10,12 @@ from django.shortcuts import get_object_or_404
 from ninja import File, Form, Query, Router, Schema
 from ninja.files import UploadedFile
 
-from hacrl_web.registry import benchmarks, judging
-from hacrl_web.registry.built_in import BUILT_IN
+from hacrl_web.registry.benchmarks import benchmarks
+from hacrl_web.registry.benchmarks import try_answer as judging
+from hacrl_web.registry.benchmarks.built_in import BUILT_IN
+from hacrl_web.registry.benchmarks.overlaps import compare
+from hacrl_web.registry.benchmarks.questions import Wanted, read_page
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.registry.overlaps import compare
-from hacrl_web.registry.questions import Wanted, read_page
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import StrictBody

@@ -14,9 +14,9 @@ from django.db import IntegrityError, models, transaction
 
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import project_of_new, require
-from hacrl_web.registry import places, values
-from hacrl_web.registry.agent_settings import note_same_seeds, take_settings
-from hacrl_web.registry.inspection import inspect
+from hacrl_web.registry import locations, values
+from hacrl_web.registry.language_models.agent_settings import note_same_seeds, take_settings
+from hacrl_web.registry.language_models.inspection import inspect
 from hacrl_web.registry.models import MAX_AGENTS, Agent, AgentGroup, LanguageModel
 from hacrl_web.web.errors import FieldError, FieldErrors
 
@@ -57,7 +57,7 @@ def register_model(
     found = values.Checker()
     found.take("kind", values.choice, kind, LanguageModel.Kind.values)
     where = _checked_location(found, kind, location)
-    version = found.take("revision", places.checked_revision, revision) if kind == "hub" else ""
+    version = found.take("revision", locations.checked_revision, revision) if kind == "hub" else ""
     named = found.take("name", values.name, name or (Path(where).name if where else "model"))
     where, version, named = found.finish(where, version, named)
     project = project or project_of_new(owner)
@@ -67,7 +67,7 @@ def register_model(
         raise taken
     checks, facts = inspect_model(where, version)
     if kind == "local":
-        facts["folder_fingerprint"] = places.folder_fingerprint(Path(where))
+        facts["folder_fingerprint"] = locations.folder_fingerprint(Path(where))
     else:
         version = _pinned(version, facts)
     row = LanguageModel(owner=owner, project=project, name=named, kind=kind, location=where, revision=version)
@@ -88,7 +88,7 @@ def register_model(
 
 
 def _checked_location(found: values.Checker, kind: str, location: str) -> str | None:
-    check = places.checked_hub_id if kind == "hub" else places.checked_folder
+    check = locations.checked_hub_id if kind == "hub" else locations.checked_folder
     if not isinstance(location, str):
         found.add("location", "not_text", "Text is needed.")
         return None
@@ -138,8 +138,8 @@ def check_unchanged(model: LanguageModel, field: str = "agents") -> None:
     if model.kind != LanguageModel.Kind.LOCAL:
         return
     try:
-        folder = places.checked_folder(model.location)
-        is_same = str(folder) == model.location and places.folder_fingerprint(folder) == model.facts.get(
+        folder = locations.checked_folder(model.location)
+        is_same = str(folder) == model.location and locations.folder_fingerprint(folder) == model.facts.get(
             "folder_fingerprint", ""
         )
     except FieldErrors as refused:

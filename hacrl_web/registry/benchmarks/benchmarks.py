@@ -17,10 +17,11 @@ from django.core.files.uploadedfile import UploadedFile
 from django.db import IntegrityError, transaction
 
 from hacrl_web.accounts.projects import project_of_new
-from hacrl_web.registry import importing, places, uploads, values
-from hacrl_web.registry.built_in import BY_KEY, BuiltIn
+from hacrl_web.registry import locations, values
+from hacrl_web.registry.benchmarks import importing, uploads
+from hacrl_web.registry.benchmarks.built_in import BY_KEY, BuiltIn
+from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import VERIFIERS, Benchmark
-from hacrl_web.registry.uploads import Staged
 from hacrl_web.web.errors import FieldError, FieldErrors
 
 TRAIN_FILE = "questions.jsonl"
@@ -83,12 +84,12 @@ def stage_from(owner: Any, *, kind: str, location: str, revision: str = "") -> S
 def _stage_fetched(owner: Any, location: str, revision: str, kind: str, field: str, entry: BuiltIn | None) -> Staged:
     if kind == "hub":
         asked: dict[str, Any] = {
-            "dataset": places.checked_hub_id(location),
-            "revision": places.checked_revision(revision),
+            "dataset": locations.checked_hub_id(location),
+            "revision": locations.checked_revision(revision),
         }
     else:
-        place = places.checked_file_or_folder(location)
-        asked = {"place": str(place), "roots": [str(root) for root in places.model_roots()]}
+        place = locations.checked_file_or_folder(location)
+        asked = {"place": str(place), "roots": [str(root) for root in locations.model_roots()]}
     if entry and kind == "hub":
         asked |= {"train": list(entry.train), "held_out": list(entry.held_out)}
     with uploads.staging(owner) as staged:
