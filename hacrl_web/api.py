@@ -21,9 +21,9 @@ from hacrl_web.insight.api import router as insight_router
 from hacrl_web.leaderboard.api import router as leaderboard_router
 from hacrl_web.registry.api.benchmarks import router as benchmark_router
 from hacrl_web.registry.api.models_and_groups import router as registry_router
-from hacrl_web.runs.api import router as runs_router
-from hacrl_web.runs.events_api import router as events_router
-from hacrl_web.runs.sweep_api import router as sweeps_router
+from hacrl_web.runs.api.events import router as events_router
+from hacrl_web.runs.api.runs import router as runs_router
+from hacrl_web.runs.api.sweeps import router as sweeps_router
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_message
 from hacrl_web.web.middleware import gone
 

@@ -16,7 +16,7 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from django.urls import path, re_path  # noqa: E402
 
 from hacrl_web.body_limit import LimitBody  # noqa: E402
-from hacrl_web.runs.consumers import RunConsumer  # noqa: E402
+from hacrl_web.runs.live.consumers import RunConsumer  # noqa: E402
 
 
 async def no_such_socket(scope, receive, send) -> None:

@@ -57,8 +57,8 @@ def worker_health() -> str:
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hacrl_web.settings")
     django.setup()
-    from hacrl_web.runs.hosts import SILENT_S, host_name
     from hacrl_web.runs.models import Host
+    from hacrl_web.runs.worker.hosts import SILENT_S, host_name
 
     host = Host.objects.with_now().filter(name=host_name()).first()
     if host is None or host.silent_s is None:

@@ -24,8 +24,8 @@ from hacrl_web.registry.benchmarks import benchmarks
 from hacrl_web.registry.language_models import services
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Sweep
-from hacrl_web.runs.sweep_plan import plan_sweep
-from hacrl_web.runs.sweeps import add_seeds, launch_sweep, retry_all
+from hacrl_web.runs.sweeps.plan import plan_sweep
+from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep, retry_all
 from hacrl_web.web.errors import FieldErrors
 from workers.contract.demo_recipe import (
     AGENTS,

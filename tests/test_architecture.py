@@ -268,7 +268,7 @@ def test_imports_are_full_and_inits_are_empty(path: Path) -> None:
             assert [a.name for a in node.names] != ["*"] or path == ROOT / "tests" / "settings.py", (
                 f"{path}:{node.lineno}"
             )
-    if path.name == "__init__.py":
+    if path.name == "__init__.py" and path != ROOT / "hacrl_web" / "runs" / "models" / "__init__.py":
         assert path.read_text() == ""
 
 

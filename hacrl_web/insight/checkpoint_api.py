@@ -16,7 +16,7 @@ from hacrl_web.insight.checkpoint_views import archive_of, found_checkpoint
 from hacrl_web.insight.extending import extend
 from hacrl_web.insight.promotion import promote, proposed_name, taken_names
 from hacrl_web.registry.api.models_and_groups import ModelOut
-from hacrl_web.runs.api import detail
+from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.models import Run
 from hacrl_web.web.schemas import StrictBody
 

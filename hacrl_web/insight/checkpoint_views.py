@@ -16,7 +16,7 @@ from hacrl_web.insight.extending import extend as extend_run
 from hacrl_web.insight.promotion import promote as promote_agent
 from hacrl_web.insight.promotion import proposed_name, taken_names
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.views import header, run_or_404
+from hacrl_web.runs.pages.runs import header, run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.streaming import download_pieces
 from workers.contract.checkpoint_manifest import DamagedCheckpoint, Manifest

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from hacrl_web.runs.hosts import data_folder_id
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.worker.hosts import data_folder_id
 from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, Manifest, read_manifest, step_folders
 
 SHOWN = 100

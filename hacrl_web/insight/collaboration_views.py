@@ -13,8 +13,8 @@ from hacrl_web.alerts.rules import BY_KIND
 from hacrl_web.alerts.signals import Facts
 from hacrl_web.insight.summaries import recorded_steps
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.pages.runs import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.runs.views import header, run_or_404
 from workers.contract.spec.run import RunSpec
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.series import series
+from hacrl_web.runs.telemetry.series import series
 
 MAX_RUNS = 8  # as many as there are colours
 BUCKETS = 500  # of up to three points each: the least, the greatest and the last

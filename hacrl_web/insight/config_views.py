@@ -15,7 +15,7 @@ from hacrl_web.insight import settings_diff
 from hacrl_web.insight.checkpoints import slug
 from hacrl_web.insight.spec_files import as_verl_yaml, as_yaml, verl_refusal
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.views import header, run_or_404
+from hacrl_web.runs.pages.runs import header, run_or_404
 from hacrl_web.web.streaming import download_text
 
 YAML = "application/yaml"

@@ -23,8 +23,7 @@ from hacrl_web.insight.copies import made_in
 from hacrl_web.insight.promotion import copy_agent
 from hacrl_web.registry.language_models.services import check_unchanged
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, LanguageModel
-from hacrl_web.runs.hosts import data_folder_id
-from hacrl_web.runs.launch import (
+from hacrl_web.runs.launch.launch import (
     LaunchError,
     agent_values,
     changed_models,
@@ -34,6 +33,7 @@ from hacrl_web.runs.launch import (
     of_one_project,
 )
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
 from workers.contract.checkpoint_manifest import DamagedCheckpoint, Manifest
 from workers.contract.spec.run import RunSpec

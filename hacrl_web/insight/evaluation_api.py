@@ -13,7 +13,7 @@ from ninja import Body, Router, Status
 from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.insight.evaluating import launch_evaluation
 from hacrl_web.insight.evaluations import summary
-from hacrl_web.runs.api import detail
+from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.models import Run
 
 router = Router(tags=["insight"])

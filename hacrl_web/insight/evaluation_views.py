@@ -21,7 +21,7 @@ from django.views.decorators.http import require_safe
 from hacrl_web.insight import answer_sheets as sheets
 from hacrl_web.insight.evaluations import OfBenchmark, curve, summary
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.views import header, run_or_404
+from hacrl_web.runs.pages.runs import header, run_or_404
 from hacrl_web.web.streaming import Echo, csv_cell, download
 from workers.contract.events import ANSWERS_AT_ONCE
 

@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from hacrl_web.insight import event_list
-from hacrl_web.runs.views import header, run_or_404
+from hacrl_web.runs.pages.runs import header, run_or_404
 
 _YEAR_10000 = 253_402_300_800
 

@@ -19,9 +19,9 @@ from pydantic import ValidationError
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.insight.copies import link, made_in
-from hacrl_web.runs.hosts import data_folder_id
-from hacrl_web.runs.launch import LaunchError, cannot_repeat, create_run
+from hacrl_web.runs.launch.launch import LaunchError, cannot_repeat, create_run
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldError, plain_errors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, MANIFEST_NAME, Manifest
 from workers.contract.spec.run import RunSpec

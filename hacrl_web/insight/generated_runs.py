@@ -20,9 +20,9 @@ from hacrl_web.insight.generated_answers import Examiner, section
 from hacrl_web.insight.generated_metrics import Record, StepEvents
 from hacrl_web.insight.generated_step import Stepper
 from hacrl_web.insight.generated_world import NUM_QUESTIONS, SUBJECTS, World
+from hacrl_web.runs.launch.variants import HACPO, Variant
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
-from hacrl_web.runs.rows import ANSWERS, CONTRIBUTIONS, EVENTS, QUESTIONS, ROLLOUTS, TABLE_OF, Row, Table
-from hacrl_web.runs.variants import HACPO, Variant
+from hacrl_web.runs.telemetry.tables import ANSWERS, CONTRIBUTIONS, EVENTS, QUESTIONS, ROLLOUTS, TABLE_OF, Row, Table
 from workers.contract.spec.run import RunSpec
 
 NOT_TRAINED = "generated, not trained"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from hacrl_web.insight.buckets import MAX_POINTS, Buckets, bucketed, width_for
 from hacrl_web.insight.seeds import Kind, band, same_but_seed
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.series import series
+from hacrl_web.runs.telemetry.series import series
 
 # All lines of an answer share a budget: some megabytes of JSON, whatever the number of agents.
 BUDGET = 60_000

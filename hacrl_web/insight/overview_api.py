@@ -12,7 +12,7 @@ from ninja import Query, Router
 from hacrl_web.insight.buckets import MAX_POINTS
 from hacrl_web.insight.history import history
 from hacrl_web.insight.overview import XAxis, overview
-from hacrl_web.runs.feed import dump
+from hacrl_web.runs.live.event_reader import dump
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, FieldErrors
 

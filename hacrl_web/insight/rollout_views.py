@@ -19,8 +19,8 @@ from hacrl_web.insight.rollout_detail import group_of
 from hacrl_web.insight.rollout_filter import CLIPS, SIGNS, Cursor, Filter, read_cursor, read_filter
 from hacrl_web.insight.rollout_search import Hit, Page, first_that_taught, hit_of, search
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.pages.runs import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.runs.views import header, run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.visible import visible
 

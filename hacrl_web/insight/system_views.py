@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET
 from hacrl_web.insight import system
 from hacrl_web.insight.system_figures import figures
 from hacrl_web.runs.models import Host
-from hacrl_web.runs.views import header, run_or_404
+from hacrl_web.runs.pages.runs import header, run_or_404
 
 ROWS_SHOWN = 40
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hacrl_web.insight.buckets import Buckets, bucketed, width_for
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.series import series
+from hacrl_web.runs.telemetry.series import series
 from workers.contract.spec.run import RunSpec
 
 COLUMNS = 120

@@ -13,8 +13,8 @@ from typing import Any
 from uuid import UUID
 
 from hacrl_web.insight.recorded import segments, spread_steps
-from hacrl_web.runs.chunks import Column, columns
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.telemetry.chunks import Column, columns
 from workers.contract.advantages import CAPABILITY_FLOOR, Group
 
 # About 0.2 s to read. Of a longer choice of steps, evenly many are taken.

@@ -16,8 +16,8 @@ from hacrl_web.insight.recorded import end, step_after, step_before
 from hacrl_web.insight.what_if import KNOBS
 from hacrl_web.insight.what_if_answer import why_nothing
 from hacrl_web.insight.what_if_rows import MAX_STEPS, MAX_WINDOW
+from hacrl_web.runs.pages.runs import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.runs.views import header, run_or_404
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 

@@ -52,8 +52,8 @@ def feed(agents: list[str], seconds: float) -> None:
     from django.db import transaction
 
     from hacrl_web.runs.models import Run
-    from hacrl_web.runs.redis_client import ring_bell
-    from hacrl_web.runs.rows import insert
+    from hacrl_web.runs.pubsub import ring_bell
+    from hacrl_web.runs.telemetry.tables import insert
     from tests.web import factories
 
     seq = 0

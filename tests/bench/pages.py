@@ -80,7 +80,7 @@ def fill(scale: float) -> None:
 
 def pack_round() -> int:
     """One round over all runs; 0 where nothing is left."""
-    from hacrl_web.runs import retention
+    from hacrl_web.runs.telemetry import retention
 
     retention.BUDGET_S, retention.LOOKS = 600.0, 1_000_000
     return retention.Retention().pack()
@@ -90,10 +90,10 @@ def sizes() -> None:
     from django.db.models import Count, Sum
     from django.db.models.functions import Length
 
-    from hacrl_web.runs import models
+    from hacrl_web.runs.models import run
 
-    counts = {name: getattr(models, name).objects.count() for name in ("Run", "RolloutSample", "Contribution")}
-    found = models.MetricChunk.objects.aggregate(Count("pk"), points=Sum("count"), size=Sum(Length("packed")))
+    counts = {name: getattr(run, name).objects.count() for name in ("Run", "RolloutSample", "Contribution")}
+    found = run.MetricChunk.objects.aggregate(Count("pk"), points=Sum("count"), size=Sum(Length("packed")))
     print(", ".join(f"{count:,} {name}" for name, count in counts.items()), end="; ")
     per_point = (found["size"] or 0) / max(1, found["points"] or 0)
     print(f"{found['pk__count']:,} chunks of {found['points'] or 0:,} points, {per_point:.2f} bytes a point")

@@ -75,8 +75,8 @@ def new_run(owner: Any = None) -> Any:
 def ship(run_id: str, last_seq: int) -> None:
     """The supervisor's loop over the spool until `last_seq` is stored. Lag: from the event's time to its commit."""
     from hacrl_web.runs.models import Run, TelemetryEvent
-    from hacrl_web.runs.supervisor import IDLE_S
-    from hacrl_web.runs.telemetry import Shipper
+    from hacrl_web.runs.telemetry.shipper import Shipper
+    from hacrl_web.runs.worker.supervisor import IDLE_S
 
     run = Run.objects.get(pk=run_id)
     shipper, lags, busy_s, cpu_began = Shipper(run.pk, run.run_dir, 1), [], 0.0, time.process_time()
@@ -335,7 +335,7 @@ def play(role: str, arguments: list[str]) -> None:
         import django
 
         django.setup()
-        logging.getLogger("hacrl_web.runs.redis_client").setLevel(logging.ERROR)  # the pipeline runs without Redis
+        logging.getLogger("hacrl_web.runs.pubsub").setLevel(logging.ERROR)  # the pipeline runs without Redis
     if role == "new":
         new(*arguments)
     elif role == "produce":

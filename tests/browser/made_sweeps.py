@@ -11,7 +11,7 @@ import random
 from django.db import transaction
 
 from hacrl_web.accounts.models import first_user
-from hacrl_web.runs.launch import launch
+from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, Sweep
 from tests.web.factories import launch_request, make_group, number_by_process
 from tests.web.leaderboard_help import by_name, finish, sweep_of

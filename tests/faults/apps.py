@@ -20,12 +20,12 @@ from django.apps import AppConfig
 
 # Name: (the product's, here). The tests compute promised times from both.
 SHORT = {
-    "hacrl_web.runs.supervisor.STOP_GRACE_S": (30.0, 3.0),
-    "hacrl_web.runs.supervisor.DATABASE_PAUSE_S": (2.0, 0.3),
-    "hacrl_web.runs.supervisor.HEARTBEAT_S": (2.0, 0.5),
-    "hacrl_web.runs.dispatcher.RING_EVERY_S": (10.0, 2.0),
-    "hacrl_web.runs.dispatcher.LEASE_S": (45.0, 9.0),
-    "hacrl_web.runs.redis_client.PAUSE_S": (5.0, 1.0),
+    "hacrl_web.runs.worker.supervisor.STOP_GRACE_S": (30.0, 3.0),
+    "hacrl_web.runs.worker.supervisor.DATABASE_PAUSE_S": (2.0, 0.3),
+    "hacrl_web.runs.worker.supervisor.HEARTBEAT_S": (2.0, 0.5),
+    "hacrl_web.runs.worker.dispatcher.RING_EVERY_S": (10.0, 2.0),
+    "hacrl_web.runs.worker.dispatcher.LEASE_S": (45.0, 9.0),
+    "hacrl_web.runs.pubsub.PAUSE_S": (5.0, 1.0),
 }
 CLOCK_LOOK_S = 0.2
 
@@ -49,13 +49,14 @@ class FaultsConfig(AppConfig):
         Clock(_data() / "clock").install()
 
     def _crash_points(self) -> None:
-        from hacrl_web.runs import doorbell, telemetry
+        from hacrl_web.runs import worker_queue
+        from hacrl_web.runs.telemetry import shipper
 
         # A batch is stored and the supervisor does not know yet; a batch is half stored.
-        telemetry.ring_bell = _may_crash("after-commit", telemetry.ring_bell)  # type: ignore[assignment]
-        telemetry.insert = _may_crash("in-transaction", telemetry.insert, after=True)  # type: ignore[assignment]
+        shipper.ring_bell = _may_crash("after-commit", shipper.ring_bell)  # type: ignore[assignment]
+        shipper.insert = _may_crash("in-transaction", shipper.insert, after=True)  # type: ignore[assignment]
         if "dispatch" not in sys.argv:  # a run is stored and its doorbell is not rung
-            doorbell.ring = _may_crash("before-ring", doorbell.ring)  # type: ignore[assignment]
+            worker_queue.ring = _may_crash("before-ring", worker_queue.ring)  # type: ignore[assignment]
 
 
 def _data() -> Path:

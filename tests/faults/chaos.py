@@ -54,7 +54,7 @@ RUNS = (
 ACTS = {"stop": 0.03, "pause": 0.03}
 RESUME_CHANCE = 0.2
 DRAIN_CHANCE, DRAINED_S = 0.01, (1.0, 8.0)
-TASK = "hacrl_web.runs.tasks.train"
+TASK = "hacrl.train"
 
 
 class Chaos:

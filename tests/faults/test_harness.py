@@ -17,8 +17,8 @@ import pytest
 from django.db import connection
 
 from hacrl_web.runs.models import RolloutSample, Run, StatusChange, TelemetryEvent
-from hacrl_web.runs.supervisor import supervise, this_worker
-from hacrl_web.runs.telemetry import Shipper
+from hacrl_web.runs.telemetry.shipper import Shipper
+from hacrl_web.runs.worker.supervisor import supervise, this_worker
 from tests.fake_trainer import FakeTrainer
 from tests.faults.invariants import Monitor, check_run, compare
 from tests.faults.proxy import Proxy

@@ -22,11 +22,11 @@ from tests.faults.world import World, wait
 from workers.trainer.checkpoint import newest_checkpoint
 
 pytestmark = pytest.mark.slow
-GRACE_S = SHORT["hacrl_web.runs.supervisor.STOP_GRACE_S"][1]
-LEASE_S = SHORT["hacrl_web.runs.dispatcher.LEASE_S"][1]
+GRACE_S = SHORT["hacrl_web.runs.worker.supervisor.STOP_GRACE_S"][1]
+LEASE_S = SHORT["hacrl_web.runs.worker.dispatcher.LEASE_S"][1]
 TRAINER_GONE_S = 2.0  # promised, and no time-out shortens it
 REQUEUED_S = 10.0  # promised
-TASK = "hacrl_web.runs.tasks.train"
+TASK = "hacrl.train"
 
 
 def reasons(world: World, run_id, state: str = "queued") -> str:

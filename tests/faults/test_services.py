@@ -14,7 +14,7 @@ from uuid import UUID
 import psutil
 import pytest
 
-from hacrl_web.runs.hub import POLL_S
+from hacrl_web.runs.live.hub import POLL_S
 from tests.faults.apps import SHORT
 from tests.faults.conftest import Report
 from tests.faults.invariants import ledger
@@ -22,8 +22,8 @@ from tests.faults.records import numbers
 from tests.faults.world import World, wait
 
 pytestmark = pytest.mark.slow
-RING_S = SHORT["hacrl_web.runs.dispatcher.RING_EVERY_S"][1]
-LEASE_S = SHORT["hacrl_web.runs.dispatcher.LEASE_S"][1]
+RING_S = SHORT["hacrl_web.runs.worker.dispatcher.RING_EVERY_S"][1]
+LEASE_S = SHORT["hacrl_web.runs.worker.dispatcher.LEASE_S"][1]
 SUBMIT_S = 2.0  # promised
 START_S = 30.0  # promised after Redis is back
 RING_WITHIN_S = RING_S + 5.0  # promised: 15 s, with a ring every 10 s

@@ -23,7 +23,7 @@ from hacrl_web.api import api
 from hacrl_web.insight.models import SavedQuery
 from hacrl_web.registry.benchmarks.uploads import stage
 from hacrl_web.runs.models import Contribution
-from hacrl_web.runs.sweeps import launch_sweep
+from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.web.factories import launch_request, make_user
 from tests.web.insight_help import add_checkpoint
 from workers.questions.columns import QuestionMapping

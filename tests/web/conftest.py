@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from hacrl_web.runs import redis_client
+from hacrl_web.runs import pubsub
 from tests.web import factories
 
 
@@ -21,8 +21,8 @@ def _own_folders(settings, tmp_path):
 @pytest.fixture(autouse=True)
 def _forget_redis(monkeypatch):
     """Nothing that one test learnt of Redis is known to the next."""
-    monkeypatch.setattr(redis_client, "_client", None)
-    monkeypatch.setattr(redis_client.guard, "_closed_until", 0.0)
+    monkeypatch.setattr(pubsub, "_client", None)
+    monkeypatch.setattr(pubsub.guard, "_closed_until", 0.0)
 
 
 @pytest.fixture

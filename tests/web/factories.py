@@ -13,7 +13,7 @@ from django.contrib.auth import get_user_model
 from hacrl_web.accounts.models import Membership
 from hacrl_web.registry.locations import folder_fingerprint
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
-from hacrl_web.runs.launch import launch
+from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, State
 from workers.contract.events import Body, Metrics
 from workers.contract.spool import SpoolWriter

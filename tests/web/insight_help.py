@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hacrl_web.runs.hosts import data_folder_id
 from hacrl_web.runs.models import Run, Worker
-from hacrl_web.runs.telemetry import Shipper
+from hacrl_web.runs.telemetry.shipper import Shipper
+from hacrl_web.runs.worker.hosts import data_folder_id
 from tests.fake_trainer import FakeAgent
 from tests.web.factories import make_run, write_spool
 from workers.contract.events import Body, Evaluation

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.rows import insert
+from hacrl_web.runs.telemetry.tables import insert
 from workers.contract.spool import read_spool
 
 AGENTS = ("A", "B")

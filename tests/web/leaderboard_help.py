@@ -10,7 +10,7 @@ from hacrl_web.leaderboard.cells import Cell, Group, Table
 from hacrl_web.leaderboard.choice import Choice
 from hacrl_web.leaderboard.table import make_table
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent
-from hacrl_web.runs.sweeps import launch_sweep
+from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.web.factories import launch_request
 
 Finals = Mapping[str, float]  # by agent

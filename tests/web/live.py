@@ -18,9 +18,9 @@ from asgiref.sync import sync_to_async
 from django.db import connection, connections
 from websockets.sync.client import ClientConnection, connect
 
-from hacrl_web.runs import hub
+from hacrl_web.runs.live import hub
 from hacrl_web.runs.models import Run, State, Worker
-from hacrl_web.runs.telemetry import Shipper
+from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.web.factories import make_run, make_user, metrics, write_spool
 
 

@@ -14,7 +14,7 @@ from hacrl_web.accounts.models import LaunchKey, Membership
 from hacrl_web.client import api
 from hacrl_web.insight.models import SavedQuery
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.feed import events_frame, read_batch, read_status
+from hacrl_web.runs.live.event_reader import events_frame, read_batch, read_status
 from hacrl_web.runs.models import Run
 from tests.web.factories import launch_request, make_model, make_run, make_user, metrics
 from tests.web.test_api_shape import error_of

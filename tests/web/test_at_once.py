@@ -14,10 +14,10 @@ from hacrl_web.accounts.models import User
 from hacrl_web.accounts.people import people
 from hacrl_web.registry.language_models import deletion
 from hacrl_web.registry.models import AgentGroup, Benchmark
-from hacrl_web.runs import launch as launching
-from hacrl_web.runs import sweeps
-from hacrl_web.runs.launch import LaunchError, launch
+from hacrl_web.runs.launch import launch as launching
+from hacrl_web.runs.launch.launch import LaunchError, launch
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.web.errors import FieldErrors
 from tests.web.factories import launch_request, make_run, make_user
 from tests.web.racing import racing

@@ -12,7 +12,7 @@ from hacrl_web.leaderboard.results import run_results
 from hacrl_web.leaderboard.rows import rows
 from hacrl_web.leaderboard.verdict import verdict
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.launch import launch
+from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, State
 from tests.web.factories import launch_request, make_group, make_user
 from tests.web.leaderboard_help import by_name, cells_of, finish, finished_sweep, groups_of, sweep_of, table_of

@@ -22,8 +22,8 @@ from hacrl_web.insight.archive import zip_of_agent
 from hacrl_web.insight.extending import extend
 from hacrl_web.registry import children
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.hosts import data_folder_id
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldErrors
 from tests.web.factories import make_run, make_user
 from tests.web.insight_help import add_checkpoint, claimed, evaluation, store

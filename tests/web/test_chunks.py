@@ -10,15 +10,15 @@ import pytest
 from django.db import DatabaseError
 from django.urls import reverse
 
-from hacrl_web.runs import chunks, retention
-from hacrl_web.runs.chunks import Column, pack, pack_block, unpack
-from hacrl_web.runs.disk import disk_use
-from hacrl_web.runs.feed import read_batch
+from hacrl_web.runs.archive.disk_use import disk_use
+from hacrl_web.runs.live.event_reader import read_batch
 from hacrl_web.runs.models import MetricChunk, Run, State, TelemetryEvent
-from hacrl_web.runs.reports import metric_rows
-from hacrl_web.runs.retention import Retention
-from hacrl_web.runs.rows import insert
-from hacrl_web.runs.series import series
+from hacrl_web.runs.telemetry import chunks, retention
+from hacrl_web.runs.telemetry.chunks import Column, pack, pack_block, unpack
+from hacrl_web.runs.telemetry.reports import metric_rows
+from hacrl_web.runs.telemetry.retention import Retention
+from hacrl_web.runs.telemetry.series import series
+from hacrl_web.runs.telemetry.tables import insert
 
 Record = dict[str, Any]
 

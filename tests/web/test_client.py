@@ -22,7 +22,7 @@ from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.client import api, command, comparing, login, main, show, watching
 from hacrl_web.client.api import ApiError, Client, Unreachable
 from hacrl_web.runs.models import Run, State, TelemetryEvent, Worker
-from hacrl_web.runs.telemetry import Shipper
+from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.web.factories import make_run, metrics, write_spool
 from tests.web.live import Server
 from workers.contract.events import Log

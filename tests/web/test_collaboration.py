@@ -322,13 +322,13 @@ def test_timeline_keeps_clamped_columns_and_extremes(make_run):
         factories.metrics(step, "A", "B", omega=9.0 if step == 77 else 1.0, omega_clamped=float(step == 77))
         for step in range(1, 241)
     ]
-    from hacrl_web.runs import rows
+    from hacrl_web.runs.telemetry import tables
 
     records = [
         {**body.model_dump(), "seq": seq, "attempt": 1, "time": 1.0, "type": "metrics"}
         for seq, body in enumerate(bodies, 1)
     ]
-    rows.insert(run.pk, records)
+    tables.insert(run.pk, records)
     found = timeline(run, spec_of(run))
     [pair] = [pair for pair in found["pairs"] if pair["omega"]]
     # 241 places of at most 120 columns: 4 steps wide. Steps 76 to 79 are column 19, whose last value is 1.

@@ -8,7 +8,7 @@ from hacrl_web.insight import histogram
 from hacrl_web.insight.collaboration import view
 from hacrl_web.insight.summaries import recorded_steps, summary_of
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.rows import insert
+from hacrl_web.runs.telemetry.tables import insert
 from tests.workers.tiny import make_pair, make_spec, train
 from workers.contract.spool import read_records
 

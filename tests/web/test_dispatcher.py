@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from hacrl_web.runs import dispatcher as module
-from hacrl_web.runs import doorbell
-from hacrl_web.runs.dispatcher import LEASE_S, RING_EVERY_S, Dispatcher
+from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import Host, Run, State, Worker
-from hacrl_web.runs.supervisor import this_worker
+from hacrl_web.runs.worker import dispatcher as module
+from hacrl_web.runs.worker.dispatcher import LEASE_S, RING_EVERY_S, Dispatcher
+from hacrl_web.runs.worker.supervisor import this_worker
 from tests.web.factories import make_run, metrics, write_spool
 from workers.contract.trainer_process import LOCK_NAME, lock_run_dir
 
@@ -34,8 +34,8 @@ def watch():
 def bell(monkeypatch):
     """The queue of doorbells as a list; the test takes messages away like a worker does."""
     queue: list = []
-    monkeypatch.setattr(doorbell, "waiting", lambda folder: len(queue))
-    monkeypatch.setattr(doorbell, "ring", lambda pk, folder: queue.append(pk) or True)
+    monkeypatch.setattr(worker_queue, "waiting", lambda folder: len(queue))
+    monkeypatch.setattr(worker_queue, "ring", lambda pk, folder: queue.append(pk) or True)
     return queue
 
 
@@ -43,8 +43,8 @@ def bell(monkeypatch):
 def bells(monkeypatch):
     """The same by the data folder whose workers are meant; empty: all."""
     queues: dict[str, list] = {}
-    monkeypatch.setattr(doorbell, "waiting", lambda folder: len(queues.get(folder, [])))
-    monkeypatch.setattr(doorbell, "ring", lambda pk, folder: queues.setdefault(folder, []).append(pk) or True)
+    monkeypatch.setattr(worker_queue, "waiting", lambda folder: len(queues.get(folder, [])))
+    monkeypatch.setattr(worker_queue, "ring", lambda pk, folder: queues.setdefault(folder, []).append(pk) or True)
     return queues
 
 

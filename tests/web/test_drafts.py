@@ -11,13 +11,13 @@ from django.urls import reverse
 
 from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark
-from hacrl_web.runs import doorbell
-from hacrl_web.runs.dispatcher import Dispatcher
-from hacrl_web.runs.drafts import change_draft, queue_draft
-from hacrl_web.runs.form_views import run_command
-from hacrl_web.runs.launch import LaunchError, launch
+from hacrl_web.runs import worker_queue
+from hacrl_web.runs.launch.drafts import change_draft, queue_draft
+from hacrl_web.runs.launch.launch import LaunchError, launch
+from hacrl_web.runs.launch.queue import places
 from hacrl_web.runs.models import Run, Worker
-from hacrl_web.runs.queue import places
+from hacrl_web.runs.pages.new_run import run_command
+from hacrl_web.runs.worker.dispatcher import Dispatcher
 from hacrl_web.web.errors import FieldErrors
 from tests.web import factories
 from tests.web.factories import launch_request, make_member, make_run
@@ -33,8 +33,8 @@ JSON = "application/json"
 def rung(monkeypatch) -> list:
     """The runs that the doorbell was rung for."""
     found: list = []
-    monkeypatch.setattr(doorbell, "ring", lambda pk, folder="": found.append(pk) or True)
-    monkeypatch.setattr(doorbell, "waiting", lambda folder: 0)
+    monkeypatch.setattr(worker_queue, "ring", lambda pk, folder="": found.append(pk) or True)
+    monkeypatch.setattr(worker_queue, "waiting", lambda folder: 0)
     return found
 
 

@@ -14,10 +14,10 @@ from hacrl_web.accounts.models import Project, User
 from hacrl_web.insight import copies
 from hacrl_web.leaderboard import boards
 from hacrl_web.registry.models import Benchmark, LanguageModel
-from hacrl_web.runs.hosts import data_folder_id
-from hacrl_web.runs.launch import EVALUATION_ONLY, retry
+from hacrl_web.runs.launch.launch import EVALUATION_ONLY, retry
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.supervisor import supervise
+from hacrl_web.runs.worker.hosts import data_folder_id
+from hacrl_web.runs.worker.supervisor import supervise
 from tests.web.factories import launch_request, make_benchmark, make_group, make_model, make_run, make_user
 from tests.web.insight_help import add_checkpoint, claimed
 from workers.contract.spec.run import RunSpec

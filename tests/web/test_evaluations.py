@@ -12,8 +12,8 @@ from django.urls import reverse
 
 from hacrl_web.insight import answer_sheets as sheets
 from hacrl_web.insight import checkpoints, evaluations
-from hacrl_web.runs.chunks import columns
 from hacrl_web.runs.models import Run
+from hacrl_web.runs.telemetry.chunks import columns
 from tests.web.factories import make_benchmark, make_user
 from tests.web.insight_help import claimed, store, stored
 from workers.contract.events import Answers, Body, Evaluation, Questions

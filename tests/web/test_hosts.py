@@ -9,10 +9,10 @@ import pytest
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from hacrl_web.runs import hosts
-from hacrl_web.runs.host_report import host_cards
-from hacrl_web.runs.hosts import SILENT_S, HeartbeatThread, beat, boot_id, host_name, known_schema, process_start
 from hacrl_web.runs.models import Drain, Host, Run, Worker
+from hacrl_web.runs.worker import hosts
+from hacrl_web.runs.worker.host_report import host_cards
+from hacrl_web.runs.worker.hosts import SILENT_S, HeartbeatThread, beat, boot_id, host_name, known_schema, process_start
 from tests.waiting import wait_until
 from tests.web.factories import make_run, make_user
 

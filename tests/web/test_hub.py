@@ -8,9 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from hacrl_web.runs import consumers, feed, hub, redis_client
+from hacrl_web.runs import pubsub
+from hacrl_web.runs.live import consumers, event_reader, hub
 from hacrl_web.runs.models import Run, State, TelemetryEvent
-from hacrl_web.runs.telemetry import Shipper
+from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.web.factories import metrics, write_spool
 from tests.web.live import Browser, claimed, emit, emit_in_thread
 from tests.web.live import owner as owner
@@ -65,7 +66,7 @@ class TestStream:
         tab.until(lambda: tab.synced)
         emit(run, 2)
         run.transition_to(State.FAILED, reason="NaN in step 2", attempt=1)
-        redis_client.ring_bell(run.pk)
+        pubsub.ring_bell(run.pk)
         tab.until(lambda: tab.runs[-1]["state"] == "failed")
         assert tab.seqs == [1, 2]
         assert tab.runs[-1]["reason"] == "NaN in step 2"
@@ -136,7 +137,7 @@ class TestStream:
     @pytest.mark.once
     def test_browser_that_does_not_read_costs_only_itself(self, tab, owner, server, client, monkeypatch):
         monkeypatch.setattr(hub, "MAX_QUEUED_BATCHES", 2)
-        monkeypatch.setattr(feed, "BATCH_EVENTS", 50)
+        monkeypatch.setattr(event_reader, "BATCH_EVENTS", 50)
         real, overflows = hub.Subscription.offer, []
 
         def offer(subscription, batch):
@@ -173,7 +174,7 @@ class TestStream:
         assert tab.seqs == [1, 10, 20]
         TelemetryEvent.objects.create(run=run, seq=31, attempt=1, type="log", payload={}, time=0)
         Run.objects.filter(pk=run.pk).update(last_seq=35)
-        redis_client.ring_bell(run.pk)
+        pubsub.ring_bell(run.pk)
         tab.until(lambda: tab.cursor == 31)
         assert tab.seqs == [1, 10, 20, 31]
 
@@ -227,7 +228,7 @@ async def test_events_offered_while_the_backlog_is_read_are_read_too():
     """The feed goes on from 3 to 5 during the read: switching to live then would lose 4 and 5."""
     one = hub.Hub()
     run_id = uuid4()
-    watched = one.feeds[run_id] = hub.Feed(run_id, feed.Status(3, ""))
+    watched = one.feeds[run_id] = hub.Feed(run_id, event_reader.Status(3, ""))
     subscription = hub.Subscription(run_id, 0, asyncio.Event())
     watched.subscriptions.add(subscription)
     asked = []
@@ -237,8 +238,8 @@ async def test_events_offered_while_the_backlog_is_read_are_read_too():
         if len(asked) == 1:
             watched.read_to = 5
             for other in watched.subscriptions:
-                other.offer(feed.Batch(5, "4,5", 2))
-        return feed.Batch(up_to, "", up_to - after)
+                other.offer(event_reader.Batch(5, "4,5", 2))
+        return event_reader.Batch(up_to, "", up_to - after)
 
     one.read = read
     subscription.cursor = (await one.read_backlog(subscription)).seq
@@ -254,10 +255,10 @@ async def test_end_is_told_after_the_last_event_of_a_queue_longer_than_a_frame(m
     """Two batches, a frame each: queued, or still to be read."""
     monkeypatch.setattr(hub, "FRAME_CHARACTERS", 1)
     one, run_id, said = hub.Hub(), uuid4(), []
-    watched = one.feeds[run_id] = hub.Feed(run_id, feed.Status(2, '{"op":"run"}', is_terminal=True))
+    watched = one.feeds[run_id] = hub.Feed(run_id, event_reader.Status(2, '{"op":"run"}', is_terminal=True))
     subscription = hub.Subscription(run_id, 0, asyncio.Event())
     watched.subscriptions.add(subscription)
-    batches = [feed.Batch(1, "1", feed.BATCH_EVENTS), feed.Batch(2, "2", 1)]
+    batches = [event_reader.Batch(1, "1", event_reader.BATCH_EVENTS), event_reader.Batch(2, "2", 1)]
     if is_live:
         subscription.is_live = subscription.is_synced = True
         subscription.queue.extend(batches)

@@ -100,7 +100,7 @@ def test_api_reads_changes_and_filters_labels(client, run, user):
 def test_version_is_looked_at_in_the_transaction_that_changes_it(client, run, monkeypatch):
     """Or two changes of one version would both be taken, and the first be lost."""
     outside, seen = len(connection.savepoint_ids), []
-    monkeypatch.setattr("hacrl_web.runs.api.check_version", lambda *_: seen.append(len(connection.savepoint_ids)))
+    monkeypatch.setattr("hacrl_web.runs.api.runs.check_version", lambda *_: seen.append(len(connection.savepoint_ids)))
     path = f"/api/v1/runs/{run.pk}/labels"
     assert client.put(path, json.dumps({"tags": [], "notes": "n"}), content_type="application/json").status_code == 200
     assert seen == [outside + 1]

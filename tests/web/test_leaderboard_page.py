@@ -8,7 +8,7 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.leaderboard import paper
-from hacrl_web.runs.launch import launch
+from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, Sweep
 from tests.web.factories import launch_request, make_user
 from tests.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of

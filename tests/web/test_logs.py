@@ -5,11 +5,11 @@ import re
 import pytest
 from django.urls import reverse
 
-from hacrl_web.runs import retention
-from hacrl_web.runs.disk import disk_use
+from hacrl_web.runs.archive.disk_use import disk_use
 from hacrl_web.runs.models import RolloutSample, Run, Worker
-from hacrl_web.runs.retention import Retention, clear_texts
-from hacrl_web.runs.telemetry import Shipper
+from hacrl_web.runs.telemetry import retention
+from hacrl_web.runs.telemetry.retention import Retention, clear_texts
+from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.web.factories import make_run, make_user, metrics, write_spool
 from workers.contract import trainer_log
 from workers.contract.events import LeftOut, Log, Rollout

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from hacrl_web.registry.models import AgentGroup, LanguageModel
-from hacrl_web.runs.hosts import beat
-from hacrl_web.runs.launch import LaunchError, launch
-from hacrl_web.runs.memory_fit import memory_needed
+from hacrl_web.runs.launch.launch import LaunchError, launch
+from hacrl_web.runs.launch.memory_fit import memory_needed
 from hacrl_web.runs.models import Drain, Host, Run
+from hacrl_web.runs.worker.hosts import beat
 from tests.web.factories import make_benchmark, make_group, make_user
 from workers.contract.spec.run import RunSpec
 

@@ -14,7 +14,7 @@ from hacrl_web.insight.history import history
 from hacrl_web.insight.overview import overview, positions
 from hacrl_web.insight.seeds import band, same_but_seed
 from hacrl_web.runs.models import Run, Sweep
-from hacrl_web.runs.telemetry import Shipper
+from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.web import factories
 from tests.web.factories import metrics, write_spool
 from workers.contract.events import Body, Evaluation, Log, Progress

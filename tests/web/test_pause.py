@@ -2,11 +2,11 @@
 
 import pytest
 
-from hacrl_web.runs import supervisor, watchdog
-from hacrl_web.runs.hosts import host_name
 from hacrl_web.runs.models import Desire, Drain, Host, Run, State, Worker
-from hacrl_web.runs.supervisor import supervise
-from hacrl_web.runs.watchdog import LOADING_S, STALL_FLOOR_S, Watchdog
+from hacrl_web.runs.worker import supervisor, watchdog
+from hacrl_web.runs.worker.hosts import host_name
+from hacrl_web.runs.worker.supervisor import supervise
+from hacrl_web.runs.worker.watchdog import LOADING_S, STALL_FLOOR_S, Watchdog
 from tests.waiting import wait_until
 from tests.web.factories import make_run
 from tests.web.test_supervisor import assert_nothing_left, changes, during, is_running, processes_of

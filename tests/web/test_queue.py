@@ -10,8 +10,9 @@ from django.urls import reverse
 
 from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.accounts.models import Membership, Role
-from hacrl_web.runs import queue, views
+from hacrl_web.runs.launch import queue
 from hacrl_web.runs.models import Drain, Host, Run, State, Worker
+from hacrl_web.runs.pages import runs as views
 from tests.web import factories
 
 pytestmark = pytest.mark.django_db

@@ -9,9 +9,9 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.accounts.audit_log import AuditEntry
-from hacrl_web.runs import shelf
+from hacrl_web.runs.archive import archive
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent, Worker
-from hacrl_web.runs.telemetry import Shipper
+from hacrl_web.runs.telemetry.shipper import Shipper
 from hacrl_web.web.errors import FieldErrors
 from tests.web.factories import make_member, make_run, metrics, write_spool
 from workers.contract.trainer_process import lock_run_dir
@@ -111,13 +111,13 @@ def test_files_on_another_host_are_said_to_stay_there(client, ended):
 @pytest.mark.parametrize("is_api", [True, False])
 def test_run_that_is_deleted_while_it_is_archived_is_gone_and_no_mistake_of_ours(client, ended, monkeypatch, is_api):
     """As when somebody else deletes it between the look at it and the change."""
-    look = shelf.require
+    look = archive.require
 
     def look_and_lose(user: Any, project: Any, role: str) -> None:
         look(user, project, role)
         Run.objects.filter(pk=ended.pk).delete()
 
-    monkeypatch.setattr(shelf, "require", look_and_lose)
+    monkeypatch.setattr(archive, "require", look_and_lose)
     client.raise_request_exception = False
     answer = client.post(f"/api/v1/runs/{ended.pk}/archive") if is_api else send(client, "archive", ended)
     assert answer.status_code == 404
@@ -215,7 +215,7 @@ def test_draft_that_was_queued_meanwhile_keeps_its_row_and_its_files(user):
     run.run_dir.mkdir(parents=True, exist_ok=True)
     run.state = State.DRAFT  # as it was read before somebody queued it
     with pytest.raises(FieldErrors, match="is queued: stop it first"):
-        shelf.delete_run(user, run)
+        archive.delete_run(user, run)
     assert Run.objects.filter(pk=run.pk).exists()
     assert run.run_dir.is_dir()
 

@@ -13,8 +13,9 @@ from websockets.sync.client import connect
 from hacrl_web.accounts.login.sessions import end_sessions
 from hacrl_web.accounts.models import Membership
 from hacrl_web.accounts.people.people import remove_member, set_active
-from hacrl_web.runs import consumers, hub, redis_client
-from hacrl_web.runs.origin import is_same_origin
+from hacrl_web.runs import pubsub
+from hacrl_web.runs.live import consumers, hub
+from hacrl_web.runs.same_origin import is_same_origin
 from tests.web.factories import make_user
 from tests.web.live import Browser, claimed, emit
 from tests.web.live import owner as owner
@@ -233,7 +234,7 @@ class TestRefusals:
 
         def until_closed() -> None:
             while True:  # the hub may not hear Redis yet
-                redis_client.tell_logout(hub.session_digest(browser.cookie))
+                pubsub.tell_logout(hub.session_digest(browser.cookie))
                 with contextlib.suppress(TimeoutError):
                     browser.receive(0.5)
 
@@ -252,10 +253,10 @@ class TestRefusals:
             browser.sub(one, after=0)
         browser.until(lambda: len(browser.synced) == 2)
         if process == "another":  # what is done there reaches this one through Redis alone
-            while not redis_client.client().pubsub_numsub(redis_client.RIGHTS_CHANNEL)[0][1]:
+            while not pubsub.client().pubsub_numsub(pubsub.RIGHTS_CHANNEL)[0][1]:
                 time.sleep(0.02)
             monkeypatch.setattr(hub, "_in_each_hub", lambda act: None)
-            monkeypatch.setattr(redis_client.guard, "_closed_until", 0.0)  # closed by a launch: no broker here
+            monkeypatch.setattr(pubsub.guard, "_closed_until", 0.0)  # closed by a launch: no broker here
         began = time.monotonic()
         remove_member(place)
         frame = browser.receive(5.0)

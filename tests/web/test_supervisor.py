@@ -14,7 +14,6 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import OperationalError, connection
 
-from hacrl_web.runs import supervisor, telemetry
 from hacrl_web.runs.models import (
     AnswerChunk,
     Contribution,
@@ -25,7 +24,9 @@ from hacrl_web.runs.models import (
     TelemetryEvent,
     Worker,
 )
-from hacrl_web.runs.supervisor import data_folder_id, supervise, trainer_environment
+from hacrl_web.runs.telemetry import shipper
+from hacrl_web.runs.worker import supervisor
+from hacrl_web.runs.worker.supervisor import data_folder_id, supervise, trainer_environment
 from tests.waiting import wait_until
 from tests.web.factories import make_run
 from workers.contract import trainer_log
@@ -336,7 +337,7 @@ def test_run_that_a_failing_supervisor_ends_has_all_its_events(monkeypatch):
 def test_database_that_is_away_for_a_while_costs_nothing(monkeypatch):
     """The shipper fails for a while in mid-run; the trainer goes on and everything arrives once."""
     monkeypatch.setattr(supervisor, "DATABASE_PAUSE_S", 0.05)
-    real, calls = telemetry.Shipper.ship, []
+    real, calls = shipper.Shipper.ship, []
 
     def failing(self):
         calls.append(1)
@@ -344,7 +345,7 @@ def test_database_that_is_away_for_a_while_costs_nothing(monkeypatch):
             raise OperationalError("the database is away")
         return real(self)
 
-    monkeypatch.setattr(telemetry.Shipper, "ship", failing)
+    monkeypatch.setattr(shipper.Shipper, "ship", failing)
     run = make_run()
     supervise(run.pk)
     run.refresh_from_db()
@@ -357,12 +358,12 @@ def test_database_that_is_away_for_a_while_costs_nothing(monkeypatch):
 def test_database_that_fails_after_a_batch_is_stored_costs_no_word_of_the_trainer(monkeypatch, name):
     """All the trainer says comes in one batch, and the database is gone when the run should be called running."""
     monkeypatch.setattr(supervisor, "DATABASE_PAUSE_S", 0.01)
-    real_ship, real_transition, failed = telemetry.Shipper.ship, Run.transition_to, []
+    real_ship, real_transition, failed = shipper.Shipper.ship, Run.transition_to, []
 
     def ship(self):
         path = self.run_dir / SPOOL_NAME
         finished = path.exists() and any(r["type"] == "finished" for _, r in read_records(path))
-        return real_ship(self) if finished else telemetry.Batch(offset=self.offset)
+        return real_ship(self) if finished else shipper.Batch(offset=self.offset)
 
     def transition_to(self, new, **columns):
         if new == State.RUNNING and len(failed) < 2:
@@ -370,7 +371,7 @@ def test_database_that_fails_after_a_batch_is_stored_costs_no_word_of_the_traine
             raise OperationalError("the database is away")
         return real_transition(self, new, **columns)
 
-    monkeypatch.setattr(telemetry.Shipper, "ship", ship)
+    monkeypatch.setattr(shipper.Shipper, "ship", ship)
     monkeypatch.setattr(Run, "transition_to", transition_to)
     run = make_run(name=name)
     supervise(run.pk)
@@ -449,7 +450,7 @@ import json
 settings.DATABASES["default"]["NAME"] = sys.argv[1]
 settings.RUNS_DIR = Path(sys.argv[2])
 settings.TRAINER_COMMAND = json.loads(sys.argv[3])
-from hacrl_web.runs.supervisor import supervise
+from hacrl_web.runs.worker.supervisor import supervise
 supervise(uuid.UUID(sys.argv[4]))
 """
 

@@ -9,9 +9,9 @@ import time
 import pytest
 from django.urls import reverse
 
-from hacrl_web.runs.cost import cost_of
+from hacrl_web.runs.launch.cost import cost_of
 from hacrl_web.runs.models import Run, Sweep, TelemetryEvent
-from hacrl_web.runs.sweeps import launch_sweep
+from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.web import factories
 from tests.web.page_text import complete, field_of, text_of
 from tests.web.test_sweeps import set_state, sweep_request

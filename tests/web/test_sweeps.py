@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hacrl_web.runs.launch import LaunchError
+from hacrl_web.runs.launch.launch import LaunchError
+from hacrl_web.runs.launch.variants import ABLATIONS
 from hacrl_web.runs.models import Run, StatusChange, Sweep
-from hacrl_web.runs.sweep_plan import plan_sweep
-from hacrl_web.runs.sweep_state import state_of
-from hacrl_web.runs.sweeps import add_seeds, launch_sweep, pause_all, resume_all, retry_all, stop_all
-from hacrl_web.runs.variants import ABLATIONS
+from hacrl_web.runs.sweeps.plan import plan_sweep
+from hacrl_web.runs.sweeps.state import state_of
+from hacrl_web.runs.sweeps.sweeps import add_seeds, launch_sweep, pause_all, resume_all, retry_all, stop_all
 from hacrl_web.web.errors import FieldErrors
 from tests.web.factories import launch_request, make_benchmark, make_member
 from workers.contract.spec.run import RunSpec

@@ -7,11 +7,11 @@ import zlib
 import pytest
 from django.db import OperationalError
 
-from hacrl_web.runs import telemetry
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, State, TelemetryEvent, Worker
-from hacrl_web.runs.reports import metric_rows
-from hacrl_web.runs.series import series
-from hacrl_web.runs.telemetry import LeaseLost, Shipper
+from hacrl_web.runs.telemetry import shipper as telemetry
+from hacrl_web.runs.telemetry.reports import metric_rows
+from hacrl_web.runs.telemetry.series import series
+from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from tests.fake_trainer import rollouts
 from tests.web.factories import make_run, metrics, write_spool
 from workers.contract import spool

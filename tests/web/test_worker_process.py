@@ -13,8 +13,8 @@ from django.conf import settings as django_settings
 from django.db import connection
 
 from hacrl_web.celery import app
-from hacrl_web.runs import supervisor, tasks
-from hacrl_web.runs.hosts import data_folder_id
+from hacrl_web.runs.worker import supervisor, tasks
+from hacrl_web.runs.worker.hosts import data_folder_id
 from tests.test_architecture import ML
 from tests.web.factories import make_run
 
@@ -54,7 +54,7 @@ from django.conf import settings
 settings.DATABASES["default"]["NAME"] = sys.argv[1]
 settings.RUNS_DIR = Path(sys.argv[2])
 settings.TRAINER_COMMAND = json.loads(sys.argv[3])
-app.tasks["hacrl_web.runs.tasks.train"](sys.argv[4])
+app.tasks["hacrl.train"](sys.argv[4])
 print(json.dumps([name for name in json.loads(sys.argv[5]) if name in sys.modules]))
 """
 

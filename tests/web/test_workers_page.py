@@ -12,11 +12,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from hacrl_web.runs import devices, host_report
+from hacrl_web.runs import devices
 from hacrl_web.runs.devices import disk, gpus, memory, processors
-from hacrl_web.runs.host_report import HostCard, host_cards, web_schema
-from hacrl_web.runs.hosts import HeartbeatThread, host_name
 from hacrl_web.runs.models import Host, Run, State, TelemetryEvent
+from hacrl_web.runs.worker import host_report
+from hacrl_web.runs.worker.host_report import HostCard, host_cards, web_schema
+from hacrl_web.runs.worker.hosts import HeartbeatThread, host_name
 from tests.waiting import wait_until
 from tests.web.factories import make_run, make_user
 

@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from hacrl_web.ops.loop import pulse_file, repeat
-from hacrl_web.runs.dispatcher import Dispatcher
-from hacrl_web.runs.retention import Retention
+from hacrl_web.runs.telemetry.retention import Retention
+from hacrl_web.runs.worker.dispatcher import Dispatcher
 
 
 class Command(BaseCommand):

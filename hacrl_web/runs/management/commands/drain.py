@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from hacrl_web.runs.hosts import host_name, set_drain
 from hacrl_web.runs.models import HELD, Drain, Host, Run
+from hacrl_web.runs.worker.hosts import host_name, set_drain
 
 
 class Command(BaseCommand):

@@ -1,0 +1,106 @@
+"""The REST API's part for what a run tells: its events by cursor, its log, its disk use.
+
+The events are the socket's frames, for callers that poll.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404
+from ninja import Body, Query, Router
+
+from hacrl_web.runs.archive.disk_use import disk_use
+from hacrl_web.runs.launch.cost import cost_of
+from hacrl_web.runs.launch.launch import plan_run
+from hacrl_web.runs.live.event_reader import BATCH_EVENTS, events_frame, read_batch, read_status
+from hacrl_web.runs.models import Run, TelemetryEvent
+from hacrl_web.runs.pages.search import found_for
+from hacrl_web.runs.telemetry import logs
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.pagination import ListQuery, listing
+from hacrl_web.web.streaming import download
+
+MAX_CURSOR = 2**62
+Search = Annotated[str, Query(max_length=200)]
+router = Router(tags=["runs"])
+
+
+def _visible_run(request: HttpRequest, run_id: UUID) -> Run:
+    return get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+
+
+@router.get("/runs/{run_id}/events", response=dict, summary="Events after a cursor: the socket's frame")
+def get_events(
+    request: HttpRequest,
+    run_id: UUID,
+    after: Annotated[int, Query(ge=0, lt=MAX_CURSOR)] = 0,
+    limit: Annotated[int, Query(ge=1, le=BATCH_EVENTS)] = BATCH_EVENTS,
+) -> Any:
+    """`{"op": "events", "run", "prev", "seq", "events"}`; ask again with `after` = `seq`. Beside it `status`, the
+    socket's frame of the run's state, and `last_seq`: up to it events are stored.
+    """
+    run = _visible_run(request, run_id)
+    status = read_status([run.pk])[run.pk]
+    if after > status.last_seq:
+        message = f"The run has no event {after}: the last is {status.last_seq}."
+        raise FieldErrors([FieldError("bad_cursor", message, "after")])
+    batch = read_batch(run.pk, after, limit=limit)
+    frame = events_frame(run.pk, after, batch.seq, [batch.text] if batch.count else [])
+    # The frame's text is passed on as it is: nothing is parsed only to be written again.
+    text = f'{frame[:-1]},"status":{status.text},"last_seq":{status.last_seq}}}'
+    return HttpResponse(text, content_type="application/json; charset=utf-8")
+
+
+@router.get("/runs/{run_id}/log", response=dict, summary="Lines of the log, oldest first or newest first")
+def get_log(
+    request: HttpRequest,
+    run_id: UUID,
+    query: Query[ListQuery],
+    q: Search = "",
+    level: Literal["", "info", "warning", "error"] = "",
+    order: Literal["oldest", "newest"] = "oldest",
+) -> Any:
+    """`q`: lines that hold it, whatever its case. Without `q` and `level` also the counts of what was left out."""
+    run = _visible_run(request, run_id)
+    search = q.replace("\x00", "")
+    rows = logs.matching(run, search, level) if search or level else logs.lines(run)
+    return listing(rows.order_by("seq" if order == "oldest" else "-seq"), query, _log_line)
+
+
+def _log_line(event: TelemetryEvent) -> dict[str, Any]:
+    return {"seq": event.seq, "attempt": event.attempt, **logs.line_of(event)}
+
+
+@router.get("/runs/{run_id}/output", response=dict, summary="The newest lines of the trainer's stdout and stderr")
+def get_output(request: HttpRequest, run_id: UUID, q: Search = "") -> Any:
+    """At most 500. `lines` is null where the run directory lies on another host."""
+    found = logs.search_output(_visible_run(request, run_id), q.replace("\x00", ""))
+    return {"lines": None if found is None else [line["text"] for line in found[-logs.FOUND_SHOWN :]]}
+
+
+@router.get("/runs/{run_id}/log.txt", response={200: None}, summary="The whole log as text")
+def get_log_file(request: HttpRequest, run_id: UUID) -> StreamingHttpResponse:
+    run = _visible_run(request, run_id)
+    return download(request, logs.as_text(run), f"log-{run.pk}.txt", "text/plain")
+
+
+@router.get("/runs/{run_id}/disk", response=dict, summary="What a run takes on the disk")
+def get_disk(request: HttpRequest, run_id: UUID) -> Any:
+    """`files_bytes` is null where the run directory lies on another host."""
+    return asdict(disk_use(_visible_run(request, run_id)))
+
+
+@router.post("/runs/estimate", response=dict, summary="What a run would cost; nothing is launched")
+def estimate_run(request: HttpRequest, payload: Annotated[dict[str, Any], Body()]) -> Any:
+    """The body is that of POST /runs. `device_seconds` is null where no run was measured yet, see `basis`."""
+    spec, material = plan_run(request.user, payload)
+    return cost_of(request.user, [spec], *material.pair).as_dict()
+
+
+@router.get("/find", response=dict, summary="Runs and what they are made of, by a part of the name")
+def find(request: HttpRequest, q: Search = "") -> Any:
+    return {"found": found_for(request.user, q)}

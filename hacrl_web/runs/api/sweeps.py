@@ -1,0 +1,160 @@
+"""The sweeps' part of the REST API: estimate, launch, look, stop, pause, resume, retry, more seeds.
+
+It parses and answers; sweeps.py decides.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from ninja import Body, Field, Query, Router, Status
+
+from hacrl_web.accounts.tokens.idempotency import idempotent
+from hacrl_web.runs.api.runs import Why, summary
+from hacrl_web.runs.archive import archive
+from hacrl_web.runs.launch.cost import cost_of
+from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
+from hacrl_web.runs.models import Run, Sweep
+from hacrl_web.runs.pages.controls import who
+from hacrl_web.runs.pubsub import ring_bell
+from hacrl_web.runs.sweeps import sweeps
+from hacrl_web.runs.sweeps.plan import plan_sweep
+from hacrl_web.runs.sweeps.state import state_of
+from hacrl_web.web.pagination import ListQuery, listing
+from hacrl_web.web.schemas import StrictBody
+
+Payload = Annotated[dict[str, Any], Body()]
+router = Router(tags=["sweeps"])
+
+
+def body_of(sweep: Sweep) -> dict[str, Any]:
+    """A sweep with its runs, oldest first, and the run that counts for each variant and seed."""
+    state = state_of(sweep)
+    return {
+        **_head(sweep),
+        "request": sweep.request,
+        "is_finished": state.is_finished,
+        "progress": state.progress(),
+        "seeds": state.seeds,
+        "variants": [
+            {"label": line.label, "runs": [str(run.pk) if run else None for run in line.cells]} for line in state.lines
+        ],
+        "runs": [summary(run) for run in state.runs],
+    }
+
+
+def _head(sweep: Sweep) -> dict[str, Any]:
+    return {"id": sweep.pk, "name": sweep.name, "url": sweep.get_absolute_url(), "created_at": sweep.created_at}
+
+
+def _visible_sweep(request: HttpRequest, sweep_id: int) -> Sweep:
+    return get_object_or_404(Sweep.objects.visible_to(request.user).select_related("owner"), pk=sweep_id)
+
+
+@router.post("/sweeps", response={201: dict}, summary="Launch one run for each variant and seed")
+@idempotent
+def create_sweep(request: HttpRequest, payload: Payload) -> Any:
+    """As POST /runs, with lists `algorithms` and `seeds` in place of the algorithm's name and the seed.
+
+    Optional: `ablations` of HACPO, and a `grid` such as {"alpha": [1, 3]} over alpha, delta, delta_step and
+    capability_window.
+    """
+    return Status(201, body_of(sweeps.launch_sweep(request.user, payload)))
+
+
+@router.post("/sweeps/estimate", response=dict, summary="What a sweep would cost; nothing is launched")
+def estimate_sweep(request: HttpRequest, payload: Payload) -> Any:
+    """The body is that of POST /sweeps. `device_seconds` is null where no run was measured yet, see `basis`.
+
+    `memory` is the peak of one run in words, for the host with most room; empty where models or hosts are not known.
+    """
+    plan = plan_sweep(request.user, payload)
+    return cost_of(request.user, plan.specs, *plan.material.pair).as_dict()
+
+
+@router.get("/sweeps", response=dict, summary="List sweeps, newest first")
+def list_sweeps(request: HttpRequest, query: Query[ListQuery]) -> Any:
+    found = Sweep.objects.visible_to(request.user)
+    return listing(found, query, lambda sweep: _head(sweep) | {"request": sweep.request})
+
+
+@router.get("/sweeps/{int:sweep_id}", response=dict, summary="A sweep and its runs")
+def get_sweep(request: HttpRequest, sweep_id: int) -> Any:
+    return body_of(_visible_sweep(request, sweep_id))
+
+
+@router.get("/sweeps/{int:sweep_id}/progress", response=dict, summary="How far a sweep is")
+def get_progress(request: HttpRequest, sweep_id: int) -> Any:
+    return state_of(_visible_sweep(request, sweep_id)).progress()
+
+
+def _told(sweep: Sweep, runs: list[Run]) -> dict[str, Any]:
+    """What was done to which runs, after their supervisors were told."""
+    for run in runs:
+        ring_bell(run.pk)
+    return {**_head(sweep), "changed": [str(run.pk) for run in runs], "progress": state_of(sweep).progress()}
+
+
+@router.post("/sweeps/{int:sweep_id}/stop", response=dict, summary="Stop every run; asking twice does nothing")
+def stop_sweep(request: HttpRequest, sweep_id: int) -> Any:
+    sweep = _visible_sweep(request, sweep_id)
+    return _told(sweep, sweeps.stop_all(sweep, who("stopped with its sweep", request)))
+
+
+@router.post("/sweeps/{int:sweep_id}/pause", response=dict, summary="Pause every run")
+def pause_sweep(request: HttpRequest, sweep_id: int, payload: Why | None = None) -> Any:
+    sweep = _visible_sweep(request, sweep_id)
+    return _told(sweep, sweeps.pause_all(sweep, who("paused with its sweep", request, payload.why if payload else "")))
+
+
+@router.post("/sweeps/{int:sweep_id}/resume", response=dict, summary="Queue every paused run again")
+def resume_sweep(request: HttpRequest, sweep_id: int) -> Any:
+    sweep = _visible_sweep(request, sweep_id)
+    return _told(sweep, sweeps.resume_all(sweep, who("resumed with its sweep", request)))
+
+
+class RetryOrder(StrictBody):
+    """`state`: which of the ended runs are replaced."""
+
+    state: Literal["failed", "stopped"] = "failed"
+
+
+@router.post("/sweeps/{int:sweep_id}/retry", response=dict, summary="A new run in place of each that has failed")
+def retry_sweep(request: HttpRequest, sweep_id: int, payload: RetryOrder | None = None) -> Any:
+    """From step 0, with the same settings and seed; what was retried already is not retried again."""
+    sweep = _visible_sweep(request, sweep_id)
+    return _told(sweep, sweeps.retry_all(request.user, sweep, (payload or RetryOrder()).state))
+
+
+class SeedsOrder(StrictBody):
+    """Seeds that the sweep does not have yet."""
+
+    seeds: Annotated[list[int], Field(max_length=MAX_SWEEP_RUNS)] = []
+
+
+@router.post("/sweeps/{int:sweep_id}/seeds", response=dict, summary="Every variant on further seeds")
+def add_seeds(request: HttpRequest, sweep_id: int, payload: SeedsOrder) -> Any:
+    sweep = _visible_sweep(request, sweep_id)
+    return _told(sweep, sweeps.add_seeds(request.user, sweep, payload.seeds))
+
+
+class NameOrder(StrictBody):
+    """The new name."""
+
+    name: str = ""
+
+
+@router.post("/sweeps/{int:sweep_id}/rename", response=dict, summary="Rename a sweep; its runs keep their names")
+def rename_sweep(request: HttpRequest, sweep_id: int, payload: NameOrder) -> Any:
+    sweep = _visible_sweep(request, sweep_id)
+    sweeps.rename(sweep, payload.name)
+    return _head(sweep)
+
+
+@router.post("/sweeps/{int:sweep_id}/delete", response={204: None}, summary="Delete a sweep with all its runs")
+def remove_sweep(request: HttpRequest, sweep_id: int) -> Any:
+    """With everything they have recorded; 409, and nothing is deleted, while one of them has not ended."""
+    archive.delete_sweep(request.user, _visible_sweep(request, sweep_id))
+    return Status(204, None)

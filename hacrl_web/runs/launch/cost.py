@@ -1,0 +1,122 @@
+"""What runs will cost before they are launched: rollouts, tokens, memory, device time, disk; what that rests on.
+
+Rollouts follow from the settings. Time is measured: the median seconds per rollout of runs of the same group on the
+same benchmark that have completed, of the same algorithm where there are any. Without such runs there is no estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import ceil
+from statistics import median
+from typing import Any
+
+from hacrl_web.registry.models import AgentGroup, Benchmark
+from hacrl_web.runs.launch.memory_fit import memory_needed
+from hacrl_web.runs.models import GENERATED, Run, State, TelemetryEvent
+from workers.contract.spec.run import RunSpec
+
+MAX_MEASURED = 50  # newest completed runs that are looked at
+# Of a checkpoint: bfloat16 weights, their float32 masters and AdamW's two moments. With LoRA: merged weights alone.
+BYTES_PER_PARAMETER = 2 + 4 + 2 * 4
+BYTES_WITH_LORA = 4
+UNTRAINED = "Nothing is trained, and the time of evaluations alone is not estimated."
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of all runs together. `device_seconds`, `disk_bytes`: None where nothing is known to base them on."""
+
+    runs: int
+    rollouts: int
+    max_tokens: int  # every response as long as it may be
+    device_seconds: float | None
+    disk_bytes: int | None  # checkpoints that stay
+    basis: str  # what the time rests on, in words
+    basis_runs: int
+    memory: str  # of the run that needs most, in words; empty where nothing is known
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def cost_of(user: Any, specs: Sequence[RunSpec], group: AgentGroup, benchmark: Benchmark) -> Cost:
+    """The cost of these runs of one group on one benchmark, by the runs that the user may see."""
+    paces = _seconds_per_rollout(user, group, benchmark)
+    every = [pace for of_one in paces.values() for pace in of_one]
+    rollouts = [rollouts_of(spec) for spec in specs]
+    seconds = None
+    if every and any(rollouts):
+        seconds = sum(
+            number * median(paces.get(spec.algorithm.name) or every)
+            for spec, number in zip(specs, rollouts, strict=True)
+        )
+    checkpoint = _checkpoint_bytes(user, group)
+    return Cost(
+        runs=len(specs),
+        rollouts=sum(rollouts),
+        max_tokens=sum(n * spec.rollout.max_completion_length for n, spec in zip(rollouts, specs, strict=True)),
+        device_seconds=seconds,
+        disk_bytes=None if checkpoint is None else checkpoint * sum(map(_num_kept, specs)),
+        basis=_basis(every, {str(spec.algorithm.name) for spec in specs} - set(paces)) if any(rollouts) else UNTRAINED,
+        basis_runs=len(every),
+        memory=_memory(specs, group),
+    )
+
+
+def _memory(specs: Sequence[RunSpec], group: AgentGroup) -> str:
+    agents = list(group.agents.select_related("model"))
+    # Variants of a sweep differ in the algorithm; gspox2, where it is one of them, has twice the rollouts.
+    largest = max(specs, key=lambda spec: (spec.num_generations, spec.algorithm.shares_rollouts), default=None)
+    return memory_needed(largest, agents) if largest else ""
+
+
+def rollouts_of(spec: RunSpec) -> int:
+    """Rollouts that a run generates for training: steps x agents x prompts x rollouts per prompt."""
+    return spec.training.steps * len(spec.agents) * spec.training.train_batch_size * spec.num_generations
+
+
+def _seconds_per_rollout(user: Any, group: AgentGroup, benchmark: Benchmark) -> dict[str, list[float]]:
+    """Of completed runs, by algorithm. Their evaluations and checkpoints are in it."""
+    completed = Run.objects.visible_to(user).filter(group=group, benchmark=benchmark, state=State.COMPLETED)
+    newest = completed.exclude(data_folder=GENERATED).order_by("-finished_at")[:MAX_MEASURED]
+    found: dict[str, list[float]] = {}
+    for algorithm, progress in newest.values_list("algorithm", "progress"):
+        seconds, rollouts = progress.get("elapsed_s") or 0, progress.get("rollouts_generated") or 0
+        if seconds > 0 and rollouts > 0:
+            found.setdefault(algorithm, []).append(seconds / rollouts)
+    return found
+
+
+def _basis(paces: list[float], unmeasured: set[str]) -> str:
+    if not paces:
+        return "No run of this group has completed on this benchmark yet, so nothing is known of the time."
+    runs = "1 completed run" if len(paces) == 1 else f"{len(paces)} completed runs"
+    text = f"Measured: {runs} of this group on this benchmark, {median(paces):.3g} s a rollout (median)."
+    if unmeasured:
+        text += f" Never measured here, taken as the others: {', '.join(sorted(unmeasured))}."
+    return text
+
+
+def _checkpoint_bytes(user: Any, group: AgentGroup) -> int | None:
+    """One checkpoint of the whole group: as the newest one measured, else by the number of its parameters."""
+    runs = Run.objects.visible_to(user).filter(group=group).exclude(data_folder=GENERATED)
+    newest = runs.filter(state=State.COMPLETED).order_by("-finished_at").values("pk")[:1]
+    saved = TelemetryEvent.objects.filter(run__in=newest, type="checkpoint").order_by("-seq")
+    for payload in saved.values_list("payload", flat=True)[:1]:
+        if isinstance(payload.get("size_bytes"), int):
+            return int(payload["size_bytes"])
+    total = 0
+    for agent in group.agents.select_related("model"):
+        if agent.model.num_parameters is None:
+            return None
+        total += agent.model.num_parameters * (BYTES_WITH_LORA if agent.setting("lora_rank") else BYTES_PER_PARAMETER)
+    return total
+
+
+def _num_kept(spec: RunSpec) -> int:
+    """Checkpoints that a run leaves: the newest ones, and the best."""
+    options, steps = spec.checkpoint, spec.training.steps
+    saved = ceil(steps / options.save_steps) if options.save_steps else min(1, steps)
+    return min(saved, options.keep + options.keep_best)

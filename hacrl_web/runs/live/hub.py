@@ -1,0 +1,299 @@
+"""The hub: one reader of the database per web process, for all browsers that watch runs.
+
+Redis only rings ("run X has news"); a poll every two seconds covers lost bells. Events go from the reader to each
+subscription's short queue; a browser that is too slow loses its queue, not events: it reads again from its own cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+import redis.asyncio
+from channels.db import database_sync_to_async
+from django.conf import settings
+from django.db import Error, connections
+
+from hacrl_web.accounts.login.sessions import session_digest
+from hacrl_web.runs.live.event_reader import Batch, Status, read_batch, read_status
+from hacrl_web.runs.pubsub import BELL_CHANNEL, LOGOUT_CHANNEL, RIGHTS_CHANNEL, tell_logout, tell_rights
+
+POLL_S = 2.0
+BELL_CHECK_S = 3.0  # a quiet bell is asked whether it is still there
+COALESCE_S = 0.05  # bells within this time cost one read
+MAX_QUEUED_BATCHES = 20
+FRAME_CHARACTERS = 500_000
+ResultT = TypeVar("ResultT")
+log = logging.getLogger(__name__)
+
+
+class Subscription:
+    """One browser's cursor over one run."""
+
+    def __init__(self, run_id: UUID, cursor: int, wake: asyncio.Event) -> None:
+        self.run_id = run_id
+        self.cursor = cursor
+        self.wake = wake  # of the browser's sender
+        self.is_live = False  # False: the sender reads the backlog by itself
+        self.is_synced = False  # "synced" was sent
+        self.queue: deque[Batch] = deque()
+        self.sent_status = ""
+        self.is_gone = False  # the run was deleted
+
+    def offer(self, batch: Batch) -> None:
+        """Queue a batch for the sender; on overflow forget the queue and fall back to reading."""
+        if self.is_live:
+            if len(self.queue) >= MAX_QUEUED_BATCHES:
+                self.queue.clear()
+                self.is_live = False
+            else:
+                self.queue.append(batch)
+        self.wake.set()
+
+    def take(self) -> list[Batch]:
+        """What is queued, up to the size of one frame."""
+        taken: list[Batch] = []
+        size = 0
+        while self.queue and size < FRAME_CHARACTERS:
+            taken.append(self.queue.popleft())
+            size += len(taken[-1].text)
+        return taken
+
+
+class Feed:
+    """One run that somebody in this process watches."""
+
+    def __init__(self, run_id: UUID, status: Status) -> None:
+        self.run_id = run_id
+        self.status = status
+        self.read_to = status.last_seq  # live subscriptions were offered everything up to here, others read up to here
+        self.subscriptions: set[Subscription] = set()
+
+
+class Member(Protocol):
+    """One browser's socket, as the hub knows it."""
+
+    user: Any
+    session: str  # session_digest
+    subscriptions: dict[UUID, Subscription]
+    rights_changed: asyncio.Event  # its watch looks at once
+
+    async def end_session(self) -> None: ...
+
+
+class Hub:
+    """All feeds of this process, their bell and their poll."""
+
+    def __init__(self) -> None:
+        self.feeds: dict[UUID, Feed] = {}
+        self.members: set[Member] = set()
+        self._endings: set[asyncio.Task[None]] = set()
+        self._rung: set[UUID] = set()
+        self._ring = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.is_delayed = False  # True: no bell, only the poll; the pages say so
+        # One thread, one connection: the database is read once, however many watch.
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="hub-reader")
+
+    async def read(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
+        """Run a database function in the reader thread."""
+        in_thread = database_sync_to_async(function, thread_sensitive=False, executor=self._reader)
+        result: ResultT = await in_thread(*arguments)
+        return result
+
+    def start(self) -> None:
+        """Start the bell, the poll and the pump; they run while the process does."""
+        if not self._tasks:
+            jobs = (self._listen(), self._poll(), self._pump())
+            self._tasks = [asyncio.create_task(job) for job in jobs]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        await asyncio.get_running_loop().run_in_executor(self._reader, connections.close_all)
+        self._reader.shutdown()
+
+    def subscribe(self, subscription: Subscription, status: Status) -> None:
+        feed = self.feeds.setdefault(subscription.run_id, Feed(subscription.run_id, status))
+        feed.subscriptions.add(subscription)
+        self.ring(subscription.run_id)
+
+    async def read_backlog(self, subscription: Subscription) -> Batch:
+        """What lies between cursor and feed, at most one batch; with the last of it the subscription is live."""
+        feed = self.feeds[subscription.run_id]
+        read_to = feed.read_to
+        batch = await self.read(read_batch, subscription.run_id, subscription.cursor, read_to)
+        # No await from here on: nothing can be offered between the comparison and the switch.
+        if not batch.is_full and feed.read_to == read_to:
+            subscription.is_live = True
+        return batch
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        feed = self.feeds.get(subscription.run_id)
+        if feed is not None:
+            feed.subscriptions.discard(subscription)
+            if not feed.subscriptions:
+                del self.feeds[subscription.run_id]
+
+    def ring(self, run_id: UUID) -> None:
+        if run_id in self.feeds:
+            self._rung.add(run_id)
+            self._ring.set()
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            for run_id in self.feeds:
+                self.ring(run_id)
+
+    async def _listen(self) -> None:
+        """Hear the bell; without Redis keep trying, with growing pauses."""
+        pause_s = 1.0
+        while True:
+            try:
+                client = redis.asyncio.Redis.from_url(settings.REDIS_URL, socket_timeout=None, socket_connect_timeout=2)
+                async with client, client.pubsub() as bell:
+                    async with asyncio.timeout(BELL_CHECK_S):
+                        await bell.subscribe(BELL_CHANNEL, LOGOUT_CHANNEL, RIGHTS_CHANNEL)
+                        await client.ping()
+                    self._set_delayed(False)
+                    pause_s = 1.0
+                    for run_id in list(self.feeds):  # what rang meanwhile was not heard
+                        self.ring(run_id)
+                    self.look_again()
+                    while True:
+                        message = await bell.get_message(ignore_subscribe_messages=True, timeout=BELL_CHECK_S)
+                        if message is not None:
+                            self._heard(message)
+                            continue
+                        # Silence is no proof: a frozen Redis keeps its connections open.
+                        async with asyncio.timeout(BELL_CHECK_S):
+                            await client.ping()
+            except (redis.RedisError, OSError) as error:
+                if not self.is_delayed:
+                    log.warning("the bell is not heard (%r); polling every %g s", error, POLL_S)
+            self._set_delayed(True)
+            await asyncio.sleep(pause_s)
+            pause_s = min(10.0, pause_s * 2)
+
+    def _set_delayed(self, is_delayed: bool) -> None:
+        if is_delayed != self.is_delayed:
+            self.is_delayed = is_delayed
+            for feed in self.feeds.values():
+                for subscription in feed.subscriptions:
+                    subscription.wake.set()
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        if message["type"] != "message":
+            return
+        text = bytes(message["data"]).decode("ascii", "replace")
+        channel = bytes(message["channel"]).decode()
+        with contextlib.suppress(ValueError):
+            if channel == LOGOUT_CHANNEL:
+                self.end_session(text)
+            elif channel == RIGHTS_CHANNEL:
+                self.look_again(int(text))
+            else:
+                self.ring(UUID(text))
+
+    def end_session(self, digest: str) -> None:
+        """Close the sockets of a session that was logged out."""
+        for member in [member for member in self.members if member.session == digest]:
+            task = asyncio.create_task(member.end_session())
+            self._endings.add(task)
+            task.add_done_callback(self._endings.discard)
+
+    def look_again(self, user_id: int | None = None) -> None:
+        """Somebody's rights have changed (None: anybody's may have): the sockets ask now what they may still show."""
+        for member in self.members:
+            if user_id in (None, member.user.pk):
+                member.rights_changed.set()
+
+    async def _pump(self) -> None:
+        """Read what rang, one round for all runs, and offer it to those who watch."""
+        while True:
+            await self._ring.wait()
+            await asyncio.sleep(COALESCE_S)
+            self._ring.clear()
+            rung, self._rung = self._rung, set()
+            try:
+                await self._read_round(list(rung))
+            except Error as error:
+                log.warning("the hub cannot read the database (%s); the poll tries again", error)
+            except Exception:
+                log.exception("the hub failed; the poll tries again")
+
+    async def _read_round(self, run_ids: list[UUID]) -> None:
+        found = await self.read(read_status, run_ids)
+        for run_id in run_ids:
+            feed = self.feeds.get(run_id)
+            if feed is None:
+                continue
+            status = found.get(run_id)
+            if status is None:
+                for subscription in feed.subscriptions:
+                    subscription.is_gone = True
+                    subscription.wake.set()
+                continue
+            if any(s.is_live for s in feed.subscriptions):
+                await self._read_events(feed, status.last_seq)
+            else:
+                feed.read_to = max(feed.read_to, status.last_seq)
+            # After its events: a browser that is told "completed" has everything.
+            feed.status = status
+            for subscription in feed.subscriptions:
+                subscription.wake.set()
+
+    async def _read_events(self, feed: Feed, last_seq: int) -> None:
+        while feed.read_to < last_seq:
+            batch = await self.read(read_batch, feed.run_id, feed.read_to)
+            # Rollouts have numbers too, but no events: past the last event the cursor may move to last_seq.
+            seq = batch.seq if batch.is_full else max(batch.seq, last_seq)
+            feed.read_to = seq
+            if batch.count:
+                for subscription in feed.subscriptions:
+                    subscription.offer(batch)
+
+
+_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
+
+
+def get_hub() -> Hub:
+    """This process' hub (one per event loop), started when first asked for."""
+    loop = asyncio.get_running_loop()
+    hub = _hubs.get(loop)
+    if hub is None:
+        hub = _hubs[loop] = Hub()
+    hub.start()
+    return hub
+
+
+def end_sockets(session_key: str) -> None:
+    """Close the sockets of a session that is logged out: here at once, in other processes through Redis.
+
+    Without Redis those end within a minute, when they look at their session again.
+    """
+    digest = session_digest(session_key)
+    _in_each_hub(lambda hub: hub.end_session(digest))
+    tell_logout(digest)
+
+
+def look_again(user_id: int) -> None:
+    """Somebody's rights have changed: their sockets look what they may still show, as end_sockets reaches them."""
+    _in_each_hub(lambda hub: hub.look_again(user_id))
+    tell_rights(user_id)
+
+
+def _in_each_hub(act: Callable[[Hub], None]) -> None:
+    for loop, hub in list(_hubs.items()):
+        with contextlib.suppress(RuntimeError):  # a loop that has ended
+            loop.call_soon_threadsafe(act, hub)

@@ -1,0 +1,233 @@
+"""The run, the job itself, with its sweep and its history; and the public face of all rows of this app.
+
+How a run changes its state stands in run_states.py, what its trainer reported in event_models.py, the machines that
+train in host_models.py. Every write of a supervisor names its attempt, the fencing token: it is refused once another
+attempt owns the run, or the run has ended.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from datetime import datetime
+from pathlib import Path
+
+from django.conf import settings
+from django.db import models, transaction
+from django.db.models import Exists, F
+from django.db.models.functions import Coalesce
+from django.urls import reverse
+from django.utils import timezone
+
+from hacrl_web.accounts.audit_log import audited
+from hacrl_web.accounts.visibility import OfProject, OfProjectQuerySet
+from hacrl_web.runs.models.hosts import Drain, Host
+from hacrl_web.runs.models.states import HELD, IDLE, Desire, OfState, State
+
+QUEUE_ORDER = ("-priority", "queue_key", "created_at", "pk")
+GENERATED = "generated"  # stands in `data_folder` where nobody trained: ./hacrl seed_demo_data
+
+
+@audited("name", "request")
+class Sweep(OfProject):
+    """Runs launched together to be compared."""
+
+    section = "sweeps"
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sweeps")
+    name = models.CharField(max_length=120)
+    request = models.JSONField(default=dict, blank=True)  # what was asked for, as sweeps.py read it
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = OfProjectQuerySet["Sweep"].as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("runs:sweep_detail", args=[self.pk])
+
+
+class Worker:
+    """Who claims: a process on a host, and the data folder it works in."""
+
+    def __init__(self, host: str, pid: int, started: float, data_folder: str, boot: str = "") -> None:
+        self.host = host
+        self.pid = pid
+        self.started = started
+        self.data_folder = data_folder
+        self.boot = boot
+
+
+class RunQuerySet(OfProjectQuerySet["Run"]):
+    def held_by(self, run_id: uuid.UUID, attempt: int) -> RunQuerySet:
+        """The run while this attempt owns it, as a query of one row or none: the fence of every later write."""
+        return self.filter(pk=run_id, attempt=attempt, state__in=HELD)
+
+    def left_by(self, run_id: uuid.UUID, attempt: int) -> RunQuerySet:
+        """The run while nobody holds it and this attempt was its last: the fence of what is stored late."""
+        return self.filter(pk=run_id, attempt=attempt, state__in=IDLE)
+
+    def in_queue(self) -> RunQuerySet:
+        """Runs that wait for a worker, in the order they should start."""
+        return self.filter(state=State.QUEUED, desired_state=Desire.RUN).order_by(*QUEUE_ORDER)
+
+    def tagged(self, tag: str) -> RunQuerySet:
+        """Runs that have this tag, in whatever case it is asked for."""
+        return self.filter(tags__contains=f",{tag.strip().lower()},")
+
+    def claim(self, run_id: uuid.UUID, worker: Worker) -> Run | None:
+        """Take a queued run and raise its attempt, by compare-and-swap; None where it was not to be had."""
+        now = timezone.now()
+        with transaction.atomic():
+            # A run that has begun waits for the data folder that holds its spool and checkpoints.
+            claimable = self.in_queue().filter(pk=run_id, data_folder__in=["", worker.data_folder])
+            drained = Host.objects.filter(name=worker.host).exclude(drain=Drain.NO)
+            claimable = claimable.filter(~Exists(drained))
+            claimed = claimable.order_by().update(
+                state=State.STARTING,
+                attempt=F("attempt") + 1,
+                worker_host=worker.host,
+                worker_pid=worker.pid,
+                worker_started=worker.started,
+                worker_boot=worker.boot,
+                data_folder=worker.data_folder,
+                heartbeat_at=now,
+                started_at=Coalesce("started_at", now),
+                reason="",
+            )
+            if not claimed:
+                return None
+            run = self.get(pk=run_id)
+            run.status_changes.create(
+                from_state=State.QUEUED,
+                to_state=State.STARTING,
+                attempt=run.attempt,
+                reason=f"claimed by {worker.host}",
+                at=now,
+            )
+            return run
+
+
+@audited("name", "sweep", "group", "benchmark", "algorithm", "seed", "priority", "queue_key", "state", "desired_state",
+         "desire_reason", "reason", "tags", "notes", "archived_at")  # fmt: skip
+class Run(OfState, OfProject):
+    """One training job: what was asked, who works on it, how far it is."""
+
+    section = "runs"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="runs")
+    name = models.CharField(max_length=120)
+    sweep = models.ForeignKey(Sweep, on_delete=models.SET_NULL, null=True, blank=True, related_name="runs")
+    variant = models.CharField(max_length=120, blank=True)  # its row in the sweep, see variants.Variant.label
+    group = models.ForeignKey(
+        "registry.AgentGroup", on_delete=models.SET_NULL, null=True, blank=True, related_name="runs"
+    )
+    benchmark = models.ForeignKey(
+        "registry.Benchmark", on_delete=models.SET_NULL, null=True, blank=True, related_name="runs"
+    )
+    spec = models.JSONField()  # workers.contract.spec.run.RunSpec
+    algorithm = models.CharField(max_length=32)
+    seed = models.PositiveIntegerField()
+    retry_of = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="retries")
+    # Whose settings it began with on the form, to be compared with.
+    cloned_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="clones")
+    # Above 0: the step of that run's checkpoint, which its folder began with.
+    start_step = models.PositiveIntegerField(default=0)
+    priority = models.IntegerField(default=0)
+    queue_key = models.FloatField(default=time.time)  # order within a priority
+
+    worker_host = models.CharField(max_length=255, blank=True)
+    worker_pid = models.PositiveIntegerField(null=True, blank=True)
+    # Seconds since the host's boot: tells a process from a later one with the same pid.
+    worker_started = models.FloatField(null=True, blank=True)
+    worker_boot = models.CharField(max_length=64, blank=True)  # of the host, which has restarted if it has another
+    data_folder = models.CharField(max_length=64, blank=True)  # id of the data folder that holds the run directory
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
+
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+
+    last_seq = models.BigIntegerField(default=0)  # every event up to it is stored
+    spool_offset = models.BigIntegerField(default=0)  # bytes of the spool that are stored
+    texts_from = models.PositiveIntegerField(
+        default=0
+    )  # rollouts of earlier steps have lost their texts (retention.py)
+    packed_seq = models.BigIntegerField(default=0)  # metrics up to it are in chunks too (chunks.py)
+    step = models.PositiveIntegerField(default=0)
+    total_steps = models.PositiveIntegerField(default=0)
+
+    # What people write on it (labels.py). Tags stand between commas, ",best,lr sweep,": a filter finds whole ones.
+    tags = models.CharField(max_length=450, blank=True)
+    notes = models.TextField(blank=True)
+    archived_at = models.DateTimeField(null=True, blank=True)  # lists leave it out (shelf.py)
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        indexes = [
+            models.Index(fields=["project", "-created_at"], name="run_project_created"),
+            models.Index(fields=["-created_at"], name="run_created"),
+            models.Index(fields=["state", "-priority", "queue_key"], name="run_queue"),
+            models.Index(fields=["state", "-finished_at"], name="run_finished"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("runs:run_detail", args=[self.pk])
+
+    @property
+    def run_dir(self) -> Path:
+        return Path(settings.RUNS_DIR) / str(self.pk)
+
+    @property
+    def is_generated(self) -> bool:
+        """True where its numbers are made up by seed_demo_data: there is no run directory, on no host."""
+        return self.data_folder == GENERATED
+
+    @property
+    def waits_for_host(self) -> str:
+        """The host that holds the files of a run that has begun: it goes on there, or where the folder is shared."""
+        return self.worker_host if self.state in (State.QUEUED, State.LOST) and self.data_folder else ""
+
+    @property
+    def tag_list(self) -> list[str]:
+        return [tag for tag in self.tags.split(",") if tag]
+
+    @property
+    def agent_names(self) -> list[str]:
+        return [agent["name"] for agent in self.spec["agents"]]
+
+    @property
+    def is_evaluation_only(self) -> bool:
+        """True where nobody learns: every agent is evaluated once."""
+        return bool(self.spec.get("training", {}).get("steps") == 0)
+
+    @property
+    def further_benchmarks(self) -> frozenset[str]:
+        """Names of the benchmarks that its evaluations ask beside its own, which charts and boards show."""
+        return frozenset(one["benchmark"] for one in self.spec.get("evaluation", {}).get("benchmarks", ()))
+
+
+class StatusChange(models.Model):
+    """One change of a run's state and why."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="status_changes")
+    from_state = models.CharField(max_length=16, blank=True)
+    to_state = models.CharField(max_length=16)
+    attempt = models.PositiveIntegerField()
+    reason = models.TextField(blank=True)
+    at: models.DateTimeField[datetime, datetime] = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return f"{self.from_state} -> {self.to_state}"

@@ -1,0 +1,176 @@
+"""Pages of sweeps: their list, one with its matrix of variants and seeds, and the buttons that act on all its runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db.models import Count, Exists, OuterRef
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_GET, require_POST
+
+from hacrl_web.runs.launch.form import parse_seeds
+from hacrl_web.runs.models import HELD, TERMINAL, Run, State, Sweep
+from hacrl_web.runs.pages.controls import who
+from hacrl_web.runs.pubsub import ring_bell
+from hacrl_web.runs.sweeps import sweeps
+from hacrl_web.runs.sweeps.state import SweepState, newest_checkpoints, state_of
+from hacrl_web.web.errors import FieldErrors
+from workers.contract.demo_recipe import is_of_demo
+
+PAGE_SIZE = 50
+
+
+@require_GET
+def sweep_list(request: HttpRequest) -> HttpResponse:
+    """All sweeps of the project, newest first, with how many runs of each are in which state."""
+    page = Paginator(Sweep.objects.listed_for(request.user), PAGE_SIZE).get_page(request.GET.get("page"))
+    rows = _rows(list(page.object_list))
+    return render(request, "runs/sweep_list.html", {"page": page, "rows": rows, "total": page.paginator.count})
+
+
+def _rows(shown: list[Sweep]) -> list[dict[str, Any]]:
+    """A sweep's line of the list; two queries for all of them. What was retried does not count any more."""
+    retries = Run.objects.filter(retry_of=OuterRef("pk"), sweep=OuterRef("sweep"))
+    runs = Run.objects.filter(~Exists(retries), sweep__in=shown).order_by()
+    counts: dict[int, dict[str, int]] = defaultdict(dict)
+    for sweep, state, number in runs.values_list("sweep", "state").annotate(Count("pk")):
+        counts[sweep][state] = number
+    facts: dict[int, dict[str, set[Any]]] = defaultdict(lambda: defaultdict(set))
+    names = ("algorithm", "seed", "group__name", "benchmark__name")
+    for sweep, *values in runs.values_list("sweep", *names).distinct():
+        for name, value in zip(names, values, strict=True):
+            facts[sweep][name.partition("__")[0]].add(value)
+    return [
+        {
+            "sweep": sweep,
+            "num_runs": sum(counts[sweep.pk].values()),
+            "num_ended": sum(counts[sweep.pk].get(state, 0) for state in TERMINAL),
+            "counts": [(state, counts[sweep.pk][state]) for state in State.values if state in counts[sweep.pk]],
+            "algorithms": sorted(facts[sweep.pk]["algorithm"]),
+            "seeds": sorted(facts[sweep.pk]["seed"]),
+            "groups": sorted(name for name in facts[sweep.pk]["group"] if name),
+            "benchmarks": sorted(name for name in facts[sweep.pk]["benchmark"] if name),
+        }
+        for sweep in shown
+    ]
+
+
+def _sweep(request: HttpRequest, sweep_id: int) -> Sweep:
+    return get_object_or_404(Sweep.objects.visible_to(request.user).select_related("owner"), pk=sweep_id)
+
+
+@require_GET
+def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
+    """The runs of a sweep, live; their results are added by the leaderboard's template tag."""
+    sweep = _sweep(request, sweep_id)
+    return render(request, "runs/sweep_detail.html", _context(sweep, state_of(sweep)))
+
+
+def _refused(request: HttpRequest, sweep: Sweep, field: str, refused: FieldErrors) -> HttpResponse:
+    """The page with the form open that was refused, what was typed in it, and why."""
+    typed = {"field": field, "value": request.POST.get(field, ""), "errors": [one.message for one in refused.errors]}
+    context = _context(sweep, state_of(sweep)) | {"refused": typed}
+    return render(request, "runs/sweep_detail.html", context, status=refused.status)
+
+
+def _context(sweep: Sweep, state: SweepState) -> dict[str, Any]:
+    first = sweep.runs.values_list("spec", flat=True).first()
+    held = state.in_state(*HELD)
+    saved = newest_checkpoints(held)
+    return {
+        "sweep": sweep,
+        "state": state,
+        "progress": state.progress(),
+        "suggested_seeds": _up_to_three(state.seeds),
+        "has_results": any(run.state == State.COMPLETED for run in state.runs),
+        "is_demo": first is not None and is_of_demo(first),
+        "can_pause": any(run.can_pause for run in state.current),
+        "can_resume": any(run.can_resume for run in state.current),
+        "can_stop": any(run.can_stop for run in state.current),
+        # What stopping all of it would lose.
+        "held": [(run, saved.get(run.pk)) for run in held],
+        "num_waiting": len(state.current) - len(held) - sum(run.is_terminal for run in state.current),
+        "retries": [(state.in_state(ended), str(ended)) for ended in (State.FAILED, State.STOPPED)],
+        "counts": [(word, state.counts.get(word, 0)) for word in State.values if word != State.DRAFT],
+    }
+
+
+def _up_to_three(seeds: list[int]) -> str:
+    """The further seeds that make three, the fewest for an interval worth its name; nothing where there are as many."""
+    further = [seed for seed in range(max(seeds, default=0) + 3) if seed not in seeds]
+    return ", ".join(map(str, further[: max(0, 3 - len(seeds))]))
+
+
+def _tell(request: HttpRequest, asked: list[Run], done: str, nothing: str) -> None:
+    """Tell the supervisors of what was asked of their runs, and the user."""
+    for run in asked:
+        ring_bell(run.pk)
+    number = "1 run" if len(asked) == 1 else f"{len(asked)} runs"
+    messages.info(request, done.format(number) if asked else nothing)
+
+
+@require_POST
+def sweep_stop(request: HttpRequest, sweep_id: int) -> HttpResponse:
+    """Ask for the end of every run; twice, or after their end, it changes nothing and says so."""
+    sweep = _sweep(request, sweep_id)
+    asked = sweeps.stop_all(sweep, who("stopped with its sweep", request))
+    _tell(request, asked, "Stopping {}: a trainer ends after its current phase.", "No run was left to stop.")
+    return redirect(sweep)
+
+
+@require_POST
+def sweep_pause(request: HttpRequest, sweep_id: int) -> HttpResponse:
+    """Hold the waiting runs out of the queue, and end the running ones after their step with a checkpoint."""
+    sweep = _sweep(request, sweep_id)
+    asked = sweeps.pause_all(sweep, who("paused with its sweep", request))
+    _tell(request, asked, "Pausing {}: a trainer ends after its step, with a checkpoint.", "No run was left to pause.")
+    return redirect(sweep)
+
+
+@require_POST
+def sweep_resume(request: HttpRequest, sweep_id: int) -> HttpResponse:
+    """Back to the queue."""
+    sweep = _sweep(request, sweep_id)
+    asked = sweeps.resume_all(sweep, who("resumed with its sweep", request))
+    _tell(request, asked, "Resumed {}.", "No run was paused.")
+    return redirect(sweep)
+
+
+@require_POST
+def sweep_retry(request: HttpRequest, sweep_id: int) -> HttpResponse:
+    """A new run in place of each that has failed, or (`state`: stopped) was stopped."""
+    sweep = _sweep(request, sweep_id)
+    try:
+        made = sweeps.retry_all(request.user, sweep, request.POST.get("state", State.FAILED))
+        _tell(request, made, "Queued {} anew.", "There was nothing to retry.")
+    except FieldErrors as refused:
+        messages.error(request, " ".join(error.message for error in refused.errors))
+    return redirect(sweep)
+
+
+@require_POST
+def sweep_seeds(request: HttpRequest, sweep_id: int) -> HttpResponse:
+    """Every variant on further seeds."""
+    sweep = _sweep(request, sweep_id)
+    try:
+        made = sweeps.add_seeds(request.user, sweep, parse_seeds(request.POST.get("seeds", "")))
+        _tell(request, made, "Queued {}.", "All of these seeds were there already.")
+    except FieldErrors as refused:
+        return _refused(request, sweep, "seeds", refused)
+    return redirect(sweep)
+
+
+@require_POST
+def sweep_rename(request: HttpRequest, sweep_id: int) -> HttpResponse:
+    """Another name; the runs keep theirs."""
+    sweep = _sweep(request, sweep_id)
+    try:
+        sweeps.rename(sweep, request.POST.get("name", ""))
+        messages.info(request, "The sweep has its new name.")
+    except FieldErrors as refused:
+        return _refused(request, sweep, "name", refused)
+    return redirect(sweep)

@@ -1,0 +1,205 @@
+"""From a request for a sweep to the runs to be: lists and grid are read, every run is checked, nothing is written.
+
+All that is wrong is collected, each error at the field of the request that it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from pydantic import ValidationError
+
+from hacrl_web.runs.launch.launch import KEYS, SECTIONS, LaunchError, Material, check_spec, find_material
+from hacrl_web.runs.launch.variants import (
+    ABLATIONS,
+    HACPO,
+    MAX_LABEL,
+    MAX_SWEEP_RUNS,
+    Variant,
+    expand,
+    grid_of,
+    idle_ablations,
+)
+from hacrl_web.web.errors import MAX_ERRORS, FieldError, plain_errors
+from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.contract.spec.run import RunSpec
+
+SWEEP_KEYS = frozenset({"algorithms", "ablations", "seeds", "grid"})
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run to be."""
+
+    variant: Variant
+    spec: RunSpec
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """A checked request: the runs to be, seeds outside, so that a sweep under way compares on the seeds it has."""
+
+    request: dict[str, Any]  # in one form, however it was sent
+    material: Material
+    runs: list[Planned]
+
+    @property
+    def specs(self) -> list[RunSpec]:
+        return [run.spec for run in self.runs]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The parts of a request that only a sweep has, and the section `algorithm` that all its runs share."""
+
+    algorithms: list[Any]
+    ablations: list[str]
+    seeds: list[Any]
+    grid: dict[str, list[Any]]
+    base: Any
+
+
+def plan_sweep(user: Any, request: Any) -> SweepPlan:
+    """Every run of a sweep, checked. Error: LaunchError."""
+    if not isinstance(request, Mapping):
+        raise LaunchError([FieldError("invalid", "Must be an object with settings.", None)])
+    errors: list[FieldError] = []
+    asked = _asked(request, errors)
+    rule = _base_rule(asked.base, errors)
+    variants = _variants(asked, rule, errors) if rule and not errors else []
+    shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
+    material = find_material(user, shared, errors, KEYS - {"cloned_from", "draft"})
+    # Where the lists are wrong, one run of the method tells what else is.
+    runs = [(seed, variant) for seed in asked.seeds for variant in variants] or [(0, Variant(HACPO))]
+    planned = []
+    for seed, variant in runs:
+        section = {**asked.base, **variant.overrides} if isinstance(asked.base, Mapping) else asked.base
+        found: list[FieldError] = []
+        spec = check_spec({**shared, "algorithm": section, "seed": seed}, material, found)
+        moved = [FieldError(e.code, e.message, variant.field_of(e.field)) for e in found]
+        errors += [error for error in dict.fromkeys(moved) if error not in errors]
+        if spec is not None:
+            planned.append(Planned(variant, spec))
+    if any(run.spec.is_evaluation_only for run in planned):
+        message = "A sweep compares what training makes of the agents: at least 1 step is needed."
+        errors.append(FieldError("no_training", message, "training.steps"))
+    errors += _same_twice(planned)
+    if errors or rule is None:
+        raise LaunchError(errors[:MAX_ERRORS])
+    return SweepPlan(_in_one_form(asked, rule, planned, material), material, planned)
+
+
+def _asked(request: Mapping[str, Any], errors: list[FieldError]) -> _Asked:
+    algorithms = each_once(request, "algorithms", errors, is_needed=not request.get("ablations"))
+    ablations = each_once(request, "ablations", errors, is_needed=False)
+    errors += [
+        FieldError("literal_error", f"Must be one of {', '.join(ABLATIONS)}. You gave {str(key)[:60]!r}.", "ablations")
+        for key in ablations
+        if not isinstance(key, str) or key not in ABLATIONS
+    ]
+    seeds = each_once(request, "seeds", errors)
+    grid = grid_of(request.get("grid", {}), errors)
+    base = request.get("algorithm", {})
+    if isinstance(base, str) or (isinstance(base, Mapping) and "name" in base):
+        errors.append(FieldError("unknown_key", "A sweep takes its algorithms from “algorithms”.", "algorithm.name"))
+    if "seed" in request:
+        errors.append(FieldError("unknown_key", "A sweep takes its seeds from “seeds”.", "seed"))
+    return _Asked(algorithms, ablations, seeds, grid, base)
+
+
+def each_once(request: Mapping[str, Any], key: str, errors: list[FieldError], *, is_needed: bool = True) -> list[Any]:
+    """A list of a request, each value once; what is wrong is added to `errors`."""
+    values = request.get(key, [])
+    if not isinstance(values, list | tuple) or (is_needed and not values):
+        errors.append(FieldError("missing", f"Give a list of {key}, at least one.", key))
+        return []
+    if len(values) > MAX_SWEEP_RUNS:
+        errors.append(FieldError("too_long", f"At most {MAX_SWEEP_RUNS} {key} are possible.", key))
+        return []
+    texts = [str(value) for value in values]
+    if len(set(texts)) < len(texts):
+        errors.append(FieldError("repeated", f"Each of the {key} may be named once.", key))
+    return list(values)
+
+
+def _base_rule(base: Any, errors: list[FieldError]) -> AlgorithmSpec | None:
+    """The section `algorithm` that all share, as HACPO reads it; None where it is wrong."""
+    if not isinstance(base, Mapping):  # said where the whole spec is checked
+        return None
+    try:
+        return AlgorithmSpec.model_validate({**base, "name": HACPO})
+    except ValidationError as error:
+        errors += [FieldError(wrong.code, wrong.message, f"algorithm.{wrong.field}") for wrong in plain_errors(error)]
+        return None
+
+
+def _variants(asked: _Asked, rule: AlgorithmSpec, errors: list[FieldError]) -> list[Variant]:
+    """The rows of the sweep, or none and the errors."""
+    points = prod(len(values) for values in asked.grid.values())
+    if points > MAX_SWEEP_RUNS:  # said before it is multiplied out
+        message = f"The grid has {points} points; a sweep has at most {MAX_SWEEP_RUNS} runs."
+        errors.append(FieldError("too_many_runs", message, f"grid.{next(reversed(asked.grid))}"))
+        return []
+    variants = expand(asked.algorithms, asked.ablations, asked.grid, asked.base)
+    found = []
+    for name in asked.grid:
+        if not any(name in variant.point for variant in variants):
+            message = f"None of the chosen algorithms uses {name}, so there is nothing to vary."
+            found.append(FieldError("unused", message, f"grid.{name}"))
+    idle = idle_ablations(rule)
+    for key in asked.ablations:
+        if key in idle and not asked.grid.keys() & ABLATIONS[key].overrides.keys():
+            message = f"“{ABLATIONS[key].label}” removes what these settings do not have: it would be HACPO again."
+            found.append(FieldError("unused", message, "ablations"))
+    longest = max((variant.label for variant in variants if variant.point), key=len, default="")
+    if len(longest) > MAX_LABEL:
+        message = f"“{longest}” is too long for the name of a row, at most {MAX_LABEL} characters: give fewer digits."
+        found.append(FieldError("too_long", message, f"grid.{next(iter(asked.grid))}"))
+    if (num_runs := len(variants) * len(asked.seeds)) > MAX_SWEEP_RUNS:
+        product = f"{len(variants)} variants × {len(asked.seeds)} seeds are {num_runs}"
+        found.append(FieldError("too_many_runs", f"A sweep has at most {MAX_SWEEP_RUNS} runs; {product}.", "seeds"))
+    errors += found
+    return [] if found else variants
+
+
+def _same_twice(planned: list[Planned]) -> list[FieldError]:
+    """Two rows may not be the same run: an ablation that is a point of the grid as well. Nor may a seed: 1 and "01"."""
+    errors = []
+    labels: dict[tuple[int, str], str] = {}
+    for run in planned:
+        label = run.variant.label
+        key = (run.spec.seed, run.spec.algorithm.model_dump_json())
+        if labels.get(key) == label:
+            errors.append(FieldError("repeated", "Each of the seeds may be named once.", "seeds"))
+        first = labels.setdefault(key, label)
+        if first != label:
+            field = "ablations" if run.variant.ablation else "algorithms"
+            errors.append(FieldError("repeated", f"“{first}” and “{label}” are the same runs.", field))
+    return list(dict.fromkeys(errors))
+
+
+def _in_one_form(asked: _Asked, rule: AlgorithmSpec, planned: list[Planned], material: Material) -> dict[str, Any]:
+    """The request with its values as RunSpec read them, and of the sections only what was set."""
+    first = planned[0].spec
+    changed = first.model_dump(mode="json", exclude_unset=True)
+    sections = {key: changed[key] for key in SECTIONS if key in changed}
+    if "algorithm" in sections:
+        sections["algorithm"] = rule.model_dump(mode="json", exclude_unset=True, exclude={"name"})
+    if material.further is not None:  # as they were named, not as RunSpec has them
+        sections["evaluation"]["benchmarks"] = [benchmark.pk for benchmark in material.further]
+    group, benchmark = material.pair
+    cautions = {caution.code for run in planned for caution in run.spec.cautions()}  # other codes confirm nothing
+    return {
+        "name": first.name,
+        "group": group.pk,
+        "benchmark": benchmark.pk,
+        "algorithms": list(asked.algorithms),
+        "ablations": list(asked.ablations),
+        "seeds": list(dict.fromkeys(run.spec.seed for run in planned)),
+        "grid": asked.grid,
+        "confirm": [code for code in material.confirmed if code in cautions],
+        **sections,
+    }

@@ -1,0 +1,103 @@
+"""Keeps a run's rows small and quick to read: old rollouts lose their texts, metrics are packed (chunks.py).
+
+The numbers and places of such rollouts stay, and so do the events of packed metrics.
+
+Called by the dispatcher between its looks. Each change is a transaction of its own over few rows, and one call stops
+after a fraction of a second, so that nobody who writes waits long.
+"""
+
+from __future__ import annotations
+
+import time
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, Max
+
+from hacrl_web.runs.models import HELD, RolloutSample, Run
+from hacrl_web.runs.telemetry.chunks import MIN_EVENTS, pack_block
+
+EVERY_S = 5.0
+BUDGET_S = 0.2
+ROWS = 200
+RUNS = 50
+LOOKS = 200
+
+
+class Retention:
+    """The job and its place: it goes round the runs, so that one long run does not keep the others waiting."""
+
+    def __init__(self) -> None:
+        self._next_at = 0.0
+        self._after: UUID | None = None
+        self._looked_after: UUID | None = None
+        self._looked: dict[UUID, int] = {}  # last_seq up to which a run has too little to pack
+
+    def tick(self) -> int:
+        """About twice BUDGET_S of work, every EVERY_S; returns how many rollouts lost their texts."""
+        began = time.monotonic()
+        if began < self._next_at:
+            return 0
+        self._next_at = began + EVERY_S
+        self.pack()
+        return self.clear()
+
+    def pack(self) -> int:
+        """Pack what is new of runs that train, and of some of the others in turn; returns how many events."""
+        began, packed = time.monotonic(), 0
+        names = ("pk", "last_seq", "packed_seq")
+        others = Run.objects.order_by("pk").values_list(*names)
+        if self._looked_after is not None:
+            others = others.filter(pk__gt=self._looked_after)
+        some = list(others[:LOOKS])
+        for pk, last_seq, packed_seq in [*Run.objects.filter(state__in=HELD).values_list(*names), *some]:
+            if last_seq - max(packed_seq, self._looked.get(pk, 0)) >= MIN_EVENTS:
+                count = -1
+                while count and time.monotonic() < began + BUDGET_S:
+                    count = pack_block(Run(pk=pk))
+                    packed += count
+                if count:
+                    return packed  # it is the first to go on with
+                self._looked[pk] = last_seq
+        self._looked_after = some[-1][0] if len(some) == LOOKS else None
+        return packed
+
+    def clear(self) -> int:
+        """Empty the texts of old rollouts; returns of how many."""
+        began = time.monotonic()
+        runs = Run.objects.filter(step__gt=F("texts_from")).order_by("pk")
+        if self._after is not None:
+            runs = runs.filter(pk__gt=self._after)
+        cleared, due = 0, list(runs.only("pk", "spec", "texts_from")[:RUNS])
+        for run in due:
+            count = ROWS
+            while count == ROWS:
+                count = clear_texts(run)
+                cleared += count
+                if count < ROWS:
+                    self._after = run.pk
+                if time.monotonic() > began + BUDGET_S:
+                    return cleared
+        if len(due) < RUNS:
+            self._after = None
+        return cleared
+
+
+def clear_texts(run: Run) -> int:
+    """Empty the texts of at most ROWS rollouts of steps that are no longer kept; returns of how many."""
+    telemetry = run.spec.get("telemetry", {})  # a run of an older version may lack it
+    kept = telemetry.get("rollout_steps_kept", 0)
+    newest = run.rollouts.aggregate(Max("step"))["step__max"]
+    if not kept or newest is None:
+        return 0
+    first_kept = newest - (kept - 1) * max(1, telemetry.get("rollout_interval", 1))
+    if first_kept <= run.texts_from:
+        return 0
+    # No recorded prompt is empty: an empty one is a text that is gone.
+    old = run.rollouts.filter(step__gte=run.texts_from, step__lt=first_kept).exclude(prompt="").order_by("step")
+    found = list(old.values_list("pk", "step")[:ROWS])
+    run.texts_from = found[-1][1] if len(found) == ROWS else first_kept
+    with transaction.atomic():
+        RolloutSample.objects.filter(pk__in=[pk for pk, _ in found]).update(prompt="", completion="")
+        Run.objects.filter(pk=run.pk).update(texts_from=run.texts_from)
+    return len(found)
