@@ -2,15 +2,15 @@
 
 from ninja import Router
 
-from hacrl_web.insight.checkpoint_api import router as checkpoint_router
-from hacrl_web.insight.collaboration_api import router as collaboration_router
-from hacrl_web.insight.compare_api import router as compare_router
-from hacrl_web.insight.evaluation_api import router as evaluation_router
-from hacrl_web.insight.overview_api import router as overview_router
-from hacrl_web.insight.rollout_api import router as rollout_router
-from hacrl_web.insight.saved_api import router as saved_router
-from hacrl_web.insight.spec_api import router as spec_router
-from hacrl_web.insight.tabs_api import router as tabs_router
+from hacrl_web.insight.checkpoints.api import router as checkpoint_router
+from hacrl_web.insight.collaboration.api import router as collaboration_router
+from hacrl_web.insight.compare.api import router as compare_router
+from hacrl_web.insight.evaluations.api import router as evaluation_router
+from hacrl_web.insight.overview.api import router as overview_router
+from hacrl_web.insight.rollouts.api import router as saved_router
+from hacrl_web.insight.run_tabs.api import router as tabs_router
+from hacrl_web.insight.run_tabs.config_api import router as spec_router
+from hacrl_web.insight.what_if.api import router as rollout_router
 
 router = Router(tags=["insight"])
 router.add_router("", collaboration_router)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hacrl_web.insight.estimate import Estimate, estimate
+from hacrl_web.insight.statistics import Estimate, estimate
 from hacrl_web.leaderboard.boards import Board
 from hacrl_web.leaderboard.choice import AVERAGE, Choice
 from hacrl_web.leaderboard.rows import Row

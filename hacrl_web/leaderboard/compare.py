@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hacrl_web.insight.estimate import Estimate
+from hacrl_web.insight.statistics import Estimate
 from hacrl_web.leaderboard import identity
 from hacrl_web.leaderboard.boards import Board
 from hacrl_web.leaderboard.cells import Cell, Column, Group, paired

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hacrl_web.insight.estimate import Estimate, estimate
+from hacrl_web.insight.statistics import Estimate, estimate
 from hacrl_web.leaderboard.boards import Board, sweep_board
 from hacrl_web.leaderboard.cells import paired
 from hacrl_web.leaderboard.exports import estimate_as_dict

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hacrl_web.insight.estimate import Estimate
+from hacrl_web.insight.statistics import Estimate
 from hacrl_web.leaderboard import paper
 from hacrl_web.leaderboard.cells import Cell, Group, Line, Table
 from hacrl_web.leaderboard.choice import formula

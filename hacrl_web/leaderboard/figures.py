@@ -10,8 +10,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from hacrl_web.insight.estimate import Estimate
-from hacrl_web.insight.pictures import HEIGHT, as_json
+from hacrl_web.insight.plotly_figures import HEIGHT, as_json
+from hacrl_web.insight.statistics import Estimate
 from hacrl_web.leaderboard.cells import Group, Table
 from hacrl_web.leaderboard.choice import COSTS
 from hacrl_web.leaderboard.grid import Curve, Grid, cells_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hacrl_web.insight.estimate import Estimate
+from hacrl_web.insight.statistics import Estimate
 from hacrl_web.leaderboard import paper
 from hacrl_web.leaderboard.cells import Cell, Group, Line, Table
 from hacrl_web.leaderboard.exports import INTERVALS

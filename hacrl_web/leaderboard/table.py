@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from hacrl_web.insight.estimate import Estimate, estimate
+from hacrl_web.insight.statistics import Estimate, estimate
 from hacrl_web.leaderboard import identity
 from hacrl_web.leaderboard.boards import Board
 from hacrl_web.leaderboard.cells import MEAN, Cell, Column, Group, Line, StartGroup, Table

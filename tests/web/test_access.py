@@ -105,7 +105,7 @@ def children(monkeypatch) -> None:
     """What pages ask of child processes is answered at once."""
     monkeypatch.setattr("hacrl_web.registry.pages.models_and_groups.measured_facts", lambda a, b: None)
     monkeypatch.setattr("hacrl_web.registry.api.models_and_groups.measured_facts", lambda a, b: SAME_MODEL)
-    monkeypatch.setattr("hacrl_web.insight.asking.run_child", lambda *_, **__: Ended(b"", 0, False))
+    monkeypatch.setattr("hacrl_web.insight.checkpoints.ask_agents.run_child", lambda *_, **__: Ended(b"", 0, False))
     verdict = b'{"reward": 1, "reason": "right", "extracted": "1", "seconds": 0}'
     monkeypatch.setattr("hacrl_web.registry.benchmarks.try_answer.run_child", lambda *_, **__: Ended(verdict, 0, False))
     overlap = b'{"num_asked": 1, "num_same": 1, "num_near": 0, "examples": []}'

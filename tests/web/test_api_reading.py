@@ -134,7 +134,7 @@ def test_saved_query_that_no_column_could_hold_is_refused(web, run):
 
 
 def test_saved_query_gets_another_name_where_there_is_no_room_for_one_more(web, monkeypatch):
-    monkeypatch.setattr("hacrl_web.insight.rollout_views.MAX_SAVED", 1)
+    monkeypatch.setattr("hacrl_web.insight.rollouts.views.MAX_SAVED", 1)
     body = {"name": "old", "query": "step=3"}
     address = f"/api/v1/saved-queries/{web.post('/api/v1/saved-queries', body, content_type=JSON).json()['id']}"
     headers = {"If-Match": web.get(address)["ETag"]}

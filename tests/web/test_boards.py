@@ -3,7 +3,7 @@
 import pytest
 from django.urls import reverse
 
-from hacrl_web.insight.estimate import Estimate
+from hacrl_web.insight.statistics import Estimate
 from hacrl_web.leaderboard import boards as boards_module
 from hacrl_web.leaderboard import views
 from hacrl_web.leaderboard.boards import alone_board, boards, sources, sweep_board

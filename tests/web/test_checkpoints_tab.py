@@ -17,9 +17,9 @@ import pytest
 from django.urls import reverse
 from django.utils.html import escape
 
-from hacrl_web.insight import asking, checkpoints, promotion
-from hacrl_web.insight.archive import zip_of_agent
-from hacrl_web.insight.extending import extend
+from hacrl_web.insight.checkpoints import ask_agents, checkpoints, promotion
+from hacrl_web.insight.checkpoints.more_steps import extend
+from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
 from hacrl_web.registry import children
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
@@ -365,7 +365,7 @@ class TestAsk:
             " flush=True)\ntime.sleep(60)"
         )
         self.child(monkeypatch, tmp_path, code)
-        monkeypatch.setattr(asking, "TIMEOUT_S", 0.7)
+        monkeypatch.setattr(ask_agents, "TIMEOUT_S", 0.7)
         began = time.perf_counter()
         part = client.post(address("ask_agents", run), self.form, headers={"HX-Request": "true"}).content.decode()
         assert time.perf_counter() - began < 5
@@ -380,7 +380,7 @@ class TestAsk:
         assert part.count("the process ended (signal 9), perhaps for lack of memory") == 2
 
     def test_one_question_at_a_time_per_user(self, client, run, owner):
-        with asking._turn_of(owner):
+        with ask_agents._turn_of(owner):
             answer = client.post(address("ask_agents", run), self.form, headers={"HX-Request": "true"})
         assert answer.status_code == 409
         assert "still being answered" in answer.content.decode()
@@ -392,14 +392,14 @@ class TestAsk:
          ("step", "9" * 5000)],
     )  # fmt: skip
     def test_odd_values_are_refused_beside_their_field_and_ask_nobody(self, client, run, monkeypatch, field, value):
-        monkeypatch.setattr(asking, "run_child", lambda *_, **__: pytest.fail("somebody was asked"))
+        monkeypatch.setattr(ask_agents, "run_child", lambda *_, **__: pytest.fail("somebody was asked"))
         answer = client.post(address("ask_agents", run), self.form | {field: value}, headers={"HX-Request": "true"})
         assert answer.status_code in (404, 422)
         assert 'role="alert"' in answer.content.decode()
 
     def test_agents_too_large_for_the_free_memory_are_not_loaded(self, client, run, monkeypatch):
-        monkeypatch.setattr(asking, "run_child", lambda *_, **__: pytest.fail("somebody was asked"))
-        monkeypatch.setattr(asking, "BESIDE_WEIGHTS_BYTES", 2**60)
+        monkeypatch.setattr(ask_agents, "run_child", lambda *_, **__: pytest.fail("somebody was asked"))
+        monkeypatch.setattr(ask_agents, "BESIDE_WEIGHTS_BYTES", 2**60)
         answer = client.post(address("ask_agents", run), self.form, headers={"HX-Request": "true"})
         assert answer.status_code == 503
         assert "GiB of memory are free" in answer.content.decode()

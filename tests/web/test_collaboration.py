@@ -13,9 +13,9 @@ from dataclasses import asdict
 import pytest
 from django.urls import reverse
 
-from hacrl_web.insight import histogram, summaries
-from hacrl_web.insight.collaboration import sentences, view
-from hacrl_web.insight.timeline import timeline
+from hacrl_web.insight.collaboration import ratio_histogram, step_summary
+from hacrl_web.insight.collaboration.collaboration import sentences, view
+from hacrl_web.insight.collaboration.timeline import timeline
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, TelemetryEvent
 from tests.web import factories
 from workers.contract.spec.run import RunSpec
@@ -86,7 +86,7 @@ def spec_of(run: Run, **algorithm) -> RunSpec:
 
 
 def seen(run: Run, step: int = 1):
-    summary = summaries.summary_of(run, summaries.recorded_steps(run), step)
+    summary = step_summary.summary_of(run, step_summary.recorded_steps(run), step)
     return view(spec_of(run), summary, step)
 
 
@@ -125,7 +125,7 @@ def test_rescue_and_warning_are_counted_by_prompt(world):
     # B is neither all wrong nor all right.
     assert (pair_of(found, 1, 0)["rescue"], pair_of(found, 1, 0)["warn"]) == ([0, 0], [0, 0])
     Contribution.objects.filter(agent="A", source="B", prompt_id="p", sample=0).update(weight=0.1)
-    summaries._step_summary.cache_clear()
+    step_summary._step_summary.cache_clear()
     assert pair_of(seen(world), 0, 1)["rescue"] == [1, 1]
 
 
@@ -154,7 +154,7 @@ def test_latest_attempt_of_a_step_wins(world):
     assert pair_of(found, 0, 0)["rows"] == 4
     assert pair_of(found, 0, 1)["rows"] == 0
     assert found["agents"][0]["rollouts"] == 4
-    assert histogram.shared_rows(world, {1: 2}, "A") == []
+    assert ratio_histogram.shared_rows(world, {1: 2}, "A") == []
 
 
 def test_steps_are_those_of_the_attempt_that_made_them_last(make_run):
@@ -163,7 +163,7 @@ def test_steps_are_those_of_the_attempt_that_made_them_last(make_run):
         store(run, step, rows=ROWS[:2], attempt=attempt)
     finish(run, 4)
     # The second attempt went from 2 to 4, and recorded no step 3.
-    assert summaries.recorded_steps(run) == {1: 1, 2: 2, 4: 2}
+    assert step_summary.recorded_steps(run) == {1: 1, 2: 2, 4: 2}
 
 
 def test_step_under_way_is_not_shown(make_run):
@@ -171,28 +171,28 @@ def test_step_under_way_is_not_shown(make_run):
     store(run, 1)
     store(run, 2, rows=ROWS[:3])
     finish(run, 1, state="running")
-    assert list(summaries.recorded_steps(run)) == [1]
+    assert list(step_summary.recorded_steps(run)) == [1]
     finish(run, 2, state="running")
-    assert list(summaries.recorded_steps(run)) == [1, 2]
+    assert list(step_summary.recorded_steps(run)) == [1, 2]
 
 
 def test_whole_run_goes_on_where_the_time_was_over_and_starts_again_after_a_repeated_step(make_run, monkeypatch):
-    monkeypatch.setattr(summaries, "ROWS_AT_ONCE", 16)  # a step has 16
+    monkeypatch.setattr(step_summary, "ROWS_AT_ONCE", 16)  # a step has 16
     run = make_run()
     for step in (1, 2, 3):
         store(run, step)
     finish(run, 3)
-    steps = summaries.recorded_steps(run)
-    done = [summaries.run_summary(run, steps, 0.0)[1] for _ in range(4)]
+    steps = step_summary.recorded_steps(run)
+    done = [step_summary.run_summary(run, steps, 0.0)[1] for _ in range(4)]
     assert done == [1, 2, 3, 3]
-    whole = view(spec_of(run), summaries.run_summary(run, steps, 0.0)[0])
+    whole = view(spec_of(run), step_summary.run_summary(run, steps, 0.0)[0])
     assert pair_of(whole, 0, 1)["used"] == [6, 24]
     assert pair_of(whole, 0, 1)["weight"] == pytest.approx([1.8, 1.2], abs=1e-12)
     assert pair_of(whole, 0, 1)["omega"] is None, "several steps have no one omega"
     store(run, 2, rows=[row for row in ROWS if row[0] == row[1]], attempt=2)
-    steps = summaries.recorded_steps(run)
-    assert summaries.run_summary(run, steps, 0.0)[1] == 1
-    assert pair_of(view(spec_of(run), summaries.run_summary(run, steps, 9.0)[0]), 0, 1)["used"] == [4, 16]
+    steps = step_summary.recorded_steps(run)
+    assert step_summary.run_summary(run, steps, 0.0)[1] == 1
+    assert pair_of(view(spec_of(run), step_summary.run_summary(run, steps, 9.0)[0]), 0, 1)["used"] == [4, 16]
 
 
 def test_steps_added_up_together_give_what_they_give_one_by_one(make_run):
@@ -200,12 +200,12 @@ def test_steps_added_up_together_give_what_they_give_one_by_one(make_run):
     for step, attempt in ((1, 1), (2, 1), (3, 1), (4, 1), (2, 2), (3, 2)):
         store(run, step, rows=ROWS if attempt == 1 else ROWS[:12], attempt=attempt)
     finish(run, 4)
-    steps = summaries.recorded_steps(run)
+    steps = step_summary.recorded_steps(run)
     assert steps == {1: 1, 2: 2, 3: 2, 4: 1}
-    whole, done = summaries.run_summary(run, steps, 9.0)
-    one_by_one = summaries.Summary()
+    whole, done = step_summary.run_summary(run, steps, 9.0)
+    one_by_one = step_summary.Summary()
     for step in steps:
-        one_by_one.add(summaries.summary_of(run, steps, step))
+        one_by_one.add(step_summary.summary_of(run, steps, step))
     assert done == 4
     assert (whole.dropped, whole.lessons, whole.generated) == (
         one_by_one.dropped,
@@ -224,7 +224,7 @@ def test_clamp_is_told_outside_the_warm_up(make_run):
     found = seen(run)
     assert (pair_of(found, 0, 1)["omega"], pair_of(found, 0, 1)["clamped"]) == (2.0, True)  # 0.5 / 0.25 > 1.5
     assert not pair_of(found, 1, 0)["clamped"]  # 0.5 is above 0.1
-    summary = summaries.summary_of(run, {1: 1}, 1)
+    summary = step_summary.summary_of(run, {1: 1}, 1)
     assert not pair_of(view(spec_of(run, ratio_warmup_steps=1), summary, 1), 0, 1)["clamped"]
 
 
@@ -238,7 +238,7 @@ def test_trap_is_told_from_the_limit_of_its_alert_on_and_only_where_clipped_roll
     assert text.startswith("100 % of A's right answers lie below B's band: they teach B nothing (2 of 2")
     assert traps(cross_clip_gradient="sided") == []
     Contribution.objects.filter(agent="B", source="A", prompt_id="q", sample=0).update(clip_side="none")
-    summaries._step_summary.cache_clear()
+    step_summary._step_summary.cache_clear()
     assert traps() == []
 
 
@@ -265,7 +265,7 @@ def test_line_above_tells_the_first_step_and_the_newest(web, world):
 
 
 def test_bars_hold_each_ratio_once_and_one_is_an_edge():
-    ends = histogram.edges([0.5, 0.8, 1.25], 0.75)
+    ends = ratio_histogram.edges([0.5, 0.8, 1.25], 0.75)
     # The axis ends at the outermost ratios, in even steps of the logarithm.
     assert ends[0] <= 0.5
     assert ends[-1] >= 1.25 - 1e-12
@@ -277,7 +277,7 @@ def test_bars_hold_each_ratio_once_and_one_is_an_edge():
         ("B", 1.25, -1.0, 0.2, "upper", 0.0),
         ("B", 9.0, 1.0, 0.0, "upper", 1.0),
     ]
-    found = histogram.count(rows, ends)
+    found = ratio_histogram.count(rows, ends)
     assert [sum(bars) for bars in found["taught"]] == [0, 1]
     assert [sum(bars) for bars in found["lost"]] == [2, 0]
     assert found["lost"][0][0] == 1
@@ -289,16 +289,20 @@ def test_bars_hold_each_ratio_once_and_one_is_an_edge():
 def test_bar_takes_its_lower_edge_and_not_its_upper():
     ends = [0.25, 0.5, 1.0, 2.0]
     rows = [("B", s, 1.0, 1.0, "none", 1.0) for s in (0.25, 0.4999, 0.5, 0.999, 1.0, 2.0)]
-    assert histogram.count(rows, ends)["taught"][0] == [2, 2, 2]  # 2.0, the end of the axis, belongs to the last bar
+    assert ratio_histogram.count(rows, ends)["taught"][0] == [
+        2,
+        2,
+        2,
+    ]  # 2.0, the end of the axis, belongs to the last bar
 
 
 def test_band_rises_with_each_update(world):
     # One mini-batch a block: own m = 0, shared m = 1. Eq. (14): 1 - 0.2 + 1 * 0.025.
-    [bound] = histogram.bounds(spec_of(world, delta=0.2, delta_step=0.025))
+    [bound] = ratio_histogram.bounds(spec_of(world, delta=0.2, delta_step=0.025))
     assert (bound["m"], bound["high"]) == (1, 1.0)
     assert bound["low"] == pytest.approx(0.825, abs=1e-12)
-    assert histogram.bounds(spec_of(world, clip_cross=False)) == []
-    [naive] = histogram.bounds(spec_of(world, name="naive_source"))
+    assert ratio_histogram.bounds(spec_of(world, clip_cross=False)) == []
+    [naive] = ratio_histogram.bounds(spec_of(world, name="naive_source"))
     assert (naive["m"], naive["low"], naive["high"]) == (None, 1 - 3e-4, 1 + 4e-4)
 
 
@@ -307,13 +311,13 @@ def test_window_ends_where_its_rows_are_too_many_to_count(make_run, monkeypatch)
     for step in (1, 2, 4):
         store(run, step)
     steps = {1: 1, 2: 1, 4: 1}
-    assert histogram.window_steps(run, steps, 2, 20) == [1, 2]
-    assert histogram.window_steps(run, steps, 4, 2) == [2, 4]
+    assert ratio_histogram.window_steps(run, steps, 2, 20) == [1, 2]
+    assert ratio_histogram.window_steps(run, steps, 4, 2) == [2, 4]
     # 16 rows a step, half of them one learner's
-    monkeypatch.setattr(histogram, "MOST_ROWS", 16)
-    assert histogram.window_steps(run, steps, 4, 20) == [2, 4]
-    monkeypatch.setattr(histogram, "MOST_ROWS", 7)
-    assert histogram.window_steps(run, steps, 4, 20) == [4], "the chosen step always"
+    monkeypatch.setattr(ratio_histogram, "MOST_ROWS", 16)
+    assert ratio_histogram.window_steps(run, steps, 4, 20) == [2, 4]
+    monkeypatch.setattr(ratio_histogram, "MOST_ROWS", 7)
+    assert ratio_histogram.window_steps(run, steps, 4, 20) == [4], "the chosen step always"
 
 
 def test_timeline_keeps_clamped_columns_and_extremes(make_run):

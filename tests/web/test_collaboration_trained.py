@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hacrl_web.insight import histogram
-from hacrl_web.insight.collaboration import view
-from hacrl_web.insight.summaries import recorded_steps, summary_of
+from hacrl_web.insight.collaboration import ratio_histogram
+from hacrl_web.insight.collaboration.collaboration import view
+from hacrl_web.insight.collaboration.step_summary import recorded_steps, summary_of
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.tables import insert
 from tests.workers.tiny import make_pair, make_spec, train
@@ -30,7 +30,7 @@ def test_sums_agree_with_what_the_trainer_logged(make_run, tmp_path):
         seen = view(spec, summary_of(run, steps, event.step), event.step)["pairs"]
         [pair] = [one for one in seen if (one["learner"], one["source"]) == (learner, source)]
         ratios = event.payload["ratios"]
-        [bars] = histogram.clipping(run, spec, learner, {event.step: 1})["sources"]
+        [bars] = ratio_histogram.clipping(run, spec, learner, {event.step: 1})["sources"]
         for place, sign in enumerate(("positive", "negative")):
             for side in ("lower", "upper"):
                 logged = ratios[f"clip_{side}_frac/{sign}"]

@@ -9,7 +9,7 @@ import re
 import pytest
 from django.urls import reverse
 
-from hacrl_web.insight import comparison, parallel
+from hacrl_web.insight.compare import comparison, parallel
 from hacrl_web.insight.settings_diff import Line
 from tests.web.factories import launch_request, make_group, make_run, metrics
 from tests.web.insight_help import evaluation, store, stored

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from hacrl_web.insight.estimate import Estimate, estimate, t95
+from hacrl_web.insight.statistics import Estimate, estimate, t95
 from hacrl_web.leaderboard.cells import paired
 
 TRIALS = 4000

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from hacrl_web.insight import answer_sheets as sheets
-from hacrl_web.insight import checkpoints, evaluations
+from hacrl_web.insight.checkpoints import checkpoints
+from hacrl_web.insight.evaluations import answer_sheets as sheets
+from hacrl_web.insight.evaluations import evaluations
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.chunks import columns
 from tests.web.factories import make_benchmark, make_user

@@ -13,11 +13,11 @@ from django.core.management import CommandError, call_command
 from django.urls import get_resolver, reverse
 
 from hacrl_web.accounts.projects import project_of_new
-from hacrl_web.insight import generated_runs
-from hacrl_web.insight.generated_metrics import StepEvents
-from hacrl_web.insight.generated_runs import NOT_TRAINED, Plan, Store, end_of, new_run, records
-from hacrl_web.insight.generated_step import StepFacts, Stepper, Visit
-from hacrl_web.insight.generated_world import World
+from hacrl_web.insight.generated import runs as generated_runs
+from hacrl_web.insight.generated.metrics import StepEvents
+from hacrl_web.insight.generated.runs import NOT_TRAINED, Plan, Store, end_of, new_run, records
+from hacrl_web.insight.generated.step import StepFacts, Stepper, Visit
+from hacrl_web.insight.generated.world import World
 from hacrl_web.runs.models import (
     TERMINAL,
     AnswerChunk,

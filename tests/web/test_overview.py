@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hacrl_web.insight.buckets import Buckets, bucketed, width_for
-from hacrl_web.insight.history import history
-from hacrl_web.insight.overview import overview, positions
-from hacrl_web.insight.seeds import band, same_but_seed
+from hacrl_web.insight.downsample import Buckets, bucketed, width_for
+from hacrl_web.insight.overview.history import history
+from hacrl_web.insight.overview.overview import overview, positions
+from hacrl_web.insight.overview.seed_bands import band, same_but_seed
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.web import factories
@@ -116,8 +116,8 @@ class TestAnswer:
         assert overview(run, ["reward"])["lines"][0]["last"] == [0.5, 0.75, 0.75]
 
     def test_many_lines_share_the_budget(self, run, monkeypatch):
-        monkeypatch.setattr("hacrl_web.insight.overview.BUDGET", 40)
-        monkeypatch.setattr("hacrl_web.insight.overview.LEAST_POINTS", 5)
+        monkeypatch.setattr("hacrl_web.insight.overview.overview.BUDGET", 40)
+        monkeypatch.setattr("hacrl_web.insight.overview.overview.LEAST_POINTS", 5)
         store(run, *(metrics(s, a, x=1.0) for s in range(100) for a in "AB"))
         assert overview(run, ["x"])["width"] == 8  # 20 points for each of 2 lines: 13 buckets of 8 steps
         assert overview(run, ["x"], points=10)["width"] == 16
@@ -252,7 +252,7 @@ class TestApi:
         assert answer["seq"] == run.last_seq == 6
         assert [event["seq"] for event in answer["events"]] == [1, 2, 4, 5, 6]
         assert set(answer["events"][0]) == {"seq", "attempt", "type", "step", "agent", "source", "time", "payload"}
-        monkeypatch.setattr("hacrl_web.insight.history.MAX_LINES", 2)
+        monkeypatch.setattr("hacrl_web.insight.overview.history.MAX_LINES", 2)
         # the newest two lines, and the incident however old
         assert [event["payload"]["message"] for event in history(run, 6)] == ["trouble", "line 2", "line 3"]
         assert [event["seq"] for event in history(run, 4)] == [1, 2, 4]

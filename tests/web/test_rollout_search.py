@@ -7,10 +7,10 @@ import random
 import pytest
 from django.http import QueryDict
 
-from hacrl_web.insight import rollout_search
-from hacrl_web.insight.recorded import Segment, segments
-from hacrl_web.insight.rollout_filter import Cursor, Filter, read_cursor, read_filter
-from hacrl_web.insight.rollout_search import search
+from hacrl_web.insight.recorded_steps import Segment, segments
+from hacrl_web.insight.rollouts import search as rollout_search
+from hacrl_web.insight.rollouts.filter import Cursor, Filter, read_cursor, read_filter
+from hacrl_web.insight.rollouts.search import search
 from tests.web.insight_rows import AGENTS, contribution, made_up, rollout
 from tests.web.insight_rows import insert as insert_rows
 

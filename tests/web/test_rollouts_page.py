@@ -212,7 +212,7 @@ class TestSavedQueries:
 
     def test_they_are_few_named_and_of_known_filters(self, web, run, monkeypatch):
         monkeypatch.setattr(models, "MAX_SAVED", 2)
-        monkeypatch.setattr("hacrl_web.insight.rollout_views.MAX_SAVED", 2)
+        monkeypatch.setattr("hacrl_web.insight.rollouts.views.MAX_SAVED", 2)
         for name in ("one", "two", "three"):
             shown = self.save(web, run, name, evil="<b>", step="x", q="a&b=c").content.decode()
         assert "You have 2 saved queries" in shown
@@ -223,8 +223,8 @@ class TestSavedQueries:
 
 
 def test_search_that_ran_out_of_time_says_so(web, run, monkeypatch):
-    monkeypatch.setattr("hacrl_web.insight.rollout_search.PIECE", 4)
-    monkeypatch.setattr("hacrl_web.insight.rollout_search.BUDGET_S", 0.0)
+    monkeypatch.setattr("hacrl_web.insight.rollouts.search.PIECE", 4)
+    monkeypatch.setattr("hacrl_web.insight.rollouts.search.BUDGET_S", 0.0)
     made_up(run, {1: range(1, 4)})
     shown = page(web, run, "agent=B")
     assert "Looked through 4 rows, to step 1" in shown

@@ -11,7 +11,7 @@ from django.db.models import F
 from django.urls import reverse
 
 from hacrl_web.alerts.models import Alert
-from hacrl_web.insight import event_list, system, system_figures
+from hacrl_web.insight.run_tabs import event_list, system, system_figures
 from hacrl_web.runs.models import Run
 from tests.web.factories import make_run, make_user
 from tests.web.insight_help import add_checkpoint, evaluation, store, stored

@@ -8,9 +8,9 @@ import pytest
 import torch
 from django.urls import reverse
 
-from hacrl_web.insight.what_if import check, hypothetical, ratios, recorded, view_of, with_knobs
-from hacrl_web.insight.what_if_answer import what_if_answer
-from hacrl_web.insight.what_if_rows import Rows, read
+from hacrl_web.insight.what_if.answer import what_if_answer
+from hacrl_web.insight.what_if.rows import Rows, read
+from hacrl_web.insight.what_if.what_if import check, hypothetical, ratios, recorded, view_of, with_knobs
 from hacrl_web.runs.models import Run
 from tests.web.insight_rows import contribution, insert, store
 from tests.workers.tiny import make_pair, make_spec, train
@@ -229,7 +229,7 @@ def test_capability_that_began_anew_is_seen(make_run, user, tmp_path):
 
 
 def test_too_many_rows_are_thinned_evenly(make_run, user, monkeypatch):
-    monkeypatch.setattr("hacrl_web.insight.what_if_rows.MAX_STEPS", 4)
+    monkeypatch.setattr("hacrl_web.insight.what_if.rows.MAX_STEPS", 4)
     run = make_run(user)
     insert(run.pk, [contribution(step, step, "A", "A", "p", 0) for step in range(1, 41)])
     rows = read(run, 1, 40, run.spec["algorithm"]["capability_window"])

@@ -13,7 +13,7 @@ from django.urls import reverse
 from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Membership, Project, Role, User, first_user
-from hacrl_web.insight.generated_runs import (
+from hacrl_web.insight.generated.runs import (
     BENCHMARK_FACTS,
     NOT_TRAINED,
     RUNS_APART_S,
@@ -24,7 +24,7 @@ from hacrl_web.insight.generated_runs import (
     records,
     run_id,
 )
-from hacrl_web.insight.generated_world import NUM_QUESTIONS
+from hacrl_web.insight.generated.world import NUM_QUESTIONS
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, State, Sweep
 

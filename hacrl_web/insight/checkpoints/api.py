@@ -1,0 +1,101 @@
+"""The REST API's part for checkpoints: list, download, make a model of, ask."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+from uuid import UUID
+
+from django.http import HttpRequest, StreamingHttpResponse
+from django.shortcuts import get_object_or_404
+from ninja import Field, Query, Router, Status
+
+from hacrl_web.accounts.tokens.idempotency import idempotent
+from hacrl_web.insight.checkpoints import ask_agents, checkpoints
+from hacrl_web.insight.checkpoints.more_steps import extend
+from hacrl_web.insight.checkpoints.promotion import promote, proposed_name, taken_names
+from hacrl_web.insight.checkpoints.views import archive_of, found_checkpoint
+from hacrl_web.registry.api.models_and_groups import ModelOut
+from hacrl_web.runs.api.runs import detail
+from hacrl_web.runs.models import Run
+from hacrl_web.web.schemas import StrictBody
+
+MAX_STEP = 10**9 - 1
+MAX_PLACE = 99
+Step = Annotated[int, Field(ge=0, le=MAX_STEP)]
+router = Router(tags=["insight"])
+
+
+def _run(request: HttpRequest, run_id: UUID) -> Run:
+    return get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+
+
+@router.get("/runs/{run_id}/checkpoints", response=dict, summary="The checkpoints of a run, newest first")
+def list_checkpoints(
+    request: HttpRequest, run_id: UUID, verify: Annotated[int | None, Query(ge=0, le=MAX_STEP)] = None
+) -> Any:
+    """`verify`: the step whose every byte is read now. `is_here` is false where the files lie on another host."""
+    found = checkpoints.listing(_run(request, run_id), verify=verify)
+    shown = {"is_here": found.is_here, "host": found.host, "num_removed": found.num_removed}
+    return {**shown, "items": [asdict(one) for one in found.shown], "count": len(found.shown), "next": None}
+
+
+@router.get("/runs/{run_id}/checkpoints/{int:step}/{int:agent}.zip", response={200: None}, summary="An agent's folder")
+def download_agent(request: HttpRequest, run_id: UUID, step: int, agent: int) -> StreamingHttpResponse:
+    """`agent` is its place in the checkpoint. The folder loads with `AutoModelForCausalLM.from_pretrained`."""
+    return archive_of(request, _run(request, run_id), step, agent)
+
+
+class Promotion(StrictBody):
+    """`agent`: its place in the checkpoint.  `name`: of the new model; one is chosen where it is empty."""
+
+    step: Step
+    agent: Annotated[int, Field(ge=0, le=MAX_PLACE)]
+    name: str = ""
+
+
+@router.post("/runs/{run_id}/checkpoints/promote", response={201: ModelOut}, summary="Make a model of a trained agent")
+def promote_agent(request: HttpRequest, run_id: UUID, payload: Promotion) -> Any:
+    run = _run(request, run_id)
+    manifest, agent = found_checkpoint(run, payload.step, payload.agent)
+    name = payload.name or proposed_name(run, agent, payload.step, taken_names(run))
+    return Status(201, promote(request.user, run, manifest, agent, name))
+
+
+class Extension(StrictBody):
+    """`step`: of the checkpoint to go on from.  `steps`: how many more."""
+
+    step: Step
+    steps: Annotated[int, Field(ge=1, le=MAX_STEP)]
+
+
+@router.post(
+    "/runs/{run_id}/checkpoints/extend", response={201: dict}, summary="A new run that goes on from a checkpoint"
+)
+@idempotent
+def extend_run(request: HttpRequest, run_id: UUID, payload: Extension) -> Any:
+    """With the run's settings but for its steps, and all that the checkpoint holds; the run itself stays as it is."""
+    run = _run(request, run_id)
+    manifest, _ = found_checkpoint(run, payload.step, 0)
+    return Status(201, detail(extend(request.user, run, manifest, payload.steps)))
+
+
+class Question(StrictBody):
+    """What every agent of a checkpoint is asked; `expected` is checked where it is given."""
+
+    step: Step
+    question: str
+    expected: str = ""
+    temperature: float = 0.0
+    seed: int = 0
+    max_new_tokens: int | None = None
+
+
+@router.post("/runs/{run_id}/checkpoints/ask", response=dict, summary="Ask every agent of a checkpoint")
+def ask(request: HttpRequest, run_id: UUID, payload: Question) -> Any:
+    """One answer for each agent, or its `error`; it may take a minute."""
+    run = _run(request, run_id)
+    texts = {name: "" if value is None else str(value) for name, value in payload.dict(exclude={"step"}).items()}
+    wanted = ask_agents.checked(texts, run)
+    manifest, _ = found_checkpoint(run, payload.step, 0)
+    return {"step": payload.step, "answers": ask_agents.ask(request.user, run, manifest, wanted)}

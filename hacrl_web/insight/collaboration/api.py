@@ -1,0 +1,90 @@
+"""The REST API's part for the Collaboration tab: recorded steps, metrics of pairs, sums of a step or a run, ratios."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from django.http import Http404, HttpRequest
+from django.shortcuts import get_object_or_404
+from ninja import Query, Router
+
+from hacrl_web.insight.collaboration.collaboration import sentences, view
+from hacrl_web.insight.collaboration.progress import so_far
+from hacrl_web.insight.collaboration.ratio_histogram import clipping, window_steps
+from hacrl_web.insight.collaboration.step_summary import recorded_steps, run_summary, summary_of
+from hacrl_web.insight.collaboration.timeline import timeline
+from hacrl_web.runs.models import Run
+from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.web.errors import FieldError, FieldErrors
+from workers.contract.spec.run import RunSpec
+
+BUDGET_S = 0.25  # of a request for the whole run; the page asks again until all steps are in
+Step = Annotated[int, Query(ge=0, le=2**31 - 1)]
+router = Router(tags=["insight"])
+
+
+def _run(request: HttpRequest, run_id: UUID) -> tuple[Run, RunSpec]:
+    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    return run, stored_spec(run)
+
+
+def _state(run: Run) -> dict[str, Any]:
+    return {"ended": run.is_terminal, "attempt": run.attempt, "steps": list(recorded_steps(run))}
+
+
+def _recorded(run: Run, step: int) -> dict[int, int]:
+    """The recorded steps, this one among them. Error: Http404."""
+    steps = recorded_steps(run)
+    if step not in steps:
+        raise Http404
+    return steps
+
+
+@router.get("/runs/{run_id}/collaboration", response=dict, summary="Recorded steps, and the metrics of pairs over time")
+def get_collaboration(request: HttpRequest, run_id: UUID) -> Any:
+    """`steps`: those with recorded contributions. `timeline`: at most 120 columns of equally many steps.
+
+    `so_far`: of each agent the peers' share of |weight| and the held-out accuracy, at first and now, as texts.
+    """
+    run, spec = _run(request, run_id)
+    return {**_state(run), "timeline": timeline(run, spec), "so_far": so_far(run, recorded_steps(run))}
+
+
+@router.get("/runs/{run_id}/collaboration/steps", response=dict, summary="Recorded steps, and whether it has ended")
+def get_steps(request: HttpRequest, run_id: UUID) -> Any:
+    return _state(_run(request, run_id)[0])
+
+
+@router.get("/runs/{run_id}/collaboration/step", response=dict, summary="Who taught whom in one step")
+def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
+    """By ordered pair: what became of the source's rollouts, their weight, rescue and warn. 404: none is recorded."""
+    run, spec = _run(request, run_id)
+    seen = view(spec, summary_of(run, _recorded(run, step), step), step)
+    return {"step": step, **seen, "sentences": sentences(spec, seen)}
+
+
+@router.get("/runs/{run_id}/collaboration/run", response=dict, summary="Who taught whom in all recorded steps")
+def get_whole_run(request: HttpRequest, run_id: UUID) -> Any:
+    """As for one step. `done` of `of` steps are added up; ask again for the rest."""
+    run, spec = _run(request, run_id)
+    steps = recorded_steps(run)
+    found, done = run_summary(run, steps, BUDGET_S)
+    return {"done": done, "of": len(steps), **view(spec, found)}
+
+
+@router.get("/runs/{run_id}/collaboration/ratios", response=dict, summary="Histograms of raw s of one learner's peers")
+def get_ratios(
+    request: HttpRequest,
+    run_id: UUID,
+    step: Step,
+    learner: Annotated[int, Query(ge=0, le=7)],
+    window: Annotated[int, Query(ge=1, le=1000)] = 1,
+) -> Any:
+    """Of `step` and the recorded steps before it, `window` in all; fewer where they have too many rows."""
+    run, spec = _run(request, run_id)
+    if learner >= len(spec.agents):
+        raise FieldErrors([FieldError("invalid", f"Must be below {len(spec.agents)}.", "learner")])
+    steps = _recorded(run, step)
+    chosen = window_steps(run, steps, step, window)
+    return clipping(run, spec, learner, {one: steps[one] for one in chosen})

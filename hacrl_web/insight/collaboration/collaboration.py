@@ -1,0 +1,204 @@
+"""Who taught whom in a step, or in a whole run: a summary's sums as the Collaboration tab draws them, and in sentences.
+
+Shares of |weight| are taken within one learner: weights of different learners move different models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from hacrl_web.alerts.rules import BY_KIND
+from hacrl_web.alerts.signals import Facts
+from hacrl_web.insight.collaboration.step_summary import FATES, Generated, Lessons, PairSums, Summary
+from workers.contract.advantages import CAPABILITY_FLOOR
+from workers.contract.spec.run import RunSpec
+
+TRAP = BY_KIND["cross_clip"]
+MOST_TRAPS = 3  # told one by one
+
+Sentence = dict[str, str]
+
+
+def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, Any]:
+    """Agents and ordered pairs (own ones included) by their places in the run's list of agents.
+
+    step: of which the summary is; None where it is of several, which have no one omega.
+    """
+    names = [agent.name for agent in spec.agents]
+    shares = spec.algorithm.shares_rollouts and len(names) > 1
+    made = [summary.generated.get(name, Generated()) for name in names]
+    pairs = []
+    for learner, name in enumerate(names):
+        for source, other in enumerate(names):
+            if learner != source and not shares:
+                continue
+            found = {"learner": learner, "source": source, **_pair(summary, name, other)}
+            found |= _omega(spec, step, summary.factors.get((name, other)), is_own=learner == source)
+            # With max_sources_per_learner a learner does not hear everybody in each step.
+            pairs.append(found | {"not_heard": max(0, made[source].verified - found["rows"])})
+    return {
+        "agents": [{"name": name, **asdict(counts)} for name, counts in zip(names, made, strict=True)],
+        "pairs": pairs,
+    }
+
+
+def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
+    """The fate of a source's rollouts with one learner.
+
+    Fates are [rollouts, tokens]; lists by sign are [with A > 0, with A < 0]; lessons are [prompts, of which taught].
+    """
+    sums = summary.pairs.get((learner, source), PairSums())
+    lessons = summary.lessons.get((learner, source), Lessons())
+    fates = {name: [getattr(sums, name), getattr(sums, f"{name}_tokens")] for name in FATES if name != "dropped"}
+    told = [*fates.values(), [sums.dropped, sums.dropped_tokens]]
+    by_sign = {
+        name: [getattr(sums, f"{name}_positive"), getattr(sums, f"{name}_negative")]
+        for name in ("weight", "lost", "evaluated", "lower", "upper")
+    }
+    return {
+        "rows": sums.rows,
+        "tokens": sums.tokens,
+        **fates,
+        "other": [sums.rows - sum(fate[0] for fate in told), sums.tokens - sum(fate[1] for fate in told)],
+        "dropped": {
+            place[2]: [dropped.rows, dropped.tokens]
+            for place, dropped in sorted(summary.dropped.items())
+            if place[:2] == (learner, source)
+        },
+        **by_sign,
+        "positives_are_right": sums.evaluated_positive > 0 and not sums.wrong_positive,
+        "prompts": lessons.prompts,
+        "rescue": [lessons.rescue, lessons.rescue_used],
+        "warn": [lessons.warn, lessons.warn_used],
+    }
+
+
+def _omega(
+    spec: RunSpec, step: int | None, factors: tuple[float | None, ...] | None, *, is_own: bool
+) -> dict[str, Any]:
+    """The factor that weighed the pair's rollouts in a step, and whether Eq. (8)'s clip made it what it is."""
+    omega, learner, source = factors or (None, None, None)
+    rule = spec.algorithm
+    is_weighed = not is_own and rule.name == "hacpo" and rule.modulate_gradient
+    clamped = False
+    if is_weighed and learner and source and step is not None and step > rule.ratio_warmup_steps:
+        is_lost = max(learner, source) <= CAPABILITY_FLOOR
+        clamped = is_lost or not rule.ratio_min <= source / learner <= rule.ratio_max
+    return {"omega": omega, "capability": learner, "source_capability": source, "clamped": clamped}
+
+
+def short(name: str) -> str:
+    """A name that leaves room in a sentence: the cut of js/format.js."""
+    return name if len(name) <= 20 else f"{name[:12]}…{name[-7:]}"
+
+
+def percent(part: float, whole: float) -> str:
+    """`87 %`; never 0 % or 100 % of what is more than nothing or less than all."""
+    if not whole:
+        return "–"
+    share = 100 * part / whole
+    if 0 < share < 1:
+        return "under 1 %"
+    if 99 < share < 100:
+        return "over 99 %"
+    return f"{share:.0f} %"
+
+
+def sentences(spec: RunSpec, seen: dict[str, Any]) -> list[Sentence]:
+    """What a reader should take from a view, in plain words; `trap` where the alert's limit is reached.
+
+    Where one is about certain rollouts, `learner`, `source` and `lesson` are the filter that finds them in a step.
+    """
+    names = [short(agent["name"]) for agent in seen["agents"]]
+    cross = [pair for pair in seen["pairs"] if pair["learner"] != pair["source"]]
+    found = [{"kind": "trap", "text": text} for text in _traps(spec, names, cross)]
+    for learner in range(len(names)):
+        pairs = [pair for pair in seen["pairs"] if pair["learner"] == learner]
+        text = _teachers(names, pairs) if len(pairs) > 1 else _alone(names[learner], pairs[0])
+        found += [{"kind": "teach", "text": text}] if text else []
+    if len(names) == 2:  # more pairs than these stand better in their table
+        for pair in cross:
+            between = {"learner": spec.agents[pair["learner"]].name, "source": spec.agents[pair["source"]].name}
+            found += [{"kind": "lesson", **between, **lesson} for lesson in _lessons(names, pair)]
+    return found
+
+
+def _traps(spec: RunSpec, names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> list[str]:
+    """One sentence for each trapped pair, or one for all where they are many; the panels tell the rest."""
+    trapped = [(pair, text) for pair in pairs if (text := trap(spec, names, pair))]
+    if len(trapped) <= MOST_TRAPS:
+        return [text for _, text in trapped]
+    worst = sorted((pair for pair, _ in trapped), key=lambda pair: -pair["lower"][0] / pair["evaluated"][0])
+    most = ", ".join(
+        f"{names[pair['learner']]} ← {names[pair['source']]} {percent(pair['lower'][0], pair['evaluated'][0])}"
+        for pair in worst[:MOST_TRAPS]
+    )
+    return [
+        f"Delta trap in {len(trapped)} of {len(pairs)} pairs (learner ← source): at least {percent(TRAP.raise_at, 1)} "
+        f"of the source's encouraging answers lie below the learner's band and teach it nothing. The highest: {most}."
+    ]
+
+
+def trap(spec: RunSpec, names: Sequence[str], pair: dict[str, Any]) -> str:
+    """The delta trap of one pair, where it is true by the limit of the alert; else empty."""
+    below, of = pair["lower"][0], pair["evaluated"][0]
+    if not Facts.of(spec).can_trap or not of or not TRAP.is_over(below / of):
+        return ""
+    learner, source = names[pair["learner"]], names[pair["source"]]
+    answers = "right answers" if pair["positives_are_right"] else "encouraging answers (A > 0)"
+    return (
+        f"{percent(below, of)} of {source}'s {answers} lie below {learner}'s band: they teach {learner} nothing "
+        f"({below} of {of}; from {percent(TRAP.raise_at, 1)} on, {TRAP.raise_after} steps in a row, this is the alert "
+        f"“{TRAP.title}”)."
+    )
+
+
+def _teachers(names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> str:
+    """From whom one learner learns."""
+    learner = names[pairs[0]["learner"]]
+    total = sum(sum(pair["weight"]) for pair in pairs)
+    peers = [pair for pair in pairs if pair["source"] != pair["learner"]]
+    if not any(pair["rows"] for pair in pairs):
+        return ""
+    if not total:
+        return f"Nothing moved {learner}: every weight is 0."
+    best = max(peers, key=lambda pair: sum(pair["weight"]))
+    shared = sum(sum(pair["weight"]) for pair in peers)
+    if not shared:
+        return f"{learner} learnt from itself alone: no rollout of a peer had a weight."
+    used, rows = sum(pair["used"][0] for pair in peers), sum(pair["rows"] for pair in peers)
+    lost = sum(sum(pair["lost"]) for pair in peers)
+    whom = names[best["source"]] if len(peers) == 1 else "its peers"
+    most = "" if len(peers) == 1 else f", most from {names[best['source']]} ({percent(sum(best['weight']), total)})"
+    clipped = f"; the clip took {lost} away" if lost else ""
+    share = f"{percent(shared, total)} of what moved {learner} came from {whom}{most}"
+    return f"{share}: {used} of {rows} rollouts taught{clipped}."
+
+
+def _alone(name: str, pair: dict[str, Any]) -> str:
+    """What became of the own rollouts of an agent that nobody shares with."""
+    if not pair["rows"]:
+        return ""
+    rest = [f"{pair['zero'][0]} had no advantage"] if pair["zero"][0] else []
+    rest += [f"the clip took {pair['clipped'][0]} away"] if pair["clipped"][0] else []
+    return "; ".join([f"{pair['used'][0]} of {pair['rows']} own rollouts taught {name}", *rest]) + "."
+
+
+def _lessons(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
+    learner, source = names[pair["learner"]], names[pair["source"]]
+    found = []
+    if pair["rescue"][0]:
+        text = (
+            f"Rescue: on {pair['rescue'][0]} of {pair['prompts']} prompts {learner} had no right answer and {source} "
+            f"had one; on {pair['rescue'][1]} of them it taught {learner}."
+        )
+        found.append({"lesson": "rescue", "text": text})
+    if pair["warn"][0]:
+        text = (
+            f"Learnt from a mistake: on {pair['warn'][0]} of {pair['prompts']} prompts {learner} was always right and "
+            f"{source} not; on {pair['warn'][1]} of them {source}'s wrong answer taught {learner} what to avoid."
+        )
+        found.append({"lesson": "mistake", "text": text})
+    return found

@@ -1,0 +1,142 @@
+"""Raw sequence ratios of one learner's peers, counted on a log axis under the stepwise band that decides their fate."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+from hacrl_web.insight.collaboration.collaboration import short, trap
+from hacrl_web.runs.models import Run
+from workers.contract.contribution_weight import lower_bound
+from workers.contract.spec.run import RunSpec
+
+BINS = 44
+MOST_ROWS = 60_000  # of one learner: what a request can count in time
+MOST_BOUNDS = 32
+OUTSIDE = 0.01  # share of the ratios beyond either end of the axis; they stand in the first and last bar
+
+Row = tuple[str, float, float, float, str, float | None]  # source, s, A, weight, clip side, reward
+
+
+def bounds(spec: RunSpec) -> list[dict[str, Any]]:
+    """The band of shared rollouts, {m, low, high}: by update m of a step; m is empty where it does not move.
+
+    With many updates every k-th is told, the first and last always.
+    """
+    rule = spec.rule
+    if not rule.shares_rollouts or len(spec.agents) == 1 or (rule.name == "hacpo" and not rule.clip_cross):
+        return []
+    if rule.name != "hacpo":  # naive sharing clips all rollouts as GSPO clips own ones
+        assert rule.epsilon is not None
+        assert rule.epsilon_high is not None
+        return [{"m": None, "low": 1 - rule.epsilon, "high": 1 + rule.epsilon_high}]
+    first, end = spec.updates_per_block, spec.num_blocks * spec.updates_per_block
+    updates = list(range(first, end))
+    if len(updates) > MOST_BOUNDS:
+        stride = (len(updates) - 1) / (MOST_BOUNDS - 1)
+        updates = [updates[round(place * stride)] for place in range(MOST_BOUNDS)]
+    return [{"m": m, "low": lower_bound(m, rule), "high": 1.0} for m in updates]
+
+
+def window_steps(run: Run, steps: dict[int, int], step: int, window: int) -> list[int]:
+    """The last `window` recorded steps up to `step`, fewer where they have too many rows to count in time.
+
+    steps: from summaries.recorded_steps.
+    """
+    chosen: list[int] = []
+    per_learner = 0.0
+    for one in sorted((one for one in steps if one <= step), reverse=True)[:window]:
+        per_learner += run.contributions.filter(attempt=steps[one], step=one).count() / len(run.agent_names)
+        if chosen and per_learner > MOST_ROWS:
+            break
+        chosen.append(one)
+    return chosen[::-1]
+
+
+def shared_rows(run: Run, steps: dict[int, int], learner: str) -> list[Row]:
+    """Evaluated rollouts of peers with an advantage. steps: the chosen ones and their attempts, in order."""
+    rows = run.contributions.filter(agent=learner, step__gte=min(steps), step__lte=max(steps))
+    rows = rows.exclude(source=learner).filter(sequence_ratio__isnull=False).order_by()
+    columns = ("step", "attempt", "source", "sequence_ratio", "advantage", "weight", "clip_side", "reward")
+    return [
+        (source, ratio, advantage, weight or 0.0, side, reward)
+        for step, attempt, source, ratio, advantage, weight, side, reward in rows.values_list(*columns)
+        if ratio and advantage and attempt == steps.get(step)
+    ]
+
+
+def edges(ratios: Sequence[float], lowest_bound: float | None) -> list[float]:
+    """Ends of the bars, evenly spaced on the log axis; 1 is always one of them, the band always in sight."""
+    logs = sorted(math.log(ratio) for ratio in ratios)
+    if not logs:
+        return []
+    cut = int(OUTSIDE * len(logs))
+    low, high = min(logs[cut], 0.0), max(logs[-1 - cut], 0.0)
+    if lowest_bound:
+        low = min(low, math.log(lowest_bound))
+    if high - low < 1e-6:
+        low, high = low - 1e-4, high + 1e-4
+    width = (high - low) / BINS
+    # A ratio of exactly the last edge belongs to the last bar; the margin keeps rounding from adding an empty one.
+    first, last = math.floor(low / width + 1e-9), math.ceil(high / width - 1e-9)
+    return [math.exp(place * width) for place in range(first, last + 1)]
+
+
+def count(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
+    """Bars and shares of one pair; lists of two: with a positive, with a negative advantage.
+
+    taught, lost: [sign][bar].  lower, upper: how many lie outside the band.  beyond: how many of the first and of the
+    last bar lie outside the axis.
+    """
+    num_bars = max(0, len(ends) - 1)
+    taught, lost = ([[0] * num_bars, [0] * num_bars] for _ in range(2))
+    evaluated, lower, upper, unused, beyond = [0, 0], [0, 0], [0, 0], [0, 0], [0, 0]
+    are_right = True
+    for _, ratio, advantage, weight, side, reward in rows:
+        sign = 0 if advantage > 0 else 1
+        place = min(max(bisect_right(ends, ratio) - 1, 0), num_bars - 1)
+        beyond[0] += ratio < ends[0]
+        beyond[1] += ratio > ends[-1]
+        (taught if weight else lost)[sign][place] += 1
+        evaluated[sign] += 1
+        unused[sign] += not weight
+        lower[sign] += side == "lower"
+        upper[sign] += side == "upper"
+        are_right &= sign == 1 or (reward is not None and reward > 0)
+    return {
+        "taught": taught,
+        "lost": lost,
+        "evaluated": evaluated,
+        "lower": lower,
+        "upper": upper,
+        "unused": unused,
+        "beyond": beyond,
+        "positives_are_right": are_right,
+    }
+
+
+def clipping(run: Run, spec: RunSpec, learner: int, steps: dict[int, int]) -> dict[str, Any]:
+    """The clipping panels of one learner: one for each peer, on one axis. steps: as for shared_rows, not empty."""
+    names = [agent.name for agent in spec.agents]
+    shown = [short(name) for name in names]
+    rows = shared_rows(run, steps, names[learner])
+    band = bounds(spec)
+    ends = edges([row[1] for row in rows], min((bound["low"] for bound in band), default=None))
+    of_source: dict[str, list[Row]] = {}
+    for row in rows:
+        of_source.setdefault(row[0], []).append(row)
+    sources = []
+    for place, name in enumerate(names):
+        if place != learner:
+            counted = {"learner": learner, "source": place, **count(of_source.get(name, []), ends)}
+            sources.append(counted | {"trap": trap(spec, shown, counted)})
+    return {
+        "learner": learner,
+        "steps": [min(steps), max(steps)],
+        "num_steps": len(steps),
+        "edges": ends,
+        "band": band,
+        "sources": sources,
+    }

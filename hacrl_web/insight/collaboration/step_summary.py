@@ -1,0 +1,307 @@
+"""The first look at a recorded step: its contribution rows, added up by what became of them.
+
+Everything on the Collaboration tab but its histograms is made of these sums. They are kept in memory: rows are only
+ever added, and a step that a resumed attempt has made again is another attempt's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from itertools import takewhile
+from threading import Lock
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Count, Max, Min, Q, QuerySet, Sum
+from django.db.models.functions import Coalesce
+
+from hacrl_web.insight.recorded_steps import segments
+from hacrl_web.runs.models import Contribution, RolloutSample, Run
+
+KEPT_STEPS = 256  # at most 0.1 MB each, with 8 agents
+KEPT_RUNS = 32
+ROWS_AT_ONCE = 20_000  # of several short steps of a run
+KEPT = Q(drop_reason__isnull=True) | Q(drop_reason="")
+TAUGHT = Q(weight__gt=0) | Q(weight__lt=0)  # the gradient is not zero
+POSITIVE, NEGATIVE = Q(advantage__gt=0), Q(advantage__lt=0)
+EVALUATED = Q(sequence_ratio__isnull=False)
+OUTSIDE = Q(clip_side="lower") | Q(clip_side="upper")
+# A row has the first fate that fits; the rest (a ratio at max_log_ratio, a number that is not finite) is "other".
+FATES = {
+    "used": KEPT & TAUGHT,
+    "zero": KEPT & ~TAUGHT & Q(advantage=0),
+    "clipped": KEPT & ~TAUGHT & OUTSIDE & (POSITIVE | NEGATIVE),
+    "dropped": ~KEPT,
+}
+
+
+class Counts:
+    """Numbers that add up by name."""
+
+    def add(self, other: Any) -> None:
+        for column in fields(self):  # type: ignore[arg-type]
+            setattr(self, column.name, getattr(self, column.name) + getattr(other, column.name))
+
+
+@dataclass
+class PairSums(Counts):
+    """One learner's rows from one source. Tokens are the source's; weights are sums of |weight|."""
+
+    rows: int = 0
+    tokens: int = 0
+    used: int = 0
+    used_tokens: int = 0
+    zero: int = 0
+    zero_tokens: int = 0
+    clipped: int = 0
+    clipped_tokens: int = 0
+    dropped: int = 0
+    dropped_tokens: int = 0
+    weight_positive: float = 0.0  # by the sign of the advantage, from here on
+    weight_negative: float = 0.0
+    lost_positive: int = 0
+    lost_negative: int = 0
+    evaluated_positive: int = 0
+    evaluated_negative: int = 0
+    lower_positive: int = 0
+    lower_negative: int = 0
+    upper_positive: int = 0
+    upper_negative: int = 0
+    wrong_positive: int = 0  # evaluated with A > 0, though the reward is not above 0
+
+
+@dataclass
+class Lessons(Counts):
+    """Over the prompts of one ordered pair; the definitions stand in docs/metrics.md."""
+
+    prompts: int = 0
+    rescue: int = 0
+    rescue_used: int = 0
+    warn: int = 0
+    warn_used: int = 0
+
+
+@dataclass
+class Generated(Counts):
+    """Over all rollouts of one agent, those included that could not be scored."""
+
+    rollouts: int = 0
+    tokens: int = 0
+    verified: int = 0
+    verified_tokens: int = 0
+    right: int = 0
+
+
+@dataclass
+class Dropped(Counts):
+    """Rows left out of a learner's loss for one reason."""
+
+    rows: int = 0
+    tokens: int = 0
+
+
+@dataclass
+class Summary:
+    """One step, or several added up. Pairs are (learner, source); dropped rows have their reason as well.
+
+    factors: omega, P of the learner and P of the source, of one step only.
+    """
+
+    pairs: dict[tuple[str, str], PairSums] = field(default_factory=dict)
+    dropped: dict[tuple[str, str, str], Dropped] = field(default_factory=dict)
+    lessons: dict[tuple[str, str], Lessons] = field(default_factory=dict)
+    generated: dict[str, Generated] = field(default_factory=dict)
+    factors: dict[tuple[str, str], tuple[float | None, ...]] = field(default_factory=dict)
+
+    def add(self, other: Summary) -> None:
+        for pair, sums in other.pairs.items():
+            self.pairs.setdefault(pair, PairSums()).add(sums)
+        for place, dropped in other.dropped.items():
+            self.dropped.setdefault(place, Dropped()).add(dropped)
+        for pair, lessons in other.lessons.items():
+            self.lessons.setdefault(pair, Lessons()).add(lessons)
+        for agent, generated in other.generated.items():
+            self.generated.setdefault(agent, Generated()).add(generated)
+
+
+# Each step is looked up in the index: a million rows are not read to find a few hundred steps.
+_STEPS = """
+WITH RECURSIVE found(step) AS (
+  SELECT MIN(step) FROM runs_contribution WHERE run_id = %(run)s AND attempt = %(attempt)s AND step >= %(first)s
+  UNION ALL
+  SELECT (SELECT MIN(step) FROM runs_contribution
+          WHERE run_id = %(run)s AND attempt = %(attempt)s AND step > found.step)
+  FROM found WHERE found.step IS NOT NULL
+)
+SELECT step FROM found WHERE step <= %(last)s
+"""
+
+
+def recorded_steps(run: Run) -> dict[int, int]:
+    """Step -> attempt, of the steps with contributions, in order; without those that a live run is still at."""
+    found: dict[int, int] = {}
+    run_key = Run._meta.pk.get_db_prep_value(run.pk, connection)
+    with connection.cursor() as cursor:
+        for segment in segments(run.contributions.all(), last=None if run.is_terminal else run.step):
+            asked = {"run": run_key, "attempt": segment.attempt, "first": segment.first, "last": segment.last}
+            cursor.execute(_STEPS, asked)
+            found |= {step: segment.attempt for (step,) in cursor.fetchall()}
+    return found
+
+
+def summary_of(run: Run, steps: dict[int, int], step: int) -> Summary:
+    """The sums of a recorded step, not to be changed. steps: from recorded_steps."""
+    rows = run.contributions.filter(attempt=steps[step], step=step).count()
+    return _step_summary(run.pk, step, steps[step], rows)
+
+
+@lru_cache(maxsize=KEPT_STEPS)
+def _step_summary(run_id: UUID, step: int, attempt: int, rows: int) -> Summary:
+    """rows: how many the step has; with more of them it has other sums."""
+    return _sums(run_id=run_id, attempt=attempt, step=step)
+
+
+def _sums(**place: Any) -> Summary:
+    """The sums of one step, or of some steps of one attempt."""
+    found = Summary()
+    _add_pairs(found, Contribution.objects.filter(**place).order_by())
+    _add_lessons(found, Contribution.objects.filter(**place).order_by())
+    _add_generated(found, RolloutSample.objects.filter(**place).order_by())
+    return found
+
+
+# Older rows know the length in the learner's tokens only.
+_TOKENS = Coalesce("source_num_tokens", "num_tokens")
+
+
+def _columns() -> dict[str, Any]:
+    """An aggregate for each field of PairSums."""
+    found: dict[str, Any] = {"rows": Count("pk"), "tokens": Sum(_TOKENS)}
+    for name, fate in FATES.items():
+        found |= {name: Count("pk", filter=fate), f"{name}_tokens": Sum(_TOKENS, filter=fate)}
+    for sign, of_sign in (("positive", POSITIVE), ("negative", NEGATIVE)):
+        found |= {
+            f"weight_{sign}": Sum("weight", filter=KEPT & of_sign),
+            f"lost_{sign}": Count("pk", filter=FATES["clipped"] & of_sign),
+            f"evaluated_{sign}": Count("pk", filter=EVALUATED & of_sign),
+            f"lower_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="lower")),
+            f"upper_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="upper")),
+        }
+    not_right = Q(reward__lte=0) | Q(reward__isnull=True)
+    return found | {"wrong_positive": Count("pk", filter=EVALUATED & POSITIVE & not_right)}
+
+
+_COLUMNS = _columns()
+
+
+def _add_pairs(found: Summary, of_step: QuerySet[Contribution]) -> None:
+    factors = {"factor": Max("omega"), "own": Max("capability"), "theirs": Max("source_capability")}
+    for row in of_step.values("agent", "source").annotate(**_COLUMNS, **factors):
+        pair = (row.pop("agent"), row.pop("source"))
+        found.factors[pair] = tuple(row.pop(name) for name in factors)
+        sums = PairSums(**{name: value or 0 for name, value in row.items()})
+        sums.weight_negative = -sums.weight_negative  # weight has the sign of the advantage
+        found.pairs[pair] = sums
+        if sums.dropped:
+            reasons = of_step.filter(~KEPT, agent=pair[0], source=pair[1]).values_list("drop_reason")
+            for reason, rows, tokens in reasons.annotate(rows=Count("pk"), tokens=Sum(_TOKENS)):
+                found.dropped[(*pair, reason)] = Dropped(rows, tokens or 0)
+
+
+def _add_lessons(found: Summary, of_step: QuerySet[Contribution]) -> None:
+    """Rescue and warn of each pair, prompt by prompt."""
+    rows = list(
+        of_step.values_list("step", "agent", "source", "prompt_id").annotate(
+            low=Min("reward"),
+            high=Max("reward"),
+            right=Count("pk", filter=TAUGHT & Q(reward__gt=0)),
+            wrong=Count("pk", filter=TAUGHT & Q(reward__lte=0)),
+        )
+    )
+    # Every agent hears all of its own scored rollouts: smallest and largest reward of each of its groups.
+    own = {(learner, step, prompt): ends for step, learner, source, prompt, *ends, _, _ in rows if learner == source}
+    used = {(learner, source, step, prompt): taught for step, learner, source, prompt, _, _, *taught in rows}
+    shares = any(learner != source for _, learner, source, *_ in rows)
+    agents = sorted({learner for learner, *_ in own}) if shares else []
+    for (learner, *prompt), (low, high) in own.items():
+        if low is None:
+            continue  # rows of a version that did not record rewards
+        for source in agents:
+            if source == learner:
+                continue
+            lessons = found.lessons.setdefault((learner, source), Lessons())
+            lessons.prompts += 1
+            least, best = own.get((source, *prompt), (None, None))
+            if least is None or best is None:
+                continue
+            right, wrong = used.get((learner, source, *prompt), (0, 0))
+            if high <= 0 < best:
+                lessons.rescue += 1
+                lessons.rescue_used += right > 0
+            elif low > 0 >= least:
+                lessons.warn += 1
+                lessons.warn_used += wrong > 0
+
+
+def _add_generated(found: Summary, of_step: QuerySet[RolloutSample]) -> None:
+    scored = Q(reward__isnull=False)
+    rows = of_step.values_list("agent").annotate(
+        made=Count("pk"),
+        tokens=Sum("num_tokens"),
+        verified=Count("pk", filter=scored),
+        verified_tokens=Sum("num_tokens", filter=scored),
+        right=Count("pk", filter=Q(reward__gt=0)),
+    )
+    for agent, *counts in rows:
+        found.generated[agent] = Generated(*(count or 0 for count in counts))
+
+
+@dataclass
+class _Total:
+    """A run's steps added up so far, and the attempt of each."""
+
+    steps: dict[int, int] = field(default_factory=dict)
+    summary: Summary = field(default_factory=Summary)
+
+
+_totals: OrderedDict[UUID, _Total] = OrderedDict()
+_lock = Lock()
+
+
+def run_summary(run: Run, steps: dict[int, int], budget_s: float) -> tuple[Summary, int]:
+    """The sums over the recorded steps, and how many of them are in: as many as the time allows, at least one more.
+
+    steps: from recorded_steps. Asked again, it goes on where it was.
+    """
+    with _lock:
+        total = _totals.get(run.pk)
+        if total is None or any(steps.get(step) != attempt for step, attempt in total.steps.items()):
+            total = _Total()
+        _totals[run.pk] = total
+        _totals.move_to_end(run.pk)
+        while len(_totals) > KEPT_RUNS:
+            _totals.popitem(last=False)
+        end = time.monotonic() + budget_s
+        missing = [step for step in steps if step not in total.steps]
+        while missing:
+            batch = _next_steps(run, steps, missing)
+            place = {"attempt": steps[batch[0]], "step__range": (batch[0], batch[-1])}
+            total.summary.add(summary_of(run, steps, batch[0]) if len(batch) == 1 else _sums(run_id=run.pk, **place))
+            total.steps |= {step: steps[step] for step in batch}
+            missing = missing[len(batch) :]
+            if time.monotonic() > end:
+                break
+        copied = Summary()
+        copied.add(total.summary)
+        return copied, len(total.steps)
+
+
+def _next_steps(run: Run, steps: dict[int, int], missing: list[int]) -> list[int]:
+    """The first steps of one attempt, as many as have few rows together: a query for each would cost more than they."""
+    rows = run.contributions.filter(attempt=steps[missing[0]], step=missing[0]).count()
+    few = missing[: max(1, ROWS_AT_ONCE // max(1, rows))]
+    return list(takewhile(lambda step: steps[step] == steps[missing[0]], few))

@@ -1,0 +1,82 @@
+"""The metrics of ordered pairs over a run's steps, in few enough columns to draw: omega, alignment, clip shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hacrl_web.insight.downsample import Buckets, bucketed, width_for
+from hacrl_web.runs.models import Run
+from hacrl_web.runs.telemetry.series import series
+from workers.contract.spec.run import RunSpec
+
+COLUMNS = 120
+SIDES = ("lower", "upper")
+SIGNS = ("positive", "negative")
+CLIPS = [f"clip_{side}_frac/{sign}" for side in SIDES for sign in SIGNS]
+OF_PAIRS = ("omega", "omega_clamped", "gradient_alignment", "quarantined", *CLIPS)
+
+Lines = dict[tuple[str, str, str], dict[str, Any]]  # by (metric, agent, source)
+
+
+def timeline(run: Run, spec: RunSpec) -> dict[str, Any]:
+    """Columns of equally many steps, and by ordered pair what they hold; places in `columns` are a step's bucket."""
+    lines: Lines = {
+        (line["metric"], line["agent"], line["source"]): line for line in series(run, {*OF_PAIRS, "capability"})
+    }
+    names = [agent.name for agent in spec.agents]
+    seen = [line["steps"] for (metric, _, source), line in lines.items() if source or metric == "capability"]
+    first = min((steps[0] for steps in seen), default=0)
+    last = max((steps[-1] for steps in seen), default=-1)
+    width = width_for(first, last, COLUMNS) if last >= first else 1
+    shares = spec.algorithm.shares_rollouts and len(names) > 1
+    return {
+        "first": first,
+        "last": last,
+        "width": width,
+        "capability": [_line(lines.get(("capability", name, "")), width) for name in names],
+        "pairs": [
+            {"learner": learner, "source": source, **_pair(lines, names[learner], names[source], width)}
+            for learner in range(len(names))
+            for source in range(len(names))
+            if shares and learner != source
+        ],
+    }
+
+
+def _pair(lines: Lines, learner: str, source: str, width: int) -> dict[str, Any]:
+    def of(metric: str) -> dict[str, Any] | None:
+        return _line(lines.get((metric, learner, source)), width)
+
+    return {
+        "omega": of("omega"),
+        "clamped": _where(lines.get(("omega_clamped", learner, source)), width),
+        "quarantined": _where(lines.get(("quarantined", learner, source)), width),
+        "alignment": of("gradient_alignment"),
+        "clips": {name: of(name) for name in CLIPS},
+    }
+
+
+def _line(line: dict[str, Any] | None, width: int) -> dict[str, Any] | None:
+    """Lowest, highest and last value of each bucket; without the first two where no bucket hides a value."""
+    if line is None:
+        return None
+    found = bucketed(line["steps"], line["values"], width)
+    return _plain(found) if found.steps else None
+
+
+def _plain(found: Buckets) -> dict[str, Any]:
+    body: dict[str, Any] = {"steps": found.steps, "last": _short(found.last)}
+    return body if found.is_exact else body | {"low": _short(found.low), "high": _short(found.high)}
+
+
+def _short(values: Sequence[float]) -> list[float]:
+    """Six significant digits: no picture shows more."""
+    return [float(f"{value:.6g}") for value in values]
+
+
+def _where(line: dict[str, Any] | None, width: int) -> list[int]:
+    """The buckets, step // width, in which a flag was raised at least once."""
+    if line is None:
+        return []
+    return sorted({step // width for step, value in zip(line["steps"], line["values"], strict=True) if value})

@@ -1,0 +1,43 @@
+"""The REST API's part for evaluations: start one, and read what a run's evaluations found."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+from uuid import UUID
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from ninja import Body, Router, Status
+
+from hacrl_web.accounts.tokens.idempotency import idempotent
+from hacrl_web.insight.evaluations.evaluations import summary
+from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
+from hacrl_web.runs.api.runs import detail
+from hacrl_web.runs.models import Run
+
+router = Router(tags=["insight"])
+
+
+@router.post("/evaluations", response={201: dict}, summary="Evaluate models: a run of no training step")
+@idempotent
+def create_evaluation(request: HttpRequest, payload: Annotated[dict[str, Any], Body()]) -> Any:
+    """`models` (ids), `group`, or `run` and `step` of a checkpoint; `benchmarks` (ids); `num_samples`, `temperature`,
+    `max_completion_length`, `max_questions`, `seed`, `name`."""
+    return Status(201, detail(launch_evaluation(request.user, payload)))
+
+
+@router.get("/runs/{run_id}/evaluations", response=dict, summary="What a run's evaluations found")
+def get_evaluations(request: HttpRequest, run_id: UUID) -> Any:
+    """By benchmark, the run's own first: each agent's evaluations by step, with estimates and slices."""
+    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    return {
+        "benchmarks": [
+            {
+                "name": one.name,
+                "is_own": one.is_own,
+                "agents": [{"name": a.name, "points": [asdict(point) for point in a.points]} for a in one.agents],
+            }
+            for one in summary(run)
+        ]
+    }

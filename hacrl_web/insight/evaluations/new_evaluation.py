@@ -1,0 +1,234 @@
+"""From a request to an evaluation run: registered models, a group's agents and a checkpoint's, side by side.
+
+It is an ordinary run of no training step: same queue, same trainer. Agents of a checkpoint are copied into its folder
+first, for a checkpoint may be removed while the run waits. All that is wrong is collected; then nothing is written.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from pydantic import ValidationError
+
+from hacrl_web.accounts.models import Role
+from hacrl_web.accounts.projects import require
+from hacrl_web.insight.checkpoints import checkpoints
+from hacrl_web.insight.checkpoints.linked_files import made_in
+from hacrl_web.insight.checkpoints.promotion import copy_agent
+from hacrl_web.registry.language_models.services import check_unchanged
+from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, LanguageModel
+from hacrl_web.runs.launch.launch import (
+    LaunchError,
+    agent_values,
+    changed_models,
+    create_run,
+    data_values,
+    find_benchmarks,
+    of_one_project,
+)
+from hacrl_web.runs.models import Run
+from hacrl_web.runs.worker.hosts import data_folder_id
+from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
+from workers.contract.checkpoint_manifest import DamagedCheckpoint, Manifest
+from workers.contract.spec.run import RunSpec
+
+KEYS = (
+    *("name", "seed", "models", "group", "run", "step", "benchmarks"),
+    *("num_samples", "temperature", "max_completion_length", "max_questions"),
+)
+MAX_PROMPT = 1024  # tokens, as in training; less where a model's context is short
+MAX_NAME = 80
+# Where RunSpec's errors belong in the request.
+_FIELDS = {"agents": "models", "data": "benchmarks"}
+
+
+@dataclass
+class Chosen:
+    """Who is evaluated. manifest: of the checkpoint whose agents are copied to `folder` before."""
+
+    agents: list[dict[str, Any]] = field(default_factory=list)
+    contexts: list[int] = field(default_factory=list)  # tokens, of the models that name a limit
+    group: AgentGroup | None = None
+    manifest: Manifest | None = None
+    sources: list[tuple[str, Any]] = field(default_factory=list)  # (field, row) that the agents come from
+
+
+def launch_evaluation(user: Any, request: Any) -> Run:
+    """Queue an evaluation. Error: FieldErrors, and nothing is written."""
+    if not isinstance(request, Mapping):
+        raise LaunchError([FieldError("invalid", "Must be an object with settings.", None)])
+    errors = [
+        FieldError("unknown_key", f"There is no setting named {str(key)[:80]!r}.", str(key)[:80])
+        for key in request
+        if key not in KEYS
+    ]
+    run_id = uuid.uuid4()
+    folder = Path(settings.RUNS_DIR).resolve() / str(run_id) / "models"
+    chosen = _choose_agents(user, request, folder, errors)
+    spec, benchmarks = _spec(user, request, chosen, errors)
+    of_one_project([*(("benchmarks", one) for one in benchmarks), *chosen.sources], errors)
+    if errors or spec is None:
+        raise LaunchError(errors)
+    require(user, benchmarks[0].project, Role.MEMBER)  # before a checkpoint is copied
+    further: dict[str, Any] = {"id": run_id}
+    if chosen.manifest is not None:
+        further["data_folder"] = data_folder_id()  # its files are here and nowhere else
+    with made_in(folder.parent):
+        if chosen.manifest is not None:
+            folder.parent.mkdir(mode=0o700, parents=True)
+            for place, name in enumerate(chosen.manifest.folders):
+                copy_agent(chosen.manifest, name, folder / str(place))
+        with transaction.atomic():
+            return create_run(user, spec, chosen.group, benchmarks[0], project=benchmarks[0].project, **further)
+
+
+def _listed(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> list[Any]:
+    """A list of ids without repetitions, empty where there is none."""
+    values = request.get(key) or []
+    if not isinstance(values, list | tuple):
+        errors.append(FieldError("invalid", f"Give a list of {key}.", key))
+        return []
+    return list({str(value): value for value in values}.values())
+
+
+def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: list[FieldError]) -> Chosen:
+    chosen = Chosen()
+    for key in _listed(request, "models", errors)[: 2 * MAX_AGENTS]:
+        model = visible_row(LanguageModel, user, key)
+        if model is None:
+            errors.append(FieldError("not_found", "There is no such model.", "models"))
+            continue
+        _check(model, errors)
+        chosen.sources.append(("models", model))
+        revision = (model.revision or None) if model.kind == LanguageModel.Kind.HUB else None
+        chosen.agents.append({"name": model.name, "model": model.location, "revision": revision})
+        chosen.contexts += [model.context_length] if model.context_length else []
+    if request.get("group") not in (None, ""):
+        chosen.group = visible_row(AgentGroup, user, request["group"])
+        if chosen.group is None:
+            errors.append(FieldError("not_found", "There is no such group.", "group"))
+        else:
+            chosen.sources.append(("group", chosen.group))
+            errors += [FieldError(e.code, e.message, "group") for e in changed_models(chosen.group)]
+            for agent in chosen.group.agents.select_related("model"):
+                chosen.agents.append(agent_values(agent))
+                chosen.contexts += [agent.model.context_length] if agent.model.context_length else []
+    if request.get("run") not in (None, ""):
+        _add_checkpoint(user, request, folder, chosen, errors)
+    if not 1 <= len(chosen.agents) <= MAX_AGENTS and not errors:
+        errors.append(
+            FieldError("missing", f"Choose 1 to {MAX_AGENTS} models; these are {len(chosen.agents)}.", "models")
+        )
+    return chosen
+
+
+def _check(model: LanguageModel, errors: list[FieldError]) -> None:
+    try:
+        check_unchanged(model, field="models")
+    except FieldErrors as refused:
+        errors += refused.errors
+
+
+def visible_row(model: Any, user: Any, key: Any) -> Any:
+    """The user's object with this id, or None."""
+    text = str(key) if isinstance(key, str | int) and not isinstance(key, bool) else ""
+    is_id = text.isascii() and text.isdigit() and len(text) < 19
+    return model.objects.visible_to(user).filter(pk=int(text)).first() if is_id else None
+
+
+def _add_checkpoint(
+    user: Any, request: Mapping[str, Any], folder: Path, chosen: Chosen, errors: list[FieldError]
+) -> None:
+    """The agents of a run's checkpoint, each in the prompt format in which it learnt."""
+    run, step = find_run(user, request.get("run")), str(request.get("step", ""))
+    if run is None:
+        errors.append(FieldError("not_found", "There is no such run.", "run"))
+        return
+    chosen.sources.append(("run", run))
+    try:
+        whole = int(step) if step.isascii() and step.isdigit() and len(step) < 10 else -1
+        chosen.manifest = checkpoints.find(run, whole)
+    except checkpoints.NoSuchCheckpoint as error:
+        errors.append(FieldError("not_found", str(error), "step"))
+        return
+    except DamagedCheckpoint as error:
+        errors.append(FieldError("damaged", f"{error}.", "step"))
+        return
+    kept = ("prompt_format", "prompt_template", "chat_template_kwargs")
+    specs = {agent["name"]: agent for agent in run.spec["agents"]}
+    for place, name in enumerate(chosen.manifest.folders):
+        suffix = f" step {whole}"
+        own = {key: specs[name][key] for key in kept if key in specs.get(name, {})}
+        named = {"name": name[: MAX_NAME - len(suffix)] + suffix, "model": str(folder / str(place))}
+        chosen.agents.append(own | named)
+
+
+def find_run(user: Any, key: Any) -> Run | None:
+    """The user's run with this id, or None."""
+    try:
+        runs: Any = Run.objects.visible_to(user)
+        return runs.filter(pk=uuid.UUID(str(key))).first()
+    except ValueError:
+        return None
+
+
+def _spec(
+    user: Any, request: Mapping[str, Any], chosen: Chosen, errors: list[FieldError]
+) -> tuple[RunSpec | None, Sequence[Any]]:
+    """The checked spec and its benchmarks; what is wrong is added to `errors`."""
+    ids = _listed(request, "benchmarks", errors)
+    benchmarks = find_benchmarks(user, ids, "benchmarks", errors)
+    if not request.get("benchmarks"):
+        errors.append(FieldError("missing", "Choose a benchmark, at least one.", "benchmarks"))
+    data = [data_values(one) for one in benchmarks]
+    limit = request.get("max_completion_length")
+    rollout = {} if limit in (None, "") else {"max_completion_length": limit}
+    own = ("num_samples", "temperature", "max_questions")
+    evaluation = {key: request[key] for key in own if request.get(key) not in (None, "")}
+    names = ", ".join(agent["name"] for agent in chosen.agents)
+    draft = {
+        "name": request["name"] if request.get("name") not in (None, "") else f"Evaluation of {names}"[:120],
+        # A stand-in where there are none; that they are too many is said already.
+        "agents": chosen.agents[:MAX_AGENTS] or [{"name": "-", "model": "-"}],
+        "data": data[0] if data else {"train_path": "-"},
+        "algorithm": {"name": "gspo", "beta": 0.0},  # nobody learns
+        "rollout": rollout,
+        "training": {"steps": 0},
+        "evaluation": {**evaluation, "benchmarks": data[1:]},
+    }
+    if request.get("seed") not in (None, ""):
+        draft["seed"] = request["seed"]
+    try:
+        spec = RunSpec.model_validate(draft)
+    except ValidationError as error:
+        errors += [FieldError(one.code, one.message, _field(one.field)) for one in plain_errors(error)]
+        return None, benchmarks
+    return _within_contexts(spec, chosen.contexts, errors), benchmarks
+
+
+def _field(path: str | None) -> str | None:
+    """The field of the request that an error of the spec belongs to."""
+    if not path:
+        return None
+    parts = path.split(".")
+    if parts[:2] == ["evaluation", "benchmarks"]:
+        return "benchmarks"
+    return _FIELDS.get(parts[0], parts[-1])
+
+
+def _within_contexts(spec: RunSpec, contexts: Sequence[int], errors: list[FieldError]) -> RunSpec:
+    """Prompts may be as long as the shortest context leaves room for."""
+    limit = spec.rollout.max_completion_length
+    room = min(contexts, default=limit + MAX_PROMPT) - limit
+    if room < 1:
+        message = f"The shortest context is {min(contexts)} tokens: lower this, so that a question fits before it."
+        errors.append(FieldError("context_too_short", message, "max_completion_length"))
+        return spec
+    rollout = spec.rollout.model_copy(update={"max_prompt_length": min(MAX_PROMPT, room)})
+    return spec.model_copy(update={"rollout": rollout})

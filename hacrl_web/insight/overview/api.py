@@ -1,0 +1,59 @@
+"""The REST API's part for the Overview and Logs tabs: lines in buckets, and what was said so far."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from ninja import Query, Router
+
+from hacrl_web.insight.downsample import MAX_POINTS
+from hacrl_web.insight.overview.history import history
+from hacrl_web.insight.overview.overview import XAxis, overview
+from hacrl_web.runs.live.event_reader import dump
+from hacrl_web.runs.models import Run
+from hacrl_web.web.errors import FieldError, FieldErrors
+
+MAX_METRICS = 64
+Step = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
+router = Router(tags=["insight"])
+
+
+def _json(body: dict[str, Any]) -> HttpResponse:
+    """The same body always has the same bytes."""
+    return HttpResponse(dump(body), content_type="application/json")
+
+
+@router.get("/runs/{run_id}/buckets", response=dict, summary="Lines of chosen metrics, at most 1,500 points each")
+def get_buckets(
+    request: HttpRequest,
+    run_id: UUID,
+    metric: Annotated[list[Annotated[str, Query(max_length=200)]], Query(min_length=1, max_length=MAX_METRICS)],
+    points: Annotated[int, Query(ge=1, le=MAX_POINTS)] = MAX_POINTS,
+    first: Step = None,
+    last: Step = None,
+    x: XAxis = "step",
+    band: Literal["none", "range", "ci"] = "none",
+) -> Any:
+    """Buckets of steps with their lowest, highest and last value; `first` and `last` choose steps and narrow them.
+
+    `grids` holds the steps of the last values; a line names its grid, and leaves `low` and `high` out where no bucket
+    hides a value. `x`: places of these steps on another axis. `band`: the lowest and highest value, or the 95 %
+    confidence interval of the mean, over the runs of the same sweep that differ only in the seed.
+    """
+    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    if first is not None and last is not None and first > last:
+        raise FieldErrors([FieldError("invalid", f"Must be at most {last}, which is `last`.", "first")])
+    over_seeds = None if band == "none" else band
+    return _json(overview(run, metric, points=points, first=first, last=last, x=x, over_seeds=over_seeds))
+
+
+@router.get("/runs/{run_id}/history", response=dict, summary="The newest log lines, and what the trainer reported")
+def get_history(request: HttpRequest, run_id: UUID, up_to: Annotated[int, Query(ge=0, le=2**62)] = 2**62) -> Any:
+    """Events as the socket sends them, oldest first, with a seq of at most `up_to`."""
+    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    return _json(
+        {"run": str(run.pk), "seq": min(up_to, run.last_seq), "events": history(run, min(up_to, run.last_seq))}
+    )

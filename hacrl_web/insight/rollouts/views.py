@@ -1,0 +1,183 @@
+"""The Rollouts tab of a run: what was asked for, one prompt with all agents side by side, and saved queries."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from hacrl_web.insight.models import MAX_QUERY, MAX_SAVED, SavedQuery
+from hacrl_web.insight.recorded_steps import end, step_after, step_before
+from hacrl_web.insight.rollouts.detail import group_of
+from hacrl_web.insight.rollouts.filter import CLIPS, SIGNS, Cursor, Filter, read_cursor, read_filter
+from hacrl_web.insight.rollouts.search import Hit, Page, first_that_taught, hit_of, search
+from hacrl_web.runs.models import Run
+from hacrl_web.runs.pages.runs import header, run_or_404
+from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.visible import visible
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The rollouts that the query asks for, one of them in full. Odd values are named and left out."""
+    run = run_or_404(request, run_id)
+    if request.method == "POST":
+        return _keep_query(request, run)
+    asked = read_filter(request.GET, run.agent_names)
+    ends = {"first": end(run.rollouts.all(), "step"), "last": end(run.rollouts.all(), "-step")}
+    page = _page(run, asked, request.GET, ends["last"])
+    selected = _selected(run, request.GET, page.hits, is_asked=bool(asked.given))
+    spec = stored_spec(run)
+    group = group_of(run, spec.rule, selected) if selected else None
+    context = header(run) | {
+        "tab": "rollouts",
+        "asked": asked,
+        "signs": SIGNS,
+        "clips": list(CLIPS),
+        "ends": ends,
+        "page": page,
+        "lines": [_line(one, asked, request.GET, selected, run.agent_names) for one in page.hits],
+        "links": _links(asked, page, selected, request.GET),
+        "steps": _steps(run, selected),
+        "group": group,
+        "selected": selected,
+        "saved": [
+            {"row": row, "url": f"?{row.query}"} for row in SavedQuery.objects.all().usable_in(request.user, run)
+        ],
+        "text_url": reverse("api-1:rollout_text", args=[run.pk]),
+        "keep": asked.query(after=request.GET.get("after"), before=request.GET.get("before")),
+        "same_prompt": Filter(given={"prompt": group.prompt_id}).query() if group else "",
+    }
+    return render(request, "insight/rollouts.html", context)
+
+
+def _page(run: Run, asked: Filter, query: Any, last_step: int | None) -> Page:
+    after, before = read_cursor(query.get("after", "")), read_cursor(query.get("before", ""))
+    if before is not None:
+        return search(run, asked, before, is_backward=True)
+    if after is None and not asked.given and last_step is not None:
+        # Nothing asked for: the newest step, from where one can go back.
+        after = Cursor(max(0, last_step), 0)
+    return search(run, asked, after)
+
+
+def _selected(run: Run, query: Any, hits: Sequence[Hit], *, is_asked: bool) -> Hit | None:
+    """The rollout in full: the one that is named, else the first of the page (or its last, where one came back).
+
+    Where nothing was asked for, one that taught something comes before one that did not.
+    """
+    written = query.get("rollout", "")
+    if written.isascii() and written.isdigit() and len(written) <= 18:
+        found = hit_of(run, int(written))
+        if found is not None:
+            return found
+    if not hits:
+        return None
+    if written == "last":
+        return hits[-1]
+    is_opened = not is_asked and not {"after", "before"} & set(query)
+    return (first_that_taught(run, hits[0].step) if is_opened else None) or hits[0]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A hit in the list."""
+
+    hit: Hit
+    url: str
+    is_selected: bool
+    position: int | None
+    learner_position: int | None
+
+
+def _line(hit: Hit, asked: Filter, query: Any, selected: Hit | None, agents: Sequence[str]) -> Line:
+    url = "?" + asked.query(after=query.get("after"), before=query.get("before"), rollout=hit.seq)
+    is_selected = selected is not None and _is_same(hit, selected)
+    learner = hit.taught.learner if hit.taught else ""
+    places = [agents.index(name) if name in agents else None for name in (hit.agent, learner)]
+    return Line(hit, url, is_selected, *places)
+
+
+def _is_same(one: Hit, other: Hit) -> bool:
+    """The same rollout; where both speak of a learner, of the same one."""
+    learners = {hit.taught.learner for hit in (one, other) if hit.taught is not None}
+    return (one.place, one.agent, one.sample) == (other.place, other.agent, other.sample) and len(learners) <= 1
+
+
+def _links(asked: Filter, page: Page, selected: Hit | None, query: Any) -> dict[str, str]:
+    """Where the keys n, p, N and P go, and the pages before and after this one."""
+    hits = page.hits
+    onward = "?" + asked.query(after=page.after) if page.after else ""
+    back = "?" + asked.query(before=page.before, rollout="last") if page.before else ""
+    links = {"onward": onward, "back": back}
+    at = next((i for i, hit in enumerate(hits) if selected is not None and _is_same(hit, selected)), None)
+
+    def to(hit: Hit | None, otherwise: str) -> str:
+        if hit is None:
+            return otherwise
+        return "?" + asked.query(after=query.get("after"), before=query.get("before"), rollout=hit.seq)
+
+    before, behind = (hits[:at][::-1], hits[at + 1 :]) if at is not None else ([], hits)
+    place = hits[at].place if at is not None else None
+    links["n"] = to(next(iter(behind), None), onward)
+    links["p"] = to(next(iter(before), None), back)
+    links["N"] = to(next((hit for hit in behind if hit.place != place), None), onward)
+    last_before = next((hit for hit in before if hit.place != place), None)
+    links["P"] = to(next((hit for hit in hits if last_before and hit.place == last_before.place), None), back)
+    return links
+
+
+def _steps(run: Run, selected: Hit | None) -> dict[str, int | None]:
+    """The recorded steps beside the one that is shown."""
+    if selected is None:
+        return {}
+    rows = run.rollouts.all()
+    return {"before": step_before(rows, selected.step), "after": step_after(rows, selected.step)}
+
+
+def _keep_query(request: HttpRequest, run: Run) -> HttpResponse:
+    """Save the query under a name, or forget one of the user's own."""
+    asked = read_filter(request.POST, run.agent_names)
+    mine = SavedQuery.objects.all().visible_to(request.user)
+    back = redirect(reverse("insight:run_rollouts", args=[run.pk]) + f"?{asked.query()}".rstrip("?"))
+    forget = request.POST.get("forget", "")
+    if forget:
+        if forget.isascii() and forget.isdigit() and len(forget) <= 18:
+            mine.filter(pk=int(forget)).delete()
+        return back
+    of_run = None if request.POST.get("everywhere") else run
+    try:
+        made = save_query(request.user, of_run, request.POST.get("name", ""), asked)
+        messages.success(request, f"Saved as {made.name}.")
+    except FieldErrors as refused:
+        messages.error(request, " ".join(error.message for error in refused.errors))
+    return back
+
+
+def save_query(
+    user: Any, run: Run | None, name: str, asked: Filter, instead_of: SavedQuery | None = None
+) -> SavedQuery:
+    """Keep a filter under a name, for one run or every run; the same name again: its new query. Error: FieldErrors.
+
+    instead_of: the one that the caller forgets for it, so that it takes no further place.
+    """
+    name = visible(name.replace("\x00", "")).strip()[:60]
+    mine = SavedQuery.objects.all().visible_to(user)
+    if not name or not asked.given:
+        message = "A saved query needs a name and at least one filter."
+        raise FieldErrors([FieldError("missing", message, "query" if name else "name")])
+    if len(asked.query()) > MAX_QUERY:
+        message = f"These filters are too long to be kept: at most {MAX_QUERY} characters as they stand in an address."
+        raise FieldErrors([FieldError("too_long", message, "query")])
+    others = mine.exclude(pk=instead_of.pk) if instead_of else mine
+    if not mine.filter(name=name, run=run).exists() and others.count() >= MAX_SAVED:
+        raise FieldErrors([FieldError("too_many", f"You have {MAX_SAVED} saved queries: forget one first.", None)])
+    return mine.update_or_create(owner=user, run=run, name=name, defaults={"query": asked.query()})[0]

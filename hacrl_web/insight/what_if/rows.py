@@ -1,0 +1,207 @@
+"""The recorded rows that the What-if tab recomputes: read once, kept in memory as plain numbers, grouped by update."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from math import isclose, isnan
+from typing import Any
+from uuid import UUID
+
+from hacrl_web.insight.recorded_steps import segments, spread_steps
+from hacrl_web.runs.models import Run
+from hacrl_web.runs.telemetry.chunks import Column, columns
+from workers.contract.advantages import CAPABILITY_FLOOR, Group
+
+# About 0.2 s to read. Of a longer choice of steps, evenly many are taken.
+MAX_ROWS = 40_000
+MAX_STEPS = 200
+MAX_WINDOW = 100
+MAX_HISTORY = 1000  # steps that a recorded capability may look back on: RunSpec's bound
+NEAR = 1e-9  # means of the same rewards differ by less, however they were added up
+KEPT = 4  # choices of steps in memory, about 5 MB each
+SIDES = {"lower": -1, "none": 0, "upper": 1}
+COLUMNS = (
+    "step", "agent", "source", "prompt_id", "reward", "advantage", "sequence_ratio", "clip_side", "omega", "weight",
+    "mini_batch", "drop_reason",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Some rows counted by (side, sign of A); how many have a weight, and the sum of |weight|."""
+
+    places: Counter[tuple[int, int]]
+    used: int
+    weight: float
+
+    @classmethod
+    def of(cls, sides: Sequence[int], signs: Sequence[int], weights: Sequence[float]) -> Tally:
+        used = len(weights) - weights.count(0.0)
+        return cls(Counter(zip(sides, signs, strict=True)), used, sum(map(abs, weights)))
+
+
+@dataclass
+class Block:
+    """Evaluated rows that one learner took from one source in one update, column by column; agents by place.
+
+    silent_*: rows of the same update that were not evaluated, since their A was 0.
+    """
+
+    step: int
+    learner: int
+    source: int
+    mini_batch: int
+    omega: float
+    prompts: list[int] = field(default_factory=list)
+    rewards: array[float] = field(default_factory=lambda: array("d"))
+    advantages: array[float] = field(default_factory=lambda: array("d"))
+    signs: list[int] = field(default_factory=list)
+    ratios: array[float] = field(default_factory=lambda: array("d"))
+    sides: list[int] = field(default_factory=list)
+    weights: array[float] = field(default_factory=lambda: array("d"))
+    silent_prompts: list[int] = field(default_factory=list)
+    silent_rewards: array[float] = field(default_factory=lambda: array("d"))
+
+    @property
+    def is_own(self) -> bool:
+        return self.learner == self.source
+
+    @cached_property
+    def tally(self) -> Tally:
+        """As recorded."""
+        return Tally.of(self.sides, self.signs, self.weights)
+
+
+@dataclass
+class Rows:
+    """The rows of some steps, and what stands behind their capabilities."""
+
+    num_agents: int
+    steps: list[int] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    counts: dict[tuple[int, int], int] = field(default_factory=dict)  # (learner, source): all valid rollouts
+    omegas: dict[tuple[int, int, int], float] = field(default_factory=dict)  # (step, learner, source)
+    groups: dict[int, dict[int, Group]] = field(default_factory=dict)  # by step and prompt
+    quarantined: set[tuple[int, int, int]] = field(default_factory=set)  # (step, learner, source)
+    means: list[tuple[array[int], array[float]]] = field(default_factory=list)  # by agent: steps, and mean rewards
+    anew: list[list[int]] = field(default_factory=list)  # by agent: steps at which its capability began anew
+    capabilities: dict[tuple[int, int], float] = field(default_factory=dict)  # as recorded, (step, agent)
+    divisors: dict[tuple[int, tuple[int, ...], str], dict[int, float]] = field(default_factory=dict)  # once computed
+    checked: Any = None  # what_if.Check, once made
+    num_rows: int = 0
+    is_thinned: bool = False  # `steps` are spread over the choice; others lie between
+
+    def means_until(self, agent: int, step: int) -> list[float]:
+        """The agent's mean rewards that can count in its capability of a step, the last one now."""
+        steps, means = self.means[agent]
+        stop = bisect_right(steps, step)
+        begin = max((at for at in self.anew[agent] if at <= step), default=0)
+        return means[max(bisect_left(steps, begin), stop - MAX_HISTORY) : stop].tolist()
+
+
+def read(run: Run, first: int, last: int, window: int) -> Rows:
+    """The rows of the recorded steps from `first` to `last`; kept until the run has recorded more.
+
+    window: the run's own capability_window.
+    """
+    return _read(run.pk, tuple(run.agent_names), first, last, run.last_seq, window)
+
+
+@lru_cache(maxsize=KEPT)
+def _read(run_id: UUID, names: tuple[str, ...], first: int, last: int, last_seq: int, window: int) -> Rows:
+    run = Run.objects.only("pk").get(pk=run_id)
+    places = {name: place for place, name in enumerate(names)}
+    rows = Rows(len(names))
+    found = segments(run.contributions.all(), first, last)
+    steps, rows.is_thinned = spread_steps(run.contributions.all(), found, MAX_STEPS, MAX_ROWS)
+    reader = _Reader(rows, places)
+    for one in found:
+        of_attempt = run.contributions.filter(attempt=one.attempt, step__range=(one.first, one.last))
+        if rows.is_thinned:
+            of_attempt = of_attempt.filter(step__in=[step for step in steps if one.first <= step <= one.last])
+        reader.take(of_attempt.order_by().values_list(*COLUMNS))
+    reader.close()
+    if rows.steps:
+        _read_capabilities(run, rows, places, window)
+    return rows
+
+
+class _Reader:
+    """Sorts rows into blocks and groups."""
+
+    def __init__(self, rows: Rows, places: dict[str, int]) -> None:
+        self.rows, self.places = rows, places
+        self.blocks: dict[tuple[int, int, int, int], Block] = {}
+        self.counts: Counter[tuple[int, int, int]] = Counter()  # (step, learner, source)
+        self.rewards: dict[int, dict[int, dict[int, list[float]]]] = {}  # step, prompt, source
+        self.prompts: dict[str, int] = {}
+
+    def take(self, found: Iterable[tuple[Any, ...]]) -> None:
+        places, prompts, rows = self.places, self.prompts, self.rows
+        for step, agent, source, prompt_id, reward, a, s, side, omega, weight, m, drop_reason in found:
+            if agent not in places or source not in places or reward is None or a is None or omega is None:
+                continue
+            k, j = places[agent], places[source]
+            self.counts[step, k, j] += 1
+            prompt = prompts.setdefault(prompt_id, len(prompts))
+            if k == j:
+                of_step = self.rewards.setdefault(step, {})
+                of_step.setdefault(prompt, {}).setdefault(j, []).append(reward)
+            rows.omegas[step, k, j] = omega
+            if m is None:
+                if drop_reason == "quarantined":
+                    rows.quarantined.add((step, k, j))
+                continue
+            block = self.blocks.get((step, k, j, m))
+            if block is None:
+                block = self.blocks[step, k, j, m] = Block(step, k, j, m, omega)
+            if s is None:
+                if drop_reason is None:
+                    block.silent_prompts.append(prompt)
+                    block.silent_rewards.append(reward)
+                continue
+            block.prompts.append(prompt)
+            block.rewards.append(reward)
+            block.advantages.append(a)
+            block.signs.append((a > 0) - (a < 0))
+            block.ratios.append(s)
+            block.sides.append(SIDES.get(side, 0))
+            block.weights.append(weight or 0.0)
+
+    def close(self) -> None:
+        """Keep the steps whose rewards are known: an agent's own rows tell them."""
+        rows, known = self.rows, self.rewards
+        rows.steps = sorted(known)
+        rows.blocks = [block for block in self.blocks.values() if block.step in known]
+        rows.omegas = {place: omega for place, omega in rows.omegas.items() if place[0] in known}
+        counts: Counter[tuple[int, int]] = Counter()
+        for (step, learner, source), count in sorted(self.counts.items()):
+            counts[learner, source] += count * (step in known)
+        rows.counts, rows.num_rows = dict(sorted(counts.items())), counts.total()
+        rows.groups = {
+            step: {prompt: Group(by_source) for prompt, by_source in prompts.items()} for step, prompts in known.items()
+        }
+
+
+def _read_capabilities(run: Run, rows: Rows, places: dict[str, int], window: int) -> None:
+    """Mean rewards by step, from the metrics, and where a capability began anew (after an audit)."""
+    first, last = rows.steps[0], rows.steps[-1]
+    told = columns(run, ("reward/mean", "capability"), first=first - MAX_HISTORY, last=last)
+    chosen = set(rows.steps)
+    for name, agent in places.items():
+        rewards, recorded = (told.get((metric, name, ""), Column()) for metric in ("reward/mean", "capability"))
+        means = [(step, mean) for step, mean in zip(rewards.steps, rewards.values, strict=True) if not isnan(mean)]
+        strengths = dict(zip(recorded.steps, recorded.values, strict=True))
+        rows.means.append((array("q", (step for step, _ in means)), array("d", (mean for _, mean in means))))
+        rows.anew.append([])
+        for step, mean in means:
+            recent = rows.means_until(agent, step)[-window:]
+            is_alone = isclose(strengths.get(step, -1.0), max(mean, CAPABILITY_FLOOR), rel_tol=NEAR)
+            if is_alone and not isclose(mean, sum(recent) / len(recent), rel_tol=NEAR):
+                rows.anew[agent].append(step)
+        rows.capabilities |= {(step, agent): strengths[step] for step in chosen & strengths.keys()}

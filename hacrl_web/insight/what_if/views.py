@@ -1,0 +1,103 @@
+"""The What-if tab of a run: a page with sliders, filled by what what_if_answer.py computes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+
+from hacrl_web.insight.recorded_steps import end, step_after, step_before
+from hacrl_web.insight.what_if.answer import why_nothing
+from hacrl_web.insight.what_if.rows import MAX_STEPS, MAX_WINDOW
+from hacrl_web.insight.what_if.what_if import KNOBS
+from hacrl_web.runs.pages.runs import header, run_or_404
+from hacrl_web.runs.stored_spec import stored_spec
+from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.contract.spec.run import RunSpec
+
+WINDOW_STEPS = 10
+
+
+class Knob(NamedTuple):
+    """A slider: where it ends and its grain. The number beside it takes all that RunSpec allows."""
+
+    name: str
+    label: str
+    low: float
+    high: float
+    grain: float
+
+
+SLIDERS = (
+    Knob("alpha", "alpha", 0, 5, 0.05),
+    Knob("delta", "delta", 0, 1, 0.01),
+    Knob("delta_step", "delta_step", 0, 0.2, 0.005),
+    Knob("capability_window", "capability_window (K)", 1, 20, 1),
+    Knob("ratio_min", "ratio_min", 0.01, 1, 0.01),
+    Knob("ratio_max", "ratio_max", 1, 20, 0.1),
+)
+MODES = ("zero", "keep", "sided")
+
+
+@require_GET
+def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The sliders at the run's own values; the page asks the API for what they would have done."""
+    run = run_or_404(request, run_id)
+    spec = stored_spec(run)
+    rows = run.contributions.all()
+    ends = {"first": end(rows, "step"), "last": end(rows, "-step")}
+    schema = AlgorithmSpec.model_json_schema()["properties"]
+    context = header(run) | {
+        "tab": "what-if",
+        "nothing": why_nothing(spec),
+        "ends": ends,
+        "windows": _windows(rows, ends["first"], ends["last"]) if ends["last"] is not None else [],
+        "sliders": [_slider(knob, spec, schema[knob.name]) for knob in SLIDERS],
+        "modes": [{"value": mode, "is_recorded": mode == spec.algorithm.cross_clip_gradient} for mode in MODES],
+        "mode_help": schema["cross_clip_gradient"]["description"],
+        "max_steps": MAX_STEPS,
+        "page_data": {
+            "url": reverse("api-1:what_if", args=[run.pk]),
+            "clone": reverse("runs:run_clone", args=[run.pk]),
+            "rollouts": reverse("insight:run_rollouts", args=[run.pk]),
+            "agents": run.agent_names,
+            "recorded": {name: getattr(spec.algorithm, name) for name in KNOBS},
+            # All of them: a run's last steps alone are the least like the start of a run with other values.
+            "first": ends["first"],
+            "last": ends["last"],
+        },
+    }
+    return render(request, "insight/what_if.html", context)
+
+
+def _windows(rows: QuerySet[Any], first: int, last: int) -> list[dict[str, Any]]:
+    """Choices of steps at hand: all that are recorded, the first ones and the last ones."""
+    early, late = first, last
+    for _ in range(WINDOW_STEPS - 1):
+        early, late = step_after(rows, early) or early, step_before(rows, late) or late
+    found = [{"label": "all", "first": first, "last": last}]
+    if early < last:
+        found.append({"label": f"first {WINDOW_STEPS}", "first": first, "last": early})
+        found.append({"label": f"last {WINDOW_STEPS}", "first": late, "last": last})
+    return found
+
+
+def _slider(knob: Knob, spec: RunSpec, schema: Mapping[str, Any]) -> dict[str, Any]:
+    value = getattr(spec.algorithm, knob.name)
+    return {
+        "name": knob.name,
+        "label": knob.label,
+        "help": schema["description"],
+        "value": value,
+        "low": min(knob.low, value),
+        "high": max(knob.high, value),
+        "grain": knob.grain,
+        "least": schema.get("minimum", 1e-6),
+        "most": MAX_WINDOW if knob.name == "capability_window" else schema.get("maximum", ""),
+    }
