@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from ninja import Query, Router, Schema
 
 from hacrl_web.leaderboard import views
-from hacrl_web.leaderboard.boards import board_of, sources
+from hacrl_web.leaderboard.board.boards import board_of, sources
 
 MAX_BOARDS = 50
 router = Router(tags=["leaderboard"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from hacrl_web.insight.statistics import Estimate, estimate
-from hacrl_web.leaderboard.boards import Board, sweep_board
-from hacrl_web.leaderboard.cells import paired
-from hacrl_web.leaderboard.exports import estimate_as_dict
-from hacrl_web.leaderboard.results import FINAL, START, RunResult, run_results
-from hacrl_web.leaderboard.rows import Row
+from hacrl_web.leaderboard.board.boards import Board, sweep_board
+from hacrl_web.leaderboard.board.cells import paired
+from hacrl_web.leaderboard.board.results import FINAL, START, RunResult, run_results
+from hacrl_web.leaderboard.board.rows import Row
+from hacrl_web.leaderboard.render.exports import estimate_as_dict
 from hacrl_web.runs.models import Sweep
 
 HACPO = "hacpo"

@@ -10,14 +10,15 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from hacrl_web.leaderboard import exports, identity, latex, paper, shown
-from hacrl_web.leaderboard.boards import MAX_SWEEPS, Board, alone_board, boards, sources, sweep_board
-from hacrl_web.leaderboard.cells import Table
-from hacrl_web.leaderboard.choice import COSTS, EXTRA, SHOWN, Choice, baselines, read_choice
-from hacrl_web.leaderboard.grid import make_grid
-from hacrl_web.leaderboard.report import report as report_of
-from hacrl_web.leaderboard.report import seed_runs
-from hacrl_web.leaderboard.table import make_table
+from hacrl_web.leaderboard.board import identity, paper
+from hacrl_web.leaderboard.board.boards import MAX_SWEEPS, Board, alone_board, boards, sources, sweep_board
+from hacrl_web.leaderboard.board.cells import Table
+from hacrl_web.leaderboard.board.choice import COSTS, EXTRA, SHOWN, Choice, baselines, read_choice
+from hacrl_web.leaderboard.board.grid import make_grid
+from hacrl_web.leaderboard.board.table import make_table
+from hacrl_web.leaderboard.render import exports, latex, view
+from hacrl_web.leaderboard.render.report import report as report_of
+from hacrl_web.leaderboard.render.report import seed_runs
 from hacrl_web.runs.models import Sweep
 from hacrl_web.web.streaming import download
 
@@ -80,7 +81,7 @@ def board(request: HttpRequest) -> HttpResponse:
         return redirect("leaderboard:index")
     table, choice = _table(request)
     grid = make_grid(table, choice)
-    context = shown.context(table, "board") | {
+    context = view.context(table, "board") | {
         "is_sortable": True,
         # What each form does not ask for itself.
         "kept": [*table.board.source_query, ("sort", choice.sort), ("reported", choice.reported)],
@@ -106,7 +107,7 @@ def row(request: HttpRequest) -> HttpResponse:
     if group is None:
         raise Http404
     found = group.row
-    context = shown.context(table, "row", is_compact=True) | {
+    context = view.context(table, "row", is_compact=True) | {
         "row": found,
         "not_recorded": identity.NOT_RECORDED,
         "runs": [

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hacrl_web.leaderboard.boards import Board, sweep_board
-from hacrl_web.leaderboard.cells import Cell, Group, Table
-from hacrl_web.leaderboard.choice import Choice
-from hacrl_web.leaderboard.table import make_table
+from hacrl_web.leaderboard.board.boards import Board, sweep_board
+from hacrl_web.leaderboard.board.cells import Cell, Group, Table
+from hacrl_web.leaderboard.board.choice import Choice
+from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.web.factories import launch_request

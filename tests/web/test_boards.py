@@ -4,13 +4,13 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.insight.statistics import Estimate
-from hacrl_web.leaderboard import boards as boards_module
 from hacrl_web.leaderboard import views
-from hacrl_web.leaderboard.boards import alone_board, boards, sources, sweep_board
-from hacrl_web.leaderboard.choice import AVERAGE
-from hacrl_web.leaderboard.results import run_results
-from hacrl_web.leaderboard.rows import rows
-from hacrl_web.leaderboard.verdict import verdict
+from hacrl_web.leaderboard.board import boards as boards_module
+from hacrl_web.leaderboard.board.boards import alone_board, boards, sources, sweep_board
+from hacrl_web.leaderboard.board.choice import AVERAGE
+from hacrl_web.leaderboard.board.results import run_results
+from hacrl_web.leaderboard.board.rows import rows
+from hacrl_web.leaderboard.board.verdict import verdict
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, State

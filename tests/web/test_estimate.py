@@ -6,7 +6,7 @@ import random
 import pytest
 
 from hacrl_web.insight.statistics import Estimate, estimate, t95
-from hacrl_web.leaderboard.cells import paired
+from hacrl_web.leaderboard.board.cells import paired
 
 TRIALS = 4000
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from hacrl_web.accounts.models import Project, User
 from hacrl_web.insight.checkpoints import linked_files
-from hacrl_web.leaderboard import boards
+from hacrl_web.leaderboard.board import boards
 from hacrl_web.registry.models import Benchmark, LanguageModel
 from hacrl_web.runs.launch.launch import EVALUATION_ONLY, retry
 from hacrl_web.runs.models import Run

@@ -8,8 +8,8 @@ import re
 import pytest
 from django.urls import reverse
 
-from hacrl_web.leaderboard import drawing
-from hacrl_web.leaderboard.latex import escaped
+from hacrl_web.leaderboard.render import drawing
+from hacrl_web.leaderboard.render.latex import escaped
 from hacrl_web.runs.models import Run, Sweep
 from tests.web.leaderboard_help import by_name, finish, finished_sweep, groups_of, sweep_of, table_of
 

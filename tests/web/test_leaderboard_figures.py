@@ -2,10 +2,10 @@
 
 import pytest
 
-from hacrl_web.leaderboard import figures
-from hacrl_web.leaderboard.boards import alone_board
-from hacrl_web.leaderboard.grid import make_grid
-from hacrl_web.leaderboard.shown import pictures
+from hacrl_web.leaderboard.board.boards import alone_board
+from hacrl_web.leaderboard.board.grid import make_grid
+from hacrl_web.leaderboard.render import figures
+from hacrl_web.leaderboard.render.view import pictures
 from hacrl_web.runs.launch.launch import launch
 from tests.web.factories import launch_request
 from tests.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of, table_of

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from django.urls import reverse
 
-from hacrl_web.leaderboard import paper
+from hacrl_web.leaderboard.board import paper
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, Sweep
 from tests.web.factories import launch_request, make_user

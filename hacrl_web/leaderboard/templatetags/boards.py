@@ -7,13 +7,13 @@ from typing import Any
 from django import template
 from django.utils.html import format_html
 
-from hacrl_web.leaderboard import shown
-from hacrl_web.leaderboard.boards import Board, sweep_board
-from hacrl_web.leaderboard.cells import Cell, Group, Line, Table
-from hacrl_web.leaderboard.choice import Choice
-from hacrl_web.leaderboard.paper import Reported
-from hacrl_web.leaderboard.rows import plain_path
-from hacrl_web.leaderboard.table import make_table
+from hacrl_web.leaderboard.board.boards import Board, sweep_board
+from hacrl_web.leaderboard.board.cells import Cell, Group, Line, Table
+from hacrl_web.leaderboard.board.choice import Choice
+from hacrl_web.leaderboard.board.paper import Reported
+from hacrl_web.leaderboard.board.rows import plain_path
+from hacrl_web.leaderboard.board.table import make_table
+from hacrl_web.leaderboard.render import view
 from hacrl_web.runs.models import Sweep
 from hacrl_web.runs.templatetags.show import MISSING, count, duration, middle, plain_significant, signed
 
@@ -32,7 +32,7 @@ def show_board(board: Board, key: str, size: str = "whole") -> dict[str, Any]:
 
     size: compact leaves out single agents and pictures.
     """
-    return shown.context(make_table(board, Choice()), key, is_compact=size == "compact")
+    return view.context(make_table(board, Choice()), key, is_compact=size == "compact")
 
 
 @register.filter

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hacrl_web.insight.statistics import Estimate
-from hacrl_web.leaderboard import identity
-from hacrl_web.leaderboard.boards import Board
-from hacrl_web.leaderboard.cells import Cell, Column, Group, paired
-from hacrl_web.leaderboard.choice import NO_BASELINE
-from hacrl_web.leaderboard.rows import Row
+from hacrl_web.leaderboard.board import identity
+from hacrl_web.leaderboard.board.boards import Board
+from hacrl_web.leaderboard.board.cells import Cell, Column, Group, paired
+from hacrl_web.leaderboard.board.choice import NO_BASELINE
+from hacrl_web.leaderboard.board.rows import Row
 
 
 def baseline_of(row: Row, rows: Sequence[Row], baseline: str) -> Row | None:

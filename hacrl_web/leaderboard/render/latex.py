@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hacrl_web.insight.statistics import Estimate
-from hacrl_web.leaderboard import paper
-from hacrl_web.leaderboard.cells import Cell, Group, Line, Table
-from hacrl_web.leaderboard.exports import INTERVALS
-from hacrl_web.leaderboard.shown import extras
+from hacrl_web.leaderboard.board import paper
+from hacrl_web.leaderboard.board.cells import Cell, Group, Line, Table
+from hacrl_web.leaderboard.render.exports import INTERVALS
+from hacrl_web.leaderboard.render.view import extras
 from hacrl_web.runs.templatetags.show import MISSING, count, plain_significant, signed
 
 _ESCAPED = {

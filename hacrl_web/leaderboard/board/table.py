@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from hacrl_web.insight.statistics import Estimate, estimate
-from hacrl_web.leaderboard import identity
-from hacrl_web.leaderboard.boards import Board
-from hacrl_web.leaderboard.cells import MEAN, Cell, Column, Group, Line, StartGroup, Table
-from hacrl_web.leaderboard.choice import AVERAGE, Choice
-from hacrl_web.leaderboard.compare import baseline_of, baseline_words, compare, mark_best
-from hacrl_web.leaderboard.results import MEAN_OF_SAMPLES, START
-from hacrl_web.leaderboard.rows import Row
+from hacrl_web.leaderboard.board import identity
+from hacrl_web.leaderboard.board.boards import Board
+from hacrl_web.leaderboard.board.cells import MEAN, Cell, Column, Group, Line, StartGroup, Table
+from hacrl_web.leaderboard.board.choice import AVERAGE, Choice
+from hacrl_web.leaderboard.board.compare import baseline_of, baseline_words, compare, mark_best
+from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES, START
+from hacrl_web.leaderboard.board.rows import Row
 
 
 def make_table(board: Board, choice: Choice) -> Table:

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
-from hacrl_web.leaderboard.boards import Board
-from hacrl_web.leaderboard.results import MEAN_OF_SAMPLES
+from hacrl_web.leaderboard.board.boards import Board
+from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES
 
 BASELINE = "gspo"
 NO_BASELINE = "none"

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hacrl_web.insight.statistics import Estimate
-from hacrl_web.leaderboard import paper
-from hacrl_web.leaderboard.cells import Cell, Group, Line, Table
-from hacrl_web.leaderboard.choice import formula
-from hacrl_web.leaderboard.rows import Row
+from hacrl_web.leaderboard.board import paper
+from hacrl_web.leaderboard.board.cells import Cell, Group, Line, Table
+from hacrl_web.leaderboard.board.choice import formula
+from hacrl_web.leaderboard.board.rows import Row
 from hacrl_web.web.streaming import csv_cell
 
 MEASURED = "measured"

@@ -9,11 +9,11 @@ from typing import Any
 from django.template.loader import render_to_string
 from django.utils import timezone
 
-from hacrl_web.leaderboard import drawing, figures, shown
-from hacrl_web.leaderboard.cells import Table
-from hacrl_web.leaderboard.choice import COSTS, formula
-from hacrl_web.leaderboard.identity import NOT_RECORDED
-from hacrl_web.leaderboard.rows import Row
+from hacrl_web.leaderboard.board.cells import Table
+from hacrl_web.leaderboard.board.choice import COSTS, formula
+from hacrl_web.leaderboard.board.identity import NOT_RECORDED
+from hacrl_web.leaderboard.board.rows import Row
+from hacrl_web.leaderboard.render import drawing, figures, view
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def report(table: Table, address: str) -> str:
     priced = [(dot, cost) for dot, cost in dots if cost]
     title = figures.score_words(table)
     context = {
-        **shown.context(table, "report", is_compact=True),
+        **view.context(table, "report", is_compact=True),
         "address": address,
         "made_at": timezone.now(),
         "formula": formula(table.choice.metric),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hacrl_web.leaderboard.cells import Cell, Group, Table
-from hacrl_web.leaderboard.choice import Choice
+from hacrl_web.leaderboard.board.cells import Cell, Group, Table
+from hacrl_web.leaderboard.board.choice import Choice
 
 
 @dataclass(frozen=True)

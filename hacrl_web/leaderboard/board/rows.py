@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from hacrl_web.leaderboard import identity
-from hacrl_web.leaderboard.results import FINAL, MEAN_OF_SAMPLES, RunResult, run_results
+from hacrl_web.leaderboard.board import identity
+from hacrl_web.leaderboard.board.results import FINAL, MEAN_OF_SAMPLES, RunResult, run_results
 from hacrl_web.runs.models import Run, State
 
 NOT_EVALUATED = "not evaluated"  # completed, but without a score of every agent

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 
-from hacrl_web.leaderboard.results import MEAN_OF_SAMPLES
-from hacrl_web.leaderboard.rows import Row, rows
+from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES
+from hacrl_web.leaderboard.board.rows import Row, rows
 from hacrl_web.registry.models import AgentGroup
 from hacrl_web.runs.launch.launch import EVALUATION_ONLY
 from hacrl_web.runs.models import Run, State, Sweep

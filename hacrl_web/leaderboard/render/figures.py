@@ -12,9 +12,9 @@ import plotly.graph_objects as go
 
 from hacrl_web.insight.plotly_figures import HEIGHT, as_json
 from hacrl_web.insight.statistics import Estimate
-from hacrl_web.leaderboard.cells import Group, Table
-from hacrl_web.leaderboard.choice import COSTS
-from hacrl_web.leaderboard.grid import Curve, Grid, cells_of
+from hacrl_web.leaderboard.board.cells import Group, Table
+from hacrl_web.leaderboard.board.choice import COSTS
+from hacrl_web.leaderboard.board.grid import Curve, Grid, cells_of
 
 BEST, OTHER, AMBER = "#2590a1", "#8b8e93", "#d08300"
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down")

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hacrl_web.insight.statistics import Estimate, estimate
-from hacrl_web.leaderboard.boards import Board
-from hacrl_web.leaderboard.choice import AVERAGE, Choice
-from hacrl_web.leaderboard.rows import Row
+from hacrl_web.leaderboard.board.boards import Board
+from hacrl_web.leaderboard.board.choice import AVERAGE, Choice
+from hacrl_web.leaderboard.board.rows import Row
 
 MEAN = ""  # in an agent's place: the mean of the row's agents
 BySeed = Mapping[int, float]

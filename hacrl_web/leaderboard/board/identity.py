@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hacrl_web.insight.settings_diff import effective, flat
-from hacrl_web.leaderboard.results import RunResult
+from hacrl_web.leaderboard.board.results import RunResult
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
 from workers.contract.spec.algorithm import OWN_EPSILONS, SEQUENCE_EPSILONS, SHARING, acts_on_shared

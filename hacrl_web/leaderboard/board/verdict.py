@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hacrl_web.insight.statistics import Estimate
-from hacrl_web.leaderboard.cells import Group, Table, paired
-from hacrl_web.leaderboard.compare import is_comparable
+from hacrl_web.leaderboard.board.cells import Group, Table, paired
+from hacrl_web.leaderboard.board.compare import is_comparable
 from hacrl_web.runs.templatetags.show import plain_significant, signed
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hacrl_web.leaderboard import figures
-from hacrl_web.leaderboard.cells import Group, Table
-from hacrl_web.leaderboard.choice import COSTS, EXTRA, formula
-from hacrl_web.leaderboard.grid import make_grid
-from hacrl_web.leaderboard.verdict import verdict
+from hacrl_web.leaderboard.board.cells import Group, Table
+from hacrl_web.leaderboard.board.choice import COSTS, EXTRA, formula
+from hacrl_web.leaderboard.board.grid import make_grid
+from hacrl_web.leaderboard.board.verdict import verdict
+from hacrl_web.leaderboard.render import figures
 
 NAMED = 2  # rows that a sentence names; more are counted
 SAME = 0.01  # share of a cost by which device time differs for no reason
