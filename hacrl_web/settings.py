@@ -71,6 +71,7 @@ INSTALLED_APPS = [
     "hacrl_web.alerts",
     "hacrl_web.insight",
     "hacrl_web.leaderboard",
+    "hacrl_web.demo",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

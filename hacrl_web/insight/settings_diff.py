@@ -141,3 +141,17 @@ def find_runs(user: Any, text: str, but: UUID) -> list[Run]:
         wanted |= Q(pk=UUID(text))
     runs = Run.objects.visible_to(user).filter(wanted).exclude(pk=but).select_related("sweep")
     return list(runs.order_by("-created_at", "-pk")[:FOUND_SHOWN])
+
+
+def as_rows(lines: list[Line], *, only_different: bool) -> list[dict[str, Any]]:
+    """Lines as the API answers them: null and `is_there` false where a run has no such setting."""
+    return [
+        {
+            "path": line.path,
+            "values": [None if value is ABSENT else value for value in line.values],
+            "is_there": [value is not ABSENT for value in line.values],
+            "differs": line.differs,
+        }
+        for line in lines
+        if line.differs or not only_different
+    ]

@@ -2,37 +2,38 @@
 
 from django.urls import path
 
-from hacrl_web.insight.checkpoints import views
-from hacrl_web.insight.collaboration import views
-from hacrl_web.insight.compare import views
-from hacrl_web.insight.evaluations import new_evaluation_views, views
-from hacrl_web.insight.rollouts import views
+from hacrl_web.insight.checkpoints import views as checkpoint_views
+from hacrl_web.insight.collaboration import views as collaboration_views
+from hacrl_web.insight.compare import views as compare_views
+from hacrl_web.insight.evaluations import new_evaluation_views
+from hacrl_web.insight.evaluations import views as evaluation_views
+from hacrl_web.insight.rollouts import views as rollout_views
 from hacrl_web.insight.run_tabs import config_views, event_views, system_views
-from hacrl_web.insight.what_if import views
+from hacrl_web.insight.what_if import views as what_if_views
 
 app_name = "insight"
 
 urlpatterns = [
-    path("runs/<uuid:run_id>/collaboration", views.run_collaboration, name="collaboration"),
-    path("runs/<uuid:run_id>/rollouts", views.run_rollouts, name="run_rollouts"),
-    path("runs/<uuid:run_id>/what-if", views.run_what_if, name="run_what_if"),
+    path("runs/<uuid:run_id>/collaboration", collaboration_views.run_collaboration, name="collaboration"),
+    path("runs/<uuid:run_id>/rollouts", rollout_views.run_rollouts, name="run_rollouts"),
+    path("runs/<uuid:run_id>/what-if", what_if_views.run_what_if, name="run_what_if"),
     path("runs/<uuid:run_id>/config", config_views.run_config, name="run_config"),
     path("runs/<uuid:run_id>/config.yaml", config_views.run_yaml, name="run_yaml"),
     path("runs/<uuid:run_id>/verl.yaml", config_views.run_verl_yaml, name="run_verl_yaml"),
     path("runs/<uuid:run_id>/events", event_views.run_events, name="run_events"),
     path("runs/<uuid:run_id>/system", system_views.run_system, name="run_system"),
-    path("runs/<uuid:run_id>/evaluations", views.run_evaluations, name="run_evaluations"),
-    path("runs/<uuid:run_id>/evaluations.csv", views.evaluations_csv, name="evaluations_csv"),
+    path("runs/<uuid:run_id>/evaluations", evaluation_views.run_evaluations, name="run_evaluations"),
+    path("runs/<uuid:run_id>/evaluations.csv", evaluation_views.evaluations_csv, name="evaluations_csv"),
     path("evaluate", new_evaluation_views.evaluate, name="evaluate"),
-    path("runs/<uuid:run_id>/checkpoints", views.run_checkpoints, name="run_checkpoints"),
+    path("runs/<uuid:run_id>/checkpoints", checkpoint_views.run_checkpoints, name="run_checkpoints"),
     path(
         "runs/<uuid:run_id>/checkpoints/<int:step>/<int:agent>.zip",
-        views.download_agent,
+        checkpoint_views.download_agent,
         name="agent_archive",
     ),
-    path("runs/<uuid:run_id>/checkpoints/promote", views.promote, name="promote_agent"),
-    path("runs/<uuid:run_id>/checkpoints/extend", views.extend, name="extend_run"),
-    path("runs/<uuid:run_id>/checkpoints/ask", views.ask, name="ask_agents"),
-    path("compare", views.compare, name="compare"),
-    path("compare.csv", views.compare_csv, name="compare_csv"),
+    path("runs/<uuid:run_id>/checkpoints/promote", checkpoint_views.promote, name="promote_agent"),
+    path("runs/<uuid:run_id>/checkpoints/extend", checkpoint_views.extend, name="extend_run"),
+    path("runs/<uuid:run_id>/checkpoints/ask", checkpoint_views.ask, name="ask_agents"),
+    path("compare", compare_views.compare, name="compare"),
+    path("compare.csv", compare_views.compare_csv, name="compare_csv"),
 ]

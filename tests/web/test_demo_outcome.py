@@ -7,9 +7,9 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from hacrl_web import demo
-from hacrl_web.leaderboard.demo_outcome import summary, text_table
-from hacrl_web.leaderboard.management.commands.demo import algorithms_of, seeds_of
+from hacrl_web.demo import launch
+from hacrl_web.demo.management.commands.demo import algorithms_of, seeds_of
+from hacrl_web.demo.outcome import summary, text_table
 from hacrl_web.runs.models import Run, Sweep
 from tests.web.factories import make_benchmark, make_group
 from tests.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of
@@ -85,10 +85,10 @@ def test_algorithms_are_taken_as_people_write_them():
 @pytest.fixture
 def made_demo(monkeypatch, user):
     """The demo's models and questions are there: rows without files."""
-    monkeypatch.setattr(demo, "make_agents", lambda report: None)
+    monkeypatch.setattr(launch, "make_agents", lambda report: None)
     group, benchmark = make_group(user), make_benchmark(user)
-    monkeypatch.setattr(demo, "register", lambda owner, folder: (group, benchmark))
-    monkeypatch.setattr("hacrl_web.leaderboard.management.commands.demo.first_user", lambda: user)
+    monkeypatch.setattr(launch, "register", lambda owner, folder: (group, benchmark))
+    monkeypatch.setattr("hacrl_web.demo.management.commands.demo.first_user", lambda: user)
 
 
 def test_command_launches_the_named_algorithms_on_each_seed(made_demo, capsys):
@@ -144,10 +144,10 @@ def test_page_hears_how_far_the_demos_models_are(settings, tmp_path, monkeypatch
     child = tmp_path / "python"
     child.write_text("#!/bin/sh\necho '{\"percent\": 7}'; echo '{\"percent\": 90}'; echo '{\"made\": true}'\n")
     child.chmod(0o700)
-    monkeypatch.setattr(demo.sys, "executable", str(child))
+    monkeypatch.setattr(launch.sys, "executable", str(child))
     heard = []
-    assert demo.make_agents(heard.append) == tmp_path / "demo"
+    assert launch.make_agents(heard.append) == tmp_path / "demo"
     assert heard == [7, 90]
     child.write_text("#!/bin/sh\nexit 3\n")
     with pytest.raises(subprocess.CalledProcessError):
-        demo.make_agents(heard.append)
+        launch.make_agents(heard.append)

@@ -2,11 +2,13 @@
 
 from typing import Annotated, Any
 
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 from ninja import Query, Router, Schema
 
+from hacrl_web.insight import settings_diff
 from hacrl_web.insight.compare import comparison
 from hacrl_web.insight.compare.views import choice
+from hacrl_web.web.errors import FieldError, FieldErrors
 
 router = Router(tags=["insight"])
 
@@ -44,3 +46,30 @@ def compare_lines(request: HttpRequest, asked: Query[CompareQuery], low: Bound =
     )
     lines = [{"run": line.run, "agent": line.agent, "x": line.xs, "y": line.ys} for line in found]
     return {"metric": chosen.metric, "x": chosen.axis, "lines": lines}
+
+
+@router.get("/compare/table", response=dict, summary="The table of a comparison: best and last of each agent")
+def compare_table(request: HttpRequest, asked: Query[CompareQuery]) -> Any:
+    """`runs` repeated, at most 8; `baseline` is one of them; `best`: high or low. `differing`: settings not alike."""
+    chosen = choice(request)
+    if chosen is None:
+        raise FieldErrors([FieldError("missing", "Name the runs to compare.", "runs")])
+    if asked.baseline and asked.baseline not in {str(run.pk) for run in chosen.runs}:
+        raise Http404
+    rows = comparison.table(chosen.runs, chosen.metric, chosen.baseline, lowest=chosen.best == "low")
+    lines = settings_diff.lines([settings_diff.effective(run) for run in chosen.runs])
+    names = ("best", "best_step", "last", "last_step", "best_difference", "last_difference")
+    return {
+        "metric": chosen.metric,
+        "metrics": chosen.metrics,
+        "baseline": str(chosen.baseline.pk),
+        "runs": [
+            {"id": str(run.pk), "name": run.name, "algorithm": run.algorithm, "seed": run.seed} for run in chosen.runs
+        ],
+        "rows": [
+            {"run": str(row.run.pk), "agent": None if row.is_mean else row.agent}
+            | {name: getattr(row, name) for name in names}
+            for row in rows
+        ],
+        "differing": settings_diff.as_rows(lines, only_different=True),
+    }

@@ -16,13 +16,13 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
 
-from hacrl_web import demo
 from hacrl_web.accounts.models import User, first_user
+from hacrl_web.demo import launch as demo
+from hacrl_web.demo.outcome import summary, text_table
 from hacrl_web.leaderboard.board.boards import sweep_board
 from hacrl_web.leaderboard.board.choice import Choice
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.leaderboard.board.verdict import verdict
-from hacrl_web.leaderboard.demo_outcome import summary, text_table
 from hacrl_web.runs.demo_state import preparing
 from hacrl_web.runs.models import TERMINAL, State, Sweep
 from hacrl_web.web.errors import FieldErrors
