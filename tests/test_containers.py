@@ -19,7 +19,7 @@ import yaml
 from hacrl_web import container
 from hacrl_web.ops import commands
 from hacrl_web.ops.loop import pulse_file
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCKER = ROOT / "docker"

@@ -22,7 +22,7 @@ import pytest
 
 from hacrl_web.ops import preflight
 from hacrl_web.ops.processes import Child, Supervisor, is_alive, rotate
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.postgres import GET_IT, binaries, private_postgresql
+from tests.support.postgres import GET_IT, binaries, private_postgresql
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -23,7 +23,7 @@ def test_web_suite_passes_on_postgresql(request: pytest.FixtureRequest, tmp_path
     is_all = not request.config.getoption("markexpr")  # ./hacrl test full
     chosen = "not full" if is_all else "not full and not once"
     command = [sys.executable, "-m", "pytest", "tests/web", "-q", "-m", chosen, "-p", "no:cacheprovider"]
-    command += ["-p", "tests.only_database"]
+    command += ["-p", "tests.support.only_database"]
     with private_postgresql() as url:
         done = subprocess.run(
             [*command, f"--basetemp={tmp_path / 'web'}"],

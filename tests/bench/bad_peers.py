@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from tests.bench.study import Run, interval, shown, signed, spec_of
-from tests.workers.peers import emit_noise, train_with_liar
-from tests.workers.tiny import records
+from tests.support.workers.peers import emit_noise, train_with_liar
+from tests.support.workers.tiny import records
 from workers.contract.spec.run import RunSpec
 from workers.verifiers.service import Verifier
 

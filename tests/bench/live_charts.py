@@ -54,7 +54,7 @@ def feed(agents: list[str], seconds: float) -> None:
     from hacrl_web.runs.models import Run
     from hacrl_web.runs.pubsub import ring_bell
     from hacrl_web.runs.telemetry.tables import insert
-    from tests.web import factories
+    from tests.support.web import factories
 
     seq = 0
 

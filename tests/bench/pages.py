@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.postgres import private_postgresql
+from tests.support.postgres import private_postgresql
 
 METRICS = (
     "reward/mean", "capability", "accuracy", "omega", "used_frac", "frac_reward_zero_std", "gradient_alignment",

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.peers import values
-from tests.postgres import GET_IT, private_postgresql
+from tests.support.postgres import GET_IT, private_postgresql
 
 ROOT = Path(__file__).resolve().parents[2]
 USERS = 6  # who share the browsers: each has a limit
@@ -64,7 +64,7 @@ def produce(run_dir: str, kind: str, rate: float, seconds: float) -> None:
 def new_run(owner: Any = None) -> Any:
     """A claimed run that somebody could train."""
     from hacrl_web.runs.models import Run, State, Worker
-    from tests.web.factories import make_run
+    from tests.support.web.factories import make_run
 
     run = Run.objects.claim(make_run(owner).pk, Worker("bench", os.getpid(), 0.0, "here"))
     run.transition_to(State.RUNNING, reason="", attempt=1)
@@ -317,7 +317,7 @@ def new(num_users: str = "0") -> None:
     call_command("migrate", verbosity=0)
     from django.test import Client
 
-    from tests.web.factories import make_user
+    from tests.support.web.factories import make_user
 
     run = new_run(make_user(f"owner-{time.time_ns()}"))
     cookies = []

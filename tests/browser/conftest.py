@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from tests.browser.steps import add_benchmark, make_group, register_model
 from tests.faults.world import World
+from tests.support.browser.steps import add_benchmark, make_group, register_model
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 60
@@ -132,7 +132,7 @@ def page(context: BrowserContext) -> Iterator[Page]:
 @pytest.fixture(scope="session")
 def tiny_models(server: Server) -> dict[str, Path]:
     """Two random models of different family, size and tokenizer below the server's model folder."""
-    from tests.workers.tiny import make_pair
+    from tests.support.workers.tiny import make_pair
 
     root = server.data / "models"
     root.mkdir(exist_ok=True)
@@ -142,7 +142,7 @@ def tiny_models(server: Server) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A JSONL file of questions that the tiny models can tokenize."""
-    from tests.workers.tiny import write_questions
+    from tests.support.workers.tiny import write_questions
 
     return write_questions(tmp_path_factory.mktemp("questions") / "sums.jsonl", count=60)
 

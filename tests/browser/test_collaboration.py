@@ -10,8 +10,8 @@ import sys
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import findings, source
 from tests.browser.conftest import ROOT, Server
+from tests.support.browser.axe import findings, source
 
 STEPS = 6
 PICTURES = {

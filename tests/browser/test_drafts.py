@@ -8,8 +8,8 @@ import pytest
 import yaml
 from playwright.sync_api import Page, expect
 
-from tests.browser import axe
 from tests.faults.world import World
+from tests.support.browser import axe
 
 pytestmark = pytest.mark.slow
 

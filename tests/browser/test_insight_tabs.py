@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.steps import fill_run, queue
+from tests.support.browser.steps import fill_run, queue
 
 
 def test_tab_stays_live_agents_answer_and_runs_are_compared_by_their_address(page: Page, registered) -> None:

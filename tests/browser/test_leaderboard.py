@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import findings, source
-from tests.browser.board_files import check_files, saved, score_columns
 from tests.browser.conftest import ROOT, Server
+from tests.support.browser.axe import findings, source
+from tests.support.browser.board_files import check_files, saved, score_columns
 
 
 @pytest.fixture(scope="module")
 def made(context: Any, server: Server) -> dict[str, str]:
     environment = {**os.environ, "HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
-    command = [sys.executable, "manage.py", "shell", "-c", "from tests.browser.made_sweeps import main; main()"]
+    command = [sys.executable, "manage.py", "shell", "-c", "from tests.support.browser.made_sweeps import main; main()"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.steps import STEPS, fill_run, queue
+from tests.support.browser.steps import STEPS, fill_run, queue
 
 
 def points(page: Page) -> int:

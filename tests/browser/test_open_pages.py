@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import findings, source
-from tests.browser.steps import fill_run, queue
+from tests.support.browser.axe import findings, source
+from tests.support.browser.steps import fill_run, queue
 
 
 @pytest.fixture(scope="module")

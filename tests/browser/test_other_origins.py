@@ -14,9 +14,9 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.conftest import Server
-from tests.browser.hostile_run import MARKUP
 from tests.browser.test_rollouts import run_url as run_url
 from tests.browser.test_rollouts import watched as watched
+from tests.support.browser.hostile_run import MARKUP
 
 # What a page of the other origin tries; each answers with what came of it.
 FORM = """([action, fields]) => {

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import ROOT, Server
-from tests.browser.made_runs import LONG, SPIKE, SPIKE_STEP, STEPS
+from tests.support.browser.made_runs import LONG, SPIKE, SPIKE_STEP, STEPS
 
 DRAWN = """async (key) => {
     const { charts } = await import(document.querySelector("script[src*='js/run.js']").src);
@@ -36,7 +36,7 @@ SEEN = """async ([key, step, value]) => {
 @pytest.fixture(scope="module")
 def made(context: Any, server: Server) -> dict[str, Any]:
     environment = {**os.environ, "HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
-    command = [sys.executable, "-m", "tests.browser.made_runs"]
+    command = [sys.executable, "-m", "tests.support.browser.made_runs"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))

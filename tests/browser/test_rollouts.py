@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.browser.conftest import ROOT, Server
-from tests.browser.hostile_run import HOSTILE
+from tests.support.browser.hostile_run import HOSTILE
 
 VIOLATIONS = "addEventListener('securitypolicyviolation', (e) => (window.violations ??= []).push(e.violatedDirective));"
 
@@ -21,7 +21,7 @@ VIOLATIONS = "addEventListener('securitypolicyviolation', (e) => (window.violati
 def run_url(context: BrowserContext, server: Server) -> str:
     environment = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "REDIS_URL")}
     environment |= {"HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
-    command = [sys.executable, "-m", "tests.browser.hostile_run"]
+    command = [sys.executable, "-m", "tests.support.browser.hostile_run"]
     made = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
     assert made.returncode == 0, made.stderr[-2000:]
     return f"/runs/{made.stdout.strip()}"

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import findings, source
 from tests.faults.world import World
+from tests.support.browser.axe import findings, source
 
 pytestmark = pytest.mark.slow
 

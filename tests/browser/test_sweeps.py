@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.board_files import check_files
 from tests.faults.world import World
+from tests.support.browser.board_files import check_files
 
 pytestmark = pytest.mark.slow
 # The page of a sweep is fetched anew when its last run has ended; between the two there is no page at all.

@@ -15,7 +15,7 @@ import pytest
 from tests.faults.browsers import Browsers
 from tests.faults.records import numbers
 from tests.faults.world import World
-from tests.postgres import GET_IT, binaries
+from tests.support.postgres import GET_IT, binaries
 
 DATABASES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.full)]
 

@@ -18,8 +18,8 @@ from uuid import UUID
 import psutil
 
 from hacrl_web.ops.processes import is_alive
-from tests.fake_trainer import LEDGER_NAME
 from tests.faults.records import Database, Place, StoredRun, numbers
+from tests.support.fake_trainer import LEDGER_NAME
 from workers.contract.spool import read_spool
 from workers.trainer.checkpoint import newest_checkpoint
 

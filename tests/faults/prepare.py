@@ -11,7 +11,7 @@ django.setup()
 
 from django.test import Client  # noqa: E402
 
-from tests.web import factories  # noqa: E402
+from tests.support.web import factories  # noqa: E402
 
 
 def prepare() -> dict[str, Any]:

@@ -19,11 +19,11 @@ from django.db import connection
 from hacrl_web.runs.models import RolloutSample, Run, StatusChange, TelemetryEvent
 from hacrl_web.runs.telemetry.shipper import Shipper
 from hacrl_web.runs.worker.supervisor import supervise, this_worker
-from tests.fake_trainer import FakeTrainer
 from tests.faults.invariants import Monitor, check_run, compare
 from tests.faults.proxy import Proxy
 from tests.faults.records import Database, Place
-from tests.web.factories import make_run
+from tests.support.fake_trainer import FakeTrainer
+from tests.support.web.factories import make_run
 from workers.contract.spec.run import RunSpec
 from workers.trainer.checkpoint import FOLDER_NAME
 
@@ -42,7 +42,7 @@ def database() -> Database:
 def folders(settings, tmp_path: Path, transactional_db: None) -> None:
     settings.RUNS_DIR = tmp_path / "runs"
     settings.REDIS_URL = f"unix://{tmp_path}/no-redis.sock"
-    settings.TRAINER_COMMAND = [sys.executable, "-m", "tests.fake_trainer"]
+    settings.TRAINER_COMMAND = [sys.executable, "-m", "tests.support.fake_trainer"]
 
 
 @pytest.fixture
@@ -308,7 +308,7 @@ def test_proxy_of_a_dead_server_refuses(tmp_path: Path) -> None:
 
 
 def test_fake_trainer_needs_no_torch() -> None:
-    code = "import sys, tests.fake_trainer; print([n for n in ('torch', 'django') if n in sys.modules])"
+    code = "import sys, tests.support.fake_trainer; print([n for n in ('torch', 'django') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

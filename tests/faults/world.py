@@ -36,7 +36,7 @@ from tests.faults.browsers import Browsers
 from tests.faults.invariants import TERMINAL, Monitor, Violation, check_run, ledger, processes_of, trainers
 from tests.faults.proxy import Proxy
 from tests.faults.records import Database
-from tests.postgres import private_postgresql
+from tests.support.postgres import private_postgresql
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 90.0  # of a condition that a loaded machine may take long to reach; no promise of the product
@@ -132,7 +132,7 @@ class World:
             "DATABASE_URL": url,
             "REDIS_URL": self.redis_url,
             "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
-            "HACRL_TRAINER_COMMAND": json.dumps([sys.executable, "-m", "tests.fake_trainer"]),
+            "HACRL_TRAINER_COMMAND": json.dumps([sys.executable, "-m", "tests.support.fake_trainer"]),
             "HACRL_FAKE_STEP_S": str(pace_s),
             "PYTHONUNBUFFERED": "1",
         }

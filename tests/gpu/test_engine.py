@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.workers.tiny import make_agent, make_spec, records, train
+from tests.support.workers.tiny import make_agent, make_spec, records, train
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
 from workers.rollouts.engine import logp_difference, make_engine

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.workers.tiny import make_agent, make_spec, train
+from tests.support.workers.tiny import make_agent, make_spec, train
 
 pytestmark = [
     pytest.mark.gpu,

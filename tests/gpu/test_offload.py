@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.workers.tiny import make_agent, make_pair, make_spec, train, weights
+from tests.support.workers.tiny import make_agent, make_pair, make_spec, train, weights
 from workers.model.policy import Policy
 
 pytestmark = pytest.mark.gpu

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from hacrl_web.runs import pubsub
-from tests.web import factories
+from tests.support.web import factories
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +27,8 @@ def _forget_redis(monkeypatch):
 
 @pytest.fixture
 def fake_trainer(settings):
-    """Runs are trained by tests/fake_trainer.py."""
-    settings.TRAINER_COMMAND = [sys.executable, "-m", "tests.fake_trainer"]
+    """Runs are trained by tests/support/fake_trainer.py."""
+    settings.TRAINER_COMMAND = [sys.executable, "-m", "tests.support.fake_trainer"]
 
 
 @pytest.fixture

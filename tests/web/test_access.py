@@ -26,12 +26,12 @@ from hacrl_web.registry.children import Ended
 from hacrl_web.registry.language_models.model_pairs import SAME_MODEL
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, Sweep
-from tests.web.addresses import BODIES, PUBLIC, VERBS, WRITING, address, of_objects, query_of, routes, send
-from tests.web.addresses import mine as mine
-from tests.web.factories import make_member, make_run, make_user
-from tests.web.live import Browser, Server
-from tests.web.page_help import MARKUP, check_page
-from tests.web.registry_help import PASSED, answer_inspections
+from tests.support.web.addresses import BODIES, PUBLIC, VERBS, WRITING, address, of_objects, query_of, routes, send
+from tests.support.web.addresses import mine as mine
+from tests.support.web.factories import make_member, make_run, make_user
+from tests.support.web.live import Browser, Server
+from tests.support.web.page_help import MARKUP, check_page
+from tests.support.web.registry_help import PASSED, answer_inspections
 
 pytestmark = pytest.mark.once
 # Addresses where people change what is their own: whatever the role.

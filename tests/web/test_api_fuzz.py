@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from hacrl_web.accounts.models import ApiToken, User
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.registry.children import Ended
-from tests.web.factories import make_run, make_user, metrics
-from tests.web.test_client import stored
+from tests.support.web.factories import make_run, make_user, metrics
+from tests.web.client.test_client import stored
 
 schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis: pip install schemathesis")
 from schemathesis import GenerationMode  # noqa: E402

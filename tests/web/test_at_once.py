@@ -19,8 +19,8 @@ from hacrl_web.runs.launch.launch import LaunchError, launch
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.web.errors import FieldErrors
-from tests.web.factories import launch_request, make_run, make_user
-from tests.web.racing import racing
+from tests.support.web.factories import launch_request, make_run, make_user
+from tests.support.web.racing import racing
 
 pytestmark = pytest.mark.django_db(transaction=True)
 AT_ONCE = 4

@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 
 from hacrl_web.accounts.models import LoginTry
 from hacrl_web.client import main
-from tests.web.factories import launch_request, make_run
-from tests.web.hostile_inputs import (
+from tests.support.web.factories import launch_request, make_run
+from tests.support.web.hostile_inputs import (
     AUTHORIZATIONS,
     BODIES,
     COMMANDS,
@@ -40,11 +40,11 @@ from tests.web.hostile_inputs import (
     WEBHOOKS,
     make_hostile,
 )
-from tests.web.live import owner as owner
-from tests.web.live import server as server
-from tests.web.live import tab as tab
-from tests.web.registry_help import PASSED, answer_inspections
-from tests.web.test_client import hacrl as hacrl
+from tests.support.web.live import owner as owner
+from tests.support.web.live import server as server
+from tests.support.web.live import tab as tab
+from tests.support.web.registry_help import PASSED, answer_inspections
+from tests.web.client.test_client import hacrl as hacrl
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 LIMIT_S = 2.0  # the design says 1 s; this machine may be busy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.web.addresses import BODIES, PARAMETER, WRITING, address, of_objects, query_of, routes, send
-from tests.web.addresses import mine as mine
+from tests.support.web.addresses import BODIES, PARAMETER, WRITING, address, of_objects, query_of, routes, send
+from tests.support.web.addresses import mine as mine
 
 pytestmark = pytest.mark.once
 

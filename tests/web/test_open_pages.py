@@ -18,7 +18,7 @@ from hacrl_web.runs import demo_state
 from hacrl_web.runs.demo_state import preparation, preparing
 from hacrl_web.runs.models import Run, TelemetryEvent
 from hacrl_web.runs.pages import search
-from tests.web import factories
+from tests.support.web import factories
 
 
 @pytest.fixture(autouse=True)

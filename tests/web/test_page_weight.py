@@ -13,8 +13,8 @@ import pytest
 from django.conf import settings
 from django.contrib.staticfiles.finders import find
 
-from tests.web.factories import make_run, metrics
-from tests.web.test_client import stored
+from tests.support.web.factories import make_run, metrics
+from tests.web.client.test_client import stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 LIMIT = 300_000  # bytes

@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.templatetags.show import size
-from tests.web import factories
-from tests.web.page_text import complete, text_of
+from tests.support.web import factories
+from tests.support.web.page_text import complete, text_of
 from workers.contract.demo_recipe import AGENTS
 
 EMPTY_PAGES = {

@@ -2,7 +2,7 @@
 
 Eqs. (6) to (9) as workers/algorithms/hacpo.py and workers/agents/objective.py have them, in double precision and
 rounded to float32 at the end, for whoever asks what other windows and clamps would have made of the same rewards.
-tests/workers/test_advantages.py holds this against them. No torch, no Django.
+tests/workers/contract/test_advantages.py holds this against them. No torch, no Django.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The losses of workers/algorithms work on tensors in float32; here the same numbers come from plain ones, each operation
 rounded to float32, so that a page can explain a recorded weight, or say what it would be under other settings.
-tests/workers/test_weights.py holds this against the losses. No torch, no Django.
+tests/workers/contract/test_contribution_weight.py holds this against the losses. No torch, no Django.
 """
 
 from __future__ import annotations

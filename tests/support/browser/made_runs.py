@@ -1,0 +1,77 @@
+"""python -m tests.support.browser.made_runs: completed runs with numbers of a known shape, in a running product's
+database.
+
+Prints their ids as JSON: {"spike": one, "seeds": [three of one sweep]}.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from math import cos
+from typing import Any
+
+import django
+
+LONG = 100_000
+SPIKE_STEP, SPIKE = 73_211, 9.0
+STEPS, SEEDS = 60, (0, 1, 2)
+
+
+def spiked() -> Iterator[dict[str, Any]]:
+    """A line of 100,000 points around 0.5 with one at 9."""
+    for step in range(1, LONG + 1):
+        value = SPIKE if step == SPIKE_STEP else 0.5 + cos(step / 900) / 7
+        yield {"type": "metrics", "step": step, "agent": "A", "values": {"grad_norm": value}}
+
+
+def learning(seed: int) -> Iterator[dict[str, Any]]:
+    """Two agents and their pairs over 60 steps; numbers with many digits."""
+    for step in range(1, STEPS + 1):
+        for place, agent in enumerate(("A", "B")):
+            rise = step / STEPS * (0.7 + place / 9) + seed / 70
+            values = {"reward/mean": rise, "grad_norm": cos(step + place) / 3, "capability": rise / 1.1}
+            yield {"type": "metrics", "step": step, "agent": agent, "values": values}
+            pair = {"type": "metrics", "step": step, "agent": agent, "source": "BA"[place]}
+            yield pair | {"values": {"omega": 1 + rise, "used_frac": rise / 1.3}}
+        done = {"elapsed_s": step * 1.7, "eta_s": 0, "rollouts_generated": 64 * step, "tokens_generated": 700 * step}
+        yield {"type": "progress", "step": step, "total_steps": STEPS, **done, "phase_s": {}}
+
+
+def store(run: Any, bodies: Iterable[dict[str, Any]], attempt: int = 1) -> None:
+    from hacrl_web.runs.telemetry.chunks import pack_block
+    from hacrl_web.runs.telemetry.tables import insert
+
+    records = [{"seq": seq, "attempt": attempt, "time": 1.7e9 + seq, **body} for seq, body in enumerate(bodies, 1)]
+    insert(run.pk, records)
+    last = records[-1]
+    changes = {"state": "completed", "attempt": attempt, "last_seq": last["seq"], "step": last["step"]}
+    type(run).objects.filter(pk=run.pk).update(**changes, total_steps=last["step"])
+    while pack_block(run):
+        pass  # as the dispatcher does, when it comes to it
+
+
+def main() -> None:
+    django.setup()
+    from django.contrib.auth import get_user_model
+    from django.db import transaction
+
+    from hacrl_web.runs.models import Sweep
+    from tests.support.web import factories
+
+    factories.number_by_process()
+    owner = get_user_model().objects.order_by("pk")[0]
+    with transaction.atomic():  # the dispatcher never sees them waiting
+        request = factories.launch_request(owner, name="With a spike")
+        spike = factories.make_run(owner, **request)
+        store(spike, spiked())
+        sweep = Sweep.objects.create(owner=owner, name="Three seeds")
+        seeds = [factories.make_run(owner, **request | {"name": f"Seed {seed}", "seed": seed}) for seed in SEEDS]
+        for run, seed in zip(seeds, SEEDS, strict=True):
+            store(run, learning(seed))
+            type(run).objects.filter(pk=run.pk).update(sweep=sweep)
+    print(json.dumps({"spike": str(spike.pk), "seeds": [str(run.pk) for run in seeds]}))
+
+
+if __name__ == "__main__":
+    main()

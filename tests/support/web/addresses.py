@@ -1,0 +1,148 @@
+"""Every address of the product, and one owner's objects to ask for there: what the walks over all of them share.
+
+The addresses come from the URL patterns, so a new one is tried without being listed here; one whose parameters are
+unknown here fails the walks until it is given a value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from hacrl_web.accounts.models import Invitation
+from hacrl_web.accounts.tokens.tokens import make_token
+from hacrl_web.api import api
+from hacrl_web.insight.models import SavedQuery
+from hacrl_web.registry.benchmarks.uploads import stage
+from hacrl_web.runs.models import Contribution
+from hacrl_web.runs.sweeps.sweeps import launch_sweep
+from tests.support.web.factories import launch_request, make_user
+from tests.support.web.insight_help import add_checkpoint
+from workers.questions.columns import QuestionMapping
+
+VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+# Whoever has no login must reach these.
+PUBLIC = {"login", "login/<str:token>", "invitation/<str:token>"}
+WRITING = ("POST", "PUT", "PATCH", "DELETE")
+PARAMETER = re.compile(r"<(?:(\w+):)?(\w+)>")
+# What some operations cannot do without; the others know no such parameter.
+NEEDED = {"step": "1", "learner": "0", "metric": "reward/mean"}
+
+
+def routes(patterns: list[Any] | None = None, prefix: str = "") -> Iterator[str]:
+    """The route of every URL pattern."""
+    for pattern in get_resolver().url_patterns if patterns is None else patterns:
+        route = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from routes(pattern.url_patterns, route)
+        else:
+            assert isinstance(pattern, URLPattern)
+            yield route
+
+
+@pytest.fixture
+def mine(db, tmp_path) -> SimpleNamespace:
+    """One object of each kind, all of one owner, with names that no page has by chance."""
+    owner = make_user()
+    request = launch_request(owner, name="swan of the owner")
+    del request["algorithm"], request["seed"]
+    sweep = launch_sweep(owner, {**request, "algorithms": ["gspo"], "seeds": [1]})
+    run = sweep.runs.get()
+    model = run.group.agents.first().model
+    agent = run.agent_names[0]
+    Contribution.objects.create(run=run, seq=1, attempt=1, step=1, agent=agent, source=agent, sample=0, num_tokens=1)
+    add_checkpoint(run, 1)
+    questions = tmp_path / "swan.jsonl"
+    questions.write_text('{"question": "swan", "answer": "white"}')
+    run.benchmark.train_path = str(questions)
+    run.benchmark.save()
+    staged = stage(owner)
+    staged.name, staged.source = "swan", "swan.jsonl"
+    staged.found = {
+        "columns": ["swan"],
+        "shown": ["swan"],
+        "rows": [{"swan": "white"}],
+        "guess": vars(QuestionMapping()),
+    }
+    staged.note()
+    project = run.project
+    invitation, _ = Invitation.objects.make(project, "viewer", owner, "swan")
+    return SimpleNamespace(
+        owner=owner,
+        project=project,
+        member=project.memberships.get(),
+        invitation=invitation,
+        run=run,
+        sweep=sweep,
+        group=run.group,
+        benchmark=run.benchmark,
+        model=model,
+        staged=staged,
+        saved=SavedQuery.objects.create(owner=owner, name="swan", query="step=1"),
+        token=make_token(owner, name="swan", scopes=["read"], days=1)[0],
+    )
+
+
+@cache
+def operations() -> dict[str, Any]:
+    """What the API's description says of each address."""
+    return dict(api.get_openapi_schema()["paths"])
+
+
+def query_of(route: str) -> str:
+    """The parameters that an operation cannot do without; pages leave out what they do not know."""
+    if not route.startswith("api/v1/"):
+        return f"?{urlencode(NEEDED)}"
+    verbs = operations().get("/" + PARAMETER.sub(r"{\2}", route), {})
+    needed = {
+        one["name"]
+        for verb in verbs.values()
+        for one in verb.get("parameters", ())
+        if one["in"] == "query" and one["required"]
+    }
+    return f"?{urlencode({name: value for name, value in NEEDED.items() if name in needed})}"
+
+
+def address(route: str, mine: SimpleNamespace) -> str:
+    """The route with the owner's objects as its parameters."""
+    section = route.removeprefix("api/v1/").partition("/")[0]
+    own = {"models": mine.model, "groups": mine.group, "benchmarks": mine.benchmark}
+    own |= {"tokens": mine.token, "account": mine.token, "saved-queries": mine.saved}
+    values = {"run_id": mine.run.pk, "sweep_id": mine.sweep.pk, "first": 0, "second": 1, "token": "no-such-token"}
+    values |= {"step": 1, "agent": 0, "staged": mine.staged.token, "project_id": mine.project.pk}
+    values |= {"member_id": mine.member.pk, "invitation_id": mine.invitation.pk, "user_id": mine.owner.pk}
+    values |= {"slug": "metrics", "kind": "csv"}
+    if section in own:
+        values["pk"] = own[section].pk
+    return "/" + PARAMETER.sub(lambda found: str(values[found[2]]), route)
+
+
+# Bodies of the operations that read theirs before they look for the object.
+BODIES = {
+    "api/v1/runs/<run_id>/checkpoints/promote": {"step": 1, "agent": 0},
+    "api/v1/runs/<run_id>/checkpoints/ask": {"step": 1, "question": "?"},
+    "api/v1/runs/<run_id>/checkpoints/extend": {"step": 1, "steps": 1},
+    "api/v1/runs/<run_id>/labels": {"tags": [], "notes": ""},
+    "api/v1/saved-queries/<int:pk>": {"name": "own", "query": "step=1"},
+    "api/v1/projects": {"name": "swan"},
+    "api/v1/projects/<int:project_id>/rename": {"name": "swan"},
+    "api/v1/projects/<int:project_id>/members/<int:member_id>": {"role": "admin"},
+    "api/v1/projects/<int:project_id>/invitations": {"role": "viewer"},
+}
+
+
+def send(client: Any, verb: str, path: str, route: str = "") -> Any:
+    return client.generic(verb, path, data=json.dumps(BODIES.get(route, {})), content_type="application/json")
+
+
+def of_objects() -> list[str]:
+    belongs_to_nobody = PUBLIC | {"docs/<slug:slug>"}
+    return [route for route in routes() if PARAMETER.search(route) and route not in belongs_to_nobody]

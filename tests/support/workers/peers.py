@@ -1,0 +1,102 @@
+"""Peers that nobody should learn from: one whose verdicts are inverted, and one that emits noise."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.support.workers.tiny import HashVerifier, records
+from workers.agents.local import LocalAgent
+from workers.agents.messages import Generated, Response
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SpoolWriter
+from workers.questions.dataset import Question
+from workers.trainer.scoring import Scorer, Scores
+from workers.trainer.stop_signals import StopFlag
+from workers.trainer.trainer import Trainer
+from workers.verifiers.verdicts import Verdict
+
+
+class InvertedVerdicts(Scorer):
+    """Scores a step's rollouts rightly, and turns the verdicts on one agent's around. Evaluations stay right."""
+
+    def __init__(self, *arguments: Any, liar: int) -> None:
+        super().__init__(*arguments)
+        self.liar = liar
+
+    def score_step(self, questions: Sequence[Question], generated: Sequence[Generated], per_prompt: int) -> Scores:
+        scores = super().score_step(questions, generated, per_prompt)
+        own, valid = scores.rewards[self.liar], scores.valid[self.liar]
+        scores.rewards[self.liar] = torch.where(valid, 1 - own, own)
+        return scores
+
+
+class StartVerifier(HashVerifier):
+    """Right is a response that starts with one of four letters: learnt from scratch in seconds."""
+
+    def score(self, completions: list[str], answers: list[str]) -> list[Verdict]:
+        return [Verdict(float(completion[:1] in ("0", "1", "2", "3")), "start") for completion in completions]
+
+
+class StartChild:
+    """Stands for the second verifier of that rule."""
+
+    def ask(self, response: str, gold: str) -> Verdict:
+        return Verdict(float(response[:1] < "4" and response[:1].isdigit()), "second start")
+
+    def close(self) -> None: ...
+
+
+def emit_noise(monkeypatch, name: str, letters: str, longest: int) -> None:
+    """From now on the agent of this name sends random text, with the log-probability of random letters."""
+    generate = LocalAgent.generate
+
+    def noisy(self: LocalAgent, step: int, questions: Sequence[Question]) -> Generated:
+        found = generate(self, step, questions)
+        if self.name != name:
+            return found
+        letter = random.Random(step)
+
+        def noise(response: Response) -> Response:
+            length = letter.randint(1, longest)
+            text = "".join(letter.choice(letters) for _ in range(length))
+            return replace(
+                response,
+                text=text,
+                shared_text=text,
+                num_tokens=length,
+                length=length,
+                mean_logp=-torch.tensor(float(len(letters))).log().item(),
+            )
+
+        return replace(found, responses=[[noise(response) for response in group] for group in found.responses])
+
+    monkeypatch.setattr(LocalAgent, "generate", noisy)
+
+
+def train_with_liar(spec: RunSpec, run_dir: Path, liar: int | None, verifier: Any, attempt: int = 1) -> Trainer:
+    """Train in this process; the verdicts on agent `liar` are inverted, not those of the second verifier."""
+    run_dir.mkdir(exist_ok=True)
+    spool = SpoolWriter(run_dir, attempt)
+    trainer = Trainer(spec, run_dir, spool, verifier, StopFlag())
+    if liar is not None:
+        plain = trainer.scorer
+        trainer.scorer = InvertedVerdicts(plain.verifier, plain.stop, plain.warn, plain.max_unscorable, liar=liar)
+    if isinstance(verifier, StartVerifier):
+        trainer.audit._child = StartChild()  # type: ignore[assignment]
+    try:
+        trainer.train()
+    finally:
+        spool.close()
+    return trainer
+
+
+def last_rewards(run_dir: Path, agent: str, steps: int) -> float:
+    """The agent's mean reward over the last steps: what it has learnt, sampled."""
+    found = [r["ratios"]["reward/mean"] for r in records(run_dir, "metrics") if r["agent"] == agent and not r["source"]]
+    return sum(total for total, _ in found[-steps:]) / sum(count for _, count in found[-steps:])

@@ -1,0 +1,39 @@
+"""The examples of docs/verifiers.md as cases: the document is the test's data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "verifiers.md"
+PYTHON_TESTS = "assert add(2, 3) == 5"
+
+_SECTION = re.compile(r"^## (\w+) \(version (\d+)\)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_EXAMPLE = re.compile(r"(response\s+)?`([^`\n]+)`\s+is\s+(right|wrong|unscorable)\s+for\s+`([^`\n]+)`", re.IGNORECASE)
+_CODE = re.compile(r"^```python (right|wrong)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+REWARDS = {"right": 1.0, "wrong": 0.0, "unscorable": None}
+
+
+@dataclass(frozen=True)
+class Example:
+    kind: str
+    gold: str
+    response: str
+    reward: float | None
+
+
+def versions() -> dict[str, int]:
+    """By kind: the version that the document describes."""
+    return {kind: int(version) for kind, version, _ in _SECTION.findall(DOCUMENT.read_text())}
+
+
+def examples() -> list[Example]:
+    found = []
+    for kind, _, text in _SECTION.findall(DOCUMENT.read_text()):
+        for whole, shown, verdict, gold in _EXAMPLE.findall(text):
+            response = shown if whole else f"\\boxed{{{shown}}}"
+            found.append(Example(kind, gold, response, REWARDS[verdict]))
+        for verdict, code in _CODE.findall(text):
+            found.append(Example(kind, PYTHON_TESTS, f"```python\n{code}```", REWARDS[verdict]))
+    return found

@@ -1,0 +1,161 @@
+"""The commands that look after what is there: runs, sweeps, members, tokens, hosts, queue, evaluations; Tab."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.utils import timezone
+
+from hacrl_web.accounts.models import Membership, Project, User
+from hacrl_web.alerts.models import Alert
+from hacrl_web.client import command
+from hacrl_web.runs.models import Host, Run
+from tests.support.web.factories import launch_request, make_run, metrics
+from tests.web.client.test_client import HOSTILE, said_json, stored
+from tests.web.client.test_client import hacrl as hacrl  # its fixture
+
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
+
+
+def test_runs_are_labelled_put_away_and_deleted_one_or_many(hacrl, user, monkeypatch):
+    runs = [stored(make_run(user, name=name), metrics(1, capability=0.5)) for name in ("swan", "goose")]
+    going = make_run(user, name="going")
+    hacrl("tag", "swan", "goose", "--add", "Old", "-a", "draft")
+    hacrl("tag", "swan", "--remove", "DRAFT")
+    hacrl("tag", "swan", status=1)
+    assert "no comma" in hacrl("tag", "going", "--add", "a,b", status=1)
+    assert [one["name"] for one in said_json(hacrl("runs", "--tag", "draft", "--json"))] == ["goose"]
+    assert hacrl("runs", "--tag", "old", "--ids").split() == [str(run.pk) for run in reversed(runs)]
+    assert hacrl("note", "swan", "-", stdin="first\nsecond") == hacrl("note", "swan") == "first\nsecond\n"
+    assert "second" in hacrl("show", "swan")
+
+    # The one that goes on refuses, and does not keep the other from it.
+    refused = hacrl("archive", "going", "swan", status=1)
+    assert "going is queued: stop it first" in refused
+    assert "Archived: swan" in refused
+    assert "swan" not in hacrl("runs")
+    assert "swan" in hacrl("runs", "--archived")
+    assert said_json(hacrl("unarchive", "swan", "--json"))[0]["archived_at"] is None
+
+    shown = hacrl("delete", "swan", "goose", status=1)
+    assert "2 runs, together" in shown
+    assert "--yes does it without asking" in shown
+    monkeypatch.setattr(command, "can_ask", lambda: True)
+    assert "Nothing was done" in hacrl("delete", "swan", stdin="n\n", status=1)
+    lost = said_json(hacrl("delete", "swan", "goose", "--dry-run", "--json"))
+    assert [one["name"] for one in lost] == ["swan", "goose"]
+    assert min(one["num_rows"] for one in lost) >= 1
+    assert Run.objects.count() == 3
+    hacrl("delete", "goose", stdin="y\n")
+    hacrl("delete", "swan", "nothing", "--yes", status=4)  # which of them is not there is said before anything is lost
+    assert Run.objects.filter(name="swan").exists()
+    hacrl("delete", str(runs[0].pk), str(going.pk), "--yes", status=1)
+    assert list(Run.objects.values_list("name", flat=True)) == ["going"]
+
+
+def test_name_that_commands_the_terminal_reaches_none(hacrl, user):
+    run = make_run(user)
+    Run.objects.update(name=f"evil {HOSTILE}")  # as an older version, or somebody with the database, wrote it
+    labels = ["note", str(run.pk), "fine"], ["show", str(run.pk)], ["tag", str(run.pk), "-a", "x"], ["runs"]
+    refused = ["archive", str(run.pk)], ["delete", str(run.pk), "-y"]
+    for words, status in [*((words, 0) for words in labels), *((words, 1) for words in refused)]:
+        told = hacrl(*words, status=status)  # which looks for escapes itself
+        assert "\u202e" not in told
+        assert words[0] == "note" or "evil ␛]0;owned␇" in told
+
+
+def test_sweep_is_looked_after_as_one(hacrl, user, tmp_path):
+    made = make_run(user)
+    request = launch_request(user, name="pair") | {
+        "group": made.group.pk,
+        "algorithms": ["gspo", "hacpo"],
+        "seeds": [1],
+    }
+    del request["algorithm"], request["seed"]
+    file = tmp_path / "sweep.json"
+    file.write_text(json.dumps(request))
+    hacrl("launch", str(file))
+    hacrl("sweeps", "seeds", "pair", "2")
+    assert "4 queued" in hacrl("sweeps", "show", "pair")
+    assert "pause, 4 runs" in hacrl("sweeps", "pause", "pair", "--why", "later")
+    assert "resume, 4 runs" in hacrl("sweeps", "resume", "pair")
+    assert "is queued: stop it first" in hacrl("sweeps", "delete", "pair", "--yes", status=1)
+    assert len(said_json(hacrl("sweeps", "stop", "pair", "--json"))["changed"]) == 4
+    hacrl("sweeps", "rename", "pair", "couple")
+    assert "retry, 4 runs" in hacrl("sweeps", "retry", "couple", "--stopped")
+    hacrl("sweeps", "stop", "couple")
+    assert "--yes does it" in hacrl("sweeps", "delete", "couple", status=1)
+    hacrl("sweeps", "delete", "couple", "--yes")
+    assert Run.objects.get() == made
+
+
+def test_members_invitations_tokens_and_hosts(hacrl, user):
+    ann = User.objects.create_user("ann")
+    User.objects.filter(pk=user.pk).update(is_staff=True)
+    Host.objects.create(name="node-3", last_seen=timezone.now())
+    hacrl("projects", "add", "vision")
+    assert "/invitation/" in hacrl("projects", "invite", "vision", "--for", "Ann")
+    (invitation,) = said_json(hacrl("projects", "show", "vision", "--json"))["invitations"]
+    assert "Ann" in hacrl("projects", "show", "vision")
+    hacrl("projects", "withdraw", "vision", str(invitation["id"]))
+    project = Project.objects.get(name="vision")
+    Membership.objects.create(project=project, user=ann, role="viewer")
+    assert "member" in hacrl("projects", "role", "vision", "ann", "member")
+    assert "Choose one of" in hacrl("projects", "role", "vision", "ann", "boss", status=1)
+    assert "is no member" in hacrl("projects", "role", "vision", "nobody", "viewer", status=4)
+    hacrl("projects", "remove", "vision", "ann", status=1)
+    hacrl("projects", "remove", "vision", "ann", "--yes")
+    assert "vision" in hacrl("projects")
+    assert not project.memberships.filter(user=ann).exists()
+
+    hacrl("hosts", "drain", "node-3", "--why", "new driver")
+    assert "new driver" in hacrl("hosts")
+    hacrl("hosts", "resume", "node-3")
+    assert Host.objects.get().drain == "no"
+
+    assert "usable" in hacrl("tokens")
+    hacrl("tokens", "revoke", "cli")
+    assert "revoked" in hacrl("tokens", status=3)
+
+
+def test_queue_checkpoints_scores_and_alerts(hacrl, user):
+    make_run(user, name="first")
+    make_run(user, name="second")
+    assert "only staff" in hacrl("queue", "second", "--priority", "3", status=1)
+    assert "second: place 1, priority 0" in hacrl("queue", "second", "--place", "1")
+    assert "place 2" in hacrl("queue", "first")
+    assert "No checkpoint is here" in hacrl("checkpoints", "first")
+    assert "there is none at this step" in hacrl("promote", "first", "--step", "3", "--agent", "Llama", status=1)
+    hacrl("promote", "first", "--step", "3", status=4)
+    assert "not evaluated yet" in hacrl("scores", "first")
+    first = Run.objects.get(name="first")
+    words = [
+        "--benchmark",
+        first.benchmark.name,
+        "--group",
+        first.group.name,
+        "--max-questions",
+        "7",
+        "--name",
+        "asked",
+    ]
+    made = Run.objects.get(pk=said_json(hacrl("evaluate", *words, "--json"))["id"])
+    assert (made.name, made.benchmark, made.group) == ("asked", first.benchmark, first.group)
+    assert made.spec["evaluation"]["max_questions"] == 7
+    assert "missing" in hacrl("evaluate", "--benchmark", str(first.benchmark_id), status=1)
+    assert "No alert is open" in hacrl("alerts", "first")
+    Alert.objects.create(
+        run=Run.objects.get(name="first"), kind="split", agent="A", attempt=1, number=0.1, text="A falls.",
+        raised_seq=1, raised_step=7, raised_at=timezone.now(),
+    )  # fmt: skip
+    assert "A falls." in hacrl("alerts")
+
+
+def test_tab_offers_runs_and_nothing_that_a_shell_would_evaluate(hacrl, user, monkeypatch):
+    run = make_run(user, name="swan-1")
+    make_run(user, name="swan $(touch x)")
+    assert command.complete_run("swan") == ["swan-1"]
+    assert command.complete_run(str(run.pk)[:4]) == [str(run.pk)[:8]]
+    monkeypatch.setenv("HACRL_TOKEN", "hacrl_wrong")
+    assert command.complete_run("") == []

@@ -1,0 +1,151 @@
+"""hacrl launch: files as people and pages write them, and what is wrong with one told by its line."""
+
+from __future__ import annotations
+
+import io
+import json
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from hacrl_web.client import files
+from hacrl_web.insight.spec_files import as_yaml
+from hacrl_web.registry.models import Benchmark
+from hacrl_web.runs.launch.launch import data_values
+from hacrl_web.runs.models import Run
+from tests.support.web.factories import launch_request, make_run
+from tests.web.client.test_client import hacrl as hacrl  # its fixture
+from tests.web.client.test_client import said_json
+
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_file_is_launched_once_for_each_key(hacrl, user, tmp_path, suffix):
+    request = launch_request(user, name="from a file")
+    request["training"]["learning_rate"] = 1e-6
+    file = tmp_path / f"run.{suffix}"
+    file.write_text(json.dumps(request) if suffix == "json" else yaml.safe_dump(request).replace("1.0e-06", "1e-6"))
+    cost = said_json(hacrl("launch", str(file), "--dry-run", "--json"))
+    assert (cost["runs"], Run.objects.count()) == (1, 0)
+    first = said_json(hacrl("launch", str(file), "--key", "k1", "--json"))
+    assert said_json(hacrl("launch", str(file), "--key", "k1", "--json")) == first
+    assert "used for another request" in hacrl("launch", str(file), "--key", "k1", "--seed", "9", status=1)
+    run = Run.objects.get()
+    assert (str(run.pk), run.spec["training"]["learning_rate"]) == (first["id"], 1e-6)
+    hacrl("launch", str(file), "--name", "another", "--seed", "5")
+    assert sorted(Run.objects.values_list("name", "seed")) == [("another", 5), ("from a file", 1)]
+
+
+def test_group_and_benchmark_may_be_named_and_a_file_with_seeds_is_a_sweep(hacrl, user, tmp_path):
+    made = make_run(user)
+    request = launch_request(user)
+    request |= {"group": made.group.name, "benchmark": made.benchmark.name, "algorithms": ["gspo"], "seeds": [1, 2]}
+    del request["algorithm"], request["seed"]
+    file = tmp_path / "sweep.yaml"
+    file.write_text(yaml.safe_dump(request))
+    assert "Sweep" in hacrl("launch", str(file))
+    assert made.group.runs.count() == 3
+    assert "complete" in hacrl("sweeps")
+    request["group"] = "no such group"
+    file.write_text(yaml.safe_dump(request))
+    assert "There is no group" in hacrl("launch", str(file), status=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "must hold an object"),
+        ("[]", "must hold an object"),
+        ("{", "line 1, column 2: expected the node content"),
+        ("!!python/object/apply:os.system [ls]", "line 1, column 1: could not determine"),
+        ("\x00", "special characters"),
+        ("name: a\nseed: 1\nname: b", "line 3, column 1: 'name' stands here twice"),
+        ("seed: .nan", "line 1, column 7: .nan is no number"),
+        ("a: &a [x]\nb: [*a, *a]", "line 2, column 5: settings have no aliases"),
+        ("a: &a\n  b: *a", "line 2, column 6: settings have no aliases"),
+        ("training:\n  1: 2", "line 2, column 3: a setting's name must be a text"),
+        ("name: !!binary aGk=", "line 1, column 7: could not determine"),
+        ("name: a\n---\nname: b", "another document"),
+        ("[" * 5000, "nested too deeply"),
+        ("schema_version: 2", "Another version"),
+        ("agents: {}", "agents: Must be a list"),
+        ("agents: [{name: A, model: /no/such}]", "No group has these agents"),
+        ("group: 1\ndata: {benchmark: 1}", "data: Must name a benchmark"),
+    ],
+    ids=lambda text: text[:24],
+)
+def test_file_that_is_no_request_is_refused_before_anything_is_sent(hacrl, tmp_path, text, told):
+    file = tmp_path / "run.yaml"
+    file.write_text(text)
+    assert told in hacrl("launch", str(file), status=1)
+
+
+def test_json_with_a_name_twice_or_no_number_is_refused(hacrl, tmp_path):
+    file = tmp_path / "run.json"
+    for text, told in (('{"seed": 1, "seed": 2}', "'seed' stands twice"), ('{"seed": NaN}', "NaN is no number")):
+        file.write_text(text)
+        assert told in hacrl("launch", str(file), status=1)
+
+
+def test_refusal_names_the_line_and_a_date_is_a_text(hacrl, user, tmp_path):
+    request = launch_request(user)
+    file = tmp_path / "run.yaml"
+    lines = [f"group: {request['group']}", f"benchmark: {request['benchmark']}", "# a comment", "name: a", "seed: 1"]
+    lines += ["algorithm: {name: hacpo}", "training:", "  step: 3", "evaluation: {eval_interval: 2026-01-01}"]
+    file.write_text("\n".join(lines))
+    told = hacrl("launch", str(file), status=1)
+    assert "training.step: There is no setting of this name. [line 8]" in told
+    assert "You gave '2026-01-01'. [line 9]" in told
+
+
+def test_settings_that_a_page_hands_out_are_launched_unchanged(hacrl, user, tmp_path):
+    run = make_run(user, name="swan")
+    further = make_run(user, name="other").benchmark
+    run.spec["evaluation"]["benchmarks"] = [{**data_values(further), "held_out_fraction": 0.0}]
+    run.save(update_fields=["spec"])
+    file = tmp_path / "swan.yaml"
+    file.write_text(f"# of its Config tab\n{as_yaml(run)}")
+    made = Run.objects.get(pk=said_json(hacrl("launch", str(file), "--json"))["id"])
+    assert (made.group, made.benchmark) == (run.group, run.benchmark)
+    assert {**made.spec, "evaluation": None} == {**run.spec, "evaluation": None}
+    assert made.spec["evaluation"]["benchmarks"][0]["train_path"] == further.train_path
+
+    # What was changed since is said, and not launched as something else.
+    Benchmark.objects.filter(pk=run.benchmark_id).update(prompt_template="Say {question}")
+    assert "data.prompt_template is 'Say {question}' there" in hacrl("launch", str(file), status=1)
+    run.group.agents.update(learning_rate=1e-5)
+    assert "No group has these agents" in hacrl("launch", str(file), status=1)
+    hacrl("launch", str(file), "--group", run.group.name, "--benchmark", str(run.benchmark_id))
+
+
+def test_what_the_api_refuses_is_told_by_field(hacrl, user, tmp_path):
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(launch_request(user, seed=-1, oops=1)))
+    told = hacrl("launch", str(file), status=1)
+    assert "seed: Must be at least 0" in told
+    assert "oops: There is no setting" in told
+    hacrl("launch", str(tmp_path / "missing.yaml"), status=1)
+
+
+def test_caution_is_told_with_the_word_that_confirms_it(hacrl, user, tmp_path):
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(launch_request(user, algorithm={"name": "hacpo", "delta": 0.8})))
+    assert "(delta_above_half)" in hacrl("launch", str(file), status=1)
+    hacrl("launch", str(file), "--confirm", "delta_above_half")
+
+
+def test_requests_of_a_run_launch_it_again(hacrl, user, tmp_path):
+    run = make_run(user, name="swan")
+    file = tmp_path / "again.yaml"
+    hacrl("export", "request", "swan", "-o", str(file))
+    made = said_json(hacrl("launch", str(file), "--json"))
+    assert made["cloned_from"] == str(run.pk)
+    clone = Run.objects.get(pk=made["id"])
+    assert clone.spec == run.spec
+
+
+def test_yaml_takes_an_exponent_for_a_number(monkeypatch):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"a: 1e-6\nb: 12\nc: e-6\nd: 1.5\n")))
+    assert files.read_request("-").values == {"a": 1e-6, "b": 12, "c": "e-6", "d": 1.5}

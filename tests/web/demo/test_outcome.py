@@ -1,0 +1,153 @@
+"""The demo's outcome as JSON: its differences with intervals, what was promised of them, and the command's words."""
+
+import json
+import subprocess
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from hacrl_web.demo import launch
+from hacrl_web.demo.management.commands.demo import algorithms_of, seeds_of
+from hacrl_web.demo.outcome import summary, text_table
+from hacrl_web.runs.models import Run, Sweep
+from tests.support.web.factories import make_benchmark, make_group
+from tests.support.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of
+
+pytestmark = pytest.mark.django_db
+FINALS = {
+    "hacpo": (0.68, 0.70, 0.66),
+    "gspo": (0.46, 0.50, 0.42),
+    "gspox2": (0.53, 0.55, 0.51),
+    "naive_source": (0.69, 0.71, 0.67),
+}
+
+
+def test_differences_are_paired_and_judged_by_what_was_promised(user):
+    found = summary(finished_sweep(user, FINALS))
+    assert json.loads(json.dumps(found)) == found
+    gap = found["differences"]["hacpo - gspo"]
+    # .22, .20, .24: s = .02; 4.303 * .02 / sqrt(3) = .04969
+    assert (gap["mean"], gap["half_width"]) == (pytest.approx(0.22), pytest.approx(0.04969, abs=1e-5))
+    assert (gap["at_least"], gap["is_met"], gap["seeds"]) == (0.10, True, 3)
+    assert found["differences"]["hacpo - start"]["mean"] == pytest.approx(0.58)
+    assert found["differences"]["hacpo - naive_source"]["mean"] == pytest.approx(-0.01)
+    assert found["gain_over_gspo"]["gspox2"] == pytest.approx(0.07)
+    assert found["acceptance_is_met"] is True
+
+
+@pytest.mark.parametrize(("algorithm", "scores"), [("gspo", 0.60), ("gspox2", 0.65), ("naive_source", 0.75)])
+def test_promise_that_is_not_kept_is_said(user, algorithm, scores):
+    found = summary(finished_sweep(user, FINALS | {algorithm: (scores,) * 3}))
+    assert found["differences"][f"hacpo - {algorithm}"]["is_met"] is False
+    assert found["acceptance_is_met"] is False
+
+
+@pytest.mark.parametrize(("scores", "is_refuted"), [((0.75, 0.77, 0.73), True), ((0.84, 0.70, 0.70), False)])
+def test_missed_promise_is_told_from_one_that_the_seeds_do_not_decide(user, scores, is_refuted):
+    """-.07 in each of three seeds, and -.067 +- .21."""
+    sweep = finished_sweep(user, FINALS | {"naive_source": scores})
+    gap = summary(sweep)["differences"]["hacpo - naive_source"]
+    assert (gap["is_met"], gap["is_refuted"]) == (False, is_refuted)
+    assert ("do not decide it" in text_table(sweep)) is not is_refuted
+
+
+def test_run_without_a_score_has_its_state_alone(user):
+    sweep = sweep_of(user, ["gspo", "hacpo"], [0])
+    finish(by_name(sweep)["hacpo", 0], {"A": 0.5, "B": 0.7})
+    runs = {run["algorithm"]: run for run in summary(sweep)["runs"]}
+    assert runs["hacpo"]["accuracy_final"] == pytest.approx(0.6)
+    assert runs["hacpo"]["agents"]["B"] == {"accuracy_start": 0.1, "accuracy_final": 0.7}
+    assert set(runs["gspo"]) == {"run", "algorithm", "seed", "state"}
+
+
+def test_terminal_sees_the_board_best_first(user):
+    lines = text_table(finished_sweep(user, FINALS)).splitlines()
+    assert [line.split()[0] for line in lines[1:5]] == ["naive_source", "hacpo", "gspox2", "gspo"]
+    assert "hacpo - gspo: +0.220 +- 0.050 over 3 seeds  (promised: at least +0.10)" in lines
+
+
+@pytest.mark.parametrize(("words", "seeds"), [("3", [0, 1, 2]), ("1", [0]), ("0,1,5", [0, 1, 5]), ("4,", [4])])
+def test_seeds_are_a_count_or_a_list(words, seeds):
+    assert seeds_of(words) == seeds
+
+
+@pytest.mark.parametrize("words", ["", "0", "-1", "a", "1,b", "-1,2", "1.5", ","])
+def test_odd_seeds_are_refused_in_words(words):
+    with pytest.raises(CommandError, match="--seeds wants how many"):
+        seeds_of(words)
+
+
+def test_algorithms_are_taken_as_people_write_them():
+    assert algorithms_of("hacpo, gspo,gspo_x2,naive_source") == ["hacpo", "gspo", "gspox2", "naive_source"]
+
+
+@pytest.fixture
+def made_demo(monkeypatch, user):
+    """The demo's models and questions are there: rows without files."""
+    monkeypatch.setattr(launch, "make_agents", lambda report: None)
+    group, benchmark = make_group(user), make_benchmark(user)
+    monkeypatch.setattr(launch, "register", lambda owner, folder: (group, benchmark))
+    monkeypatch.setattr("hacrl_web.demo.management.commands.demo.first_user", lambda: user)
+
+
+def test_command_launches_the_named_algorithms_on_each_seed(made_demo, capsys):
+    call_command("demo", seeds="2", algorithms="gspo,naive_source,gspo_x2,hacpo")
+    runs = Run.objects.order_by("created_at").values_list("algorithm", "seed")
+    each = ["hacpo", "gspo", "naive_source", "gspox2"]  # HACPO first: its page is looked at while the others wait
+    assert list(runs) == [(name, seed) for seed in (0, 1) for name in each]
+    assert capsys.readouterr().out.strip() == Run.objects.first().sweep.get_absolute_url()
+    assert {run.spec["algorithm"]["delta"] for run in Run.objects.all()} == {0.8}
+
+
+def test_second_demo_takes_the_board_that_is_there_and_adds_what_it_lacks(made_demo, user, capsys):
+    def demanded(**options) -> tuple[list[str], str]:
+        call_command("demo", algorithms="hacpo,gspo", **options)
+        runs = Run.objects.order_by("created_at", "name")
+        return [run.name for run in runs], capsys.readouterr().err
+
+    first, _ = demanded()
+    for changed, state in ((first, "completed"), (first[:1], "failed")):
+        Run.objects.filter(name__in=changed).update(state=state)
+        again, said = demanded()
+        if state == "completed":
+            assert again == first
+            assert "has run before" in said
+    assert len(again) == 3  # the failed one anew
+    Run.objects.update(state="completed")
+    more, _ = demanded(seeds="2")
+    assert (len(more), Sweep.objects.count()) == (5, 1)
+    Run.objects.update(state="completed")
+    call_command("demo", algorithms="hacpo,naive_source")  # other variants are another board, told apart by name
+    assert sorted(Sweep.objects.values_list("name", flat=True)) == ["Demo", "Demo (2)"]
+
+
+def test_command_refuses_an_algorithm_that_there_is_not(made_demo):
+    with pytest.raises(CommandError, match="could not be launched: algorithms"):
+        call_command("demo", algorithms="hacpo,ppo")
+    assert not Run.objects.exists()
+
+
+def test_terminal_is_told_of_the_end_in_one_line(user, settings, capsys):
+    settings.PUBLIC_URL = "http://demo.example.org"
+    sweep = finished_sweep(user, {"gspo": (0.4,), "hacpo": (0.6,)})
+    call_command("demo", follow=sweep.pk)
+    said = (
+        "2 completed. Highest: hacpo 0.600. Over gspo 0.400: +0.200, one seed, no interval, 1.0 times the device time."
+    )
+    line = f"The demo's runs have ended: {said} http://demo.example.org{sweep.get_absolute_url()}"
+    assert capsys.readouterr().err.splitlines() == [line]
+
+
+def test_page_hears_how_far_the_demos_models_are(settings, tmp_path, monkeypatch):
+    settings.MODELS_DIR = tmp_path
+    child = tmp_path / "python"
+    child.write_text("#!/bin/sh\necho '{\"percent\": 7}'; echo '{\"percent\": 90}'; echo '{\"made\": true}'\n")
+    child.chmod(0o700)
+    monkeypatch.setattr(launch.sys, "executable", str(child))
+    heard = []
+    assert launch.make_agents(heard.append) == tmp_path / "demo"
+    assert heard == [7, 90]
+    child.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(subprocess.CalledProcessError):
+        launch.make_agents(heard.append)

@@ -1,0 +1,213 @@
+"""The Compare page: its table worked out by hand, its lines bucketed, its address the whole of it."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+
+import pytest
+from django.urls import reverse
+
+from hacrl_web.insight.compare import comparison, parallel
+from hacrl_web.insight.settings_diff import Line
+from tests.support.web.factories import launch_request, make_group, make_run, metrics
+from tests.support.web.insight_help import evaluation, store, stored
+from workers.contract.events import Progress
+
+pytestmark = pytest.mark.django_db
+
+
+def two_runs(owner):
+    """A of the first run: .25, .75, .5; B: .25, .25, .75.  Second: A .5, .5; B .25, .75.  Steps 0, 10, 20."""
+    first = stored(
+        owner,
+        *(evaluation(10 * place, "A", value) for place, value in enumerate((0.25, 0.75, 0.5))),
+        *(evaluation(10 * place, "B", value) for place, value in enumerate((0.25, 0.25, 0.75))),
+        name="first",
+    )
+    second = stored(
+        owner,
+        *(evaluation(10 * place, "A", value) for place, value in enumerate((0.5, 0.5))),
+        *(evaluation(10 * place, "B", value) for place, value in enumerate((0.25, 0.75))),
+        name="second",
+        algorithm={"name": "gspo"},
+    )
+    return first, second
+
+
+def test_table_by_hand(owner):
+    """Means of the first: .25, .5, .625; of the second: .375, .625. Differences to the second."""
+    first, second = two_runs(owner)
+    rows = comparison.table([first, second], "accuracy", second, lowest=False)
+    shown = [(row.agent, row.best, row.best_step, row.last, row.last_step) for row in rows]
+    assert shown == [
+        (comparison.MEAN, 0.625, 20, 0.625, 20),
+        ("A", 0.75, 10, 0.5, 20),
+        ("B", 0.75, 20, 0.75, 20),
+        (comparison.MEAN, 0.625, 10, 0.625, 10),
+        ("A", 0.5, 0, 0.5, 10),  # the first of equals
+        ("B", 0.75, 10, 0.75, 10),
+    ]
+    assert [(row.best_difference, row.last_difference) for row in rows[:3]] == [(0.0, 0.0), (0.25, 0.0), (0.0, 0.0)]
+    assert {(row.best_difference, row.last_difference) for row in rows[3:]} == {(None, None)}
+    lowest = comparison.table([first], "accuracy", first, lowest=True)
+    assert [(row.best, row.best_step) for row in lowest] == [(0.25, 0), (0.25, 0), (0.25, 0)]
+
+
+def test_agent_called_mean_is_not_taken_for_the_mean(owner):
+    """Agents .5 and .25: their mean is .375. The baseline's are .25 and .25; differences .25 of the agent, .125."""
+    first, second = (stored(owner, evaluation(0, "mean", value), evaluation(0, "B", 0.25)) for value in (0.5, 0.25))
+    for run in (first, second):
+        run.spec["agents"][0]["name"] = "mean"
+    rows = comparison.table([first, second], "accuracy", second, lowest=False)
+    shown = [(row.is_mean, row.agent, row.last, row.last_difference) for row in rows[:3]]
+    assert shown == [(True, "", 0.375, 0.125), (False, "mean", 0.5, 0.25), (False, "B", 0.25, 0.0)]
+
+
+def test_latest_attempt_of_a_step_wins_and_pairs_are_no_agents(owner):
+    run = stored(owner, *(metrics(step, loss=1.0) for step in (1, 2, 3)), metrics(1, "A", "B", loss=9.0))
+    store(run, metrics(2, loss=2.0), metrics(3, loss=None), attempt=2)
+    assert comparison.points(run, "loss") == {"A": [(1, 1.0), (2, 2.0)], "B": []}
+
+
+def test_csv_is_the_table_and_no_cell_is_a_formula(client, owner):
+    first, second = two_runs(owner)
+    first.name = "=1+1"
+    first.save()
+    query = {"runs": [first.pk, second.pk], "baseline": second.pk}
+    answer = client.get(reverse("insight:compare_csv"), query)
+    lines = list(csv.reader(b"".join(answer.streaming_content).decode().splitlines()))
+    assert lines[0][:10] == ["run", "name", "algorithm", "seed", "agent", "metric", "best", "step_of_best", "last",
+                             "last_step"]  # fmt: skip
+    assert lines[2] == [str(first.pk), "'=1+1", "hacpo", "1", "A", "accuracy", "0.75", "10", "0.5", "20", "0.25",
+                        "0.0", str(second.pk)]  # fmt: skip
+    assert len(lines) == 1 + 6
+
+
+def test_page_shows_what_differs_and_its_address_is_all_of_it(client, owner):
+    first, second = two_runs(owner)
+    answer = client.get(reverse("insight:compare"), {"runs": [first.pk, second.pk], "x": "tokens", "best": "low"})
+    page = answer.content.decode()
+    paths = re.findall(r'<th scope="row" class="mono">(.*?)</th>', page)
+    assert "algorithm.name" in paths
+    assert "training.steps" not in paths
+    assert page.count("<strong>baseline</strong>") == 1  # gspo is the baseline unless another is chosen
+    assert "Differences are to second" in page
+    assert "Best (lowest)" in page
+    [taken_out] = re.findall(r'href="(\?[^"]*)">take out<span class="visually-hidden"> first<', page)
+    after = client.get(reverse("insight:compare") + taken_out.replace("&amp;", "&")).content.decode()
+    assert re.findall(r'take out<span class="visually-hidden"> (.*?)<', after) == ["second"]
+    assert "x=tokens" in taken_out
+    assert "best=low" in taken_out
+
+
+def colours(page: str) -> list[str]:
+    """Of the runs in the first table."""
+    return re.findall(r'<th scope="row" class="name"><span class="swatch" data-agent="(\d)"', page.split("</table>")[0])
+
+
+def test_run_keeps_its_colour_when_another_is_taken_out(client, owner):
+    runs = [stored(owner, evaluation(0, "A", 0.5), name=name) for name in ("first", "second", "third")]
+    page = client.get(reverse("insight:compare"), {"runs": [run.pk for run in runs]}).content.decode()
+    assert colours(page) == ["0", "1", "2"]
+    [taken_out] = re.findall(r'href="(\?[^"]*)">take out<span class="visually-hidden"> second<', page)
+    after = client.get(reverse("insight:compare") + taken_out.replace("&amp;", "&"))
+    assert colours(after.content.decode()) == ["0", "2"]
+    assert after.context["page_data"]["colours"] == [0, 2]
+    assert [colour for colour, _ in after.context["rows"]] == [0, 0, 0, 2, 2, 2]  # the mean, A and B of each
+    assert after.content.decode().count('<input type="hidden" name="colour"') == 2  # another metric keeps them too
+
+
+@pytest.mark.parametrize("asked", [["0"], ["1", "1"], ["0", "8"], ["x", "y"], ["0", "1", "2"]])
+def test_odd_colours_mean_the_places(client, owner, asked):
+    runs = [stored(owner, evaluation(0, "A", 0.5)) for _ in range(2)]
+    query = {"runs": [run.pk for run in runs], "colour": asked}
+    assert colours(client.get(reverse("insight:compare"), query).content.decode()) == ["0", "1"]
+
+
+def test_lines_over_tokens_stand_where_the_tokens_were(client, owner):
+    totals = {"total_steps": 3, "eta_s": 0}
+    told = [
+        Progress(step=s, elapsed_s=2.0 * s, rollouts_generated=8 * s, tokens_generated=100 * s * s, **totals)
+        for s in (1, 2, 3)
+    ]
+    run = stored(owner, evaluation(0, "A", 0.1), *(metrics(s, loss=float(s)) for s in (1, 2, 3)), *told)
+    address = reverse("api-1:compare_lines")
+
+    def line(**query):
+        answer = client.get(address, {"runs": run.pk, **query})
+        assert answer.status_code == 200
+        return next((one["x"], one["y"]) for one in answer.json()["lines"] if one["agent"] == "A")
+
+    assert line(metric="loss", x="tokens") == ([100, 400, 900], [1, 2, 3])
+    assert line(metric="loss", x="time", low=3, high=5) == ([4], [2])
+    assert line(metric="accuracy", x="rollouts") == ([0], [0.1])
+
+
+def test_spike_of_one_point_in_100_000_is_drawn_and_twice_the_same():
+    line = [(float(i), math.sin(i / 1000)) for i in range(100_000)]
+    line[54_321] = (54_321.0, 50.0)
+    kept = comparison.bucketed(line)
+    assert (54_321.0, 50.0) in kept
+    assert kept[-1] == line[-1]
+    assert len(kept) <= 1500
+    assert kept == sorted(kept)
+    assert kept == comparison.bucketed(list(line))
+    assert comparison.bucketed(line[:1500]) == line[:1500]
+
+
+def test_parallel_axes_scale_numbers_and_order_words():
+    """lr .1, .3, .2 on an axis from .1 to .3; words in alphabetical order; a missing result leaves a gap."""
+    assert parallel.scaled((0.1, 0.3, 0.2))[0] == pytest.approx([0, 1, 0.5])
+    assert parallel.scaled(("b", "a", "c")) == ([0.5, 0.0, 1.0], [(0.0, "a"), (0.5, "b"), (1.0, "c")])
+    assert parallel.scaled((None, 2.0, 4.0))[0] == [None, 0.0, 1.0]
+    assert parallel.scaled((True, False)) == ([1.0, 0.0], [(0.0, "no"), (1.0, "yes")])
+    drawn = parallel.axes([Line("name", ("x", "y")), Line("w", ("a", "b")), Line("n", (1, 2)), Line("s", (1, 1.0))])
+    assert [line.path for line in drawn] == ["n", "w"]
+    picture = parallel.figure(["<b>x</b>", "y"], [0, 3], drawn, [0.5, None], "m<i>")
+    assert [trace["y"] for trace in picture["data"]] == [[0, 0, 0.5], [1, 1, None]]
+    assert picture["layout"]["xaxis"]["ticktext"] == ["n", "w", "m&lt;i&gt;, last"]
+    assert picture["data"][0]["name"] == "&lt;b&gt;x&lt;/b&gt;"
+    assert picture["data"][0]["text"][2] == "m&lt;i&gt;, last: 0.5"
+
+
+def test_runs_of_another_user_and_odd_ids_are_404(client, owner):
+    mine, foreign = make_run(owner), make_run()
+    pages = [reverse("insight:compare"), reverse("insight:compare_csv"), reverse("api-1:compare_lines")]
+    for page in pages:
+        assert client.get(page, {"runs": mine.pk}).status_code == 200
+        for odd in (str(foreign.pk), "1", "", "\x00", "9" * 5000, "' OR 1=1", "00000000-0000-0000-0000-000000000000"):
+            assert client.get(page, {"runs": [str(mine.pk), odd]}).status_code == 404, (page, odd)
+    assert client.get(pages[0], {"runs": mine.pk, "baseline": foreign.pk}).status_code == 200
+
+
+def test_odd_values_mean_what_is_usual_and_odd_bounds_are_refused(client, owner):
+    first, _ = two_runs(owner)
+    for odd in ("x", "\x00", "__import__", "9" * 5000, "payload__values", "'"):
+        query = {"runs": first.pk, "metric": odd, "x": odd, "best": odd, "baseline": odd}
+        answer = client.get(reverse("insight:compare"), query)
+        assert answer.status_code == 200
+        assert "Best (highest)" in answer.content.decode()
+    for odd in ("nan", "inf", "-1", "x", "1e400"):
+        answer = client.get(reverse("api-1:compare_lines"), {"runs": first.pk, "low": odd})
+        assert (answer.status_code, answer.json()["error"]["field"]) == (422, "low")
+
+
+def test_nine_runs_are_cut_to_eight_and_it_is_said(client, owner):
+    asked = launch_request(owner, group=make_group(owner).pk)
+    runs = [
+        make_run(owner, f"run {seed}", **{k: asked[k] for k in ("group", "benchmark")}, seed=seed) for seed in range(9)
+    ]
+    page = client.get(reverse("insight:compare"), {"runs": [run.pk for run in runs]}).content.decode()
+    assert "9 runs were chosen; the first 8 are compared" in page
+    assert page.count(">take out<") == 8
+    empty = client.get(reverse("insight:compare")).content.decode()
+    assert "No runs chosen" in empty
+
+
+def test_list_and_sweep_lead_here(client, owner):
+    run = make_run(owner)
+    page = client.get("/runs/").content.decode()
+    assert f'form="compare-runs" name="runs" value="{run.pk}"' in page
+    assert f'action="{reverse("insight:compare")}"' in page

@@ -1,0 +1,174 @@
+"""Finding rollouts: every filter against a plain loop, pages that miss and repeat nothing, and a bounded time."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from django.http import QueryDict
+
+from hacrl_web.insight.recorded_steps import Segment, segments
+from hacrl_web.insight.rollouts import search as rollout_search
+from hacrl_web.insight.rollouts.filter import Cursor, Filter, read_cursor, read_filter
+from hacrl_web.insight.rollouts.search import search
+from tests.support.web.insight_rows import AGENTS, contribution, made_up, rollout
+from tests.support.web.insight_rows import insert as insert_rows
+
+# Attempt 1 made steps 1 to 6, attempt 2 went on from step 4, attempt 3 from step 5.
+ATTEMPTS = {1: range(1, 7), 2: range(5, 8), 3: range(6, 9)}
+LATEST = {1: 1, 2: 1, 3: 1, 4: 1, 5: 2, 6: 3, 7: 3, 8: 3}
+
+
+@pytest.fixture
+def run(make_run):
+    return make_run()
+
+
+def ask(query: str) -> Filter:
+    return read_filter(QueryDict(query).dict(), AGENTS)
+
+
+def all_hits(run, asked: Filter, *, is_backward: bool = False) -> list:
+    """Page after page to the end."""
+    hits: list = []
+    cursor = Cursor(10**6, 10**6) if is_backward else None
+    for _ in range(500):
+        page = search(run, asked, cursor, is_backward=is_backward)
+        hits = [*page.hits, *hits] if is_backward else [*hits, *page.hits]
+        cursor = page.before if is_backward else page.after
+        if cursor is None:
+            return hits
+    raise AssertionError("no end of pages")
+
+
+def expected(records: list[dict], asked: Filter) -> list[int]:
+    """The same by a plain loop, in the order of the steps."""
+    kind = "contribution" if asked.is_of_learner else "rollout"
+    texts = {
+        (r["attempt"], r["step"], r["agent"], r["prompt_id"], r["sample"]): (r["prompt"] + "\n" + r["completion"])
+        for r in records
+        if r["type"] == "rollout"
+    }
+
+    def fits(record: dict) -> bool:
+        if record["type"] != kind:
+            return False
+        source = record.get("source", record["agent"])
+        tokens = record["source_num_tokens"] if kind == "contribution" else record["num_tokens"]
+        place = (record["attempt"], record["step"], source, record["prompt_id"], record["sample"])
+        checks = [
+            LATEST[record["step"]] == record["attempt"],
+            asked.steps is None or asked.steps[0] <= record["step"] <= asked.steps[1],
+            not asked.agent or source == asked.agent,
+            not asked.prompt or record["prompt_id"] == asked.prompt,
+            not asked.is_unscorable or record["reward"] is None,
+            asked.min_tokens is None or tokens >= asked.min_tokens,
+            asked.max_tokens is None or tokens <= asked.max_tokens,
+        ]
+        if not all(checks) or asked.text.lower() not in texts[place].lower():
+            return False
+        low, high = asked.reward or (-1.0, 2.0)
+        if not asked.is_unscorable and not low <= (-1.0 if record["reward"] is None else record["reward"]) <= high:
+            return False
+        if kind == "rollout":
+            return True
+        a, side = record["advantage"], record["clip_side"]
+        signs = {"positive": a > 0, "negative": a < 0, "zero": a == 0, "": True}
+        sides = {"lower": side == "lower", "upper": side == "upper", "": True}
+        sides["inside"] = side == "none" and record["sequence_ratio"] is not None
+        return (
+            (not asked.learner or record["agent"] == asked.learner)
+            and signs[asked.sign]
+            and sides[asked.clip]
+            and (asked.min_advantage is None or a >= asked.min_advantage)
+            and (asked.max_advantage is None or a <= asked.max_advantage)
+        )
+
+    return [r["seq"] for r in sorted(records, key=lambda r: (r["step"], r["seq"])) if fits(r)]
+
+
+CHOICES = {
+    "step": ["", "3", "2-7", "9-5", "11"],
+    "agent": ["", "A"],
+    "source": ["", "", "B"],
+    "prompt": ["", "", "p1"],
+    "reward": ["", "1", "0..0.5", "none"],
+    "learner": ["", "A", "B"],
+    "sign": ["", "", "positive", "negative", "zero"],
+    "clip": ["", "", "lower", "inside", "upper"],
+    "min_advantage": ["", "", "0.5"],
+    "max_advantage": ["", "", "1"],
+    "min_tokens": ["", "6"],
+    "max_tokens": ["", "9"],
+    "q": ["", "", "THREE", "question p0"],
+}
+
+
+def test_each_mix_of_filters_finds_what_a_plain_loop_finds(run, monkeypatch):
+    monkeypatch.setattr(rollout_search, "PAGE_SIZE", 10)
+    monkeypatch.setattr(rollout_search, "PIECE", 20)
+    monkeypatch.setattr(rollout_search, "TEXT_PIECE", 5)
+    monkeypatch.setattr(rollout_search, "BUDGET_S", 60.0)
+    records = made_up(run, ATTEMPTS)
+    chance = random.Random(1)
+    mixes = [{name: value} for name, values in CHOICES.items() for value in values if value]
+    mixes += [{name: chance.choice(values) for name, values in CHOICES.items()} for _ in range(12)]
+    sizes = []
+    for mix in mixes:
+        asked = read_filter(mix, AGENTS)
+        wanted = expected(records, asked)
+        assert [hit.seq for hit in all_hits(run, asked)] == wanted, mix
+        sizes.append(len(wanted))
+        if len(sizes) % 3 == 0:
+            assert [hit.seq for hit in all_hits(run, asked, is_backward=True)] == wanted, mix
+    assert sum(size > 10 for size in sizes) > 10
+
+
+def test_search_stops_in_time_says_how_far_it_came_and_goes_on(run, monkeypatch):
+    monkeypatch.setattr(rollout_search, "PIECE", 4)
+    monkeypatch.setattr(rollout_search, "BUDGET_S", 0.0)
+    records = made_up(run, ATTEMPTS)
+    page = search(run, ask("agent=B&step=1"), None)
+    assert page.num_searched == 4  # a step has eight rollouts, those of A first
+    assert (page.hits, page.stopped_at) == ([], 1)
+    asked = ask("agent=B")
+    assert [hit.seq for hit in all_hits(run, asked)] == expected(records, asked)
+    assert [hit.seq for hit in all_hits(run, asked, is_backward=True)] == expected(records, asked)
+
+
+def test_latest_attempt_of_a_step_wins(run):
+    made_up(run, ATTEMPTS)
+    found = segments(run.rollouts.all())
+    assert found == [Segment(1, 1, 4), Segment(2, 5, 5), Segment(3, 6, 8)]
+    assert segments(run.rollouts.all(), 5, 6) == [Segment(2, 5, 5), Segment(3, 6, 6)]
+    assert segments(run.rollouts.all(), 20, 30) == []
+    assert {hit.attempt for hit in all_hits(run, ask("step=6"))} == {3}
+
+
+def test_attempt_that_got_less_far_leaves_the_later_steps_to_the_earlier_one(run):
+    made_up(run, {1: range(1, 10), 2: range(4, 6)})
+    assert segments(run.rollouts.all()) == [Segment(1, 1, 3), Segment(2, 4, 5), Segment(1, 6, 9)]
+
+
+def test_same_prompt_in_a_later_step_stands_beside_the_earlier_one(run):
+    insert_rows(run.pk, [rollout(step, step, "A", "again", 0, completion=f"of step {step}") for step in (1, 2, 3)])
+    assert [hit.step for hit in search(run, ask("prompt=again"), None).hits] == [1, 2, 3]
+    assert list(run.rollouts.values_list("completion", flat=True)) == ["of step 1", "of step 2", "of step 3"]
+
+
+def test_rollouts_of_another_run_are_not_found(run, make_run):
+    other = make_run()
+    insert_rows(other.pk, [rollout(1, 1, "A", "p", 0), contribution(2, 1, "B", "A", "p", 0)])
+    assert search(run, ask(""), None).hits == []
+    assert search(run, ask("learner=B"), None).hits == []
+    assert rollout_search.hit_of(run, 1) is None
+
+
+def test_odd_values_are_named_and_left_out():
+    found = read_filter({"step": "x", "reward": "many", "sign": "up", "min_tokens": "-1", "agent": "C"}, AGENTS)
+    assert found == Filter(ignored=("agent 'C'", "step 'x'", "reward 'many'", "sign 'up'", "min_tokens '-1'"))
+    assert read_filter({"min_advantage": "nan", "max_advantage": "inf"}, AGENTS).given == {}
+    assert ask("step=3-1").steps == (1, 3)
+    assert ask("source=A&agent=B").query() == "source=A"
+    assert read_cursor("12.34") == Cursor(12, 34)
+    assert [read_cursor(text) for text in ("", "1", "1.x", "-1.2", "1.2.3", "9" * 40 + ".1")] == [None] * 6

@@ -1,0 +1,231 @@
+"""The Rollouts tab: who may see it, odd addresses, one prompt side by side, the weight step by step, saved queries."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.urls import reverse
+
+from hacrl_web.insight import models
+from hacrl_web.insight.models import SavedQuery
+from hacrl_web.web.visible import visible
+from tests.support.web import factories
+from tests.support.web.insight_rows import contribution, insert, made_up, rollout
+
+
+@pytest.fixture
+def run(make_run, user):
+    return make_run(user, algorithm={"name": "hacpo", "cross_weight": 0.5})
+
+
+def address(run) -> str:
+    return reverse("insight:run_rollouts", args=[run.pk])
+
+
+def page(web, run, query: str = "") -> str:
+    answer = web.get(f"{address(run)}?{query}")
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+HOSTILE = [
+    "step=%00", "step=-5", "step=99999999999999999999", "step=1-", "step=١", "agent=%ff", "learner=<script>",
+    "reward=nan", "reward=1e999", "reward=..", "sign=[]", "clip=none", "min_advantage=inf", "min_tokens=1.5",
+    "max_tokens=-1", "q=%25_%27%22%00", "q=" + "x" * 5000, "prompt=%00%0a", "after=1", "after=9.9e9", "before=x.y",
+    "before=99999999999999999999999.1", "rollout=-1", "rollout=999999999999999999999", "rollout=last", "maths=9",
+    "step=1&step=2&q=a&q=b", "agent__in=A", "source=A&agent=B&order_by=run__owner",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
+def test_odd_addresses_show_a_page(web, run, query):
+    if "rollout" in query:
+        insert(run.pk, [rollout(1, 1, "A", "p", 0), contribution(2, 1, "B", "A", "p", 0)])
+    text = page(web, run, query)
+    assert "<script>" not in text.replace('<script type="module"', "")
+
+
+def test_ignored_value_is_named(web, run):
+    insert(run.pk, [rollout(1, 1, "A", "p", 0)])
+    assert "Not understood and left out: <code>step &#x27;x&#x27;</code>" in page(web, run, "step=x")
+
+
+def test_run_without_rollouts_says_what_will_be_here(web, run):
+    assert "No rollouts recorded yet" in page(web, run)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"algorithm": {"name": "gspo"}},
+        {"algorithm": {"name": "grpo"}},
+        {"algorithm": {"name": "naive_source"}},
+        {"algorithm": {"name": "hacpo", "sharing": False}},
+    ],
+    ids=str,
+)
+def test_other_rules_are_explained_too(web, user, make_run, changes):
+    run = make_run(user, **changes)
+    insert(
+        run.pk,
+        [
+            rollout(1, 1, "A", "p", 0),
+            contribution(2, 1, "A", "A", "p", 0, sequence_ratio=1.0, advantage=2.0, weight=2.0),
+        ],
+    )
+    assert "its own rollout" in page(web, run)
+    assert 'data-product="2.0"' in page(web, run)
+
+
+def test_one_agent_alone_has_a_page(web, user):
+    group = factories.make_group(user, ("A",))
+    run = factories.make_run(user, group=group.pk)
+    insert(run.pk, [rollout(1, 1, "A", "p", 0), contribution(2, 1, "A", "A", "p", 0)])
+    assert "its own rollout" in page(web, run)
+    assert "Nothing to turn" in web.get(reverse("insight:run_what_if", args=[run.pk])).content.decode()
+
+
+def test_prompt_shows_all_agents_and_the_chosen_rollout_step_by_step(web, run):
+    # s = .9, band [.825, 1] at m = 1: c^2 = .81, * 1.25 * .5 * .5 = .253125.
+    taught = {"sequence_ratio": 0.9, "clipped_ratio": 0.9, "omega": 1.25, "advantage": 0.5, "weight": 0.253125}
+    insert(
+        run.pk,
+        [
+            rollout(1, 3, "A", "p", 0, completion="of A"),
+            rollout(2, 3, "B", "p", 0, completion="of B"),
+            rollout(3, 3, "B", "other", 0, completion="elsewhere"),
+            contribution(4, 3, "B", "A", "p", 0, mini_batch=1, **taught),
+        ],
+    )
+    shown = page(web, run, "rollout=1")
+    assert "of A" in shown
+    assert "of B" in shown
+    assert "elsewhere" not in shown
+    assert "c^(1+α) · ω · A · cross_weight = 0.9^2 · 1.25 · 0.5 · 0.5" in shown
+    assert [float(value) for value in re.findall(r'data-product="([^"]+)"', shown)] == [pytest.approx(0.253125)]
+    assert "inside the band [0.825, 1]" in shown
+    # A contribution's own number leads to the same rollout.
+    assert 'data-weight="0.253125"' in page(web, run, "learner=B&rollout=4")
+
+
+def test_keys_lead_from_rollout_to_rollout_and_from_prompt_to_prompt(web, run):
+    insert(
+        run.pk,
+        [rollout(seq, 1, "A", prompt, seq) for seq, prompt in ((1, "p"), (2, "p"), (3, "q"), (4, "q"))],
+    )
+
+    def keys(query: str) -> dict[str, str]:
+        found = re.findall(r'href="\?step=1&amp;rollout=(\d)" data-keep data-key="(\w)"', page(web, run, query))
+        return {key: seq for seq, key in found}
+
+    assert keys("step=1&rollout=2") == {"p": "1", "n": "3", "N": "3"}
+    assert keys("step=1&rollout=3") == {"p": "2", "n": "4", "P": "1"}
+    assert keys("step=1") == {"n": "2", "N": "3"}
+
+
+def test_page_opens_at_a_rollout_that_taught_something(web, run):
+    silent = {"advantage": 0.0, "sequence_ratio": None, "weight": 0.0}
+    insert(
+        run.pk,
+        [
+            *(rollout(seq, 4, "A", f"p{seq}", 0, completion=f"text {seq}") for seq in (1, 2, 3)),
+            contribution(4, 4, "A", "A", "p1", 0, **silent),
+            contribution(5, 4, "B", "A", "p2", 0, weight=-0.5),
+            contribution(6, 4, "A", "A", "p3", 0),
+        ],
+    )
+    answer = web.get(address(run))
+    assert answer.context["group"].prompt_id == "p2"
+    assert [line.is_selected for line in answer.context["lines"]] == [False, True, False]
+    assert web.get(f"{address(run)}?step=4").context["group"].prompt_id == "p1"  # asked for: the first that was found
+    answer.context["run"].contributions.all().delete()
+    assert web.get(address(run)).context["group"].prompt_id == "p1"
+
+
+def test_list_says_whether_it_is_the_beginning_and_names_each_prompt(web, run):
+    insert(run.pk, [rollout(seq, 1, "A", f"p{seq}", 0) for seq in range(1, 28)])
+    insert(run.pk, [contribution(100 + seq, 1, "B", "A", f"p{seq}", 0) for seq in range(1, 28)])
+    assert "first 25<" in page(web, run, "step=1")
+    assert "last 2<" in page(web, run, "step=1&after=1.25")
+    assert 'title="p7">' in page(web, run, "learner=B")
+
+
+def test_long_text_is_cut_on_the_page_and_whole_in_the_api(web, run):
+    insert(run.pk, [rollout(1, 1, "A", "p", 0, completion="x" * 300_000 + "\x1b[31m")])
+    shown = page(web, run)
+    assert "x" * 4000 in shown
+    assert "x" * 4001 not in shown
+    assert "Show all 300" in shown
+    url = reverse("api-1:rollout_text", args=[run.pk])
+    assert web.get(url, {"seq": 1}).json()["rollout"]["completion"].endswith("x\x1b[31m")
+    cut = web.get(url, {"seq": 1, "shown": True}).json()["rollout"]
+    assert (cut["shown"], cut["length"], len(cut["completion"])) == (200_000, 300_005, 200_000)
+    assert web.get(url, {"seq": 7}).json() == {"rollout": None}
+    assert web.get(url, {"seq": "x"}).status_code == 422
+
+
+def test_hidden_and_commanding_characters_are_written_out(web, run):
+    insert(run.pk, [rollout(1, 1, "A", "p", 0, completion="a\u202eb\x1b[2Jc\u2066d\r\ne\x07 ünïcode 漢\tf")])
+    assert "a⟨U+202E⟩b␛[2Jc⟨U+2066⟩d\ne␇ ünïcode 漢\tf" in page(web, run)
+    assert visible("\u200b\ufeff\x85\x7f\U000e0041") == "⟨U+200B⟩⟨U+FEFF⟩⟨U+0085⟩␡⟨U+E0041⟩"
+    assert visible("नि\u200dम") == "नि\u200dम"
+
+
+def test_foreign_run_is_not_there(client, run):
+    client.force_login(factories.make_user())
+    insert(run.pk, [rollout(1, 1, "A", "p", 0)])
+    for name in ("insight:run_rollouts", "insight:run_what_if", "api-1:what_if", "api-1:rollout_text"):
+        assert client.get(reverse(name, args=[run.pk])).status_code == 404, name
+    assert client.post(address(run), {"name": "x", "step": "1"}).status_code == 404
+    assert SavedQuery.objects.count() == 0
+
+
+class TestSavedQueries:
+    def save(self, web, run, name: str, **changes):
+        return web.post(address(run), {"name": name, "agent": "A", "reward": "0", **changes}, follow=True)
+
+    def test_saved_query_follows_its_user_and_is_forgotten(self, web, run, user, make_run):
+        insert(run.pk, [rollout(1, 1, "A", "p", 0)])
+        other = make_run(user)
+        insert(other.pk, [rollout(1, 1, "A", "p", 0)])
+        assert "Saved as wrong ones" in self.save(web, run, "wrong ones").content.decode()
+        assert 'href="?agent=A&amp;reward=0"' in page(web, run)
+        assert "wrong ones" not in page(web, other)
+        self.save(web, run, "everywhere", everywhere="1")
+        assert "everywhere" in page(web, other)
+        self.save(web, run, "wrong ones", reward="1")  # the same name again: its new query
+        assert SavedQuery.objects.get(name="wrong ones").query == "agent=A&reward=1"
+        web.post(address(run), {"forget": SavedQuery.objects.get(name="wrong ones").pk})
+        assert list(SavedQuery.objects.values_list("name", flat=True)) == ["everywhere"]
+
+    def test_nobody_sees_or_forgets_those_of_another(self, client, web, run, user):
+        self.save(web, run, "mine", everywhere="1")
+        stranger = factories.make_user()
+        theirs = factories.make_run(stranger)
+        insert(theirs.pk, [rollout(1, 1, "A", "p", 0)])
+        client.force_login(stranger)
+        assert "mine" not in page(client, theirs).replace("of mine", "")
+        for pk in (SavedQuery.objects.get().pk, "x", "-1", "9" * 30):
+            client.post(address(theirs), {"forget": pk})
+        assert SavedQuery.objects.count() == 1
+
+    def test_they_are_few_named_and_of_known_filters(self, web, run, monkeypatch):
+        monkeypatch.setattr(models, "MAX_SAVED", 2)
+        monkeypatch.setattr("hacrl_web.insight.rollouts.views.MAX_SAVED", 2)
+        for name in ("one", "two", "three"):
+            shown = self.save(web, run, name, evil="<b>", step="x", q="a&b=c").content.decode()
+        assert "You have 2 saved queries" in shown
+        assert SavedQuery.objects.filter(name="one").get().query == "agent=A&reward=0&q=a%26b%3Dc"
+        assert "needs a name" in self.save(web, run, " ").content.decode()
+        assert "at least one filter" in web.post(address(run), {"name": "all"}, follow=True).content.decode()
+        assert SavedQuery.objects.count() == 2
+
+
+def test_search_that_ran_out_of_time_says_so(web, run, monkeypatch):
+    monkeypatch.setattr("hacrl_web.insight.rollouts.search.PIECE", 4)
+    monkeypatch.setattr("hacrl_web.insight.rollouts.search.BUDGET_S", 0.0)
+    made_up(run, {1: range(1, 4)})
+    shown = page(web, run, "agent=B")
+    assert "Looked through 4 rows, to step 1" in shown
+    assert 'href="?agent=B&amp;after=1.' in shown

@@ -1,0 +1,93 @@
+"""A run's settings as files: on the Config tab, by the API, and from the new-run form before anything is queued."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from django.urls import reverse
+
+from hacrl_web.runs.models import Run
+from tests.support.web.factories import make_benchmark, make_group, make_run
+from workers.contract.spec.run import RunSpec
+from workers.contract.verl_export import recipe
+
+pytestmark = pytest.mark.django_db
+
+
+def test_config_tab_offers_both_files_and_they_hold_the_run(client, owner):
+    run = make_run(owner, 'pair "one" €')
+    page = client.get(reverse("insight:run_config", args=[run.pk])).content.decode()
+    for name, title in (("run_yaml", "pair-one.yaml"), ("run_verl_yaml", "pair-one-verl.yaml")):
+        path = reverse(f"insight:{name}", args=[run.pk])
+        assert f'href="{path}"' in page
+        answer = client.get(path)
+        assert answer["Content-Disposition"] == f'attachment; filename="{title}"'
+        assert answer["Content-Type"] == "application/yaml; charset=utf-8"
+        if name == "run_yaml":
+            assert yaml.safe_load(answer.content) == run.spec
+        else:
+            assert yaml.safe_load(answer.content) == recipe(RunSpec.model_validate(run.spec))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"), [({"algorithm": {"name": "gspo"}}, "this run by gspo"), ({}, "this run has 3")]
+)
+def test_what_verl_would_not_train_is_said_on_the_tab_and_refused(client, owner, changes, why):
+    if not changes:
+        changes = {"group": make_group(owner, ("A", "B", "C")).pk}
+    run = make_run(owner, **changes)
+    path = reverse("insight:run_verl_yaml", args=[run.pk])
+    page = client.get(reverse("insight:run_config", args=[run.pk])).content.decode()
+    assert path not in page
+    assert why in page
+    answer = client.get(path)
+    assert answer.status_code == 409
+    assert why in answer.content.decode()
+    refused = client.get(f"/api/v1/runs/{run.pk}/verl.yaml")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "cannot_hand_over")
+    assert why in refused.json()["error"]["message"]
+
+
+def test_api_gives_the_same_files(client, owner):
+    run = make_run(owner)
+    for name, end in (("run_yaml", "config.yaml"), ("run_verl_yaml", "verl.yaml")):
+        answer = client.get(f"/api/v1/runs/{run.pk}/{end}")
+        assert answer.status_code == 200
+        assert answer.content == client.get(reverse(f"insight:{name}", args=[run.pk])).content
+
+
+def test_settings_of_another_version_are_said_and_the_tab_stays(client, owner):
+    run = make_run(owner)
+    Run.objects.filter(pk=run.pk).update(spec={**run.spec, "of_tomorrow": 1})
+    page = client.get(reverse("insight:run_config", args=[run.pk]))
+    assert page.status_code == 200
+    assert "stored by another version" in page.content.decode()
+    for name in ("run_yaml", "run_verl_yaml"):
+        assert client.get(reverse(f"insight:{name}", args=[run.pk])).status_code == 409
+
+
+def test_form_hands_out_its_settings_and_queues_nothing(client, owner):
+    form = {
+        "name": "to keep",
+        "group": make_group(owner).pk,
+        "benchmark": make_benchmark(owner).pk,
+        "algorithm.name": "hacpo",
+        "algorithm.sharing": ["false", "true"],
+        "training.steps": "5",
+        "training.train_batch_size": "4",
+        "training.mini_batch_size": "4",
+        "algorithm.delta": "0.8",  # a caution, which is asked about when a run is queued
+        "seed": "3",
+        "download": "yaml",
+    }
+    answer = client.post(reverse("runs:run_create"), form)
+    assert answer.status_code == 200, answer.content.decode()
+    assert answer["Content-Disposition"] == 'attachment; filename="run.yaml"'
+    spec = RunSpec.model_validate(yaml.safe_load(answer.content))
+    assert (spec.name, spec.seed, spec.algorithm.delta) == ("to keep", 3, 0.8)
+    wrong = client.post(reverse("runs:run_create"), {**form, "seed": "-1"})
+    assert wrong.status_code == 422
+    assert "Must be at least 0" in wrong.content.decode()
+    sweep = client.post(reverse("runs:run_create"), {**form, "compare": "1"})
+    assert (sweep.status_code, "A sweep is many runs" in sweep.content.decode()) == (422, True)
+    assert not Run.objects.exists()

@@ -1,0 +1,332 @@
+"""What-if: recorded numbers come back exactly at the recorded values, other values by hand, and odd requests."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from django.urls import reverse
+
+from hacrl_web.insight.what_if.answer import what_if_answer
+from hacrl_web.insight.what_if.rows import Rows, read
+from hacrl_web.insight.what_if.what_if import check, hypothetical, ratios, recorded, view_of, with_knobs
+from hacrl_web.runs.models import Run
+from tests.support.web.insight_rows import contribution, insert, store
+from tests.support.workers.tiny import make_pair, make_spec, train
+from workers.agents import objective
+from workers.algorithms.hacpo import CapabilityTracker
+from workers.contract.advantages import Group
+from workers.contract.events import Metrics
+from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.contract.spec.run import RunSpec
+from workers.contract.spool import SpoolWriter
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A real run: its spec and run directory."""
+    root = tmp_path_factory.mktemp("trained")
+    spec = make_spec(
+        root,
+        make_pair(root),
+        rollout={"num_generations": 8},
+        training={"steps": 5, "train_batch_size": 8, "mini_batch_size": 4},
+        evaluation={"eval_interval": 100},
+        algorithm={"capability_window": 2},
+    )
+    train(spec, root / "run")
+    return spec, root / "run"
+
+
+@pytest.fixture
+def real(trained, make_run, user) -> Run:
+    spec, run_dir = trained
+    run = make_run(user)
+    run.spec = spec.model_dump(mode="json")
+    run.save()
+    store(run, run_dir)
+    return run
+
+
+def test_recorded_values_give_the_recorded_shares_and_weights_exactly(real):
+    answer = what_if_answer(real, 0, 99, {"alpha": 1.0, "delta": 0.8}, checks=True)
+    assert answer["steps"] == 5
+    found = answer["check"]
+    assert found["rows"] == found["weights"] == found["sides"] > 500
+    assert (found["strengths"], found["capabilities"]) == (10, 10)
+    assert found["advantage"] < 1e-6
+    for pair in answer["pairs"]:
+        assert pair["recorded"] == pair["hypothetical"]
+    told: dict[tuple[str, str], list[float]] = {}
+    for payload, agent, source in real.events.filter(type="metrics").values_list("payload", "agent", "source"):
+        for place, name in enumerate(("clip_lower_frac", "clip_upper_frac", "used_frac") if source else ()):
+            sums = told.setdefault((agent, source), [0.0] * 6)
+            sums[2 * place] += payload["ratios"][name][0]
+            sums[2 * place + 1] += payload["ratios"][name][1]
+    names = real.agent_names
+    for pair in answer["pairs"]:
+        if pair["learner"] != pair["source"]:
+            ours = pair["hypothetical"]
+            shares = [ours["lower"], ours["evaluated"], ours["upper"], ours["evaluated"], ours["used"], ours["rows"]]
+            assert shares == told[names[pair["learner"]], names[pair["source"]]]
+
+
+def test_window_and_clamp_recompute_omega_baselines_and_advantages_as_the_trainer_would(real, trained):
+    spec, _ = trained
+    other = with_knobs(spec, {"capability_window": 1, "ratio_max": 1.05, "ratio_min": 0.9})
+    rows = read(real, 1, 5, spec.algorithm.capability_window)
+    step = 4
+    n, per_prompt = 2, 8
+    prompts = sorted(rows.groups[step])
+    rewards = torch.zeros(n, len(prompts), per_prompt)
+    for place, prompt in enumerate(prompts):
+        for agent in range(n):
+            rewards[agent, place] = torch.tensor(rows.groups[step][prompt].rewards[agent])
+    tracker = CapabilityTracker(n, 1, ratio_min=0.9, ratio_max=1.05)
+    tracker.update(rewards)
+    omega = tracker.ratio()
+    assert ratios(rows, step, other.rule) == {(a, b): omega[a, b].item() for a in range(n) for b in range(n)}
+    judged = objective.judge(spec.algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega)
+    compared = 0
+    for block in rows.blocks:
+        if block.step != step:
+            continue
+        view = view_of(rows, step, block.learner, other.rule, ratios(rows, step, other.rule))
+        for a, reward, prompt in zip(view.advantages(block), block.rewards, block.prompts, strict=True):
+            place = prompts.index(prompt)
+            expected = judged.advantages[block.learner][block.source, place]
+            of_reward = expected[rewards[block.source, place] == reward]
+            assert a == pytest.approx(of_reward[0].item(), rel=2e-6, abs=2e-6)
+            compared += 1
+    assert compared > 50
+    before, after = recorded(rows, spec.rule), hypothetical(rows, spec.rule, other.rule)
+    assert before != after
+    for k, j in ((0, 1), (1, 0)):
+        assert all(0.9 <= value <= 1.05 for value in after[k, j].omegas)
+
+
+@pytest.mark.parametrize("cross_advantage", ["learner", "source"])
+@pytest.mark.parametrize("modulate_gradient", [True, False])
+def test_views_follow_quarantine_and_options(cross_advantage, modulate_gradient):
+    n, num_prompts, per_prompt = 3, 12, 4
+    algorithm = AlgorithmSpec(cross_advantage=cross_advantage, modulate_gradient=modulate_gradient)
+    generator = torch.Generator().manual_seed(4)
+    chance = torch.tensor([0.2, 0.5, 0.8])[:, None, None]
+    rewards = (torch.rand(n, num_prompts, per_prompt, generator=generator) < chance).float()
+    trusted = torch.tensor([[True, False, True], [True, True, True], [False, False, True]])
+    tracker = CapabilityTracker(n)
+    tracker.update(rewards)
+    omega = tracker.ratio()
+    judged = objective.judge(algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega, trusted=trusted)
+    rows = Rows(n, steps=[1])
+    rows.groups = {1: {q: Group({j: rewards[j, q].tolist() for j in range(n)}) for q in range(num_prompts)}}
+    rows.quarantined = {(1, k, j) for k in range(n) for j in range(n) if not trusted[k, j]}
+    given = {(a, b): omega[a, b].item() for a in range(n) for b in range(n)}
+    for k, j in itertools.product(range(n), range(n)):
+        view = view_of(rows, 1, k, algorithm, given)
+        for q in range(num_prompts):
+            found = view.of(j, rewards[j, q].tolist(), [q] * per_prompt)
+            assert found == pytest.approx(judged.advantages[k][j, q].tolist(), rel=2e-6, abs=2e-6), (k, j, q)
+
+
+def by_hand(run: Run) -> None:
+    """One step, one prompt. A's rewards 0, 0, B's 1, 0; P[A] = .25, P[B] = .5 as the metrics say."""
+    place = {"prompt": "p", "step": 1}
+    lessons = [
+        # learner, source, sample, reward, A, s, m, omega, weight
+        ("A", "A", 0, 0.0, -0.5, 1.0, 0, 1.0, -0.5),
+        ("A", "A", 1, 0.0, -0.5, 1.0, 0, 1.0, -0.5),
+        ("A", "B", 0, 1.0, 1.5, 0.9, 1, 2.0, 0.9**2 * 2 * 1.5),
+        ("A", "B", 1, 0.0, -0.5, 0.5, 1, 2.0, 0.0),
+        ("B", "B", 0, 1.0, 1.0, 1.0, 0, 1.0, 1.0),
+        ("B", "B", 1, 0.0, 0.0, None, 0, 1.0, 0.0),
+    ]
+    records = [
+        contribution(
+            seq, place["step"], learner, source, place["prompt"], sample, reward=reward, advantage=a,
+            sequence_ratio=s, clip_side="lower" if s == 0.5 else "none", omega=omega, mini_batch=m, weight=weight,
+        )
+        for seq, (learner, source, sample, reward, a, s, m, omega, weight) in enumerate(lessons, start=1)
+    ]  # fmt: skip
+    for seq, (agent, strength) in enumerate((("A", 0.25), ("B", 0.5)), start=10):
+        ratio = {"reward/mean": [4 * strength, 4.0]}
+        body = {"values": {"capability": strength}, "ratios": ratio}
+        records.append({"type": "metrics", "seq": seq, "attempt": 1, "time": 1.0, "step": 1, "agent": agent, **body})
+    insert(run.pk, records)
+
+
+def pairs_of(run: Run, **knobs) -> dict[tuple[int, int], dict]:
+    return {(p["learner"], p["source"]): p["hypothetical"] for p in what_if_answer(run, 0, 9, knobs)["pairs"]}
+
+
+def test_other_exponent_bound_and_mode_by_hand(make_run, user):
+    run = make_run(user, algorithm={"name": "hacpo", "delta": 0.2, "delta_step": 0.025})
+    by_hand(run)
+    # Recorded: the band of m = 1 is [.825, 1]; .5 lies below and is not used.
+    assert (pairs_of(run)[0, 1]["lower"], pairs_of(run)[0, 1]["used"]) == (1, 1)
+    # alpha 0: .9 * 2 * 1.5 = 2.7.
+    assert pairs_of(run, alpha=0.0)[0, 1]["weight"] == pytest.approx(2.7, rel=1e-6)
+    # delta .8: the band is [.225, 1], both are inside: 2.43 + .25 * 2 * .5 = 2.68.
+    wider = pairs_of(run, delta=0.8)[0, 1]
+    assert (wider["lower"], wider["used"], wider["negative"]) == (0, 2, [1, 0, 0])
+    assert wider["weight"] == pytest.approx(2.68, rel=1e-6)
+    # keep: below the band too, at c = .825: 2.43 + .825^2 * 2 * .5 = 3.110625.
+    kept = pairs_of(run, cross_clip_gradient="keep")[0, 1]
+    assert (kept["lower"], kept["used"]) == (1, 2)
+    assert kept["weight"] == pytest.approx(3.110625, rel=1e-6)
+    # Shares of A's |weight|: own .5 + .5, of B 2.43.
+    assert what_if_answer(run, 0, 9, {})["pairs"][1]["recorded"]["share"] == pytest.approx(2.43 / 3.43)
+
+
+def test_steps_in_which_nobody_was_taught_say_so(make_run, user):
+    run, other = make_run(user), make_run(user)
+    same_rewards = [
+        contribution(seq, 1, agent, agent, "p", 0, reward=1.0, advantage=0.0, weight=0.0)
+        for seq, agent in enumerate("AB", start=1)
+    ]
+    insert(run.pk, same_rewards)
+    by_hand(other)
+    assert [text.split(",")[0] for text in what_if_answer(run, 0, 9, {})["cautions"]] == [
+        "Every weight on record for these steps is 0"
+    ]
+    assert what_if_answer(other, 0, 9, {})["cautions"] == []
+
+
+def test_clamp_by_hand_and_what_was_never_measured(make_run, user):
+    run = make_run(user, algorithm={"name": "hacpo", "delta": 0.2, "delta_step": 0.025})
+    by_hand(run)
+    # omega(A, B) = .25 / .5 = .5 is clamped at .9: mu_A = (0 + 0 + .9 * 1 + 0) / 4 = .225. The rewards 0, 0, 1, 0 have
+    # std .5 (ddof 1), so A is (1 - .225) / .5 = 1.55, and -.45 for a wrong one.
+    # omega(B, A) = 2 is clamped at 1.2, the factor on B's rollouts: .81 * 1.2 * 1.55 = 1.5066.
+    found = pairs_of(run, ratio_min=0.9, ratio_max=1.2)
+    assert found[0, 1]["omega"] == pytest.approx(1.2)
+    assert found[0, 1]["weight"] == pytest.approx(0.81 * 1.2 * 1.55, rel=3e-6)
+    assert found[0, 0]["weight"] == pytest.approx(2 * 0.45, rel=3e-6)
+    # B's own wrong rollout had A = 0 and no s on record: mu_B = (1.2 * 0 + 1) / 4 = .25, so it would have A = -.5.
+    assert (found[1, 1]["unknown"], found[1, 1]["evaluated"]) == (1, 1)
+    # A clamp that touches no omega changes nothing at all.
+    assert pairs_of(run, ratio_min=0.2, ratio_max=9.0) == pairs_of(run)
+
+
+def test_capability_that_began_anew_is_seen(make_run, user, tmp_path):
+    run = make_run(user)
+    run_dir = tmp_path / "spool"
+    run_dir.mkdir()
+    writer = SpoolWriter(run_dir, 1)
+    # Means .2, .4, .6, .8 with a new beginning at step 3: P = .2, .3, .6, .7.
+    for step, (mean, strength) in enumerate(((0.2, 0.2), (0.4, 0.3), (0.6, 0.6), (0.8, 0.7)), start=1):
+        for agent in ("A", "B"):
+            values, share = {"capability": strength}, {"reward/mean": (mean, 1.0)}
+            writer.emit(Metrics(step=step, agent=agent, values=values, ratios=share))
+    writer.close()
+    store(run, run_dir)
+    insert(run.pk, [contribution(100 + step, step, "A", "A", "p", 0) for step in (1, 2, 3, 4)])
+    rows = read(run, 1, 4, run.spec["algorithm"]["capability_window"])
+    assert rows.anew == [[3], [3]]
+    assert rows.means_until(0, 4) == [0.6, 0.8]
+    assert rows.means_until(0, 2) == [0.2, 0.4]
+
+
+def test_too_many_rows_are_thinned_evenly(make_run, user, monkeypatch):
+    monkeypatch.setattr("hacrl_web.insight.what_if.rows.MAX_STEPS", 4)
+    run = make_run(user)
+    insert(run.pk, [contribution(step, step, "A", "A", "p", 0) for step in range(1, 41)])
+    rows = read(run, 1, 40, run.spec["algorithm"]["capability_window"])
+    assert (rows.steps, rows.is_thinned) == ([1, 14, 27, 40], True)
+    rows = read(run, 37, 40, run.spec["algorithm"]["capability_window"])
+    assert (rows.steps, rows.is_thinned) == ([37, 38, 39, 40], False)
+
+
+def test_page_weighs_all_recorded_steps_and_offers_the_first_and_the_last_ones(web, user, make_run):
+    run = make_run(user)
+    insert(run.pk, [contribution(step, step, "A", "A", "p", 0) for step in range(3, 25)])
+    context = web.get(reverse("insight:run_what_if", args=[run.pk])).context
+    assert (context["page_data"]["first"], context["page_data"]["last"]) == (3, 24)
+    assert [(one["first"], one["last"]) for one in context["windows"]] == [(3, 24), (3, 12), (15, 24)]
+
+
+ODD = [
+    ("alpha=nan", 422), ("alpha=inf", 422), ("alpha=-1", 422), ("alpha=11", 422), ("delta=1.5", 422),
+    ("delta_step=2", 422), ("capability_window=0", 422), ("capability_window=101", 422), ("ratio_min=0", 422),
+    ("ratio_min=1.1", 422), ("ratio_max=0.5", 422), ("cross_clip_gradient=none", 422), ("first=-1", 422),
+    ("first=99999999999999", 422), ("first=9&last=3", 422), ("last=x", 422), ("alpha=", 422), ("alpha=1,5", 422),
+    ("first=5&last=2147483647", 200), ("beta=7&seed=1", 422), ("alpha=2&alpha=3", 200), ("check=maybe", 422),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "status"), ODD)
+def test_odd_requests_are_refused_in_words(web, user, make_run, query, status):
+    run = make_run(user)
+    by_hand(run)
+    answer = web.get(f"{reverse('api-1:what_if', args=[run.pk])}?{query}")
+    assert answer.status_code == status, answer.content
+    if status == 422:
+        assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["gspo", "grpo", "naive_learner"])
+def test_runs_that_share_nothing_by_these_rules_say_so(web, user, make_run, name):
+    run = make_run(user, algorithm={"name": name})
+    insert(run.pk, [contribution(1, 1, "A", "A", "p", 0)])
+    assert "Nothing to turn" in web.get(reverse("insight:run_what_if", args=[run.pk])).content.decode()
+    answer = web.get(reverse("api-1:what_if", args=[run.pk])).json()
+    assert (name in answer["nothing"], answer["pairs"]) == (True, [])
+
+
+def test_run_without_rows_has_a_page_and_an_empty_answer(web, user, make_run):
+    run = make_run(user)
+    assert "No rollouts recorded yet" in web.get(reverse("insight:run_what_if", args=[run.pk])).content.decode()
+    answer = web.get(reverse("api-1:what_if", args=[run.pk]), {"check": True}).json()
+    assert (answer["steps"], answer["pairs"], answer["check"]) == (0, [], None)
+
+
+def test_clone_opens_the_form_with_these_values_and_asks_about_a_delta_that_nobody_confirmed(web, user, make_run):
+    run = make_run(user, algorithm={"name": "hacpo", "delta": 0.2}, name="first")
+    by_hand(run)
+    answer = web.get(
+        reverse("api-1:what_if", args=[run.pk]),
+        {"alpha": 2, "delta": 0.8, "capability_window": 3, "cross_clip_gradient": "keep"},
+    ).json()
+    assert "did you mean 0.2" in answer["cautions"][0]
+    form = web.get(f"{reverse('runs:run_clone', args=[run.pk])}?{answer['clone']}", follow=True)
+    shown = form.context["fields"], form.context["sections"]
+    values = {f.path: f.value for section in shown[1] for f in (*section.common, *section.further)}
+    assert (values["algorithm.alpha"], values["algorithm.delta"]) == ("2.0", "0.8")
+    assert (values["algorithm.capability_window"], values["algorithm.cross_clip_gradient"]) == ("3", "keep")
+    assert values["algorithm.delta_step"] == 0.025
+    assert form.context["confirmed"] == []
+    # The form as the browser sends it: refused until the box is ticked, with every value still there.
+    sent = {path: "" if value is None else str(value) for path, value in values.items()}
+    sent |= {"name": "second", "group": run.group_id, "benchmark": run.benchmark_id, "seed": 1}
+    sent["algorithm.name"] = "hacpo"
+    refused = web.post(reverse("runs:run_create"), sent)
+    assert refused.status_code == 422
+    assert 'value="delta_above_half=0.8"' in refused.content.decode()
+    assert Run.objects.count() == 1
+    web.post(reverse("runs:run_create"), sent | {"confirm": "delta_above_half=0.8"})
+    clone = Run.objects.get(name="second")
+    rule = RunSpec.model_validate(clone.spec).algorithm
+    assert (rule.alpha, rule.delta, rule.capability_window, rule.cross_clip_gradient) == (2.0, 0.8, 3, "keep")
+
+
+def test_clone_does_not_confirm_for_another_value(web, user, make_run):
+    run = make_run(user, algorithm={"name": "hacpo", "delta": 0.8}, confirm=["delta_above_half"])
+    form = web.get(
+        f"{reverse('runs:run_clone', args=[run.pk])}?algorithm.delta=0.7&name=evil&algorithm.evil=1", follow=True
+    )
+    assert form.redirect_chain[-1][0] == f"/runs/new?clone={run.pk}&algorithm.delta=0.7"
+    assert form.context["confirmed"] == []
+    same = web.get(reverse("runs:run_clone", args=[run.pk]), follow=True)
+    assert [one.code for one in same.context["confirmed"]] == ["delta_above_half"]
+
+
+def test_check_would_see_a_weight_that_is_not_its_formulas(make_run, user):
+    run = make_run(user, algorithm={"name": "hacpo", "delta": 0.2, "delta_step": 0.025})
+    by_hand(run)
+    found = check(read(run, 1, 1, run.spec["algorithm"]["capability_window"]), RunSpec.model_validate(run.spec).rule)
+    # .9^2 * 3 by hand is not the trainer's float32 number, and own rows are exact.
+    assert (found.rows, found.weights, found.sides) == (5, 4, 5)
+    assert 0 < found.worst < 1e-6
+    # mu_B = (2 * 0 + 2 * 0 + 1 + 0) / 4 = .25: B's right rollout has A = .75 / .5 = 1.5, and 1 is on record.
+    assert found.advantage == pytest.approx(0.5, rel=1e-5)

@@ -1,0 +1,112 @@
+"""The database as a file and back, refused where something would be lost; and one newer or older than the code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+
+from hacrl_web.ops import schema
+from hacrl_web.ops.backups import BackupError, restore
+from hacrl_web.ops.preflight import ROOT, take_lock
+from tests.support.postgres import GET_IT, binaries, private_postgresql
+
+# One process: each start of Django takes a second.
+STORY = """
+import sys
+import django
+django.setup()
+from django.contrib.auth import get_user_model
+from django.core.management import CommandError, call_command
+
+def refused(*words):
+    try:
+        call_command(*words)
+    except CommandError as error:
+        print("refused:", error)
+
+file, text = sys.argv[1:]
+users = get_user_model().objects
+call_command("prepare_database", verbosity=0)
+users.create_user("before")
+call_command("backup", file)
+refused("backup", file)
+refused("restore", text)
+users.create_user("after")
+users.filter(username="before").delete()
+call_command("restore", file)
+print(sorted(users.values_list("username", flat=True)))
+call_command("prepare_database", "--follow")
+"""
+
+
+def told(tmp_path: Path, **more: str) -> list[str]:
+    """What was refused on the way; what is there after the restore is what was there at the backup."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
+    own = {"HACRL_DATA": str(tmp_path / "data"), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
+    (tmp_path / "text").write_text("no database")
+    command = [sys.executable, "-c", STORY, str(tmp_path / "backup"), str(tmp_path / "text")]
+    done = subprocess.run(command, cwd=ROOT, env=kept | own | more, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert (tmp_path / "backup").stat().st_mode & 0o077 == 0
+    assert lines[-1] == "['before']"
+    refusals = [line for line in lines if line.startswith("refused: ")]
+    assert refusals[0] == f"refused: {tmp_path / 'backup'} exists: name a new file."
+    return refusals
+
+
+@pytest.mark.slow
+def test_sqlite_comes_back_from_its_backup(tmp_path):
+    [_, text] = told(tmp_path)
+    assert "is no backup of an SQLite database of ours" in text
+    assert (tmp_path / "data" / "db.sqlite3.before-restore").exists()
+
+
+@pytest.mark.slow
+def test_postgresql_comes_back_from_its_backup(tmp_path):
+    folder = binaries()
+    if folder is None:
+        pytest.skip(f"PostgreSQL is not here: {GET_IT}")
+    with private_postgresql() as url:
+        [_, text] = told(tmp_path, DATABASE_URL=url, PATH=f"{folder}{os.pathsep}{os.environ['PATH']}")
+    assert "pg_restore failed" in text
+
+
+def test_nothing_is_restored_under_a_running_product(settings, tmp_path, monkeypatch):
+    settings.DATA_DIR = tmp_path
+    monkeypatch.setattr("hacrl_web.ops.backups.connection", SimpleNamespace(vendor="sqlite"))
+    (tmp_path / "backup").write_text("")
+    lock = take_lock(tmp_path)
+    try:
+        with pytest.raises(BackupError, match=r"up \(pid \d+\): stop it first"):
+            restore(tmp_path / "backup")
+    finally:
+        os.close(lock)
+
+
+@pytest.mark.django_db
+def test_database_of_a_newer_version_is_refused():
+    call_command("prepare_database", follow=True)
+    MigrationRecorder(connection).record_applied("runs", "9999_of_tomorrow")
+    for words in ({}, {"follow": True, "wait_s": 5.0}):
+        with pytest.raises(CommandError, match=r"newer version \(runs.9999_of_tomorrow is unknown here\)"):
+            call_command("prepare_database", **words)
+
+
+@pytest.mark.django_db
+def test_older_database_is_waited_for_until_the_web_has_migrated_it(monkeypatch):
+    answers = iter([["runs.0002"], ["runs.0002"], []])
+    monkeypatch.setattr(schema, "pending", lambda: next(answers))
+    monkeypatch.setattr("hacrl_web.runs.management.commands.prepare_database.LOOK_EVERY_S", 0.01)
+    call_command("prepare_database", follow=True, wait_s=5.0)
+    monkeypatch.setattr(schema, "pending", lambda: ["runs.0002"])
+    with pytest.raises(CommandError, match="older than this code: start the web of this version first"):
+        call_command("prepare_database", follow=True)

@@ -1,0 +1,301 @@
+"""Registering language models: what is checked, what is refused, and that a refusal writes nothing."""
+
+import os
+import time
+
+import pytest
+
+from hacrl_web.registry import children
+from hacrl_web.registry.language_models import inspection, services
+from hacrl_web.registry.models import LanguageModel
+from hacrl_web.web.errors import FieldErrors
+from tests.support.web.hostile_inputs import FOLDERS, HUB_IDS, REVISIONS, make_hostile
+from tests.support.web.registry_help import (
+    FACTS,
+    PASSED,
+    answer_inspections,
+    field_error,
+    make_model,
+    make_user,
+    model_folder,
+    written_rows,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def root(tmp_path, settings):
+    """The only folder that models may lie in."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    settings.MODEL_ROOTS = [folder]
+    return folder
+
+
+def post(client, **fields):
+    return client.post("/models/new", {"kind": "local", "revision": "", "name": "", **fields})
+
+
+def test_passing_model_is_registered_with_its_facts_and_checks(client, ada, root, monkeypatch):
+    asked = answer_inspections(monkeypatch, PASSED)
+    folder = model_folder(root)
+    response = post(client, location=str(folder))
+    model = LanguageModel.objects.get()
+    assert response["Location"] == f"/models/{model.pk}"
+    assert asked == [["model", str(folder)]]
+    assert (model.owner, model.name, model.location, model.kind) == (ada, "tiny", str(folder), "local")
+    found = {name: getattr(model, name) for name in FACTS if name != "weights_bytes"}
+    assert found == {name: value for name, value in FACTS.items() if name != "weights_bytes"}
+    page = client.get(response["Location"]).content.decode()
+    assert 'data-check="pass"' in page
+    assert "103\u202f424" in page
+    assert "tiny" in client.get("/models/").content.decode()
+
+
+def test_failed_check_is_shown_beside_the_location_and_writes_nothing(client, ada, root, monkeypatch):
+    detail = "no *.safetensors file in the folder"
+    checks = [{"name": "config", "ok": True, "detail": "Llama"}, {"name": "safetensors", "ok": False, "detail": detail}]
+    answer_inspections(monkeypatch, {"checks": checks, "facts": {}}, status=1)
+    response = post(client, location=str(model_folder(root)))
+    assert response.status_code == 422
+    assert detail in field_error(response, "location")
+    page = response.content.decode()
+    assert page.count('data-check="pass"') == 1
+    assert page.count('data-check="fail"') == 1
+    assert written_rows() == 0
+
+
+@pytest.fixture
+def hostile_root(root):
+    make_hostile(root)
+    return root
+
+
+@pytest.mark.parametrize("case", FOLDERS)
+def test_hostile_folder_is_refused_before_anything_is_opened(ada, hostile_root, monkeypatch, case):
+    asked = answer_inspections(monkeypatch, PASSED)
+    start = time.perf_counter()
+    with pytest.raises(FieldErrors) as refused:
+        services.register_model(ada, location=FOLDERS[case].replace("{root}", str(hostile_root)), name="x")
+    assert time.perf_counter() - start < 1
+    assert [error.field for error in refused.value.errors] == ["location"]
+    assert refused.value.status == 422
+    assert asked == []
+    assert written_rows() == 0
+
+
+@pytest.mark.parametrize("case", ["outside", "dots", "nul", "link out", "fifo", "hub id", "very long", "empty"])
+def test_hostile_folder_in_the_form_is_a_message_beside_its_field(client, ada, hostile_root, case):
+    response = post(client, location=FOLDERS[case].replace("{root}", str(hostile_root)))
+    assert response.status_code == 422
+    assert field_error(response, "location")
+
+
+def test_what_lies_outside_is_not_told(ada, root):
+    """The same words for a folder outside that exists and one that does not."""
+    messages = set()
+    for location in ("/etc", "/etc/no-such-folder", "/root/secret"):
+        with pytest.raises(FieldErrors) as refused:
+            services.register_model(ada, location=location, name="x")
+        messages.add(refused.value.errors[0].message)
+    assert len(messages) == 1
+    assert f"below {root}" in messages.pop(), "and says what is allowed"
+
+
+def test_folder_of_too_many_files_is_refused(ada, root):
+    folder = model_folder(root)
+    for number in range(2001):
+        (folder / f"{number}.txt").touch()
+    with pytest.raises(FieldErrors, match="more than 2000 files"):
+        services.register_model(ada, location=str(folder))
+
+
+def test_link_within_the_roots_is_followed(ada, root, monkeypatch):
+    answer_inspections(monkeypatch, PASSED)
+    folder = model_folder(root, "blobs")
+    (root / "snapshot").symlink_to(folder)
+    assert services.register_model(ada, location=f"{root}/snapshot/").location == str(folder)
+
+
+def test_folder_changed_after_registration_is_noticed(ada, root, monkeypatch):
+    answer_inspections(monkeypatch, PASSED)
+    folder = model_folder(root)
+    model = services.register_model(ada, location=str(folder))
+    services.check_unchanged(model)
+    (folder / "config.json").write_text('{"other": 1}')
+    with pytest.raises(FieldErrors, match="has changed"):
+        services.check_unchanged(model)
+    (folder / "config.json").unlink()
+    folder.rmdir()
+    folder.symlink_to("/etc")
+    with pytest.raises(FieldErrors, match="can no longer be used"):
+        services.check_unchanged(model)
+
+
+@pytest.mark.parametrize("hub_id", HUB_IDS)
+def test_hostile_hub_id_is_refused_before_anything_is_asked(ada, root, monkeypatch, hub_id):
+    asked = answer_inspections(monkeypatch, PASSED)
+    with pytest.raises(FieldErrors) as refused:
+        services.register_model(ada, kind="hub", location=hub_id, name="x")
+    assert [error.field for error in refused.value.errors] == ["location"]
+    assert asked == []
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_hostile_revision_is_refused(ada, root, monkeypatch, revision):
+    asked = answer_inspections(monkeypatch, PASSED)
+    with pytest.raises(FieldErrors) as refused:
+        services.register_model(ada, kind="hub", location="owner/name", revision=revision)
+    assert [error.field for error in refused.value.errors] == ["revision"]
+    assert asked == []
+
+
+def test_hub_id_never_resolves_to_a_local_folder(ada, root, monkeypatch, tmp_path):
+    """The child stands in an empty folder, so that `owner/name` can only be a hub id."""
+    seen = {}
+
+    class Child:
+        pid, returncode = os.getpid(), 1
+
+        def __init__(self, command, cwd, env, **options):
+            seen.update(command=command, files=os.listdir(cwd), env=env, shell=options.get("shell", False))
+
+        def communicate(self, input, timeout):
+            return b'{"checks": [{"name": "hub", "ok": false, "detail": "could not reach the hub"}]}', None
+
+    monkeypatch.setenv("HACRL_SECRET_KEY", "hush")
+    monkeypatch.setenv("DATABASE_URL", "postgres://user:hush@host/db")
+    monkeypatch.setattr(children.subprocess, "Popen", Child)
+    monkeypatch.setattr(children, "_limit", lambda *limits: None)
+    monkeypatch.setattr(children, "_kill_group", lambda child: None)
+    with pytest.raises(services.ModelRefused, match="could not reach the hub"):
+        services.register_model(ada, kind="hub", location="owner/name", revision="main")
+    assert seen["files"] == []
+    assert seen["command"][1:] == ["-m", "workers.inspection.inspect_model", "model", "owner/name", "--revision=main"]
+    assert "hush" not in str(seen["env"])
+    assert not seen["shell"]
+
+
+def test_hub_model_is_pinned_to_the_commit_that_was_inspected(ada, root, monkeypatch):
+    answer_inspections(monkeypatch, PASSED | {"facts": FACTS | {"commit": "ab" * 20}})
+    model = services.register_model(ada, kind="hub", location="owner/name", revision="main")
+    assert (model.name, model.revision, model.facts["asked_revision"]) == ("name", "ab" * 20, "main")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"not json", b"[]", b"{", b"[" * 100_000, b"\xff\xfe", {}, {"checks": []}, {"checks": "x"},
+     {"error": "too large"},
+     {"checks": [{"name": "a", "ok": True}], "facts": []}, {"checks": [{"ok": False}], "facts": FACTS},
+     {"checks": [1], "facts": FACTS}],
+)  # fmt: skip
+def test_odd_answer_of_the_inspection_registers_nothing(client, ada, root, monkeypatch, answer):
+    answer_inspections(monkeypatch, answer)
+    response = post(client, location=str(model_folder(root)))
+    assert response.status_code == 422
+    assert field_error(response, "location")
+    assert written_rows() == 0
+
+
+def test_absurd_facts_are_stored_as_unknown(ada, root, monkeypatch):
+    facts = FACTS | {"num_parameters": 10**30, "vocab_size": -1, "context_length": 1.5, "architecture": "A" * 5000}
+    facts |= {"template": "a\x00b\ud800", "huge": 10**400}
+    answer_inspections(monkeypatch, PASSED | {"facts": facts})
+    services.register_model(ada, location=str(model_folder(root)))
+    model = LanguageModel.objects.get()
+    assert (model.num_parameters, model.vocab_size, model.context_length) == (None, None, None)
+    assert model.architecture == "A" * 200
+    assert model.facts["template"] == "a\ufffdb?"
+    assert model.facts["huge"] is None
+
+
+def test_slow_child_is_ended(ada, root, monkeypatch, tmp_path):
+    """A real child that would sleep for a minute, with a limit of half a second."""
+    package = tmp_path / "slow" / "workers"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    pid_file = tmp_path / "pid"
+    (package / "inspect.py").write_text(
+        f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
+    )
+    monkeypatch.setattr(inspection, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(children, "_environment", lambda: {"PYTHONPATH": str(package.parent)})
+    start = time.perf_counter()
+    with pytest.raises(FieldErrors, match="took longer than"):
+        services.register_model(ada, location=str(model_folder(root)))
+    assert time.perf_counter() - start < 5
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+    assert written_rows() == 0
+
+
+@pytest.mark.skipif(os.uname().sysname != "Linux", reason="limits from outside are a feature of Linux")
+def test_child_that_eats_memory_is_refused(ada, root, monkeypatch, tmp_path):
+    package = tmp_path / "hungry" / "workers"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "inspect.py").write_text("import time\ntime.sleep(.2)\nfood = bytearray(2**30)\nprint('{}')")
+    monkeypatch.setattr(inspection, "MEMORY_BYTES", 2**29)
+    monkeypatch.setattr(children, "_environment", lambda: {"PYTHONPATH": str(package.parent)})
+    with pytest.raises(FieldErrors, match="ended without an answer"):
+        services.register_model(ada, location=str(model_folder(root)))
+
+
+@pytest.mark.parametrize("name", ["a" * 81, "a\x00b", "a\nb", "a\u202eb", "a/b", "a\\b", "\ud800"])
+def test_hostile_name_is_refused(ada, root, monkeypatch, name):
+    answer_inspections(monkeypatch, PASSED)
+    with pytest.raises(FieldErrors) as refused:
+        services.register_model(ada, location=str(model_folder(root)), name=name)
+    assert [error.field for error in refused.value.errors] == ["name"]
+
+
+def test_name_is_unique_per_owner(ada, root, monkeypatch):
+    answer_inspections(monkeypatch, PASSED)
+    folder = str(model_folder(root))
+    services.register_model(ada, location=folder)
+    with pytest.raises(FieldErrors, match="already has one"):
+        services.register_model(ada, location=folder)
+    services.register_model(make_user("bob"), location=folder)
+    assert LanguageModel.objects.count() == 2
+
+
+def test_name_taken_while_the_model_is_inspected_is_no_crash(ada, root, monkeypatch):
+    folder = model_folder(root)
+
+    def run_child(arguments):
+        make_model(ada, "tiny")
+        return children.Ended(inspection.json.dumps(PASSED).encode(), 0, False)
+
+    monkeypatch.setattr(inspection, "_run_child", run_child)
+    with pytest.raises(FieldErrors, match="already has one"):
+        services.register_model(ada, location=str(folder))
+    assert LanguageModel.objects.count() == 1
+
+
+def test_model_text_is_not_markup(client, ada, root, monkeypatch):
+    answer_inspections(monkeypatch, PASSED | {"facts": FACTS | {"architecture": "<script>alert(1)</script>"}})
+    model = services.register_model(ada, location=str(model_folder(root)), name="<b>x<b>")
+    for path in (f"/models/{model.pk}", "/models/", "/groups/new"):
+        page = client.get(path).content.decode()
+        assert "<script>alert" not in page
+        assert "<b>x" not in page
+
+
+def test_other_users_model_is_404(client, ada):
+    model = make_model(make_user("bob"), "theirs")
+    assert client.get(f"/models/{model.pk}").status_code == 404
+    assert b"theirs" not in client.get("/models/").content
+    assert client.get("/models/999999999999999999999999").status_code == 404
+
+
+@pytest.mark.parametrize("page", ["-1", "0", "x", "9" * 50, "1'", "１"])
+def test_odd_page_numbers_show_a_page(client, ada, page):
+    make_model(ada, "tiny")
+    assert b"tiny" in client.get("/models/", {"page": page}).content
+
+
+def test_empty_list_says_what_to_do(client, ada):
+    page = client.get("/models/").content.decode()
+    assert 'href="/models/new"' in page
+    assert "Register a model" in page

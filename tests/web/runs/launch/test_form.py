@@ -1,0 +1,274 @@
+"""The new-run form: it has every setting, says beside a field what is wrong, and a clone begins as its run did."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from django.urls import reverse
+
+from hacrl_web.registry.models import Benchmark
+from hacrl_web.runs.launch.variants import GRID
+from hacrl_web.runs.models import Run, Sweep
+from hacrl_web.web.errors import FieldErrors
+from tests.support.web import factories
+from tests.support.web.page_text import field_of, text_of
+from workers.contract.spec.run import RunSpec
+
+
+@pytest.fixture
+def form(user):
+    """What the browser posts for a run that is accepted."""
+    return {
+        "name": "from the form",
+        "group": str(factories.make_group(user).pk),
+        "benchmark": str(factories.make_benchmark(user).pk),
+        "seed": "3",
+        "algorithm.name": "hacpo",
+        "algorithm.sharing": ["false", "true"],  # a ticked box comes after its hidden "false"
+        "training.steps": "5",
+        "training.train_batch_size": "4",
+        "training.mini_batch_size": "4",
+    }
+
+
+def test_form_has_a_control_for_every_setting(web, user, form):
+    factories.make_benchmark(user)  # with a second one evaluations may ask further benchmarks
+    html = text_of(web.get(reverse("runs:run_create")))
+    drawn = set(re.findall(r'name="([a-z]+\.[a-z_0-9]+)"', html))
+    sections = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
+    expected = {f"{s}.{name}" for s in sections for name in type(RunSpec.model_fields[s].default).model_fields}
+    assert drawn == expected | {f"grid.{name}" for name in GRID}
+
+
+def test_posted_form_queues_the_run_it_describes(web, user, form):
+    response = web.post(reverse("runs:run_create"), {**form, "algorithm.alpha": "3", "evaluation.eval_interval": "2"})
+    run = Run.objects.get()
+    assert response.status_code == 302
+    assert response["Location"] == run.get_absolute_url()
+    assert (run.owner, run.state, run.seed, run.algorithm) == (user, "queued", 3, "hacpo")
+    assert (run.spec["algorithm"]["alpha"], run.spec["evaluation"]["eval_interval"]) == (3.0, 2)
+    assert run.spec["algorithm"]["sharing"] is True
+
+
+def test_what_stands_under_the_closed_compare_switch_does_not_count(web, form):
+    response = web.post(
+        reverse("runs:run_create"), {**form, "algorithms": ["gspo", "gspox2"], "seeds": "0, 1", "preset": "0"}
+    )
+    assert response.status_code == 302
+    assert list(Run.objects.values_list("algorithm", "sweep")) == [("hacpo", None)]
+
+
+def test_unticked_box_turns_a_setting_off(web, form):
+    web.post(reverse("runs:run_create"), {**form, "algorithm.sharing": "false"})
+    assert Run.objects.get().spec["algorithm"]["sharing"] is False
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("training.learning_rate", "nan", "finite number"),
+        ("training.learning_rate", "inf", "finite number"),
+        ("training.learning_rate", "1,5", "with a point, not a comma"),
+        ("training.learning_rate", "0", "greater than 0"),
+        ("training.learning_rate", "", "Must not be empty"),
+        ("training.steps", "-3", "at least 0"),
+        ("training.steps", "1e400", "whole number"),
+        ("training.steps", "9" * 5000, ""),
+        ("training.mini_batch_size", "3", "Must divide"),
+        ("algorithm.name", "sgd", "Must be one of"),
+        ("algorithm.sharing", "maybe", "true or false"),
+        ("seed", "-1", "at least 0"),
+        ("seed", "\uff13", "whole number"),
+        ("name", "", "Must not be empty"),
+        ("name", "x" * 121, "at most 120"),
+        ("group", "", "Choose a group"),
+        ("group", "999999", "no such group"),
+        ("benchmark", "../etc", "no such benchmark"),
+    ],
+)
+def test_bad_value_is_explained_beside_its_field_and_kept(web, form, field, value, message):
+    response = web.post(reverse("runs:run_create"), {**form, field: value, "algorithm.alpha": "2.5"})
+    assert response.status_code == 422
+    shown = field_of(response, field)
+    assert "field-error" in shown
+    assert message in shown
+    assert 'value="2.5"' in field_of(response, "algorithm.alpha")
+    assert not Run.objects.exists()
+
+
+def test_delta_above_one_half_asks_for_confirmation_beside_its_field(web, form):
+    response = web.post(reverse("runs:run_create"), {**form, "algorithm.delta": "0.8"})
+    shown = field_of(response, "algorithm.delta")
+    assert response.status_code == 422
+    assert "The lower bound becomes 0.2" in shown
+    assert "did you mean 0.2?" in shown
+    assert 'name="confirm" value="delta_above_half=0.8"' in shown
+    assert not Run.objects.exists()
+    confirmed = web.post(
+        reverse("runs:run_create"), {**form, "algorithm.delta": ".80", "confirm": "delta_above_half=0.8"}
+    )
+    assert confirmed.status_code == 302
+    assert Run.objects.get().spec["algorithm"]["delta"] == 0.8
+
+
+def test_audit_that_decides_little_is_asked_about_beside_its_field(web, form):
+    Benchmark.objects.filter(pk=form["benchmark"]).update(verifier="regex")
+    values = {**form, "algorithm.audit_share": "0.1"}
+    shown = field_of(web.post(reverse("runs:run_create"), values), "algorithm.audit_share")
+    assert 'name="confirm" value="audit_decides_little=0.1"' in shown
+    assert web.post(reverse("runs:run_create"), {**values, "confirm": "audit_decides_little=0.1"}).status_code == 302
+
+
+@pytest.mark.parametrize("confirm", ["delta_above_half=0.8", "delta_above_half", "delta_above_half=x", "=0.9", "\x00"])
+def test_what_was_confirmed_is_the_value_and_another_one_is_asked_about_again(web, form, confirm):
+    response = web.post(reverse("runs:run_create"), {**form, "algorithm.delta": "0.9", "confirm": confirm})
+    assert response.status_code == 422
+    assert 'value="delta_above_half=0.9"' in field_of(response, "algorithm.delta")
+    assert "checked" not in field_of(response, "algorithm.delta")
+    assert not Run.objects.exists()
+
+
+def test_clone_of_a_confirmed_run_is_confirmed(web, user):
+    request = factories.launch_request(user, algorithm={"name": "hacpo", "delta": 0.8}, confirm=["delta_above_half"])
+    run = factories.launch(user, request)
+    page = web.get(reverse("runs:run_create") + f"?clone={run.pk}")
+    assert 'value="delta_above_half=0.8" checked' in field_of(page, "algorithm.delta")
+    assert "confirm" not in field_of(page, "algorithm.delta_step")
+    plain = factories.make_run(user)
+    page = web.get(reverse("runs:run_create") + f"?clone={plain.pk}")
+    assert 'name="confirm"' not in text_of(page)
+
+
+def test_odd_mini_batch_of_gspox2_is_explained_beside_its_field(web, form):
+    odd = {"algorithm.name": "gspox2", "training.train_batch_size": "9", "training.mini_batch_size": "3"}
+    response = web.post(reverse("runs:run_create"), {**form, **odd})
+    assert response.status_code == 422
+    assert "mini_batch_size must be even" in field_of(response, "training.mini_batch_size")
+    assert response.context["homeless"] == []
+
+
+def test_seed_that_is_named_twice_is_said_and_not_merged(web, form):
+    values = {**form, "compare": "1", "algorithms": ["gspo", "hacpo"], "seeds": "1, 0, 1"}
+    response = web.post(reverse("runs:run_create"), values)
+    assert response.status_code == 422
+    assert "Named more than once: 1." in field_of(response, "seeds")
+    assert 'value="1, 0, 1"' in text_of(response)
+    assert not Run.objects.exists()
+
+
+def test_confirmation_survives_another_error(web, form):
+    values = {**form, "algorithm.delta": "0.8", "confirm": "delta_above_half=0.8", "training.steps": "-1"}
+    shown = field_of(web.post(reverse("runs:run_create"), values), "algorithm.delta")
+    assert 'value="delta_above_half=0.8" checked' in shown
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"agents.0.model": "/etc/passwd"},
+        {"data.train_path": "/etc/passwd"},
+        {"data": "x"},
+        {"algorithm.bogus": "1"},
+        {"algorithm.delta.x": "1"},
+        {"algorithm": "hacpo"},
+        {"algorithm.": "1"},
+        {".": "1"},
+        {"": "1"},
+        {"name": "a\x00b"},
+        {"training.steps": "\x00"},
+        {"__proto__.x": "1"},
+        {"schema_version": "2"},
+        {"x" * 900: "y"},
+        {"algorithm.name": "x" * 100_000},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1;drop table"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "0 " * 60_000},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "99999999999999999999"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "4294967295"},
+        {"compare": "1", "algorithms": ["hacpo", "nonsense"], "seeds": "1"},
+        {"compare": "1", "seeds": "1"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": ""},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "ablations": "no_such"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.alpha": "1; 2"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.alpha": "1, nan"},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.delta": "0.1 " * 300},
+        {"compare": "1", "algorithms": "hacpo", "seeds": "1", "grid.beta": "1"},
+        {"grid": "1"},
+    ],
+)
+def test_hostile_form_is_refused_and_nothing_is_written(web, form, hostile):
+    response = web.post(reverse("runs:run_create"), {**form, **hostile})
+    assert response.status_code == 422
+    assert not Run.objects.exists()
+    assert not Sweep.objects.exists()
+
+
+def test_form_of_random_bytes_is_refused(web):
+    response = web.post(
+        reverse("runs:run_create"), b"\xff\xfe=%ff&%00=%f0%28", content_type="application/x-www-form-urlencoded"
+    )
+    assert response.status_code == 422
+
+
+def test_compare_launches_each_algorithm_with_each_seed(web, form):
+    values = {**form, "compare": "1", "algorithms": ["gspo", "hacpo"], "seeds": "4, 7"}
+    response = web.post(reverse("runs:run_create"), values)
+    sweep = Sweep.objects.get()
+    assert response["Location"] == sweep.get_absolute_url()
+    launched = set(sweep.runs.values_list("algorithm", "seed"))
+    assert launched == {("gspo", 4), ("gspo", 7), ("hacpo", 4), ("hacpo", 7)}
+    page = text_of(web.get(sweep.get_absolute_url()))
+    assert all(str(run.pk) in page for run in sweep.runs.all())
+
+
+def test_every_preset_fills_fields_that_exist_with_values_that_are_accepted(web, form):
+    html = text_of(web.get(reverse("runs:run_create")))
+    data = json.loads(re.search(r'id="form-data" type="application/json">(.*?)</script>', html, re.DOTALL)[1])
+    assert len(data["presets"]) == 7  # the demo's and the paper's six pairs
+    for preset in data["presets"]:
+        assert all(f'name="{path}"' in html for path in preset["values"]), preset["label"]
+        values = {path: str(value) for path, value in preset["values"].items()}
+        confirm = [one["text"] for one in preset["confirm"]]
+        response = web.post(reverse("runs:run_create"), {**form, **values, "confirm": confirm})
+        assert response.status_code == 302, preset["label"]
+
+
+def test_clone_starts_from_the_settings_of_the_run(web, user):
+    run = factories.make_run(user, algorithm={"name": "hacpo", "alpha": 2.5}, seed=11)
+    response = web.get(reverse("runs:run_clone", args=[run.pk]), follow=True)
+    assert 'value="2.5"' in field_of(response, "algorithm.alpha")
+    assert 'value="11"' in field_of(response, "seed")
+    assert f'value="{run.group_id}" selected' in field_of(response, "group")
+
+
+def test_clone_remembers_its_origin_and_is_compared_with_it(web, user):
+    run = factories.make_run(user, name="First", algorithm={"name": "hacpo", "alpha": 2.5}, seed=11)
+    page = web.get(reverse("runs:run_clone", args=[run.pk]), follow=True)
+    assert 'value="First (clone)"' in field_of(page, "name")
+    assert f'<input type="hidden" name="cloned_from" value="{run.pk}">' in text_of(page)
+    sent = {"group": run.group_id, "benchmark": run.benchmark_id, "name": "First (clone)", "cloned_from": run.pk}
+    small = {"training.steps": "5", "training.train_batch_size": "4", "training.mini_batch_size": "4"}
+    response = web.post(reverse("runs:run_create"), sent | small | {"algorithm.name": "gspo", "seed": "11"})
+    clone = Run.objects.exclude(pk=run.pk).get()
+    assert response["Location"] == clone.get_absolute_url()
+    assert clone.cloned_from == run
+    assert "Cloned from" in text_of(web.get(clone.get_absolute_url()))
+    config = text_of(web.get(reverse("insight:run_config", args=[clone.pk])))
+    assert "First</a>, which it was cloned from" in config
+    # A clone of the clone is named once.
+    again = web.get(reverse("runs:run_clone", args=[clone.pk]), follow=True)
+    assert 'value="First (clone)"' in field_of(again, "name")
+
+
+def test_run_of_another_is_no_origin(web, user):
+    foreign = factories.make_run(factories.make_user())
+    own = factories.launch(user, factories.launch_request(user, cloned_from=str(foreign.pk)))
+    assert own.cloned_from is None
+    with pytest.raises(FieldErrors):
+        factories.launch(user, factories.launch_request(user, cloned_from="x"))
+
+
+@pytest.mark.parametrize("clone", ["x", "0" * 32, "%00"])
+def test_clone_of_nothing_is_the_plain_form(web, db, clone):
+    assert web.get(reverse("runs:run_create") + "?clone=" + clone).status_code == 200

@@ -1,0 +1,346 @@
+"""From request to queued run: what is filled in, what is refused and where, and that a refusal writes nothing."""
+
+import json
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from hacrl_web.registry.models import LanguageModel
+from hacrl_web.runs.launch.launch import LaunchError, launch, plan_run
+from hacrl_web.runs.models import Host, Run, StatusChange, Sweep
+from hacrl_web.runs.pages.new_run import ALGORITHM_WORDS, ALGORITHMS
+from hacrl_web.runs.sweeps.sweeps import launch_sweep
+from tests.support.web.factories import launch_request, make_group, make_run, make_user
+from workers.contract.spec.run import RunSpec
+
+pytestmark = pytest.mark.django_db
+
+
+def refusal(user, request) -> dict[str, str]:
+    """{field: code} of a refused request, after checking that nothing was written."""
+    with pytest.raises(LaunchError) as caught:
+        launch(user, request)
+    assert not Run.objects.exists()
+    assert not StatusChange.objects.exists()
+    assert all(error.message for error in caught.value.errors)
+    return {error.field: error.code for error in caught.value.errors}
+
+
+def messages(user, request) -> dict[str, str]:
+    with pytest.raises(LaunchError) as caught:
+        launch(user, request)
+    return {error.field: error.message for error in caught.value.errors}
+
+
+def test_launched_run_is_queued_with_its_whole_spec(user):
+    request = launch_request(user, seed=7)
+    run = launch(user, request)
+    assert (run.state, run.algorithm, run.seed, run.total_steps) == ("queued", "hacpo", 7, 5)
+    spec = RunSpec.model_validate(run.spec)
+    assert [agent.name for agent in spec.agents] == ["A", "B"]
+    assert spec.agents[0].model == run.group.agents.first().model.location
+    assert spec.data.benchmark == run.benchmark.name
+    assert spec.training.learning_rate == 1e-6  # a default, written out
+    assert [c.to_state for c in run.status_changes.all()] == ["queued"]
+
+
+def planned(user, request) -> RunSpec:
+    return plan_run(user, request)[0]
+
+
+def test_algorithm_may_be_named_in_short(user):
+    assert planned(user, launch_request(user, algorithm="gspo")).algorithm.name == "gspo"
+
+
+def test_every_algorithm_can_be_chosen_and_empty_epsilons_are_its_own(user):
+    assert set(ALGORITHM_WORDS) == set(ALGORITHMS)
+    for name in ALGORITHMS:
+        spec = planned(user, launch_request(user, algorithm={"name": name, "epsilon": "", "epsilon_high": ""}))
+        assert spec.algorithm.epsilon is None
+        assert spec.rule.epsilon == (0.2 if name == "grpo" else 3e-4)
+
+
+def test_form_texts_are_read_as_numbers(user):
+    request = launch_request(user, seed="3", training={"steps": "9", "learning_rate": "4e-4"})
+    request |= {"group": str(request["group"]), "benchmark": str(request["benchmark"])}
+    spec = planned(user, request)
+    assert (spec.seed, spec.training.steps, spec.training.learning_rate) == (3, 9, 4e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "code"),
+    [
+        ({"training": {"learning_rate": "nan"}}, "training.learning_rate", "finite_number"),
+        ({"training": {"learning_rate": float("nan")}}, "training.learning_rate", "finite_number"),
+        ({"training": {"learning_rate": float("inf")}}, "training.learning_rate", "finite_number"),
+        ({"training": {"learning_rate": 0}}, "training.learning_rate", "greater_than"),
+        ({"training": {"learning_rate": -1e-6}}, "training.learning_rate", "greater_than"),
+        ({"training": {"learning_rate": "1,5"}}, "training.learning_rate", "float_parsing"),
+        ({"training": {"learning_rate": ""}}, "training.learning_rate", "float_parsing"),
+        ({"training": {"steps": -1}}, "training.steps", "greater_than_equal"),
+        ({"training": {"steps": 10**30}}, "training.steps", "less_than_equal"),
+        ({"training": {"steps": "\uff11\uff12"}}, "training.steps", "int_parsing"),
+        ({"training": {"steps": True}}, "training.steps", "invalid"),
+        ({"training": {"train_batch_size": 10, "mini_batch_size": 4}}, "training.mini_batch_size", "invalid"),
+        ({"training": {"step": 5}}, "training.step", "unknown_key"),
+        ({"training": []}, "training", "model_type"),
+        ({"algorithm": {"name": "ppo"}}, "algorithm.name", "literal_error"),
+        ({"seed": -1}, "seed", "greater_than_equal"),
+        ({"name": ""}, "name", "string_too_short"),
+        ({"name": "x" * 121}, "name", "string_too_long"),
+        ({"agents": []}, "agents", "unknown_key"),
+        ({"data": {}}, "data", "unknown_key"),
+        ({"trust_remote_code": True}, "trust_remote_code", "unknown_key"),
+        ({"group": None}, "group", "missing"),
+        ({"group": 10**9}, "group", "not_found"),
+        ({"group": "1 OR 1"}, "group", "not_found"),
+        ({"group": [1]}, "group", "not_found"),
+        ({"benchmark": True}, "benchmark", "not_found"),
+        ({"confirm": "delta_above_half"}, "confirm", "invalid"),
+    ],
+)
+def test_bad_value_is_refused_at_its_field(user, changes, field, code):
+    assert refusal(user, launch_request(user, **changes)) == {field: code}
+
+
+def test_all_errors_come_at_once(user):
+    request = {"group": "", "seed": -1, "training": {"learning_rate": "nan", "steps": -1}, "oops": 1}
+    assert set(refusal(user, request)) == {
+        "group",
+        "benchmark",
+        "seed",
+        "training.learning_rate",
+        "training.steps",
+        "oops",
+    }
+
+
+def test_words_say_what_is_allowed_and_what_was_given(user):
+    found = messages(user, launch_request(user, training={"learning_rate": "1,5", "steps": -1}))
+    assert found["training.steps"] == "Must be at least 0. You gave -1."
+    assert (
+        found["training.learning_rate"] == "Must be a number such as 0.001 (with a point, not a comma). You gave '1,5'."
+    )
+
+
+@pytest.mark.parametrize("request_", [None, [], "run", 5])
+def test_request_that_is_no_object_is_refused(user, request_):
+    with pytest.raises(LaunchError):
+        launch(user, request_)
+
+
+def test_large_delta_is_refused_until_it_is_confirmed(user):
+    request = launch_request(user, algorithm={"name": "hacpo", "delta": 0.8})
+    found = messages(user, request)
+    assert found == {
+        "algorithm.delta": "The lower bound becomes 0.2; the paper's Table 5 prints the lower bound, did you mean 0.2?"
+    }
+    assert refusal(user, request) == {"algorithm.delta": "delta_above_half"}
+    run = launch(user, {**request, "confirm": ["delta_above_half"]})
+    assert run.spec["algorithm"]["delta"] == 0.8
+    assert "confirm" not in json.dumps(run.spec)
+
+
+def test_objects_of_another_user_are_not_found(user):
+    assert refusal(make_user(), launch_request(user)) == {"group": "not_found", "benchmark": "not_found"}
+
+
+def test_group_without_agents_is_refused(user):
+    request = launch_request(user, group=make_group(user, agents=()).pk)
+    assert refusal(user, request) == {"group": "empty_group"}
+
+
+class TestSweep:
+    def test_sweep_has_one_run_for_each_algorithm_and_seed(self, user):
+        request = launch_request(user)
+        del request["algorithm"], request["seed"]
+        sweep = launch_sweep(user, {**request, "algorithms": ["gspo", "gspox2", "hacpo"], "seeds": [1, "2"]})
+        runs = sweep.runs.order_by("created_at", "pk")
+        assert sorted((r.algorithm, r.seed) for r in runs) == [
+            ("gspo", 1),
+            ("gspo", 2),
+            ("gspox2", 1),
+            ("gspox2", 2),
+            ("hacpo", 1),
+            ("hacpo", 2),
+        ]
+        assert len({r.name for r in runs}) == 6
+        assert {r.state for r in runs} == {"queued"}
+
+    @pytest.mark.parametrize(
+        ("changes", "field"),
+        [
+            ({"algorithms": []}, "algorithms"),
+            ({"algorithms": "hacpo"}, "algorithms"),
+            ({"algorithms": ["ppo"]}, "algorithms"),
+            ({"algorithms": ["hacpo", "hacpo"]}, "algorithms"),
+            ({"algorithms": [["hacpo"]]}, "algorithms"),
+            ({"seeds": []}, "seeds"),
+            ({"seeds": [-1]}, "seeds"),
+            ({"seeds": list(range(61))}, "seeds"),
+            ({"training": {"steps": -1}}, "training.steps"),
+            ({"surprise": 1}, "surprise"),
+        ],
+    )
+    def test_bad_sweep_is_refused_and_writes_nothing(self, user, changes, field):
+        request = launch_request(user)
+        del request["algorithm"], request["seed"]
+        with pytest.raises(LaunchError) as caught:
+            launch_sweep(user, {**request, "algorithms": ["gspo", "hacpo"], "seeds": [1, 2], **changes})
+        assert {error.field for error in caught.value.errors} == {field}
+        assert len(caught.value.errors) == 1
+        assert not Sweep.objects.exists()
+        assert not Run.objects.exists()
+
+    def test_mini_batch_that_only_gspox2_cannot_halve_is_refused(self, user):
+        request = launch_request(user, training={"train_batch_size": 3, "mini_batch_size": 3})
+        del request["algorithm"], request["seed"]
+        with pytest.raises(LaunchError) as caught:
+            launch_sweep(user, {**request, "algorithms": ["gspo", "gspox2"], "seeds": [1]})
+        assert [error.code for error in caught.value.errors] == ["invalid"]
+        assert not Run.objects.exists()
+
+
+class TestApi:
+    @pytest.fixture
+    def api_client(self, client, user):
+        client.force_login(user)
+        return client
+
+    def post(self, api_client, path, body):
+        text = body if isinstance(body, str | bytes) else json.dumps(body)
+        return api_client.post(f"/api/v1{path}", text, content_type="application/json")
+
+    def test_post_launches_and_get_shows_it(self, api_client, user):
+        answer = self.post(api_client, "/runs", launch_request(user))
+        assert answer.status_code == 201
+        run_id = answer.json()["id"]
+        shown = api_client.get(f"/api/v1/runs/{run_id}").json()
+        assert (shown["state"], shown["spec"]["seed"]) == ("queued", 1)
+        assert [run["id"] for run in api_client.get("/api/v1/runs?state=queued").json()["items"]] == [run_id]
+        assert api_client.get("/api/v1/runs?state=failed").json() == {"items": [], "count": 0, "next": None}
+
+    def test_errors_have_one_shape(self, api_client, user):
+        answer = self.post(api_client, "/runs", launch_request(user, seed=-1, oops=1))
+        assert answer.status_code == 422
+        body = answer.json()
+        assert body["error"] == body["errors"][0]
+        assert {(e["code"], e["field"]) for e in body["errors"]} == {
+            ("unknown_key", "oops"),
+            ("greater_than_equal", "seed"),
+        }
+        assert not Run.objects.exists()
+
+    @pytest.mark.parametrize("body", ["[]", "5", "null", '"x"', "{", b"\xff\xfe", ""])
+    def test_body_that_is_no_object_is_a_client_error(self, api_client, body):
+        answer = self.post(api_client, "/runs", body)
+        assert 400 <= answer.status_code < 500
+        assert "message" in answer.json()["error"]
+
+    @pytest.mark.parametrize(
+        "query", ["limit=0", "limit=1000000000", "offset=0", "cursor=x", "state=x", "limit=a", "sweep=x"]
+    )
+    def test_odd_paging_is_refused(self, api_client, query):
+        assert api_client.get(f"/api/v1/runs?{query}").status_code == 422
+
+    def test_stop_twice_answers_the_same(self, api_client, user):
+        run = make_run(user)
+        first = self.post(api_client, f"/runs/{run.pk}/stop", "")
+        assert (first.status_code, first.json()["state"]) == (200, "stopped")
+        assert self.post(api_client, f"/runs/{run.pk}/stop", "").json() == first.json()
+
+    def test_foreign_and_unknown_ids_are_not_found(self, api_client):
+        run = make_run()
+        for run_id in (run.pk, uuid4()):
+            assert api_client.get(f"/api/v1/runs/{run_id}").status_code == 404
+            assert api_client.get(f"/api/v1/runs/{run_id}/series").status_code == 404
+            assert self.post(api_client, f"/runs/{run_id}/stop", "").status_code == 404
+        assert api_client.get("/api/v1/sweeps/1").status_code == 404
+        run.refresh_from_db()
+        assert run.state == "queued"
+
+    def test_visitor_without_login_gets_401(self, client, user):
+        run = make_run(user)
+        assert client.get("/api/v1/runs").status_code == 401
+        assert self.post(client, f"/runs/{run.pk}/stop", "").status_code == 401
+        assert self.post(client, "/runs", launch_request(user)).status_code == 401
+
+    def test_sweep_by_api(self, api_client, user):
+        request = launch_request(user)
+        del request["algorithm"], request["seed"]
+        answer = self.post(api_client, "/sweeps", {**request, "algorithms": ["gspo", "hacpo"], "seeds": [0]})
+        assert answer.status_code == 201
+        shown = api_client.get(f"/api/v1/sweeps/{answer.json()['id']}").json()
+        assert [run["algorithm"] for run in shown["runs"]] == ["gspo", "hacpo"]
+        assert shown["is_finished"] is False
+
+
+def test_model_folder_that_changed_since_it_was_registered_is_refused(user):
+    request = launch_request(user)
+    model = LanguageModel.objects.filter(agents__group=request["group"]).first()
+    (Path(model.location) / "model.safetensors").write_bytes(b"other weights")
+    assert refusal(user, request) == {"group": "model_changed"}
+
+
+def test_lengths_beyond_a_known_context_are_refused_where_they_are_set(user):
+    request = launch_request(user, rollout={"max_prompt_length": 100, "max_completion_length": 29})
+    models = LanguageModel.objects.filter(agents__group=request["group"])
+    models.filter(agents__name="B").update(context_length=128)  # A's is not known
+    assert refusal(user, request) == {"rollout.max_completion_length": "context_too_short"}
+    text = messages(user, request)["rollout.max_completion_length"]
+    together = "max_prompt_length and max_completion_length together are 129"
+    assert text == f"{together}: agent B reads and writes at most 128 tokens."
+    # One error of one setting, however many agents it is too long for.
+    models.filter(agents__name="A").update(context_length=64)
+    with pytest.raises(LaunchError) as refused:
+        launch(user, request)
+    assert len(refused.value.errors) == 1
+    models.filter(agents__name="A").update(context_length=None)
+    request["rollout"]["max_completion_length"] = 28
+    assert launch(user, request).state == "queued"
+
+
+def test_batch_larger_than_the_benchmark_is_refused(user):
+    request = launch_request(user, training={"steps": 5, "train_batch_size": 20_000, "mini_batch_size": 20_000})
+    assert refusal(user, request) == {"training.train_batch_size": "too_few_questions"}  # it has 10,000
+
+
+def test_sweep_names_each_seed_and_algorithm_once_and_in_its_lists_only(user):
+    base = {k: v for k, v in launch_request(user).items() if k not in ("algorithm", "seed")}
+    sweep = {**base, "algorithms": ["gspo"], "seeds": [0]}
+    for wrong, field in [
+        ({"seeds": [0, "0"]}, "seeds"),
+        ({"seed": 3}, "seed"),
+        ({"algorithm": "gspo"}, "algorithm.name"),
+        ({"algorithm": {"name": "hacpo"}}, "algorithm.name"),
+    ]:
+        with pytest.raises(LaunchError) as caught:
+            launch_sweep(user, {**sweep, **wrong})
+        assert field in [error.field for error in caught.value.errors]
+    assert not Run.objects.exists()
+
+
+def test_an_engine_that_no_host_has_is_refused_at_its_field(user):
+    request = launch_request(user, rollout={"engine": "vllm"})
+    Host.objects.create(name="silent")  # has not told what is installed there
+    Host.objects.create(name="plain", versions={"torch": "2.13.0"})
+    assert refusal(user, request) == {"rollout.engine": "engine_missing"}
+    assert "install" in messages(user, request)["rollout.engine"]
+    Host.objects.create(name="gpu", versions={"torch": "2.13.0", "vllm": "0.32.0"})
+    assert launch(user, request).spec["rollout"]["engine"] == "vllm"
+
+
+def test_an_engine_is_not_refused_before_any_host_has_told_what_it_has(user):
+    assert launch(user, launch_request(user, rollout={"engine": "vllm"})).state == "queued"
+
+
+def test_ray_is_refused_where_no_host_has_it(user):
+    request = launch_request(user, compute={"placement": "ray"})
+    plan_run(user, request)  # no host has told what it has: only the trainer can say
+    Host.objects.create(name="plain", versions={"torch": "2.13.0"})
+    assert refusal(user, request) == {"compute.placement": "ray_missing"}
+    assert "No host that trains has Ray installed: run " in messages(user, request)["compute.placement"]
+    plan_run(user, launch_request(user))  # whoever does not ask for it does not need it
+    Host.objects.create(name="cluster", versions={"torch": "2.13.0", "ray": "2.60.0"})
+    assert planned(user, request).compute.placement == "ray"

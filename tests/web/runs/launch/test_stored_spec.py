@@ -1,0 +1,47 @@
+"""A run whose settings another version wrote: what cannot be shown is refused in words, the rest is there."""
+
+from __future__ import annotations
+
+import pytest
+
+from hacrl_web.runs.models import Run
+from tests.support.web import factories
+
+READABLE = ("config", "events", "system", "checkpoints", "metrics.csv")
+UNREADABLE = ("", "/collaboration", "/rollouts", "/what-if", "/clone")
+
+
+@pytest.fixture
+def run(db, client) -> Run:
+    user = factories.make_user()
+    client.force_login(user)
+    run = factories.make_run(user, name="elder")
+    spec = run.spec | {"algorithm": run.spec["algorithm"] | {"alpha": 11}}
+    Run.objects.filter(pk=run.pk).update(spec=spec)
+    return run
+
+
+@pytest.mark.parametrize("tab", READABLE)
+def test_tabs_that_need_no_setting_still_show_it(client, run, tab):
+    assert client.get(f"/runs/{run.pk}/{tab}").status_code == 200
+
+
+@pytest.mark.parametrize("tab", UNREADABLE)
+def test_the_others_say_which_setting_cannot_be_read(client, run, tab):
+    answer = client.get(f"/runs/{run.pk}{tab}", follow=True)
+    assert answer.status_code == 409
+    assert "cannot read algorithm.alpha: " in answer.content.decode()
+
+
+@pytest.mark.parametrize("what", ["collaboration", "collaboration/run", "what-if"])
+def test_the_api_says_so_too(client, run, what):
+    answer = client.get(f"/api/v1/runs/{run.pk}/{what}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "unreadable_settings")
+
+
+def test_run_without_a_length_of_its_answers_can_still_be_asked(client, run):
+    """Settings that came later have today's defaults: the Checkpoints tab needs the length for its form."""
+    spec = {key: value for key, value in run.spec.items() if key != "rollout"}
+    spec["algorithm"] = spec["algorithm"] | {"alpha": 1.0}
+    Run.objects.filter(pk=run.pk).update(spec=spec)
+    assert client.get(f"/runs/{run.pk}/checkpoints").status_code == 200

@@ -1,0 +1,353 @@
+"""The queue moves: doorbells without piling up, and runs whose supervisor is gone come back."""
+
+import os
+
+import pytest
+
+from hacrl_web.runs import worker_queue
+from hacrl_web.runs.models import Host, Run, State, Worker
+from hacrl_web.runs.worker import dispatcher as module
+from hacrl_web.runs.worker.dispatcher import LEASE_S, RING_EVERY_S, Dispatcher
+from hacrl_web.runs.worker.supervisor import this_worker
+from tests.support.web.factories import make_run, metrics, write_spool
+from workers.contract.trainer_process import LOCK_NAME, lock_run_dir
+
+pytestmark = pytest.mark.django_db
+
+
+class Watch:
+    """A clock that goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def watch():
+    return Watch()
+
+
+@pytest.fixture
+def bell(monkeypatch):
+    """The queue of doorbells as a list; the test takes messages away like a worker does."""
+    queue: list = []
+    monkeypatch.setattr(worker_queue, "waiting", lambda folder: len(queue))
+    monkeypatch.setattr(worker_queue, "ring", lambda pk, folder: queue.append(pk) or True)
+    return queue
+
+
+@pytest.fixture
+def bells(monkeypatch):
+    """The same by the data folder whose workers are meant; empty: all."""
+    queues: dict[str, list] = {}
+    monkeypatch.setattr(worker_queue, "waiting", lambda folder: len(queues.get(folder, [])))
+    monkeypatch.setattr(worker_queue, "ring", lambda pk, folder: queues.setdefault(folder, []).append(pk) or True)
+    return queues
+
+
+def elsewhere(run: Run) -> Run:
+    claimed = Run.objects.claim(run.pk, Worker("another host", 1, 0.0, "there"))
+    assert claimed is not None
+    return claimed
+
+
+class TestRing:
+    def test_queued_runs_are_rung_in_order_and_again_until_claimed(self, watch, bell):
+        first, second = make_run(), make_run()
+        dispatcher = Dispatcher(watch)
+        dispatcher.tick()
+        assert bell == [first.pk, second.pk]
+        elsewhere(first)
+        bell.clear()
+        watch.now += RING_EVERY_S
+        dispatcher.tick()
+        assert bell == [second.pk]
+
+    def test_busy_worker_does_not_pile_up_messages(self, watch, bell):
+        """One worker holds a run for ten hours, three runs wait: their messages stay three."""
+        for _ in range(3):
+            make_run()
+        dispatcher = Dispatcher(watch)
+        for _ in range(36_000 // 60):
+            dispatcher.ring()
+            watch.now += 60
+        assert len(bell) == 3
+
+    def test_lost_messages_are_sent_again_within_15_seconds(self, watch, bell):
+        run = make_run()
+        dispatcher = Dispatcher(watch)
+        dispatcher.tick()
+        bell.clear()  # Redis restarted empty
+        for _ in range(15):
+            watch.now += 1
+            dispatcher.ring()
+        assert bell == [run.pk]
+
+    def test_thousand_queued_runs_are_rung_a_few_at_a_time(self, watch, bell, user):
+        run = make_run(user)
+        made = {"owner": user, "project": run.project, "name": "r", "spec": run.spec, "algorithm": "hacpo"}
+        Run.objects.bulk_create(Run(**made, seed=seed) for seed in range(1000))
+        dispatcher = Dispatcher(watch)
+        dispatcher.ring()
+        assert len(bell) == module.RINGS_AT_ONCE
+        bell.clear()
+        dispatcher.ring()
+        assert len(set(bell)) == module.RINGS_AT_ONCE
+
+    def test_begun_run_is_rung_for_the_workers_of_its_folder(self, watch, bells):
+        """Another host's worker would take the message, and could do nothing."""
+        begun, new = make_run(), make_run()
+        elsewhere(begun).requeue(reason="silent", attempt=1, is_interruption=True)
+        dispatcher = Dispatcher(watch)
+        assert dispatcher.ring() == 2
+        assert bells == {"there": [begun.pk], "": [new.pk]}
+        bells[""].clear()  # somebody took it; the other one waits for a host that is away
+        for _ in range(100):
+            watch.now += RING_EVERY_S
+            dispatcher.ring()
+            bells[""].clear()
+        assert bells["there"] == [begun.pk]
+
+    def test_stopped_run_is_not_rung(self, watch, bell):
+        make_run().request_stop()
+        Dispatcher(watch).tick()
+        assert bell == []
+
+    def test_without_redis_it_goes_on(self, watch):
+        make_run()
+        dispatcher = Dispatcher(watch)
+        assert dispatcher.ring() == 0  # the tests' Redis address has no server
+        dispatcher.tick()
+
+
+class TestReap:
+    @pytest.fixture(autouse=True)
+    def _quiet(self, bell):
+        pass
+
+    def test_silent_run_is_lost_and_requeued(self, watch):
+        run = elsewhere(make_run())
+        dispatcher = Dispatcher(watch)
+        for _ in range(int(LEASE_S) + 2):
+            dispatcher.tick()
+            watch.now += 1
+        run.refresh_from_db()
+        assert (run.state, run.interruptions) == ("queued", 1)
+        assert "no heartbeat from another host" in run.reason
+        assert [c.to_state for c in run.status_changes.all()] == ["queued", "starting", "lost", "queued"]
+
+    def test_beating_run_is_never_lost(self, watch):
+        run = elsewhere(make_run())
+        dispatcher = Dispatcher(watch)
+        for second in range(200):
+            dispatcher.tick()
+            watch.now += 1
+            if second % 10 == 0:
+                Run.objects.filter(pk=run.pk).update(heartbeat_at=f"2001-01-01T00:{second // 60:02}:{second % 60:02}Z")
+        run.refresh_from_db()
+        assert run.state == "starting"
+
+    def test_old_heartbeat_alone_proves_nothing(self, watch):
+        """The clock jumped an hour, or this process has just started: it waits for what it sees itself."""
+        run = elsewhere(make_run())
+        Run.objects.filter(pk=run.pk).update(heartbeat_at="2001-01-01T00:00Z")
+        dispatcher = Dispatcher(watch)
+        dispatcher.tick()
+        watch.now += LEASE_S - 1
+        dispatcher.tick()
+        run.refresh_from_db()
+        assert run.state == "starting"
+
+    def test_time_in_which_it_could_not_look_does_not_count(self, watch):
+        run = elsewhere(make_run())
+        dispatcher = Dispatcher(watch)
+        dispatcher.tick()
+        watch.now += 10 * LEASE_S  # the database was away, or this process slept
+        dispatcher.tick()
+        run.refresh_from_db()
+        assert run.state == "starting"
+
+    def test_process_that_is_gone_from_this_host_is_noticed_at_once(self, watch):
+        run = make_run()
+        me = this_worker()
+        gone = Worker(me.host, 2**22 + 1, 1.0, me.data_folder)
+        Run.objects.claim(run.pk, gone)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert (run.state, run.interruptions) == ("queued", 1)
+        assert "is gone" in run.reason
+
+    def test_other_process_with_the_same_pid_is_not_taken_for_it(self, watch):
+        run = make_run()
+        me = this_worker()
+        Run.objects.claim(run.pk, Worker(me.host, os.getpid(), me.started - 100, me.data_folder))
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.state == "queued"
+
+    @pytest.mark.parametrize("is_here", [True, False])
+    def test_restart_of_the_host_is_noticed_at_once(self, watch, is_here):
+        """Also that of another host, as soon as its worker is up again."""
+        run, me = make_run(), this_worker()
+        Host.objects.create(name="another host", boot_id="after")
+        # The pid is taken again by a living process.
+        Run.objects.claim(
+            run.pk, Worker(me.host if is_here else "another host", me.pid, me.started, me.data_folder, boot="before")
+        )
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert (run.state, run.interruptions) == ("queued", 1)
+        assert "was restarted" in run.reason
+
+    def test_lost_run_says_which_host_it_waits_for(self, watch):
+        run = elsewhere(make_run())
+        run.transition_to(State.LOST, reason="no heartbeat", attempt=1)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.reason == "no heartbeat; waiting for host another host, which holds its files"
+        assert Run.objects.claim(run.pk, this_worker()) is None
+
+    def test_lost_run_that_should_pause_is_paused(self, watch):
+        run = elsewhere(make_run())
+        run.request_pause("paused by ada")
+        run.transition_to(State.LOST, reason="silent", attempt=1)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert (run.state, run.interruptions) == ("paused", 1)
+        assert run.reason.startswith("paused by ada; silent")
+
+    @pytest.mark.parametrize(
+        ("state", "wish", "end"),
+        [("paused", "run", "queued"), ("queued", "pause", "paused"), ("paused", "stop", "stopped")],
+    )
+    def test_wish_whose_wisher_died_halfway_is_carried_out(self, watch, state, wish, end):
+        run = make_run()
+        Run.objects.filter(pk=run.pk).update(state=state, desired_state=wish)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.state == end
+
+    def test_own_living_process_is_left_alone(self, watch):
+        run = make_run()
+        Run.objects.claim(run.pk, this_worker())
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.state == "starting"
+
+    def test_lost_run_that_should_stop_is_stopped(self, watch):
+        run = elsewhere(make_run())
+        run.request_pause("paused by eve")
+        run.request_stop("stopped by ada")
+        run.request_stop("stopped by eve")  # the first one did it
+        run.transition_to(State.LOST, reason="silent", attempt=1)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert (run.state, run.reason) == ("stopped", "stopped by ada")
+
+    def test_queued_run_that_should_stop_is_stopped(self, watch):
+        """Who wished it died between the wish and the end."""
+        run = make_run()
+        Run.objects.filter(pk=run.pk).update(desired_state="stop")
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert (run.state, run.reason) == ("stopped", "stopped by the user")
+
+    def test_dispatcher_that_died_halfway_finishes_later(self, watch):
+        run = elsewhere(make_run())
+        run.transition_to(State.LOST, reason="silent", attempt=1)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.state == "queued"
+
+    def test_fourth_loss_fails_the_run(self, watch):
+        run = elsewhere(make_run())
+        Run.objects.filter(pk=run.pk).update(interruptions=3)
+        run.transition_to(State.LOST, reason="silent", attempt=1)
+        Dispatcher(watch).tick()
+        run.refresh_from_db()
+        assert run.state == "failed"
+        assert "interrupted 4 times" in run.reason
+
+    @pytest.mark.parametrize(("station", "state"), [("settle", State.LOST), ("_is_process_gone", State.STARTING)])
+    def test_run_that_cannot_be_looked_at_does_not_keep_the_others_from_it(self, watch, monkeypatch, station, state):
+        """Two runs to take back, or to end; whichever is looked at first fails."""
+        runs = [elsewhere(make_run()) for _ in range(2)]
+        Run.objects.update(state=state, interruptions=3)
+        failed = []
+
+        def look(run):
+            if not failed:
+                failed.append(run.pk)
+                raise RuntimeError("unreadable")
+            return True
+
+        monkeypatch.setattr(module, station, look)
+        Dispatcher(watch).tick()
+        states = {run.pk: Run.objects.get(pk=run.pk).state for run in runs}
+        assert states.pop(failed[0]) == state
+        assert list(states.values()) == ["failed"]
+
+
+class TestSettle:
+    """A run that its supervisor left without a word ends with all its events, and not before its trainer."""
+
+    @pytest.fixture
+    def left(self, bell):
+        """Claimed here and lost, with an event in the spool that nobody has stored."""
+        run = Run.objects.claim(make_run().pk, this_worker())
+        run.transition_to(State.RUNNING, reason="", attempt=1)
+        write_spool(run.run_dir, 1, metrics(1))
+        run.transition_to(State.LOST, reason="silent", attempt=1)
+        return run
+
+    @pytest.mark.parametrize("moment", ["lost", "queued", "paused"])
+    def test_stopped_run_has_the_rest_of_its_spool(self, watch, left, moment):
+        if moment == "paused":
+            left.request_pause("a user")
+        if moment != "lost":
+            left.requeue(reason="silent", attempt=1, is_interruption=True)
+        assert left.state == moment
+        left.request_stop()
+        assert left.state == moment  # not before its events are stored
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert (left.state, left.last_seq, left.events.count()) == ("stopped", 1, 1)
+
+    def test_failed_run_has_the_rest_of_its_spool(self, watch, left):
+        Run.objects.filter(pk=left.pk).update(interruptions=3)
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert (left.state, left.events.count()) == ("failed", 1)
+
+    def test_run_does_not_end_while_its_trainer_lives(self, watch, left):
+        left.request_stop()
+        lock = lock_run_dir(left.run_dir)
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert (left.state, left.desired_state) == ("lost", "stop")
+        os.close(lock)
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert left.state == "stopped"
+
+    def test_run_whose_directory_cannot_be_locked_waits_for_its_end(self, watch, left):
+        left.request_stop()
+        (left.run_dir / LOCK_NAME).unlink(missing_ok=True)
+        (left.run_dir / LOCK_NAME).mkdir()  # nobody can open it for writing, not even root
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert left.state == "lost"
+        (left.run_dir / LOCK_NAME).rmdir()
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert (left.state, left.events.count()) == ("stopped", 1)
+
+    def test_run_whose_directory_is_elsewhere_ends_all_the_same(self, watch, left):
+        Run.objects.filter(pk=left.pk).update(data_folder="there")
+        left.request_stop()
+        Dispatcher(watch).tick()
+        left.refresh_from_db()
+        assert (left.state, left.events.count()) == ("stopped", 0)

@@ -1,0 +1,105 @@
+"""The Celery worker as designed: early ack, no prefetch, JSON only, time-outs to Redis, and no ML library in it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from celery import Celery, current_app
+from django.conf import settings as django_settings
+from django.db import connection
+
+from hacrl_web.celery import app
+from hacrl_web.runs.worker import supervisor, tasks
+from hacrl_web.runs.worker.hosts import data_folder_id
+from tests.support.web.factories import make_run
+from tests.test_architecture import ML
+
+
+def test_messages_are_acknowledged_early_and_carry_json_only():
+    assert tasks.train.acks_late is False
+    assert tasks.train.ignore_result is True
+    conf = app.conf
+    assert (conf.task_acks_late, conf.task_serializer, conf.accept_content) == (False, "json", ["json"])
+    assert (conf.worker_prefetch_multiplier, conf.worker_disable_prefetch) == (1, True)
+    assert conf.result_backend is None
+    assert not conf.task_publish_retry
+    assert current_app.main == app.main
+
+
+def test_redis_that_is_frozen_cannot_hold_a_sender_for_ever():
+    options = app.conf.broker_transport_options
+    assert options["socket_timeout"] <= 5
+    assert options["socket_connect_timeout"] <= 5
+    assert app.conf.broker_connection_max_retries is None  # the worker comes back, however long Redis is away
+
+
+def test_worker_hears_the_bells_for_all_and_those_for_its_own_folder():
+    worker = SimpleNamespace(app=Celery("worker"))
+    tasks._listen_for_this_folder(worker)
+    assert set(worker.app.amqp.queues.consume_from) == {"celery", f"celery.{data_folder_id()}"}
+
+
+# What Celery's worker does at its start, and then one run from claim to end.
+WORKER = """
+import sys, json, uuid
+from pathlib import Path
+from hacrl_web.celery import app
+app.loader.import_default_modules()
+app.finalize()
+from django.conf import settings
+settings.DATABASES["default"]["NAME"] = sys.argv[1]
+settings.RUNS_DIR = Path(sys.argv[2])
+settings.TRAINER_COMMAND = json.loads(sys.argv[3])
+app.tasks["hacrl.train"](sys.argv[4])
+print(json.dumps([name for name in json.loads(sys.argv[5]) if name in sys.modules]))
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("fake_trainer")
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="the child is pointed at the test database by its file name")
+def test_worker_that_sees_a_run_through_loads_no_ml_library(settings):
+    run = make_run()
+    arguments = [
+        str(connection.settings_dict["NAME"]),
+        str(settings.RUNS_DIR),
+        json.dumps(settings.TRAINER_COMMAND),
+        str(run.pk),
+        json.dumps(sorted(ML)),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER, *arguments],
+        cwd=Path(django_settings.BASE_DIR),
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "hacrl_web.settings", "HACRL_DATA": str(settings.DATA_DIR)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    run.refresh_from_db()
+    assert run.state == "completed", done.stderr[-3000:]
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("fake_trainer")
+def test_doorbell_of_a_run_that_has_ended_is_dropped_quietly(caplog):
+    run = make_run()
+    run.request_stop()
+    before = run.status_changes.count()
+    tasks.train(str(run.pk))
+    assert run.status_changes.count() == before
+    assert not caplog.records
+
+
+@pytest.mark.django_db(transaction=True)
+def test_worker_that_shuts_down_claims_nothing(monkeypatch):
+    run = make_run()
+    monkeypatch.setattr(tasks, "_shutting_down", bytearray(b"\x01"))
+    tasks.train(str(run.pk))
+    run.refresh_from_db()
+    assert (run.state, run.attempt) == ("queued", 0)
+    assert supervisor.supervise(run.pk, is_shutting_down=lambda: True) is False

@@ -1,0 +1,204 @@
+"""One agent in several processes: it learns what one process learns, also with split weights; ends and resumes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, train
+from workers.agents.messages import AgentLost
+from workers.agents.multi_process import AgentFailed, RankedAgent
+from workers.contract.spec.run import RunSpec
+from workers.model.process_group import ALONE, Ranks
+
+BETA = {"name": "hacpo", "beta": 0.01, "delta": 0.8}
+
+
+def spec_of(root: Path, agents: list[dict], processes: int, sharding: str = "none", **changes) -> RunSpec:
+    compute = {"processes_per_agent": processes, "sharding": sharding}
+    training = {"learning_rate": 1e-3, "micro_batch_size": 3, **changes.pop("training", {})}
+    evaluation = {"eval_interval": 0, "max_questions": 4}
+    return make_spec(root, agents, algorithm=BETA, training=training, evaluation=evaluation, compute=compute, **changes)
+
+
+def exported(run_dir: Path, step: int = 3) -> dict[str, torch.Tensor]:
+    """All agents' weights of a checkpoint."""
+    folder = run_dir / "checkpoints" / f"step-{step:06d}" / "agents"
+    files = sorted(folder.glob("*/model.safetensors"))
+    return {f"{file.parent.name}/{name}": value for file in files for name, value in load_file(file).items()}
+
+
+def largest_difference(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> float:
+    assert left.keys() == right.keys()
+    return max((left[name] - right[name]).abs().max().item() for name in left)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", [pytest.param("none", marks=pytest.mark.full), "fsdp2"])
+def test_two_processes_learn_what_one_learns(tmp_path, sharding):
+    agents = make_pair(tmp_path)
+    train(spec_of(tmp_path, agents, 1), tmp_path / "one")
+    trainer = train(spec_of(tmp_path, agents, 2, sharding), tmp_path / "two")
+    trainer.close()
+    one, two = exported(tmp_path / "one"), exported(tmp_path / "two")
+    start = {
+        f"{index}-{agent['name'].lower()}/{name}": value
+        for index, agent in enumerate(agents)
+        for name, value in load_file(Path(agent["model"]) / "model.safetensors").items()
+    }
+    assert largest_difference(start, one) > 1e-3  # they have learnt
+    assert largest_difference(one, two) < 1e-5
+    for left, right in zip(records(tmp_path / "one", "metrics"), records(tmp_path / "two", "metrics"), strict=True):
+        assert left["values"] == pytest.approx(right["values"], rel=1e-3, abs=1e-5)
+    kept = ("prompt", "source", "learner", "reward", "text", "drop_reason")
+    of_one, of_two = (
+        [{key: row[key] for key in kept if key in row} for row in records(tmp_path / name, "rollout")]
+        for name in ("one", "two")
+    )
+    assert of_one == of_two
+
+
+@pytest.mark.full
+def test_split_weights_compute_in_bfloat16_and_step_in_float32(tmp_path):
+    agents = [make_pair(tmp_path)[0]]
+    runs = {}
+    for processes, sharding in ((1, "none"), (2, "fsdp2")):
+        spec = spec_of(tmp_path, agents, processes, sharding, training={"steps": 1, "learning_rate": 1e-5})
+        spec = spec.model_copy(update={"compute": spec.compute.model_copy(update={"dtype": "bfloat16"})})
+        train(spec, tmp_path / sharding).close()
+        runs[sharding] = exported(tmp_path / sharding, step=1)
+        (state,) = (tmp_path / sharding / "checkpoints" / "step-000001" / "state").glob("*qwen.safetensors")
+        masters = {name: value for name, value in load_file(state).items() if name.startswith("master/")}
+        assert {value.dtype for value in masters.values()} == {torch.float32}
+    assert {value.dtype for value in runs["fsdp2"].values()} == {torch.bfloat16}
+    # One step of 1e-5, the other way where the gradient is rounding: 2e-5, or one place of bfloat16, 2^-8 to 2^-7.
+    assert all(
+        torch.allclose(value.float(), runs["fsdp2"][name].float(), rtol=2**-7, atol=2.1e-5)
+        for name, value in runs["none"].items()
+    )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sharding", ["none", "fsdp2"])
+def test_resumed_run_ends_bit_for_bit_as_the_undisturbed_one(tmp_path, sharding):
+    agents = [make_pair(tmp_path)[0]]
+    saving = {"checkpoint": {"save_steps": 1, "keep": 3}}
+    spec = spec_of(tmp_path, agents, 2, sharding, **saving)
+    train(spec, tmp_path / "whole").close()
+    state = tmp_path / "whole" / "checkpoints" / "step-000001" / "state"
+    assert len(list(state.glob("*.safetensors"))) == (2 if sharding == "fsdp2" else 1)
+    undisturbed = exported(tmp_path / "whole")
+    for step in (2, 3):  # as if it had been killed in step 2
+        shutil.rmtree(tmp_path / "whole" / "checkpoints" / f"step-{step:06d}")
+    train(spec, tmp_path / "whole", attempt=2).close()
+    assert largest_difference(exported(tmp_path / "whole"), undisturbed) == 0.0
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_ends_its_agent_with_a_reason(tmp_path):
+    folder = make_agent(tmp_path / "model", "llama")
+    spec = spec_of(tmp_path, [{"name": "A", "model": str(folder)}], 2)
+    agent = RankedAgent(spec, 0, None)
+    assert agent.describe()["architecture"] == "LlamaForCausalLM"
+    processes = [process.pid for process in agent._processes]
+    os.kill(processes[1], signal.SIGKILL)
+    with pytest.raises(AgentLost, match="process 2 of 2 of A ended by signal 9 in take_notes"):
+        agent.take_notes()
+    ends = [process.poll() for process in agent._processes]
+    assert (ends[0] is not None, ends[1]) == (True, -9)  # the other was killed too, or found its peer gone before
+    with pytest.raises(AgentLost, match="A has ended"):
+        agent.take_notes()
+
+
+@pytest.mark.slow
+def test_processes_end_with_the_trainer_also_amid_a_call(tmp_path):
+    folder = make_agent(tmp_path / "model", "llama")
+    spec = spec_of(tmp_path, [{"name": "A", "model": str(folder)}], 2)
+    (tmp_path / "spec.json").write_text(spec.to_json())
+    code = (
+        "import os, pathlib, time\n"
+        "from workers.agents.multi_process import RankedAgent\n"
+        "from workers.contract.spec.run import RunSpec\n"
+        f"agent = RankedAgent(RunSpec.from_file(pathlib.Path({str(tmp_path / 'spec.json')!r})), 0, None)\n"
+        "agent._connections[0].send(('save', (None,), {}))\n"  # fails, and nobody reads the answer
+        "print(*[process.pid for process in agent._processes], flush=True)\n"
+        "time.sleep(100)\n"
+    )
+    trainer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert trainer.stdout is not None
+    found = [psutil.Process(int(pid)) for pid in trainer.stdout.readline().split()]
+    assert len(found) == 2
+    trainer.kill()
+    trainer.wait()
+    gone, alive = psutil.wait_procs(found, timeout=10)
+    assert (len(gone), alive) == (2, [])
+
+
+@pytest.mark.slow
+def test_an_error_in_a_process_is_told_and_ends_all(tmp_path):
+    folder = make_agent(tmp_path / "model", "llama")
+    spec = spec_of(tmp_path, [{"name": "A", "model": str(folder)}], 2)
+    agent = RankedAgent(spec, 0, None)
+    with pytest.raises(AgentFailed, match=r"process . of 2 of A failed in load_state: FileNotFoundError: .*missing"):
+        agent.load_state(tmp_path / "missing")
+    assert all(process.poll() is not None for process in agent._processes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["none", "fsdp2"])
+def test_checkpoint_that_cannot_be_written_is_an_error_of_the_disk_and_the_agent_goes_on(tmp_path, sharding):
+    folder = make_agent(tmp_path / "model", "llama")
+    agent = RankedAgent(spec_of(tmp_path, [{"name": "A", "model": str(folder)}], 2, sharding), 0, None)
+    (tmp_path / "file").touch()
+    try:
+        with pytest.raises(OSError, match="process 1 of 2 of A: NotADirectoryError"):
+            agent.save(tmp_path / "file" / "0-a")
+        with pytest.raises(OSError, match="process 1 of 2 of A: SafetensorError"):
+            agent.save_state(tmp_path / "file" / "0-a")
+        agent.save(tmp_path / "saved")
+        assert load_file(tmp_path / "saved" / "model.safetensors")
+    finally:
+        agent.close()
+
+
+def test_an_agent_alone_sends_nothing_and_splits_nothing():
+    rows = list(range(7))
+    assert ALONE.rounds(rows, 3) == [[[0, 1, 2]], [[3, 4, 5]], [[6]]]
+    assert list(ALONE.block(7)) == rows
+    assert (ALONE.sum(1.5), ALONE.all(False), ALONE.gather("x")) == (1.5, False, ["x"])
+
+
+def test_ranks_share_rows_so_that_each_has_work():
+    rows = list(range(7))
+    ranks = [Ranks(rank, 3) for rank in range(3)]
+    # At most 64 in a chunk, but 7 rows are 3 chunks of 3, 3 and 1 for three ranks.
+    assert [[list(rank.mine(chunks)) for chunks in rank.rounds(rows, 64)] for rank in ranks] == [
+        [[0, 1, 2]],
+        [[3, 4, 5]],
+        [[6]],
+    ]
+    assert [[list(rank.mine(chunks)) for chunks in rank.rounds(rows, 2)] for rank in ranks] == [
+        [[0, 1], [6]],
+        [[2, 3], []],
+        [[4, 5], []],
+    ]
+    assert [list(rank.block(7)) for rank in ranks] == [[0, 1], [2, 3], [4, 5, 6]]
+
+
+def test_settings_that_do_not_go_together_are_refused(tmp_path):
+    agents = make_pair(tmp_path)
+    with pytest.raises(ValueError, match="set processes_per_agent to 2 or more"):
+        spec_of(tmp_path, agents, 1, "fsdp2")
+    with pytest.raises(ValueError, match="'Qwen' trains LoRA matrices"):
+        spec_of(tmp_path, [{**agents[0], "lora_rank": 4}, agents[1]], 2, "fsdp2")
+    with pytest.raises(ValueError, match="fsdp2 already splits what offload moves away"):
+        make_spec(tmp_path, agents, compute={"processes_per_agent": 2, "sharding": "fsdp2", "offload": "idle"})

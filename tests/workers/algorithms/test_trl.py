@@ -1,0 +1,134 @@
+"""GSPO and GRPO equal TRL's GRPOTrainer._compute_loss on the same batch: loss and gradient, with its own model pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.support.workers.tiny import make_agent, make_spec
+from workers.agents.messages import Row
+from workers.agents.updates import Inputs, run_updates
+from workers.model.policy import Policy
+
+grpo_trainer = pytest.importorskip("trl.trainer.grpo_trainer", reason="needs the dev extra: trl")
+Dataset = pytest.importorskip("datasets").Dataset
+TEMPERATURE = 0.7
+
+PROMPTS = [[2, 3, 4], [5, 6], [7, 8, 9, 10], [2, 9]]
+RESPONSES = [[4, 5, 1], [6, 7, 8, 9, 1], [10], [11, 12, 4, 5, 6, 7]]
+# Both signs, and ratios on either side of the bands.
+ADVANTAGES = [1.3, -0.7, 0.4, -1.1]
+SHIFTS = [0.0, 3e-3, -5e-4, 1e-4]
+
+
+def trl_trainer(folder: Path, root: Path, level: str, beta: float, epsilon: float, epsilon_high: float) -> Any:
+    """TRL's own trainer on the same model, in evaluation mode: no dropout, no scaling for accumulation."""
+    config = grpo_trainer.GRPOConfig(
+        output_dir=str(root),
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+        loss_type="grpo",
+        importance_sampling_level=level,
+        beta=beta,
+        epsilon=epsilon,
+        epsilon_high=epsilon_high,
+        temperature=TEMPERATURE,
+        use_bias_correction_kl=False,
+        per_device_train_batch_size=4,
+        num_generations=4,
+    )
+    trainer = grpo_trainer.GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
+        reward_funcs=lambda completions, **_: [0.0] * len(completions),
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": "1+2="}] * 4),
+        processing_class=AutoTokenizer.from_pretrained(folder),
+    )
+    trainer.model.eval()
+    return trainer
+
+
+def trl_inputs(policy: Policy, old: list[list[float]], reference: Any, beta: float) -> dict[str, torch.Tensor]:
+    """The batch as TRL wants it: prompts padded on the left, completions on the right."""
+    wide, long = max(map(len, PROMPTS)), max(map(len, RESPONSES))
+
+    def right(rows: list[list[Any]], filler: Any) -> torch.Tensor:
+        return torch.tensor([[*row, *([filler] * (long - len(row)))] for row in rows])
+
+    found = {
+        "prompt_ids": torch.tensor([[0] * (wide - len(row)) + row for row in PROMPTS]),
+        "prompt_mask": torch.tensor([[0] * (wide - len(row)) + [1] * len(row) for row in PROMPTS]),
+        "completion_ids": right(RESPONSES, 0),
+        "completion_mask": right([[1] * len(row) for row in RESPONSES], 0),
+        "advantages": torch.tensor(ADVANTAGES),
+        "old_per_token_logps": right(old, 0.0),
+    }
+    if beta:
+        with torch.no_grad():
+            found["ref_per_token_logps"] = policy.token_logps(PROMPTS, RESPONSES, model=reference)[0]
+    return found
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.05])
+@pytest.mark.parametrize(
+    ("name", "level", "epsilon", "epsilon_high"),
+    [("gspo", "sequence", 3e-4, 4e-4), ("hacpo", "sequence", 3e-4, 4e-4), ("grpo", "token", 0.2, 0.28)],
+)
+def test_loss_and_gradient_equal_those_of_trl(tmp_path, name, level, epsilon, epsilon_high, beta):
+    folder = make_agent(tmp_path / "model", "qwen3", seed=4)
+    spec = make_spec(
+        tmp_path,
+        [{"name": "A", "model": str(folder)}],
+        algorithm={"name": name, "beta": beta},
+        rollout={"temperature": TEMPERATURE},
+        training={"train_batch_size": 1, "mini_batch_size": 1, "max_grad_norm": 1e6, "micro_batch_size": 3},
+    )
+    policy = Policy(spec.agents[0], spec, torch.device("cpu"))
+    if beta:
+        with torch.no_grad():  # a reference that differs
+            for parameter in policy.reference.parameters():
+                parameter.mul_(1.1)
+    scale = 100.0 if level == "token" else 1.0  # past the wider band in places
+    with torch.no_grad():
+        logps, _ = policy.token_logps(PROMPTS, RESPONSES)
+    old = [
+        [value + shift * scale * (1 + place) for place, value in enumerate(row[: len(ids)].tolist())]
+        for row, ids, shift in zip(logps, RESPONSES, SHIFTS, strict=True)
+    ]
+
+    trainer = trl_trainer(folder, tmp_path, level, beta, epsilon, epsilon_high)
+    expected = trainer._compute_loss(trainer.model, trl_inputs(policy, old, policy.reference, beta))
+    expected.backward()
+    gradients = {key: parameter.grad.clone() for key, parameter in trainer.model.named_parameters()}
+    assert max(gradient.abs().max().item() for gradient in gradients.values()) > 1e-3
+
+    rows = [Row(0, 0, number, True, advantage, 1.0) for number, advantage in enumerate(ADVANTAGES)]
+    inputs = [
+        Inputs(prompt, ids, sum(values) / len(values), len(ids), values)
+        for prompt, ids, values in zip(PROMPTS, RESPONSES, old, strict=True)
+    ]
+    ours: dict[str, torch.Tensor] = {}
+    step = policy.step
+
+    def caught(*arguments: Any, **more: Any) -> tuple[float, bool]:
+        ours.update({key: parameter.grad.clone() for key, parameter in policy.model.named_parameters()})
+        return step(*arguments, **more)
+
+    policy.step = caught  # type: ignore[method-assign]
+    report = run_updates(policy, spec, [rows], lambda row: inputs[row.sample], 1e-3, 0)
+    assert report.losses[0] == pytest.approx(expected.item(), abs=2e-6)
+    assert ours.keys() == gradients.keys()
+    for key, gradient in gradients.items():
+        torch.testing.assert_close(ours[key], gradient, rtol=1e-4, atol=2e-6)
+    shares = trainer._metrics["eval"]
+    low = sum(result.clipped_low for result in report.results[0]) / 4
+    high = sum(result.clipped_high for result in report.results[0]) / 4
+    if level == "sequence":
+        assert [low] == shares["clip_ratio/low_mean"]
+        assert [high] == shares["clip_ratio/high_mean"]
+        assert low + high > 0

@@ -1,0 +1,164 @@
+"""The memory estimate, its numbers worked out by hand, and what a run that does not fit is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.workers.tiny import make_pair, make_spec, train
+from workers.contract.memory.footprint import Shape, parts_of, shape_of
+from workers.contract.memory.plan import Machine, estimate, shortfall
+from workers.contract.spec.run import RunSpec
+from workers.trainer import memory_check
+
+GIB = 2**30
+SHAPE = Shape(parameters=1000, vocabulary=100, hidden=8, layers=3, feed_forward=16, query=8, key=4)
+QWEN = Shape(
+    parameters=1_720_000_000, vocabulary=151_936, hidden=2048, layers=28, feed_forward=6144, query=2048, key=1024
+)
+
+
+def spec_of(agents: int = 1, **sections: Any) -> RunSpec:
+    names = [{"name": f"agent {index}", "model": "model"} for index in range(agents)]
+    return RunSpec.model_validate({"agents": names, "data": {"train_path": "questions.jsonl"}, **sections})
+
+
+SMALL = {
+    "algorithm": {"beta": 0.01},
+    "rollout": {"num_generations": 2, "max_prompt_length": 6, "max_completion_length": 10},
+    "training": {"train_batch_size": 4, "mini_batch_size": 4, "micro_batch_size": 2},
+}
+
+
+def sizes(spec: RunSpec, *, on_gpu: bool = False) -> dict[tuple[str, str], int]:
+    return {(part.name, part.moment): part.size for part in parts_of(spec, spec.agents[0], SHAPE, on_gpu=on_gpu)}
+
+
+def test_parts_of_a_float32_agent_by_hand():
+    found = sizes(spec_of(**SMALL))
+    assert found["weights", "always"] == found["reference", "always"] == 4000
+    assert found["AdamW", "always"] == 8000
+    assert found["snapshot", "always"] == 12_000
+    assert found["gradients", "update"] == found["gradients", "step"] == 4000
+    # 2 rows x 16 tokens x 3 layers x 4 bytes x (4 x 16 + 6 x 8 + 4 x 8 + 4 x 4)
+    assert found["activations", "update"] == 2 * 16 * 3 * 4 * 160
+    assert found["logits", "update"] == 2 * 11 * 100 * 12
+    # 8 rows x (16 + 64 tokens of room) x keys and values of 4 x 4 bytes x (3 layers + 1 that grows)
+    assert found["KV cache", "generate"] == 8 * 80 * 2 * 4 * 4 * 4
+    assert ("float32 weights", "always") not in found
+
+
+def test_recomputed_layers_keep_their_inputs_and_one_layer():
+    found = sizes(spec_of(**SMALL, compute={"gradient_checkpointing": True}))
+    assert found["activations", "update"] == 2 * 16 * 4 * 160 + 3 * 2 * 16 * 8 * 4
+
+
+def test_bfloat16_needs_masters_which_offload_moves():
+    found = sizes(spec_of(**SMALL), on_gpu=True)
+    assert found["weights", "always"] == 2000
+    assert found["float32 weights", "always"] == 4000
+    spec = spec_of(**SMALL, compute={"offload": "optimizer"})
+    moved = {part.name for part in parts_of(spec, spec.agents[0], SHAPE, on_gpu=True) if part.is_host}
+    assert moved == {"loading", "float32 weights", "gradients", "AdamW", "snapshot"}
+
+
+def test_lora_trains_its_matrices_only():
+    spec = spec_of(**SMALL)
+    agent = spec.agents[0].model_copy(update={"lora_rank": 2})
+    found = {part.name: part.size for part in parts_of(spec, agent, SHAPE, on_gpu=False)}
+    # Rank 2 beside q, o (16 each), k, v (12 each), gate, up, down (24 each), in 3 layers.
+    assert found["LoRA matrices"] == 4 * 2 * (32 + 24 + 72) * 3
+    assert "reference" not in found
+
+
+def test_shards_split_all_but_what_is_gathered():
+    compute = {"processes_per_agent": 4, "sharding": "fsdp2"}
+    found = sizes(spec_of(**SMALL, compute=compute), on_gpu=True)
+    assert found["weights", "always"] == 1000
+    assert found["AdamW", "always"] == 2000
+    assert found["all weights", "generate"] == 2000
+    assert found["loading", "load"] == 4000
+
+
+def test_agents_that_take_turns_add_what_they_keep_but_not_their_turns():
+    machine = Machine(gpus=(80 * GIB,), memory=500 * GIB)
+    small = {"training": {"micro_batch_size": 1}, "rollout": {"rollout_batch_size": 1}}
+    one, two = (estimate(spec_of(n, **small), [QWEN] * n, machine).gpu for n in (1, 2))
+    always = sum(
+        part.size
+        for part in parts_of(spec_of(**small), spec_of().agents[0], QWEN, on_gpu=True)
+        if part.moment == "always" and not part.is_host
+    )
+    # The second agent also makes both compare gradients.
+    assert two - one == always + 4 * QWEN.parameters
+    idle = estimate(spec_of(2, **small, compute={"offload": "idle"}), [QWEN] * 2, machine).gpu
+    assert idle == two - always
+
+
+def test_quarantine_compares_gradients_also_where_no_alignment_is_told():
+    found = []
+    for peer_quarantine in (False, True):
+        algorithm, telemetry = {"peer_quarantine": peer_quarantine}, {"alignment_interval": 0}
+        run = spec_of(2, algorithm=algorithm, telemetry=telemetry)
+        parts = parts_of(run, run.agents[0], QWEN, on_gpu=True)
+        found.append(sum(part.size for part in parts if part.name == "gradients to compare"))
+    assert found == [0, 4 * QWEN.parameters]
+
+
+def test_a_run_that_does_not_fit_is_told_three_things_that_do():
+    machine = Machine(gpus=(80 * GIB,) * 4, memory=500 * GIB)
+    spec = spec_of(2)
+    lacking = shortfall(spec, [QWEN, QWEN], machine)
+    assert lacking is not None
+    assert lacking.where == "a GPU"
+    assert lacking.needed > lacking.there == 80 * GIB
+    assert len(lacking.fixes) == 3
+    assert all(fix.peak <= 80 * GIB for fix in lacking.fixes)
+    assert str(lacking).startswith("The run needs about 91.0 GiB on a GPU, which has 80.0 GiB. Any of these fits: ")
+    # The first of them, taken at its word.
+    assert lacking.fixes[0].change == "gradient_checkpointing"
+    mended = spec_of(2, compute={"gradient_checkpointing": True})
+    assert shortfall(mended, [QWEN, QWEN], machine) is None
+
+
+def test_nothing_helps_where_even_the_weights_are_too_large():
+    lacking = shortfall(spec_of(), [QWEN], Machine(memory=GIB))
+    assert lacking is not None
+    assert str(lacking).endswith("No setting helps: choose smaller models, or more and larger GPUs.")
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2, "vocab_size": 100}, (32, 8, 8)),
+        (
+            {
+                "hidden_size": 8,
+                "num_hidden_layers": 3,
+                "num_attention_heads": 2,
+                "num_key_value_heads": 1,
+                "head_dim": 16,
+                "intermediate_size": 20,
+                "vocab_size": 100,
+            },
+            (20, 32, 16),
+        ),
+        ({"text_config": {"n_embd": 8, "n_layer": 3, "n_head": 2, "vocab_size": 100}}, (32, 8, 8)),
+    ],
+)
+def test_shape_is_read_from_a_configuration(config, expected):
+    shape = shape_of(config, 1000)
+    assert shape is not None
+    assert (shape.feed_forward, shape.query, shape.key) == expected
+    assert shape_of({**config, "vocab_size": None, "text_config": None}, 1000) is None or "text_config" not in config
+
+
+def test_trainer_refuses_before_it_loads_anything(tmp_path, monkeypatch):
+    spec = make_spec(tmp_path, make_pair(tmp_path))
+    monkeypatch.setattr(memory_check, "this_machine", lambda spec: Machine(memory=GIB // 4))
+    loaded: list[str] = []
+    monkeypatch.setattr("workers.model.policy.load_model", lambda *args: loaded.append("model"))
+    with pytest.raises(memory_check.DoesNotFit, match=r"The run needs about 0\.5 GiB on this machine"):
+        train(spec, tmp_path / "run")
+    assert loaded == []

@@ -1,0 +1,117 @@
+"""LoRA: only the small matrices move, adapter-off is the start, and the export is an ordinary merged model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from tests.support.workers.tiny import make_pair, make_spec, records, train
+from workers.model.policy import Policy
+
+PROMPTS, RESPONSES = [[2, 3], [5]], [[4, 5, 1], [6, 7]]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> list[dict]:
+    return make_pair(tmp_path_factory.mktemp("pair"))
+
+
+def with_lora(pair: list[dict], index: int = 0, **changes) -> list[dict]:
+    return [{**agent, **({"lora_rank": 4, **changes} if place == index else {})} for place, agent in enumerate(pair)]
+
+
+def policy_of(trainer, agent: int = 0) -> Policy:
+    return trainer.agents[agent].policy
+
+
+def test_adapters_start_as_the_model_itself_and_few_weights_are_trained(tmp_path, pair):
+    spec = make_spec(tmp_path, with_lora(pair), algorithm={"beta": 0.1})
+    plain = Policy(make_spec(tmp_path, pair).agents[0], spec, torch.device("cpu"))
+    small = Policy(spec.agents[0], spec, torch.device("cpu"))
+    assert torch.equal(small.token_logps(PROMPTS, RESPONSES)[0], plain.token_logps(PROMPTS, RESPONSES)[0])
+    assert small.num_parameters == plain.num_parameters == plain.num_trained
+    # Rank 4 beside q, k, v, o, gate, up, down of two layers: 4 * (in + out) each. Hidden 32, q and o 32 wide, k and v
+    # 16, feed-forward 48: 4 * (64 + 48 + 48 + 64 + 80 + 80 + 80) * 2 = 3712.
+    assert small.num_trained == 3712
+    assert small.reference is None  # no second copy
+
+
+def test_reference_is_the_model_with_its_adapter_off(tmp_path, pair):
+    agents = with_lora(pair[:1])
+    trainer = train(make_spec(tmp_path, agents, algorithm={"beta": 0.05}), tmp_path / "run")
+    small = policy_of(trainer)
+    start = Policy(make_spec(tmp_path, pair).agents[0], trainer.spec, torch.device("cpu"))
+    now = small.token_logps(PROMPTS, RESPONSES)[0]
+    expected = start.token_logps(PROMPTS, RESPONSES)[0]
+    assert torch.equal(small.reference_logps(PROMPTS, RESPONSES), expected)
+    assert torch.equal(small.token_logps(PROMPTS, RESPONSES)[0], now)  # on again afterwards
+    assert (now - expected).abs().max() > 1e-4
+    trained = {name for name, parameter in small.model.named_parameters() if parameter.requires_grad}
+    assert trained
+    assert all(".lora_" in name for name in trained)
+    kl = [record["values"]["kl"] for record in records(tmp_path / "run", "metrics")]
+    assert kl[0] == pytest.approx(0.0, abs=1e-9)
+    assert kl[-1] > 1e-9
+
+
+def test_only_the_adapters_move_beside_a_fully_trained_peer(tmp_path, pair):
+    trainer = train(make_spec(tmp_path, with_lora(pair)), tmp_path / "run")
+    start = [AutoModelForCausalLM.from_pretrained(agent["model"]).state_dict() for agent in pair]
+    frozen = {
+        name.replace(".base_layer", ""): value
+        for name, value in policy_of(trainer).model.state_dict().items()
+        if ".lora_" not in name
+    }
+    assert frozen.keys() == start[0].keys()
+    assert all(torch.equal(frozen[name], start[0][name]) for name in frozen)
+    assert any(
+        not torch.equal(value, start[1][name]) for name, value in policy_of(trainer, 1).model.state_dict().items()
+    )
+    rows = [row for row in records(tmp_path / "run", "contribution") if row["agent"] == "Qwen" and row["weight"]]
+    assert {row["source"] for row in rows} == {"Qwen", "Llama"}  # it learns from its peer too
+    assert any("; 3,712 LoRA parameters are trained" in log["message"] for log in records(tmp_path / "run", "log"))
+
+
+def test_export_is_an_ordinary_model_with_the_adapter_merged(tmp_path, pair):
+    trainer = train(make_spec(tmp_path, with_lora(pair[:1])), tmp_path / "run")
+    (folder,) = (tmp_path / "run" / "checkpoints" / "step-000003" / "agents").iterdir()
+    names = set(load_file(folder / "model.safetensors"))
+    assert not [name for name in names if "lora" in name or "base_layer" in name]
+    assert not (folder / "adapter_config.json").exists()
+    exported = AutoModelForCausalLM.from_pretrained(folder)
+    small = policy_of(trainer)
+    merged = small.token_logps(PROMPTS, RESPONSES, model=exported)[0]
+    torch.testing.assert_close(merged, small.token_logps(PROMPTS, RESPONSES)[0], rtol=0, atol=2e-5)
+    assert (merged - small.reference_logps(PROMPTS, RESPONSES)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_resumed_lora_run_equals_the_uninterrupted_one_bit_for_bit(tmp_path, pair, dtype):
+    spec = make_spec(
+        tmp_path,
+        with_lora(pair[:1]),
+        algorithm={"beta": 0.01},
+        training={"steps": 4},
+        checkpoint={"save_steps": 2, "keep": 9},
+        compute={"dtype": dtype},
+    )
+    whole = policy_of(train(spec, tmp_path / "whole")).model.state_dict()
+    train(spec, tmp_path / "run")
+    last = tmp_path / "run" / "checkpoints" / "step-000004"
+    last.rename(tmp_path / "gone")
+    resumed = train(spec, tmp_path / "run", attempt=2)
+    assert records(tmp_path / "run", "started")[-1]["step"] == 2
+    again = policy_of(resumed).model.state_dict()
+    assert whole.keys() == again.keys()
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+def test_rank_and_scale_act(tmp_path, pair):
+    ends = []
+    for number, changes in enumerate([{}, {"lora_rank": 2}, {"lora_alpha": 8}]):
+        trainer = train(make_spec(tmp_path, with_lora(pair[:1], **changes)), tmp_path / str(number))
+        ends.append(policy_of(trainer).token_logps(PROMPTS, RESPONSES)[0])
+    assert not torch.equal(ends[0], ends[1])
+    assert not torch.equal(ends[0], ends[2])

@@ -1,0 +1,122 @@
+"""Sampling: greedy text is transformers' own, log-probabilities are the trainer's, a row's noise is its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.support.workers.tiny import make_agent, make_spec
+from workers.model.policy import Policy
+from workers.randomness import derived_key, permutation, uniforms
+from workers.rollouts.sampler import sample
+
+PROMPTS = ["1+2=", "12+34=", "7*8="]
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory) -> Policy:
+    root = tmp_path_factory.mktemp("rollout")
+    agent = {"name": "Qwen", "model": str(make_agent(root / "qwen", "qwen3", seed=5))}
+    spec = make_spec(root, [agent], rollout={"temperature": 0.7})
+    return Policy(spec.agents[0], spec, torch.device("cpu"))
+
+
+def draw(policy: Policy, rows: list[int], keys: list[int], *, temperature: float = 0.7, batch_size: int = 64):
+    prompts = [policy.encode_prompt(prompt) for prompt in PROMPTS]
+    return sample(
+        policy.model,
+        prompts,
+        rows,
+        keys,
+        temperature=temperature,
+        max_new_tokens=12,
+        eos_ids=policy.eos_ids,
+        batch_size=batch_size,
+    )
+
+
+def test_greedy_text_is_that_of_transformers_generate(policy):
+    for index, prompt in enumerate(PROMPTS):
+        ids = torch.tensor([policy.encode_prompt(prompt)])
+        expected = policy.model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=12)
+        found = draw(policy, [0, 1, 2], [1, 2, 3], temperature=0)[index]  # all three together: padded
+        assert found.token_ids == expected[0, ids.shape[1] :].tolist()
+
+
+def test_sampling_logps_are_those_of_the_training_pass(policy):
+    rows = [index % 3 for index in range(48)]
+    samples = draw(policy, rows, list(range(48)))
+    prompts = [policy.encode_prompt(PROMPTS[row]) for row in rows]
+    with torch.no_grad():
+        logps, mask = policy.token_logps(prompts, [found.token_ids for found in samples])
+    assert len({len(found.token_ids) for found in samples}) > 3
+    for found, row, counted in zip(samples, logps, mask, strict=True):
+        assert int(counted.sum()) == len(found.token_ids)
+        torch.testing.assert_close(row[counted], torch.tensor(found.logps), rtol=0, atol=5e-6)
+        assert not row[~counted].any()
+
+
+def test_rows_end_at_the_first_eos_and_nowhere_else(policy):
+    samples = draw(policy, [0] * 64, list(range(64)))
+    assert {found.finished for found in samples} == {True, False}
+    for found in samples:
+        assert policy.turn_eos not in found.token_ids[:-1]
+        assert (found.token_ids[-1] == policy.turn_eos) == found.finished
+        assert found.finished or len(found.token_ids) == 12
+        assert len(found.logps) == len(found.token_ids)
+
+
+def test_a_row_depends_on_its_own_key_only(policy):
+    alone = draw(policy, [1], [77])[0]
+    among_others = draw(policy, [0, 2, 1, 1], [1, 2, 77, 3])
+    in_small_batches = draw(policy, [0, 2, 1, 1], [1, 2, 77, 3], batch_size=1)
+    assert alone.token_ids == among_others[2].token_ids == in_small_batches[2].token_ids
+    assert among_others[3].token_ids != alone.token_ids
+
+
+def test_finished_neighbours_change_nothing(policy):
+    rows, keys = [index % 3 for index in range(40)], list(range(100, 140))
+    together = draw(policy, rows, keys, temperature=2.0)
+    assert sum(len(found.token_ids) < 9 for found in together) > 10  # rows have left the batch on the way
+    alone = draw(policy, rows, keys, temperature=2.0, batch_size=1)
+    assert [found.token_ids for found in together] == [found.token_ids for found in alone]
+
+
+def test_first_tokens_have_the_models_probabilities(policy):
+    count = 4000
+    samples = draw(policy, [0] * count, [derived_key("test", index) for index in range(count)], batch_size=count)
+    ids = torch.tensor([policy.encode_prompt(PROMPTS[0])])
+    with torch.no_grad():
+        expected = torch.softmax(policy.model(ids).logits[0, -1] / 0.7, -1).numpy()
+    found = np.bincount([found.token_ids[0] for found in samples], minlength=len(expected)) / count
+    deviation = np.sqrt(expected * (1 - expected) / count)
+    assert np.all(np.abs(found - expected) < 4.5 * deviation + 1e-4)
+
+
+def test_entropy_is_that_of_the_distributions(policy):
+    found = draw(policy, [0], [5])[0]
+    ids = torch.tensor([policy.encode_prompt(PROMPTS[0]) + found.token_ids])
+    with torch.no_grad():
+        logits = policy.model(ids).logits[0, -len(found.token_ids) - 1 : -1] / 0.7
+    assert found.entropy == pytest.approx(
+        torch.distributions.Categorical(logits=logits).entropy().sum().item(), abs=1e-4
+    )
+
+
+def test_uniforms_are_uniform_and_belong_to_their_key():
+    keys = np.array([derived_key("u", index) for index in range(2000)], dtype=np.uint64)
+    numbers = uniforms(keys, 50)
+    assert numbers.shape == (2000, 50)
+    assert numbers.min() >= 0
+    assert numbers.max() < 1
+    # 100,000 numbers: the mean's standard error is .2887 / 316 = .0009; ten equal bins hold 10,000 +- 95 each.
+    assert abs(numbers.mean() - 0.5) < 4 * 0.0009
+    assert np.all(np.abs(np.histogram(numbers, bins=10, range=(0, 1))[0] - 10_000) < 4.5 * 95)
+    assert abs(np.corrcoef(numbers[:, 0], numbers[:, 1])[0, 1]) < 4 / np.sqrt(2000)
+    assert np.array_equal(uniforms(keys[7:8], 50)[0], numbers[7])
+
+
+def test_permutation_belongs_to_its_key():
+    assert sorted(permutation(20, 1)) == list(range(20))
+    assert permutation(20, 1) == permutation(20, 1) != permutation(20, 2)

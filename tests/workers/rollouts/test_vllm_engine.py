@@ -1,0 +1,207 @@
+"""The outside of a vLLM engine, without vLLM: its orders, its weights, and an engine that fails or dies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from multiprocessing import get_context
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.workers.tiny import make_agent, make_spec
+from workers import heartbeat
+from workers.model.policy import Policy
+from workers.rollouts import vllm_engine, weight_transfer
+from workers.rollouts.engine import EngineMissing, check_engine
+from workers.rollouts.vllm_engine import EngineFailed, VllmEngine
+from workers.rollouts.vllm_process import Order, Settings, llm_arguments, prepare_environment
+from workers.rollouts.weight_transfer import WeightFolder
+
+CPU = torch.device("cpu")
+
+
+class Answering:
+    """The trainer's end of the pipe to an engine that does everything at once, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Any]] = []
+        self.answers: list[tuple[str, Any]] = [("done", None)]  # to its start
+
+    def send(self, order: tuple[str, Any]) -> None:
+        self.asked.append(order)
+        name, argument = order
+        result = [([4, 1], [-0.5, -0.25]) for _ in argument.rows] if name == "generate" else None
+        self.answers += [("beat", None), ("done", result)]
+
+    def recv(self) -> tuple[str, Any]:
+        return self.answers.pop(0)
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In place of the host's memory files."""
+    found = tmp_path / "memory"
+    found.mkdir()
+    monkeypatch.setattr(weight_transfer, "MEMORY_FILES", found)
+    return found
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> Answering:
+    """In place of a process: VllmEngine talks to this."""
+    found = Answering()
+    process = SimpleNamespace(start=lambda: None, join=lambda *_: None, kill=lambda: None)
+    context = SimpleNamespace(Pipe=lambda: (found, SimpleNamespace(close=lambda: None)), Process=lambda **_: process)
+    monkeypatch.setattr(vllm_engine, "get_context", lambda method: context)
+    return found
+
+
+def spec_and_policy(root: Path, **agent: Any) -> tuple[Any, Policy]:
+    folder = make_agent(root / "qwen", "qwen3", seed=1)
+    spec = make_spec(root, [{"name": "Qwen", "model": str(folder), **agent}], rollout={"engine": "vllm"})
+    return spec, Policy(spec.agents[0], spec, torch.device("cpu"))
+
+
+def sample(engine: VllmEngine) -> list[Any]:
+    return engine.sample([[2, 3]], [0, 0], [2**64 - 1, 2], temperature=0.5, max_new_tokens=3, batch_size=8)
+
+
+def names(connection: Answering) -> list[str]:
+    return [f"{name} {argument}" if name == "wake" else name for name, argument in connection.asked]
+
+
+def test_samples_carry_tokens_log_probabilities_and_an_estimate_of_the_entropy(tmp_path, connection):
+    spec, policy = spec_and_policy(tmp_path)
+    found = sample(VllmEngine(policy, spec, CPU))
+    assert [(one.token_ids, one.logps, one.finished, one.entropy) for one in found] == [
+        ([4, 1], [-0.5, -0.25], True, 0.75)
+    ] * 2  # 1 is <eos>; .5 + .25
+    [(_, order)] = connection.asked
+    assert order == Order([[2, 3]], [0, 0], [2**63 - 1, 1], 0.5, 3, [1])  # seeds are 63 bits of the keys
+
+
+def test_on_a_cpu_new_weights_go_over_at_once_as_copies(tmp_path, connection):
+    spec, policy = spec_and_policy(tmp_path)
+    engine = VllmEngine(policy, spec, CPU)
+    engine.take_weights()
+    [(name, weights)] = connection.asked
+    assert name == "take_tensors"
+    own = dict(policy.model.named_parameters())
+    assert {key: value.shape for key, value in weights} == {key: value.shape for key, value in own.items()}
+    assert all(value.data_ptr() != own[key].data_ptr() and torch.equal(value, own[key]) for key, value in weights)
+    assert not any(value.is_shared() for value in own.values())
+
+
+def test_on_a_gpu_the_engine_sleeps_but_for_its_samples_and_wakes_in_order(tmp_path, connection):
+    spec, policy = spec_and_policy(tmp_path)
+    engine = VllmEngine(policy, spec, torch.device("cuda"))
+    assert names(connection) == ["sleep"]
+    engine.take_weights()  # asleep: they would be discarded
+    assert names(connection) == ["sleep"]
+    connection.asked.clear()
+    sample(engine)
+    expected = ["wake weights", "take_tensors", "wake kv_cache", "generate", "sleep"]
+    assert names(connection) == expected
+    own = dict(policy.model.named_parameters())
+    assert all(value.data_ptr() == own[key].data_ptr() for key, value in connection.asked[1][1])  # no copy
+    connection.asked.clear()
+    sample(engine)  # its weights were discarded while it slept
+    assert names(connection) == expected
+
+
+def test_merged_weights_of_lora_go_over_as_a_folder(tmp_path, connection):
+    spec, policy = spec_and_policy(tmp_path, lora_rank=2)
+    engine = VllmEngine(policy, spec, CPU)
+    engine.take_weights()
+    [(name, folder)] = connection.asked
+    assert name == "take_folder"
+    assert (Path(folder) / "model.safetensors").exists()
+    engine.close()
+    assert not Path(folder).exists()
+
+
+def test_weights_do_not_stay_in_memory_once_they_are_read(tmp_path, connection, memory):
+    spec, policy = spec_and_policy(tmp_path)
+    engine = VllmEngine(policy, spec, CPU)
+    assert [path.name for path in memory.glob("*/*.safetensors")] == ["model.safetensors"]
+    sample(engine)
+    assert list(memory.iterdir()) == []
+    engine.close()
+
+
+def test_what_a_killed_trainer_left_in_memory_is_removed_and_nothing_else(memory):
+    mine = WeightFolder(0)
+    code = (
+        "from workers import weight_folder as it\n"
+        f"it.MEMORY_FILES = it.Path({str(memory)!r})\n"
+        "print(it.WeightFolder(0).path)"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    (memory / "other").mkdir()
+    assert {path.name for path in memory.iterdir()} == {mine.path.name, Path(killed).name, "other"}
+    WeightFolder(0).remove()
+    assert {path.name for path in memory.iterdir()} == {mine.path.name, "other"}
+    mine.remove()
+
+
+def test_work_of_the_engine_is_a_sign_of_life(tmp_path, connection, monkeypatch):
+    spec, policy = spec_and_policy(tmp_path)
+    engine = VllmEngine(policy, spec, CPU)
+    beats: list[None] = []
+    monkeypatch.setattr(heartbeat, "beat", lambda: beats.append(None))
+    sample(engine)
+    assert len(beats) == 1
+
+
+def test_what_went_wrong_in_the_engine_is_said(tmp_path, connection):
+    spec, policy = spec_and_policy(tmp_path)
+    connection.answers[:] = [("failed", "ValueError: no room")]
+    engine = VllmEngine(policy, spec, CPU)
+    with pytest.raises(EngineFailed, match="the vLLM engine of Qwen failed: ValueError: no room"):
+        sample(engine)
+
+
+def die(connection: Any, settings: Any) -> None:
+    """In place of `serve`: an engine whose process is gone at once."""
+    os._exit(7)
+
+
+def test_an_engine_that_dies_is_no_hanging_trainer(tmp_path, monkeypatch):
+    spec, policy = spec_and_policy(tmp_path)
+    monkeypatch.setattr(vllm_engine, "serve", die)
+    monkeypatch.setattr(vllm_engine, "get_context", lambda method: get_context("fork"))
+    engine = VllmEngine(policy, spec, CPU)
+    with pytest.raises(EngineFailed, match="ended with exit status 7"):
+        sample(engine)
+    engine.close()
+
+
+def test_a_run_whose_host_has_no_vllm_says_how_to_get_it(tmp_path, monkeypatch):
+    spec, _ = spec_and_policy(tmp_path)
+    monkeypatch.setattr("workers.rollouts.engine.find_spec", lambda name: None)
+    with pytest.raises(EngineMissing, match=r"not installed on this host.*workers\.install_vllm"):
+        check_engine(spec)
+
+
+def test_only_a_gpu_engine_sleeps_and_shares_memory():
+    settings = Settings("/m", "cpu", 0, "float32", 64, 8, 0.3, 1)
+    assert "gpu_memory_utilization" not in llm_arguments(settings)
+    assert llm_arguments(settings)["enforce_eager"]
+    arguments = llm_arguments(Settings("/m", "cuda", 0, "bfloat16", 64, 8, 0.3, 1))
+    assert (arguments["enable_sleep_mode"], arguments["gpu_memory_utilization"]) == (True, 0.3)
+    assert arguments["logprobs_mode"] == "processed_logprobs"
+
+
+def test_an_engine_on_a_further_gpu_sees_that_one_alone(monkeypatch):
+    settings = Settings("/m", "cuda", 1, "bfloat16", 64, 8, 0.3, 1)
+    for before, after in (("", "1"), ("4,6", "6")):
+        monkeypatch.setattr("os.environ", {"CUDA_VISIBLE_DEVICES": before})
+        prepare_environment(settings)
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == after

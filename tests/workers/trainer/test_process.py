@@ -1,0 +1,215 @@
+"""`python -m workers SPEC.json RUN_DIR` as a process: exit statuses, the last event, signals, attempts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.workers.tiny import make_pair, make_spec, records
+from workers.contract.spec.run import RunSpec
+from workers.contract.trainer_process import lock_run_dir, start_trainer
+
+ROOT = Path(__file__).resolve().parents[3]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory) -> RunSpec:
+    root = tmp_path_factory.mktemp("process")
+    return make_spec(root, make_pair(root), training={"steps": 2})
+
+
+def run(spec: RunSpec | str, run_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    path = run_dir.parent / "given.json"
+    path.write_text(spec if isinstance(spec, str) else spec.to_json())
+    return subprocess.run(
+        [sys.executable, "-m", "workers", str(path), str(run_dir), *arguments],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def wait_for(run_dir: Path, kind: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if (run_dir / "events.jsonl").exists() and records(run_dir, kind):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no {kind} event: {(run_dir / 'trainer.log').read_text()}")
+
+
+@pytest.mark.slow
+def test_run_completes_and_a_second_call_resumes_it(tmp_path, spec):
+    done = run(spec, tmp_path / "run")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.splitlines() == [f"python -m workers: {caution.message}" for caution in spec.cautions()]
+    assert RunSpec.from_file(tmp_path / "run" / "spec.json") == spec
+    assert (
+        records(tmp_path / "run", "finished")[0] | {"step": 2, "outcome": "completed"}
+        == records(tmp_path / "run", "finished")[0]
+    )
+    again = run(spec, tmp_path / "run")  # the second attempt finds nothing left to do
+    assert again.returncode == 0
+    started = records(tmp_path / "run", "started")
+    assert [(record["attempt"], record["step"]) for record in started] == [(1, 0), (2, 2)]
+    seqs = [json.loads(line)["seq"] for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    assert seqs == list(range(1, len(seqs) + 1))
+
+
+@pytest.mark.slow
+def test_failure_is_the_last_event_with_its_reason(tmp_path, spec):
+    broken = spec.model_dump(mode="json")
+    broken["agents"][0]["model"] = str(tmp_path / "missing")
+    done = run(RunSpec.model_validate(broken), tmp_path / "run")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    (finished,) = records(tmp_path / "run", "finished")
+    assert finished["outcome"] == "failed"
+    assert "missing" in finished["reason"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"surprise": 1}, "surprise: Extra inputs are not permitted"),
+        ({"training": {"learning_rate": "fast"}}, "training.learning_rate: Input should be a valid number"),
+    ],
+)
+def test_invalid_spec_is_one_clear_line_and_writes_nothing(tmp_path, spec, change, told):
+    done = run(json.dumps({**spec.model_dump(mode="json"), **change}), tmp_path / "run")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert told in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_run_dir_of_another_run_or_trainer_is_refused(tmp_path, spec):
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    lock = lock_run_dir(run_dir)
+    done = run(spec, run_dir)
+    assert (done.returncode, "in use by another trainer" in done.stderr) == (2, True)
+    os.close(lock)
+    (run_dir / "spec.json").write_text(spec.model_copy(update={"seed": 99}).to_json())
+    done = run(spec, run_dir)
+    assert (done.returncode, "holds another run" in done.stderr) == (2, True)
+
+
+def endless_trainer(run_dir, spec):
+    """One that has trained a step, of more than anybody waits for."""
+    run_dir.mkdir()
+    endless = spec.model_copy(update={"training": spec.training.model_copy(update={"steps": 100_000})})
+    (run_dir / "spec.json").write_text(endless.to_json())
+    trainer = start_trainer(run_dir, 1, environment=ENVIRONMENT)
+    wait_for(run_dir, "progress", trainer.process)
+    return trainer
+
+
+@pytest.mark.slow
+def test_term_stops_after_the_phase_with_a_checkpoint(tmp_path, spec):
+    run_dir = tmp_path / "run"
+    trainer = endless_trainer(run_dir, spec)
+    trainer.request_stop()
+    assert trainer.process.wait(30) == 0
+    (finished,) = records(run_dir, "finished")
+    assert (finished["outcome"], finished["reason"]) == ("stopped", "stop was requested")
+    assert finished["step"] >= 1
+    # A stop in the middle of a step leaves no checkpoint (all agents or none), one between steps does.
+    assert [record["step"] for record in records(run_dir, "checkpoint")] in ([], [finished["step"]])
+    trainer.kill()
+
+
+@pytest.mark.slow
+def test_term_while_loading_is_obeyed(tmp_path, spec):
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / "spec.json").write_text(spec.to_json())
+    trainer = start_trainer(run_dir, 1, environment=ENVIRONMENT)
+    deadline = time.monotonic() + 30
+    while not (run_dir / "events.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    time.sleep(0.05)
+    trainer.request_stop()
+    assert trainer.process.wait(60) == 0
+    assert records(run_dir, "finished")[0]["outcome"] == "stopped"
+    trainer.kill()
+
+
+@pytest.mark.slow
+def test_trainer_dies_with_its_supervisor(tmp_path, spec):
+    run_dir = tmp_path / "run"
+    trainer = endless_trainer(run_dir, spec)
+    os.close(trainer._death_pipe)  # what the kernel does when the supervisor is gone
+    trainer._death_pipe = -1
+    assert trainer.process.wait(5) == -signal.SIGKILL
+
+
+def test_spool_that_cannot_be_opened_is_reported(tmp_path, spec, capsys, monkeypatch):
+    from workers import __main__ as process
+
+    monkeypatch.setattr(process.StopFlag, "obey_signals", lambda stop: None)
+    (tmp_path / "events.jsonl").mkdir()
+    assert process.run(spec, tmp_path, 1) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"python -m workers: cannot write {tmp_path / 'events.jsonl'}: IsADirectoryError")
+
+
+def test_attempt_after_a_damaged_line_counts_the_sound_ones(tmp_path, spec, monkeypatch):
+    from workers import __main__ as process
+    from workers.contract.events import Log
+    from workers.contract.spool import SpoolWriter
+
+    for attempt in (1, 2):
+        writer = SpoolWriter(tmp_path, attempt)
+        writer.emit(Log(message=f"attempt {attempt}"))
+        writer.close()
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"attempt 2", b"attempt 9"))
+    monkeypatch.setenv(process.launcher.DEATH_PIPE_VARIABLE, "")
+    monkeypatch.setattr(process.launcher, "die_with_supervisor", lambda: None)
+    assert process.prepare(spec, tmp_path, None) == 2
+
+
+def test_what_was_confirmed_at_launch_is_not_asked_again(tmp_path, spec, capfd, monkeypatch):
+    from workers import __main__ as process
+
+    wide = spec.model_copy(update={"algorithm": spec.algorithm.model_copy(update={"delta": 0.8})})
+    monkeypatch.setattr(process.launcher, "die_with_supervisor", lambda: None)
+    monkeypatch.setenv(process.launcher.DEATH_PIPE_VARIABLE, "")
+    process.prepare(wide, tmp_path / "launched", None)
+    assert capfd.readouterr().err == ""
+    monkeypatch.delenv(process.launcher.DEATH_PIPE_VARIABLE)
+    process.prepare(wide, tmp_path / "by hand", None)
+    assert "did you mean 0.2?" in capfd.readouterr().err
+
+
+def test_second_request_ends_at_once_and_leaves_a_sound_spool(tmp_path, spec, monkeypatch):
+    from workers import __main__ as process
+    from workers.trainer.trainer import Trainer
+
+    def interrupted(trainer: Trainer) -> None:
+        trainer.spool.seq += 5  # counted but not yet written when the signal came
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the second signal did not end the phase")
+
+    monkeypatch.setattr(Trainer, "train", interrupted)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        assert process.run(spec, tmp_path, 1) == 0
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    (finished,) = records(tmp_path, "finished")
+    assert (finished["seq"], finished["outcome"], finished["reason"]) == (1, "stopped", "stop was requested twice")

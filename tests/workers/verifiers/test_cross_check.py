@@ -1,0 +1,151 @@
+"""The second verifier: what it decides, that it is killed like the first, and which rollouts it is asked about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support.workers.tiny import make_pair, make_spec
+from workers.agents.messages import Generated, Response
+from workers.questions.dataset import Question
+from workers.trainer.audit import Audit
+from workers.trainer.quarantine import Audited
+from workers.trainer.scoring import Scores, VerifierFails
+from workers.verifiers.children.child_client import Child
+from workers.verifiers.cross_check import is_right
+from workers.verifiers.service import Verifier, read_cases
+
+GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "verifier_cases.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("gold", "response", "expected"),
+    [
+        ("17", r"2*7=14;3+14=\boxed{17}", True),
+        ("17", r"\boxed{3}, no: \boxed{17}", True),  # the last box
+        ("17", r"\boxed{18}", False),
+        ("17", r"\boxed{17", False),  # cut off
+        ("17", r"\boxed{}", False),
+        ("17", "3+14", False),  # nothing is stated
+        ("17", "The answer is 17.", None),  # the first verifier reads such sentences
+        ("17", "#### 17", None),
+        ("17", r"\boxed{3+14}", None),
+        ("17", r"\boxed 17", None),
+        ("0.5", r"\boxed{\frac{1}{2}}", True),
+        ("1/2", r"\boxed{0.50}", True),
+        ("-1/2", r"\boxed{1/2}", False),
+        (r"\frac{1}{3}", r"\boxed{0.333333}", None),  # may count as rounded
+        (r"\frac{1}{3}", r"\boxed{0.33}", False),
+        ("1000", r"\boxed{1,000}", None),
+        ("50", r"\boxed{50\%}", None),
+        (r"\{1,2\}", r"\boxed{\{1,2\}}", True),
+        ("x+1", r"\boxed{1+x}", None),
+        ("3", r"\boxed{3/0}", None),
+        ("3", "x" * 60_000, None),
+    ],
+)
+def test_only_clear_cases_are_decided(gold, response, expected):
+    assert is_right(gold, response, kind="math") is expected
+
+
+@pytest.mark.parametrize(
+    ("gold", "response", "expected"),
+    [("17", r"\boxed{17}", True), ("17", r"\boxed{17.0}", False), ("17", " 17\n", True), ("17", "x17", False)],
+)
+def test_exact_is_read_exactly(gold, response, expected):
+    assert is_right(gold, response, kind="exact") is expected
+
+
+@pytest.mark.skipif(not GOLDEN.is_file(), reason="no shared golden cases beside the checkout (../shared/golden)")
+def test_no_clear_golden_case_is_contradicted():
+    clear = [case for case in read_cases(GOLDEN) if not case["ambiguous"]]
+    found = [is_right(case["gold"], case["response"], kind="math") for case in clear]
+    wrong = [
+        case["id"]
+        for case, second in zip(clear, found, strict=True)
+        if second is not None and second != bool(case["expected"])
+    ]
+    # "so the probability is 1/2", neither boxed nor stated as the answer: the first verifier refuses it too.
+    assert wrong == ["v312"]
+    assert sum(second is not None for second in found) >= 30
+
+
+def test_both_verifiers_agree_on_workings_of_the_demo():
+    from workers.demo.task import make_problems
+
+    problems = make_problems(seed=0)[0][:300]
+    texts = [problem.right for problem in problems] + [problem.mistaken for problem in problems]
+    golds = [str(problem.answer) for problem in problems] * 2
+    with Verifier("math") as verifier:
+        first = [verdict.reward for verdict in verifier.score(texts, golds)]
+    second = [is_right(gold, text, kind="math") for gold, text in zip(golds, texts, strict=True)]
+    assert [float(value) for value in second if value is not None] == first  # all are decided
+
+
+def test_killed_child_gives_no_verdict_and_the_next_one_does():
+    child = Child("workers.verifiers.cross_check", "math", "0.0")
+    try:
+        assert child.ask(r"\boxed{17}", "17").reward == 1.0
+        assert child.ask(r"\boxed{1+1}", "2").reward is None
+        child._process.kill()
+        child._process.wait()
+        assert child.ask(r"\boxed{17}", "17").reward is None
+        assert child.ask(r"\boxed{18}", "17").reward == 0.0
+    finally:
+        child.close()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> list[dict]:
+    return make_pair(tmp_path_factory.mktemp("pair"))
+
+
+def audited(tmp_path, agents, share: float, step: int = 0, lies: bool = False) -> list[Audited]:
+    """Of 10 prompts and 10 rollouts: agent A is right on half of them, B on all; one of A's has no reward."""
+    spec = make_spec(tmp_path, agents, algorithm={"audit_share": share})
+    questions = [Question(f"q{index}", "?", "17") for index in range(10)]
+    rewards = torch.zeros(2, 10, 10)
+    generated = []
+    for agent, right in enumerate((5, 10)):
+        rewards[agent, :, :right] = 1.0
+        texts = ["17" if number < right else "18" for number in range(10)]
+        generated.append(
+            Generated([[Response(t, t, "stop", 2, 2, -1.0) for t in texts] for _ in questions], (0.0, 0.0))
+        )
+    if lies:
+        rewards[1] = 1 - rewards[1]
+    valid = torch.ones(2, 10, 10, dtype=torch.bool)
+    valid[0, 0, 0] = False
+    audit = Audit(spec)
+    try:
+        return audit.check(step, questions, generated, Scores(rewards, valid, [0, 0]))
+    finally:
+        audit.close()
+
+
+def test_all_rewards_are_checked_at_share_one(tmp_path, pair):
+    assert audited(tmp_path, pair, 1.0) == [Audited(99, 99, 0), Audited(100, 100, 0)]
+    assert audited(tmp_path, pair, 1.0, lies=True) == [Audited(99, 99, 0), Audited(100, 100, 100)]
+
+
+def test_every_question_to_the_second_verifier_is_a_sign_of_work(tmp_path, pair, monkeypatch):
+    beats = []
+    monkeypatch.setattr("workers.heartbeat.beat", lambda: beats.append(1))
+    asked = sum(found.asked for found in audited(tmp_path, pair, 0.3))
+    assert len(beats) == asked > 0
+
+
+def test_share_is_drawn_by_agent_and_step_whatever_their_order(tmp_path, pair):
+    first, again, later = (audited(tmp_path, pair, 0.3, step) for step in (0, 0, 1))
+    assert first == again
+    assert first != later
+    assert all(15 <= found.asked <= 45 for found in first)  # 30 of 100, sd 4.6
+    assert first[0].asked != first[1].asked
+
+
+def test_second_verifier_that_cannot_run_pauses_the_run_as_the_first_does(tmp_path, pair, monkeypatch):
+    monkeypatch.setattr("workers.trainer.audit.Child", lambda *_: Child("workers.no_such_module"))
+    with pytest.raises(VerifierFails, match="the second verifier fails: The verifier process did not start"):
+        audited(tmp_path, pair, 1.0)

@@ -1,0 +1,264 @@
+"""The six kinds of verifier: the rules as documented, their versions, and the same verdict wherever they are asked."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from pydantic import ValidationError
+
+from tests.support.workers.verifier_examples import Example, examples, versions
+from workers.contract.spec.data import DataSpec
+from workers.contract.verifier_kinds import RULES, VerifierKind, label
+from workers.verifiers import numeric
+from workers.verifiers.choice import letter
+from workers.verifiers.cross_check import is_right
+from workers.verifiers.kinds import kind_of
+from workers.verifiers.mathematics.answers import clean, decide, rounding_unit
+from workers.verifiers.service import Verifier, read_cases
+from workers.verifiers.verdicts import Verdict
+
+CASES = Path(__file__).resolve().parents[2] / "data" / "verifier_cases.jsonl"
+KINDS: tuple[VerifierKind, ...] = get_args(VerifierKind)
+# By kind and version: what its rules say about the examples of docs/verifiers.md, and math about the copied cases.
+DIGESTS = {
+    "math/2": "ba48e2badc9c548a",
+    "exact/1": "350f59d11c76e1dc",
+    "choice/1": "a5ada767ba3f7943",
+    "numeric/1": "261c1653a130a41d",
+    "regex/1": "f395e3cd7d9c7c5a",
+    "python/1": "ba5956cfd99eaaee",
+}
+
+
+@pytest.fixture(scope="module")
+def verifiers():
+    pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
+    made = {kind: Verifier(kind) for kind in KINDS}
+    yield made
+    for verifier in made.values():
+        verifier.close()
+
+
+def name(example: Example) -> str:
+    return f"{example.kind}: {example.response[-60:]} for {example.gold}"
+
+
+@pytest.mark.parametrize("example", examples(), ids=name)
+def test_documented_example_has_its_documented_verdict(verifiers, example):
+    assert verifiers[example.kind].score([example.response], [example.gold])[0].reward == example.reward
+
+
+def test_every_kind_is_documented_with_its_version_and_has_many_examples():
+    assert versions() == {kind: rules.version for kind, rules in RULES.items()}
+    assert list(RULES) == list(KINDS)
+    counts = defaultdict(int)
+    for example in examples():
+        counts[example.kind] += 1
+    assert counts["math"] >= 80
+    assert all(counts[kind] >= 3 for kind in KINDS)
+    assert label("math") == f"math/{RULES['math'].version}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_verdicts_change_only_with_the_version(verifiers, kind):
+    """If this fails because rules changed: raise the version. If only examples were added: renew the digest."""
+    pairs = [(example.response, example.gold) for example in examples() if example.kind == kind]
+    if kind == "math":
+        pairs += [(case["response"], case["gold"]) for case in read_cases(CASES)]
+    found = verifiers[kind].score([response for response, _ in pairs], [gold for _, gold in pairs])
+    lines = [json.dumps([*pair, verdict.reward]) for pair, verdict in zip(pairs, found, strict=True)]
+    digest = hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
+    assert {label(kind): digest} == {label(kind): DIGESTS[label(kind)]}
+
+
+def test_spec_offers_the_kinds_and_a_tolerance_within_bounds():
+    assert DataSpec(train_path="q", verifier="numeric", tolerance=0.01).tolerance == 0.01
+    for wrong in ({"verifier": "maths"}, {"tolerance": -0.1}, {"tolerance": 0.6}, {"tolerance": "nan"}):
+        with pytest.raises(ValidationError):
+            DataSpec(train_path="q", **wrong)
+
+
+def test_tolerance_is_relative_and_kept_exactly():
+    assert [score("numeric", text, "200", 0.01) for text in ("202", "198", "202.0001", "197.9")] == [1.0, 1.0, 0.0, 0.0]
+    assert [score("numeric", text, "-2e-30", 0.5) for text in ("-3e-30", "-3.1e-30", "0")] == [1.0, 0.0, 0.0]
+    assert [score("numeric", text, "7", 0) for text in ("7.0", "7.0000001")] == [1.0, 0.0]
+
+
+def score(kind: VerifierKind, answer: str, gold: str, tolerance: float) -> float | None:
+    """What text alone says."""
+    verdict = kind_of(kind, tolerance).settle(f"\\boxed{{{answer}}}", gold)
+    assert isinstance(verdict, Verdict)
+    return verdict.reward
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("(c)", "C"),
+        ("$\\mathrm{C}$", "C"),
+        ("**C**", "C"),
+        ("The correct answer is C", "C"),
+        ("[C] 7", "C"),
+        ("C) 7", "C"),
+        ("C and D", None),
+        ("C, D", None),
+        ("(C) or (D)", None),
+        ("C7", None),
+        ("ABC", None),
+        ("", None),
+        ("A" * 10_000, None),
+    ],
+)
+def test_one_letter_is_read_and_several_are_none(text, found):
+    assert letter(text) == found
+
+
+def test_rounding_counts_significant_digits():
+    # 1/1234567 = 8.1000059e-7: one digit of it is no rounding, seven are.
+    assert rounding_unit("0.000001") is None
+    assert decide("0.000001", "\\frac{1}{1234567}") is not True
+    assert decide("8.100006e-7", "\\frac{1}{1234567}") is True
+    assert decide("8.1000171e-7", "\\frac{1}{1234567}") is not True
+
+
+def test_raised_and_lowered_digits_stay_so():
+    assert [clean(text) for text in ("5²", "x⁻¹²", "1011₂", "1½", "⅓")] == [
+        "5^{2}", "x^{-12}", "1011_{2}", "1\\frac{1}{2}", "\\frac{1}{3}"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["choice", "numeric", "regex", "python"])
+def test_reference_answer_that_no_response_could_match_is_doubted(verifiers, kind):
+    sound = {"choice": "(B)", "numeric": "\\frac{\\pi}{4}", "regex": "a+", "python": "assert f(1) == 2"}[kind]
+    unsound = {
+        "choice": ("B or C", "no single letter from A to J"),
+        "numeric": ("seven", "unscorable: the reference answer is no number"),
+        "regex": ("(a", "unscorable: the reference answer is no regular expression: "
+                  "missing ), unterminated subpattern at position 0"),
+        "python": ("print(f(1))", "its tests assert nothing"),
+    }[kind]  # fmt: skip
+    assert verifiers[kind].doubts([sound, unsound[0]]) == ["", unsound[1]]
+
+
+@pytest.mark.parametrize("answer", ["5" + "a" * 60 + "!", "5m" * 400 + "!", "5" + "m^2" * 300 + "!", "5" + "µ/" * 400])
+def test_long_answer_that_is_no_unit_after_all_holds_the_trainer_up_for_no_time(answer):
+    begin = time.process_time()
+    numeric.settle(f"\\boxed{{{answer}}}", "5", 1e-4)  # in the trainer's own process, where nothing could end it
+    assert time.process_time() - begin < 1
+
+
+def test_catastrophic_expression_is_unscorable_in_time_and_the_next_answer_is_scored(verifiers):
+    begin = time.monotonic()
+    found = verifiers["regex"].score(["\\boxed{" + "a" * 40 + "}", "\\boxed{aab}"], ["(a+)+b", "(a+)+b"])
+    assert time.monotonic() - begin < 5  # 3 s, and the start of another process
+    assert found[0] == Verdict(None, "unscorable: no verdict in 3 s", True)
+    assert found[1].reward == 1.0
+
+
+SAME = [
+    ("17", "\\boxed{17}", "math", 1.0),
+    ("\\sqrt{12}", "\\boxed{2\\sqrt{3}}", "math", 1.0),
+    ("x^2-1", "\\boxed{(x-1)(x+1)}", "math", 1.0),
+    ("x+1", "\\boxed{x+2}", "math", 0.0),
+    ("0.785398", "\\boxed{\\frac{\\pi}{4}}", "numeric", 1.0),
+    ("a+", "\\boxed{aab}", "regex", 0.0),
+    ("B", "(B)", "choice", 1.0),
+]
+
+
+def judged() -> list[float | None]:
+    """SAME, scored by fresh verifiers."""
+    found = []
+    for gold, response, kind, _ in SAME:
+        with Verifier(kind) as verifier:
+            found.append(verifier.score([response], [gold])[0].reward)
+    return found
+
+
+def test_verdicts_are_the_same_in_a_thread_in_asyncio_and_on_the_command_line(tmp_path):
+    pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
+    expected = [reward for *_, reward in SAME]
+
+    async def in_the_loop() -> list[float | None]:
+        return judged()
+
+    assert asyncio.run(in_the_loop()) == expected
+    assert asyncio.run(asyncio.to_thread(judged)) == expected
+    found = []
+    for gold, response, kind, _ in SAME:
+        path = tmp_path / "case.jsonl"
+        path.write_text(json.dumps({"id": "a", "gold": gold, "response": response}))
+        command = [sys.executable, "-m", "workers.verifiers.service", str(path), "--verifier", kind]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        found.append(json.loads(done.stdout)["reward"])
+    assert found == expected
+
+
+CELERY = """
+import json, sys
+from celery import Celery
+from celery.contrib.testing.worker import start_worker
+
+app = Celery("verdicts", broker="memory://", backend=f"file://{sys.argv[1]}")
+
+@app.task
+def score():
+    from tests.workers.verifiers.test_kinds import judged
+    return judged()
+
+with start_worker(app, pool="prefork", concurrency=1, perform_ping_check=False):
+    print(json.dumps(score.delay().get(timeout=60)), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_verdicts_are_the_same_in_a_celery_task(tmp_path):
+    """In a prefork child, which is daemonic, with signals of its own."""
+    pytest.importorskip("celery", reason="celery is missing: pip install -c constraints.txt -e '.[web]'")
+    pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
+    command = [sys.executable, "-c", CELERY, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == [reward for *_, reward in SAME]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_second_verifier_contradicts_no_documented_example(kind):
+    decided = 0
+    for example in examples():
+        second = is_right(example.gold, example.response, kind=kind, tolerance=1e-4) if example.kind == kind else None
+        if second is not None:
+            decided += 1
+            assert float(second) == example.reward, example
+    assert decided >= {"math": 6, "exact": 4, "choice": 6, "numeric": 3, "regex": 0, "python": 0}[kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "gold", "response", "expected"),
+    [
+        ("choice", "(B)", "\\boxed{\\text{B}}", True),
+        ("choice", "B", "\\boxed{C.}", False),
+        ("choice", "B", "\\boxed{B because}", None),
+        ("choice", "B", "B", None),
+        ("numeric", "200", "\\boxed{201}", True),
+        ("numeric", "200", "\\boxed{203}", False),
+        ("numeric", "200", "\\boxed{200 cm}", None),
+        ("numeric", "50", "\\boxed{50\\%}", None),
+        ("regex", "yes", "\\boxed{yes}", True),
+        ("regex", "yes", "\\boxed{no}", False),
+        ("regex", "ye.", "\\boxed{yes}", None),
+        ("python", "assert f(1)", "no code at all", False),
+        ("python", "assert f(1)", "```python\ndef f(x): return x\n```", None),
+    ],
+)
+def test_second_verifier_decides_only_what_is_clear(kind, gold, response, expected):
+    assert is_right(gold, response, kind=kind, tolerance=0.01) is expected

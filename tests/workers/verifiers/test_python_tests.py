@@ -1,0 +1,259 @@
+"""The python verifier: code that passes its tests, and code that wants something else."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.children.child_server import Unscorable, Wrong
+from workers.verifiers.python import python_tests, sandbox
+from workers.verifiers.python.python_tests import last_block, passes
+from workers.verifiers.service import Verifier
+
+TESTS = "assert f(2) == 4"
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kernel_has_the_fences():
+    try:
+        passes("assert True", "pass", seconds=20)
+    except Unscorable as error:
+        pytest.skip(f"no code can be run behind fences here: {error}")
+
+
+def outcome(code: str, tests: str = TESTS, seconds: int = 10) -> str:
+    """ "right", or why not. Ten seconds: the machine of the tests may be busy."""
+    try:
+        return "right" if passes(tests, code, seconds=seconds) else "?"
+    except (Wrong, Unscorable) as error:
+        return f"{type(error).__name__.lower()}: {error}"
+
+
+SQUARE, FIVE = "def f(x): return x * x", "def f(x): return 5"
+AS_FUNCTION = """
+def test_f():
+    assert f(2) == 4, "no"
+"""
+AS_CLASS = """
+import unittest
+class Squares(unittest.TestCase):
+    def test_f(self):
+        self.assertEqual(f(2), 4)
+"""
+IN_A_FILE = """
+def f(x):
+    open("notes", "w").write(str(x * x))
+    return int(open("notes").read())
+"""
+IN_A_THREAD = """
+import threading
+def f(x):
+    found = []
+    thread = threading.Thread(target=found.append, args=(x * x,))
+    thread.start()
+    thread.join()
+    return found[0]
+"""
+IN_A_TEMPORARY_FILE = """
+import tempfile
+def f(x):
+    with tempfile.TemporaryFile() as file:
+        return file.write(b"four")
+"""
+TRIES_ALL_PIPES = """
+import os
+for number in range(3, 60):
+    try:
+        os.write(number, b"0" * 32)
+    except OSError:
+        pass
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "tests"),
+    [
+        (SQUARE, TESTS),
+        (SQUARE, AS_FUNCTION),
+        (SQUARE, AS_CLASS),
+        ("import numpy\ndef f(x): return int(numpy.square(x))", TESTS),
+        (IN_A_FILE, TESTS),
+        (IN_A_THREAD, TESTS),
+        (IN_A_TEMPORARY_FILE, TESTS),
+        ("print('noise' * 100_000)\n" + SQUARE, TESTS),
+    ],
+)
+def test_code_that_passes_is_right(code, tests):
+    assert outcome(code, tests) == "right"
+
+
+@pytest.mark.parametrize(
+    ("code", "tests", "told"),
+    [
+        (FIVE, TESTS, "wrong: AssertionError (line 1 of the tests)"),
+        (FIVE, AS_FUNCTION, "wrong: AssertionError (line 3 of the tests): no"),
+        (FIVE, AS_CLASS, "wrong: Failed: AssertionError: 5 != 4"),
+        ("def g(x): return 4", TESTS, "wrong: NameError (line 1 of the tests): name 'f' is not defined"),
+        ("def f(x:", TESTS, "wrong: SyntaxError"),
+        ("x = 'a' * 10**10\ndef f(x): return 4", TESTS, "wrong: MemoryError (line 1 of the answer)"),
+        ("def f(x): return f(x)", TESTS, "wrong: RecursionError"),
+    ],
+)
+def test_code_that_fails_is_wrong_and_says_where(code, tests, told):
+    assert outcome(code, tests).startswith(told)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys\nsys.exit(0)",
+        "import os\nos._exit(0)",
+        "raise SystemExit",
+        "import os\nos.write(1, b'right')\nos._exit(0)",
+        TRIES_ALL_PIPES,
+        "import builtins\nbuiltins.exec = builtins.compile = lambda *a, **k: None",
+        "import builtins\nbuiltins.AssertionError = KeyError\ndef f(x): return 5",
+        "class Same:\n    pass\nimport atexit, os\natexit.register(os._exit, 0)\nraise SystemExit(0)",
+    ],
+)  # fmt: skip
+def test_ending_early_passes_no_test(code):
+    assert outcome(code).startswith("wrong: ")
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "__import__('socket').socket()",
+        "__import__('socket').create_connection(('127.0.0.1', 80))",
+        "__import__('os').fork()",
+        "__import__('subprocess').run(['/bin/true'])",
+        "__import__('os').kill(__import__('os').getppid(), 9)",
+        "__import__('os').listdir('/')",
+        "open('/etc/passwd').read()",
+        "open('/proc/self/environ').read()",
+        f"open({str(ROOT / 'README.md')!r}).read()",
+        "open('/tmp/left-behind', 'w')",
+        "__import__('os').chmod('/tmp', 0o777)",
+        "__import__('os').setuid(0)" if os.getuid() else "__import__('os').mount",
+        # What Landlock does not guard, and what would stay when the process is gone.
+        f"__import__('os').utime({str(ROOT / 'README.md')!r})",
+        f"__import__('os').setxattr({str(ROOT / 'README.md')!r}, 'user.a', b'b')",
+        "__import__('os').setpriority(0, __import__('os').getppid(), 19)",
+        "__import__('os').sched_setaffinity(__import__('os').getppid(), {0})",
+        "c = __import__('ctypes').CDLL(None, use_errno=True)\n    if c.msgget(0, 0o1600) < 0: raise OSError",
+        "__import__('resource').setrlimit(__import__('resource').RLIMIT_AS, (2**40, 2**40))",
+    ],
+)
+def test_nothing_outside_can_be_reached(deed):
+    told = outcome(f"def f(x):\n    {deed}\n    return 4")
+    assert told.startswith("wrong: ")
+    assert re.search(r"Error \(line [23] of the answer\)", told)
+
+
+def test_network_of_this_machine_is_not_seen():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        told = outcome(f"import socket\ndef f(x):\n    socket.create_connection(('127.0.0.1', {port}))\n    return 4")
+    assert told.startswith("wrong: PermissionError")
+
+
+def test_environment_is_clean(monkeypatch):
+    monkeypatch.setenv("HACRL_SECRET_KEY", "hidden")
+    told = outcome("import os\ndef f(x): raise ValueError(sorted(os.environ))")
+    assert "SECRET" not in told
+    assert "'HOME'" in told
+
+
+def test_too_much_writing_is_refused():
+    assert "OSError" in outcome("def f(x):\n    open('big', 'wb').write(b'0' * 2**25)\n    return 4")
+
+
+def test_endless_computation_is_wrong_and_endless_waiting_unscorable():
+    assert outcome("while True: pass") == "wrong: its tests took more than 2 s of processor time"
+    begin = time.monotonic()
+    with pytest.raises(Unscorable) as caught:
+        passes(TESTS, "import time\ntime.sleep(1000)", seconds=1)
+    assert caught.value.is_timeout
+    assert time.monotonic() - begin < 2
+
+
+def test_nothing_is_left_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(python_tests.tempfile, "tempdir", str(tmp_path))
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    outcome(
+        "import time, threading\nthreading.Thread(target=time.sleep, args=(1000,)).start()\nopen('a', 'w').write('b')"
+    )
+    with pytest.raises(Unscorable):
+        passes(TESTS, "import time\ntime.sleep(1000)", seconds=1)
+    assert {process.pid for process in psutil.Process().children(recursive=True)} == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_order_of_sets_is_the_same_every_time():
+    assert len({outcome("def f(x): raise ValueError({'a', 'b', 'c', 'd'})") for _ in range(4)}) == 1
+
+
+def test_whole_verifier_scores_blocks_of_code():
+    block = "Here:\n```python\ndef f(x): return x * x\n```\nDone."
+    with Verifier("python", processes=2) as verifier:
+        found = verifier.score(
+            [block, block.replace("* x", "+ 1"), "no code", "```python\ndef f(x): return 4"], [TESTS] * 4
+        )
+    assert [verdict.reward for verdict in found] == [1.0, 0.0, 0.0, 0.0]
+    assert found[1].reason == "AssertionError (line 1 of the tests)"
+    assert found[3].reason == "no closed block of Python code"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("```python\na\n```\n```py\nb\n```", "b"),
+        ("```\na\n```", "a"),
+        ("```python\na\n```\n```bash\nls\n```", "a"),
+        ("```python\na\n```\n```python\nb", None),
+        ("a", None),
+        ("```json\n{}\n```", None),
+    ],
+)
+def test_last_closed_block_of_python_is_the_code(text, code):
+    assert last_block(text) == code
+
+
+def test_machine_without_fences_runs_no_code(monkeypatch):
+    monkeypatch.setattr(sandbox.platform, "machine", lambda: "vax")
+    with pytest.raises(sandbox.NoJail, match="no system call filter for vax"):
+        sandbox._filter_calls(None)  # type: ignore[arg-type] # refused before anything is called
+    child = Verifier("python")
+    monkeypatch.setattr("workers.verifiers.children.child_client.sys.executable", "/bin/false")
+    with child, pytest.raises(VerifierError, match="did not start"):
+        child.score(["```\n1\n```"], [TESTS])
+
+
+def test_limits_that_are_lower_already_stay():
+    program = (
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (30, 30))\n"
+        "from workers.verifiers.python.python_tests import passes\n"
+        "from workers.verifiers.children.resource_limits import lower, lower_for_now\n"
+        "print(passes('assert f(2) == 4', 'def f(x): return x * x', seconds=20))\n"
+        "lower_for_now(resource.RLIMIT_CPU, 50)\n"
+        "lower(resource.RLIMIT_FSIZE, 2**30)\n"
+        "print(resource.getrlimit(resource.RLIMIT_CPU), resource.getrlimit(resource.RLIMIT_FSIZE))\n"
+        "lower(resource.RLIMIT_CPU, 10, spare=5)\n"
+        "lower_for_now(resource.RLIMIT_CPU, 12)\n"
+        "print(resource.getrlimit(resource.RLIMIT_CPU))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["True", "(30, 30) (1048576, 1048576)", "(12, 15)"], done.stderr

@@ -1,0 +1,306 @@
+"""Rewards: what is right, what is wrong, what cannot be scored, and that no answer can hold the verifier up."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import psutil
+import pytest
+
+from workers.verifiers.children import child_client
+from workers.verifiers.children.child_client import VerifierError
+from workers.verifiers.mathematics.answers import clean, decide, final_answer, number
+from workers.verifiers.service import Verifier, read_cases
+from workers.verifiers.verdicts import Verdict
+
+CASES = Path(__file__).resolve().parents[2] / "data" / "verifier_cases.jsonl"
+GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "verifier_cases.jsonl"
+ENDLESS = "\\boxed{x+9^{(9^{9})}}"  # the letter keeps it from being settled as a constant
+
+
+@pytest.fixture(scope="module")
+def verifier():
+    pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
+    with Verifier("math") as made:
+        yield made
+
+
+@pytest.fixture
+def fresh_verifier(verifier):
+    """One that remembers no verdict, its process started."""
+    with Verifier("math") as made:
+        reward(made, "\\boxed{y}", "y+y")
+        yield made
+
+
+def reward(verifier: Verifier, completion: str, gold: str) -> float | None:
+    return verifier.score([completion], [gold])[0].reward
+
+
+def children_of(verifier: Verifier) -> list[int]:
+    return [child._process.pid for child in verifier._children if child._process]
+
+
+def forks_of(verifier: Verifier) -> list[int]:
+    """The copies of the children that answer."""
+    return [fork.pid for pid in children_of(verifier) for fork in psutil.Process(pid).children()]
+
+
+def assert_ended(pids: list[int]) -> None:
+    """A fork sees its parent's end and goes too; whose child it is then may take its time to collect it."""
+
+    def is_alive(pid: int) -> bool:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return False
+
+    until = time.monotonic() + 5
+    while any(map(is_alive, pids)) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not any(map(is_alive, pids))
+
+
+@pytest.mark.parametrize("case", list(read_cases(CASES)), ids=lambda case: case["id"])
+def test_clear_case_is_judged_as_a_person_would(verifier, case):
+    assert reward(verifier, case["response"], case["gold"]) == float(case["expected"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not GOLDEN.is_file(), reason="no shared golden cases beside the checkout (../shared/golden)")
+def test_at_least_98_percent_of_the_clear_golden_cases_are_right_in_time_and_no_wrong_answer_is_rewarded(verifier):
+    clear = [case for case in read_cases(GOLDEN) if not case["ambiguous"]]
+    found, slowest = [], 0.0
+    reward(verifier, "\\boxed{x+x}", "2x")  # the process has started
+    for case in clear:
+        begin = time.monotonic()
+        found.append(reward(verifier, case["response"], case["gold"]))
+        slowest = max(slowest, time.monotonic() - begin)
+    right = sum(value == float(case["expected"]) for value, case in zip(found, clear, strict=True))
+    assert right >= 0.98 * len(clear)
+    assert slowest < 3.5
+    assert [case["id"] for value, case in zip(found, clear, strict=True) if value == 1 and not case["expected"]] == []
+
+
+@pytest.mark.parametrize(
+    ("completion", "found"),
+    [
+        ("\\boxed{1} then \\boxed{2}", "2"),
+        ("\\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
+        ("\\boxed{\\{1,2\\}}", "\\{1,2\\}"),
+        ("\\boxed{\\boxed{42}}", "42"),
+        ("\\boxed {7}", "7"),
+        ("\\boxed 7 apples", "7"),
+        ("3*4=12;17+12=\\boxed{29}", "29"),
+        ("\\boxed{42", None),
+        ("nothing here", None),
+        ("The answer is 42. I hope it is correct.", "42"),
+        ("#### 1,000", "1,000"),
+    ],
+)
+def test_final_answer_is_the_last_closed_box_or_what_is_stated(completion, found):
+    assert final_answer(completion) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("17", Fraction(17)),
+        ("-03", Fraction(-3)),
+        (".5", Fraction(1, 2)),
+        ("1,234.5", Fraction(2469, 2)),
+        ("\\frac12", Fraction(1, 2)),
+        ("-1\\frac{1}{2}", Fraction(-3, 2)),
+        ("6/8", Fraction(3, 4)),
+        ("1.5\\times10^{3}", Fraction(1500)),
+        ("1e-8", Fraction(1, 10**8)),
+        ("12.5\\%", Fraction(1, 8)),
+        ("0.1\\overline{6}", Fraction(1, 6)),
+        ("1/0", None),
+        ("1 2", None),
+        ("x", None),
+        ("", None),
+        ("1e99999", None),
+    ],
+)
+def test_plain_numbers_are_read_exactly(text, value):
+    assert number(text) == value
+
+
+def test_plain_numbers_never_start_a_process():
+    with Verifier("math") as verifier:
+        found = verifier.score(["\\boxed{17}", "\\boxed{18}", "no"], ["17", "17", "17"])
+        assert [verdict.reward for verdict in found] == [1.0, 0.0, 0.0]
+        assert children_of(verifier) == []
+
+
+def test_fast_path_scores_a_thousand_answers_in_a_second():
+    completions = [f"3*4=12;{n}+12=\\boxed{{{n + 12}}}" for n in range(5000)]
+    with Verifier("math") as verifier:
+        begin = time.process_time()
+        found = verifier.score(completions, [str(n + 12) for n in range(5000)])
+        assert time.process_time() - begin < 5
+    assert all(verdict.reward == 1 for verdict in found)
+
+
+def test_hostile_answer_is_unscorable_within_its_limit_and_the_next_one_is_scored_at_once(fresh_verifier):
+    assert reward(fresh_verifier, "\\boxed{x+2x}", "3x") == 1
+    children, forks = children_of(fresh_verifier), forks_of(fresh_verifier)
+    begin = time.monotonic()
+    hostile = fresh_verifier.score([ENDLESS], ["5"])[0]
+    assert time.monotonic() - begin < child_client.TIME_LIMIT_S + 0.5
+    assert hostile == Verdict(None, "unscorable: no verdict in 3 s", True)
+    assert not Path(f"/proc/{forks[0]}").exists()
+    begin = time.monotonic()
+    assert reward(fresh_verifier, "\\boxed{x+3x}", "4x") == 1
+    assert time.monotonic() - begin < 1  # a new fork, not a new process: loading the algebra takes seconds
+    assert children_of(fresh_verifier) == children
+
+
+def test_child_that_is_stuck_itself_is_replaced(fresh_verifier):
+    assert reward(fresh_verifier, "\\boxed{x+2x}", "3x") == 1
+    before, forks = children_of(fresh_verifier), forks_of(fresh_verifier)
+    os.kill(before[0], signal.SIGSTOP)
+    assert fresh_verifier.score(["\\boxed{x+4x}"], ["5x"])[0] == Verdict(None, "unscorable: no verdict in 3 s", True)
+    assert reward(fresh_verifier, "\\boxed{x+3x}", "4x") == 1
+    assert children_of(fresh_verifier) != before
+    assert_ended(before + forks)
+
+
+@pytest.mark.slow
+def test_memory_and_processor_time_of_a_child_are_limited_even_without_a_parent():
+    request = json.dumps({"gold": "5x", "answer": "x2^{100000000000}"})  # 12 GB, were it written out
+    program = (
+        "import resource, subprocess, sys\n"
+        "child = [sys.executable, '-m', 'workers.verifiers.mathematics.math_equal', str(500 * 2**20), '3']\n"
+        "subprocess.run(child, input=sys.argv[1].encode() + b'\\n', stdout=subprocess.DEVNULL)\n"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+        "print(used.ru_maxrss // 1024, used.ru_utime + used.ru_stime)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, request], capture_output=True, text=True, check=True)
+    peak_mib, seconds = map(float, done.stdout.split())
+    assert peak_mib <= 500
+    assert seconds < 12  # import about 2, then 3 at most
+
+
+@pytest.mark.parametrize("killed", [children_of, forks_of])
+def test_killed_process_is_replaced_and_its_answer_asked_again_next_time(fresh_verifier, killed):
+    assert reward(fresh_verifier, "\\boxed{5x+x}", "6x") == 1
+    os.kill(killed(fresh_verifier)[0], 9)
+    found = fresh_verifier.score(["\\boxed{7x+x}", "\\boxed{6x+x}"], ["8x", "7x"])
+    assert [verdict.reward for verdict in found] == [None, 1.0]
+    assert found[0].reason == "unscorable: the verifier process died"
+    assert reward(fresh_verifier, "\\boxed{7x+x}", "8x") == 1
+
+
+def test_only_what_could_not_be_scored_is_forgotten(verifier):
+    pair = ("x+1", "1+x")
+    lost = ("9^{(9^{9})}", "4")
+    verifier._remembered[lost] = Verdict(None, "unscorable: no verdict in 3 s", True)
+    assert verifier.score(["\\boxed{x+1}"], ["1+x"])[0].reward == 1.0
+    verifier.forget_unscorable()
+    assert lost not in verifier._remembered
+    assert verifier._remembered[pair].reward == 1.0
+
+
+def test_works_off_the_main_thread(verifier):
+    found: list[float | None] = []
+    thread = threading.Thread(target=lambda: found.append(reward(verifier, "\\boxed{2\\sqrt{5}}", "\\sqrt{20}")))
+    thread.start()
+    thread.join()
+    assert found == [1.0]
+
+
+def test_several_processes_keep_the_order(verifier):
+    golds = [f"\\sqrt{{{n}}}" for n in (8, 18, 32, 50)]
+    with Verifier("math", processes=2) as double:
+        found = double.score([f"\\boxed{{{n}\\sqrt{{2}}}}" for n in (2, 3, 4, 9)], golds)
+    assert [verdict.reward for verdict in found] == [1.0, 1.0, 1.0, 0.0]
+
+
+def test_close_ends_the_children():
+    pytest.importorskip("math_verify", reason="math-verify is missing: pip install -c constraints.txt -e '.[train]'")
+    verifier = Verifier("math")
+    reward(verifier, "\\boxed{2\\sqrt{3}}", "\\sqrt{12}")
+    processes = children_of(verifier) + forks_of(verifier)
+    assert len(processes) == 2
+    verifier.close()
+    assert_ended(processes)
+
+
+def test_a_verifier_that_cannot_start_is_an_error_and_no_verdict(monkeypatch):
+    monkeypatch.setattr(child_client.sys, "executable", "/bin/false")
+    with Verifier("math") as verifier, pytest.raises(VerifierError, match="install the train extra"):
+        verifier.score(["\\boxed{x+1}"], ["1+x"])
+
+
+def test_exact_compares_text_and_nothing_else():
+    with Verifier("exact") as verifier:
+        found = verifier.score(["\\boxed{ a b }", "a b\n", "\\boxed{1.0}", "\\boxed{a"], ["a b", "a b", "1", "a"])
+    assert [verdict.reward for verdict in found] == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_rounded_decimal_is_right_only_with_six_digits_of_a_fraction_that_never_ends():
+    assert decide("0.333333", "\\frac{1}{3}") is True
+    assert decide("0.333334", "\\frac{1}{3}") is True  # within one unit of its last digit
+    assert decide("0.333335", "\\frac{1}{3}") is False
+    assert decide("0.33333", "\\frac{1}{3}") is False
+    assert decide("0.500001", "\\frac{1}{2}") is False
+
+
+def test_clean_drops_decoration_only():
+    assert clean("$\\displaystyle\\left(\\dfrac{1}{2},\\,\\text{ odd }\\right).$") == "(\\frac{1}{2}, odd )"
+
+
+@pytest.mark.parametrize(
+    ("kind", "gold", "doubt"),
+    [
+        ("math", "17", ""),
+        ("math", "\\frac{x+1}{2}", ""),
+        ("math", "\\text{even}", ""),
+        (
+            "math",
+            "It follows by induction on n, as was to be shown.",
+            "prose of 10 words: only the same text would match",
+        ),
+        ("math", "\\frac{1}{2", "its braces do not close"),
+        ("math", "x+9^{(9^{9})}", "unscorable: no verdict in 3 s"),
+        ("math", "(" + "x+" * 500 + "1)", "longer than 1000 characters"),
+        ("exact", "It follows by induction on n, as was to be shown.", ""),
+        ("exact", "a}", "its braces do not close"),
+    ],
+)
+def test_reference_answer_that_no_response_could_match_is_doubted(kind, gold, doubt):
+    with Verifier(kind) as verifier:
+        assert verifier.doubts([gold]) == [doubt]
+
+
+def test_lengths_must_agree():
+    with Verifier("exact") as verifier, pytest.raises(ValueError, match="1 responses but 2"):
+        verifier.score(["a"], ["a", "b"])
+
+
+def test_command_line_prints_a_verdict_a_line(tmp_path):
+    path = tmp_path / "cases.jsonl"
+    path.write_text(
+        '{"id": "a", "gold": "5", "response": "\\\\boxed{5}"}\n'
+        '{"id": "b", "gold": "5", "response_rle": [["\\\\boxed{", 1], ["5", 3], ["}", 1]]}\n'
+    )
+    command = [sys.executable, "-m", "workers.verifiers.service", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(line["id"], line["reward"], line["reason"]) for line in lines] == [
+        ("a", 1.0, "right"),
+        ("b", 0.0, "wrong"),
+    ]
+    assert set(lines[0]) == {"id", "reward", "reason", "seconds"}
+
+
+def test_verdicts_are_values():
+    assert Verdict(1.0, "right") == Verdict(1.0, "right")
