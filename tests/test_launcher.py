@@ -90,7 +90,7 @@ def test_full_suite_goes_on_where_vllm_cannot_be_installed(
 
 def test_demo_with_vllm_needs_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(preflight.Refused, match=r"vLLM is not installed here.*workers\.install_vllm"):
+    with pytest.raises(preflight.Refused, match=r"vLLM is not installed here.*workers\.rollouts\.install_vllm"):
         preflight.check_vllm()
     monkeypatch.setattr(preflight.importlib.util, "find_spec", lambda name: object())
     preflight.check_vllm()

@@ -34,8 +34,12 @@ PHASES = (Phase.explicit, Phase.generate)  # a failure is told as it is: making 
 def without_children(monkeypatch):
     """No child processes: what they say of odd requests is tested where they are started."""
     nothing = Ended(b"", 1, False)
-    for place in ("registry.inspection.run_child", "registry.judging.run_child", "insight.asking.run_child"):
-        monkeypatch.setattr(f"hacrl_web.{place}", lambda *_, **__: nothing)
+    for place in (
+        "registry.language_models.inspection",
+        "registry.benchmarks.try_answer",
+        "insight.checkpoints.ask_agents",
+    ):
+        monkeypatch.setattr(f"hacrl_web.{place}.run_child", lambda *_, **__: nothing)
     monkeypatch.setattr("hacrl_web.registry.benchmarks.importing._run_child", lambda *_: nothing)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from hacrl_web.accounts.models import User
+from hacrl_web.registry import children
 from hacrl_web.registry.children import Ended
 from hacrl_web.registry.language_models import inspection
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
@@ -67,3 +68,13 @@ def field_error(response, field: str) -> str:
     marker = f'id="id_{field}-error"'
     assert marker in page, f"no error beside {field}"
     return page[page.index(marker) :].split("</div>")[0]
+
+
+def replace_child(monkeypatch, folder: Path, module: str, code: str) -> None:
+    """`python -m workers.inspection.MODULE` runs `code` instead."""
+    package = folder / "replaced" / "workers" / "inspection"
+    package.mkdir(parents=True)
+    for part in (package.parent, package):
+        (part / "__init__.py").touch()
+    (package / f"{module}.py").write_text(code)
+    monkeypatch.setattr(children, "_environment", lambda: {"PYTHONPATH": str(package.parent.parent)})

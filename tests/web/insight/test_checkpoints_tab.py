@@ -20,14 +20,13 @@ from django.utils.html import escape
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints, promotion
 from hacrl_web.insight.checkpoints.more_steps import extend
 from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
-from hacrl_web.registry import children
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import make_run, make_user
 from tests.support.web.insight_help import add_checkpoint, claimed, evaluation, store
-from tests.support.web.registry_help import PASSED, answer_inspections
+from tests.support.web.registry_help import PASSED, answer_inspections, replace_child
 from workers.contract.checkpoint_manifest import DamagedCheckpoint, read_manifest
 from workers.contract.events import Checkpoint
 from workers.trainer.checkpoint import newest_checkpoint
@@ -334,12 +333,7 @@ class TestAsk:
     form = {"question": "1+1=", "expected": "2", "step": "10", "temperature": "0", "max_new_tokens": "5", "seed": "0"}
 
     def child(self, monkeypatch, tmp_path, code: str):
-        """`python -m workers.inspection.ask` is this code instead."""
-        package = tmp_path / "own" / "workers"
-        package.mkdir(parents=True)
-        (package / "__init__.py").touch()
-        (package / "ask.py").write_text(code)
-        monkeypatch.setattr(children, "_environment", lambda: {"PYTHONPATH": str(package.parent)})
+        replace_child(monkeypatch, tmp_path, "ask", code)
 
     def test_answers_stand_side_by_side_as_text(self, client, run, monkeypatch, tmp_path):
         code = (

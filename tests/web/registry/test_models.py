@@ -18,6 +18,7 @@ from tests.support.web.registry_help import (
     make_model,
     make_user,
     model_folder,
+    replace_child,
     written_rows,
 )
 
@@ -212,15 +213,10 @@ def test_absurd_facts_are_stored_as_unknown(ada, root, monkeypatch):
 
 def test_slow_child_is_ended(ada, root, monkeypatch, tmp_path):
     """A real child that would sleep for a minute, with a limit of half a second."""
-    package = tmp_path / "slow" / "workers"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
     pid_file = tmp_path / "pid"
-    (package / "inspect.py").write_text(
-        f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
-    )
+    code = f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
     monkeypatch.setattr(inspection, "TIMEOUT_S", 0.5)
-    monkeypatch.setattr(children, "_environment", lambda: {"PYTHONPATH": str(package.parent)})
+    replace_child(monkeypatch, tmp_path, "inspect_model", code)
     start = time.perf_counter()
     with pytest.raises(FieldErrors, match="took longer than"):
         services.register_model(ada, location=str(model_folder(root)))
@@ -232,12 +228,9 @@ def test_slow_child_is_ended(ada, root, monkeypatch, tmp_path):
 
 @pytest.mark.skipif(os.uname().sysname != "Linux", reason="limits from outside are a feature of Linux")
 def test_child_that_eats_memory_is_refused(ada, root, monkeypatch, tmp_path):
-    package = tmp_path / "hungry" / "workers"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "inspect.py").write_text("import time\ntime.sleep(.2)\nfood = bytearray(2**30)\nprint('{}')")
+    code = "import time\ntime.sleep(.2)\nfood = bytearray(2**30)\nprint('{}')"
     monkeypatch.setattr(inspection, "MEMORY_BYTES", 2**29)
-    monkeypatch.setattr(children, "_environment", lambda: {"PYTHONPATH": str(package.parent)})
+    replace_child(monkeypatch, tmp_path, "inspect_model", code)
     with pytest.raises(FieldErrors, match="ended without an answer"):
         services.register_model(ada, location=str(model_folder(root)))
 

@@ -139,7 +139,7 @@ def test_weights_do_not_stay_in_memory_once_they_are_read(tmp_path, connection, 
 def test_what_a_killed_trainer_left_in_memory_is_removed_and_nothing_else(memory):
     mine = WeightFolder(0)
     code = (
-        "from workers import weight_folder as it\n"
+        "from workers.rollouts import weight_transfer as it\n"
         f"it.MEMORY_FILES = it.Path({str(memory)!r})\n"
         "print(it.WeightFolder(0).path)"
     )
@@ -186,7 +186,7 @@ def test_an_engine_that_dies_is_no_hanging_trainer(tmp_path, monkeypatch):
 def test_a_run_whose_host_has_no_vllm_says_how_to_get_it(tmp_path, monkeypatch):
     spec, _ = spec_and_policy(tmp_path)
     monkeypatch.setattr("workers.rollouts.engine.find_spec", lambda name: None)
-    with pytest.raises(EngineMissing, match=r"not installed on this host.*workers\.install_vllm"):
+    with pytest.raises(EngineMissing, match=r"not installed on this host.*workers\.rollouts\.install_vllm"):
         check_engine(spec)
 
 

@@ -176,8 +176,8 @@ def test_attempt_after_a_damaged_line_counts_the_sound_ones(tmp_path, spec, monk
         writer.close()
     path = tmp_path / "events.jsonl"
     path.write_bytes(path.read_bytes().replace(b"attempt 2", b"attempt 9"))
-    monkeypatch.setenv(process.launcher.DEATH_PIPE_VARIABLE, "")
-    monkeypatch.setattr(process.launcher, "die_with_supervisor", lambda: None)
+    monkeypatch.setenv(process.trainer_process.DEATH_PIPE_VARIABLE, "")
+    monkeypatch.setattr(process.trainer_process, "die_with_supervisor", lambda: None)
     assert process.prepare(spec, tmp_path, None) == 2
 
 
@@ -185,11 +185,11 @@ def test_what_was_confirmed_at_launch_is_not_asked_again(tmp_path, spec, capfd, 
     from workers import __main__ as process
 
     wide = spec.model_copy(update={"algorithm": spec.algorithm.model_copy(update={"delta": 0.8})})
-    monkeypatch.setattr(process.launcher, "die_with_supervisor", lambda: None)
-    monkeypatch.setenv(process.launcher.DEATH_PIPE_VARIABLE, "")
+    monkeypatch.setattr(process.trainer_process, "die_with_supervisor", lambda: None)
+    monkeypatch.setenv(process.trainer_process.DEATH_PIPE_VARIABLE, "")
     process.prepare(wide, tmp_path / "launched", None)
     assert capfd.readouterr().err == ""
-    monkeypatch.delenv(process.launcher.DEATH_PIPE_VARIABLE)
+    monkeypatch.delenv(process.trainer_process.DEATH_PIPE_VARIABLE)
     process.prepare(wide, tmp_path / "by hand", None)
     assert "did you mean 0.2?" in capfd.readouterr().err
 

@@ -564,8 +564,8 @@ def test_run_of_many_full_spool_files_is_stored_to_the_last_word(settings):
 
 SMALL_FILES = """
 import sys
-from tests import fake_trainer
-from workers import spool
+from tests.support import fake_trainer
+from workers.contract import spool
 spool.SEGMENT_BYTES = 3000
 sys.exit(fake_trainer.main(*sys.argv[1:3], sys.argv[4]))
 """
