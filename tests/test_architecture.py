@@ -50,7 +50,8 @@ ROOMS = {
 # Beside the rooms of an app, these import any of them and are imported by Django and the assembly alone.
 DOORS = ("urls", "api", "views", "middleware", "templatetags", "management")
 TOP_LEVEL = {
-    ".ci", ".gitignore", ".pre-commit-config.yaml", "LICENSE", "README.md", "constraints.txt", "docker", "docs",
+    ".ci", ".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md",
+    "constraints.txt", "docker", "docs",
     "frontend", "hacrl", "hacrl_web", "manage.py", "pyproject.toml", "tests", "workers",
 }  # fmt: skip
 
