@@ -1,12 +1,14 @@
-"""The pictures of the docs: the product with generated runs, photographed in Chromium, in docs/pictures.
+"""The pictures of the docs: the product after a really trained demo, in Chromium, saved in docs/pictures.
 
-    python -m tests.bench.pictures [NAME ...]
+    python -m tests.bench.pictures [NAME ...] [--data FOLDER]
 
-Run by hand where pages have changed. Each picture is 1200 x 750 and at most 80 kB; nothing of this machine is in it.
+Run by hand where pages have changed. It trains the demo first, which takes minutes, unless FOLDER is the data folder of
+one that has ended. Each picture is 1200 x 750 and at most 80 kB; no name of this machine is in it.
 """
 
 from __future__ import annotations
 
+import argparse
 import base64
 import subprocess
 import sys
@@ -21,17 +23,7 @@ MAX_BYTES = 80_000
 SIZE = {"width": 1200, "height": 750}
 SETTLE_MS = 2500
 HOST = "trainer-1"  # the name of this host on the pages
-SEED = [
-    sys.executable,
-    "manage.py",
-    "seed_demo_data",
-    "--runs",
-    "9",
-    "--steps",
-    "40",
-    "--algorithms",
-    "hacpo,gspo,gspox2",
-]
+DEMO = [sys.executable, "-m", "hacrl_web.ops.up", "demo", "--once"]
 # PNG to WebP by the browser itself, smaller by quality until it fits.
 TO_WEBP = """async ([png, most]) => {
   const picture = await createImageBitmap(await (await fetch(`data:image/png;base64,${png}`)).blob());
@@ -75,7 +67,6 @@ def tab(name: str, top: str) -> Callable[[Any], None]:
 
 def new_run(page: Any) -> None:
     page.goto("/runs/new?compare=1")
-    page.get_by_label("Agent group").select_option("")  # the generated models have no folders to launch from
     scrolled(page, "#section-compare")
 
 
@@ -96,14 +87,9 @@ PICTURES: dict[str, Callable[[Any], None]] = {
 }
 
 
-def main(names: list[str]) -> None:
+def main(names: list[str], data: str) -> None:
     FOLDER.mkdir(exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory() as data,
-        running(data, HACRL_HOST=HOST) as (url, login),
-        logged_in(url, login, viewport=SIZE) as page,
-    ):
-        subprocess.run(SEED, cwd=ROOT, env=environment(data), check=True)
+    with running(data, HACRL_HOST=HOST) as (url, login), logged_in(url, login, viewport=SIZE) as page:
         converter = page.context.browser.new_page()  # about:blank: no policy of ours forbids the data address
         for name in names or PICTURES:
             PICTURES[name](page)
@@ -116,4 +102,11 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which pictures: {', '.join(PICTURES)}")
+    parser.add_argument("--data", help="the data folder of a demo that has ended")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        if not options.data:
+            subprocess.run(DEMO, cwd=ROOT, env=environment(folder) | {"HACRL_HOST": HOST}, check=True)
+        main(options.names, options.data or folder)
