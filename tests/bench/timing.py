@@ -20,9 +20,10 @@ from workers.agents import local, objective, updates
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.model.policy import Policy
-from workers.trainer import step_view, trainer
-from workers.trainer.plan import batch_of_step
+from workers.trainer import step as step_view
+from workers.trainer import trainer
 from workers.trainer.prompt_lengths import questions_that_fit
+from workers.trainer.step import batch_of_step
 from workers.trainer.step_events import step_events
 from workers.trainer.stop_signals import StopFlag
 

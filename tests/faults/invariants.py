@@ -21,7 +21,7 @@ from hacrl_web.ops.processes import is_alive
 from tests.faults.records import Database, Place, StoredRun, numbers
 from tests.support.fake_trainer import LEDGER_NAME
 from workers.contract.spool import read_spool
-from workers.trainer.checkpoint import newest_checkpoint
+from workers.trainer.checkpoints import newest_checkpoint
 
 TERMINAL = frozenset({"completed", "failed", "stopped"})
 LOOK_S = 0.1

@@ -25,7 +25,7 @@ from tests.faults.records import Database, Place
 from tests.support.fake_trainer import FakeTrainer
 from tests.support.web.factories import make_run
 from workers.contract.spec.run import RunSpec
-from workers.trainer.checkpoint import FOLDER_NAME
+from workers.trainer.checkpoints import FOLDER_NAME
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -19,7 +19,7 @@ from tests.faults.apps import SHORT
 from tests.faults.conftest import Report
 from tests.faults.invariants import TERMINAL
 from tests.faults.world import World, wait
-from workers.trainer.checkpoint import newest_checkpoint
+from workers.trainer.checkpoints import newest_checkpoint
 
 pytestmark = pytest.mark.slow
 GRACE_S = SHORT["hacrl_web.runs.worker.supervisor.STOP_GRACE_S"][1]

@@ -16,7 +16,7 @@ from tests.faults.conftest import Report
 from tests.faults.invariants import TERMINAL
 from tests.faults.world import World, wait
 from workers.contract.trainer_log import allocated_bytes, limit_mib, read_output
-from workers.trainer.checkpoint import FOLDER_NAME, newest_checkpoint
+from workers.trainer.checkpoints import FOLDER_NAME, newest_checkpoint
 
 pytestmark = pytest.mark.slow
 

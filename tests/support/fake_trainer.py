@@ -33,7 +33,7 @@ from workers.contract.events import PAUSE_ASKED, Body, Checkpoint, Finished, Log
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.contract.trainer_process import PAUSE_SIGNAL, die_with_supervisor, dump_stacks_on_signal
-from workers.trainer.checkpoint import newest_checkpoint, save_checkpoint
+from workers.trainer.checkpoints import newest_checkpoint, save_checkpoint
 
 __all__ = ["rollouts"]
 MODES = (

@@ -28,8 +28,7 @@ from workers.model.policy import Policy
 from workers.model.process_group import ALONE, Ranks
 from workers.questions.dataset import Question
 from workers.randomness import derived_key
-from workers.rollouts.engine import logp_difference, make_engine
-from workers.rollouts.importance import truncated_weight
+from workers.rollouts.engine import logp_difference, make_engine, truncated_weight
 from workers.rollouts.sampler import Sample
 
 MAX_ROLL_BACKS = 3  # in a run and agent

@@ -3,7 +3,7 @@
 checkpoints/step-000040/manifest.json   {step, agents: [{name, folder}], files: {path: {size, sha256}}}, written last
 checkpoints/step-000040/agents/<index>-<slug>/   each an ordinary Hugging Face model folder
 
-`workers.trainer.checkpoint` writes it; the web lists, verifies and hands out what lies there. No torch, no Django.
+`workers.trainer.checkpoints` writes it; the web lists, verifies and hands out what lies there. No torch, no Django.
 """
 
 from __future__ import annotations

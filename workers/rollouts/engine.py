@@ -1,11 +1,17 @@
-"""Step 2 of Algorithm 1: what samples rollouts. An agent asks one small interface, whichever engine it got.
+"""Step 2 of Algorithm 1: what samples rollouts, behind one small interface.
 
-`transformers` samples with the trainer's own weights (rollout.py); `vllm` with a copy of them in another process
-(vllm_engine.py), which gets the new weights after each step's updates and is then compared with the trainer.
+`transformers` samples with the trainer's own weights (sampler.py); `vllm` with a copy of them in another process
+(vllm_engine.py), which receives the new weights after each step's updates and is then compared with the trainer.
+
+Where the engine computes slightly different probabilities, truncated importance sampling corrects the loss (Ionides
+2008; for rollout engines: Yao et al., "Your efficient RL framework secretly brings you off-policy RL training", 2025):
+a rollout weighs as much as the trainer's policy is likelier to write it than the engine's, at most a cap. There is one
+weight per rollout, of mean log-probabilities as in the sequence ratio.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Protocol
@@ -16,6 +22,14 @@ from workers.contract.spec.run import RunSpec
 from workers.contract.spec.sections import INSTALL_VLLM
 from workers.model.policy import Policy
 from workers.rollouts.sampler import Sample, refuse_empty, sample
+
+
+def truncated_weight(trainer_mean_logp: float, engine_mean_logp: float, cap: float) -> float:
+    """min(exp(trainer - engine), cap) of one rollout's mean log-probabilities by token, both at the same weights."""
+    # Compared before exp: a token that the trainer holds impossible, or the engine, must not overflow.
+    difference = trainer_mean_logp - engine_mean_logp
+    return cap if difference >= math.log(cap) else math.exp(difference)
+
 
 # Mean difference of log-probabilities by token, in nats, above which an engine has other weights than the trainer.
 LOGP_DIFFERENCE_LIMIT = 0.1

@@ -19,7 +19,7 @@ from workers.agents.objective import Judgement
 from workers.algorithms import hacpo
 from workers.contract import events
 from workers.questions.dataset import Question
-from workers.trainer.quarantine import Audited, Trust
+from workers.trainer.trust import Audited, Trust
 
 CLIP_SIDES: dict[int, Literal["lower", "none", "upper"]] = {-1: "lower", 0: "none", 1: "upper"}
 

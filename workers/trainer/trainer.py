@@ -27,19 +27,15 @@ from workers.contract.spool import SpoolWriter
 from workers.contract.verifier_kinds import label
 from workers.questions.dataset import Question, Split, split_questions
 from workers.rollouts.engine import LOGP_DIFFERENCE_LIMIT
-from workers.trainer.audit import Audit
-from workers.trainer.checkpoint import newest_checkpoint
-from workers.trainer.evaluation import Exam
-from workers.trainer.examiner import Examiner
+from workers.trainer.checkpoints import CheckpointsFail, Saving, newest_checkpoint
+from workers.trainer.evaluation import Exam, Examiner
 from workers.trainer.memory_check import check_memory
-from workers.trainer.plan import batch_of_step, learning_rate
 from workers.trainer.progress import Progress
 from workers.trainer.prompt_lengths import asked_questions_that_fit, questions_that_fit
-from workers.trainer.quarantine import Change, Trust
-from workers.trainer.saving import CheckpointsFail, Saving
+from workers.trainer.step import StepView, batch_of_step, learning_rate, view_step
 from workers.trainer.step_events import StepRecord, step_events
-from workers.trainer.step_view import StepView, view_step
 from workers.trainer.stop_signals import Paused, StopFlag
+from workers.trainer.trust import Audit, Change, Trust
 from workers.verifiers.service import Verifier
 
 # A checkpoint on the way out must fit into the grace between TERM and KILL.

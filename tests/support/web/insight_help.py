@@ -10,7 +10,7 @@ from hacrl_web.runs.worker.hosts import data_folder_id
 from tests.support.fake_trainer import FakeAgent
 from tests.support.web.factories import make_run, write_spool
 from workers.contract.events import Body, Evaluation
-from workers.trainer.checkpoint import save_checkpoint
+from workers.trainer.checkpoints import save_checkpoint
 
 
 def claimed(owner: Any, **changes: Any) -> Run:

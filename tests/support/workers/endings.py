@@ -7,7 +7,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from tests.support.workers.tiny import records
-from workers.trainer.checkpoint import newest_checkpoint
+from workers.trainer.checkpoints import newest_checkpoint
 
 
 def told(run_dir: Path, kind: str) -> list[dict]:

@@ -29,7 +29,7 @@ from tests.support.web.insight_help import add_checkpoint, claimed, evaluation, 
 from tests.support.web.registry_help import PASSED, answer_inspections, replace_child
 from workers.contract.checkpoint_manifest import DamagedCheckpoint, read_manifest
 from workers.contract.events import Checkpoint
-from workers.trainer.checkpoint import newest_checkpoint
+from workers.trainer.checkpoints import newest_checkpoint
 
 pytestmark = pytest.mark.django_db
 

@@ -34,7 +34,7 @@ from workers.algorithms import gspo, hacpo
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
 from workers.trainer import step_events
-from workers.trainer.plan import build_mini_batches
+from workers.trainer.step import build_mini_batches
 
 PLAN = Plan(2, 4, 2, 8, 4, 1, seed=3, variants=(("hacpo", 0.8),))
 AGENTS = [(f"Generated {letter}", f"/none/{letter}") for letter in "ABC"]

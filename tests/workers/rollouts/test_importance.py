@@ -13,8 +13,7 @@ import torch
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.agents import local, objective
 from workers.contract.spec.algorithm import AlgorithmSpec
-from workers.rollouts.engine import TransformersEngine
-from workers.rollouts.importance import truncated_weight
+from workers.rollouts.engine import TransformersEngine, truncated_weight
 from workers.rollouts.sampler import Sample
 
 SHIFT = 0.5  # nats by which the foreign engine's log-probabilities are too low

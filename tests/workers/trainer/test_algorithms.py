@@ -8,7 +8,7 @@ import torch
 from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
 from workers.agents.local import LocalAgent
 from workers.agents.messages import Generated, Response, RolloutsMissing
-from workers.trainer.plan import build_mini_batches, chosen_sources
+from workers.trainer.step import build_mini_batches, chosen_sources
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,14 @@ import pytest
 
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train
 from workers.contract.spec.sections import CheckpointSpec
-from workers.trainer.checkpoint import DamagedCheckpoint, load_checkpoint, newest_checkpoint, save_checkpoint, slug
-from workers.trainer.saving import Saving
+from workers.trainer.checkpoints import (
+    DamagedCheckpoint,
+    Saving,
+    load_checkpoint,
+    newest_checkpoint,
+    save_checkpoint,
+    slug,
+)
 from workers.verifiers.verdicts import Verdict
 
 

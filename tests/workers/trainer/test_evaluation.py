@@ -16,8 +16,8 @@ from workers.contract.spec.data import DataSpec
 from workers.contract.verifier_kinds import label
 from workers.questions.canonical import MAX_SLICES
 from workers.questions.dataset import Question, split_questions
-from workers.trainer import examiner
-from workers.trainer.checkpoint import newest_checkpoint
+from workers.trainer import evaluation as examiner
+from workers.trainer.checkpoints import newest_checkpoint
 from workers.trainer.evaluation import Exam, Result, digest, evaluation_event, results_of
 from workers.trainer.provenance import git_commit, versions
 from workers.trainer.stop_signals import Paused, StopFlag, Stopped

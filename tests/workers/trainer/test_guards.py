@@ -20,7 +20,7 @@ from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records
 from workers.model.memory import OutOfMemory
 from workers.model.policy import Policy
 from workers.trainer import scoring
-from workers.trainer.saving import CheckpointsFail
+from workers.trainer.checkpoints import CheckpointsFail
 from workers.trainer.scoring import VerifierFails
 from workers.trainer.stop_signals import StopFlag, Stopped
 from workers.trainer.trainer import Diverged

@@ -8,7 +8,7 @@ from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
-from workers.trainer.plan import batch_of_step
+from workers.trainer.step import batch_of_step
 
 ALGORITHMS = ("hacpo", "gspo", "gspox2", "grpo", "naive_source", "naive_learner")
 QUESTIONS = [Question(id=f"q{number}", question=str(number), answer="1") for number in range(40)]

@@ -12,7 +12,7 @@ from tests.workers.trainer.test_resume import assert_same_end
 from workers import heartbeat
 from workers.contract.trainer_log import LOG_NAME
 from workers.contract.trainer_process import PULSE_NAME, start_trainer
-from workers.trainer import saving
+from workers.trainer import checkpoints
 from workers.trainer.scoring import Scorer
 from workers.trainer.stop_signals import Paused, StopFlag
 from workers.verifiers.service import Verifier
@@ -66,7 +66,7 @@ def test_pause_whose_checkpoint_cannot_be_written_says_where_the_run_goes_on(tmp
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(saving, "save_checkpoint", full)
+    monkeypatch.setattr(checkpoints, "save_checkpoint", full)
     stop = StopFlag()
     with pytest.raises(Paused, match="no checkpoint of step 1 could be written, so it goes on from an earlier one"):
         train(make_spec(tmp_path, make_pair(tmp_path)), tmp_path / "run", verifier=PausesAt(stop, 3), stop=stop)

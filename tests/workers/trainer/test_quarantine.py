@@ -17,9 +17,9 @@ from workers.agents import objective
 from workers.agents.messages import Generated, Response
 from workers.algorithms import gspo
 from workers.contract.spec.algorithm import AlgorithmSpec
-from workers.trainer.checkpoint import newest_checkpoint
-from workers.trainer.plan import build_mini_batches, quarantined_rows
-from workers.trainer.quarantine import Audited, Trust
+from workers.trainer.checkpoints import newest_checkpoint
+from workers.trainer.step import build_mini_batches, quarantined_rows
+from workers.trainer.trust import Audited, Trust
 
 ALONE = [[True, False], [False, True]]
 ALL = [[True, True], [True, True]]

@@ -13,7 +13,7 @@ from tests.support.workers.endings import assert_same_end
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.agents.local import LocalAgent
 from workers.contract.spec.run import RunSpec
-from workers.trainer.checkpoint import newest_checkpoint
+from workers.trainer.checkpoints import newest_checkpoint
 
 # Each process is forked from one that has the libraries loaded: loading them nine times takes longer than the training.
 PROCESSES = multiprocessing.get_context("forkserver")

@@ -21,7 +21,7 @@ from workers.contract.checkpoint_manifest import DamagedCheckpoint
 from workers.contract.spool import SpoolWriter
 from workers.model.memory import device_peak_bytes, resident_bytes
 from workers.questions.dataset import Question
-from workers.trainer.plan import batch_of_step, build_mini_batches, learning_rate
+from workers.trainer.step import batch_of_step, build_mini_batches, learning_rate
 from workers.trainer.stop_signals import StopFlag, Stopped
 from workers.trainer.trainer import Diverged, Trainer
 
@@ -263,7 +263,7 @@ def test_full_disk_does_not_turn_a_stop_into_a_failure(tmp_path, pair, monkeypat
     trainer = train(make_spec(tmp_path, pair[:1], training={"steps": 1}), tmp_path / "run")
     trainer.spool = SpoolWriter(tmp_path / "run", 1)
     trainer.saving.step = None
-    monkeypatch.setattr("workers.trainer.saving.save_checkpoint", full)
+    monkeypatch.setattr("workers.trainer.checkpoints.save_checkpoint", full)
     trainer.save_if_cheap()
     warning = records(tmp_path / "run", "log")[-1]
     assert (warning["level"], warning["message"]) == (

@@ -10,9 +10,8 @@ import torch
 from tests.support.workers.tiny import make_pair, make_spec
 from workers.agents.messages import Generated, Response
 from workers.questions.dataset import Question
-from workers.trainer.audit import Audit
-from workers.trainer.quarantine import Audited
 from workers.trainer.scoring import Scores, VerifierFails
+from workers.trainer.trust import Audit, Audited
 from workers.verifiers.children.child_client import Child
 from workers.verifiers.cross_check import is_right
 from workers.verifiers.service import Verifier, read_cases
@@ -146,6 +145,6 @@ def test_share_is_drawn_by_agent_and_step_whatever_their_order(tmp_path, pair):
 
 
 def test_second_verifier_that_cannot_run_pauses_the_run_as_the_first_does(tmp_path, pair, monkeypatch):
-    monkeypatch.setattr("workers.trainer.audit.Child", lambda *_: Child("workers.no_such_module"))
+    monkeypatch.setattr("workers.trainer.trust.Child", lambda *_: Child("workers.no_such_module"))
     with pytest.raises(VerifierFails, match="the second verifier fails: The verifier process did not start"):
         audited(tmp_path, pair, 1.0)

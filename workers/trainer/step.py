@@ -1,16 +1,25 @@
-"""What a step is made of, decided before it runs: its prompts, its learning rate, each learner's mini-batches."""
+"""Steps 1 and 3 of Algorithm 1: the prompts and learning rate of a step, and each learner's rows in mini-batches.
+
+A learner's rows are its own rollouts and those of the sources that it trusts at the start of the step.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from workers.agents.messages import Generated, Row
+from workers.agents.objective import Judgement, judge
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
 from workers.randomness import derived_key, permutation
+from workers.trainer.scoring import Scores
+from workers.trainer.trust import Trust
+from workers.verifiers.service import REWARD_MAX
 
 
 def batch_of_step(spec: RunSpec, step: int, questions: Sequence[Question]) -> list[Question]:
@@ -138,3 +147,27 @@ def chosen_sources(spec: RunSpec, step: int, learner: int, trusted: Sequence[boo
         return derived_key("sources", spec.seed, seeds[learner], seeds[source], step)
 
     return sorted(sorted(peers, key=draw)[: spec.num_blocks - 1])
+
+
+@dataclass(frozen=True)
+class StepView:
+    """By learner: whom it trusts, its judgement, its mini-batches, and the rollouts of those that it does not trust."""
+
+    trusted: list[list[bool]]
+    judged: Judgement
+    plans: list[list[list[Row]]]
+    quarantined: list[list[Row]]
+
+
+def view_step(
+    spec: RunSpec, step: int, generated: Sequence[Generated], scores: Scores, ratio: Tensor, trust: Trust
+) -> StepView:
+    """step: 0, 1, ...  ratio: (n, n), omega."""
+    trusted = [trust.trusted(learner) for learner in range(len(spec.agents))]
+    judged = judge(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
+    plans, quarantined = [], []
+    for learner, advantages in enumerate(judged.advantages):
+        view = (learner, generated, advantages, scores.valid, ratio, trusted[learner])
+        plans.append(build_mini_batches(spec, step, *view))
+        quarantined.append(quarantined_rows(spec, *view))
+    return StepView(trusted, judged, plans, quarantined)

@@ -1,8 +1,11 @@
-"""Between verdicts and updates: which source may teach which learner, and whose verdicts are believed at all.
+"""Between verdicts and updates: which source may teach which learner, and which rewards are believed.
 
-Two pieces of evidence, both smoothed and both with a gap between the bound that shuts a source out and the one that
-lets it back: the alignment of its gradient with the learner's own (peer_quarantine, by pair), and how often a second
-verifier contradicts the rewards of its rollouts (audit, for everybody). Standard library and numbers only.
+Two smoothed signals decide, each with a gap between the bound that excludes a source and the one that readmits it: the
+alignment of its gradient with the learner's own (peer_quarantine, by pair), and the share of its rewards that a second
+verifier contradicts (audit, for all learners).
+
+The audited rollouts are drawn from run seed, agent, step, prompt and sample, so a resumed run repeats them. The second
+verifier (workers.verifiers.cross_check) runs in a child process with the limits of the first.
 """
 
 from __future__ import annotations
@@ -11,7 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from workers import heartbeat
+from workers.agents.messages import Generated
 from workers.contract.spec.algorithm import AlgorithmSpec
+from workers.contract.spec.run import RunSpec
+from workers.questions.dataset import Question
+from workers.randomness import derived_key
+from workers.trainer.scoring import Scores, VerifierFails
+from workers.verifiers.children.child_client import Child, VerifierError
 
 # Fewer answers than this, smoothed, are no evidence of a verifier gone wrong.
 MIN_AUDITED = 10.0
@@ -135,3 +145,43 @@ class Trust:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.alignment = [[Evidence.from_state(one) for one in row] for row in state["alignment"]]
         self.disagreement = [Evidence.from_state(one) for one in state["disagreement"]]
+
+
+class Audit:
+    """Compares verdicts with those of the second verifier. Its child starts with the first question."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self.spec = spec
+        self._child = Child("workers.verifiers.cross_check", spec.data.verifier, repr(spec.data.tolerance))
+
+    def check(
+        self, step: int, questions: Sequence[Question], generated: Sequence[Generated], scores: Scores
+    ) -> list[Audited]:
+        """By agent: how many rewards of a step were checked, and how many turned out otherwise.
+
+        Rollouts without a reward are not asked about. Error: VerifierFails where the second verifier cannot run.
+        """
+        found = []
+        for agent, spec in enumerate(self.spec.agents):
+            asked, verdicts = 0, []
+            for prompt, (question, group) in enumerate(zip(questions, generated[agent].responses, strict=True)):
+                for number, response in enumerate(group):
+                    key = derived_key("audit", self.spec.seed, spec.stable_seed, step, question.id, number)
+                    is_drawn = key < self.spec.algorithm.audit_share * 2**64
+                    if not is_drawn or not scores.valid[agent, prompt, number]:
+                        continue
+                    asked += 1
+                    heartbeat.beat()
+                    try:
+                        second = self._child.ask(response.text, question.answer).reward
+                    except VerifierError as error:
+                        raise VerifierFails(f"the second verifier fails: {error}") from error
+                    if second is not None:
+                        verdicts.append((scores.rewards[agent, prompt, number].item(), second))
+            found.append(
+                Audited(asked, len(verdicts), sum((first > 0.5) != (second > 0.5) for first, second in verdicts))
+            )
+        return found
+
+    def close(self) -> None:
+        self._child.close()
