@@ -52,14 +52,14 @@ class RemoteAgent(ABC):
         return int(self._ask("longest_prompt", questions))
 
     def generate(self, step: int, questions: Sequence[Question]) -> Generated:
-        found: Generated = self._ask("generate", step, questions)
-        return found
+        generated: Generated = self._ask("generate", step, questions)
+        return generated
 
     def update(
         self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
     ) -> UpdateReport:
-        found: UpdateReport = self._ask("update", mini_batches, learning_rate, measures_alignment=measures_alignment)
-        return found
+        report: UpdateReport = self._ask("update", mini_batches, learning_rate, measures_alignment=measures_alignment)
+        return report
 
     def measure_alignment(self, rows: Sequence[Row]) -> dict[int, float | None]:
         return dict(self._ask("measure_alignment", rows))

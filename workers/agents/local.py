@@ -126,7 +126,7 @@ class LocalAgent:
             samples, self._rollout_batch_size = halving(
                 self.ranks.together(attempt), self._rollout_batch_size, "rollout_batch_size", LOWER_LENGTH, notes
             )
-        return [found for each in self.ranks.gather(samples) for found in each], notes
+        return [row for each in self.ranks.gather(samples) for row in each], notes
 
     @_at_work
     def generate(self, step: int, questions: Sequence[Question]) -> Generated:
@@ -138,22 +138,22 @@ class LocalAgent:
             samples, notes = self._sample("rollout", step, questions, per_prompt, self.spec.rollout.temperature)
         except OutOfMemory as error:
             raise RolloutsMissing(str(error)) from error
-        kept = [self._counted(found) for found in samples]
-        sampled = [found.logps[: len(ids)] for found, ids in zip(samples, kept, strict=True)]
+        token_ids = [self._counted(row) for row in samples]
+        sampled = [row.logps[: len(ids)] for row, ids in zip(samples, token_ids, strict=True)]
         scored = sampled
         if not self.policy.sampling_logps_are_exact:
-            scored = self._score([(index // per_prompt, ids) for index, ids in enumerate(kept)], notes)
+            scored = self._score([(index // per_prompt, ids) for index, ids in enumerate(token_ids)], notes)
             self._scoring_differences = [abs(_mean(a) - _mean(b)) for a, b in zip(sampled, scored, strict=True)]
         weights = self._weigh(sampled, scored)
         by_token = needs_token_logps(self.spec.algorithm)
         responses: list[list[Response]] = [[] for _ in questions]
-        for index, (found, ids, logps) in enumerate(zip(samples, kept, scored, strict=True)):
+        for index, (row, ids, logps) in enumerate(zip(samples, token_ids, scored, strict=True)):
             prompt, number = divmod(index, per_prompt)
             old_logps = logps if by_token else ()
             own = Inputs(self._prompts[prompt], ids, _mean(logps), len(ids), old_logps, weights[index])
             self._own[prompt, number] = own if ids else "empty"
-            responses[prompt].append(self._response(found, ids, _mean(logps)))
-        entropy = (sum(found.entropy for found in samples), float(sum(len(found.token_ids) for found in samples)))
+            responses[prompt].append(self._response(row, ids, _mean(logps)))
+        entropy = (sum(row.entropy for row in samples), float(sum(len(row.token_ids) for row in samples)))
         return Generated(responses, entropy, notes=(*self.take_notes(), *notes))
 
     def _weigh(self, sampled: Sequence[Sequence[float]], scored: Sequence[Sequence[float]]) -> list[float]:
@@ -167,23 +167,23 @@ class LocalAgent:
         ]
         return self._importance_weights
 
-    def _counted(self, found: Sample) -> list[int]:
+    def _counted(self, row: Sample) -> list[int]:
         """The response tokens that count: with the EOS, unless it is stripped."""
-        stripped = self.spec.algorithm.eos == "strip" and found.finished
-        return found.token_ids[:-1] if stripped else found.token_ids
+        stripped = self.spec.algorithm.eos == "strip" and row.finished
+        return row.token_ids[:-1] if stripped else row.token_ids
 
-    def _text(self, found: Sample) -> str:
+    def _text(self, row: Sample) -> str:
         """What the agent said, without the EOS."""
-        return self.policy.decode(found.token_ids[:-1] if found.finished else found.token_ids)
+        return self.policy.decode(row.token_ids[:-1] if row.finished else row.token_ids)
 
-    def _response(self, found: Sample, ids: list[int], mean_logp: float) -> Response:
-        text = self._text(found)
+    def _response(self, row: Sample, ids: list[int], mean_logp: float) -> Response:
+        text = self._text(row)
         is_literal = self.spec.algorithm.eos == "literal"
         return Response(
             text=text,
-            shared_text=self.policy.decode(found.token_ids, literal=True) if is_literal else text,
-            finish_reason="stop" if found.finished else "length",
-            num_tokens=len(found.token_ids),
+            shared_text=self.policy.decode(row.token_ids, literal=True) if is_literal else text,
+            finish_reason="stop" if row.finished else "length",
+            num_tokens=len(row.token_ids),
             length=len(ids),
             mean_logp=mean_logp,
         )
@@ -194,7 +194,7 @@ class LocalAgent:
         order = sorted((index for index in range(len(rows)) if rows[index][1]), key=lambda index: len(rows[index][1]))
 
         def attempt(size: int) -> dict[int, list[float]]:
-            found: dict[int, list[float]] = {}
+            by_length: dict[int, list[float]] = {}
             for chunks in self.ranks.rounds(order, size):
                 heartbeat.beat()
                 chunk = self.ranks.mine(chunks)
@@ -205,13 +205,13 @@ class LocalAgent:
                     [self._prompts[rows[index][0]] for index in chunk], [rows[index][1] for index in chunk]
                 )
                 for index, values in zip(chunk, logps.tolist(), strict=True):
-                    found[index] = values[: len(rows[index][1])]
-            return found
+                    by_length[index] = values[: len(rows[index][1])]
+            return by_length
 
-        found, self.policy.micro_batch_size = halving(
+        scores, self.policy.micro_batch_size = halving(
             self.ranks.together(attempt), self.policy.micro_batch_size, "micro_batch_size", LOWER_LENGTH, notes
         )
-        scored = {index: values for each in self.ranks.gather(found) for index, values in each.items()}
+        scored = {index: values for each in self.ranks.gather(scores) for index, values in each.items()}
         return [scored.get(index, []) for index in range(len(rows))]
 
     def _inputs(self, row: Row) -> Inputs | str:
@@ -229,18 +229,18 @@ class LocalAgent:
 
     def _rescored(self, mini_batches: Sequence[Sequence[Row]], notes: list[str]) -> dict[Place, Inputs | str]:
         """Shared rows with this agent's own log-probabilities of before the step's updates (naive_learner)."""
-        found: dict[Place, Inputs | str] = {
+        by_place: dict[Place, Inputs | str] = {
             (row.source, row.prompt, row.sample): self._inputs(row)
             for rows in mini_batches
             for row in rows
             if not row.is_self
         }
-        kept = [(place, inputs) for place, inputs in found.items() if isinstance(inputs, Inputs)]
-        scored = self._score([(place[1], inputs.response) for place, inputs in kept], notes)
-        for (place, inputs), logps in zip(kept, scored, strict=True):
+        fitting = [(place, inputs) for place, inputs in by_place.items() if isinstance(inputs, Inputs)]
+        scored = self._score([(place[1], inputs.response) for place, inputs in fitting], notes)
+        for (place, inputs), logps in zip(fitting, scored, strict=True):
             # Both sides are this agent's tokens now, so both are divided by their number.
-            found[place] = replace(inputs, mean_logp=_mean(logps), length=len(logps))
-        return found
+            by_place[place] = replace(inputs, mean_logp=_mean(logps), length=len(logps))
+        return by_place
 
     def _finder(self, mini_batches: Sequence[Sequence[Row]], notes: list[str]) -> Callable[[Row], Inputs | str]:
         """How these rows are found in this agent's tokens, the shared ones scored again where the rule wants that."""
@@ -279,7 +279,7 @@ class LocalAgent:
     def measure_alignment(self, rows: Sequence[Row]) -> dict[int, float | None]:
         """By source: the cosine of its gradient with this agent's own; see `updates`. Changes no weight."""
         notes: list[str] = []
-        found = measure_alignment(
+        cosines = measure_alignment(
             self.policy,
             self.spec,
             rows,
@@ -287,14 +287,14 @@ class LocalAgent:
             notes,
         )
         self._untold += notes
-        return found
+        return cosines
 
     @_at_work
     def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]:
         """Response texts, `num_samples` of a question and then of the next: greedy unless the spec says otherwise."""
         samples, notes = self._sample("evaluation", step, questions, num_samples, self.spec.evaluation.temperature)
         self._untold += notes
-        return [self._text(found) for found in samples]
+        return [self._text(row) for row in samples]
 
     def take_notes(self) -> list[str]:
         """What people should be told of evaluations and measurements since the last rollouts."""

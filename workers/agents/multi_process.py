@@ -150,8 +150,8 @@ class RankedAgent(RemoteAgent):
                     raise AgentFailed(f"{self._called(rank)} failed in {method}: {failure.error}")
         for rank, failure in enumerate(answers):
             if isinstance(failure, Failure):
-                told = f"{self._called(rank)}: {failure.error}"
-                raise OSError(told) if failure.is_of_disk else RolloutsMissing(failure.error)
+                text = f"{self._called(rank)}: {failure.error}"
+                raise OSError(text) if failure.is_of_disk else RolloutsMissing(failure.error)
         return answers[0]
 
     def _ending(self, rank: int) -> str:

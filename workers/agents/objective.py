@@ -59,17 +59,17 @@ def judge(
     trusted: (n, n) bool, [learner, source], its diagonal True; None: everybody trusts everybody.
     """
     n = len(rewards)
-    advantages, baselines, guarded, heard = [], [], [], []
+    advantages, baselines, guarded, in_baseline = [], [], [], []
     for learner in range(n):
         listens = torch.ones(n, dtype=torch.bool) if trusted is None else trusted[learner]  # (n,)
         if not algorithm.shares_rollouts:
             listens = torch.arange(n) == learner
-        heard.append(valid & listens[:, None, None])
-        found, baseline, replaced = _view(algorithm, rewards, valid, ratio, learner, listens, reward_max)
+        in_baseline.append(valid & listens[:, None, None])
+        advantage, baseline, replaced = _view(algorithm, rewards, valid, ratio, learner, listens, reward_max)
         for source in (~listens).nonzero()[:, 0].tolist() if algorithm.shares_rollouts else ():
             also = listens | (torch.arange(n) == source)
-            found[source] = _view(algorithm, rewards, valid, ratio, learner, also, reward_max)[0][source]
-        advantages.append(found)
+            advantage[source] = _view(algorithm, rewards, valid, ratio, learner, also, reward_max)[0][source]
+        advantages.append(advantage)
         baselines.append(baseline)
         guarded.append(replaced)
     if algorithm.shares_rollouts and algorithm.cross_advantage == "source":
@@ -79,7 +79,7 @@ def judge(
             own = advantages[learner][learner]
             advantages[learner] = by_source.clone()
             advantages[learner][learner] = own
-    return Judgement(advantages, baselines, guarded, heard)
+    return Judgement(advantages, baselines, guarded, in_baseline)
 
 
 def _view(
@@ -93,21 +93,21 @@ def _view(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Advantages (n, B, G), baselines (B,) and guarded (B,) of a learner that listens to some agents, (n,) bool."""
     scale = algorithm.scale_rewards
-    heard = valid & listens[:, None, None]  # (n, B, G)
+    in_baseline = valid & listens[:, None, None]  # (n, B, G)
     if not algorithm.shares_rollouts or (len(rewards) > 1 and listens.sum() == 1):
         # Nobody else is heard: GSPO, bit for bit.
-        found = torch.zeros_like(rewards)
-        found[learner], baseline = gspo.advantages(rewards[learner], valid=valid[learner], scale_rewards=scale)
-        return found, baseline, torch.zeros_like(baseline, dtype=torch.bool)
+        advantage = torch.zeros_like(rewards)
+        advantage[learner], baseline = gspo.advantages(rewards[learner], valid=valid[learner], scale_rewards=scale)
+        return advantage, baseline, torch.zeros_like(baseline, dtype=torch.bool)
     if algorithm.name == "hacpo":
         weights = ratio if algorithm.advantage == "capability" else torch.ones_like(ratio)  # -adv: a plain joint mean
-        rules = hacpo.baselines(rewards, weights, learner, valid=heard, reward_max=reward_max)
-        found, baseline = hacpo.advantages(
-            rewards, weights, learner, valid=heard, scale_rewards=scale, baseline=rules.value
+        rules = hacpo.baselines(rewards, weights, learner, valid=in_baseline, reward_max=reward_max)
+        advantage, baseline = hacpo.advantages(
+            rewards, weights, learner, valid=in_baseline, scale_rewards=scale, baseline=rules.value
         )
-        return found, baseline, rules.guarded
-    found, baseline = naive.advantages(rewards, valid=heard, scale_rewards=scale)
-    return found, baseline, torch.zeros_like(baseline, dtype=torch.bool)
+        return advantage, baseline, rules.guarded
+    advantage, baseline = naive.advantages(rewards, valid=in_baseline, scale_rewards=scale)
+    return advantage, baseline, torch.zeros_like(baseline, dtype=torch.bool)
 
 
 def needs_token_logps(algorithm: AlgorithmSpec) -> bool:

@@ -47,19 +47,19 @@ def serve(connection: Connection) -> None:
     while True:
         answer: Any = None
         try:
-            asked = connection.recv()
+            request = connection.recv()
         except EOFError:
             return
         try:
             if agent is None:
-                agent = load(asked)
+                agent = load(request)
             else:
-                method, arguments, options = asked
+                method, arguments, options = request
                 answer = getattr(agent, method)(*arguments, **options)
         except RolloutsMissing as error:  # out of memory, which the ranks find together
             answer = Failure(str(error), is_of_all=True)
         except Exception as error:
-            is_of_disk = isinstance(error, OSError | SafetensorError) and agent is not None and asked[0] in WRITING
+            is_of_disk = isinstance(error, OSError | SafetensorError) and agent is not None and request[0] in WRITING
             if not is_of_disk:
                 traceback.print_exc()
             answer = Failure(f"{type(error).__name__}: {error}", is_of_disk=is_of_disk)

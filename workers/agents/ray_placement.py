@@ -148,7 +148,7 @@ class RayPlacement:
             places = [answer_of(agent.name, each) for agent, each in zip(spec.agents, loading, strict=True)]
         finally:
             (run_dir / MARK_NAME).unlink(missing_ok=True)
-        devices, nodes = (set(found) for found in zip(*places, strict=True))
+        devices, nodes = (set(column) for column in zip(*places, strict=True))
         return ", ".join(sorted(devices)) + (f" on {len(nodes)} nodes" if len(nodes) > 1 else "")
 
     def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
@@ -159,10 +159,10 @@ class RayPlacement:
     def used_bytes(self) -> tuple[int, int | None]:
         """Of the trainer and of all agents; the GPU that was used most."""
         names = [agent.name for agent in self.agents]
-        asked = [process.used_bytes.remote() for process in self._processes]
-        found = [used_bytes(), *(answer_of(name, each) for name, each in zip(names, asked, strict=True))]
-        peaks = [peak for _, peak in found if peak is not None]
-        return sum(resident for resident, _ in found), max(peaks, default=None)
+        pending = [process.used_bytes.remote() for process in self._processes]
+        sizes = [used_bytes(), *(answer_of(name, each) for name, each in zip(names, pending, strict=True))]
+        peaks = [peak for _, peak in sizes if peak is not None]
+        return sum(resident for resident, _ in sizes), max(peaks, default=None)
 
     def close(self) -> None:
         """End the agents' processes, also in the middle of work, and Ray where it was started for this run."""

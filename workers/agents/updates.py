@@ -106,9 +106,9 @@ def run_updates(
             continue
         gathered = _gather(policy, rule, active, num_updates, denominator, report.notes)
         is_sound = math.isfinite(gathered.loss)
-        norm, taken = policy.step(learning_rate, is_sound=is_sound, is_first=num_updates == 0)
-        report.failures_in_a_row = 0 if taken else report.failures_in_a_row + 1
-        if not taken:
+        norm, is_applied = policy.step(learning_rate, is_sound=is_sound, is_first=num_updates == 0)
+        report.failures_in_a_row = 0 if is_applied else report.failures_in_a_row + 1
+        if not is_applied:
             report.skipped_updates += 1
             for result in results:
                 _take_back(result)
@@ -202,9 +202,9 @@ def _all_gathered(policy: Policy, rows: Sequence[Active], own: Gathered) -> Gath
     total = Gathered()
     for rank, (gathered, results) in enumerate(ranks.gather((own, mine))):
         theirs = (item for chunks in rounds for item in (chunks[rank] if rank < len(chunks) else ()))
-        for (_, result, _), found in zip(theirs, results, strict=True):
+        for (_, result, _), results_of_rank in zip(theirs, results, strict=True):
             for part in fields(RowResult):
-                setattr(result, part.name, getattr(found, part.name))
+                setattr(result, part.name, getattr(results_of_rank, part.name))
         total.loss += gathered.loss
         total.kl = (total.kl[0] + gathered.kl[0], total.kl[1] + gathered.kl[1])
         total.sampling_logp_differences += gathered.sampling_logp_differences
@@ -317,12 +317,12 @@ def _alignment(
     return {source: _cosine(gradient(source), mine, policy.ranks) for source in sources}
 
 
-def _cosine(left: Sequence[Tensor], right: Sequence[Tensor], ranks: Ranks) -> float | None:
+def _cosine(one: Sequence[Tensor], right: Sequence[Tensor], ranks: Ranks) -> float | None:
     def product(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
-        found = sum((a * b).sum(dtype=torch.float64).item() for a, b in zip(first, second, strict=True))
-        return ranks.sum(found) if ranks.is_sharded else found
+        total = sum((a * b).sum(dtype=torch.float64).item() for a, b in zip(first, second, strict=True))
+        return ranks.sum(total) if ranks.is_sharded else total
 
-    dot = product(left, right)
-    norms = [math.sqrt(product(each, each)) for each in (left, right)]
+    dot = product(one, right)
+    norms = [math.sqrt(product(each, each)) for each in (one, right)]
     size = norms[0] * norms[1]
     return dot / size if size > 0 and math.isfinite(size) else None

@@ -34,11 +34,11 @@ def loss(
     dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
     mask, logps = completion_mask.to(dtype), logps.to(dtype)
     length = mask.sum(dim=1).clamp(min=1)  # (b,)
-    given = advantages.to(dtype)[:, None]  # (b, 1)
+    row_advantages = advantages.to(dtype)[:, None]  # (b, 1)
     raw = (logps - old_logps.to(dtype)) * mask  # (b, T)
     log_ratio = raw.clamp(-config.max_log_ratio, config.max_log_ratio)  # (b, T)
     low, high = 1 - config.epsilon, 1 + config.epsilon_high
-    objective, clipped, side, flows = common.clipped_objective(log_ratio, given, low, high)  # (b, T) each
+    objective, clipped, side, flows = common.clipped_objective(log_ratio, row_advantages, low, high)  # (b, T) each
 
     def over_tokens(values: Tensor) -> Tensor:
         return (values.to(dtype) * mask).sum(dim=1) / length  # (b,)
@@ -50,7 +50,7 @@ def loss(
         kl = common.kl_to_reference(logps, ref_logps, mask, torch.ones_like(length, dtype=torch.bool))  # (b,)
         total = total + config.beta * kl.sum() / rows
     with torch.no_grad():
-        flows = flows & (raw.abs() <= config.max_log_ratio) & (given != 0) & (mask > 0)  # (b, T)
+        flows = flows & (raw.abs() <= config.max_log_ratio) & (row_advantages != 0) & (mask > 0)  # (b, T)
         stats = {
             "sequence_ratio": over_tokens(log_ratio).exp(),
             "clipped_ratio": over_tokens(clipped.log()).exp(),

@@ -39,8 +39,8 @@ class Group:
 
     rewards: Mapping[int, Sequence[float]]
 
-    def values(self, heard: Sequence[int]) -> list[float]:
-        return [reward for source in heard for reward in self.rewards.get(source, ())]
+    def values(self, sources: Sequence[int]) -> list[float]:
+        return [reward for source in sources for reward in self.rewards.get(source, ())]
 
     @cached_property
     def totals(self) -> dict[int, tuple[float, int, float, float]]:
@@ -56,23 +56,23 @@ def spread(values: Sequence[float]) -> float:
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
-def baseline(group: Group, heard: Sequence[int], learner: int, omega: Mapping[int, float]) -> float:
+def baseline(group: Group, sources: Sequence[int], learner: int, omega: Mapping[int, float]) -> float:
     """mu of one learner, Eq. (7), with its two exceptions.
 
     omega: omega(learner, source) by source, of those heard, in
     float32.
     """
-    found = [(omega[source], *group.totals[source]) for source in heard if source in group.totals]
-    if not found:
+    terms = [(omega[source], *group.totals[source]) for source in sources if source in group.totals]
+    if not terms:
         return 0.0
-    lowest, highest = min(one[3] for one in found), max(one[4] for one in found)
+    lowest, highest = min(one[3] for one in terms), max(one[4] for one in terms)
     if lowest == highest:
         return lowest
-    count = sum(one[2] for one in found)
-    mu = single(sum(factor * total for factor, total, *_ in found) / count)
+    count = sum(one[2] for one in terms)
+    mu = single(sum(factor * total for factor, total, *_ in terms) / count)
     if mu <= REWARD_MAX:
         return mu
-    own, own_count, *_ = group.totals.get(learner) or (sum(one[1] for one in found), count)
+    own, own_count, *_ = group.totals.get(learner) or (sum(one[1] for one in terms), count)
     return single(own / own_count)
 
 

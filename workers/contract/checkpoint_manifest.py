@@ -65,10 +65,12 @@ class Manifest:
 def read_manifest(path: Path) -> Manifest:
     """The manifest of a checkpoint folder; no name in it leads out of the folder. Error: DamagedCheckpoint."""
     try:
-        found = json.loads((path / MANIFEST_NAME).read_bytes())
-        files = {str(name): {"size": int(e["size"]), "sha256": str(e["sha256"])} for name, e in found["files"].items()}
-        folders = {str(entry["name"]): str(entry["folder"]) for entry in found["agents"]}
-        step = int(found["step"])
+        content = json.loads((path / MANIFEST_NAME).read_bytes())
+        files = {
+            str(name): {"size": int(e["size"]), "sha256": str(e["sha256"])} for name, e in content["files"].items()
+        }
+        folders = {str(entry["name"]): str(entry["folder"]) for entry in content["agents"]}
+        step = int(content["step"])
         "".join((*files, *folders, *folders.values())).encode()  # half a surrogate pair is no name
     except (ValueError, KeyError, TypeError, AttributeError, OSError, OverflowError, RecursionError) as error:
         raise DamagedCheckpoint(f"{path.name}: {MANIFEST_NAME} is missing or damaged") from error
@@ -88,12 +90,12 @@ def step_folder(run_dir: Path, step: int) -> Path:
 
 def step_folders(root: Path) -> list[Path]:
     """Checkpoint folders, oldest first."""
-    found = []
+    folders = []
     for path in root.iterdir() if root.is_dir() else ():
         match = _STEP_FOLDER.fullmatch(path.name)
         if match and path.is_dir():
-            found.append((int(match[1]), path))
-    return [path for _, path in sorted(found)]
+            folders.append((int(match[1]), path))
+    return [path for _, path in sorted(folders)]
 
 
 def sha256(path: Path) -> str:

@@ -199,8 +199,8 @@ def _own_steps(rule: AlgorithmSpec, row: Taken) -> Iterator[Step]:
     if row.advantage == 0:
         reason = "A is 0: there is nothing to teach"
     else:
-        taken = "s A: the gradient flows" if weight else "c A, which has no gradient"
-        reason = f"{branches} takes {taken}; c = s clipped to [{low:.6g}, {high:.6g}]"
+        branch = "s A: the gradient flows" if weight else "c A, which has no gradient"
+        reason = f"{branches} takes {branch}; c = s clipped to [{low:.6g}, {high:.6g}]"
     yield "gradient", "1[s A is taken]", float(weight != 0), reason
 
 

@@ -65,14 +65,14 @@ def estimates(tallies: Sequence[Tally], num_samples: int) -> dict[str, float]:
     scored = [tally for tally in tallies if tally.num_scored]
     if not scored:
         return {}
-    found = {f"avg@{num_samples}": fmean(tally.num_right / tally.num_scored for tally in scored)}
+    values = {f"avg@{num_samples}": fmean(tally.num_right / tally.num_scored for tally in scored)}
     for k in sizes(num_samples):
         enough = [tally for tally in scored if tally.num_scored >= k]
         if enough:
-            found[f"pass@{k}"] = fmean(pass_at_k(tally.num_scored, tally.num_right, k) for tally in enough)
-    found[f"maj@{num_samples}"] = fmean(maj_at_k(tally.votes) for tally in scored)
-    found[f"best@{num_samples}"] = fmean(tally.num_right > 0 for tally in scored)
-    return found
+            values[f"pass@{k}"] = fmean(pass_at_k(tally.num_scored, tally.num_right, k) for tally in enough)
+    values[f"maj@{num_samples}"] = fmean(maj_at_k(tally.votes) for tally in scored)
+    values[f"best@{num_samples}"] = fmean(tally.num_right > 0 for tally in scored)
+    return values
 
 
 def sizes(num_samples: int) -> Iterator[int]:

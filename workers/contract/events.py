@@ -216,14 +216,14 @@ class Finished(Body):
     reason: str = ""
 
 
-def _finite(value: Any, path: str, found: dict[str, str]) -> Any:
+def _finite(value: Any, path: str, kinds: dict[str, str]) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
-        found[path] = "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+        kinds[path] = "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
         return None
     if isinstance(value, dict):
-        return {key: _finite(item, f"{path}.{key}" if path else str(key), found) for key, item in value.items()}
+        return {key: _finite(item, f"{path}.{key}" if path else str(key), kinds) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item, f"{path}.{index}", found) for index, item in enumerate(value)]
+        return [_finite(item, f"{path}.{index}", kinds) for index, item in enumerate(value)]
     return value
 
 
@@ -245,10 +245,10 @@ def encode(seq: int, attempt: int, when: float, body: Body) -> bytes:
 
 def _encode_odd(record: dict[str, Any]) -> bytes:
     """JSON where numbers may not be finite and texts may not be Unicode."""
-    found: dict[str, str] = {}
-    record = _finite(record, "", found)
-    if found:
-        record["nonfinite"] = found
+    kinds: dict[str, str] = {}
+    record = _finite(record, "", kinds)
+    if kinds:
+        record["nonfinite"] = kinds
     return json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
 
 

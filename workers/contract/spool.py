@@ -28,12 +28,12 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 def rotated(run_dir: Path) -> list[tuple[int, Path]]:
     """(last seq, path) of each full spool file that is still there, oldest first."""
-    found = []
+    paths = []
     for path in run_dir.glob("events.*.jsonl"):
         number = path.name.split(".")[1]
         if number.isascii() and number.isdigit():
-            found.append((int(number), path))
-    return sorted(found)
+            paths.append((int(number), path))
+    return sorted(paths)
 
 
 def spool_bytes(run_dir: Path) -> int:

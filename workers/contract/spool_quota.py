@@ -83,6 +83,6 @@ class Gate:
         if not self._left_out or (now < self._notice_at and not is_last):
             return {}
         self._notice_at = now + NOTICE_S
-        found = {reason: dict(counts) for reason, counts in self._left_out.items()}
+        counts_by_reason = {reason: dict(counts) for reason, counts in self._left_out.items()}
         self._left_out = {}
-        return found
+        return counts_by_reason

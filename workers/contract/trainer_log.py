@@ -50,18 +50,18 @@ def limit_output(run_dir: Path) -> bool:
             fcntl.flock(live, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # a supervisor that was frozen and its successor look at the same time
             return False
-        found = os.fstat(live.fileno())
-        begin, end = -(-FIRST_BYTES // BLOCK) * BLOCK, (found.st_size - KEPT_BYTES) // BLOCK * BLOCK
-        if allocated_bytes(found) <= LIMIT_BYTES or end <= begin:
+        status = os.fstat(live.fileno())
+        begin, end = -(-FIRST_BYTES // BLOCK) * BLOCK, (status.st_size - KEPT_BYTES) // BLOCK * BLOCK
+        if allocated_bytes(status) <= LIMIT_BYTES or end <= begin:
             return False
         if not _punch(live.fileno(), begin, end):
-            _move_down(live.fileno(), found.st_size - KEPT_BYTES)
+            _move_down(live.fileno(), status.st_size - KEPT_BYTES)
     return True
 
 
-def allocated_bytes(found: os.stat_result) -> int:
+def allocated_bytes(status: os.stat_result) -> int:
     """What a file takes on the disk; st_blocks counts 512 bytes each, whatever the file system's blocks are."""
-    return found.st_blocks * 512
+    return status.st_blocks * 512
 
 
 def _punch(live: int, begin: int, end: int) -> bool:

@@ -173,8 +173,8 @@ def kill_marked(mark: str, patience_s: float = 10.0) -> None:
     Where the system shows no other process's environment (no /proc), only the process group is known.
     """
     deadline = time.monotonic() + patience_s
-    while (found := _marked(mark)) and time.monotonic() < deadline:
-        for pid in found:
+    while (pids := _marked(mark)) and time.monotonic() < deadline:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
@@ -182,13 +182,13 @@ def kill_marked(mark: str, patience_s: float = 10.0) -> None:
 
 def _marked(mark: str) -> list[int]:
     """Living processes, zombies not among them: they have no environment any more."""
-    wanted, found = f"{MARK_VARIABLE}={mark}".encode(), []
+    entry, pids = f"{MARK_VARIABLE}={mark}".encode(), []
     for path in Path("/proc").glob("[0-9]*/environ"):
         pid = int(path.parent.name)
         with contextlib.suppress(OSError):  # of somebody else, or gone
-            if pid != os.getpid() and wanted in path.read_bytes().split(b"\0"):
-                found.append(pid)
-    return found
+            if pid != os.getpid() and entry in path.read_bytes().split(b"\0"):
+                pids.append(pid)
+    return pids
 
 
 def dump_stacks_on_signal() -> None:

@@ -209,7 +209,7 @@ def _trainer(spec: RunSpec) -> dict[str, Any]:
 def to_do(spec: RunSpec) -> list[str]:
     """What the user of the file has to see to before it trains."""
     data, bound = spec.data, 1 - spec.rule.delta
-    found = [
+    notes = [
         "data.train_files names our JSONL. verl reads parquet, with prompt, data_source and reward_model (its "
         f"ground_truth) in each row: convert {_quoted(data.question_field)} and {_quoted(data.answer_field)}.",
         "reward.custom_reward_function.path: a file with compute_score. Our verifier is "
@@ -219,11 +219,11 @@ def to_do(spec: RunSpec) -> list[str]:
         f"hacpo.loss.cross_clip_delta is the distance: the first lower bound is 1 - {spec.rule.delta:g} = {bound:g}.",
     ]
     if not data.eval_path:
-        found.append(
+        notes.append(
             f"data.val_files: this run holds out {data.held_out_fraction:g} of its questions by a hash; take them out "
             "of the training file."
         )
-    return found
+    return notes
 
 
 def not_carried(spec: RunSpec) -> list[str]:

@@ -113,16 +113,20 @@ def make_demo(
     folder.parent.mkdir(parents=True, exist_ok=True)
     workshop = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        made = workshop / "made"
-        made.mkdir()
-        write_questions(made, *make_problems(seed))
-        _train_both(made, seed, steps, say)
-        files = {str(path.relative_to(made)): _digest(path) for path in sorted(made.rglob("*")) if path.is_file()}
+        folder_of_models = workshop / "made"
+        folder_of_models.mkdir()
+        write_questions(folder_of_models, *make_problems(seed))
+        _train_both(folder_of_models, seed, steps, say)
+        files = {
+            str(path.relative_to(folder_of_models)): _digest(path)
+            for path in sorted(folder_of_models.rglob("*"))
+            if path.is_file()
+        }
         recipe = {**_identity(seed, steps), "files": files}
-        (made / RECIPE_FILE).write_text(json.dumps(recipe, indent=1) + "\n", encoding="utf-8")
+        (folder_of_models / RECIPE_FILE).write_text(json.dumps(recipe, indent=1) + "\n", encoding="utf-8")
         if folder.exists():
             os.rename(folder, workshop / "replaced")
-        os.rename(made, folder)
+        os.rename(folder_of_models, folder)
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
     return True
@@ -140,24 +144,24 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     begin = time.monotonic()
     is_terminal = sys.stderr.isatty()
-    told = -1
+    percent = -1
 
     def say(share: float) -> None:
-        nonlocal told
-        if options.progress and int(100 * share) > told:
-            told = int(100 * share)
-            print(json.dumps({"percent": told}), flush=True)
+        nonlocal percent
+        if options.progress and int(100 * share) > percent:
+            percent = int(100 * share)
+            print(json.dumps({"percent": percent}), flush=True)
         if is_terminal:
             print(
                 f"\rteaching two small models: {share:4.0%} {time.monotonic() - begin:4.0f} s", end="", file=sys.stderr
             )
 
-    made = make_demo(options.folder, options.seed, options.steps, say)
-    if is_terminal and made:
+    folder = make_demo(options.folder, options.seed, options.steps, say)
+    if is_terminal and folder:
         print(file=sys.stderr)
     result = {
         "folder": str(options.folder),
-        "made": made,
+        "made": folder,
         "seconds": round(time.monotonic() - begin, 1),
         "models": {name: str(options.folder / agent) for agent, name in AGENTS.items()},
         "train": str(options.folder / TRAIN_FILE),

@@ -34,9 +34,9 @@ class Problem:
 def _working(first: tuple[int, str, int], symbol: str, other: int, *, first_is_left: bool) -> tuple[str, int]:
     """`2*7=14;3+14=\\boxed{17}`: a first operation, then its result with the number that is left."""
     middle = _OPERATIONS[first[1]](first[0], first[2])
-    left, right = (middle, other) if first_is_left else (other, middle)
-    result = _OPERATIONS[symbol](left, right)
-    return f"{first[0]}{first[1]}{first[2]}={middle};{left}{symbol}{right}=\\boxed{{{result}}}", result
+    low, right = (middle, other) if first_is_left else (other, middle)
+    result = _OPERATIONS[symbol](low, right)
+    return f"{first[0]}{first[1]}{first[2]}={middle};{low}{symbol}{right}=\\boxed{{{result}}}", result
 
 
 def _problem(skill: str, a: int, b: int, c: int) -> Problem:
@@ -71,11 +71,11 @@ def make_problems(seed: int) -> tuple[list[Problem], list[Problem]]:
     train: list[Problem] = []
     held_out: list[Problem] = []
     for skill, form in SKILLS.items():
-        found = [_problem(skill, *numbers) for numbers in _numbers(form)]
-        found = [problem for problem in found if problem.mistaken]
-        random.Random(f"{seed} {skill}").shuffle(found)
-        held_out += found[:HELD_OUT_PER_SKILL]
-        train += found[HELD_OUT_PER_SKILL:]
+        problems = [_problem(skill, *numbers) for numbers in _numbers(form)]
+        problems = [problem for problem in problems if problem.mistaken]
+        random.Random(f"{seed} {skill}").shuffle(problems)
+        held_out += problems[:HELD_OUT_PER_SKILL]
+        train += problems[HELD_OUT_PER_SKILL:]
     return train, held_out
 
 

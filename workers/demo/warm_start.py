@@ -63,10 +63,10 @@ def make_tokenizer(pieces: tuple[str, ...] = ()) -> Any:
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    known = ["<pad>", "<eos>", "<unk>", *CHARACTERS, BOX, *pieces]
+    pieces_in_order = ["<pad>", "<eos>", "<unk>", *CHARACTERS, BOX, *pieces]
     longest_first = sorted((BOX, *pieces), key=len, reverse=True)
     pattern = "|".join([*map(re.escape, longest_first), r"[\s\S]"])
-    vocabulary = {piece: index for index, piece in enumerate(known)}
+    vocabulary = {piece: index for index, piece in enumerate(pieces_in_order)}
     tokenizer = Tokenizer(models.WordLevel(vocab=vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
     tokenizer.decoder = decoders.Fuse()

@@ -52,8 +52,8 @@ def fetch_small_files(hub_id: str, revision: str | None) -> Path:
     try:
         folder = snapshot_download(hub_id, revision=revision, allow_patterns=SMALL_FILES, etag_timeout=TIMEOUT_S)
     except hub_errors() as error:
-        if said := refusal(error, "model", hub_id, revision):
-            raise Unfit(f"{said}.") from None
+        if cause := refusal(error, "model", hub_id, revision):
+            raise Unfit(f"{cause}.") from None
         reason = type(error).__name__
         raise Unfit(
             f"Could not reach the hub for {hub_id} (within {TIMEOUT_S} s, 1 try; {reason}), and it is not in the local "

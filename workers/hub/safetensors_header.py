@@ -43,11 +43,11 @@ def tensors(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
     if not isinstance(header, dict):
         raise DamagedHeader("its header is no object")
     header.pop("__metadata__", None)
-    found = {}
+    entries = {}
     spans = []
     for name, entry in header.items():
         dtype, shape, begin, end = _tensor(name, entry)
-        found[name] = (dtype, shape)
+        entries[name] = (dtype, shape)
         spans.append((begin, end))
     position = 0
     for begin, end in sorted(spans):
@@ -56,7 +56,7 @@ def tensors(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
         position = end
     if position != size - 8 - length:
         raise DamagedHeader(f"{position:,} bytes of weights are announced, {size - 8 - length:,} are there")
-    return found
+    return entries
 
 
 def _tensor(name: str, entry: Any) -> tuple[str, tuple[int, ...], int, int]:

@@ -17,7 +17,7 @@ from typing import Any
 from workers.contract.spec.agent import AgentSpec
 
 
-def answer(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+def answer(request: dict[str, Any], folder_and_settings: dict[str, Any]) -> dict[str, Any]:
     """What one agent says to the question. Errors: OSError, ValueError, RuntimeError."""
     import torch
     from transformers import AutoTokenizer
@@ -28,7 +28,10 @@ def answer(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     from workers.rollouts.sampler import sample
 
     began = time.monotonic()
-    agent = AgentSpec(model=asked["folder"], **{key: value for key, value in asked.items() if key != "folder"})
+    agent = AgentSpec(
+        model=folder_and_settings["folder"],
+        **{key: value for key, value in folder_and_settings.items() if key != "folder"},
+    )
     tokenizer: Any = AutoTokenizer.from_pretrained(agent.model, local_files_only=True, trust_remote_code=False)
     model = load_model(agent.model, None, torch.float32, torch.device("cpu"))
     stops = eos_ids(tokenizer, model)
@@ -40,7 +43,7 @@ def answer(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     if room and len(prompt) >= room:
         raise ValueError(f"the question has {len(prompt):,} tokens; the model can place {room:,}")
     limit = min(request["max_new_tokens"], room - len(prompt)) if room else request["max_new_tokens"]
-    [found] = sample(
+    [rollout] = sample(
         model,
         [prompt],
         [0],
@@ -50,12 +53,12 @@ def answer(request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         eos_ids=stops,
         batch_size=1,
     )
-    text = str(tokenizer.decode(found.token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+    text = str(tokenizer.decode(rollout.token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
     return {
         "agent": agent.name,
         "text": text,
-        "finish_reason": "stop" if found.finished else "length",
-        "num_tokens": len(found.token_ids),
+        "finish_reason": "stop" if rollout.finished else "length",
+        "num_tokens": len(rollout.token_ids),
         "seconds": round(time.monotonic() - began, 2),
         "verdict": None,
     }
@@ -66,20 +69,20 @@ def verdict(request: dict[str, Any], text: str) -> dict[str, Any]:
     from workers.verifiers.service import Verifier
 
     with Verifier(request["verifier"], tolerance=request["tolerance"]) as verifier:
-        [found] = verifier.score([text], [request["expected"]])
-    return {"reward": found.reward, "reason": found.reason}
+        [result] = verifier.score([text], [request["expected"]])
+    return {"reward": result.reward, "reason": result.reason}
 
 
 def main() -> int:
     """One JSON line for each agent, as soon as it has answered."""
     request = json.load(sys.stdin)
-    for asked in request["agents"]:
+    for agent in request["agents"]:
         try:
-            line = answer(request, asked)
+            line = answer(request, agent)
             if request["expected"]:
                 line["verdict"] = verdict(request, line["text"])
         except Exception as error:  # one agent that cannot answer must not silence its peers
-            line = {"agent": asked["name"], "error": f"{type(error).__name__}: {str(error)[:300]}"}
+            line = {"agent": agent["name"], "error": f"{type(error).__name__}: {str(error)[:300]}"}
         print(json.dumps(line, ensure_ascii=True), flush=True)
     return 0
 

@@ -44,7 +44,7 @@ def choose_dtype(spec: RunSpec, device: torch.device) -> torch.dtype:
 
 def load_model(location: str, revision: str | None, dtype: torch.dtype, device: torch.device) -> Any:
     """A causal language model from a folder or the hub; safetensors only. Errors: OSError, ValueError."""
-    found: Any = AutoModelForCausalLM.from_pretrained(
+    causal_lm: Any = AutoModelForCausalLM.from_pretrained(
         location,
         revision=revision,
         dtype=dtype,
@@ -52,7 +52,7 @@ def load_model(location: str, revision: str | None, dtype: torch.dtype, device: 
         use_safetensors=True,
         output_loading_info=True,
     )
-    model, loaded = found
+    model, loaded = causal_lm
     if absent := [*loaded["missing_keys"], *loaded["mismatched_keys"]]:
         # transformers would fill them with random numbers and go on
         raise ValueError(f"{location} lacks {len(absent)} tensors of its model, such as {absent[0]}: not whole weights")
@@ -67,14 +67,14 @@ def writable(settings: GenerationConfig) -> GenerationConfig:
     """
     if _can_be_written(settings):
         return settings
-    kept = type(settings)()
+    copy = type(settings)()
     modes = ("do_sample", "num_beams")  # others are allowed by these
     for name, value in sorted(vars(settings).items(), key=lambda item: item[0] not in modes):
-        before = getattr(kept, name, None)
-        setattr(kept, name, value)
-        if not _can_be_written(kept):
-            setattr(kept, name, before)
-    return kept
+        before = getattr(copy, name, None)
+        setattr(copy, name, value)
+        if not _can_be_written(copy):
+            setattr(copy, name, before)
+    return copy
 
 
 def _can_be_written(settings: GenerationConfig) -> bool:

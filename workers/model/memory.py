@@ -28,8 +28,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def resident_bytes() -> int:
     """Memory of this process that is in RAM now, its children not counted."""
-    found: int = psutil.Process().memory_info().rss
-    return found
+    num_bytes: int = psutil.Process().memory_info().rss
+    return num_bytes
 
 
 def device_peak_bytes() -> int | None:

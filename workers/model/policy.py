@@ -281,12 +281,12 @@ class Policy:
 
     def gradients(self) -> list[Tensor]:
         """Take away the gathered gradients: one tensor for each parameter that has one, on the device."""
-        found = [
+        result = [
             torch.zeros_like(master) if master.grad is None else master.grad.detach()
             for master in self._masters.values()
         ]
         self.discard_gradients()
-        return found
+        return result
 
     def discard_gradients(self) -> None:
         """Forget what backward passes have left, whole or half."""
@@ -305,8 +305,8 @@ class Policy:
             norm = sharding.clip_grad_norm(list(self._masters.values()), self.max_grad_norm, self.ranks)
         else:
             norm = torch.nn.utils.clip_grad_norm_(self._masters.values(), self.max_grad_norm).item()
-        taken = self.ranks.all(is_sound and math.isfinite(norm))
-        if taken:
+        is_applied = self.ranks.all(is_sound and math.isfinite(norm))
+        if is_applied:
             if is_first:
                 self.snapshot.take()
             for group in self.optimizer.param_groups:
@@ -314,7 +314,7 @@ class Policy:
             self.optimizer.step()
             self._push_masters()
         self.optimizer.zero_grad(set_to_none=True)
-        return norm, taken
+        return norm, is_applied
 
     def roll_back(self) -> None:
         """Return to the last weights that gave a finite gradient."""

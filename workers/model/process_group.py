@@ -58,9 +58,9 @@ class Ranks:
         """The value of every rank, in order."""
         if self.is_alone:
             return [value]
-        found: list[Value | None] = [None] * self.size
-        dist.all_gather_object(found, value)
-        return found  # type: ignore[return-value]  # every place is filled
+        values: list[Value | None] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values  # type: ignore[return-value]  # every place is filled
 
     def all(self, is_true: bool) -> bool:
         """Whether it is true in every rank: what must be decided together."""
@@ -86,9 +86,9 @@ class Ranks:
             return work
 
         def attempt(size: int) -> Result:
-            reason, found = "", []
+            reason, results = "", []
             try:
-                found.append(work(size))
+                results.append(work(size))
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
@@ -96,7 +96,7 @@ class Ranks:
             reasons = [each for each in self.gather(reason) if each]
             if reasons:
                 raise torch.OutOfMemoryError(reasons[0])
-            return found[0]
+            return results[0]
 
         return attempt
 

@@ -33,13 +33,13 @@ def uses_chat(tokenizer: Any, agent: AgentSpec) -> bool:
 
 def eos_ids(tokenizer: Any, model: Any) -> list[int]:
     """All ids that end a response: generation config, model config and tokenizer together."""
-    found: list[int] = []
+    ids: list[int] = []
     configs = (getattr(model, "generation_config", None), model.config)
     for value in [tokenizer.eos_token_id, *(getattr(config, "eos_token_id", None) for config in configs)]:
-        found += value if isinstance(value, list) else [] if value is None else [value]
-    if not found:
+        ids += value if isinstance(value, list) else [] if value is None else [value]
+    if not ids:
         raise ValueError("the model names no end-of-sequence token: set eos_token in its tokenizer")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(ids))
 
 
 def turn_eos(tokenizer: Any, agent: AgentSpec, stops: Sequence[int]) -> int:
@@ -60,5 +60,5 @@ def _ids_behind_an_answer(tokenizer: Any, agent: AgentSpec) -> list[int]:
         text = tokenizer.apply_chat_template(turns, tokenize=False, **agent.chat_template_kwargs)
     except Exception:  # a template may raise anything, and need not know answers
         return []
-    _, found, rest = text.rpartition(answer)
-    return list(tokenizer(rest, add_special_tokens=False).input_ids) if found else []
+    _, separator, rest = text.rpartition(answer)
+    return list(tokenizer(rest, add_special_tokens=False).input_ids) if separator else []

@@ -51,9 +51,9 @@ class Snapshot:
         self.tensors, self.is_fresh = tensors, bool(tensors)
 
     def _present(self) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for name, master in self._masters.items():
-            found[f"weight/{name}"] = master
+            tensors[f"weight/{name}"] = master
             for key, value in self._optimizer.state.get(master, {}).items():
-                found[f"{key}/{name}"] = value
-        return found
+                tensors[f"{key}/{name}"] = value
+        return tensors

@@ -89,7 +89,7 @@ def write_canonical(
     digest: a hash that takes in every byte written. Errors: BenchmarkError.
     """
     written = Written()
-    seen = _Seen(written.keys)
+    earlier = _Seen(written.keys)
     index = array("Q")
     offset = 0
     names = []
@@ -99,7 +99,7 @@ def write_canonical(
             for number, record in source.rows(mapping.columns):
                 tell(source, number)
                 try:
-                    line = _line(mapping.question_of(record), number, seen, written, excluded)
+                    line = _line(mapping.question_of(record), number, earlier, written, excluded)
                 except Refused as error:
                     raise BenchmarkError(f"{source.name}, {source.row_word} {number}: {error}") from None
                 if not line:
@@ -117,10 +117,10 @@ def write_canonical(
     return written
 
 
-def _line(question: Question, number: int, seen: _Seen, written: Written, excluded: Container[int]) -> bytes:
+def _line(question: Question, number: int, earlier: _Seen, written: Written, excluded: Container[int]) -> bytes:
     """The canonical line, counted; empty where it is left out. Error: Refused."""
     key = strict_key(question.question)
-    if seen.is_repeated(number, question, key):
+    if earlier.is_repeated(number, question, key):
         written.num_repeated += 1
         return b""
     if key in excluded:

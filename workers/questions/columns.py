@@ -101,9 +101,9 @@ def extracted(text: str, how: Extraction, column: str = "answer") -> str:
 def guess(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> QuestionMapping:
     """The likeliest mapping, by the columns' names and a few rows; empty where nothing looks like it."""
     by_name = {name.strip().lower().replace(" ", "_"): name for name in reversed(columns)}
-    found = {part: next((by_name[n] for n in names if n in by_name), "") for part, names in USUAL_NAMES.items()}
-    cells = [value for record in records if isinstance(value := record.get(found["answer"]), str)]
-    return QuestionMapping(**found, extraction=_guess_extraction(cells))
+    by_part = {part: next((by_name[n] for n in names if n in by_name), "") for part, names in USUAL_NAMES.items()}
+    cells = [value for record in records if isinstance(value := record.get(by_part["answer"]), str)]
+    return QuestionMapping(**by_part, extraction=_guess_extraction(cells))
 
 
 def _guess_extraction(cells: Sequence[str]) -> Extraction:

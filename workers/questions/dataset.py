@@ -53,8 +53,8 @@ def split_questions(data: DataSpec) -> Split:
         train, held_out = _hold_out(questions, data.held_out_fraction)
         return Split(train, held_out, num_repeated, 0)
     held_out, repeated_held_out = read_questions(Path(data.eval_path), *fields)
-    seen = {question_key(question.question) for question in held_out}
-    train = [question for question in questions if question_key(question.question) not in seen]
+    held_out_keys = {question_key(question.question) for question in held_out}
+    train = [question for question in questions if question_key(question.question) not in held_out_keys]
     if not train:
         raise BenchmarkError(f"{data.train_path}: every question is also in {data.eval_path}: nothing left to train on")
     return Split(train, held_out, num_repeated + repeated_held_out, len(questions) - len(train))
@@ -64,7 +64,7 @@ def read_questions(
     path: Path, question_field: str = "question", answer_field: str = "answer", template: str = "{question}"
 ) -> tuple[list[Question], int]:
     """All questions of a file in its order, and how many repeated lines were left out. Errors: BenchmarkError."""
-    found: list[Question] = []
+    questions: list[Question] = []
     line_of_id: dict[str, int] = {}
     first_with: dict[str, tuple[int, str]] = {}
     num_repeated = 0
@@ -84,12 +84,12 @@ def read_questions(
             raise BenchmarkError(f"{path.name}, line {number}: {error}") from None
         first_with[key] = (number, question.answer)
         line_of_id[question.id] = number
-        found.append(question)
-        if len(found) > MAX_QUESTIONS:
+        questions.append(question)
+        if len(questions) > MAX_QUESTIONS:
             raise BenchmarkError(f"{path.name}: more than {MAX_QUESTIONS} questions")
-    if not found:
+    if not questions:
         raise BenchmarkError(f"{path.name}: no questions in it (one JSON object a line is needed)")
-    return found, num_repeated
+    return questions, num_repeated
 
 
 def question_of(record: dict[str, Any], question_field: str, answer_field: str, template: str) -> Question:
@@ -107,10 +107,10 @@ def question_of(record: dict[str, Any], question_field: str, answer_field: str, 
 
 def id_of(record: dict[str, Any], field: str) -> str:
     """The given id, empty where there is none. Error: Refused."""
-    given = optional_text(record, field)
-    if len(given) > MAX_ID_LENGTH:
-        raise Refused(f"{field!r} has {len(given)} characters, {MAX_ID_LENGTH} at most")
-    return given
+    own_id = optional_text(record, field)
+    if len(own_id) > MAX_ID_LENGTH:
+        raise Refused(f"{field!r} has {len(own_id)} characters, {MAX_ID_LENGTH} at most")
+    return own_id
 
 
 def derived_id(question: str) -> str:

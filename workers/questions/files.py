@@ -101,9 +101,11 @@ class Source:
             file = parquet.ParquetFile(self.path, thrift_string_size_limit=2**24, thrift_container_size_limit=10**6)
             names = self._checked_columns(file)
             # A dot in a name would be read as a path into a nested column.
-            wanted = None if not columns or any("." in name for name in columns) else [c for c in columns if c in names]
+            selection = (
+                None if not columns or any("." in name for name in columns) else [c for c in columns if c in names]
+            )
             total, done, unpacked = file.metadata.num_rows, 0, 0
-            for batch in file.iter_batches(batch_size=PARQUET_BATCH, columns=wanted, use_threads=False):
+            for batch in file.iter_batches(batch_size=PARQUET_BATCH, columns=selection, use_threads=False):
                 unpacked += batch.nbytes  # one text that is said once may stand in every row
                 if unpacked > MAX_UNPACKED_BYTES:
                     raise BenchmarkError(f"{self.name}: unpacks to more than {MAX_UNPACKED_BYTES // 2**20} MiB")
@@ -115,8 +117,8 @@ class Source:
         except BenchmarkError:
             raise
         except (pyarrow.ArrowException, OSError, ValueError) as error:
-            told = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-            raise BenchmarkError(f"{self.name}: not a sound Parquet file ({told.rstrip('.')})") from None
+            reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+            raise BenchmarkError(f"{self.name}: not a sound Parquet file ({reason.rstrip('.')})") from None
 
     def _checked_columns(self, file: Any) -> list[str]:
         """The names of the columns. Error: BenchmarkError where the footer tells of more than is allowed."""
@@ -129,8 +131,8 @@ class Source:
             raise BenchmarkError(f"{self.name}: two columns have the same name")
         unpacked = sum(footer.row_group(index).total_byte_size for index in range(footer.num_row_groups))
         if unpacked > MAX_UNPACKED_BYTES:
-            told = f"unpacks to {unpacked / 2**20:.0f} MiB, {MAX_UNPACKED_BYTES // 2**20} at most"
-            raise BenchmarkError(f"{self.name}: {told}")
+            reason = f"unpacks to {unpacked / 2**20:.0f} MiB, {MAX_UNPACKED_BYTES // 2**20} at most"
+            raise BenchmarkError(f"{self.name}: {reason}")
         return names
 
 

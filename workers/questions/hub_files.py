@@ -32,11 +32,13 @@ def fetch(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
 def chosen(names: list[str], patterns: dict[str, list[str]]) -> dict[str, list[str]]:
     """Which files are trained on and which are held out: by patterns, or where there are none by their names."""
-    known = sorted(name for name in names if Path(name).suffix.lower() in SUFFIXES and not _is_about(name))
+    data_files = sorted(name for name in names if Path(name).suffix.lower() in SUFFIXES and not _is_about(name))
     if any(patterns.values()):
-        return {side: [n for n in known if any(fnmatch(n, p) for p in patterns[side])] for side in patterns}
-    held_out = [name for name in known if any(word in name.lower() for word in ("test", "valid", "dev", "held_out"))]
-    train = [name for name in known if name not in held_out]
+        return {side: [n for n in data_files if any(fnmatch(n, p) for p in patterns[side])] for side in patterns}
+    held_out = [
+        name for name in data_files if any(word in name.lower() for word in ("test", "valid", "dev", "held_out"))
+    ]
+    train = [name for name in data_files if name not in held_out]
     return {"train": train, "held_out": held_out} if train else {"train": held_out, "held_out": []}
 
 
@@ -45,9 +47,9 @@ def _is_about(name: str) -> bool:
     return Path(name).name.lower() in ("dataset_infos.json", "dataset_info.json", "manifest.json", "license.txt")
 
 
-def _checked(found: dict[str, list[str]], where: str, sizes: dict[str, int], most: int) -> None:
-    files = found["train"] + found["held_out"]
-    if not found["train"]:
+def _checked(by_split: dict[str, list[str]], where: str, sizes: dict[str, int], most: int) -> None:
+    files = by_split["train"] + by_split["held_out"]
+    if not by_split["train"]:
         some = ", ".join(sorted(sizes)[:8]) or "none"
         raise BenchmarkError(f"{where} has no file of questions that fits (JSONL, CSV or Parquet; files there: {some})")
     if len(files) > MAX_FILES:
@@ -68,20 +70,20 @@ def _from_folder(place: Path, request: dict[str, Any], folder: Path, most: int) 
     paths = [p for p in paths if p.is_file() and any(p.resolve().is_relative_to(each) for each in roots)]
     root = place.parent if place.is_file() else place
     sizes = {str(path.relative_to(root)): path.stat().st_size for path in paths}
-    found = chosen(list(sizes), _patterns(request))
-    if place.is_file() and not found["train"]:
-        found = {"train": list(sizes), "held_out": []}  # the user named this one
-    _checked(found, place.name, sizes, most)
-    return _placed(found, folder, lambda name, target: shutil.copyfile(root / name, target)) | {"commit": ""}
+    files = chosen(list(sizes), _patterns(request))
+    if place.is_file() and not files["train"]:
+        files = {"train": list(sizes), "held_out": []}  # the user named this one
+    _checked(files, place.name, sizes, most)
+    return _placed(files, folder, lambda name, target: shutil.copyfile(root / name, target)) | {"commit": ""}
 
 
 def _placed(
-    found: dict[str, list[str]], folder: Path, bring: Callable[[str, Path], object], tell: Tell | None = None
+    files: dict[str, list[str]], folder: Path, bring: Callable[[str, Path], object], tell: Tell | None = None
 ) -> dict[str, Any]:
     """Bring every file to `folder` under a name of ours."""
     answer: dict[str, Any] = {}
-    total, done = sum(map(len, found.values())), 0
-    for side, names in found.items():
+    total, done = sum(map(len, files.values())), 0
+    for side, names in files.items():
         answer[side] = []
         for number, name in enumerate(names):
             if tell:
@@ -113,16 +115,16 @@ def _from_hub(
             info = HfApi().dataset_info(dataset, revision=revision, files_metadata=True, timeout=TIMEOUT_S)
             commit = str(info.sha)
             sizes = {sibling.rfilename: sibling.size or 0 for sibling in info.siblings or []}
-            found = chosen(list(sizes), _patterns(request))
-            _checked(found, dataset, sizes, most)
-            return _placed(found, folder, bring, tell) | {"commit": commit}
+            files = chosen(list(sizes), _patterns(request))
+            _checked(files, dataset, sizes, most)
+            return _placed(files, folder, bring, tell) | {"commit": commit}
         except hub_errors() as error:
             if isinstance(error, BenchmarkError):
                 raise
-            if said := refusal(error, "data set", dataset, revision):
-                raise BenchmarkError(said) from None
+            if cause := refusal(error, "data set", dataset, revision):
+                raise BenchmarkError(cause) from None
             reason = type(error).__name__
         finally:
             shutil.rmtree(downloads, ignore_errors=True)
-    told = f"Could not reach the hub for {dataset} (within {TIMEOUT_S} s, {TRIES} tries; {reason})"
-    raise BenchmarkError(f"{told}: check the connection, or give a local copy")
+    text = f"Could not reach the hub for {dataset} (within {TIMEOUT_S} s, {TRIES} tries; {reason})"
+    raise BenchmarkError(f"{text}: check the connection, or give a local copy")

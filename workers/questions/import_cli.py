@@ -61,25 +61,25 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
         raise BenchmarkError(f"{sources[0].name}: no questions in it")
     columns = _checked_columns(sources[0].name, dict.fromkeys(chain.from_iterable(records)))
     guessed = guess(columns, records)
-    shown = list(dict.fromkeys([*guessed.columns, *columns]))[:MAX_SHOWN_COLUMNS]
+    columns_in_order = list(dict.fromkeys([*guessed.columns, *columns]))[:MAX_SHOWN_COLUMNS]
     return {
         "kind": sources[0].kind,
         "columns": columns,
-        "shown": [name for name in columns if name in shown],
-        "rows": [{name: _shown(record.get(name)) for name in shown} for record in records[:SHOWN_ROWS]],
+        "shown": [name for name in columns if name in columns_in_order],
+        "rows": [{name: _shown(record.get(name)) for name in columns_in_order} for record in records[:SHOWN_ROWS]],
         "guess": vars(guessed),
     }
 
 
 def _checked_columns(name: str, columns: Iterable[str]) -> list[str]:
     """The columns that a page offers for choice. Error: BenchmarkError where they are too many, or too long to name."""
-    found = list(columns)
-    if len(found) > MAX_COLUMNS:
-        raise BenchmarkError(f"{name}: {len(found)} columns in its first {LOOKED_AT} rows, {MAX_COLUMNS} at most")
-    longest = max(map(len, found), default=0)
+    names = list(columns)
+    if len(names) > MAX_COLUMNS:
+        raise BenchmarkError(f"{name}: {len(names)} columns in its first {LOOKED_AT} rows, {MAX_COLUMNS} at most")
+    longest = max(map(len, names), default=0)
     if longest > MAX_COLUMN_NAME:
         raise BenchmarkError(f"{name}: a column's name has {longest} characters, {MAX_COLUMN_NAME} at most")
-    return found
+    return names
 
 
 def _shown(value: Any) -> str:
@@ -183,8 +183,8 @@ def compare_benchmarks(request: dict[str, Any]) -> dict[str, Any]:
         return chain.from_iterable(texts(read_canonical(Path(path), of["question_field"])) for path in of["paths"])
 
     try:
-        found = compare(questions(request["own"]), KnownQuestions(questions(request["other"])))
-        return found.as_dict(questions(request["other"]))
+        overlap = compare(questions(request["own"]), KnownQuestions(questions(request["other"])))
+        return overlap.as_dict(questions(request["other"]))
     except (OSError, ValueError, KeyError) as error:
         raise BenchmarkError(f"The question files cannot be read ({type(error).__name__})") from None
 

@@ -53,10 +53,10 @@ class KnownQuestions:
     def near(self, question: str) -> int | None:
         """The number of the question that is nearly the same, or None."""
         own = {piece for piece in pieces(question) if piece % self._kept == 0}
-        found = Counter(self._pieces[piece] for piece in own if piece in self._pieces)
-        if not found:
+        matches = Counter(self._pieces[piece] for piece in own if piece in self._pieces)
+        if not matches:
             return None
-        number, count = found.most_common(1)[0]
+        number, count = matches.most_common(1)[0]
         return number if count >= NEAR_SHARE * len(own) else None
 
 
@@ -69,14 +69,14 @@ class Overlap:
     num_near: int = 0
     examples: list[tuple[str, int, bool]] = field(default_factory=list)
 
-    def as_dict(self, known: Iterable[str]) -> dict[str, Any]:
+    def as_dict(self, known_texts: Iterable[str]) -> dict[str, Any]:
         """known: the questions of the other set once more, for the texts of the examples."""
-        wanted = {number for _, number, _ in self.examples}
+        numbers = {number for _, number, _ in self.examples}
         texts: dict[int, str] = {}
-        for number, text in enumerate(known) if wanted else ():
-            if number in wanted:
+        for number, text in enumerate(known_texts) if numbers else ():
+            if number in numbers:
                 texts[number] = text[:EXAMPLE_LETTERS]
-            if len(texts) == len(wanted):
+            if len(texts) == len(numbers):
                 break
         return {
             "num_asked": self.num_asked,
@@ -89,19 +89,19 @@ class Overlap:
         }
 
 
-def compare(questions: Iterable[str], known: KnownQuestions) -> Overlap:
+def compare(questions: Iterable[str], others: KnownQuestions) -> Overlap:
     """Which of `questions` are the same as known ones, or nearly."""
-    found = Overlap()
+    overlap = Overlap()
     for question in questions:
-        found.num_asked += 1
-        same = known.same(question)
-        near = None if same is not None else known.near(question)
-        found.num_same += same is not None
-        found.num_near += near is not None
+        overlap.num_asked += 1
+        same = others.same(question)
+        near = None if same is not None else others.near(question)
+        overlap.num_same += same is not None
+        overlap.num_near += near is not None
         number = same if same is not None else near
-        if number is not None and len(found.examples) < MAX_EXAMPLES:
-            found.examples.append((question, number, same is not None))
-    return found
+        if number is not None and len(overlap.examples) < MAX_EXAMPLES:
+            overlap.examples.append((question, number, same is not None))
+    return overlap
 
 
 def texts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:

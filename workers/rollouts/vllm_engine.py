@@ -70,10 +70,10 @@ class VllmEngine:
         self.wake()
         seeds = [key >> 1 for key in keys]  # 63 bits: vLLM takes signed numbers
         stop_ids = list(self._policy.eos_ids)
-        found = self._ask("generate", Order(prompts, rows, seeds, temperature, max_new_tokens, stop_ids))
+        outputs = self._ask("generate", Order(prompts, rows, seeds, temperature, max_new_tokens, stop_ids))
         self.sleep()
         # vLLM tells no distributions: -log p of the sampled tokens, whose mean is their entropy, stands in for it.
-        return [Sample(ids, logps, ids[-1] in stop_ids, -sum(logps)) for ids, logps in found]
+        return [Sample(ids, logps, ids[-1] in stop_ids, -sum(logps)) for ids, logps in outputs]
 
     def take_weights(self) -> None:
         """The policy has new weights: they go over now, or on waking where the engine sleeps."""

@@ -116,12 +116,12 @@ class Engine:
         requests: list[Any] = [{"prompt_token_ids": list(order.prompts[row])} for row in order.rows]
         self._llm.enqueue(requests, parameters, use_tqdm=False)
         engine = self._llm.llm_engine
-        found: list[Any] = []
+        outputs: list[Any] = []
         while engine.has_unfinished_requests():
             self._beat()
-            found += [output for output in engine.step() if output.finished]
+            outputs += [output for output in engine.step() if output.finished]
         # Their ids count on in the order in which they were asked.
-        return [_tokens_of(output.outputs[0]) for output in sorted(found, key=lambda output: int(output.request_id))]
+        return [_tokens_of(output.outputs[0]) for output in sorted(outputs, key=lambda output: int(output.request_id))]
 
     def take_tensors(self, weights: Sequence[tuple[str, Any]]) -> None:
         self._take(list(weights), None)
@@ -146,12 +146,12 @@ class Engine:
 
 def _tokens_of(completion: Any) -> tuple[list[int], list[float]]:
     ids = list(completion.token_ids)
-    return ids, [float(told[token].logprob) for token, told in zip(ids, completion.logprobs, strict=True)]
+    return ids, [float(candidates[token].logprob) for token, candidates in zip(ids, completion.logprobs, strict=True)]
 
 
 def llm_arguments(settings: Settings) -> dict[str, Any]:
     """As vLLM's LLM takes them."""
-    found: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "model": settings.folder,
         "dtype": settings.dtype,
         "load_format": "safetensors",
@@ -168,22 +168,22 @@ def llm_arguments(settings: Settings) -> dict[str, Any]:
         "worker_extension_cls": f"{__name__}.{WorkerExtension.__name__}",
     }
     if settings.device == "cuda":
-        found |= {"enable_sleep_mode": True, "gpu_memory_utilization": settings.gpu_memory_utilization}
-    return found
+        arguments |= {"enable_sleep_mode": True, "gpu_memory_utilization": settings.gpu_memory_utilization}
+    return arguments
 
 
 def prepare_environment(settings: Settings) -> None:
     """Before torch and vLLM are imported."""
-    wanted: Mapping[str, str] = ENVIRONMENT
+    variables: Mapping[str, str] = ENVIRONMENT
     if settings.device == "cpu":
         # The trainer's own OMP_NUM_THREADS was not meant for this process.
         os.environ["OMP_NUM_THREADS"] = str(settings.num_threads or os.cpu_count() or 1)
-        wanted = {**ENVIRONMENT, **CPU_ENVIRONMENT}
+        variables = {**ENVIRONMENT, **CPU_ENVIRONMENT}
     elif settings.gpu_index:
-        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        has_list = len(seen) > settings.gpu_index
-        os.environ["CUDA_VISIBLE_DEVICES"] = seen[settings.gpu_index] if has_list else str(settings.gpu_index)
-    for name, value in wanted.items():
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        has_list = len(visible) > settings.gpu_index
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible[settings.gpu_index] if has_list else str(settings.gpu_index)
+    for name, value in variables.items():
         os.environ.setdefault(name, value)
 
 

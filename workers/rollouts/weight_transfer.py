@@ -22,11 +22,11 @@ class WeightFolder:
         """In memory where twice the size is free there, else among the temporary files. Error: OSError."""
         place = _place_for(size_bytes)
         remove_left_behind(place)
-        made = Path(tempfile.mkdtemp(prefix=".new-", dir=place))
-        self._lock = open(made / LOCK, "w")  # noqa: SIM115 - held until the folder is removed
+        folder = Path(tempfile.mkdtemp(prefix=".new-", dir=place))
+        self._lock = open(folder / LOCK, "w")  # noqa: SIM115 - held until the folder is removed
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         # Only now by the name that others look for: without its lock it would look left behind.
-        self.path = made.rename(place / made.name.replace(".new-", PREFIX))
+        self.path = folder.rename(place / folder.name.replace(".new-", PREFIX))
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

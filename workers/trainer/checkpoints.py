@@ -108,9 +108,9 @@ def save_checkpoint(
         shutil.rmtree(final)
     building.rename(final)
     _sync(root)
-    found = step_folders(root)
-    place = found.index(final)
-    removed = found[: max(0, place - (keep - 1))] + found[place + 1 :]
+    folders = step_folders(root)
+    place = folders.index(final)
+    removed = folders[: max(0, place - (keep - 1))] + folders[place + 1 :]
     for path in removed:
         if best_step is None or path != step_folder(run_dir, best_step):
             shutil.rmtree(path, ignore_errors=True)  # what stays, as where somebody reads it on NFS, goes with the next
@@ -192,8 +192,10 @@ class Saving:
             )
         except (OSError, SafetensorError) as error:
             self.failures, self.best = self.failures + 1, before
-            kept = "the earlier ones are kept"
-            self.log("warning", f"checkpoint of step {step} not written, {kept}: {error} (is the disk full?)", "disk")
+            consequence = "the earlier ones are kept"
+            self.log(
+                "warning", f"checkpoint of step {step} not written, {consequence}: {error} (is the disk full?)", "disk"
+            )
             if self.failures >= MAX_FAILED_SAVES:
                 raise CheckpointsFail(f"disk: {self.failures} checkpoints in a row not written: {error}") from error
             return None

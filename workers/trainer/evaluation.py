@@ -92,10 +92,10 @@ class Result:
 
 def digest(questions: Sequence[Question]) -> str:
     """SHA-256 over ids, questions and answers in their order: scores on other questions are other scores."""
-    found = hashlib.sha256()
+    digest_of_questions = hashlib.sha256()
     for question in questions:
-        found.update(repr((question.id, question.question, question.answer)).encode())
-    return found.hexdigest()
+        digest_of_questions.update(repr((question.id, question.question, question.answer)).encode())
+    return digest_of_questions.hexdigest()
 
 
 def results_of(exam: Exam, block: Sequence[Question], texts: Sequence[str], scorer: Scorer) -> list[Result]:
@@ -106,13 +106,13 @@ def results_of(exam: Exam, block: Sequence[Question], texts: Sequence[str], scor
     count = exam.num_samples
     pairs = [(text, block[place // count].answer) for place, text in enumerate(texts)]
     rewards = [verdict.reward for verdict in scorer.score(pairs)]
-    found = []
+    results = []
     for place, question in enumerate(block):
         own = slice(place * count, (place + 1) * count)
         votes, majority = vote(exam.data.verifier, texts[own], rewards[own])
         response = texts[own][0][: events.TEXT_CHARACTERS]
-        found.append(Result(question, rewards[own], votes, majority, response))
-    return found
+        results.append(Result(question, rewards[own], votes, majority, response))
+    return results
 
 
 def answer_events(step: int, agent: str, exam: Exam, results: Sequence[Result]) -> Iterator[events.Answers]:
@@ -151,19 +151,19 @@ def slices_of(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
 def evaluation_event(step: int, agent: str, exam: Exam, results: Sequence[Result]) -> events.Evaluation:
     """The estimates over the samples that could be scored, and slices by subject and difficulty."""
     scored = sum(result.num_scored for result in results)
-    found = estimates([Tally(r.num_scored, r.num_right, r.votes) for r in results], exam.num_samples)
+    values = estimates([Tally(r.num_scored, r.num_right, r.votes) for r in results], exam.num_samples)
     return events.Evaluation(
         step=step,
         agent=agent,
         benchmark=exam.name,
         metric="accuracy",
-        value=found.get(f"avg@{exam.num_samples}", float("nan")),
+        value=values.get(f"avg@{exam.num_samples}", float("nan")),
         correct=sum(result.num_right for result in results),
         asked=scored,
         slices=slices_of(results),
         num_samples=exam.num_samples,
         unscorable=len(results) * exam.num_samples - scored,
-        estimates=found,
+        estimates=values,
         questions=digest([result.question for result in results]),
         verifier=label(exam.data.verifier),
     )
@@ -202,14 +202,14 @@ class Examiner:
                 # Where agents take turns, one is through before the next begins: a pause between them loses nothing.
                 agents = placement.agents
                 groups = [agents] if placement.is_parallel else [[agent] for agent in agents]
-                found = [
+                results = [
                     event
                     for group in groups
                     if exam.questions
                     for event in self._examine(step, exam, scorer, placement, group)
                 ]
-            if found and exam is self.exams[0]:
-                self.score = step, fmean(event.value for event in found)
+            if results and exam is self.exams[0]:
+                self.score = step, fmean(event.value for event in results)
 
     def _examine(
         self, step: int, exam: Exam, scorer: Scorer, placement: Placement, agents: Sequence[Agent]
@@ -222,8 +222,8 @@ class Examiner:
         for block in exam.blocks(self.spec.rollout.rollout_batch_size):
             if results[0] and self.trainer.stop.is_pause_asked:
                 self.trainer.pause()
-            asked = placement.begin([partial(agent.evaluate, step, block, exam.num_samples) for agent in agents])
-            for own, answer in zip(results, asked, strict=True):
+            pending = placement.begin([partial(agent.evaluate, step, block, exam.num_samples) for agent in agents])
+            for own, answer in zip(results, pending, strict=True):
                 with self.trainer.progress.phase("evaluate"):
                     own += results_of(exam, block, answer(), scorer)
                 self._answered += len(block) * exam.num_samples
@@ -253,8 +253,8 @@ class Examiner:
             yield self._scorer_with(verifier)
 
     def _scorer_with(self, verifier: Verifier) -> Scorer:
-        told = partial(self.trainer.log, "warning", incident="verifier")
-        return Scorer(verifier, self.trainer.stop, told, self.spec.training.max_unscorable)
+        report = partial(self.trainer.log, "warning", incident="verifier")
+        return Scorer(verifier, self.trainer.stop, report, self.spec.training.max_unscorable)
 
 
 def _judge(data: DataSpec) -> dict[str, Any]:

@@ -25,10 +25,10 @@ def check_memory(spec: RunSpec) -> None:
     if spec.compute.placement != "local":  # its agents are on other machines, or may be
         return
     shapes = [model_shape(agent.model, agent.revision) for agent in spec.agents]
-    known = [shape for shape in shapes if shape is not None]
-    if len(known) < len(shapes):  # of another kind than the decoders that the estimate knows
+    readable = [shape for shape in shapes if shape is not None]
+    if len(readable) < len(shapes):  # of another kind than the decoders that the estimate knows
         return
-    lacking = shortfall(spec, known, this_machine(spec))
+    lacking = shortfall(spec, readable, this_machine(spec))
     if lacking is not None:
         raise DoesNotFit(str(lacking))
 

@@ -38,10 +38,10 @@ class Progress:
 
     def tell_started(self, step: int, agents: list[str], device: str, verifier: str) -> None:
         """The agents are loaded."""
-        found = versions() | {"verifier": verifier}
+        details = versions() | {"verifier": verifier}
         self.spool.emit(
             events.Started(
-                step=step, total_steps=self.total_steps, agents=agents, device=device, versions=found, pid=os.getpid()
+                step=step, total_steps=self.total_steps, agents=agents, device=device, versions=details, pid=os.getpid()
             )
         )
 
@@ -60,7 +60,7 @@ class Progress:
 
     def count(self, generated: Sequence[Generated]) -> None:
         """Add the rollouts of a step."""
-        responses = [response for found in generated for group in found.responses for response in group]
+        responses = [response for batch in generated for group in batch.responses for response in group]
         self.rollouts_generated += len(responses)
         self.tokens_generated += sum(response.num_tokens for response in responses)
 

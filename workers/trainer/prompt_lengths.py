@@ -40,8 +40,8 @@ def asked_questions_that_fit(spec: RunSpec, agents: Sequence[Agent], data: DataS
     if data.eval_path:
         data = data.model_copy(update={"train_path": data.eval_path, "eval_path": None, "held_out_fraction": 0.0})
     split = split_questions(data)
-    asked = _at_most(spec, split.held_out or split.train)
-    questions = _short_enough(agents, f"questions of {data.benchmark}", asked, log)
+    candidates = _at_most(spec, split.held_out or split.train)
+    questions = _short_enough(agents, f"questions of {data.benchmark}", candidates, log)
     if not questions:
         raise ValueError(f"no question of {data.benchmark} fits into every agent: raise rollout.max_prompt_length")
     for agent in agents:
@@ -55,10 +55,10 @@ def _at_most(spec: RunSpec, questions: list[Question]) -> list[Question]:
 
 def _short_enough(agents: Sequence[Agent], what: str, questions: Sequence[Question], log: Told) -> list[Question]:
     fits = [agent.fits(questions) for agent in agents]
-    kept = [question for index, question in enumerate(questions) if all(each[index] for each in fits)]
-    left_out = len(questions) - len(kept)
-    log("warning" if left_out else "info", f"{len(kept)} {what}, {left_out} left out as too long")
-    return kept
+    fitting = [question for index, question in enumerate(questions) if all(each[index] for each in fits)]
+    left_out = len(questions) - len(fitting)
+    log("warning" if left_out else "info", f"{len(fitting)} {what}, {left_out} left out as too long")
+    return fitting
 
 
 def _check_context(spec: RunSpec, agent: Agent, prompt_length: int) -> None:

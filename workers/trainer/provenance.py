@@ -15,8 +15,8 @@ def versions() -> dict[str, str]:
     """Python, our own version with its git commit, and the libraries that decide what a score is."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     own = f"{project['version']} {git_commit(ROOT)[:12]}".strip()
-    found = {"python": platform.python_version(), "hacrl": own}
-    return found | {name.replace("-", "_"): told for name in PACKAGES if (told := _version(name))}
+    by_name = {"python": platform.python_version(), "hacrl": own}
+    return by_name | {name.replace("-", "_"): number for name in PACKAGES if (number := _version(name))}
 
 
 def _version(package: str) -> str:

@@ -56,10 +56,10 @@ class Scorer:
         if not doubtful:
             return
         question, doubt = doubtful[0]
-        told = f"reference answers cannot be verified; the first is that of question {question.id} ({doubt})"
+        text = f"reference answers cannot be verified; the first is that of question {question.id} ({doubt})"
         if len(doubtful) == len(questions):
-            raise ValueError(f"all {len(questions)} {told}: choose another answer_field or verifier")
-        self.warn(f"{len(doubtful)} of {len(questions)} {told}")
+            raise ValueError(f"all {len(questions)} {text}: choose another answer_field or verifier")
+        self.warn(f"{len(doubtful)} of {len(questions)} {text}")
 
     def score(self, pairs: Sequence[Pair]) -> list[Verdict]:
         """A verdict on each pair. Errors: VerifierFails, Stopped."""
@@ -68,8 +68,8 @@ class Scorer:
     def score_step(self, questions: Sequence[Question], generated: Sequence[Generated], per_prompt: int) -> Scores:
         """Score every text of a step once. Errors: VerifierFails, Stopped."""
         places, pairs = [], []
-        for agent, found in enumerate(generated):
-            for prompt, (question, group) in enumerate(zip(questions, found.responses, strict=True)):
+        for agent, rollouts in enumerate(generated):
+            for prompt, (question, group) in enumerate(zip(questions, rollouts.responses, strict=True)):
                 for number, response in enumerate(group):
                     places.append((agent, prompt, number))
                     pairs.append((response.text, question.answer))
@@ -96,15 +96,15 @@ class Scorer:
         """All verdicts, once the verifier runs and `complaint` has nothing to say; what has a reward keeps it."""
         verdicts: list[Verdict | None] = [None] * len(pairs)
         for tries, wait_s in enumerate((*WAITS_S, None), start=1):
-            still_open = [index for index, found in enumerate(verdicts) if found is None or found.reward is None]
+            still_open = [index for index, one in enumerate(verdicts) if one is None or one.reward is None]
             if tries > 1:
                 self.verifier.forget_unscorable()
             try:
-                asked = [pairs[index] for index in still_open]
-                answers = self.verifier.score([text for text, _ in asked], [answer for _, answer in asked])
+                batch = [pairs[index] for index in still_open]
+                answers = self.verifier.score([text for text, _ in batch], [answer for _, answer in batch])
                 for index, verdict in zip(still_open, answers, strict=True):
                     verdicts[index] = verdict
-                problem = complaint([found for found in verdicts if found is not None])
+                problem = complaint([one for one in verdicts if one is not None])
             except VerifierError as error:
                 problem = str(error)
             if not problem:
@@ -113,12 +113,12 @@ class Scorer:
                 raise VerifierFails(f"the verifier fails: {problem}; {tries} tries")
             self.warn(f"waiting: the verifier fails: {problem}; try {tries + 1} of {len(WAITS_S) + 1} in {wait_s:g} s")
             self._wait(wait_s)
-        return [found for found in verdicts if found is not None]
+        return [one for one in verdicts if one is not None]
 
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
+        while (remaining_s := deadline - time.monotonic()) > 0:
             self.stop.check()
             heartbeat.beat()  # it waits on purpose: longer than a short stall_timeout_s, it would be taken for hung
-            time.sleep(min(0.2, left))
+            time.sleep(min(0.2, remaining_s))
         self.stop.check()

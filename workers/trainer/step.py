@@ -164,10 +164,10 @@ def view_step(
 ) -> StepView:
     """step: 0, 1, ...  ratio: (n, n), omega."""
     trusted = [trust.trusted(learner) for learner in range(len(spec.agents))]
-    judged = judge(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
+    objective = judge(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
     plans, quarantined = [], []
-    for learner, advantages in enumerate(judged.advantages):
+    for learner, advantages in enumerate(objective.advantages):
         view = (learner, generated, advantages, scores.valid, ratio, trusted[learner])
         plans.append(build_mini_batches(spec, step, *view))
         quarantined.append(quarantined_rows(spec, *view))
-    return StepView(trusted, judged, plans, quarantined)
+    return StepView(trusted, objective, plans, quarantined)

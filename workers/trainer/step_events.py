@@ -52,15 +52,17 @@ class StepRecord:
 
 def step_events(record: StepRecord, *, with_rollouts: bool) -> list[events.Body]:
     """The events of a step: metrics of each agent and ordered pair, then single rollouts and what they taught."""
-    found: list[events.Body] = []
+    records: list[events.Body] = []
     for learner in range(len(record.names)):
-        found.append(agent_metrics(record, learner))
+        records.append(agent_metrics(record, learner))
         if record.sharing:
-            found += [pair_metrics(record, learner, source) for source in range(len(record.names)) if source != learner]
+            records += [
+                pair_metrics(record, learner, source) for source in range(len(record.names)) if source != learner
+            ]
     if with_rollouts:
-        found += rollout_events(record)
-        found += contribution_events(record)
-    return found
+        records += rollout_events(record)
+        records += contribution_events(record)
+    return records
 
 
 def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
@@ -112,17 +114,17 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     if weights := report.importance_weights:
         values |= {"importance_weight/mean": _average(weights), "importance_weight/max": max(weights)}
     if record.audited:
-        found = record.audited[agent]
-        ratios["audit/disagreement"] = (float(found.disagreed), float(found.decided))
-        ratios["audit/decided"] = (float(found.decided), float(found.asked))
+        tally = record.audited[agent]
+        ratios["audit/disagreement"] = (float(tally.disagreed), float(tally.decided))
+        ratios["audit/decided"] = (float(tally.decided), float(tally.asked))
     return events.Metrics(step=record.step, agent=record.names[agent], values=values, ratios=ratios)
 
 
 def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metrics:
     """What `learner` took from `source` in a step; all visits of all passes."""
     visits = [(row, result) for _, row, result in _visits(record, learner) if row.source == source]
-    seen = [(row, result) for row, result in visits if result.sequence_ratio is not None]
-    ratio = np.array([result.sequence_ratio for _, result in seen])
+    with_ratio = [(row, result) for row, result in visits if result.sequence_ratio is not None]
+    ratio = np.array([result.sequence_ratio for _, result in with_ratio])
     omega = record.tracker.ratio()[source, learner].item()
     lengths = [
         result.num_tokens / row.response.length for row, result in visits if row.response and result.drop_reason is None
@@ -132,7 +134,7 @@ def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metric
         "omega_clamped": float(record.tracker.clamped()[source, learner]),
         "sequence_ratio/mean": float(ratio.mean()) if len(ratio) else None,
         "sequence_ratio/std": float(ratio.std(ddof=1)) if len(ratio) > 1 else None,
-        "effective_weight": _average([result.weight / row.advantage for row, result in seen if row.advantage]),
+        "effective_weight": _average([result.weight / row.advantage for row, result in with_ratio if row.advantage]),
         "retok_len_ratio": _average(lengths),
         "dropped": float(sum(result.drop_reason is not None for _, result in visits)),
     }
@@ -150,7 +152,7 @@ def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metric
         "rescue_frac": (float(rescued.sum()), float(len(record.questions))),
     }
     for suffix, sign in {"": 0, "/positive": 1, "/negative": -1}.items():
-        results = [result for row, result in seen if row.advantage * sign > 0 or not sign]
+        results = [result for row, result in with_ratio if row.advantage * sign > 0 or not sign]
         ratios[f"clip_lower_frac{suffix}"] = _share(results, lambda result: result.clip_side < 0)
         ratios[f"clip_upper_frac{suffix}"] = _share(results, lambda result: result.clip_side > 0)
     return events.Metrics(
@@ -183,12 +185,12 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
     """One event for each learner and rollout: its first visit, where a step makes several passes."""
     rewards, capability = record.rewards.tolist(), record.tracker.capability.tolist()
     for learner, name in enumerate(record.names):
-        told: set[tuple[int, int, int]] = set()
+        recorded: set[tuple[int, int, int]] = set()
         for num_updates, row, result in _visits(record, learner):
             place = (row.source, row.prompt, row.sample)
-            if place in told:
+            if place in recorded:
                 continue
-            told.add(place)
+            recorded.add(place)
             yield events.Contribution(
                 step=record.step,
                 agent=name,

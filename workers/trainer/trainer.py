@@ -121,8 +121,8 @@ class Trainer:
             self.scorer.check_answers([*train, *held_out])
         exams = [Exam(spec.data, held_out, count)]
         for data in spec.evaluation.benchmarks:
-            asked = asked_questions_that_fit(spec, self.agents, data, self.log)
-            exams.append(Exam(data, asked, data.num_samples or count))
+            evaluated = asked_questions_that_fit(spec, self.agents, data, self.log)
+            exams.append(Exam(data, evaluated, data.num_samples or count))
         self.spool.emit(*(event for exam in exams for event in exam.question_events()))
         self.examiner.exams = exams
         return train
@@ -198,17 +198,17 @@ class Trainer:
         calls = [partial(agent.generate, self.step, questions) for agent in self.agents]
         for agent, answer in zip(self.agents, self.ask("generate", calls), strict=True):
             try:
-                found = answer()
+                rollouts = answer()
             except RolloutsMissing as error:
                 if not may_go_on:
                     raise
-                told = f"step {self.step + 1} goes on without the rollouts of {agent.name}: {error}"
-                self.log("warning", told, "no rollouts")
-                found = Generated([[] for _ in questions], (0.0, 0.0), is_missing=True)
-            for note in found.notes:
+                text = f"step {self.step + 1} goes on without the rollouts of {agent.name}: {error}"
+                self.log("warning", text, "no rollouts")
+                rollouts = Generated([[] for _ in questions], (0.0, 0.0), is_missing=True)
+            for note in rollouts.notes:
                 self.log("warning", f"{agent.name}: {note}", "out of memory")
-            generated.append(found)
-        if all(found.is_missing for found in generated):
+            generated.append(rollouts)
+        if all(rollouts.is_missing for rollouts in generated):
             raise RolloutsMissing(f"no agent delivered rollouts in step {self.step + 1}: see the warnings above")
         return generated
 
@@ -246,8 +246,8 @@ class Trainer:
         for note in report.notes:
             self.log("warning", f"{name}: {note}", "out of memory")
         if (difference := report.engine_logp_difference or 0.0) > LOGP_DIFFERENCE_LIMIT:
-            told = f"after step {self.step + 1} its rollout engine's log-probabilities are {difference:.2f} nats away"
-            self.log("warning", f"{name}: {told} from the trainer's", "engine")
+            text = f"after step {self.step + 1} its rollout engine's log-probabilities are {difference:.2f} nats away"
+            self.log("warning", f"{name}: {text} from the trainer's", "engine")
         if report.skipped_updates:
             skipped = f"skipped {report.skipped_updates} updates of step {self.step + 1}"
             self.log("warning", f"{name}: {skipped}: loss or gradient not finite", "not finite")

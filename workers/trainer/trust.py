@@ -105,26 +105,26 @@ class Trust:
                 continue
             evidence.add(value, 1.0, algorithm.quarantine_smoothing)
             mean = evidence.total / evidence.count
-            pair, found = f"{self.names[learner]} <- {self.names[source]}", f"smoothed gradient alignment {mean:.3f}"
+            pair, text = f"{self.names[learner]} <- {self.names[source]}", f"smoothed gradient alignment {mean:.3f}"
             if not evidence.is_out and mean < -margin:
                 evidence.is_out = True
-                why = f"{found} is below -{margin:g}"
+                why = f"{text} is below -{margin:g}"
                 changes.append(Change("warning", f"quarantined: {pair}: {why}; it teaches nothing until it recovers"))
             elif evidence.is_out and mean > margin:
                 evidence.is_out = False
-                changes.append(Change("info", f"released from quarantine: {pair}: {found} is above {margin:g}"))
+                changes.append(Change("info", f"released from quarantine: {pair}: {text} is above {margin:g}"))
         return changes
 
     def note_audit(self, audited: Sequence[Audited]) -> list[Change]:
         """Take in a step's audit, by agent."""
         algorithm, changes = self.algorithm, []
-        for agent, found in enumerate(audited):
+        for agent, tally in enumerate(audited):
             name, evidence = self.names[agent], self.disagreement[agent]
-            if not found.decided:
+            if not tally.decided:
                 continue
-            evidence.add(found.disagreed, found.decided, algorithm.audit_smoothing)
+            evidence.add(tally.disagreed, tally.decided, algorithm.audit_smoothing)
             share = evidence.total / evidence.count
-            counts = f"{found.disagreed} of {found.decided} answers of this step, smoothed {share:.0%}"
+            counts = f"{tally.disagreed} of {tally.decided} answers of this step, smoothed {share:.0%}"
             if not evidence.is_out and share > algorithm.audit_threshold and evidence.count >= MIN_AUDITED:
                 evidence.is_out = True
                 why = f"a second verifier contradicts the rewards of {name}: {counts}"
@@ -161,16 +161,16 @@ class Audit:
 
         Rollouts without a reward are not asked about. Error: VerifierFails where the second verifier cannot run.
         """
-        found = []
+        tallies = []
         for agent, spec in enumerate(self.spec.agents):
-            asked, verdicts = 0, []
+            num_checked, verdicts = 0, []
             for prompt, (question, group) in enumerate(zip(questions, generated[agent].responses, strict=True)):
                 for number, response in enumerate(group):
                     key = derived_key("audit", self.spec.seed, spec.stable_seed, step, question.id, number)
                     is_drawn = key < self.spec.algorithm.audit_share * 2**64
                     if not is_drawn or not scores.valid[agent, prompt, number]:
                         continue
-                    asked += 1
+                    num_checked += 1
                     heartbeat.beat()
                     try:
                         second = self._child.ask(response.text, question.answer).reward
@@ -178,10 +178,10 @@ class Audit:
                         raise VerifierFails(f"the second verifier fails: {error}") from error
                     if second is not None:
                         verdicts.append((scores.rewards[agent, prompt, number].item(), second))
-            found.append(
-                Audited(asked, len(verdicts), sum((first > 0.5) != (second > 0.5) for first, second in verdicts))
+            tallies.append(
+                Audited(num_checked, len(verdicts), sum((first > 0.5) != (second > 0.5) for first, second in verdicts))
             )
-        return found
+        return tallies
 
     def close(self) -> None:
         self._child.close()

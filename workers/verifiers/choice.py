@@ -39,17 +39,17 @@ def settle(completion: str, gold: str) -> Verdict:
     if not gold.strip():
         return NO_REFERENCE
     if "\\boxed" in completion or "\\fbox" in completion:
-        found = final_answer(completion)
-        if found is None:
+        phrase = final_answer(completion)
+        if phrase is None:
             return NO_ANSWER
     else:
         stated = _STATED.findall(completion[-20_000:])
         # "It is (B). (A) is too small." states B.
-        found = re.split(r"\.\s|\.$", stated[-1])[0] if stated else final_answer(completion) or completion.strip()
-    chosen = letter(found)
-    if chosen is None:
+        phrase = re.split(r"\.\s|\.$", stated[-1])[0] if stated else final_answer(completion) or completion.strip()
+    option = letter(phrase)
+    if option is None:
         return NO_LETTER
-    return RIGHT if chosen == letter(gold) else WRONG
+    return RIGHT if option == letter(gold) else WRONG
 
 
 def doubt(gold: str) -> str:

@@ -42,25 +42,25 @@ def is_right(gold: str, response: str, *, kind: str, tolerance: float = 0.0) -> 
     rest = response[start + len(BOX) :]
     if not rest.startswith("{"):
         return None
-    found = _group(rest)
-    if found is None:  # cut off inside its last box
+    answer = _group(rest)
+    if answer is None:  # cut off inside its last box
         return False
-    return _compare(gold, found, kind, tolerance)
+    return _compare(gold, answer, kind, tolerance)
 
 
-def _compare(gold: str, found: str, kind: str, tolerance: float) -> bool | None:
+def _compare(gold: str, answer: str, kind: str, tolerance: float) -> bool | None:
     """The same for a boxed answer."""
     if kind == "choice":
-        letters = _letter(gold), _letter(found)
+        letters = _letter(gold), _letter(answer)
         return None if None in letters else letters[0] == letters[1]
     if kind == "numeric":
-        values = _number(gold), _number(found)
+        values = _number(gold), _number(answer)
         if values[0] is None or values[1] is None:
             return None
         return abs(values[1] - values[0]) <= abs(values[0]) * Fraction(Decimal(repr(tolerance)))
-    if found == gold:
+    if answer == gold:
         return bool(gold)
-    return False if kind in ("exact", "regex") or not found else _same_number(gold, found)
+    return False if kind in ("exact", "regex") or not answer else _same_number(gold, answer)
 
 
 def _letter(text: str) -> str | None:
@@ -88,13 +88,13 @@ def _group(text: str) -> str | None:
     return None
 
 
-def _same_number(gold: str, found: str) -> bool | None:
+def _same_number(gold: str, answer: str) -> bool | None:
     """Whether two plain numbers are equal; None where either is none, or may be the other one rounded."""
-    values = _number(gold), _number(found)
+    values = _number(gold), _number(answer)
     if values[0] is None or values[1] is None:
         return None
     is_equal = values[0] == values[1]
-    may_be_rounded = any(len(text.partition(".")[2]) >= ROUNDED_DIGITS for text in (gold, found))
+    may_be_rounded = any(len(text.partition(".")[2]) >= ROUNDED_DIGITS for text in (gold, answer))
     return None if may_be_rounded and not is_equal else is_equal
 
 

@@ -52,24 +52,24 @@ def kind_of(name: VerifierKind, tolerance: float) -> Kind:
 
 def settle_exact(completion: str, gold: str) -> Verdict:
     """The last boxed text, or the whole response where it has no box, against the gold, spaces around them aside."""
-    found = final_answer(completion) if "\\boxed" in completion else completion
-    if found is None:
+    answer = final_answer(completion) if "\\boxed" in completion else completion
+    if answer is None:
         return NO_ANSWER
-    return RIGHT if found.strip() == gold.strip() else WRONG
+    return RIGHT if answer.strip() == gold.strip() else WRONG
 
 
 def settle_math(completion: str, gold: str) -> Verdict | Pair:
     """The verdict where text alone settles it, else the cleaned (answer, gold)."""
-    found = final_answer(completion)
-    if found is None or not found.strip():
+    final = final_answer(completion)
+    if final is None or not final.strip():
         return NO_ANSWER
-    if found.strip() == gold.strip():
+    if final.strip() == gold.strip():
         return RIGHT
     if not gold.strip():
         return NO_REFERENCE
-    if len(found) > MAX_ANSWER_CHARACTERS:
+    if len(final) > MAX_ANSWER_CHARACTERS:
         return TOO_LONG
-    answer, cleaned_gold = clean(found), clean(gold)
+    answer, cleaned_gold = clean(final), clean(gold)
     decided = decide(answer, cleaned_gold)
     if decided is None:
         return answer, cleaned_gold
@@ -89,7 +89,7 @@ def doubt_length(gold: str) -> str:
 
 def doubt_math(gold: str) -> str:
     """As above, or prose."""
-    if found := doubt_length(gold):
-        return found
+    if reason := doubt_length(gold):
+        return reason
     words = len(_WORD.findall(clean(gold)))
     return f"prose of {words} words: only the same text would match" if words > MAX_ANSWER_WORDS else ""

@@ -45,16 +45,16 @@ def matches(value: Fraction, gold: Fraction, tolerance: float, answer: str, refe
 
 def settle(completion: str, gold: str, tolerance: float) -> Verdict | Pair:
     """The verdict where plain numbers settle it, else the (answer, gold) to ask a child about."""
-    found = final_answer(completion)
-    if found is None and "\\boxed" not in completion:
-        found = completion.strip() if number(tidy(completion[:MAX_ANSWER_CHARACTERS])) is not None else None
-    if found is None or not found.strip():
+    stated = final_answer(completion)
+    if stated is None and "\\boxed" not in completion:
+        stated = completion.strip() if number(tidy(completion[:MAX_ANSWER_CHARACTERS])) is not None else None
+    if stated is None or not stated.strip():
         return NO_ANSWER
     if not gold.strip():
         return NO_REFERENCE
-    if len(found) > MAX_ANSWER_CHARACTERS:
+    if len(stated) > MAX_ANSWER_CHARACTERS:
         return TOO_LONG
-    answer, reference = _last_side(found, gold, tolerance), tidy(gold)
+    answer, reference = _last_side(stated, gold, tolerance), tidy(gold)
     if answer is None:
         return WRONG
     value, gold_value = number(answer), number(reference)
@@ -63,9 +63,9 @@ def settle(completion: str, gold: str, tolerance: float) -> Verdict | Pair:
     return RIGHT if matches(value, gold_value, tolerance, answer, reference) else WRONG
 
 
-def _last_side(found: str, gold: str, tolerance: float) -> str | None:
+def _last_side(answer: str, gold: str, tolerance: float) -> str | None:
     r"""The value at the end of `v = 2x = 3.2`; None where another side is a number that is not the gold: `0=5`."""
-    *others, last = (tidy(side) for side in _EQUALS.split(found))
+    *others, last = (tidy(side) for side in _EQUALS.split(answer))
     gold_value = number(tidy(gold))
     for side in others:
         value = number(side)

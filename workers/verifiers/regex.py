@@ -20,14 +20,14 @@ TOO_LONG = Verdict(0.0, f"answer longer than {MAX_CHARACTERS} characters")
 
 def settle(completion: str, gold: str) -> Verdict | Pair:
     """What to ask a child about: the last box, else the last stated answer, else the whole response, and the gold."""
-    found = final_answer(completion)
-    if found is None and "\\boxed" not in completion:
-        found = completion
-    if found is None or not found.strip():
+    text = final_answer(completion)
+    if text is None and "\\boxed" not in completion:
+        text = completion
+    if text is None or not text.strip():
         return NO_ANSWER
     if not gold.strip():
         return NO_REFERENCE
-    return TOO_LONG if len(found) > MAX_CHARACTERS else (found.strip(), gold)
+    return TOO_LONG if len(text) > MAX_CHARACTERS else (text.strip(), gold)
 
 
 def is_right(gold: str, answer: str) -> bool:

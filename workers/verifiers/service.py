@@ -81,8 +81,8 @@ class Verifier:
         return doubts
 
     def _doubt(self, gold: str) -> str:
-        if told := self._rules.doubt(gold):
-            return told
+        if reason := self._rules.doubt(gold):
+            return reason
         settled = self._rules.settle(_PROBE, gold)
         verdict = settled if isinstance(settled, Verdict) else self._ask(settled)
         return verdict.reason if verdict.reward is None else ""

@@ -23,11 +23,11 @@ def spoken_answer(verifier: str, text: str) -> str:
     """The answer in a response, or an empty text where it has none; of multiple choice its letter, if it has one."""
     if verifier == "python":
         return ""  # code is no answer that could be voted for
-    found = final_answer(text)
-    if found is None and verifier in _WHOLE and "\\boxed" not in text:
-        found = text
-    found = (found or "").strip()
-    return letter(found) or found if verifier == "choice" else found
+    answer = final_answer(text)
+    if answer is None and verifier in _WHOLE and "\\boxed" not in text:
+        answer = text
+    answer = (answer or "").strip()
+    return letter(answer) or answer if verifier == "choice" else answer
 
 
 def vote(verifier: str, texts: Sequence[str], rewards: Sequence[float | None]) -> tuple[list[Vote], str]:

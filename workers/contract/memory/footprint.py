@@ -54,16 +54,16 @@ class Shape(BaseModel):
 def shape_of(config: Mapping[str, Any], parameters: int | None) -> Shape | None:
     """The shape that config.json, or the sizes kept of a registered model, tell; None where that is too little."""
     config = config.get("text_config") or config
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         key: next((config[n] for n in names if config.get(n)), None) for key, names in _NAMES.items()
     }
-    hidden, heads = found["hidden"], found.pop("heads")
-    found["feed_forward"] = found["feed_forward"] or (4 * hidden if hidden else None)
-    if not parameters or not heads or None in found.values():
+    hidden, heads = fields["hidden"], fields.pop("heads")
+    fields["feed_forward"] = fields["feed_forward"] or (4 * hidden if hidden else None)
+    if not parameters or not heads or None in fields.values():
         return None
     head = config.get("head_dim") or hidden // heads
     keys = config.get("num_key_value_heads") or heads
-    return Shape(parameters=parameters, query=heads * head, key=keys * head, **found)
+    return Shape(parameters=parameters, query=heads * head, key=keys * head, **fields)
 
 
 class Part(BaseModel):
@@ -154,9 +154,9 @@ def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) -> 
     batch = _batch(spec)
     response = spec.rollout.max_completion_length
     tokens = batch * (spec.rollout.max_prompt_length + response)
-    kept = width * (4 * shape.feed_forward + 6 * shape.hidden + 4 * shape.query + 4 * shape.key)
-    kept += (4 - width) * (2 * shape.hidden + shape.query + shape.key)
-    layer = tokens * kept
+    working_bytes = width * (4 * shape.feed_forward + 6 * shape.hidden + 4 * shape.query + 4 * shape.key)
+    working_bytes += (4 - width) * (2 * shape.hidden + shape.query + shape.key)
+    layer = tokens * working_bytes
     activations = shape.layers * layer
     if spec.compute.gradient_checkpointing:
         activations = layer + shape.layers * tokens * shape.hidden * width  # arXiv 1604.06174: inputs, and one layer
@@ -180,8 +180,8 @@ def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) ->
     their sums in float64 (rollout.py).
     """
     rollout = spec.rollout
-    asked = spec.training.train_batch_size * spec.num_generations
-    rows = min(rollout.rollout_batch_size, -(-asked // spec.compute.processes_per_agent))
+    num_rollouts = spec.training.train_batch_size * spec.num_generations
+    rows = min(rollout.rollout_batch_size, -(-num_rollouts // spec.compute.processes_per_agent))
     length = rollout.max_prompt_length + rollout.max_completion_length + KV_ROOM
     cache = rows * length * 2 * shape.key * width * shape.layers
     cache += cache // shape.layers  # one layer's old cache beside its larger new one

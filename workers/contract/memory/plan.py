@@ -58,10 +58,10 @@ class Shortfall(BaseModel):
     fixes: tuple[Fix, ...]
 
     def __str__(self) -> str:
-        told = f"The run needs about {_gib(self.needed)} on {self.where}, which has {_gib(self.there)}."
+        text = f"The run needs about {_gib(self.needed)} on {self.where}, which has {_gib(self.there)}."
         if not self.fixes:
-            return told + " No setting helps: choose smaller models, or more and larger GPUs."
-        return told + " Any of these fits: " + "; ".join(f"{fix.change} ({_gib(fix.peak)})" for fix in self.fixes) + "."
+            return text + " No setting helps: choose smaller models, or more and larger GPUs."
+        return text + " Any of these fits: " + "; ".join(f"{fix.change} ({_gib(fix.peak)})" for fix in self.fixes) + "."
 
 
 def estimate(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Estimate:
@@ -119,17 +119,17 @@ def shortfall(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Short
     needed, there, is_gpu = lacking
     fixes = []
     for words, settings in islice(_changes(spec, shapes, machine), NUM_FIXES):
-        found = estimate(_least(_changed(spec, settings) or spec, machine), shapes, machine)
-        fixes.append(Fix(change=words, peak=found.gpu if is_gpu else found.memory))
+        total = estimate(_least(_changed(spec, settings) or spec, machine), shapes, machine)
+        fixes.append(Fix(change=words, peak=total.gpu if is_gpu else total.memory))
     return Shortfall(where="a GPU" if is_gpu else "this machine", needed=needed, there=there, fixes=tuple(fixes))
 
 
 def _lacking(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> tuple[int, int, bool] | None:
     """Needed, there, whether on a GPU; None where it fits."""
-    found = estimate(_least(spec, machine), shapes, machine)
-    if machine.gpus and found.gpu > min(machine.gpus):
-        return found.gpu, min(machine.gpus), True
-    return (found.memory, machine.memory, False) if found.memory > machine.memory else None
+    total = estimate(_least(spec, machine), shapes, machine)
+    if machine.gpus and total.gpu > min(machine.gpus):
+        return total.gpu, min(machine.gpus), True
+    return (total.memory, machine.memory, False) if total.memory > machine.memory else None
 
 
 def _least(spec: RunSpec, machine: Machine) -> RunSpec:
@@ -158,7 +158,7 @@ def _changed(spec: RunSpec, settings: dict[str, Any]) -> RunSpec | None:
 def _changes(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Iterator[Change]:
     """Changes after which the run fits: those of one setting, cheapest first, then those of two, and so on."""
     single = list(_single_changes(spec, machine))
-    found: list[dict[str, Any]] = []
+    changes: list[dict[str, Any]] = []
     more: list[Change] = []
     for count in range(1, MAX_TOGETHER + 1):
         for some in combinations(single, count):
@@ -168,10 +168,10 @@ def _changes(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Iterat
             if changed is None or _lacking(changed, shapes, machine) is not None:
                 continue
             change = " and ".join(words for words, _ in some), settings
-            if any(known.items() <= settings.items() for known in found):  # less would do
+            if any(smaller.items() <= settings.items() for smaller in changes):  # less would do
                 more.append(change)
                 continue
-            found.append(settings)
+            changes.append(settings)
             yield change
     yield from more
 

@@ -100,9 +100,11 @@ class AgentSpec(Section):
     @field_validator("chat_template_kwargs")
     @classmethod
     def _keywords_are_the_templates(cls, keywords: dict[str, bool | int | str]) -> dict[str, bool | int | str]:
-        taken = sorted(set(keywords) & NOT_OF_TEMPLATES)
-        if taken:
-            raise ValueError(f"{taken[0]!r} is none of the template's arguments: the trainer sets it, or cannot use it")
+        reserved = sorted(set(keywords) & NOT_OF_TEMPLATES)
+        if reserved:
+            raise ValueError(
+                f"{reserved[0]!r} is none of the template's arguments: the trainer sets it, or cannot use it"
+            )
         return keywords
 
     @property

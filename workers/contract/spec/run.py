@@ -151,9 +151,9 @@ class RunSpec(Section):
 
     def cautions(self) -> list[Caution]:
         """What is allowed but probably not meant; a request confirms each by its code."""
-        found: list[Caution] = []
+        result: list[Caution] = []
         if self.algorithm.audit_share > 0 and self.data.verifier in BARELY_AUDITED:
-            found.append(
+            result.append(
                 Caution(
                     code="audit_decides_little",
                     field="algorithm.audit_share",
@@ -162,10 +162,10 @@ class RunSpec(Section):
                 )
             )
         if not self.algorithm.clips_shared or len(self.agents) == 1 or self.is_evaluation_only:
-            return found
+            return result
         if self.algorithm.delta > 0.5:
             bound = 1 - self.algorithm.delta
-            found.append(
+            result.append(
                 Caution(
                     code="delta_above_half",
                     field="algorithm.delta",
@@ -179,7 +179,7 @@ class RunSpec(Section):
                 "keep": "weighs every shared rollout as if its ratio were 1",
                 "sided": "teaches only where a step moves the ratio towards 1",
             }[self.algorithm.cross_clip_gradient]
-            found.append(
+            result.append(
                 Caution(
                     code="last_bound_reaches_one",
                     field="algorithm.delta_step",
@@ -187,7 +187,7 @@ class RunSpec(Section):
                     "lower delta_step or raise mini_batch_size.",
                 )
             )
-        return found
+        return result
 
     def to_json(self) -> str:
         """The canonical text of this spec: sorted keys, all defaults written out."""

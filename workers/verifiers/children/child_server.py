@@ -68,17 +68,17 @@ class _Fork:
 
     def __init__(self, is_right: IsRight, seconds: int) -> None:
         ours, theirs = os.pipe()
-        asked, asking = os.pipe()
+        request_pipe, asking = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(ours)
             os.close(asking)
             try:
-                _answer(is_right, asked, theirs, seconds)
+                _answer(is_right, request_pipe, theirs, seconds)
             finally:
                 os._exit(0)
         os.close(theirs)
-        os.close(asked)
+        os.close(request_pipe)
         self._replies, self._asking = ours, os.fdopen(asking, "w")
         self.has_ended = False
 
@@ -109,11 +109,11 @@ class _Fork:
             self._asking.close()
 
 
-def _answer(is_right: IsRight, asked: int, replies: int, seconds: int) -> None:
+def _answer(is_right: IsRight, requests: int, replies: int, seconds: int) -> None:
     """The fork's whole life: until its parent closes the pipe, or dies."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    with os.fdopen(asked) as lines:
+    with os.fdopen(requests) as lines:
         for line in lines:
             # Should both parents die at once, the kernel ends an answer that never returns.
             used = resource.getrusage(resource.RUSAGE_SELF)

@@ -33,10 +33,10 @@ def final_answer(completion: str) -> str | None:
     if boxes:
         return _braced(completion, boxes[-1].end())
     for pattern in _STATED:
-        found = pattern.findall(completion[-20_000:])
-        if found:
+        matches = pattern.findall(completion[-20_000:])
+        if matches:
             # "The answer is 42. I hope it is correct." states 42.
-            return re.split(r"\.\s|\.$", found[-1].strip(), maxsplit=1)[0].strip("* \t")
+            return re.split(r"\.\s|\.$", matches[-1].strip(), maxsplit=1)[0].strip("* \t")
     return _closing_formula(completion)
 
 
@@ -95,8 +95,8 @@ _RAISED, _LOWERED = re.compile("[⁰¹²³⁴-⁹⁻⁺]+"), re.compile("[₀-�
 _VULGAR = re.compile("[¼-¾⅐-⅞]")
 
 
-def _as_fraction(found: re.Match[str]) -> str:
-    top, _, bottom = unicodedata.normalize("NFKC", found.group()).partition("⁄")
+def _as_fraction(match: re.Match[str]) -> str:
+    top, _, bottom = unicodedata.normalize("NFKC", match.group()).partition("⁄")
     return f"\\frac{{{top}}}{{{bottom}}}"
 
 
@@ -104,8 +104,8 @@ def _plain_letters(text: str) -> str:
     """Unicode signs as LaTeX, full-width letters as plain ones, invisible direction marks dropped."""
     if text.isascii():
         return text
-    text = _RAISED.sub(lambda found: "^{" + unicodedata.normalize("NFKC", found.group()) + "}", text)
-    text = _LOWERED.sub(lambda found: "_{" + unicodedata.normalize("NFKC", found.group()) + "}", text)
+    text = _RAISED.sub(lambda match: "^{" + unicodedata.normalize("NFKC", match.group()) + "}", text)
+    text = _LOWERED.sub(lambda match: "_{" + unicodedata.normalize("NFKC", match.group()) + "}", text)
     text = _VULGAR.sub(_as_fraction, text)
     text = "".join(_SYMBOLS.get(letter, letter) for letter in text if unicodedata.category(letter) != "Cf")
     return "".join(_SYMBOLS.get(letter, letter) for letter in unicodedata.normalize("NFKC", text))

@@ -62,19 +62,21 @@ def same_constant(gold: str, answer: str) -> bool | None:
 
     A decimal of six digits or more may be the other one rounded to them: docs/verifiers.md.
     """
-    wanted, given = enclose(gold), enclose(answer)
-    if wanted is None or given is None:
+    gold_range, answer_range = enclose(gold), enclose(answer)
+    if gold_range is None or answer_range is None:
         return None
-    for text, other in ((answer, wanted), (gold, given)):
+    for text, other in ((answer, gold_range), (gold, answer_range)):
         unit = rounding_unit(text)
         if unit is not None and _is_rounded(text, unit, other):
             return True
-    if max(wanted.a, given.a) > min(wanted.b, given.b):
+    if max(gold_range.a, answer_range.a) > min(gold_range.b, answer_range.b):
         return False
-    if any((value.a == 0) != (value.b == 0) for value in (wanted, given)):
+    if any((value.a == 0) != (value.b == 0) for value in (gold_range, answer_range)):
         return None  # too small to be told from 0
-    spread = max(wanted.b, given.b) - min(wanted.a, given.a)  # touching intervals: how far apart at most
-    size = max(abs(wanted.a), abs(wanted.b))
+    spread = max(gold_range.b, answer_range.b) - min(
+        gold_range.a, answer_range.a
+    )  # touching intervals: how far apart at most
+    size = max(abs(gold_range.a), abs(gold_range.b))
     is_sure = spread <= _SURE_ZERO or (size < _SURE_SIZE and spread <= size * mpf(2) ** -_SURE_BITS)
     return True if is_sure else None
 
@@ -181,11 +183,11 @@ class _Reader:
 
     def take(self, token: str = "") -> str:
         """Step over the next token; `token`: it must be this one."""
-        found = self.peek()
-        if not found or (token and found != token):
+        current = self.peek()
+        if not current or (token and current != token):
             raise _Unread
-        self.at += len(found)
-        return found
+        self.at += len(current)
+        return current
 
     def sum(self) -> Any:
         self.depth += 1

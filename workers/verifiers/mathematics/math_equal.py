@@ -64,9 +64,9 @@ def _increasing(text: str) -> str:
     text = re.sub(r"\\gt(?![a-zA-Z])", ">", text)
     if len(re.findall(r"[>≥]", text)) != 2 or re.search(r"<|\\l", text):
         return text.replace("≥", "\\ge ")
-    first, left, middle, right, last = re.split(r"([>≥])", text)
+    first, low, middle, right, last = re.split(r"([>≥])", text)
     mirrored = {">": "<", "≥": "\\le "}
-    return f"{last}{mirrored[right]}{middle}{mirrored[left]}{first}"
+    return f"{last}{mirrored[right]}{middle}{mirrored[low]}{first}"
 
 
 def _degrees(text: str) -> str:

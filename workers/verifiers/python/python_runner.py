@@ -37,8 +37,8 @@ def judge(code: str, tests: str) -> None:
         if unittest and isinstance(thing, type) and issubclass(thing, unittest.TestCase):
             result = unittest.TestResult()
             unittest.defaultTestLoader.loadTestsFromTestCase(thing).run(result)
-            for _, told in [*result.errors, *result.failures]:
-                raise Failed(told.strip().splitlines()[-1])
+            for _, trace in [*result.errors, *result.failures]:
+                raise Failed(trace.strip().splitlines()[-1])
         elif name.startswith("test_") and callable(thing):
             thing()
 
@@ -66,10 +66,10 @@ def main() -> None:
         sys.exit(1)
     try:
         judge(request["code"], request["tests"])
-        said = token
+        reply = token
     except BaseException as error:  # SystemExit too: no test ends that way
-        said = json.dumps({"failed": reason(error)})
-    write(channel, said.encode())
+        reply = json.dumps({"failed": reason(error)})
+    write(channel, reply.encode())
     os._exit(0)  # threads of the code do not keep it alive
 
 

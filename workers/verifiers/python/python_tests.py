@@ -37,7 +37,7 @@ _TAGS = {"", "python", "py", "python3"}
 
 def last_block(completion: str) -> str | None:
     """The code of the last fenced block without a language, or with Python's; None where it is not closed."""
-    found: str | None = None
+    code: str | None = None
     block: list[str] | None = None
     is_python = False
     for line in completion.splitlines():
@@ -45,13 +45,13 @@ def last_block(completion: str) -> str | None:
             tag = line.strip().strip("`").strip().lower()
             if block is None:
                 block, is_python = [], tag in _TAGS
-                found = None if is_python else found  # a later block replaces an earlier one even if it is cut off
+                code = None if is_python else code  # a later block replaces an earlier one even if it is cut off
             else:
-                found = "\n".join(block) if is_python else found
+                code = "\n".join(block) if is_python else code
                 block = None
         elif block is not None:
             block.append(line)
-    return found
+    return code
 
 
 def settle(completion: str, gold: str) -> Verdict | Pair:

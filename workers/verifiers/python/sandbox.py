@@ -94,8 +94,8 @@ def confine(folder: Path) -> None:
 def readable_folders() -> list[Path]:
     """Where Python and the libraries that a solution may import lie."""
     places = (sys.prefix, sys.base_prefix, "/usr", "/lib", "/lib64", "/etc/ld.so.cache")
-    found = {Path(place).resolve() for place in places}
-    return sorted(place for place in found if place.exists())
+    folders = {Path(place).resolve() for place in places}
+    return sorted(place for place in folders if place.exists())
 
 
 def _guard_files(libc: ctypes.CDLL, folder: Path) -> None:
