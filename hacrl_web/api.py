@@ -54,12 +54,12 @@ def _strict(run: View) -> View:
     operation: Operation = run.__self__  # type: ignore[attr-defined]
     sources = {model.__ninja_param_source__: model for model in operation.models}
     query = sources.get("query")
-    known = set(query.__ninja_flatten_map__) if query else set()
+    names = set(query.__ninja_flatten_map__) if query else set()
     kind = "application/json" if "body" in sources else "multipart/form-data" if "file" in sources else ""
 
     @wraps(run)
     def checked(request: HttpRequest, **values: Any) -> HttpResponse:
-        errors, status = _unknown(request, known), 422
+        errors, status = _unknown(request, names), 422
         if kind and request.content_type != kind and request.META.get("CONTENT_LENGTH") not in (None, "", "0"):
             errors, status = [FieldError("unsupported_media_type", f"Send it with Content-Type: {kind}.", None)], 415
         if not errors:
@@ -70,12 +70,12 @@ def _strict(run: View) -> View:
     return checked
 
 
-def _unknown(request: HttpRequest, known: set[str]) -> list[FieldError]:
-    told = f"known here: {', '.join(sorted(known))}" if known else "none is known here"
+def _unknown(request: HttpRequest, names: set[str]) -> list[FieldError]:
+    hint = f"known here: {', '.join(sorted(names))}" if names else "none is known here"
     return [
-        FieldError("unknown_parameter", f"There is no query parameter of this name; {told}.", name[:80])
+        FieldError("unknown_parameter", f"There is no query parameter of this name; {hint}.", name[:80])
         for name in request.GET
-        if name not in known
+        if name not in names
     ]
 
 

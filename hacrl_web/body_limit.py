@@ -32,8 +32,8 @@ async def is_logged_in(scope: Scope) -> bool:
     """
     cookies = b"; ".join(value for name, value in scope["headers"] if name == b"cookie").decode("latin-1")
     key = parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME, "")
-    given = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), "")
-    token = bearer(given)
+    authorization = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), "")
+    token = bearer(authorization)
     try:
         if token is not None:
             check_scope(await database_sync_to_async(find_token)(token), scope["method"])

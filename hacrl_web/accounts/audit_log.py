@@ -145,11 +145,11 @@ class AuditedQuerySet(models.QuerySet[RowT]):
         return changed
 
     def bulk_create(self, objs: Iterable[RowT], *args: Any, **kwargs: Any) -> list[RowT]:
-        made = super().bulk_create(objs, *args, **kwargs)
+        rows = super().bulk_create(objs, *args, **kwargs)
         watch = _watched.get(self.model)
         if current_actor() is not None and watch is not None:
-            _write(_entry(CREATED, row, {}, watch.values_of(row)) for row in made)
-        return made
+            _write(_entry(CREATED, row, {}, watch.values_of(row)) for row in rows)
+        return rows
 
 
 def note(action: str, row: models.Model, **after: Any) -> None:
@@ -161,8 +161,8 @@ def note(action: str, row: models.Model, **after: Any) -> None:
 def _before_save(sender: Any, instance: Any, raw: bool = False, **_: Any) -> None:
     instance._audit_before = None
     if not raw and current_actor() is not None and not instance._state.adding:
-        stored = sender._base_manager.filter(pk=instance.pk).first()
-        instance._audit_before = _watched[sender].values_of(stored) if stored else None
+        row = sender._base_manager.filter(pk=instance.pk).first()
+        instance._audit_before = _watched[sender].values_of(row) if row else None
 
 
 def _after_save(sender: Any, instance: Any, created: bool, raw: bool = False, **_: Any) -> None:

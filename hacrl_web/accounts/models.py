@@ -51,8 +51,8 @@ class User(AbstractUser):
     @cached_property
     def own_memberships(self) -> list[Membership]:
         """Those that allow changes first, then the oldest. Read once for each user object, as Django's permissions."""
-        found = self.memberships.select_related("project").order_by("pk")
-        return sorted(found, key=lambda one: one.role == Role.VIEWER)
+        memberships = self.memberships.select_related("project").order_by("pk")
+        return sorted(memberships, key=lambda one: one.role == Role.VIEWER)
 
 
 def own_project_name(username: str) -> str:
@@ -197,8 +197,8 @@ class InvitationQuerySet(AuditedQuerySet["Invitation"]):
     def open(self) -> InvitationQuerySet:
         """Neither used nor expired. Whoever invited must still be there, and still be one who may invite."""
         admins = Membership.objects.filter(project=OuterRef("project"), user=OuterRef("inviter"), role=Role.ADMIN)
-        found = self.filter(used_at=None, expires_at__gt=timezone.now(), inviter__is_active=True)
-        return found.filter(Q(inviter__is_staff=True) | Exists(admins))
+        invitations = self.filter(used_at=None, expires_at__gt=timezone.now(), inviter__is_active=True)
+        return invitations.filter(Q(inviter__is_staff=True) | Exists(admins))
 
     def usable(self, token: str) -> InvitationQuerySet:
         """The open invitation of this token, as a query of one row or none."""

@@ -17,8 +17,8 @@ def current_project(user: Any) -> Project | None:
     if not user.is_authenticated:
         return None
     if user.is_staff:
-        chosen: Project | None = user.chosen_project
-        return chosen
+        selection: Project | None = user.chosen_project
+        return selection
     own = [membership.project for membership in user.own_memberships]
     return next((project for project in own if project.pk == user.chosen_project_id), own[0] if own else None)
 

@@ -104,8 +104,8 @@ class Wishes(StrictBody):
 
 
 def _wishes(user: Any) -> NotificationSettings:
-    found = NotificationSettings.objects.filter(user=user).first()
-    return found or NotificationSettings(user=user, email=user.email)
+    row = NotificationSettings.objects.filter(user=user).first()
+    return row or NotificationSettings(user=user, email=user.email)
 
 
 def _told(wishes: NotificationSettings) -> dict[str, Any]:

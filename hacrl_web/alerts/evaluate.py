@@ -97,7 +97,7 @@ class Evaluator:
     ) -> tuple[list[tuple[watch.Change, dict[str, Any]]], int | None]:
         """Changes with the event that ended their step, and the seq of the last step's end."""
         facts = self._facts_of(run_id)
-        found, seq = [], None
+        changes, seq = [], None
         pending: dict[int, dict[tuple[str, str], Any]] = {}
         for event in events:
             if event["type"] == "metrics":
@@ -107,8 +107,8 @@ class Evaluator:
             step = Step(pending.pop(event["step"], {}))
             pending.clear()  # of a step that an attempt did not live to end
             if facts is not None and step.metrics:
-                found += [(change, event) for change in watch.take(state, facts, event["step"], step)]
-        return found, seq
+                changes += [(change, event) for change in watch.take(state, facts, event["step"], step)]
+        return changes, seq
 
     def _facts_of(self, run_id: UUID) -> Facts | None:
         if run_id not in self._facts:

@@ -106,11 +106,11 @@ class NotificationSettings(models.Model):
     @property
     def addresses(self) -> dict[str, str]:
         """Channel -> where to send; of those that are on."""
-        wanted = {
+        by_channel = {
             Channel.EMAIL: self.email_enabled and self.email,
             Channel.WEBHOOK: self.webhook_enabled and self.webhook_url,
         }
-        return {str(channel): address for channel, address in wanted.items() if address}
+        return {str(channel): address for channel, address in by_channel.items() if address}
 
     @property
     def channels(self) -> list[str]:

@@ -97,9 +97,9 @@ class Notifier:
 
 def queue(messages: Iterable[Message]) -> int:
     """Put messages into the outbox of each channel, unless they are there; returns how many were new."""
-    wanted = {f"{one.key}:{channel}": (one, channel) for one in messages for channel in one.wish.channels}
-    known = set(Delivery.objects.filter(key__in=wanted).values_list("key", flat=True)) if wanted else set()
-    return sum(_store(key, *wanted[key]) for key in wanted if key not in known)
+    by_key = {f"{one.key}:{channel}": (one, channel) for one in messages for channel in one.wish.channels}
+    existing = set(Delivery.objects.filter(key__in=by_key).values_list("key", flat=True)) if by_key else set()
+    return sum(_store(key, *by_key[key]) for key in by_key if key not in existing)
 
 
 def _store(key: str, message: Message, channel: str) -> bool:

@@ -61,12 +61,12 @@ class Step:
 
     def ratio(self, metric: str, agent: str, source: str = "") -> tuple[float, float] | None:
         """(sum, count), where there is something to divide by."""
-        found = self.metrics.get((agent, source), {}).get("ratios", {}).get(metric)
-        return (found[0], found[1]) if found and found[0] is not None and found[1] else None
+        parts = self.metrics.get((agent, source), {}).get("ratios", {}).get(metric)
+        return (parts[0], parts[1]) if parts and parts[0] is not None and parts[1] else None
 
     def share(self, metric: str, agent: str, source: str = "") -> float | None:
-        found = self.ratio(metric, agent, source)
-        return found[0] / found[1] if found else None
+        parts = self.ratio(metric, agent, source)
+        return parts[0] / parts[1] if parts else None
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def peer_share(step: Step, facts: Facts, agent: str) -> float | None:
     if not any(from_peers):
         return None
     own_used = own[1] - own[0] - (high[0] if high else 0.0) if own else 0.0
-    used = sum(found[0] for found in from_peers if found)
+    used = sum(parts[0] for parts in from_peers if parts)
     return used / (used + own_used) if used + own_used > 0 else None
 
 
@@ -112,9 +112,9 @@ def unscorable_share(step: Step, facts: Facts, agent: str) -> float | None:
 
 def rewards(step: Step, facts: Facts, agent: str) -> list[float] | None:
     """The agent's mean reward, then its peers' in their order."""
-    found = [step.share("reward/mean", name) for name in (agent, *others(facts, agent))]
-    known = [value for value in found if value is not None]
-    return known if len(known) == len(found) > 1 else None
+    values = [step.share("reward/mean", name) for name in (agent, *others(facts, agent))]
+    numbers = [value for value in values if value is not None]
+    return numbers if len(numbers) == len(values) > 1 else None
 
 
 def others(facts: Facts, agent: str) -> list[str]:

@@ -42,9 +42,9 @@ def take(state: State, facts: Facts, number: int, step: Step) -> list[Change]:
             value = rule.read(step, facts, agent, source)
             if value is None:
                 continue
-            kept = state["series"].setdefault(f"{rule.kind}\n{agent}\n{source}", {"start": [], "last": [], "open": 0})
-            _remember(kept, rule, number, value)
-            change = _decide(kept, rule, facts, agent, source)
+            series = state["series"].setdefault(f"{rule.kind}\n{agent}\n{source}", {"start": [], "last": [], "open": 0})
+            _remember(series, rule, number, value)
+            change = _decide(series, rule, facts, agent, source)
             if change is not None:
                 changes.append(change)
     return changes
@@ -52,8 +52,8 @@ def take(state: State, facts: Facts, number: int, step: Step) -> list[Change]:
 
 def close_all(state: State) -> None:
     """The run has ended: nothing is raised any more."""
-    for kept in state["series"].values():
-        kept["open"] = 0
+    for series in state["series"].values():
+        series["open"] = 0
 
 
 def _places(rule: Rule, facts: Facts) -> Iterator[tuple[str, str]]:
@@ -64,29 +64,29 @@ def _places(rule: Rule, facts: Facts) -> Iterator[tuple[str, str]]:
             yield from ((agent, source) for source in others(facts, agent))
 
 
-def _remember(kept: State, rule: Rule, number: int, value: Any) -> None:
-    for points in (kept["start"], kept["last"]):
+def _remember(series: State, rule: Rule, number: int, value: Any) -> None:
+    for points in (series["start"], series["last"]):
         while points and points[-1][0] >= number:  # a resumed attempt repeats steps
             points.pop()
-    if len(kept["start"]) < START_POINTS:
-        kept["start"].append([number, value])
-    kept["last"].append([number, value])
-    del kept["last"][: -rule.keep]
+    if len(series["start"]) < START_POINTS:
+        series["start"].append([number, value])
+    series["last"].append([number, value])
+    del series["last"][: -rule.keep]
 
 
-def _decide(kept: State, rule: Rule, facts: Facts, agent: str, source: str) -> Change | None:
-    patience, judge = (rule.clear_after, rule.is_under) if kept["open"] else (rule.raise_after, rule.is_over)
-    count = len(kept["last"])
+def _decide(state: State, rule: Rule, facts: Facts, agent: str, source: str) -> Change | None:
+    patience, judge = (rule.clear_after, rule.is_under) if state["open"] else (rule.raise_after, rule.is_over)
+    count = len(state["last"])
     if count < patience:
         return None
     # The newest first: mostly that decides it.
-    series = [Series(kept["start"], kept["last"][:end]) for end in range(count, count - patience, -1)]
+    series = [Series(state["start"], state["last"][:end]) for end in range(count, count - patience, -1)]
     if not all(judge(rule.signal(one, facts)) for one in series):
         return None
     last = rule.signal(series[0], facts)
     assert last is not None
-    is_raised = not kept["open"]
-    kept["open"] = int(is_raised)
+    is_raised = not state["open"]
+    state["open"] = int(is_raised)
     text = _sentence(rule, facts, agent, source, last, series[0]) if is_raised else ""
     return Change(rule, agent, source, is_raised, last, text)
 

@@ -60,10 +60,10 @@ class Allowed:
         text = text.strip().lower()
         if cls(text, None).network is not None:
             return cls(text, None)
-        found = re.fullmatch(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::(\d{1,5}))?", text)
-        if not found:
+        match = re.fullmatch(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::(\d{1,5}))?", text)
+        if not match:
             raise ValueError(f"{text!r} is no host, host:port, address or network")
-        return cls(found[1].strip("[]"), int(found[2]) if found[2] else None)
+        return cls(match[1].strip("[]"), int(match[2]) if match[2] else None)
 
     @property
     def network(self) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
@@ -75,13 +75,13 @@ class Allowed:
 
 @lru_cache
 def _parsed(texts: tuple[str, ...]) -> list[Allowed]:
-    found = []
+    entries = []
     for text in texts:
         try:
-            found.append(Allowed.parse(text))
+            entries.append(Allowed.parse(text))
         except ValueError as error:
             log.warning("HACRL_WEBHOOK_ALLOW: %s; this entry allows nothing", error)
-    return found
+    return entries
 
 
 def allowed() -> list[Allowed]:
@@ -143,10 +143,10 @@ def check_address(text: str, port: int) -> str:
 def resolve(host: str, port: int) -> str:
     """The first address of a host, once all of them are checked. Errors: Refused, Failed."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise Failed(f"the name {host} could not be resolved") from error
-    addresses = [check_address(str(entry[4][0]), port) for entry in found]
+    addresses = [check_address(str(entry[4][0]), port) for entry in records]
     if not addresses:
         raise Failed(f"the name {host} has no address")
     return addresses[0]
@@ -172,9 +172,9 @@ def post(url: str, body: dict[str, Any], find: Callable[[str, int], str] = resol
 
 
 async def _ask(parts: SplitResult, address: str, port: int, body: dict[str, Any]) -> int:
-    shown = f"[{address}]" if ":" in address else address
+    host_in_url = f"[{address}]" if ":" in address else address
     target = httpx.URL(
-        scheme=parts.scheme, host=shown, port=port, raw_path=(parts.path or "/").encode() + _query(parts)
+        scheme=parts.scheme, host=host_in_url, port=port, raw_path=(parts.path or "/").encode() + _query(parts)
     )
     usual = DEFAULT_PORTS[parts.scheme] == port
     name = parts.hostname or ""

@@ -96,15 +96,15 @@ class Client:
         """
         headers = options.setdefault("headers", {})
         is_safe = verb in ("GET", "PUT", "DELETE") or "Idempotency-Key" in headers
-        for left in reversed(range(TRIES)):
+        for tries_left in reversed(range(TRIES)):
             try:
                 response = self._whole(verb, path, options)
             except httpx2.RequestError as error:
-                if not (is_safe and left) or isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+                if not (is_safe and tries_left) or isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
                     raise Unreachable(f"{self.url} does not answer: {error}") from None
                 time.sleep(POLL_S)
                 continue
-            if response.status_code not in (429, 503) or not left or not is_safe:
+            if response.status_code not in (429, 503) or not tries_left or not is_safe:
                 break
             time.sleep(_wait_s(response))
         if response.is_success:
@@ -144,10 +144,10 @@ class Client:
 
         changes: new values by name; a function gets the old value and returns the new one.
         """
-        found = self.request("GET", path)
-        old = self._body(found)
+        current = self.request("GET", path)
+        old = self._body(current)
         body = old | {name: new(old[name]) if callable(new) else new for name, new in changes.items()}
-        return self._body(self.request("PUT", path, json=body, headers={"If-Match": found.headers["ETag"]}))
+        return self._body(self.request("PUT", path, json=body, headers={"If-Match": current.headers["ETag"]}))
 
     def _body(self, response: httpx2.Response) -> Any:
         """Error: Unreachable, where it is no JSON: a proxy's page, say."""
@@ -159,13 +159,13 @@ class Client:
     def pages(self, path: str, *, most: int | None = None, **parameters: Any) -> Iterator[Any]:
         """Every item of a list, page by page; `most`: no more than so many."""
         cursor: str | None = ""
-        told = 0
+        count = 0
         while cursor is not None:
-            limit = PAGE if most is None else min(PAGE, most - told)
+            limit = PAGE if most is None else min(PAGE, most - count)
             page = self.get(path, **parameters, limit=limit, cursor=cursor or None)
             yield from page["items"]
-            told += len(page["items"])
-            following = page["next"] if most is None or told < most else None
+            count += len(page["items"])
+            following = page["next"] if most is None or count < most else None
             if following is not None and following == cursor:
                 raise Unreachable(f"{self.url} answers with the same page again and again: is it HACRL Web?")
             cursor = following
@@ -197,13 +197,13 @@ class Client:
     def launch(self, request: Mapping[str, Any], *, key: str = "") -> dict[str, Any]:
         """A run, or a sweep where the request has `algorithms` or `seeds`; once, also where the answer is lost."""
         path = "/sweeps" if is_sweep(request) else "/runs"
-        made: dict[str, Any] = self.post(path, dict(request), key=key or uuid.uuid4().hex)
-        return made
+        answer: dict[str, Any] = self.post(path, dict(request), key=key or uuid.uuid4().hex)
+        return answer
 
     def frame(self, run: str, after: int = 0) -> dict[str, Any]:
         """The next events of a run behind a cursor, with its `status`: the frame that a browser's socket gets."""
-        found: dict[str, Any] = self.get(f"/runs/{run}/events", after=after)
-        return found
+        answer: dict[str, Any] = self.get(f"/runs/{run}/events", after=after)
+        return answer
 
     def frames(
         self, run: str, after: int = 0, *, poll_s: float = POLL_S, on_outage: Callable[[Exception], None] | None = None
@@ -213,13 +213,13 @@ class Client:
         An installation that has answered once and is away then is asked again, from the same cursor, for PATIENCE_S;
         `on_outage` is told why when that begins. Errors: ApiError, Unreachable.
         """
-        heard: float | None = None
+        last_frame: float | None = None
         is_away = False
         while True:
             try:
                 frame = self.frame(run, after)
             except (ApiError, Unreachable) as error:
-                if heard is None or time.monotonic() - heard > PATIENCE_S or not _may_pass(error):
+                if last_frame is None or time.monotonic() - last_frame > PATIENCE_S or not _may_pass(error):
                     raise
                 if on_outage and not is_away:
                     on_outage(error)
@@ -227,7 +227,7 @@ class Client:
                 time.sleep(poll_s)
                 continue
             yield frame
-            heard, is_away = time.monotonic(), False
+            last_frame, is_away = time.monotonic(), False
             after = frame["seq"]
             if after < frame["last_seq"]:
                 continue
@@ -263,8 +263,8 @@ def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _wait_s(response: httpx2.Response) -> float:
-    told = response.headers.get("Retry-After", "")
-    return min(float(told) if told.isascii() and told.isdigit() else POLL_S, MAX_WAIT_S)
+    header = response.headers.get("Retry-After", "")
+    return min(float(header) if header.isascii() and header.isdigit() else POLL_S, MAX_WAIT_S)
 
 
 def _error_of(response: httpx2.Response, url: str) -> Exception:

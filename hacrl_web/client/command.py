@@ -106,15 +106,15 @@ def run_id(client: Client, name: str) -> str:
 def find_runs(client: Client, names: Sequence[str]) -> list[dict[str, Any]]:
     """The runs that are named, each once, in their order. Errors: ApiError, Problem, and none of them is touched."""
     newest: list[dict[str, Any]] | None = None
-    found = {}
+    by_id = {}
     for name in names:
         try:
             run = client.get(f"/runs/{UUID(name)}")
         except ValueError:
             newest = newest if newest is not None else _newest(client)
             run = _meant(newest, name)
-        found[run["id"]] = run
-    return list(found.values())
+        by_id[run["id"]] = run
+    return list(by_id.values())
 
 
 def for_each(runs: list[dict[str, Any]], act: Callable[[dict[str, Any]], Any], json: bool, done: str) -> None:
@@ -159,9 +159,9 @@ def _newest(client: Client) -> list[dict[str, Any]]:
 
 
 def _meant(runs: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    found = [run for run in runs if run["name"] == name] or [run for run in runs if run["id"].startswith(name)]
-    wanted = _only([run["id"] for run in found], "run", name)
-    return next(run for run in found if run["id"] == wanted)
+    matches = [run for run in runs if run["name"] == name] or [run for run in runs if run["id"].startswith(name)]
+    only_id = _only([run["id"] for run in matches], "run", name)
+    return next(run for run in matches if run["id"] == only_id)
 
 
 def object_id(client: Client, path: str, kind: str, name: str) -> int:

@@ -48,21 +48,27 @@ def compare(
     with connect() as client:
         ids = [run_id(client, name) for name in runs]
         other = run_id(client, baseline) if baseline else None
-        found = client.get("/compare/table", runs=ids, metric=metric, baseline=other)
+        table_of_runs = client.get("/compare/table", runs=ids, metric=metric, baseline=other)
     if json:
-        return as_json(found)
+        return as_json(table_of_runs)
     # A name of 80 characters in every row, or over every column, would leave no room for the numbers.
-    places = {run["id"]: str(place) for place, run in enumerate(found["runs"], 1)}
-    table(["run", "name", "id"], ([places[r["id"]], r["name"], r["id"][:8]] for r in found["runs"]), empty="No run.")
-    line(f"{found['metric']}, differences to run {places[found['baseline']]}")
+    places = {run["id"]: str(place) for place, run in enumerate(table_of_runs["runs"], 1)}
+    table(
+        ["run", "name", "id"],
+        ([places[r["id"]], r["name"], r["id"][:8]] for r in table_of_runs["runs"]),
+        empty="No run.",
+    )
+    line(f"{table_of_runs['metric']}, differences to run {places[table_of_runs['baseline']]}")
     cells = (
         [places[row["run"]], row["agent"] or "mean of all"]
         + [number(row[name]) for name in ("best", "best_step", "last", "last_difference")]
-        for row in found["rows"]
+        for row in table_of_runs["rows"]
     )
     table(["run", "agent", "best", "at step", "last", "difference"], cells, empty="Nothing was recorded yet.")
     heads = [f"run {place}" for place in places.values()]
-    differing = ([one["path"], *(json_module.dumps(value) for value in one["values"])] for one in found["differing"])
+    differing = (
+        [one["path"], *(json_module.dumps(value) for value in one["values"])] for one in table_of_runs["differing"]
+    )
     table(["setting", *heads], differing, empty="No setting differs.", folded=frozenset(heads))
     return None
 
@@ -94,18 +100,18 @@ def leaderboard(
                 return as_json(boards)
             cells = ([board["query"], board["name"], number(board["num_runs"])] for board in boards)
             return table(["board", "name", "runs"], cells, empty="No run has completed yet.")
-        asked = {
+        query = {
             "sweep": [object_id(client, "/sweeps", "sweep", name) for name in sweep or []] or None,
             "group": object_id(client, "/groups", "group", group) if group else None,
             "benchmark": object_id(client, "/benchmarks", "benchmark", benchmark) if benchmark else None,
         }
-        found = client.get("/boards/table", **asked, metric=metric)
+        content = client.get("/boards/table", **query, metric=metric)
     if json:
-        return as_json(found)
-    titles = [column["title"] for column in found["columns"]]
-    line(f"{found['board']}: {found['metric']}, baseline {found['baseline'] or 'none'}")
+        return as_json(content)
+    titles = [column["title"] for column in content["columns"]]
+    line(f"{content['board']}: {content['metric']}, baseline {content['baseline'] or 'none'}")
     rows = (
-        [_label(row), one["agent"] or "all", *_scores(one, titles)] for row in found["rows"] for one in row["lines"]
+        [_label(row), one["agent"] or "all", *_scores(one, titles)] for row in content["rows"] for one in row["lines"]
     )
     heads = ["algorithm", "agent", *titles]
     return table(heads, rows, empty="No run of this board has a score yet.", folded=frozenset(heads[:2]))
@@ -113,8 +119,8 @@ def leaderboard(
 
 def _label(row: dict[str, Any]) -> str:
     """The algorithm, and what tells its rows apart."""
-    told = ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["told_apart_by"].items())
-    return f"{row['algorithm']} ({told})" if told else str(row["algorithm"])
+    differences = ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["told_apart_by"].items())
+    return f"{row['algorithm']} ({differences})" if differences else str(row["algorithm"])
 
 
 def _scores(one: dict[str, Any], titles: list[str]) -> list[Any]:
@@ -157,8 +163,8 @@ def export(
             request = client.get(f"/runs/{run_id(client, name)}/request")
             return _write(yaml.safe_dump(request, sort_keys=False, allow_unicode=False), output)
         if what is What.SERIES:
-            found = client.get(f"/runs/{run_id(client, name)}/series")
-            return _write(json_module.dumps(found) + "\n", output)
+            series = client.get(f"/runs/{run_id(client, name)}/series")
+            return _write(json_module.dumps(series) + "\n", output)
         path, parameters = _file(client, what, name, kind, step, agent)
         if output is None and what is What.BOARD:
             text = client.request("GET", path, params=parameters).text

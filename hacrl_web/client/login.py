@@ -51,10 +51,10 @@ def find_login() -> Login:
     """The environment's words count before the file's. Error: NotLoggedIn."""
     url, token = os.environ.get("HACRL_URL", ""), os.environ.get("HACRL_TOKEN", "")
     if not (url and token):
-        stored = _stored()
+        content = _stored()
         # A token goes only to the address that it was made at.
-        if not url or url.rstrip("/") == stored.url:
-            url, token = url or stored.url, token or stored.token
+        if not url or url.rstrip("/") == content.url:
+            url, token = url or content.url, token or content.token
     if not url or not token:
         raise NotLoggedIn("Not logged in: hacrl login URL, or set HACRL_URL and HACRL_TOKEN.")
     return Login(url.rstrip("/"), token)
@@ -66,7 +66,7 @@ def _stored() -> Login:
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise NotLoggedIn(f"{path} can be read by others: chmod 600 it, or log in again.")
-        stored = json.loads(path.read_text())
-        return Login(str(stored["url"]), str(stored["token"]))
+        content = json.loads(path.read_text())
+        return Login(str(content["url"]), str(content["token"]))
     except (OSError, ValueError, KeyError, TypeError):
         return Login("", "")

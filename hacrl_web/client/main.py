@@ -66,12 +66,12 @@ def login(
         token = sys.stdin.readline() if from_stdin else typer.prompt("Token", hide_input=True)
     except UnicodeDecodeError:
         raise Problem("What came in as a token is no text.") from None
-    found = Login(url.rstrip("/"), token.strip())
-    with Client(found.url, found.token) as client:
+    new_login = Login(url.rstrip("/"), token.strip())
+    with Client(new_login.url, new_login.token) as client:
         me = client.get("/me")
-    path = save_login(found)
-    line(f"Logged in as {me['name']} at {found.url} ({path}).")
-    if found.url.startswith("http://") and not found.url.startswith(LOCAL):
+    path = save_login(new_login)
+    line(f"Logged in as {me['name']} at {new_login.url} ({path}).")
+    if new_login.url.startswith("http://") and not new_login.url.startswith(LOCAL):
         line("This address is not encrypted: whoever is on the way can read the token.")
 
 

@@ -34,11 +34,11 @@ def with_ids(client: Client, request: dict[str, Any]) -> dict[str, Any]:
     return request
 
 
-def _further(client: Client, asked: Any) -> Any:
+def _further(client: Client, items: Any) -> Any:
     """A benchmark that evaluations ask beside the run's own, by its settings, its name, or its id as it is."""
-    if isinstance(asked, dict):
-        return _benchmark_of(client, asked, "evaluation.benchmarks")
-    return object_id(client, "/benchmarks", "benchmark", asked) if isinstance(asked, str) else asked
+    if isinstance(items, dict):
+        return _benchmark_of(client, items, "evaluation.benchmarks")
+    return object_id(client, "/benchmarks", "benchmark", items) if isinstance(items, str) else items
 
 
 def _group_of(client: Client, agents: Any) -> int:
@@ -48,19 +48,19 @@ def _group_of(client: Client, agents: Any) -> int:
     models = {model["id"]: model for model in client.pages("/models")}
     for group in client.pages("/groups"):
         if len(group["agents"]) == len(agents) and all(
-            _is_same(asked, there, models.get(there["model"], {}))
-            for asked, there in zip(agents, group["agents"], strict=True)
+            _is_same(agent, there, models.get(there["model"], {}))
+            for agent, there in zip(agents, group["agents"], strict=True)
         ):
             return int(group["id"])
     names = ", ".join(str(one.get("name")) for one in agents)
     raise Problem(f"agents: No group has these agents with these models and settings ({names}): choose one, --group.")
 
 
-def _is_same(asked: dict[str, Any], there: dict[str, Any], model: dict[str, Any]) -> bool:
+def _is_same(agent: dict[str, Any], there: dict[str, Any], model: dict[str, Any]) -> bool:
     """Whether an agent of a file is this agent of a group. Settings that the file leaves out are not compared."""
-    wanted = {name: value for name, value in asked.items() if name not in ("model", "revision")}
-    is_model = asked.get("model") == model.get("location") and (asked.get("revision") or "") == model.get("revision")
-    return is_model and all(there.get(name) == value for name, value in wanted.items())
+    settings = {name: value for name, value in agent.items() if name not in ("model", "revision")}
+    is_model = agent.get("model") == model.get("location") and (agent.get("revision") or "") == model.get("revision")
+    return is_model and all(there.get(name) == value for name, value in settings.items())
 
 
 def _benchmark_of(client: Client, data: Any, field: str) -> int:
@@ -75,8 +75,10 @@ def _benchmark_of(client: Client, data: Any, field: str) -> int:
         if name in data and there[name] is not None and data[name] != there[name] and not _is_further(field, name)
     ]
     if differing:
-        told = ", ".join(f"{field}.{name} is {there[name]!r} there" for name in differing)
-        raise Problem(f"The benchmark {data['benchmark']!r} is not as the file says: {told}. Choose one, --benchmark.")
+        differences = ", ".join(f"{field}.{name} is {there[name]!r} there" for name in differing)
+        raise Problem(
+            f"The benchmark {data['benchmark']!r} is not as the file says: {differences}. Choose one, --benchmark."
+        )
     return pk
 
 

@@ -70,10 +70,10 @@ def check_model(model: ModelName, json: AsJson = False) -> None:
     Example: hacrl models check 1
     """
     with connect() as client:
-        found = client.post(f"/models/{object_id(client, '/models', 'model', model)}/check")
+        answer = client.post(f"/models/{object_id(client, '/models', 'model', model)}/check")
     if json:
-        return as_json(found)
-    table(["check", "what was found"], ([one["name"], one["detail"]] for one in found["checks"]), empty="No checks.")
+        return as_json(answer)
+    table(["check", "what was found"], ([one["name"], one["detail"]] for one in answer["checks"]), empty="No checks.")
     return None
 
 
@@ -178,11 +178,11 @@ def add_benchmark(
     opened = {key: (path.name, path.open("rb")) for key, path in paths.items() if path}
     try:
         with connect() as client:
-            made = client.upload("/benchmarks", fields, opened)
+            answer = client.upload("/benchmarks", fields, opened)
     finally:
         for _, stream in opened.values():
             stream.close()
-    _made("Benchmark", made, json)
+    _made("Benchmark", answer, json)
 
 
 @benchmarks.command("load")
@@ -201,7 +201,9 @@ def load_benchmark(
             return _made(
                 "Benchmark", client.post("/benchmarks/built-in", {"built_in": key, "location": location}), json
             )
-        found = client.get("/benchmarks/built-in")
+        catalogue = client.get("/benchmarks/built-in")
     if json:
-        return as_json(found)
-    return table(["key", "name", "about"], ([one["key"], one["name"], one["about"]] for one in found), empty="None.")
+        return as_json(catalogue)
+    return table(
+        ["key", "name", "about"], ([one["key"], one["name"], one["about"]] for one in catalogue), empty="None."
+    )

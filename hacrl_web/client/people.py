@@ -27,8 +27,8 @@ def add_to(app: typer.Typer) -> None:
 
 def _project(client: Client, name: str) -> dict[str, Any]:
     """Errors: ApiError, Problem."""
-    found: dict[str, Any] = client.get(f"/projects/{object_id(client, '/projects', 'project', name)}")
-    return found
+    project: dict[str, Any] = client.get(f"/projects/{object_id(client, '/projects', 'project', name)}")
+    return project
 
 
 @projects.callback()
@@ -38,10 +38,10 @@ def list_projects(context: typer.Context, json: AsJson = False) -> None:
     if context.invoked_subcommand:
         return None
     with connect() as client:
-        found = list(client.pages("/projects"))
+        projects = list(client.pages("/projects"))
     if json:
-        return as_json(found)
-    rows = ([one["id"], one["name"], one["role"]] for one in found)
+        return as_json(projects)
+    rows = ([one["id"], one["name"], one["role"]] for one in projects)
     table(["id", "name", "your role"], rows, empty="You are in no project.")
     return None
 
@@ -54,13 +54,13 @@ def show_project(project: ProjectName, json: AsJson = False) -> None:
     Example: hacrl projects show vision
     """
     with connect() as client:
-        found = _project(client, project)
+        detail = _project(client, project)
     if json:
-        return as_json(found)
-    line(f"{found['name']} ({found['id']})")
-    table(["member", "role"], ([one["user"]["name"], one["role"]] for one in found["members"]), empty="No member.")
-    if found.get("invitations"):
-        rows = ([one["id"], one["role"], one["comment"], one["expires_at"]] for one in found["invitations"])
+        return as_json(detail)
+    line(f"{detail['name']} ({detail['id']})")
+    table(["member", "role"], ([one["user"]["name"], one["role"]] for one in detail["members"]), empty="No member.")
+    if detail.get("invitations"):
+        rows = ([one["id"], one["role"], one["comment"], one["expires_at"]] for one in detail["invitations"])
         table(["invitation", "role", "for", "expires"], rows, empty="")
     return None
 
@@ -73,8 +73,8 @@ def add_project(name: str, json: AsJson = False) -> None:
     Example: hacrl projects add vision
     """
     with connect() as client:
-        made = client.post("/projects", {"name": name})
-    as_json(made) if json else line(f"Project {made['id']}: {made['name']}")
+        answer = client.post("/projects", {"name": name})
+    as_json(answer) if json else line(f"Project {answer['id']}: {answer['name']}")
 
 
 @projects.command("invite")
@@ -90,9 +90,9 @@ def invite(
     Example: hacrl projects invite vision --role viewer --for Ann
     """
     with connect() as client:
-        found = _project(client, project)
-        made = client.post(f"/projects/{found['id']}/invitations", {"role": role, "comment": comment})
-    as_json(made) if json else line(f"{made['link']}  ({made['role']}, until {made['expires_at']})")
+        detail = _project(client, project)
+        answer = client.post(f"/projects/{detail['id']}/invitations", {"role": role, "comment": comment})
+    as_json(answer) if json else line(f"{answer['link']}  ({answer['role']}, until {answer['expires_at']})")
 
 
 @projects.command("withdraw")
@@ -140,11 +140,11 @@ def remove_member(project: ProjectName, member: Member, yes: Yes = False) -> Non
     Example: hacrl projects remove vision ann
     """
     with connect() as client:
-        found = _project(client, project)
-        path = _member(client, found, member)
-        agree(f"Take {member!r} out of {found['name']!r}?", yes=yes)
+        detail = _project(client, project)
+        path = _member(client, detail, member)
+        agree(f"Take {member!r} out of {detail['name']!r}?", yes=yes)
         client.delete(path)
-    line(f"{member} is no member of {found['name']} any more.")
+    line(f"{member} is no member of {detail['name']} any more.")
 
 
 @tokens.callback()
@@ -154,12 +154,12 @@ def list_tokens(context: typer.Context, json: AsJson = False) -> None:
     if context.invoked_subcommand:
         return None
     with connect() as client:
-        found = list(client.pages("/tokens"))
+        tokens = list(client.pages("/tokens"))
     if json:
-        return as_json(found)
+        return as_json(tokens)
     rows = (
         [one["id"], one["name"], " ".join(one["scopes"]), one["state"], one["expires_at"], one["last_used_at"]]
-        for one in found
+        for one in tokens
     )
     table(["id", "name", "scopes", "state", "expires", "last used"], rows, empty="No token.")
     return None
@@ -175,8 +175,8 @@ def revoke_token(
     Example: hacrl tokens revoke nightly
     """
     with connect() as client:
-        found = client.post(f"/tokens/{object_id(client, '/tokens', 'token', token)}/revoke")
-    line(f"{found['name']}: {found['state']}")
+        answer = client.post(f"/tokens/{object_id(client, '/tokens', 'token', token)}/revoke")
+    line(f"{answer['name']}: {answer['state']}")
 
 
 @hosts.callback()
@@ -186,12 +186,12 @@ def list_hosts(context: typer.Context, json: AsJson = False) -> None:
     if context.invoked_subcommand:
         return None
     with connect() as client:
-        found = list(client.pages("/hosts"))
+        hosts = list(client.pages("/hosts"))
     if json:
-        return as_json(found)
+        return as_json(hosts)
     words = {"no": "yes", "finish": "no new ones", "now": "none"}
     rows = (
-        [one["name"], one["last_seen"], words.get(one["drain"], one["drain"]), one["drain_reason"]] for one in found
+        [one["name"], one["last_seen"], words.get(one["drain"], one["drain"]), one["drain_reason"]] for one in hosts
     )
     table(["name", "last seen", "takes runs", "why"], rows, empty="No host was heard of yet: ./hacrl up starts one.")
     return None
@@ -223,5 +223,5 @@ def resume_host(name: str) -> None:
 
 def _drain(name: str, drain: str, why: str) -> None:
     with connect() as client:
-        found = client.post("/hosts/drain", {"name": name, "drain": drain, "why": why})
-    line(f"{found['name']}: {'takes runs again' if drain == 'no' else 'takes no more runs'}")
+        answer = client.post("/hosts/drain", {"name": name, "drain": drain, "why": why})
+    line(f"{answer['name']}: {'takes runs again' if drain == 'no' else 'takes no more runs'}")

@@ -36,9 +36,9 @@ def checkpoints(run: RunName, json: AsJson = False) -> None:
     Example: hacrl checkpoints swan
     """
     with connect() as client:
-        found = client.get(f"/runs/{run_id(client, run)}/checkpoints")
+        answer = client.get(f"/runs/{run_id(client, run)}/checkpoints")
     if json:
-        return as_json(found)
+        return as_json(answer)
     rows = (
         [
             one["step"],
@@ -47,9 +47,9 @@ def checkpoints(run: RunName, json: AsJson = False) -> None:
             ", ".join(f"{agent['position']} {agent['name']}" for agent in one["agents"]),
             one["damage"] or " ".join(word for word in ("newest", "best") if one[f"is_{word}"]),
         ]
-        for one in found["items"]
+        for one in answer["items"]
     )
-    where = f" They are on the host {found['host']}." if found["host"] else ""
+    where = f" They are on the host {answer['host']}." if answer["host"] else ""
     table(["step", "size", "accuracy", "agents", ""], rows, empty=f"No checkpoint is here.{where}")
     return None
 
@@ -69,8 +69,8 @@ def promote(
     with connect() as client:
         path = f"/runs/{run_id(client, run)}/checkpoints"
         body = {"step": step, "agent": _place(client.get(path)["items"], step, agent), "name": name}
-        made = client.post(f"{path}/promote", body)
-    as_json(made) if json else line(f"Model {made['id']}: {made['name']}")
+        answer = client.post(f"{path}/promote", body)
+    as_json(answer) if json else line(f"Model {answer['id']}: {answer['name']}")
 
 
 @command
@@ -90,20 +90,20 @@ def extend(
             step = next((one["step"] for one in client.get(path)["items"] if one["is_newest"]), None)
         if step is None:
             raise Problem("No sound checkpoint of this run is here to go on from.")
-        made = client.post(f"{path}/extend", {"step": step, "steps": steps}, key=uuid4().hex)
-    as_json(made) if json else line(f"Run {made['id']}: {made['name']}, {client.url}{made['url']}")
+        answer = client.post(f"{path}/extend", {"step": step, "steps": steps}, key=uuid4().hex)
+    as_json(answer) if json else line(f"Run {answer['id']}: {answer['name']}, {client.url}{answer['url']}")
 
 
-def _place(found: list[dict[str, Any]], step: int, agent: str) -> int:
+def _place(checkpoints_of_run: list[dict[str, Any]], step: int, agent: str) -> int:
     """Error: Problem."""
-    agents: list[dict[str, Any]] = next((one["agents"] for one in found if one["step"] == step), [])
+    agents: list[dict[str, Any]] = next((one["agents"] for one in checkpoints_of_run if one["step"] == step), [])
     for one in agents:
         if one["name"] == agent:
             return int(one["position"])
     if agent.isascii() and agent.isdigit():
         return int(agent)  # the server judges it, and the step
-    told = f"its agents: {', '.join(one['name'] for one in agents)}" if agents else "there is none at this step"
-    raise Problem(f"No agent {agent!r} in a checkpoint of step {step}; {told}.")
+    hint = f"its agents: {', '.join(one['name'] for one in agents)}" if agents else "there is none at this step"
+    raise Problem(f"No agent {agent!r} in a checkpoint of step {step}; {hint}.")
 
 
 @command
@@ -138,9 +138,9 @@ def evaluate(
             "run": run_id(client, run) if run else None,
         }
         body |= {"step": step, "num_samples": num_samples, "max_questions": max_questions, "name": name}
-        given = {key: value for key, value in body.items() if value is not None}
-        made = client.post("/evaluations", given, key=uuid4().hex)
-    as_json(made) if json else line(f"Run {made['id']}: {made['name']}, {client.url}{made['url']}")
+        settings = {key: value for key, value in body.items() if value is not None}
+        answer = client.post("/evaluations", settings, key=uuid4().hex)
+    as_json(answer) if json else line(f"Run {answer['id']}: {answer['name']}, {client.url}{answer['url']}")
 
 
 @command
@@ -150,12 +150,12 @@ def scores(run: RunName, json: AsJson = False) -> None:
     Example: hacrl scores swan
     """
     with connect() as client:
-        found = client.get(f"/runs/{run_id(client, run)}/evaluations")
+        answer = client.get(f"/runs/{run_id(client, run)}/evaluations")
     if json:
-        return as_json(found)
+        return as_json(answer)
     rows = (
         [benchmark["name"], agent["name"], last["step"], number(last["value"]), last["asked"], last["unscorable"]]
-        for benchmark in found["benchmarks"]
+        for benchmark in answer["benchmarks"]
         for agent in benchmark["agents"]
         for last in agent["points"][-1:]
     )
@@ -177,12 +177,12 @@ def alerts(
     """
     with connect() as client:
         path = f"/runs/{run_id(client, run)}/alerts" if run else "/alerts"
-        found = list(client.pages(path, most=limit, state="all" if everything else "open"))
+        items = list(client.pages(path, most=limit, state="all" if everything else "open"))
     if json:
-        return as_json(found)
+        return as_json(items)
     rows = (
         [one["run"][:8], one["raised_step"], "open" if one["is_open"] else "over", one["title"], one["text"]]
-        for one in found
+        for one in items
     )
     heads = ["run", "step", "", "alert", "what was found"]
     table(heads, rows, empty="No alert." if everything else "No alert is open.")

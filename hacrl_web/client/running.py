@@ -40,11 +40,11 @@ def runs(
     Example: hacrl runs --tag baseline --state completed
     """
     with connect() as client:
-        found = list(client.pages("/runs", most=limit, state=state_, sweep=sweep, tag=tag, archived=archived))
+        rows = list(client.pages("/runs", most=limit, state=state_, sweep=sweep, tag=tag, archived=archived))
     if json:
-        return as_json(found)
+        return as_json(rows)
     if ids:
-        for run in found:
+        for run in rows:
             print(UUID(run["id"]))
         return None
     cells = (
@@ -57,7 +57,7 @@ def runs(
             run["seed"],
             ", ".join(run["tags"]),
         ]
-        for run in found
+        for run in rows
     )
     table(["id", "name", "algorithm", "state", "step", "seed", "tags"], cells, empty="No run yet: hacrl launch FILE.")
     return None
@@ -85,11 +85,11 @@ def launch(
 
     Example: hacrl launch run.yaml --seed 3 --watch
     """
-    found = read_request(file)
-    given = {"name": name, "seed": seed, "group": group, "benchmark": benchmark}
-    request = found.values | {field: value for field, value in given.items() if value is not None}
+    file_content = read_request(file)
+    changes = {"name": name, "seed": seed, "group": group, "benchmark": benchmark}
+    request = file_content.values | {field: value for field, value in changes.items() if value is not None}
     for field, section in (("group", "agents"), ("benchmark", "data")):
-        if given[field] is not None:
+        if changes[field] is not None:
             request.pop(section, None)  # the file's own stands for what was chosen instead
     if draft:
         request["draft"] = True
@@ -102,16 +102,16 @@ def launch(
         try:
             if dry_run:
                 return _cost(client, request, json)
-            made = client.launch(request, key=key)
+            answer = client.launch(request, key=key)
         except ApiError as error:
-            raise found.located(error) from None
+            raise file_content.located(error) from None
         if json:
-            as_json(made)
+            as_json(answer)
         else:
             kind = "Sweep" if is_sweep(request) else "Draft" if request.get("draft") else "Run"
-            line(f"{kind} {made['id']}: {made['name']}, {client.url}{made['url']}")
+            line(f"{kind} {answer['id']}: {answer['name']}, {client.url}{answer['url']}")
         if watch and not is_sweep(request):
-            watching.watch_run(client, made["id"])
+            watching.watch_run(client, answer["id"])
     return None
 
 
@@ -203,10 +203,10 @@ def queue(
     """
     with connect() as client:
         path = f"/runs/{run_id(client, run)}"
-        wanted = {name: value for name, value in (("place", place), ("priority", priority)) if value is not None}
-        found = client.post(f"{path}/queue", wanted) if wanted else client.get(path)
+        changes = {name: value for name, value in (("place", place), ("priority", priority)) if value is not None}
+        answer = client.post(f"{path}/queue", changes) if changes else client.get(path)
     if json:
-        return as_json(found)
-    waits = found["place_in_queue"]
-    line(f"{found['name']}: {f'place {waits}' if waits else found['state']}, priority {found['priority']}")
+        return as_json(answer)
+    waits = answer["place_in_queue"]
+    line(f"{answer['name']}: {f'place {waits}' if waits else answer['state']}, priority {answer['priority']}")
     return None

@@ -39,25 +39,25 @@ def show(run: RunName, json: AsJson = False) -> None:
     Example: hacrl show swan
     """
     with connect() as client:
-        found = client.get(f"/runs/{run_id(client, run)}")
+        detail = client.get(f"/runs/{run_id(client, run)}")
     if json:
-        return as_json(found)
-    told = [
-        ("name", found["name"]),
-        ("id", found["id"]),
-        ("page", f"{client.url}{found['url']}"),
-        ("state", Text.assemble(state(found["state"]), "  archived" if found["archived_at"] else "")),
-        ("reason", found["reason"]),
-        ("step", f"{found['step']} of {found['total_steps']}"),
-        ("algorithm", found["variant"] or found["algorithm"]),
-        *((name, found[name]) for name in ("seed", "sweep", "retry_of", "cloned_from", "place_in_queue")),
-        ("host", found["worker_host"]),
-        *((name.removesuffix("_at"), found[name]) for name in ("created_at", "started_at", "finished_at")),
-        ("tags", ", ".join(found["tags"])),
-        ("notes", found["notes"]),
+        return as_json(detail)
+    pairs = [
+        ("name", detail["name"]),
+        ("id", detail["id"]),
+        ("page", f"{client.url}{detail['url']}"),
+        ("state", Text.assemble(state(detail["state"]), "  archived" if detail["archived_at"] else "")),
+        ("reason", detail["reason"]),
+        ("step", f"{detail['step']} of {detail['total_steps']}"),
+        ("algorithm", detail["variant"] or detail["algorithm"]),
+        *((name, detail[name]) for name in ("seed", "sweep", "retry_of", "cloned_from", "place_in_queue")),
+        ("host", detail["worker_host"]),
+        *((name.removesuffix("_at"), detail[name]) for name in ("created_at", "started_at", "finished_at")),
+        ("tags", ", ".join(detail["tags"])),
+        ("notes", detail["notes"]),
     ]
-    shown = [(name, value) for name, value in told if value not in (None, "")]
-    table(["", " "], shown, empty="", folded=frozenset({" "}))
+    rows = [(name, value) for name, value in pairs if value not in (None, "")]
+    table(["", " "], rows, empty="", folded=frozenset({" "}))
     return None
 
 
@@ -101,10 +101,10 @@ def note(
         text = sys.stdin.read(MAX_NOTES)
     with connect() as client:
         path = f"/runs/{run_id(client, run)}/labels"
-        found = client.get(path) if text is None else client.change(path, notes=text)
+        answer = client.get(path) if text is None else client.change(path, notes=text)
     if json:
-        return as_json(found)
-    for one in found["notes"].splitlines() or ["No notes."]:
+        return as_json(answer)
+    for one in answer["notes"].splitlines() or ["No notes."]:
         line(one)
     return None
 
@@ -116,8 +116,8 @@ def archive(runs: RunNames, json: AsJson = False) -> None:
     Example: hacrl archive swan goose
     """
     with connect() as client:
-        found = find_runs(client, runs)
-        for_each(found, lambda run: client.post(f"/runs/{run['id']}/archive"), json, "Archived")
+        matches = find_runs(client, runs)
+        for_each(matches, lambda run: client.post(f"/runs/{run['id']}/archive"), json, "Archived")
 
 
 @command
@@ -127,8 +127,8 @@ def unarchive(runs: RunNames, json: AsJson = False) -> None:
     Example: hacrl unarchive swan
     """
     with connect() as client:
-        found = find_runs(client, runs)
-        for_each(found, lambda run: client.post(f"/runs/{run['id']}/unarchive"), json, "Back in the lists")
+        matches = find_runs(client, runs)
+        for_each(matches, lambda run: client.post(f"/runs/{run['id']}/unarchive"), json, "Back in the lists")
 
 
 @command
@@ -143,22 +143,22 @@ def delete(
     Example: hacrl delete $(hacrl runs --tag old --ids)
     """
     with connect() as client:
-        found = find_runs(client, runs)
-        uses = {run["id"]: client.get(f"/runs/{run['id']}/disk") for run in found}
-        told = [{"run": run["id"], "name": run["name"], **uses[run["id"]]} for run in found]
+        matches = find_runs(client, runs)
+        uses = {run["id"]: client.get(f"/runs/{run['id']}/disk") for run in matches}
+        rows = [{"run": run["id"], "name": run["name"], **uses[run["id"]]} for run in matches]
         if dry_run and json:
-            return as_json(told)
+            return as_json(rows)
         if not json:
-            _show_loss(told)
+            _show_loss(rows)
         if dry_run:
             return None
-        agree(f"Delete {len(found)} run{'s' if len(found) > 1 else ''} for good?", yes=yes)
+        agree(f"Delete {len(matches)} run{'s' if len(matches) > 1 else ''} for good?", yes=yes)
 
         def act(run: dict[str, Any]) -> Any:
             client.post(f"/runs/{run['id']}/delete")
             return {"run": run["id"], "name": run["name"], **uses[run["id"]]}
 
-        for_each(found, act, json, "Deleted")
+        for_each(matches, act, json, "Deleted")
     return None
 
 

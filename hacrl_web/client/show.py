@@ -70,13 +70,13 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str, fo
 
     folded: heads of the columns whose cells may take several lines.
     """
-    shown = Table(box=None, pad_edge=False, header_style="bold", show_header=any(head.strip() for head in heads))
+    grid = Table(box=None, pad_edge=False, header_style="bold", show_header=any(head.strip() for head in heads))
     for head in heads:
-        shown.add_column(safe(head), no_wrap=head not in folded, overflow="fold" if head in folded else "ellipsis")
+        grid.add_column(safe(head), no_wrap=head not in folded, overflow="fold" if head in folded else "ellipsis")
     for row in rows:
-        shown.add_row(*(cell if isinstance(cell, Text) else safe(cell) for cell in row))
+        grid.add_row(*(cell if isinstance(cell, Text) else safe(cell) for cell in row))
     out = console()
-    out.print(shown if shown.row_count else Text(empty, style="bright_black"))
+    out.print(grid if grid.row_count else Text(empty, style="bright_black"))
 
 
 def line(text: str) -> None:
@@ -89,13 +89,13 @@ def complain(text: str) -> None:
 
 def sparkline(values: Sequence[float | None], width: int = 24) -> str:
     """The last values as blocks from the lowest to the highest; a gap where there is none."""
-    shown = list(values)[-width:]
-    finite = [value for value in shown if value is not None and math.isfinite(value)]
+    newest = list(values)[-width:]
+    finite = [value for value in newest if value is not None and math.isfinite(value)]
     if not finite:
         return ""
     low, high = min(finite), max(finite)
     span = (high - low) or 1.0
     return "".join(
         " " if value is None or not math.isfinite(value) else BLOCKS[round((value - low) / span * (len(BLOCKS) - 1))]
-        for value in shown
+        for value in newest
     )

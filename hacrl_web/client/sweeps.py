@@ -35,10 +35,10 @@ def list_sweeps(
     if context.invoked_subcommand:
         return None
     with connect() as client:
-        found = list(client.pages("/sweeps", most=limit))
+        rows = list(client.pages("/sweeps", most=limit))
     if json:
-        return as_json(found)
-    table(["id", "name", "launched"], ([s["id"], s["name"], s["created_at"]] for s in found), empty="No sweep yet.")
+        return as_json(rows)
+    table(["id", "name", "launched"], ([s["id"], s["name"], s["created_at"]] for s in rows), empty="No sweep yet.")
     return None
 
 
@@ -50,15 +50,15 @@ def show_sweep(sweep: SweepName, json: AsJson = False) -> None:
     Example: hacrl sweeps show 3
     """
     with connect() as client:
-        found = client.get(_path(client, sweep))
+        detail = client.get(_path(client, sweep))
     if json:
-        return as_json(found)
-    progress = found["progress"]
+        return as_json(detail)
+    progress = detail["progress"]
     counts = ", ".join(f"{count} {name}" for name, count in progress["counts"].items())
-    line(f"{found['name']} ({found['id']}): step {progress['steps']} of {progress['total_steps']}; {counts}")
+    line(f"{detail['name']} ({detail['id']}): step {progress['steps']} of {progress['total_steps']}; {counts}")
     rows = (
         [run["id"][:8], run["variant"] or run["algorithm"], run["seed"], state(run["state"]), run["step"]]
-        for run in found["runs"]
+        for run in detail["runs"]
     )
     table(["id", "variant", "seed", "state", "step"], rows, empty="It has no runs.")
     return None
@@ -66,8 +66,8 @@ def show_sweep(sweep: SweepName, json: AsJson = False) -> None:
 
 def _order(name: str, what: str, body: dict[str, Any] | None, json: bool) -> None:
     with connect() as client:
-        found = client.post(f"{_path(client, name)}/{what}", body)
-    as_json(found) if json else line(f"{found['name']}: {what}, {counted(len(found['changed']), 'run')}")
+        answer = client.post(f"{_path(client, name)}/{what}", body)
+    as_json(answer) if json else line(f"{answer['name']}: {what}, {counted(len(answer['changed']), 'run')}")
 
 
 @sweeps.command("stop")
@@ -136,8 +136,8 @@ def rename_sweep(sweep: SweepName, name: str, json: AsJson = False) -> None:
     Example: hacrl sweeps rename 3 "first comparison"
     """
     with connect() as client:
-        found = client.post(f"{_path(client, sweep)}/rename", {"name": name})
-    as_json(found) if json else line(f"Sweep {found['id']}: {found['name']}")
+        answer = client.post(f"{_path(client, sweep)}/rename", {"name": name})
+    as_json(answer) if json else line(f"Sweep {answer['id']}: {answer['name']}")
 
 
 @sweeps.command("delete")
@@ -149,7 +149,7 @@ def delete_sweep(sweep: SweepName, yes: Yes = False) -> None:
     """
     with connect() as client:
         path = _path(client, sweep)
-        found = client.get(path)
-        agree(f"Delete the sweep {found['name']!r} and its {counted(len(found['runs']), 'run')} for good?", yes=yes)
+        detail = client.get(path)
+        agree(f"Delete the sweep {detail['name']!r} and its {counted(len(detail['runs']), 'run')} for good?", yes=yes)
         client.post(f"{path}/delete")
-    line(f"Deleted: {found['name']}, {counted(len(found['runs']), 'run')}")
+    line(f"Deleted: {detail['name']}, {counted(len(detail['runs']), 'run')}")

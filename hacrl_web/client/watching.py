@@ -56,20 +56,20 @@ class Seen:
         head = Text.assemble(safe(self.name), "  ", state(status.get("state", "")))
         head.append(f"  step {status.get('step')} of {status.get('total_steps')}")
         head.append(f"  {eta:.0f} s left" if isinstance(eta, int | float) else "")
-        shown = Table("agent", "metric", "now", "", box=None, pad_edge=False, header_style="bold")
+        grid = Table("agent", "metric", "now", "", box=None, pad_edge=False, header_style="bold")
         for (agent, name), values in sorted(self.points.items()):
             if name in metrics:
-                shown.add_row(safe(agent), safe(name), number(values[-1]), sparkline(values))
-        numbers = shown if shown.row_count else Text("No numbers yet.", style="bright_black")
+                grid.add_row(safe(agent), safe(name), number(values[-1]), sparkline(values))
+        numbers = grid if grid.row_count else Text("No numbers yet.", style="bright_black")
         return Group(head, numbers, *(Text(str(safe(text))[:200], style="bright_black") for text in self.said))
 
 
 def values_of(body: dict[str, Any]) -> dict[str, float | None]:
     """The numbers of a metrics event; ratios are divided."""
-    found = dict(body.get("values") or {})
+    values = dict(body.get("values") or {})
     for name, pair in (body.get("ratios") or {}).items():
-        found[name] = pair[0] / pair[1] if pair[1] else None
-    return found
+        values[name] = pair[0] / pair[1] if pair[1] else None
+    return values
 
 
 @command
@@ -93,31 +93,31 @@ def watch_run(client: Client, run: str, metrics: tuple[str, ...] = METRICS, *, j
             print(json_line(event), flush=True)
         final = client.get(f"/runs/{run}")["state"]
     else:
-        seen = Seen(client.get(f"/runs/{run}")["name"])
-        final = _shown(client.frames(run, on_outage=_say_outage), seen, metrics)
+        screen = Seen(client.get(f"/runs/{run}")["name"])
+        final = _shown(client.frames(run, on_outage=_say_outage), screen, metrics)
     if final != "completed":
         raise typer.Exit(RUN_FAILED)
 
 
-def _shown(frames: Iterator[dict[str, Any]], seen: Seen, metrics: tuple[str, ...]) -> str:
+def _shown(frames: Iterator[dict[str, Any]], screen: Seen, metrics: tuple[str, ...]) -> str:
     """Live in a terminal; elsewhere a line for each step, and the table at the end. Returns the last state."""
     if is_interactive():
         with Live(console=console(), refresh_per_second=AS_OFTEN) as live:
             for frame in frames:
-                seen.take(frame)
-                live.update(seen.drawn(metrics))
+                screen.take(frame)
+                live.update(screen.drawn(metrics))
     else:
-        told: tuple[Any, ...] = ()
+        printed_at: tuple[Any, ...] = ()
         for frame in frames:
-            seen.take(frame)
-            now = (seen.status["state"], seen.status["step"])
-            if now != told:
-                line(f"{now[0]}: step {now[1]} of {seen.status['total_steps']}")
-            told = now
-        console().print(seen.drawn(metrics))
-    if seen.status.get("state") in TERMINAL and seen.status.get("reason"):
-        line(seen.status["reason"])
-    return str(seen.status.get("state"))
+            screen.take(frame)
+            now = (screen.status["state"], screen.status["step"])
+            if now != printed_at:
+                line(f"{now[0]}: step {now[1]} of {screen.status['total_steps']}")
+            printed_at = now
+        console().print(screen.drawn(metrics))
+    if screen.status.get("state") in TERMINAL and screen.status.get("reason"):
+        line(screen.status["reason"])
+    return str(screen.status.get("state"))
 
 
 def _say_outage(error: Exception) -> None:
@@ -146,13 +146,13 @@ def logs(
         filters = {"q": search or None, "level": level or None}
         cursor = client.get(f"/runs/{name}")["last_seq"]
         newest = list(client.pages(f"/runs/{name}/log", most=tail, order="newest", **filters)) if tail else []
-        shown = newest[::-1]
+        lines = newest[::-1]
         if json and not follow:
-            return as_json(shown)
-        for one in shown:
+            return as_json(lines)
+        for one in lines:
             _say(one, json)
         if follow:
-            newest_seq = max([cursor, *(one["seq"] for one in shown)])
+            newest_seq = max([cursor, *(one["seq"] for one in lines)])
             for event in client.follow(name, newest_seq, on_outage=_say_outage):
                 one = _log_line(event)
                 if one and search.lower() in one["text"].lower() and level in ("", one["level"]):

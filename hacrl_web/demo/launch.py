@@ -95,8 +95,8 @@ def _is_unchanged(group: AgentGroup) -> bool:
 
 
 def _model(user: User, folder: Path, name: str) -> LanguageModel:
-    found = LanguageModel.objects.filter(owner=user, name=name).first()
-    return found or services.register_model(user, location=str(folder), name=name)
+    model = LanguageModel.objects.filter(owner=user, name=name).first()
+    return model or services.register_model(user, location=str(folder), name=name)
 
 
 def _benchmark(user: User, folder: Path, name: str) -> Benchmark:
@@ -134,8 +134,8 @@ def launch(
     Error: LaunchError, where there is no such algorithm.
     """
     names = (SWEEP_NAME if number == 1 else f"{SWEEP_NAME} ({number})" for number in count(1))
-    taken = set(demo_sweeps(user).values_list("name", flat=True))
-    name = next(one for one in names if one not in taken)
+    names_in_use = set(demo_sweeps(user).values_list("name", flat=True))
+    name = next(one for one in names if one not in names_in_use)
     return launch_sweep(user, _request(name, group, benchmark, seeds, algorithms, engine))
 
 
@@ -151,8 +151,8 @@ def go_on(
 
     Error: LaunchError.
     """
-    wanted = plan_sweep(user, _request(SWEEP_NAME, group, benchmark, seeds, algorithms, engine)).request
-    sweep = next((one for one in demo_sweeps(user) if _settings(one.request) == _settings(wanted)), None)
+    request = plan_sweep(user, _request(SWEEP_NAME, group, benchmark, seeds, algorithms, engine)).request
+    sweep = next((one for one in demo_sweeps(user) if _settings(one.request) == _settings(request)), None)
     if sweep is None:
         return launch(user, group, benchmark, seeds, algorithms, engine)
     add_seeds(user, sweep, list(seeds))

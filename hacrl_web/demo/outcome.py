@@ -31,8 +31,8 @@ def differences(board: Board) -> dict[str, dict[str, Any]]:
         return {}
     own = _scores(hacpo)
     others = {name: _scores(row) for name, row in by_name.items()} | {RISE: _scores(hacpo, START)}
-    found = {name: paired(own, scores) for name, scores in others.items()}
-    return {f"{HACPO} - {name}": _judged(gap, PROMISED.get(name)) for name, gap in found.items() if gap is not None}
+    result = {name: paired(own, scores) for name, scores in others.items()}
+    return {f"{HACPO} - {name}": _judged(gap, PROMISED.get(name)) for name, gap in result.items() if gap is not None}
 
 
 def _judged(value: Estimate, at_least: float | None) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def summary(sweep: Sweep) -> dict[str, Any]:
     runs = list(sweep.runs.order_by("created_at"))
     results = run_results(runs)
     board = sweep_board(sweep)
-    found = differences(board)
+    by_name = differences(board)
     gspo = next((_scores(row) for row in board.with_results if row.algorithm == "gspo"), {})
     gains = {row.algorithm: paired(_scores(row), gspo) for row in board.with_results if row.algorithm != "gspo"}
     return {
@@ -57,8 +57,8 @@ def summary(sweep: Sweep) -> dict[str, Any]:
             for run in runs
         ],
         "gain_over_gspo": {name: gain.mean for name, gain in gains.items() if gain is not None},
-        "differences": found,
-        "acceptance_is_met": all(one["is_met"] for one in found.values() if one["at_least"] is not None),
+        "differences": by_name,
+        "acceptance_is_met": all(one["is_met"] for one in by_name.values() if one["at_least"] is not None),
     }
 
 
@@ -88,8 +88,8 @@ def text_table(sweep: Sweep) -> str:
         lines.append(f"{row.algorithm:<14} {_words(start):>16} {_words(final):>16} {rollouts:>9.0f} {seconds:>8.1f}")
     for name, one in differences(board).items():
         width = f" +- {one['half_width']:.3f}" if one["half_width"] else ""
-        wanted = "" if one["at_least"] is None else f"  (promised: at least {one['at_least']:+.2f}{_verdict(one)})"
-        lines.append(f"{name}: {one['mean']:+.3f}{width} over {one['seeds']} seeds{wanted}")
+        promise = "" if one["at_least"] is None else f"  (promised: at least {one['at_least']:+.2f}{_verdict(one)})"
+        lines.append(f"{name}: {one['mean']:+.3f}{width} over {one['seeds']} seeds{promise}")
     return "\n".join(lines)
 
 

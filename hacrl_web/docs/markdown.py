@@ -96,15 +96,15 @@ def _fence(tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
 
 def _give_anchors(tokens: list[Token]) -> list[Heading]:
     """Headings in their order; each gets its text as its id, in the way of the sites that show repositories."""
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     headings = []
     for token, inline in pairwise(tokens):
         if token.type != "heading_open":
             continue
         text = _text(inline)
         plain = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
-        anchor = f"{plain}-{seen[plain]}" if seen[plain] else plain
-        seen[plain] += 1
+        anchor = f"{plain}-{counts[plain]}" if counts[plain] else plain
+        counts[plain] += 1
         token.attrSet("id", anchor)
         headings.append(Heading(int(token.tag[1]), text, anchor))
     return headings

@@ -68,26 +68,26 @@ def contents() -> list[Group]:
 
 def search(words: str) -> list[Found]:
     """Passages with all the words, those with one in their heading first."""
-    wanted = words.lower().split()
-    if not wanted:
+    terms = words.lower().split()
+    if not terms:
         return []
-    found = [(passage, one) for one, passage in _found(wanted)]
-    found.sort(key=lambda pair: not any(word in pair[0].heading.text.lower() for word in wanted))
-    return [one for _, one in found[:MAX_FOUND]]
+    matches = [(passage, one) for one, passage in _found(terms)]
+    matches.sort(key=lambda pair: not any(word in pair[0].heading.text.lower() for word in terms))
+    return [one for _, one in matches[:MAX_FOUND]]
 
 
-def _found(wanted: list[str]) -> Iterator[tuple[Found, Passage]]:
+def _found(terms: list[str]) -> Iterator[tuple[Found, Passage]]:
     for slug in slugs()[1:]:
         rendered = page(slug)
         for passage in rendered.passages if rendered else ():
             text = f"{passage.heading.text} {passage.text}".lower()
-            if all(word in text for word in wanted):
-                yield _cut(slug, rendered.title if rendered else "", passage, wanted), passage
+            if all(word in text for word in terms):
+                yield _cut(slug, rendered.title if rendered else "", passage, terms), passage
 
 
-def _cut(slug: str, title: str, passage: Passage, wanted: list[str]) -> Found:
+def _cut(slug: str, title: str, passage: Passage, terms: list[str]) -> Found:
     """Around the first word that the text has; its beginning where only the heading has one."""
-    at = re.search("|".join(map(re.escape, wanted)), passage.text, re.IGNORECASE)
+    at = re.search("|".join(map(re.escape, terms)), passage.text, re.IGNORECASE)
     start, end = at.span() if at else (0, 0)
     before = passage.text[max(0, start - AROUND) : start]
     after = passage.text[end : end + AROUND]

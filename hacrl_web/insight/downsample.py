@@ -39,17 +39,17 @@ def width_for(first: int, last: int, points: int) -> int:
 def bucketed(steps: Sequence[int], values: Sequence[float | None], width: int) -> Buckets:
     """The line in buckets. steps: ascending.  values: None is no point (not finite, or an average of nothing)."""
     if None in values:
-        known = [place for place, value in enumerate(values) if value is not None]
-        steps = [steps[place] for place in known]
-        values = [values[place] for place in known]
-    found = Buckets()
+        places = [place for place, value in enumerate(values) if value is not None]
+        steps = [steps[place] for place in places]
+        values = [values[place] for place in places]
+    buckets = Buckets()
     start = 0
     while start < len(steps):
         end = bisect_left(steps, (steps[start] // width + 1) * width, start)
         part: list[float] = values[start:end]  # type: ignore[assignment] # without None
-        found.steps.append(steps[end - 1])
-        found.low.append(min(part))
-        found.high.append(max(part))
-        found.last.append(part[-1])
+        buckets.steps.append(steps[end - 1])
+        buckets.low.append(min(part))
+        buckets.high.append(max(part))
+        buckets.last.append(part[-1])
         start = end
-    return found
+    return buckets

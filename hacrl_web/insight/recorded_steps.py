@@ -31,7 +31,7 @@ def end(rows: QuerySet[Any], column: str) -> Any:
 
 def segments(rows: QuerySet[Any], first: int | None = None, last: int | None = None) -> list[Segment]:
     """Segments of the steps from `first` to `last`, in the order of the steps. rows: of one run and one table."""
-    found: list[Segment] = []
+    laid: list[Segment] = []
     highest = end(rows, "-attempt")
     if highest is None:
         return []
@@ -39,48 +39,48 @@ def segments(rows: QuerySet[Any], first: int | None = None, last: int | None = N
         of_attempt = rows.filter(attempt=attempt)
         low = end(of_attempt, "step")
         if low is not None:
-            found = _laid_under(found, Segment(attempt, low, end(of_attempt, "-step")))
+            laid = _laid_under(laid, Segment(attempt, low, end(of_attempt, "-step")))
     least, most = first or 0, 2**31 if last is None else last
-    cut = [Segment(one.attempt, max(one.first, least), min(one.last, most)) for one in found]
+    cut = [Segment(one.attempt, max(one.first, least), min(one.last, most)) for one in laid]
     return [one for one in cut if one.first <= one.last]
 
 
 def _laid_under(later: list[Segment], earlier: Segment) -> list[Segment]:
     """The later attempts' segments, and what they leave of an earlier one, in order."""
-    rest, left = [], earlier.first
+    rest, low = [], earlier.first
     for one in later:
-        if one.first > left:
-            rest.append(Segment(earlier.attempt, left, min(earlier.last, one.first - 1)))
-        left = max(left, one.last + 1)
-    if left <= earlier.last:
-        rest.append(Segment(earlier.attempt, left, earlier.last))
+        if one.first > low:
+            rest.append(Segment(earlier.attempt, low, min(earlier.last, one.first - 1)))
+        low = max(low, one.last + 1)
+    if low <= earlier.last:
+        rest.append(Segment(earlier.attempt, low, earlier.last))
     return sorted([*later, *(one for one in rest if one.first <= one.last)], key=lambda one: one.first)
 
 
 def step_before(rows: QuerySet[Any], step: int) -> int | None:
     """The nearest earlier step with rows."""
-    found: int | None = end(rows.filter(step__lt=step), "-step")
-    return found
+    nearest: int | None = end(rows.filter(step__lt=step), "-step")
+    return nearest
 
 
 def step_after(rows: QuerySet[Any], step: int) -> int | None:
     """The nearest later step with rows."""
-    found: int | None = end(rows.filter(step__gt=step), "step")
-    return found
+    nearest: int | None = end(rows.filter(step__gt=step), "step")
+    return nearest
 
 
-def spread_steps(rows: QuerySet[Any], found: list[Segment], most_steps: int, most_rows: int) -> tuple[list[int], bool]:
+def spread_steps(rows: QuerySet[Any], parts: list[Segment], most_steps: int, most_rows: int) -> tuple[list[int], bool]:
     """Recorded steps of these segments whose rows are about `most_rows` at most, evenly spread if that is not all.
 
     Returns the steps, the last one always among them, and whether others lie between.
     """
-    if not found:
+    if not parts:
         return [], False
-    first, last = found[0].first, found[-1].last
-    of_last = rows.filter(attempt=found[-1].attempt, step=last).count()
+    first, last = parts[0].first, parts[-1].last
+    of_last = rows.filter(attempt=parts[-1].attempt, step=last).count()
     most = max(1, min(most_steps, most_rows // max(1, of_last)))
     if last - first < most:
-        steps = {step for one in found for step in _steps(rows, one)}
+        steps = {step for one in parts for step in _steps(rows, one)}
         return sorted(steps), False
     steps = set()
     for number in range(most):
@@ -88,7 +88,7 @@ def spread_steps(rows: QuerySet[Any], found: list[Segment], most_steps: int, mos
         nearest = end(rows.filter(step__range=(first, target)), "-step")
         if nearest is not None:
             steps.add(nearest)
-    between = sum(len(_steps(rows, one)) for one in found) if last - first < 4 * most else None
+    between = sum(len(_steps(rows, one)) for one in parts) if last - first < 4 * most else None
     return sorted(steps), between != len(steps)
 
 

@@ -71,10 +71,10 @@ def is_same(a: Any, b: Any) -> bool:
 def effective(run: Run) -> dict[str, Any]:
     """The run's settings with today's names: one that came later has the default that the run had without a word."""
     try:
-        found: dict[str, Any] = RunSpec.model_validate(run.spec).model_dump(mode="json")
+        spec: dict[str, Any] = RunSpec.model_validate(run.spec).model_dump(mode="json")
     except ValidationError:  # of a time with other bounds
-        found = run.spec
-    return found
+        spec = run.spec
+    return spec
 
 
 def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -110,10 +110,10 @@ def lines(specs: Sequence[Mapping[str, Any]]) -> list[Line]:
     ]
 
 
-def sections(found: Sequence[Line]) -> list[Section]:
+def sections(lines: Sequence[Line]) -> list[Section]:
     """Grouped by the first part of the path; each agent by itself; what has no dot stands first."""
     groups: dict[str, list[Line]] = {"general": []}
-    for line in found:
+    for line in lines:
         parts = line.path.split(".")
         title = "general" if len(parts) == 1 else ".".join(parts[: 2 if parts[0] == "agents" else 1])
         groups.setdefault(title, []).append(line)
@@ -136,10 +136,10 @@ def origin_of(run: Run, user: Any) -> Run | None:
 
 def find_runs(user: Any, text: str, but: UUID) -> list[Run]:
     """The newest visible runs with this text in their name or their sweep's, or with this id."""
-    wanted = Q(name__icontains=text) | Q(sweep__name__icontains=text)
+    condition = Q(name__icontains=text) | Q(sweep__name__icontains=text)
     with suppress(ValueError):
-        wanted |= Q(pk=UUID(text))
-    runs = Run.objects.visible_to(user).filter(wanted).exclude(pk=but).select_related("sweep")
+        condition |= Q(pk=UUID(text))
+    runs = Run.objects.visible_to(user).filter(condition).exclude(pk=but).select_related("sweep")
     return list(runs.order_by("-created_at", "-pk")[:FOUND_SHOWN])
 
 

@@ -41,9 +41,9 @@ def list_boards(
     cursor: Annotated[str, Query(max_length=6, pattern="^[0-9]*$")] = "",
 ) -> Any:
     """`query` names a board in /boards/table and /boards/file. `cursor`: `next` of the page before."""
-    found = sources(request.user, q.replace("\x00", "").strip())
+    rows = sources(request.user, q.replace("\x00", "").strip())
     start = int(cursor or 0)
-    page = [board_of(request.user, source) for source in found[start : start + limit]]  # each costs several queries
+    page = [board_of(request.user, source) for source in rows[start : start + limit]]  # each costs several queries
     items = [
         {
             "name": board.name,
@@ -57,15 +57,15 @@ def list_boards(
         if board is not None and board.with_results
     ]
     end = start + limit
-    return {"items": items, "count": len(found), "next": str(end) if end < len(found) else None}
+    return {"items": items, "count": len(rows), "next": str(end) if end < len(rows) else None}
 
 
 @router.get("/boards/table", response=dict, summary="One board with all that stands behind it")
-def get_board(request: HttpRequest, asked: Query[BoardQuery]) -> Any:
+def get_board(request: HttpRequest, query: Query[BoardQuery]) -> Any:
     """The same bytes as the page's JSON file."""
     return views.board_json(request)
 
 
 @router.get("/boards/file/{kind}", response={200: None}, summary="One board as a file: csv, tex, html")
-def get_board_file(request: HttpRequest, kind: Literal["csv", "tex", "html"], asked: Query[BoardQuery]) -> Any:
+def get_board_file(request: HttpRequest, kind: Literal["csv", "tex", "html"], query: Query[BoardQuery]) -> Any:
     return {"csv": views.board_csv, "tex": views.board_tex, "html": views.report}[kind](request)

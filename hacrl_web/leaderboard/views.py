@@ -46,12 +46,12 @@ def _ids(request: HttpRequest, name: str) -> list[int]:
 
 def _board(request: HttpRequest) -> Board:
     """The board that the address names: `sweep` (up to 8), or `group` and `benchmark`. Error: Http404."""
-    wanted = _ids(request, "sweep")
-    if wanted:
-        found = {sweep.pk: sweep for sweep in Sweep.objects.visible_to(request.user).filter(pk__in=wanted[:MAX_SWEEPS])}
-        if len(found) != len(wanted):
+    ids = _ids(request, "sweep")
+    if ids:
+        by_id = {sweep.pk: sweep for sweep in Sweep.objects.visible_to(request.user).filter(pk__in=ids[:MAX_SWEEPS])}
+        if len(by_id) != len(ids):
             raise Http404
-        return sweep_board(*(found[pk] for pk in wanted))
+        return sweep_board(*(by_id[pk] for pk in ids))
     groups, benchmarks = _ids(request, "group"), _ids(request, "benchmark")
     board = alone_board(request.user, groups[0], benchmarks[0]) if groups and benchmarks else None
     if board is None:
@@ -106,17 +106,20 @@ def row(request: HttpRequest) -> HttpResponse:
     group = next((group for group in table.groups if group.row.id == request.GET.get("row")), None)
     if group is None:
         raise Http404
-    found = group.row
+    board_row = group.row
     context = view.context(table, "row", is_compact=True) | {
-        "row": found,
+        "row": board_row,
         "not_recorded": identity.NOT_RECORDED,
         "runs": [
-            {"one": one, "run": found.results[one.seed].run if one.seed in found.results else found.others[one.seed]}
-            for one in seed_runs(table, found)
+            {
+                "one": one,
+                "run": board_row.results[one.seed].run if one.seed in board_row.results else board_row.others[one.seed],
+            }
+            for one in seed_runs(table, board_row)
         ],
         "scores": [
             {"seed": seed, "agent": agent, "benchmark": benchmark, "score": score}
-            for seed, result in found.results.items()
+            for seed, result in board_row.results.items()
             for agent, scores in result.final.items()
             for benchmark, score in scores.items()
         ],
@@ -143,9 +146,9 @@ def board_tex(request: HttpRequest) -> StreamingHttpResponse:
 def board_json(request: HttpRequest) -> JsonResponse:
     """The table with all that stands behind it."""
     table, _ = _table(request)
-    found = exports.as_json(table, _section(table), _address(request, table))
+    content = exports.as_json(table, _section(table), _address(request, table))
     saved = {"Content-Disposition": 'attachment; filename="leaderboard.json"'}
-    return JsonResponse(found, json_dumps_params={"indent": 1}, headers=saved)
+    return JsonResponse(content, json_dumps_params={"indent": 1}, headers=saved)
 
 
 @require_GET

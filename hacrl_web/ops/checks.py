@@ -154,8 +154,8 @@ DEPLOYED: dict[str, Callable[[], str]] = {"hacrl.E010": _plain_http, "hacrl.E011
 
 
 def _messages(rules: dict[str, Callable[[], str]]) -> list[CheckMessage]:
-    found = ((code, rule()) for code, rule in rules.items())
-    return [Error(text, id=code) for code, text in found if text]
+    outcomes = ((code, rule()) for code, rule in rules.items())
+    return [Error(text, id=code) for code, text in outcomes if text]
 
 
 @register(Tags.security)
@@ -170,6 +170,6 @@ def safe_deployment(app_configs: Any = None, **_: Any) -> list[CheckMessage]:
 
 def refuse_unsafe_settings() -> None:
     """For a process that no command of Django's starts. Error: ImproperlyConfigured."""
-    found = safe_settings()
-    if found:
-        raise ImproperlyConfigured(" ".join(str(message.msg) for message in found))
+    messages = safe_settings()
+    if messages:
+        raise ImproperlyConfigured(" ".join(str(message.msg) for message in messages))

@@ -215,14 +215,14 @@ class Supervisor:
     def stop(self) -> None:
         """TERM to all, the first started (Redis) last; wait for them, or for a second Ctrl-C; KILL what is left."""
         self.stopping = True
-        left = _descendants()  # also those in sessions of their own: trainers
+        descendants = _descendants()  # also those in sessions of their own: trainers
         running = [(child.process, child.grace_s) for child in self.children if child.process is not None]
         others = [*running[1:], *((process, 2.0) for process in self.singles)]
         for process, _ in others:
             terminate(process)
         for process, grace_s in [*others, *running[:1]]:
             self._end(process, grace_s)
-        end_all([*left, *_descendants()], grace_s=0)
+        end_all([*descendants, *_descendants()], grace_s=0)
         self._reap_orphans()
 
     def _end(self, process: subprocess.Popen[bytes], grace_s: float) -> None:

@@ -31,8 +31,10 @@ def refuse_newer() -> None:
     """Error: NewerDatabase, where it has had migrations that this code does not know."""
     loader = MigrationExecutor(connection).loader
     apps = {app for app, _ in loader.disk_migrations}
-    known = set(loader.disk_migrations) | {one for each in loader.disk_migrations.values() for one in each.replaces}
-    unknown = sorted(f"{app}.{name}" for app, name in set(loader.applied_migrations) - known if app in apps)
+    own_migrations = set(loader.disk_migrations) | {
+        one for each in loader.disk_migrations.values() for one in each.replaces
+    }
+    unknown = sorted(f"{app}.{name}" for app, name in set(loader.applied_migrations) - own_migrations if app in apps)
     if unknown:
         raise NewerDatabase(
             f"The database is of a newer version ({unknown[-1]} is unknown here): start that version, or restore the "

@@ -48,8 +48,9 @@ class Up:
         self.public = preflight.check_public_bind(host)
         preflight.check_port(host, port)
         end_leftovers(preflight.read_state(data))
-        shown = "127.0.0.1" if host == "0.0.0.0" else "[::1]" if host == "::" else f"[{host}]" if ":" in host else host  # noqa: S104 - asked here
-        self.url = f"http://{shown}:{port}"
+        by_host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - what a browser here asks instead
+        host_in_url = by_host.get(host, f"[{host}]" if ":" in host else host)
+        self.url = f"http://{host_in_url}:{port}"
         self.redis_folder = None if os.environ.get("REDIS_URL") else preflight.redis_folder(data)
         self.redis_url = os.environ.get("REDIS_URL") or f"unix://{self.redis_folder}/redis.sock?db=0"
         self.environment = {
@@ -212,10 +213,10 @@ def end_leftovers(state: dict[str, Any]) -> None:
 
     from hacrl_web.ops.processes import end_all, is_alive, started_at
 
-    for known in state.get("processes", {}).values():
+    for entry in state.get("processes", {}).values():
         with contextlib.suppress(psutil.Error, KeyError, TypeError):
-            process = psutil.Process(known["pid"])
-            is_the_same = abs(started_at(process) - known["created"]) < 1  # not another one with the same number
+            process = psutil.Process(entry["pid"])
+            is_the_same = abs(started_at(process) - entry["created"]) < 1  # not another one with the same number
             if is_the_same and is_alive(process):
                 family = [process, *process.children(recursive=True)]
                 say(f"Ending process {process.pid}, left behind by an earlier start")
@@ -244,8 +245,8 @@ def status() -> int:
         state = preflight.read_state(data)
         since = datetime.fromtimestamp(state["started_at"]).strftime("%Y-%m-%d %H:%M") if "started_at" in state else "?"
         print(f"up: {state.get('url', 'starting')} (pid {holder}, since {since}, data in {data})")
-        for name, known in state.get("processes", {}).items():
-            print(f"  {name:<10} pid {known['pid']:<8} restarts {known['restarts']}")
+        for name, process in state.get("processes", {}).items():
+            print(f"  {name:<10} pid {process['pid']:<8} restarts {process['restarts']}")
     if not is_up:
         print("not up: start it with ./hacrl up")
     return 0 if is_up else 1

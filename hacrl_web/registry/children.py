@@ -88,9 +88,9 @@ def _limit(pid: int, memory_bytes: int, cpu_s: int) -> None:
 
 
 def _environment() -> dict[str, str]:
-    kept = {
+    variables = {
         name: value
         for name, value in os.environ.items()
         if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES) or name.lower() in PASSED_ON_PROXIES
     }
-    return kept | {"PYTHONPATH": str(settings.BASE_DIR), "PYTHONSAFEPATH": "1", "TOKENIZERS_PARALLELISM": "false"}
+    return variables | {"PYTHONPATH": str(settings.BASE_DIR), "PYTHONSAFEPATH": "1", "TOKENIZERS_PARALLELISM": "false"}

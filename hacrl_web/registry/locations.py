@@ -99,8 +99,8 @@ def folder_fingerprint(folder: Path) -> str:
     digest = hashlib.sha256()
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_file():
-            found = entry.stat()
-            digest.update(f"{entry.name!a} {found.st_size} {found.st_mtime_ns}\n".encode())
+            status = entry.stat()
+            digest.update(f"{entry.name!a} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 

@@ -47,11 +47,11 @@ class Checker:
             self.errors.extend(refused.errors)
         return None
 
-    def finish(self, *taken: Any) -> Any:
+    def finish(self, *conflicts: Any) -> Any:
         """The taken values, none of which is None. Error: FieldErrors, 404 where only missing objects were wrong."""
         if self.errors:
             raise FieldErrors(self.errors, 404 if all(e.code == "not_found" for e in self.errors) else 422)
-        return taken
+        return conflicts
 
 
 def text(value: object, most: int) -> str:
@@ -92,14 +92,14 @@ def number(value: object, *, above: float | None = None, least: float | None = N
     if isinstance(value, str) and not NUMBER.fullmatch(value.strip()):
         raise Problem("not_a_number", allowed)
     try:
-        found = float(value)
+        result = float(value)
     except OverflowError:
-        found = math.inf
-    if not math.isfinite(found) or found > most:
+        result = math.inf
+    if not math.isfinite(result) or result > most:
         raise Problem("out_of_bounds", allowed)
-    if (above is not None and found <= above) or (least is not None and found < least):
+    if (above is not None and result <= above) or (least is not None and result < least):
         raise Problem("out_of_bounds", allowed)
-    return found
+    return result
 
 
 def row_id(value: object) -> int:

@@ -43,9 +43,9 @@ def preparing(doing: str) -> Iterator[Callable[[str], None]]:
 
         def say(text: str) -> None:
             # One write, longer than any other: a reader never sees half of it.
-            told = json.dumps({"doing": text[:MAX_TEXT], "since": started}, ensure_ascii=False)
+            line = json.dumps({"doing": text[:MAX_TEXT], "since": started}, ensure_ascii=False)
             os.truncate(file.fileno(), LENGTH)
-            os.pwrite(file.fileno(), told.encode().ljust(LENGTH), 0)
+            os.pwrite(file.fileno(), line.encode().ljust(LENGTH), 0)
 
         say(doing)
         yield say
@@ -67,6 +67,6 @@ def preparation() -> Preparation | None:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            told = json.load(file)
-            return Preparation(str(told["doing"]), datetime.fromtimestamp(told["since"], UTC))
+            content = json.load(file)
+            return Preparation(str(content["doing"]), datetime.fromtimestamp(content["since"], UTC))
     return None

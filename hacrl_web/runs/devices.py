@@ -53,27 +53,27 @@ def _processor_name() -> str:
 
 
 def memory() -> Device:
-    found = psutil.virtual_memory()
-    return {"kind": "memory", "total_bytes": found.total, "used_bytes": found.total - found.available}
+    usage = psutil.virtual_memory()
+    return {"kind": "memory", "total_bytes": usage.total, "used_bytes": usage.total - usage.available}
 
 
 def disk(folder: Path) -> Device:
     """The file system that holds the runs."""
-    found = psutil.disk_usage(str(folder))
-    return {"kind": "disk", "total_bytes": found.total, "used_bytes": found.total - found.free}
+    usage = psutil.disk_usage(str(folder))
+    return {"kind": "disk", "total_bytes": usage.total, "used_bytes": usage.total - usage.free}
 
 
 def gpus() -> list[Device]:
     """The GPUs with their memory, load and the processes that hold memory; none where there is no driver."""
     if not _has_nvml():
         return []
-    found = []
+    cards = []
     try:
         for index in range(pynvml.nvmlDeviceGetCount()):
-            found.append(_gpu(index))
+            cards.append(_gpu(index))
     except pynvml.NVMLError as error:
         log.warning("the GPUs cannot be read: %s", error)
-    return found
+    return cards
 
 
 @cache

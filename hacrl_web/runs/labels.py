@@ -32,33 +32,33 @@ def split_tags(text: str) -> list[str]:
     return [part for part in text.split(",") if part.strip()]
 
 
-def _tags(asked: object) -> str:
+def _tags(tags_in_request: object) -> str:
     """As Run.tags has them: lower case, each once, in the order of the alphabet. Errors: Problem, FieldErrors."""
-    if not isinstance(asked, list):
+    if not isinstance(tags_in_request, list):
         raise values.Problem("not_a_list", "A list of tags is needed.")
-    if len(asked) > 10 * MAX_TAGS:
+    if len(tags_in_request) > 10 * MAX_TAGS:
         raise values.Problem("too_many", f"At most {MAX_TAGS} tags are possible.")
-    found = sorted({_tag(one) for one in asked})
-    if len(found) > MAX_TAGS:
-        raise values.Problem("too_many", f"At most {MAX_TAGS} tags are possible; these are {len(found)}.")
-    return f",{','.join(found)}," if found else ""
+    tags = sorted({_tag(one) for one in tags_in_request})
+    if len(tags) > MAX_TAGS:
+        raise values.Problem("too_many", f"At most {MAX_TAGS} tags are possible; these are {len(tags)}.")
+    return f",{','.join(tags)}," if tags else ""
 
 
-def _tag(asked: object) -> str:
+def _tag(value: object) -> str:
     try:
-        tag = values.text(asked, MAX_TAG).lower()
+        tag = values.text(value, MAX_TAG).lower()
     except values.Problem as problem:
-        shown = f" Tag {asked[:MAX_TAG]!r}." if isinstance(asked, str) and asked.strip() else ""
-        raise FieldErrors([FieldError(problem.code, f"{problem}{shown}", "tags")]) from None
+        quote = f" Tag {value[:MAX_TAG]!r}." if isinstance(value, str) and value.strip() else ""
+        raise FieldErrors([FieldError(problem.code, f"{problem}{quote}", "tags")]) from None
     if "," in tag:
         raise values.Problem("bad_character", "A tag has no comma: commas separate tags.")
     return tag[:MAX_TAG]  # a few capitals are longer in lower case
 
 
-def _notes(asked: object) -> str:
-    if not isinstance(asked, str):
+def _notes(value: object) -> str:
+    if not isinstance(value, str):
         raise values.Problem("not_text", "Text is needed.")
-    text = asked.replace("\r\n", "\n").replace("\r", "\n").strip()
+    text = value.replace("\r\n", "\n").replace("\r", "\n").strip()
     if len(text) > MAX_NOTES:
         raise values.Problem("too_long", f"At most {MAX_NOTES} characters; these are {len(text)}.")
     if any(_is_odd(letter) for letter in text):

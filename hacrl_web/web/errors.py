@@ -77,7 +77,7 @@ def plain_message(item: Mapping[str, Any]) -> str:
 
 def plain_errors(error: ValidationError) -> list[FieldError]:
     """pydantic's errors with dotted field paths, in plain words."""
-    found = []
+    errors = []
     for item in error.errors(include_url=False)[:MAX_ERRORS]:
         kind, message = item["type"], plain_message(item)
         value = item.get("input")
@@ -86,5 +86,5 @@ def plain_errors(error: ValidationError) -> list[FieldError]:
         elif isinstance(value, str | int | float) and not isinstance(value, bool) and kind != "extra_forbidden":
             message += f" You gave {str(value)[:60]!r}." if isinstance(value, str) else f" You gave {str(value)[:60]}."
         code = {"extra_forbidden": "unknown_key", "value_error": "invalid"}.get(kind, kind)
-        found.append(FieldError(code, message, ".".join(str(part) for part in item["loc"])[:200]))
-    return found
+        errors.append(FieldError(code, message, ".".join(str(part) for part in item["loc"])[:200]))
+    return errors

@@ -45,11 +45,11 @@ def edit_of(kind: type[Model], pk: Any) -> Iterator[None]:
 
 def check_version(request: HttpRequest, current: Any) -> None:
     """Error: FieldErrors, 428 where If-Match is missing, 412 where it names another version than the current one."""
-    told = _tags(request, "If-Match")
-    if not told:
+    tags = _tags(request, "If-Match")
+    if not tags:
         message = "Say which version you change: send its ETag as If-Match."
         raise FieldErrors([FieldError("version_needed", message, None)], 428)
-    if etag_of(current) not in told:
+    if etag_of(current) not in tags:
         message = "It has been changed since you read it. Read it again, and send the new ETag as If-Match."
         raise FieldErrors([FieldError("changed_meanwhile", message, None)], 412)
 

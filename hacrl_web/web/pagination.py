@@ -30,18 +30,18 @@ class ListQuery(Schema):
     cursor: str = Query("", max_length=MAX_CURSOR)
 
 
-def listing(rows: QuerySet[Any], query: ListQuery, shown: Callable[[Any], Any] | None = None) -> dict[str, Any]:
+def listing(rows: QuerySet[Any], query: ListQuery, as_item: Callable[[Any], Any] | None = None) -> dict[str, Any]:
     """A page of rows in their own order, which must end with a unique column. Error: FieldErrors at `cursor`.
 
     shown: what the API tells of a row; the row itself where it is left out.
     """
     order = _order(rows)
-    left = rows.filter(_behind(rows, order, query.cursor)) if query.cursor else rows
-    page = list(left[: query.limit + 1])
+    remaining = rows.filter(_behind(rows, order, query.cursor)) if query.cursor else rows
+    page = list(remaining[: query.limit + 1])
     after = page[query.limit - 1] if len(page) > query.limit else None
     page = page[: query.limit]
     return {
-        "items": [shown(row) for row in page] if shown else page,
+        "items": [as_item(row) for row in page] if as_item else page,
         "count": rows.count(),
         "next": None if after is None else _cursor_at(after, order),
     }
@@ -68,12 +68,12 @@ def _written(value: Any) -> str:
 def _behind(rows: QuerySet[Any], order: list[str], cursor: str) -> Q:
     """Rows that come after the cursor's: beyond it in the first column in which they differ."""
     values = _values(rows, order, cursor)
-    found, same = Q(), Q()
+    condition, same = Q(), Q()
     for name, value in zip(order, values, strict=True):
         column, is_down = name.lstrip("-"), name.startswith("-")
-        found |= same & Q(**{f"{column}__{'lt' if is_down else 'gt'}": value})
+        condition |= same & Q(**{f"{column}__{'lt' if is_down else 'gt'}": value})
         same &= Q(**{column: value})
-    return found
+    return condition
 
 
 def _values(rows: QuerySet[Any], order: list[str], cursor: str) -> list[Any]:

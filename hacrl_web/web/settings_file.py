@@ -34,14 +34,14 @@ class _Loader(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
+        keys = set()
         for key, _ in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else None
             if name is None or key.tag != TEXT:
                 raise yaml.MarkedYAMLError(problem="a setting's name must be a text", problem_mark=key.start_mark)
-            if name in seen:
+            if name in keys:
                 raise yaml.MarkedYAMLError(problem=f"{name!r} stands here twice", problem_mark=key.start_mark)
-            seen.add(name)
+            keys.add(name)
         return super().construct_mapping(node, deep)
 
     def number(self, node: Any) -> float:
@@ -74,18 +74,18 @@ def read_settings_file(data: bytes, name: str, *, is_json: bool = False) -> tupl
     lines: dict[str, int] = {}
     try:
         text = data.decode("utf-8-sig")
-        found = _json(text) if is_json else _yaml(text, lines)
+        content = _json(text) if is_json else _yaml(text, lines)
         # Half a character, and a number beyond every size, can neither be sent nor kept.
-        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+        json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
     except yaml.MarkedYAMLError as error:
         raise NoSettings(_where(name, error)) from None
     except RecursionError:
         raise NoSettings(f"{name} is nested too deeply for settings.") from None
     except (ValueError, OverflowError, yaml.YAMLError) as error:
         raise NoSettings(f"{name} is no YAML or JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise NoSettings(f"{name} must hold an object with settings, such as name, group, benchmark, algorithm.")
-    return found, lines
+    return content, lines
 
 
 def _json(text: str) -> Any:
@@ -116,11 +116,11 @@ def _add_lines(node: Any, path: str, lines: dict[str, int]) -> None:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Error: ValueError, where a name stands twice in an object."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands twice in one object")
-    return found
+    return mapping
 
 
 def _no_number(text: str) -> float:

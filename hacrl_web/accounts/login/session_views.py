@@ -17,8 +17,8 @@ from hacrl_web.accounts.token_models import ApiToken
 @require_GET
 def session_list(request: HttpRequest) -> HttpResponse:
     """All sessions of the user, this one first."""
-    found = sessions_of(cast(User, request.user), request.session.session_key)
-    context = {"sessions": found, "num_tokens": ApiToken.objects.visible_to(request.user).usable().count()}
+    sessions = sessions_of(cast(User, request.user), request.session.session_key)
+    context = {"sessions": sessions, "num_tokens": ApiToken.objects.visible_to(request.user).usable().count()}
     return render(request, "accounts/session_list.html", context)
 
 

@@ -50,26 +50,26 @@ def session_digest(session_key: str) -> str:
 def browser_words(user_agent: str) -> str:
     """Such as "Chrome on Linux"; empty where it is no browser that is known."""
     browser, system = parse_user_agent(user_agent), parse_os(user_agent)
-    return " on ".join(found.family for found in (browser, system) if found)
+    return " on ".join(part.family for part in (browser, system) if part)
 
 
 def sessions_of(user: User, this_key: str | None = None) -> list[LoggedIn]:
     """The user's sessions that have not expired, the newest first."""
-    found = []
+    sessions = []
     for session, values in _open_sessions(user):
-        said = values.get(LOGGED_IN) or {}
-        found.append(
+        login = values.get(LOGGED_IN) or {}
+        sessions.append(
             LoggedIn(
                 name=session_digest(session.session_key),
-                at=parse_datetime(str(said.get("at", ""))),
-                address=str(said.get("address", "")),
-                browser=browser_words(user_agent := str(said.get("browser", ""))),
+                at=parse_datetime(str(login.get("at", ""))),
+                address=str(login.get("address", "")),
+                browser=browser_words(user_agent := str(login.get("browser", ""))),
                 user_agent=user_agent,
                 expires_at=session.expire_date,
                 is_this=session.session_key == this_key,
             )
         )
-    return sorted(found, key=lambda one: (one.is_this, one.expires_at), reverse=True)
+    return sorted(sessions, key=lambda one: (one.is_this, one.expires_at), reverse=True)
 
 
 def end_sessions(user: User, *, only: str | None = None, but: str | None = None) -> int:

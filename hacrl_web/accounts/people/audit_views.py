@@ -33,14 +33,14 @@ TEXTS = ("actor", "kind", "action", "q", "project", "since", "until")
 def audit_list(request: HttpRequest) -> HttpResponse:
     """Newest first. Odd values of a filter show everything, not an error."""
     visible = visible_entries(request)
-    asked = _asked(request)
-    page = Paginator(filtered(visible, asked), PAGE_SIZE).get_page(request.GET.get("page"))
+    filters = _asked(request)
+    page = Paginator(filtered(visible, filters), PAGE_SIZE).get_page(request.GET.get("page"))
     names = dict(Project.objects.filter(pk__in={one.project_id for one in page}).values_list("pk", "name"))
     context = {
         "page": page,
         "rows": [{"entry": entry, "project": names.get(entry.project_id)} for entry in page],
-        "asked": asked,
-        "query": urlencode({name: value for name, value in asked.items() if value}),
+        "asked": filters,
+        "query": urlencode({name: value for name, value in filters.items() if value}),
         "actors": _choices(visible, "actor"),
         "kinds": _choices(visible, "kind"),
         "actions": _choices(visible, "action"),
@@ -81,15 +81,15 @@ def _asked(request: HttpRequest) -> dict[str, str]:
     return {name: request.GET.get(name, "").replace("\x00", "").strip()[:200] for name in TEXTS}
 
 
-def filtered(entries: AuditEntryQuerySet, asked: dict[str, str]) -> AuditEntryQuerySet:
+def filtered(entries: AuditEntryQuerySet, filters: dict[str, str]) -> AuditEntryQuerySet:
     for name in ("actor", "kind", "action"):
-        if asked[name]:
-            entries = entries.filter(**{name: asked[name]})
-    if asked["project"].isascii() and asked["project"].isdigit() and len(asked["project"]) < 19:
-        entries = entries.filter(project_id=int(asked["project"]))
-    if asked["q"]:
-        entries = entries.filter(Q(name__icontains=asked["q"]) | Q(object_id=asked["q"]))
-    since, until = _day(asked["since"]), _day(asked["until"])
+        if filters[name]:
+            entries = entries.filter(**{name: filters[name]})
+    if filters["project"].isascii() and filters["project"].isdigit() and len(filters["project"]) < 19:
+        entries = entries.filter(project_id=int(filters["project"]))
+    if filters["q"]:
+        entries = entries.filter(Q(name__icontains=filters["q"]) | Q(object_id=filters["q"]))
+    since, until = _day(filters["since"]), _day(filters["until"])
     if since:
         entries = entries.filter(at__gte=since)
     if until:

@@ -31,8 +31,8 @@ def invite(request: HttpRequest, project_id: int) -> HttpResponse:
         role = people.checked_role(request.POST.get("role", ""))
     except FieldErrors as refused:
         return show_project(request, project, errors=refused.errors, status=refused.status)
-    made, link = invited(request, project, role, request.POST.get("comment", ""))
-    return show_project(request, project, status=201, link=link, made=made)
+    invitation_row, link = invited(request, project, role, request.POST.get("comment", ""))
+    return show_project(request, project, status=201, link=link, made=invitation_row)
 
 
 @require_POST
@@ -45,19 +45,19 @@ def invitation_withdraw(request: HttpRequest, project_id: int, invitation_id: in
 
 def invited(request: HttpRequest, project: Project, role: str, comment: str) -> tuple[Invitation, str]:
     """A new invitation and its link, which nothing can show again."""
-    told = "".join(letter for letter in comment[:80] if letter.isprintable()).strip()
-    made, token = Invitation.objects.make(project, role, cast(User, request.user), told)
-    return made, request.build_absolute_uri(reverse("accounts:invitation", args=[token]))
+    remark = "".join(letter for letter in comment[:80] if letter.isprintable()).strip()
+    invitation_row, token = Invitation.objects.make(project, role, cast(User, request.user), remark)
+    return invitation_row, request.build_absolute_uri(reverse("accounts:invitation", args=[token]))
 
 
 def withdrawn(project: Project, invitation_id: int) -> bool:
     """End an invitation; False where it was used before. Error: Http404."""
-    found = project.invitations.filter(pk=invitation_id).first()
-    if found is None:
+    invitation_row = project.invitations.filter(pk=invitation_id).first()
+    if invitation_row is None:
         raise Http404
-    if found.used_at is not None:
+    if invitation_row.used_at is not None:
         return False
-    found.delete()
+    invitation_row.delete()
     return True
 
 
@@ -67,8 +67,8 @@ def withdrawn(project: Project, invitation_id: int) -> bool:
 @require_http_methods(["GET", "HEAD", "POST"])
 def invitation(request: HttpRequest, token: str) -> HttpResponse:
     """GET shows what one is invited to and spends nothing; POST joins, with a new account where nobody is logged in."""
-    found = Invitation.objects.usable(token).select_related("project", "inviter").first()
-    if found is None:
+    invitation_row = Invitation.objects.usable(token).select_related("project", "inviter").first()
+    if invitation_row is None:
         return render(request, "accounts/invitation.html", {"invitation": None}, status=410)
     if request.method == "POST" and request.user.is_authenticated:
         if people.join(token, cast(User, request.user)):
@@ -78,7 +78,11 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid() and (user := _new_member(token, form)) is not None:
         login(request, user, backend=BACKEND)
         return redirect("home")
-    context: dict[str, Any] = {"invitation": found, "role": ROLE_WORDS[Role(found.role)], "form": form}
+    context: dict[str, Any] = {
+        "invitation": invitation_row,
+        "role": ROLE_WORDS[Role(invitation_row.role)],
+        "form": form,
+    }
     return render(request, "accounts/invitation.html", context, status=422 if form.errors else 200)
 
 

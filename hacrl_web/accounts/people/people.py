@@ -87,8 +87,8 @@ def _withdraw_invitations(member: Membership) -> None:
 
 def active_admins(project: Project) -> set[int]:
     """Ids of the memberships of those who can manage the project; the last one neither leaves nor is demoted."""
-    found = Membership.objects.filter(project=project, role=Role.ADMIN, user__is_active=True)
-    return set(found.values_list("pk", flat=True))
+    admins = Membership.objects.filter(project=project, role=Role.ADMIN, user__is_active=True)
+    return set(admins.values_list("pk", flat=True))
 
 
 def _keep_admin(member: Membership, role: str | None) -> None:

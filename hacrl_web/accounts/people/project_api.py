@@ -68,11 +68,11 @@ def _invitation(row: Invitation) -> dict[str, Any]:
 
 
 def _detail(request: HttpRequest, project: Project) -> dict[str, Any]:
-    found = _summary(project, _user(request))
-    found["members"] = [_member(row) for row in project.memberships.select_related("user")]
+    detail = _summary(project, _user(request))
+    detail["members"] = [_member(row) for row in project.memberships.select_related("user")]
     if people.manages(request.user, project):
-        found["invitations"] = [_invitation(row) for row in project.invitations.open()]
-    return found
+        detail["invitations"] = [_invitation(row) for row in project.invitations.open()]
+    return detail
 
 
 @router.get("/projects", response=dict, summary="List the projects that you are in, with your role; staff: all")
@@ -119,9 +119,9 @@ def remove_member(request: HttpRequest, project_id: int, member_id: int) -> Any:
 def invite(request: HttpRequest, project_id: int, payload: InvitationIn, response: HttpResponse) -> Any:
     """`link` is in this answer and nowhere else."""
     project = managed_project(request, project_id)
-    made, link = invited(request, project, people.checked_role(payload.role), payload.comment)
+    invitation, link = invited(request, project, people.checked_role(payload.role), payload.comment)
     response["Cache-Control"] = "no-store"
-    return Status(201, {**_invitation(made), "link": link})
+    return Status(201, {**_invitation(invitation), "link": link})
 
 
 @router.delete(
@@ -175,5 +175,5 @@ def _entry(row: AuditEntry) -> dict[str, Any]:
 
 @router.get("/audit", response=dict, summary="The audit log, newest first (staff; admins of projects: theirs)")
 def list_audit(request: HttpRequest, query: Query[AuditQuery]) -> Any:
-    asked = {name: text.replace("\x00", "") for name, text in query.dict(exclude={"limit", "cursor"}).items()}
-    return listing(filtered(visible_entries(request), asked), query, _entry)
+    filters = {name: text.replace("\x00", "") for name, text in query.dict(exclude={"limit", "cursor"}).items()}
+    return listing(filtered(visible_entries(request), filters), query, _entry)

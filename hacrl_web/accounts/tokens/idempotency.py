@@ -40,34 +40,34 @@ def idempotent(launch: Launch) -> Launch:
         if key is None:
             return launch(request, *args, **kwargs)
         _check(key)
-        wanted = _hash(request)
+        digest = _hash(request)
         try:
-            return _first(request, key, wanted, lambda: launch(request, *args, **kwargs))
+            return _first(request, key, digest, lambda: launch(request, *args, **kwargs))
         except IntegrityError:
-            found = LaunchKey.objects.filter(owner=_user(request), key=key).first()
-            if found is None:  # the conflict was another one
+            earlier = LaunchKey.objects.filter(owner=_user(request), key=key).first()
+            if earlier is None:  # the conflict was another one
                 raise
-        if found.request_hash != wanted:
+        if earlier.request_hash != digest:
             message = f"This {HEADER} was used for another request. Choose a new one for each launch."
             raise FieldErrors([FieldError("key_reused", message, None)], 409)
-        _check_visible(_user(request), json.loads(found.answer))
-        return _response(found.answer, found.status, is_replayed=True)
+        _check_visible(_user(request), json.loads(earlier.answer))
+        return _response(earlier.answer, earlier.status, is_replayed=True)
 
     # ninja reads the parameters, and would look for the names of their types in this module.
     once.__signature__ = inspect.signature(launch, eval_str=True)  # type: ignore[attr-defined]
     return once
 
 
-def _first(request: HttpRequest, key: str, wanted: str, act: Callable[[], Status[Any]]) -> HttpResponse:
+def _first(request: HttpRequest, key: str, digest: str, act: Callable[[], Status[Any]]) -> HttpResponse:
     """Key, launch and answer in one transaction: of two at the same time one waits, and finds the other's answer.
 
     Error: IntegrityError where the key is there already.
     """
     with transaction.atomic():
         LaunchKey.objects.filter(created_at__lt=timezone.now() - KEPT).delete()
-        row = LaunchKey.objects.create(owner=_user(request), key=key, request_hash=wanted)
-        made = act()
-        row.status, row.answer = made.status_code, json.dumps(made.value, cls=NinjaJSONEncoder)
+        row = LaunchKey.objects.create(owner=_user(request), key=key, request_hash=digest)
+        answer = act()
+        row.status, row.answer = answer.status_code, json.dumps(answer.value, cls=NinjaJSONEncoder)
         row.save(update_fields=["status", "answer"])
     return _response(row.answer, row.status)
 

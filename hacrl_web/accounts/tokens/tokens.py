@@ -69,7 +69,7 @@ def make_token(owner: Any, *, name: str, scopes: list[str], days: int) -> tuple[
     if errors:
         raise FieldErrors(errors)
     now, text = timezone.now(), new_text()
-    kept = [scope for scope in SCOPES if scope in scopes]
+    own_scopes = [scope for scope in SCOPES if scope in scopes]
     try:
         with transaction.atomic():
             for ended in ("revoked_at", "expires_at"):
@@ -79,7 +79,7 @@ def make_token(owner: Any, *, name: str, scopes: list[str], days: int) -> tuple[
                 name=name,
                 hint=text[:_HINT],
                 token_hash=hash_token(text),
-                scopes=kept,
+                scopes=own_scopes,
                 expires_at=now + timedelta(days=days),
             )
     except IntegrityError:
@@ -113,9 +113,9 @@ def find_token(text: str) -> ApiToken:
     """The token of this text. Error: FieldErrors (401), which says more only to whoever holds a true one."""
     if not is_well_formed(text):
         raise _refused("token_malformed", "This is no API token: it is incomplete or mistyped.")
-    wanted = hash_token(text)
-    token = ApiToken.objects.filter(token_hash=wanted).select_related("owner").first()
-    if token is None or not hmac.compare_digest(token.token_hash, wanted) or not token.owner.is_active:
+    digest = hash_token(text)
+    token = ApiToken.objects.filter(token_hash=digest).select_related("owner").first()
+    if token is None or not hmac.compare_digest(token.token_hash, digest) or not token.owner.is_active:
         raise _refused("token_unknown", "This API token is not known here.")
     if token.state != "usable":
         raise _refused(f"token_{token.state}", f"This API token has been {token.state}. Make a new one on your page.")

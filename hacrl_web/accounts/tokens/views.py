@@ -53,16 +53,16 @@ class TokenForm(forms.Form):
 def tokens(request: HttpRequest) -> HttpResponse:
     """The list, and a form; the answer to the form is the only page that ever shows a token's text."""
     form = TokenForm(request.POST if request.method == "POST" else None)
-    made: dict[str, Any] = {}
+    new_token: dict[str, Any] = {}
     if request.method == "POST" and form.is_valid():
         try:
             token, text = make_token(request.user, **form.cleaned_data)
-            made = {"made": token, "text": text}
+            new_token = {"made": token, "text": text}
             form = TokenForm()
         except FieldErrors as refused:
             form.add_refusal(refused)
-    found = ApiToken.objects.visible_to(request.user)[:SHOWN]
-    context = {"form": form, "tokens": found, "address": request.build_absolute_uri("/").rstrip("/"), **made}
+    rows = ApiToken.objects.visible_to(request.user)[:SHOWN]
+    context = {"form": form, "tokens": rows, "address": request.build_absolute_uri("/").rstrip("/"), **new_token}
     return render(request, "accounts/tokens.html", context, status=422 if form.errors else 200)
 
 

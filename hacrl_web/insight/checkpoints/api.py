@@ -35,9 +35,9 @@ def list_checkpoints(
     request: HttpRequest, run_id: UUID, verify: Annotated[int | None, Query(ge=0, le=MAX_STEP)] = None
 ) -> Any:
     """`verify`: the step whose every byte is read now. `is_here` is false where the files lie on another host."""
-    found = checkpoints.listing(_run(request, run_id), verify=verify)
-    shown = {"is_here": found.is_here, "host": found.host, "num_removed": found.num_removed}
-    return {**shown, "items": [asdict(one) for one in found.shown], "count": len(found.shown), "next": None}
+    listing = checkpoints.listing(_run(request, run_id), verify=verify)
+    answer = {"is_here": listing.is_here, "host": listing.host, "num_removed": listing.num_removed}
+    return {**answer, "items": [asdict(one) for one in listing.shown], "count": len(listing.shown), "next": None}
 
 
 @router.get("/runs/{run_id}/checkpoints/{int:step}/{int:agent}.zip", response={200: None}, summary="An agent's folder")
@@ -96,6 +96,6 @@ def ask(request: HttpRequest, run_id: UUID, payload: Question) -> Any:
     """One answer for each agent, or its `error`; it may take a minute."""
     run = _run(request, run_id)
     texts = {name: "" if value is None else str(value) for name, value in payload.dict(exclude={"step"}).items()}
-    wanted = ask_agents.checked(texts, run)
+    question = ask_agents.checked(texts, run)
     manifest, _ = found_checkpoint(run, payload.step, 0)
-    return {"step": payload.step, "answers": ask_agents.ask(request.user, run, manifest, wanted)}
+    return {"step": payload.step, "answers": ask_agents.ask(request.user, run, manifest, question)}

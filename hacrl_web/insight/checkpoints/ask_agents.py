@@ -34,16 +34,16 @@ WAIT_S = 10.0
 _turns = threading.BoundedSemaphore(1)  # the runs need the processors
 
 
-def checked(asked: Mapping[str, str], run: Run) -> dict[str, Any]:
+def checked(fields: Mapping[str, str], run: Run) -> dict[str, Any]:
     """The request's values. Error: FieldErrors."""
-    found = values.Checker()
-    question = found.take("question", _text, asked.get("question", ""), MAX_QUESTION, 1)
-    expected = found.take("expected", _text, asked.get("expected", ""), MAX_EXPECTED, 0)
-    temperature = found.take("temperature", _number, asked.get("temperature") or "0", 0, 5)
+    checker = values.Checker()
+    question = checker.take("question", _text, fields.get("question", ""), MAX_QUESTION, 1)
+    expected = checker.take("expected", _text, fields.get("expected", ""), MAX_EXPECTED, 0)
+    temperature = checker.take("temperature", _number, fields.get("temperature") or "0", 0, 5)
     limit = most_tokens(run)
-    tokens = found.take("max_new_tokens", _whole, asked.get("max_new_tokens") or str(default_tokens(run)), 1, limit)
-    seed = found.take("seed", _whole, asked.get("seed") or "0", 0, 2**31 - 1)
-    question, expected, temperature, tokens, seed = found.finish(question, expected, temperature, tokens, seed)
+    tokens = checker.take("max_new_tokens", _whole, fields.get("max_new_tokens") or str(default_tokens(run)), 1, limit)
+    seed = checker.take("seed", _whole, fields.get("seed") or "0", 0, 2**31 - 1)
+    question, expected, temperature, tokens, seed = checker.finish(question, expected, temperature, tokens, seed)
     data = effective(run).get("data", {})
     return {
         "question": question,
@@ -88,10 +88,10 @@ def ask(user: Any, run: Run, manifest: Manifest, request: dict[str, Any]) -> lis
     """One object for each agent of the checkpoint, in their order: its answer, or `error`. Error: FieldErrors."""
     _check_memory(manifest)
     specs = {agent["name"]: agent for agent in run.spec["agents"]}
-    kept = ("prompt_format", "prompt_template", "chat_template_kwargs", "seed")
+    names = ("prompt_format", "prompt_template", "chat_template_kwargs", "seed")
     agents = [
         {"name": name, "folder": str(manifest.path / folder)}
-        | {key: specs[name][key] for key in kept if key in specs.get(name, {})}
+        | {key: specs[name][key] for key in names if key in specs.get(name, {})}
         for name, folder in manifest.folders.items()
     ]
     body = json.dumps({**request, "agents": agents}).encode()
@@ -107,18 +107,18 @@ def ask(user: Any, run: Run, manifest: Manifest, request: dict[str, Any]) -> lis
         missing = f"Not answered: the time limit of {TIMEOUT_S:.0f} s was over. Ask for fewer tokens."
     else:
         missing = f"Not answered: the process ended ({ended.ending}), perhaps for lack of memory."
-    told = {line.get("agent"): line for line in _lines(ended.output)}
-    return [told.get(name, {"agent": name, "error": missing}) for name in manifest.folders]
+    replies = {line.get("agent"): line for line in _lines(ended.output)}
+    return [replies.get(name, {"agent": name, "error": missing}) for name in manifest.folders]
 
 
 def _lines(output: bytes) -> Iterator[dict[str, Any]]:
     for line in output.splitlines():
         try:
-            found = json.loads(line)
+            reply = json.loads(line)
         except ValueError:  # cut off by the time limit, or a library's chatter
             continue
-        if isinstance(found, dict):
-            yield found
+        if isinstance(reply, dict):
+            yield reply
 
 
 def _largest(manifest: Manifest) -> int:
@@ -130,9 +130,9 @@ def _largest(manifest: Manifest) -> int:
 def _check_memory(manifest: Manifest) -> None:
     needed, free = _largest(manifest) + BESIDE_WEIGHTS_BYTES, psutil.virtual_memory().available
     if needed > free:
-        told = f"The largest agent needs up to {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB of memory are free"
+        text = f"The largest agent needs up to {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB of memory are free"
         raise FieldErrors(
-            [FieldError("no_memory", f"{told} on this host. Download it and ask it elsewhere.", None)], 503
+            [FieldError("no_memory", f"{text} on this host. Download it and ask it elsewhere.", None)], 503
         )
 
 

@@ -64,15 +64,15 @@ def is_here(run: Run) -> bool:
 
 def accuracies(run: Run) -> dict[int, dict[str, float]]:
     """step -> agent -> held-out accuracy on the run's own benchmark; the latest attempt of a step wins."""
-    found: dict[int, dict[str, float]] = {}
+    by_step: dict[int, dict[str, float]] = {}
     further = run.further_benchmarks
     rows = run.events.filter(type="evaluation").order_by("attempt", "seq").values_list("step", "agent", "payload")
     for step, agent, payload in rows.iterator(chunk_size=500):
         if payload.get("benchmark") in further:
             continue
         if payload.get("metric") == "accuracy" and payload.get("value") is not None:
-            found.setdefault(step or 0, {})[agent] = payload["value"]
-    return found
+            by_step.setdefault(step or 0, {})[agent] = payload["value"]
+    return by_step
 
 
 def best_step(scores: dict[int, dict[str, float]], steps: list[int], num_agents: int) -> int | None:
@@ -83,28 +83,28 @@ def best_step(scores: dict[int, dict[str, float]], steps: list[int], num_agents:
 
 def listing(run: Run, *, verify: int | None = None) -> Listing:
     """The checkpoints of a run. verify: the step whose every byte is read."""
-    told = set(run.events.filter(type="checkpoint").order_by().values_list("step", flat=True))
+    steps_recorded = set(run.events.filter(type="checkpoint").order_by().values_list("step", flat=True))
     if not is_here(run):
-        return Listing(num_told=len(told), is_here=False, host=run.worker_host)
+        return Listing(num_told=len(steps_recorded), is_here=False, host=run.worker_host)
     scores = accuracies(run)
-    shown = []
+    rows = []
     budget = READ_AT_ONCE_BYTES
     for path in reversed(step_folders(run.run_dir / FOLDER_NAME)[-SHOWN:]):
         try:
             manifest = read_manifest(path)
         except DamagedCheckpoint as error:
             step = int(path.name.removeprefix("step-"))
-            shown.append(Shown(step, 0, 0, [], "its manifest cannot be read", str(error)))
+            rows.append(Shown(step, 0, 0, [], "its manifest cannot be read", str(error)))
             continue
         is_small = manifest.size_bytes <= budget
         budget -= manifest.size_bytes * is_small
         reads = is_small or manifest.step == verify
-        shown.append(_shown(run, manifest, scores.get(manifest.step, {}), reads=reads))
-    best = best_step(scores, [one.step for one in shown if not one.damage], len(run.agent_names))
-    sound = [one.step for one in shown if not one.damage]
-    for one in shown:
+        rows.append(_shown(run, manifest, scores.get(manifest.step, {}), reads=reads))
+    best = best_step(scores, [one.step for one in rows if not one.damage], len(run.agent_names))
+    sound = [one.step for one in rows if not one.damage]
+    for one in rows:
         one.is_newest, one.is_best = one.step == max(sound, default=None), one.step == best
-    return Listing(shown, len(told | {one.step for one in shown}))
+    return Listing(rows, len(steps_recorded | {one.step for one in rows}))
 
 
 def _shown(run: Run, manifest: Manifest, scores: dict[str, float], *, reads: bool) -> Shown:

@@ -59,5 +59,5 @@ def _spec(run: Run, step: int, steps: int) -> RunSpec:
         training = run.spec["training"] | {"steps": step + steps}
         return RunSpec.model_validate(run.spec | {"name": name, "training": training})
     except ValidationError as error:
-        found = plain_errors(error)  # made by an earlier version, where it is not the number of steps
-        raise LaunchError([replace(e, field="steps") if e.field == "training.steps" else e for e in found]) from None
+        problems = plain_errors(error)  # made by an earlier version, where it is not the number of steps
+        raise LaunchError([replace(e, field="steps") if e.field == "training.steps" else e for e in problems]) from None

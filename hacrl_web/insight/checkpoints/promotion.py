@@ -25,17 +25,17 @@ def taken_names(run: Run) -> set[str]:
     return set(LanguageModel.objects.filter(project=run.project_id).values_list("name", flat=True))
 
 
-def proposed_name(run: Run, agent: str, step: int, taken: set[str]) -> str:
+def proposed_name(run: Run, agent: str, step: int, names: set[str]) -> str:
     """A name that is not taken yet: the agent, the rule, the seed and the step."""
     base = f"{agent[:40]} {run.algorithm} seed {run.seed} step {step}"[: MAX_NAME - 4]
-    return next(name for number in count(1) if (name := base if number == 1 else f"{base} {number}") not in taken)
+    return next(name for number in count(1) if (name := base if number == 1 else f"{base} {number}") not in names)
 
 
 def promote(user: Any, run: Run, manifest: Manifest, agent: str, name: str) -> LanguageModel:
     """Copy, verify, inspect, register. Errors: FieldErrors (then nothing is left), ModelRefused."""
-    found = values.Checker()
-    found.take("name", values.name, name)
-    found.finish()
+    checker = values.Checker()
+    checker.take("name", values.name, name)
+    checker.finish()
     target = Path(settings.MODELS_DIR) / f"{slug(agent, run.algorithm, run.seed, manifest.step)}-{secrets.token_hex(4)}"
     origin = {
         "run": str(run.pk),

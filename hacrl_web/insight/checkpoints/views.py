@@ -33,13 +33,13 @@ def run_checkpoints(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 
 def _page(request: HttpRequest, run: Run, status: int = 200, **more: Any) -> HttpResponse:
-    found = checkpoints.listing(run, verify=_whole(request.GET.get("verify", "")))
-    taken = taken_names(run)
-    for one in found.shown:
+    listing = checkpoints.listing(run, verify=_whole(request.GET.get("verify", "")))
+    names = taken_names(run)
+    for one in listing.shown:
         for agent in one.agents:
-            agent.proposed = proposed_name(run, agent.name, one.step, taken)
-    sound = [one for one in found.shown if not one.damage]
-    asked = _whole(request.GET.get("ask", "")) or next((one.step for one in sound if one.is_newest), None)
+            agent.proposed = proposed_name(run, agent.name, one.step, names)
+    sound = [one for one in listing.shown if not one.damage]
+    step = _whole(request.GET.get("ask", "")) or next((one.step for one in sound if one.is_newest), None)
     sample = run.benchmark.sample[:1] if run.benchmark else []
     form = {
         "question": "",
@@ -47,12 +47,12 @@ def _page(request: HttpRequest, run: Run, status: int = 200, **more: Any) -> Htt
         "temperature": "0",
         "seed": "0",
         "max_new_tokens": ask_agents.default_tokens(run),
-        "step": asked,
+        "step": step,
     }
     context = header(run) | {
         "tab": "checkpoints",
-        "listing": found,
-        "told": [] if found.is_here else _told(run),
+        "listing": listing,
+        "told": [] if listing.is_here else _told(run),
         "sound": sound,
         "form": form,
         "most_tokens": ask_agents.most_tokens(run),
@@ -141,14 +141,14 @@ def ask(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     context: dict[str, Any] = {"form": form}
     status = 200
     try:
-        wanted = ask_agents.checked(form, run)
+        question = ask_agents.checked(form, run)
         if step is None:
             raise FieldErrors([FieldError("missing", "Choose a checkpoint.", "step")])
         manifest, _ = found_checkpoint(run, step, 0)
         places = {name: place for place, name in enumerate(run.agent_names)}
-        answers = ask_agents.ask(request.user, run, manifest, wanted)
+        answers = ask_agents.ask(request.user, run, manifest, question)
         context["answers"] = [answer | {"position": places.get(answer["agent"], 0)} for answer in answers]
-        context["asked"] = wanted | {"step": step}
+        context["asked"] = question | {"step": step}
     except FieldErrors as refused:
         context["ask_errors"], status = refused.errors, refused.status
     if getattr(request, "htmx", False):

@@ -33,9 +33,9 @@ class _Sink(io.RawIOBase):
         return len(piece)
 
     def take(self) -> bytes:
-        taken = b"".join(self._pieces)
+        content = b"".join(self._pieces)
         self._pieces.clear()
-        return taken
+        return content
 
 
 def zip_of_agent(manifest: Manifest, agent: str, folder: str) -> Iterator[bytes]:

@@ -60,8 +60,8 @@ def get_steps(request: HttpRequest, run_id: UUID) -> Any:
 def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
     """By ordered pair: what became of the source's rollouts, their weight, rescue and warn. 404: none is recorded."""
     run, spec = _run(request, run_id)
-    seen = view(spec, summary_of(run, _recorded(run, step), step), step)
-    return {"step": step, **seen, "sentences": sentences(spec, seen)}
+    picture = view(spec, summary_of(run, _recorded(run, step), step), step)
+    return {"step": step, **picture, "sentences": sentences(spec, picture)}
 
 
 @router.get("/runs/{run_id}/collaboration/run", response=dict, summary="Who taught whom in all recorded steps")
@@ -69,8 +69,8 @@ def get_whole_run(request: HttpRequest, run_id: UUID) -> Any:
     """As for one step. `done` of `of` steps are added up; ask again for the rest."""
     run, spec = _run(request, run_id)
     steps = recorded_steps(run)
-    found, done = run_summary(run, steps, BUDGET_S)
-    return {"done": done, "of": len(steps), **view(spec, found)}
+    summary, done = run_summary(run, steps, BUDGET_S)
+    return {"done": done, "of": len(steps), **view(spec, summary)}
 
 
 @router.get("/runs/{run_id}/collaboration/ratios", response=dict, summary="Histograms of raw s of one learner's peers")
@@ -86,5 +86,5 @@ def get_ratios(
     if learner >= len(spec.agents):
         raise FieldErrors([FieldError("invalid", f"Must be below {len(spec.agents)}.", "learner")])
     steps = _recorded(run, step)
-    chosen = window_steps(run, steps, step, window)
-    return clipping(run, spec, learner, {one: steps[one] for one in chosen})
+    window_of_steps = window_steps(run, steps, step, window)
+    return clipping(run, spec, learner, {one: steps[one] for one in window_of_steps})

@@ -28,18 +28,18 @@ def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, 
     """
     names = [agent.name for agent in spec.agents]
     shares = spec.algorithm.shares_rollouts and len(names) > 1
-    made = [summary.generated.get(name, Generated()) for name in names]
+    generated = [summary.generated.get(name, Generated()) for name in names]
     pairs = []
     for learner, name in enumerate(names):
         for source, other in enumerate(names):
             if learner != source and not shares:
                 continue
-            found = {"learner": learner, "source": source, **_pair(summary, name, other)}
-            found |= _omega(spec, step, summary.factors.get((name, other)), is_own=learner == source)
+            by_pair = {"learner": learner, "source": source, **_pair(summary, name, other)}
+            by_pair |= _omega(spec, step, summary.factors.get((name, other)), is_own=learner == source)
             # With max_sources_per_learner a learner does not hear everybody in each step.
-            pairs.append(found | {"not_heard": max(0, made[source].verified - found["rows"])})
+            pairs.append(by_pair | {"not_heard": max(0, generated[source].verified - by_pair["rows"])})
     return {
-        "agents": [{"name": name, **asdict(counts)} for name, counts in zip(names, made, strict=True)],
+        "agents": [{"name": name, **asdict(counts)} for name, counts in zip(names, generated, strict=True)],
         "pairs": pairs,
     }
 
@@ -52,7 +52,7 @@ def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
     sums = summary.pairs.get((learner, source), PairSums())
     lessons = summary.lessons.get((learner, source), Lessons())
     fates = {name: [getattr(sums, name), getattr(sums, f"{name}_tokens")] for name in FATES if name != "dropped"}
-    told = [*fates.values(), [sums.dropped, sums.dropped_tokens]]
+    counts = [*fates.values(), [sums.dropped, sums.dropped_tokens]]
     by_sign = {
         name: [getattr(sums, f"{name}_positive"), getattr(sums, f"{name}_negative")]
         for name in ("weight", "lost", "evaluated", "lower", "upper")
@@ -61,7 +61,7 @@ def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
         "rows": sums.rows,
         "tokens": sums.tokens,
         **fates,
-        "other": [sums.rows - sum(fate[0] for fate in told), sums.tokens - sum(fate[1] for fate in told)],
+        "other": [sums.rows - sum(fate[0] for fate in counts), sums.tokens - sum(fate[1] for fate in counts)],
         "dropped": {
             place[2]: [dropped.rows, dropped.tokens]
             for place, dropped in sorted(summary.dropped.items())
@@ -106,23 +106,23 @@ def percent(part: float, whole: float) -> str:
     return f"{share:.0f} %"
 
 
-def sentences(spec: RunSpec, seen: dict[str, Any]) -> list[Sentence]:
+def sentences(spec: RunSpec, picture: dict[str, Any]) -> list[Sentence]:
     """What a reader should take from a view, in plain words; `trap` where the alert's limit is reached.
 
     Where one is about certain rollouts, `learner`, `source` and `lesson` are the filter that finds them in a step.
     """
-    names = [short(agent["name"]) for agent in seen["agents"]]
-    cross = [pair for pair in seen["pairs"] if pair["learner"] != pair["source"]]
-    found = [{"kind": "trap", "text": text} for text in _traps(spec, names, cross)]
+    names = [short(agent["name"]) for agent in picture["agents"]]
+    cross = [pair for pair in picture["pairs"] if pair["learner"] != pair["source"]]
+    result = [{"kind": "trap", "text": text} for text in _traps(spec, names, cross)]
     for learner in range(len(names)):
-        pairs = [pair for pair in seen["pairs"] if pair["learner"] == learner]
+        pairs = [pair for pair in picture["pairs"] if pair["learner"] == learner]
         text = _teachers(names, pairs) if len(pairs) > 1 else _alone(names[learner], pairs[0])
-        found += [{"kind": "teach", "text": text}] if text else []
+        result += [{"kind": "teach", "text": text}] if text else []
     if len(names) == 2:  # more pairs than these stand better in their table
         for pair in cross:
             between = {"learner": spec.agents[pair["learner"]].name, "source": spec.agents[pair["source"]].name}
-            found += [{"kind": "lesson", **between, **lesson} for lesson in _lessons(names, pair)]
-    return found
+            result += [{"kind": "lesson", **between, **lesson} for lesson in _lessons(names, pair)]
+    return result
 
 
 def _traps(spec: RunSpec, names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> list[str]:
@@ -188,17 +188,17 @@ def _alone(name: str, pair: dict[str, Any]) -> str:
 
 def _lessons(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
     learner, source = names[pair["learner"]], names[pair["source"]]
-    found = []
+    lessons = []
     if pair["rescue"][0]:
         text = (
             f"Rescue: on {pair['rescue'][0]} of {pair['prompts']} prompts {learner} had no right answer and {source} "
             f"had one; on {pair['rescue'][1]} of them it taught {learner}."
         )
-        found.append({"lesson": "rescue", "text": text})
+        lessons.append({"lesson": "rescue", "text": text})
     if pair["warn"][0]:
         text = (
             f"Learnt from a mistake: on {pair['warn'][0]} of {pair['prompts']} prompts {learner} was always right and "
             f"{source} not; on {pair['warn'][1]} of them {source}'s wrong answer taught {learner} what to avoid."
         )
-        found.append({"lesson": "mistake", "text": text})
-    return found
+        lessons.append({"lesson": "mistake", "text": text})
+    return lessons

@@ -43,5 +43,5 @@ def _peers(summary: Summary, learner: str) -> str:
 
 def _accuracy(scores: Mapping[int, Mapping[str, float]], agent: str) -> str:
     """Of its first and its last evaluation; empty before the second one."""
-    told = [scores[step][agent] for step in sorted(scores) if agent in scores[step]]
-    return f"{told[0]:.3f} → {told[-1]:.3f}" if len(told) > 1 else ""
+    values = [scores[step][agent] for step in sorted(scores) if agent in scores[step]]
+    return f"{values[0]:.3f} → {values[-1]:.3f}" if len(values) > 1 else ""

@@ -45,14 +45,14 @@ def window_steps(run: Run, steps: dict[int, int], step: int, window: int) -> lis
 
     steps: from summaries.recorded_steps.
     """
-    chosen: list[int] = []
+    result: list[int] = []
     per_learner = 0.0
     for one in sorted((one for one in steps if one <= step), reverse=True)[:window]:
         per_learner += run.contributions.filter(attempt=steps[one], step=one).count() / len(run.agent_names)
-        if chosen and per_learner > MOST_ROWS:
+        if result and per_learner > MOST_ROWS:
             break
-        chosen.append(one)
-    return chosen[::-1]
+        result.append(one)
+    return result[::-1]
 
 
 def shared_rows(run: Run, steps: dict[int, int], learner: str) -> list[Row]:
@@ -120,7 +120,7 @@ def count(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
 def clipping(run: Run, spec: RunSpec, learner: int, steps: dict[int, int]) -> dict[str, Any]:
     """The clipping panels of one learner: one for each peer, on one axis. steps: as for shared_rows, not empty."""
     names = [agent.name for agent in spec.agents]
-    shown = [short(name) for name in names]
+    labels = [short(name) for name in names]
     rows = shared_rows(run, steps, names[learner])
     band = bounds(spec)
     ends = edges([row[1] for row in rows], min((bound["low"] for bound in band), default=None))
@@ -131,7 +131,7 @@ def clipping(run: Run, spec: RunSpec, learner: int, steps: dict[int, int]) -> di
     for place, name in enumerate(names):
         if place != learner:
             counted = {"learner": learner, "source": place, **count(of_source.get(name, []), ends)}
-            sources.append(counted | {"trap": trap(spec, shown, counted)})
+            sources.append(counted | {"trap": trap(spec, labels, counted)})
     return {
         "learner": learner,
         "steps": [min(steps), max(steps)],

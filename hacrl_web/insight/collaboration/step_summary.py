@@ -143,14 +143,14 @@ SELECT step FROM found WHERE step <= %(last)s
 
 def recorded_steps(run: Run) -> dict[int, int]:
     """Step -> attempt, of the steps with contributions, in order; without those that a live run is still at."""
-    found: dict[int, int] = {}
+    attempts: dict[int, int] = {}
     run_key = Run._meta.pk.get_db_prep_value(run.pk, connection)
     with connection.cursor() as cursor:
         for segment in segments(run.contributions.all(), last=None if run.is_terminal else run.step):
-            asked = {"run": run_key, "attempt": segment.attempt, "first": segment.first, "last": segment.last}
-            cursor.execute(_STEPS, asked)
-            found |= {step: segment.attempt for (step,) in cursor.fetchall()}
-    return found
+            parameters = {"run": run_key, "attempt": segment.attempt, "first": segment.first, "last": segment.last}
+            cursor.execute(_STEPS, parameters)
+            attempts |= {step: segment.attempt for (step,) in cursor.fetchall()}
+    return attempts
 
 
 def summary_of(run: Run, steps: dict[int, int], step: int) -> Summary:
@@ -167,11 +167,11 @@ def _step_summary(run_id: UUID, step: int, attempt: int, rows: int) -> Summary:
 
 def _sums(**place: Any) -> Summary:
     """The sums of one step, or of some steps of one attempt."""
-    found = Summary()
-    _add_pairs(found, Contribution.objects.filter(**place).order_by())
-    _add_lessons(found, Contribution.objects.filter(**place).order_by())
-    _add_generated(found, RolloutSample.objects.filter(**place).order_by())
-    return found
+    sums = Summary()
+    _add_pairs(sums, Contribution.objects.filter(**place).order_by())
+    _add_lessons(sums, Contribution.objects.filter(**place).order_by())
+    _add_generated(sums, RolloutSample.objects.filter(**place).order_by())
+    return sums
 
 
 # Older rows know the length in the learner's tokens only.
@@ -180,11 +180,11 @@ _TOKENS = Coalesce("source_num_tokens", "num_tokens")
 
 def _columns() -> dict[str, Any]:
     """An aggregate for each field of PairSums."""
-    found: dict[str, Any] = {"rows": Count("pk"), "tokens": Sum(_TOKENS)}
+    columns: dict[str, Any] = {"rows": Count("pk"), "tokens": Sum(_TOKENS)}
     for name, fate in FATES.items():
-        found |= {name: Count("pk", filter=fate), f"{name}_tokens": Sum(_TOKENS, filter=fate)}
+        columns |= {name: Count("pk", filter=fate), f"{name}_tokens": Sum(_TOKENS, filter=fate)}
     for sign, of_sign in (("positive", POSITIVE), ("negative", NEGATIVE)):
-        found |= {
+        columns |= {
             f"weight_{sign}": Sum("weight", filter=KEPT & of_sign),
             f"lost_{sign}": Count("pk", filter=FATES["clipped"] & of_sign),
             f"evaluated_{sign}": Count("pk", filter=EVALUATED & of_sign),
@@ -192,27 +192,27 @@ def _columns() -> dict[str, Any]:
             f"upper_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="upper")),
         }
     not_right = Q(reward__lte=0) | Q(reward__isnull=True)
-    return found | {"wrong_positive": Count("pk", filter=EVALUATED & POSITIVE & not_right)}
+    return columns | {"wrong_positive": Count("pk", filter=EVALUATED & POSITIVE & not_right)}
 
 
 _COLUMNS = _columns()
 
 
-def _add_pairs(found: Summary, of_step: QuerySet[Contribution]) -> None:
+def _add_pairs(summary: Summary, of_step: QuerySet[Contribution]) -> None:
     factors = {"factor": Max("omega"), "own": Max("capability"), "theirs": Max("source_capability")}
     for row in of_step.values("agent", "source").annotate(**_COLUMNS, **factors):
         pair = (row.pop("agent"), row.pop("source"))
-        found.factors[pair] = tuple(row.pop(name) for name in factors)
+        summary.factors[pair] = tuple(row.pop(name) for name in factors)
         sums = PairSums(**{name: value or 0 for name, value in row.items()})
         sums.weight_negative = -sums.weight_negative  # weight has the sign of the advantage
-        found.pairs[pair] = sums
+        summary.pairs[pair] = sums
         if sums.dropped:
             reasons = of_step.filter(~KEPT, agent=pair[0], source=pair[1]).values_list("drop_reason")
             for reason, rows, tokens in reasons.annotate(rows=Count("pk"), tokens=Sum(_TOKENS)):
-                found.dropped[(*pair, reason)] = Dropped(rows, tokens or 0)
+                summary.dropped[(*pair, reason)] = Dropped(rows, tokens or 0)
 
 
-def _add_lessons(found: Summary, of_step: QuerySet[Contribution]) -> None:
+def _add_lessons(summary: Summary, of_step: QuerySet[Contribution]) -> None:
     """Rescue and warn of each pair, prompt by prompt."""
     rows = list(
         of_step.values_list("step", "agent", "source", "prompt_id").annotate(
@@ -233,7 +233,7 @@ def _add_lessons(found: Summary, of_step: QuerySet[Contribution]) -> None:
         for source in agents:
             if source == learner:
                 continue
-            lessons = found.lessons.setdefault((learner, source), Lessons())
+            lessons = summary.lessons.setdefault((learner, source), Lessons())
             lessons.prompts += 1
             least, best = own.get((source, *prompt), (None, None))
             if least is None or best is None:
@@ -247,7 +247,7 @@ def _add_lessons(found: Summary, of_step: QuerySet[Contribution]) -> None:
                 lessons.warn_used += wrong > 0
 
 
-def _add_generated(found: Summary, of_step: QuerySet[RolloutSample]) -> None:
+def _add_generated(summary: Summary, of_step: QuerySet[RolloutSample]) -> None:
     scored = Q(reward__isnull=False)
     rows = of_step.values_list("agent").annotate(
         made=Count("pk"),
@@ -257,7 +257,7 @@ def _add_generated(found: Summary, of_step: QuerySet[RolloutSample]) -> None:
         right=Count("pk", filter=Q(reward__gt=0)),
     )
     for agent, *counts in rows:
-        found.generated[agent] = Generated(*(count or 0 for count in counts))
+        summary.generated[agent] = Generated(*(count or 0 for count in counts))
 
 
 @dataclass

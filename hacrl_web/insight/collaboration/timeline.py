@@ -25,9 +25,9 @@ def timeline(run: Run, spec: RunSpec) -> dict[str, Any]:
         (line["metric"], line["agent"], line["source"]): line for line in series(run, {*OF_PAIRS, "capability"})
     }
     names = [agent.name for agent in spec.agents]
-    seen = [line["steps"] for (metric, _, source), line in lines.items() if source or metric == "capability"]
-    first = min((steps[0] for steps in seen), default=0)
-    last = max((steps[-1] for steps in seen), default=-1)
+    steps_of_lines = [line["steps"] for (metric, _, source), line in lines.items() if source or metric == "capability"]
+    first = min((steps[0] for steps in steps_of_lines), default=0)
+    last = max((steps[-1] for steps in steps_of_lines), default=-1)
     width = width_for(first, last, COLUMNS) if last >= first else 1
     shares = spec.algorithm.shares_rollouts and len(names) > 1
     return {
@@ -61,13 +61,13 @@ def _line(line: dict[str, Any] | None, width: int) -> dict[str, Any] | None:
     """Lowest, highest and last value of each bucket; without the first two where no bucket hides a value."""
     if line is None:
         return None
-    found = bucketed(line["steps"], line["values"], width)
-    return _plain(found) if found.steps else None
+    buckets = bucketed(line["steps"], line["values"], width)
+    return _plain(buckets) if buckets.steps else None
 
 
-def _plain(found: Buckets) -> dict[str, Any]:
-    body: dict[str, Any] = {"steps": found.steps, "last": _short(found.last)}
-    return body if found.is_exact else body | {"low": _short(found.low), "high": _short(found.high)}
+def _plain(buckets: Buckets) -> dict[str, Any]:
+    body: dict[str, Any] = {"steps": buckets.steps, "last": _short(buckets.last)}
+    return body if buckets.is_exact else body | {"low": _short(buckets.low), "high": _short(buckets.high)}
 
 
 def _short(values: Sequence[float]) -> list[float]:

@@ -28,43 +28,44 @@ Bound = Annotated[float | None, Query(ge=0, le=1e18, allow_inf_nan=False)]
 
 
 @router.get("/compare", response=dict, summary="The lines of a comparison", url_name="compare_lines")
-def compare_lines(request: HttpRequest, asked: Query[CompareQuery], low: Bound = None, high: Bound = None) -> Any:
+def compare_lines(request: HttpRequest, query: Query[CompareQuery], low: Bound = None, high: Bound = None) -> Any:
     """As the page's address: runs (repeated, at most 8), metric, x; between `low` and `high` of the x axis.
 
     At most 1,500 points a line: of each bucket the least, the greatest and the last.
     """
-    chosen = choice(request)
-    if chosen is None:
+    selection = choice(request)
+    if selection is None:
         return {"metric": "", "x": "step", "lines": []}
     infinite = float("inf")
-    found = comparison.drawn(
-        chosen.runs,
-        chosen.metric,
-        chosen.axis,
+    lines_of_runs = comparison.drawn(
+        selection.runs,
+        selection.metric,
+        selection.axis,
         -infinite if low is None else low,
         infinite if high is None else high,
     )
-    lines = [{"run": line.run, "agent": line.agent, "x": line.xs, "y": line.ys} for line in found]
-    return {"metric": chosen.metric, "x": chosen.axis, "lines": lines}
+    lines = [{"run": line.run, "agent": line.agent, "x": line.xs, "y": line.ys} for line in lines_of_runs]
+    return {"metric": selection.metric, "x": selection.axis, "lines": lines}
 
 
 @router.get("/compare/table", response=dict, summary="The table of a comparison: best and last of each agent")
-def compare_table(request: HttpRequest, asked: Query[CompareQuery]) -> Any:
+def compare_table(request: HttpRequest, query: Query[CompareQuery]) -> Any:
     """`runs` repeated, at most 8; `baseline` is one of them; `best`: high or low. `differing`: settings not alike."""
-    chosen = choice(request)
-    if chosen is None:
+    selection = choice(request)
+    if selection is None:
         raise FieldErrors([FieldError("missing", "Name the runs to compare.", "runs")])
-    if asked.baseline and asked.baseline not in {str(run.pk) for run in chosen.runs}:
+    if query.baseline and query.baseline not in {str(run.pk) for run in selection.runs}:
         raise Http404
-    rows = comparison.table(chosen.runs, chosen.metric, chosen.baseline, lowest=chosen.best == "low")
-    lines = settings_diff.lines([settings_diff.effective(run) for run in chosen.runs])
+    rows = comparison.table(selection.runs, selection.metric, selection.baseline, lowest=selection.best == "low")
+    lines = settings_diff.lines([settings_diff.effective(run) for run in selection.runs])
     names = ("best", "best_step", "last", "last_step", "best_difference", "last_difference")
     return {
-        "metric": chosen.metric,
-        "metrics": chosen.metrics,
-        "baseline": str(chosen.baseline.pk),
+        "metric": selection.metric,
+        "metrics": selection.metrics,
+        "baseline": str(selection.baseline.pk),
         "runs": [
-            {"id": str(run.pk), "name": run.name, "algorithm": run.algorithm, "seed": run.seed} for run in chosen.runs
+            {"id": str(run.pk), "name": run.name, "algorithm": run.algorithm, "seed": run.seed}
+            for run in selection.runs
         ],
         "rows": [
             {"run": str(row.run.pk), "agent": None if row.is_mean else row.agent}

@@ -43,17 +43,17 @@ def lowest_is_best(metric: str) -> bool:
 
 def points(run: Run, metric: str) -> dict[str, list[Point]]:
     """The agents' (step, value) by step, the latest attempt of each; steps without a number are left out."""
-    found: dict[str, list[Point]] = {name: [] for name in run.agent_names}
+    by_agent: dict[str, list[Point]] = {name: [] for name in run.agent_names}
     for column in series(run, {metric}):
-        if not column["source"] and column["agent"] in found:
+        if not column["source"] and column["agent"] in by_agent:
             pairs = zip(column["steps"], column["values"], strict=True)
-            found[column["agent"]] = [(step or 0, value) for step, value in pairs if value is not None]
-    return found
+            by_agent[column["agent"]] = [(step or 0, value) for step, value in pairs if value is not None]
+    return by_agent
 
 
 def mean_points(by_agent: Mapping[str, Sequence[Point]]) -> list[Point]:
     """The mean over all agents at the steps where every agent has a value."""
-    columns = [dict(found) for found in by_agent.values()]
+    columns = [dict(points_of_agent) for points_of_agent in by_agent.values()]
     if not columns:
         return []
     shared = set(columns[0]).intersection(*columns[1:])
@@ -65,10 +65,10 @@ def axis_of(run: Run, axis: str) -> dict[int, float] | None:
     if axis not in _PROGRESS_KEY:
         return None
     rows = run.events.filter(type="progress").order_by("attempt", "seq").values_list("step", "payload")
-    found = {
+    positions = {
         step or 0: float(payload.get(_PROGRESS_KEY[axis]) or 0) for step, payload in rows.iterator(chunk_size=2000)
     }
-    return {0: 0.0} | found
+    return {0: 0.0} | positions
 
 
 @dataclass(frozen=True)
@@ -83,28 +83,28 @@ class Drawn:
 
 def drawn(runs: Sequence[Run], metric: str, axis: str, low: float = -math.inf, high: float = math.inf) -> list[Drawn]:
     """Each run's agents, between low and high of the axis, in at most 3 BUCKETS points."""
-    found = []
+    lines = []
     for place, run in enumerate(runs):
         where = axis_of(run, axis)
         for agent, line in points(run, metric).items():
             placed = [(float(step), y) if where is None else (where.get(step), y) for step, y in line]
             inside = [(x, y) for x, y in placed if x is not None and low <= x <= high]
-            kept = bucketed(inside)
-            found.append(Drawn(place, agent, [x for x, _ in kept], [y for _, y in kept]))
-    return found
+            bucket_points = bucketed(inside)
+            lines.append(Drawn(place, agent, [x for x, _ in bucket_points], [y for _, y in bucket_points]))
+    return lines
 
 
 def bucketed(line: Sequence[tuple[float, float]], count: int = BUCKETS) -> list[tuple[float, float]]:
     """Of each bucket of consecutive points the least, the greatest and the last, in their order; all where few."""
     if len(line) <= 3 * count:
         return list(line)
-    kept: list[tuple[float, float]] = []
+    result: list[tuple[float, float]] = []
     for number in range(count):
         start, end = number * len(line) // count, (number + 1) * len(line) // count
         places = range(start, end)
-        chosen = {min(places, key=lambda i: line[i][1]), max(places, key=lambda i: line[i][1]), end - 1}
-        kept += [line[i] for i in sorted(chosen)]
-    return kept
+        extremes = {min(places, key=lambda i: line[i][1]), max(places, key=lambda i: line[i][1]), end - 1}
+        result += [line[i] for i in sorted(extremes)]
+    return result
 
 
 @dataclass

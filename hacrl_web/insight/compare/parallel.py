@@ -78,12 +78,12 @@ def figure(
     placed = [scaled(values) for values in columns]
     picture = go.Figure()
     for place, name in enumerate(names):
-        said = [f"{title}: {_word(values[place])}" for title, values in zip(titles, columns, strict=True)]
+        texts = [f"{title}: {_word(values[place])}" for title, values in zip(titles, columns, strict=True)]
         picture.add_scatter(
             x=list(range(len(titles))),
             y=[heights[place] for heights, _ in placed],
             name=_plain_text(name if len(name) <= 40 else name[:39] + "…"),
-            text=[_plain_text(text) for text in said],
+            text=[_plain_text(text) for text in texts],
             mode="lines+markers",
             line={"width": 2},
             marker={"size": 7, "symbol": colours[place]},

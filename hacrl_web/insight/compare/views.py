@@ -52,10 +52,15 @@ class Choice:
 
     def query(self, **changes: Any) -> str:
         """The address of this comparison, but for the changes."""
-        kept = {"baseline": str(self.baseline.pk), "metric": self.metric, "x": self.axis, "best": self.best} | changes
-        runs = kept.pop("runs", self.runs)
+        parameters = {
+            "baseline": str(self.baseline.pk),
+            "metric": self.metric,
+            "x": self.axis,
+            "best": self.best,
+        } | changes
+        runs = parameters.pop("runs", self.runs)
         places = [self.runs.index(run) for run in runs]
-        pairs = [("runs", str(run.pk)) for run in runs] + [pair for pair in kept.items() if pair[1]]
+        pairs = [("runs", str(run.pk)) for run in runs] + [pair for pair in parameters.items() if pair[1]]
         colours = [self.colours[place] for place in places]
         if colours != list(range(len(runs))):
             pairs += [("colour", str(colour)) for colour in colours]
@@ -67,21 +72,21 @@ def runs_of(request: HttpRequest) -> tuple[list[Run], int]:
     may not see, or that is none, is 404.
     """
     try:
-        asked = list(dict.fromkeys(UUID(text) for text in request.GET.getlist("runs")))
+        ids = list(dict.fromkeys(UUID(text) for text in request.GET.getlist("runs")))
     except ValueError:
         raise Http404 from None
-    chosen = asked[: comparison.MAX_RUNS]
-    found = Run.objects.visible_to(request.user).select_related("sweep").in_bulk(chosen)
-    if len(found) < len(chosen):
+    first_ids = ids[: comparison.MAX_RUNS]
+    by_id = Run.objects.visible_to(request.user).select_related("sweep").in_bulk(first_ids)
+    if len(by_id) < len(first_ids):
         raise Http404
-    return [found[run_id] for run_id in chosen], len(asked)
+    return [by_id[run_id] for run_id in first_ids], len(ids)
 
 
 def colours_of(request: HttpRequest, num_runs: int) -> list[int]:
     """The colour of each run: its place, or what the address says, so that a run keeps it when another is taken out."""
-    asked = [int(text) for text in request.GET.getlist("colour") if text in COLOURS]
-    is_sound = len(asked) == num_runs == len(set(asked))
-    return asked if is_sound else list(range(num_runs))
+    colours = [int(text) for text in request.GET.getlist("colour") if text in COLOURS]
+    is_sound = len(colours) == num_runs == len(set(colours))
+    return colours if is_sound else list(range(num_runs))
 
 
 def choice(request: HttpRequest) -> Choice | None:
@@ -115,66 +120,66 @@ def compare(request: HttpRequest) -> HttpResponse:
 
     `low` and `high` are the zoom, which belongs to the page's script.
     """
-    chosen = choice(request)
-    if chosen is None:
+    selection = choice(request)
+    if selection is None:
         return render(request, "insight/compare.html", {"choice": None, "most": comparison.MAX_RUNS})
-    rows = comparison.table(chosen.runs, chosen.metric, chosen.baseline, lowest=chosen.best == "low")
-    lines = settings_diff.lines([settings_diff.effective(run) for run in chosen.runs])
+    rows = comparison.table(selection.runs, selection.metric, selection.baseline, lowest=selection.best == "low")
+    lines = settings_diff.lines([settings_diff.effective(run) for run in selection.runs])
     differing = [line for line in lines if line.differs]
     drawn = parallel.axes(differing)
-    result = [comparison.result_of(rows, run) for run in chosen.runs]
-    agents = list(dict.fromkeys(name for run in chosen.runs for name in run.agent_names))
-    names = [run.name for run in chosen.runs]
+    result = [comparison.result_of(rows, run) for run in selection.runs]
+    agents = list(dict.fromkeys(name for run in selection.runs for name in run.agent_names))
+    names = [run.name for run in selection.runs]
     context = {
-        "choice": chosen,
+        "choice": selection,
         "most": comparison.MAX_RUNS,
-        "runs": [_shown(chosen, place, run) for place, run in enumerate(chosen.runs)],
+        "runs": [_shown(selection, place, run) for place, run in enumerate(selection.runs)],
         "axes": comparison.AXES,
-        "is_going_on": not all(run.is_terminal for run in chosen.runs),
-        "rows": [(chosen.colours[row.place], row) for row in rows],
+        "is_going_on": not all(run.is_terminal for run in selection.runs),
+        "rows": [(selection.colours[row.place], row) for row in rows],
         "differing": differing,
-        "parallel": parallel.figure(names, chosen.colours, drawn, result, chosen.metric) if drawn else None,
+        "parallel": parallel.figure(names, selection.colours, drawn, result, selection.metric) if drawn else None,
         "num_undrawn": len(differing) - len(drawn),
-        "csv_url": f"{reverse('insight:compare_csv')}?{chosen.query()}",
+        "csv_url": f"{reverse('insight:compare_csv')}?{selection.query()}",
         "agents": agents,
         "page_data": {
-            "url": f"{reverse('api-1:compare_lines')}?{chosen.query()}",
-            "runs": [f"{run.name} ({run.algorithm}, seed {run.seed})" for run in chosen.runs],
-            "colours": chosen.colours,
+            "url": f"{reverse('api-1:compare_lines')}?{selection.query()}",
+            "runs": [f"{run.name} ({run.algorithm}, seed {run.seed})" for run in selection.runs],
+            "colours": selection.colours,
             "agents": agents,
-            "metric": chosen.metric,
-            "axis": comparison.AXES[chosen.axis],
+            "metric": selection.metric,
+            "axis": comparison.AXES[selection.axis],
         },
     }
     return render(request, "insight/compare.html", context)
 
 
-def _shown(chosen: Choice, place: int, run: Run) -> dict[str, Any]:
+def _shown(selection: Choice, place: int, run: Run) -> dict[str, Any]:
     """A run of the comparison with the addresses that take it out or make it the baseline."""
-    others = [other for other in chosen.runs if other.pk != run.pk]
+    others = [other for other in selection.runs if other.pk != run.pk]
     return {
         "run": run,
-        "colour": chosen.colours[place],
-        "is_baseline": run.pk == chosen.baseline.pk,
-        "without": chosen.query(runs=others, baseline=""),
-        "as_baseline": chosen.query(baseline=str(run.pk)),
+        "colour": selection.colours[place],
+        "is_baseline": run.pk == selection.baseline.pk,
+        "without": selection.query(runs=others, baseline=""),
+        "as_baseline": selection.query(baseline=str(run.pk)),
     }
 
 
 @require_GET
 def compare_csv(request: HttpRequest) -> StreamingHttpResponse:
     """The table of the comparison."""
-    chosen = choice(request)
-    if chosen is None:
+    selection = choice(request)
+    if selection is None:
         raise Http404
-    rows = comparison.table(chosen.runs, chosen.metric, chosen.baseline, lowest=chosen.best == "low")
+    rows = comparison.table(selection.runs, selection.metric, selection.baseline, lowest=selection.best == "low")
 
     def lines() -> Iterator[str]:
         yield _line([*CSV_HEAD, "baseline"])
         for row in rows:
             run, last = row.run, (row.last, row.last_step, row.best_difference, row.last_difference)
             who = (run.pk, run.name, run.algorithm, run.seed, "mean of all" if row.is_mean else row.agent)
-            yield _line([*who, chosen.metric, row.best, row.best_step, *last, chosen.baseline.pk])
+            yield _line([*who, selection.metric, row.best, row.best_step, *last, selection.baseline.pk])
 
     return download(request, lines(), "comparison.csv", "text/csv")
 

@@ -92,23 +92,23 @@ def read_questions(run: Run, benchmark: str) -> Questions:
     columns = ("ids", "subjects", "difficulties", "answers")
     chunks = run.question_chunks.filter(benchmark=benchmark).order_by("attempt", "seq")
     by_first = {first: texts for first, *texts in chunks.values_list("first", *columns)}
-    found = Questions()
+    questions = Questions()
     for first in sorted(by_first):
         for name, text in zip(columns, by_first[first], strict=True):
-            getattr(found, name).extend(from_json(text))
-    return found
+            getattr(questions, name).extend(from_json(text))
+    return questions
 
 
 def read_sheets(run: Run, benchmark: str, steps: Collection[int], count: int) -> dict[tuple[int, str], Sheet]:
     """(step, agent) -> the answers to `count` questions; the latest attempt of a step wins."""
     chunks = run.answer_chunks.filter(benchmark=benchmark, step__in=steps).order_by("attempt", "seq")
-    found: dict[tuple[int, str], Sheet] = {}
+    sheets: dict[tuple[int, str], Sheet] = {}
     for step, agent, first, marks, majority in chunks.values_list("step", "agent", "first", "marks", "majority"):
-        sheet = found.setdefault((step, agent), Sheet([""] * count, [""] * count))
+        sheet = sheets.setdefault((step, agent), Sheet([""] * count, [""] * count))
         for column, text in ((sheet.marks, marks), (sheet.majority, majority)):
             values = from_json(text)[: max(0, count - first)]
             column[first : first + len(values)] = values
-    return found
+    return sheets
 
 
 @dataclass(frozen=True)
@@ -188,40 +188,40 @@ class Wanted:
     text: str = ""  # in the id
 
 
-def chosen(pair: Pair, wanted: Wanted) -> tuple[list[int], dict[str, int]]:
+def chosen(pair: Pair, query: Wanted) -> tuple[list[int], dict[str, int]]:
     """Places of the questions that are asked for, in their order; and how many each of the filters would show."""
-    questions, needle = pair.questions, wanted.text.lower()
-    agents = range(len(pair.agents)) if wanted.agent is None else [wanted.agent]
+    questions, needle = pair.questions, query.text.lower()
+    agents = range(len(pair.agents)) if query.agent is None else [query.agent]
     places = [
         place
         for place in range(len(questions.ids))
-        if (not wanted.subject or questions.subjects[place] == wanted.subject)
-        and (not wanted.difficulty or questions.difficulties[place] == wanted.difficulty)
+        if (not query.subject or questions.subjects[place] == query.subject)
+        and (not query.difficulty or questions.difficulties[place] == query.difficulty)
         and (not needle or needle in questions.ids[place].lower())
     ]
-    counted, found, seen = dict.fromkeys(FILTERS, 0), [], _Seen()
+    counted, matching, marks = dict.fromkeys(FILTERS, 0), [], _Seen()
     for place in places:
-        shows = _shows(pair, place, agents, seen)
+        shows = _shows(pair, place, agents, marks)
         for show in shows:
             counted[show] += 1
-        if wanted.show in shows:
-            found.append(place)
-    return found, counted
+        if query.show in shows:
+            matching.append(place)
+    return matching, counted
 
 
 class _Seen(dict[str, Mark]):
     """Marks by their letters: there are few different ones."""
 
     def __missing__(self, letters: str) -> Mark:
-        self[letters] = found = mark(letters)
-        return found
+        self[letters] = value = mark(letters)
+        return value
 
 
-def _shows(pair: Pair, place: int, agents: Sequence[int], seen: _Seen) -> list[str]:
+def _shows(pair: Pair, place: int, agents: Sequence[int], marks: _Seen) -> list[str]:
     """The filters that a question passes."""
     at = pair.places_before[place]
-    after = [seen[pair.sheets_after[agent].marks[place]] for agent in agents]
-    before = [seen["" if at is None else pair.sheets_before[agent].marks[at]] for agent in agents]
+    after = [marks[pair.sheets_after[agent].marks[place]] for agent in agents]
+    before = [marks["" if at is None else pair.sheets_before[agent].marks[at]] for agent in agents]
     turns = {(old.is_solved, new.is_solved) for old, new in zip(before, after, strict=True)}
     passed = {
         "": True,
@@ -241,11 +241,11 @@ def question_texts(run: Run, benchmark: str, places: Collection[int], per_chunk:
     """The texts of the questions at these places."""
     firsts = {place // per_chunk * per_chunk for place in places}
     chunks = run.question_chunks.filter(benchmark=benchmark, first__in=firsts).order_by("attempt", "seq")
-    found = {first: from_json(text) for first, text in chunks.values_list("first", "questions")}
+    by_chunk = {first: from_json(text) for first, text in chunks.values_list("first", "questions")}
     return {
-        place: visible(found[first][place - first])
+        place: visible(by_chunk[first][place - first])
         for place in places
-        if (first := place // per_chunk * per_chunk) in found and place - first < len(found[first])
+        if (first := place // per_chunk * per_chunk) in by_chunk and place - first < len(by_chunk[first])
     }
 
 
@@ -253,9 +253,9 @@ def responses(side: Side, benchmark: str, place: int, per_chunk: int) -> dict[st
     """agent -> its first response to the question at a place, as it is stored."""
     first = place // per_chunk * per_chunk
     chunks = side.run.answer_chunks.filter(benchmark=benchmark, step=side.step, first=first).order_by("attempt", "seq")
-    found: dict[str, str] = {}
+    by_agent: dict[str, str] = {}
     for agent, text in chunks.values_list("agent", "responses"):
         texts: list[Any] = from_json(text)
         if place - first < len(texts):
-            found[agent] = visible(texts[place - first])
-    return found
+            by_agent[agent] = visible(texts[place - first])
+    return by_agent

@@ -38,7 +38,7 @@ class Point:
     def of(cls, step: int, payload: dict[str, Any]) -> Point:
         count = int(payload.get("num_samples") or 1)
         value = payload.get("value")
-        known = {name: found for name, found in (payload.get("estimates") or {}).items() if found is not None}
+        estimates = {name: number for name, number in (payload.get("estimates") or {}).items() if number is not None}
         return cls(
             step=step,
             value=value,
@@ -46,7 +46,7 @@ class Point:
             asked=int(payload.get("asked") or 0),
             unscorable=int(payload.get("unscorable") or 0),
             num_samples=count,
-            estimates=known or ({} if value is None else {f"avg@{count}": value}),
+            estimates=estimates or ({} if value is None else {f"avg@{count}": value}),
             slices={name: (right, of) for name, (right, of) in (payload.get("slices") or {}).items()},
             questions=str(payload.get("questions") or ""),
             verifier=str(payload.get("verifier") or ""),
@@ -75,8 +75,8 @@ class OfAgent:
     @property
     def best(self) -> Point | None:
         """The first of the highest."""
-        known = [point for point in self.points if point.value is not None]
-        return max(known, key=lambda point: point.value or 0.0) if known else None
+        numbers = [point for point in self.points if point.value is not None]
+        return max(numbers, key=lambda point: point.value or 0.0) if numbers else None
 
 
 @dataclass
@@ -111,7 +111,7 @@ def summary(run: Run) -> list[OfBenchmark]:
         name = str(payload.get("benchmark", ""))
         latest.setdefault(name, {}).setdefault(agent, {})[step or 0] = payload
     further = run.further_benchmarks
-    found = []
+    benchmarks = []
     for name in sorted(latest, key=lambda name: name in further):
         by_agent = latest[name]
         agents = [
@@ -119,8 +119,8 @@ def summary(run: Run) -> list[OfBenchmark]:
             for place, agent in enumerate(run.agent_names)
             if agent in by_agent
         ]
-        found.append(OfBenchmark(name, name not in further, agents))
-    return found
+        benchmarks.append(OfBenchmark(name, name not in further, agents))
+    return benchmarks
 
 
 def curve(benchmark: OfBenchmark) -> dict[str, Any] | None:

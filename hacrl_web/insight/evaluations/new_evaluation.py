@@ -70,22 +70,22 @@ def launch_evaluation(user: Any, request: Any) -> Run:
     ]
     run_id = uuid.uuid4()
     folder = Path(settings.RUNS_DIR).resolve() / str(run_id) / "models"
-    chosen = _choose_agents(user, request, folder, errors)
-    spec, benchmarks = _spec(user, request, chosen, errors)
-    of_one_project([*(("benchmarks", one) for one in benchmarks), *chosen.sources], errors)
+    selection = _choose_agents(user, request, folder, errors)
+    spec, benchmarks = _spec(user, request, selection, errors)
+    of_one_project([*(("benchmarks", one) for one in benchmarks), *selection.sources], errors)
     if errors or spec is None:
         raise LaunchError(errors)
     require(user, benchmarks[0].project, Role.MEMBER)  # before a checkpoint is copied
     further: dict[str, Any] = {"id": run_id}
-    if chosen.manifest is not None:
+    if selection.manifest is not None:
         further["data_folder"] = data_folder_id()  # its files are here and nowhere else
     with made_in(folder.parent):
-        if chosen.manifest is not None:
+        if selection.manifest is not None:
             folder.parent.mkdir(mode=0o700, parents=True)
-            for place, name in enumerate(chosen.manifest.folders):
-                copy_agent(chosen.manifest, name, folder / str(place))
+            for place, name in enumerate(selection.manifest.folders):
+                copy_agent(selection.manifest, name, folder / str(place))
         with transaction.atomic():
-            return create_run(user, spec, chosen.group, benchmarks[0], project=benchmarks[0].project, **further)
+            return create_run(user, spec, selection.group, benchmarks[0], project=benchmarks[0].project, **further)
 
 
 def _listed(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> list[Any]:
@@ -98,34 +98,34 @@ def _listed(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> l
 
 
 def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: list[FieldError]) -> Chosen:
-    chosen = Chosen()
+    selection = Chosen()
     for key in _listed(request, "models", errors)[: 2 * MAX_AGENTS]:
         model = visible_row(LanguageModel, user, key)
         if model is None:
             errors.append(FieldError("not_found", "There is no such model.", "models"))
             continue
         _check(model, errors)
-        chosen.sources.append(("models", model))
+        selection.sources.append(("models", model))
         revision = (model.revision or None) if model.kind == LanguageModel.Kind.HUB else None
-        chosen.agents.append({"name": model.name, "model": model.location, "revision": revision})
-        chosen.contexts += [model.context_length] if model.context_length else []
+        selection.agents.append({"name": model.name, "model": model.location, "revision": revision})
+        selection.contexts += [model.context_length] if model.context_length else []
     if request.get("group") not in (None, ""):
-        chosen.group = visible_row(AgentGroup, user, request["group"])
-        if chosen.group is None:
+        selection.group = visible_row(AgentGroup, user, request["group"])
+        if selection.group is None:
             errors.append(FieldError("not_found", "There is no such group.", "group"))
         else:
-            chosen.sources.append(("group", chosen.group))
-            errors += [FieldError(e.code, e.message, "group") for e in changed_models(chosen.group)]
-            for agent in chosen.group.agents.select_related("model"):
-                chosen.agents.append(agent_values(agent))
-                chosen.contexts += [agent.model.context_length] if agent.model.context_length else []
+            selection.sources.append(("group", selection.group))
+            errors += [FieldError(e.code, e.message, "group") for e in changed_models(selection.group)]
+            for agent in selection.group.agents.select_related("model"):
+                selection.agents.append(agent_values(agent))
+                selection.contexts += [agent.model.context_length] if agent.model.context_length else []
     if request.get("run") not in (None, ""):
-        _add_checkpoint(user, request, folder, chosen, errors)
-    if not 1 <= len(chosen.agents) <= MAX_AGENTS and not errors:
+        _add_checkpoint(user, request, folder, selection, errors)
+    if not 1 <= len(selection.agents) <= MAX_AGENTS and not errors:
         errors.append(
-            FieldError("missing", f"Choose 1 to {MAX_AGENTS} models; these are {len(chosen.agents)}.", "models")
+            FieldError("missing", f"Choose 1 to {MAX_AGENTS} models; these are {len(selection.agents)}.", "models")
         )
-    return chosen
+    return selection
 
 
 def _check(model: LanguageModel, errors: list[FieldError]) -> None:
@@ -143,30 +143,30 @@ def visible_row(model: Any, user: Any, key: Any) -> Any:
 
 
 def _add_checkpoint(
-    user: Any, request: Mapping[str, Any], folder: Path, chosen: Chosen, errors: list[FieldError]
+    user: Any, request: Mapping[str, Any], folder: Path, selection: Chosen, errors: list[FieldError]
 ) -> None:
     """The agents of a run's checkpoint, each in the prompt format in which it learnt."""
     run, step = find_run(user, request.get("run")), str(request.get("step", ""))
     if run is None:
         errors.append(FieldError("not_found", "There is no such run.", "run"))
         return
-    chosen.sources.append(("run", run))
+    selection.sources.append(("run", run))
     try:
         whole = int(step) if step.isascii() and step.isdigit() and len(step) < 10 else -1
-        chosen.manifest = checkpoints.find(run, whole)
+        selection.manifest = checkpoints.find(run, whole)
     except checkpoints.NoSuchCheckpoint as error:
         errors.append(FieldError("not_found", str(error), "step"))
         return
     except DamagedCheckpoint as error:
         errors.append(FieldError("damaged", f"{error}.", "step"))
         return
-    kept = ("prompt_format", "prompt_template", "chat_template_kwargs")
+    names = ("prompt_format", "prompt_template", "chat_template_kwargs")
     specs = {agent["name"]: agent for agent in run.spec["agents"]}
-    for place, name in enumerate(chosen.manifest.folders):
+    for place, name in enumerate(selection.manifest.folders):
         suffix = f" step {whole}"
-        own = {key: specs[name][key] for key in kept if key in specs.get(name, {})}
+        own = {key: specs[name][key] for key in names if key in specs.get(name, {})}
         named = {"name": name[: MAX_NAME - len(suffix)] + suffix, "model": str(folder / str(place))}
-        chosen.agents.append(own | named)
+        selection.agents.append(own | named)
 
 
 def find_run(user: Any, key: Any) -> Run | None:
@@ -179,7 +179,7 @@ def find_run(user: Any, key: Any) -> Run | None:
 
 
 def _spec(
-    user: Any, request: Mapping[str, Any], chosen: Chosen, errors: list[FieldError]
+    user: Any, request: Mapping[str, Any], selection: Chosen, errors: list[FieldError]
 ) -> tuple[RunSpec | None, Sequence[Any]]:
     """The checked spec and its benchmarks; what is wrong is added to `errors`."""
     ids = _listed(request, "benchmarks", errors)
@@ -191,11 +191,11 @@ def _spec(
     rollout = {} if limit in (None, "") else {"max_completion_length": limit}
     own = ("num_samples", "temperature", "max_questions")
     evaluation = {key: request[key] for key in own if request.get(key) not in (None, "")}
-    names = ", ".join(agent["name"] for agent in chosen.agents)
+    names = ", ".join(agent["name"] for agent in selection.agents)
     draft = {
         "name": request["name"] if request.get("name") not in (None, "") else f"Evaluation of {names}"[:120],
         # A stand-in where there are none; that they are too many is said already.
-        "agents": chosen.agents[:MAX_AGENTS] or [{"name": "-", "model": "-"}],
+        "agents": selection.agents[:MAX_AGENTS] or [{"name": "-", "model": "-"}],
         "data": data[0] if data else {"train_path": "-"},
         "algorithm": {"name": "gspo", "beta": 0.0},  # nobody learns
         "rollout": rollout,
@@ -209,7 +209,7 @@ def _spec(
     except ValidationError as error:
         errors += [FieldError(one.code, one.message, _field(one.field)) for one in plain_errors(error)]
         return None, benchmarks
-    return _within_contexts(spec, chosen.contexts, errors), benchmarks
+    return _within_contexts(spec, selection.contexts, errors), benchmarks
 
 
 def _field(path: str | None) -> str | None:

@@ -39,14 +39,16 @@ def evaluate(request: HttpRequest) -> HttpResponse:
     """Show the form, filled in from the address (models, group, or run and step), or queue what it says."""
     if request.method != "POST":
         return _show(request, _first_values(request))
-    asked: dict[str, Any] = {key: request.POST[key].strip() for key in KEYS if key in request.POST and key not in LISTS}
-    asked |= {key: request.POST.getlist(key) for key in LISTS}
+    fields: dict[str, Any] = {
+        key: request.POST[key].strip() for key in KEYS if key in request.POST and key not in LISTS
+    }
+    fields |= {key: request.POST.getlist(key) for key in LISTS}
     try:
-        if any("\x00" in value for value in asked.values() if isinstance(value, str)):
+        if any("\x00" in value for value in fields.values() if isinstance(value, str)):
             raise FieldErrors([FieldError("invalid_text", "A text holds a NUL character.", None)])
-        run = launch_evaluation(request.user, asked)
+        run = launch_evaluation(request.user, fields)
     except FieldErrors as refused:
-        return _show(request, asked, refused.errors, refused.status)
+        return _show(request, fields, refused.errors, refused.status)
     messages.success(request, f"{run.name} is in the queue.")
     return redirect(run)
 
@@ -73,7 +75,7 @@ def _show(
     run = find_run(request.user, values["run"]) if values.get("run") else None
     models, benchmarks = _choices(request.user, values, group or run)
     usual = RolloutSpec.model_fields["max_completion_length"].default
-    known = {*(name for name, *_ in NUMBERS), *LISTS, "name"}
+    names = {*(name for name, *_ in NUMBERS), *LISTS, "name"}
     context = {
         "values": values,
         "models": [{"model": one, "chosen": str(one.pk) in values["models"]} for one in models],
@@ -81,12 +83,12 @@ def _show(
         "group": group,
         "run": run,
         "numbers": [
-            {"name": name, "label": label, "help": told, "unit": unit, "errors": by_field.get(name, [])}
+            {"name": name, "label": label, "help": help_text, "unit": unit, "errors": by_field.get(name, [])}
             | {"value": usual if values.get(name) is None else values[name]}
-            for name, label, told, unit in NUMBERS
+            for name, label, help_text, unit in NUMBERS
         ],
         "errors_of": {name: by_field.get(name, []) for name in (*LISTS, "name")},
-        "homeless": [message for name, found in by_field.items() if name not in known for message in found],
+        "homeless": [message for name, messages in by_field.items() if name not in names for message in messages],
         "num_errors": len(errors),
         "most": MAX_AGENTS,
     }

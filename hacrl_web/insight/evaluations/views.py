@@ -47,9 +47,9 @@ class Asked:
         return urlencode({key: value for key, value in {**self.given, **changes}.items() if value not in (None, "")})
 
 
-def _asked(request: HttpRequest, run: Run, found: list[OfBenchmark]) -> Asked:
+def _asked(request: HttpRequest, run: Run, benchmarks: list[OfBenchmark]) -> Asked:
     query = request.GET
-    benchmark = next((one for one in found if one.name == query.get("benchmark")), found[0])
+    benchmark = next((one for one in benchmarks if one.name == query.get("benchmark")), benchmarks[0])
     against = _other_run(request, run)
     after = _step(query.get("to", ""), benchmark.steps, benchmark.steps[-1])
     other = next((one for one in summary(against) if one.name == benchmark.name), None) if against else None
@@ -59,26 +59,26 @@ def _asked(request: HttpRequest, run: Run, found: list[OfBenchmark]) -> Asked:
     names = run.agent_names
     agent = query.get("agent", "")
     show = query.get("show", "")
-    wanted = sheets.Wanted(
+    sheet_query = sheets.Wanted(
         show=show if show in sheets.FILTERS else "",
         agent=names.index(agent) if agent in names else None,
         subject=_text(query.get("subject", "")),
         difficulty=_text(query.get("difficulty", "")),
         text=_text(query.get("q", "")),
     )
-    given = {
-        "benchmark": benchmark.name if benchmark is not found[0] else "",
+    parameters = {
+        "benchmark": benchmark.name if benchmark is not benchmarks[0] else "",
         "from": str(before),
         "to": str(after),
         "against": str(against.pk) if against else "",
-        "show": wanted.show,
-        "agent": agent if wanted.agent is not None else "",
-        "subject": wanted.subject,
-        "difficulty": wanted.difficulty,
-        "q": wanted.text,
+        "show": sheet_query.show,
+        "agent": agent if sheet_query.agent is not None else "",
+        "subject": sheet_query.subject,
+        "difficulty": sheet_query.difficulty,
+        "q": sheet_query.text,
     }
     sides = sheets.Side(against or run, before), sheets.Side(run, after)
-    return Asked(benchmark, other or benchmark, *sides, against, wanted, given)
+    return Asked(benchmark, other or benchmark, *sides, against, sheet_query, parameters)
 
 
 def _text(text: str) -> str:
@@ -99,47 +99,47 @@ def _other_run(request: HttpRequest, run: Run) -> Run | None:
     return None if other == run.pk else runs.filter(pk=other).first()
 
 
-def _pair(asked: Asked) -> tuple[sheets.Pair, sheets.Wanted]:
+def _pair(selection: Asked) -> tuple[sheets.Pair, sheets.Wanted]:
     """Both evaluations, and what is wanted with the agent's place among those that were evaluated."""
-    pair = sheets.read_pair(asked.benchmark.name, asked.before, asked.after)
-    place = next((at for at, (place, _, _) in enumerate(pair.agents) if place == asked.wanted.agent), None)
-    wanted = asked.wanted
-    return pair, sheets.Wanted(wanted.show, place, wanted.subject, wanted.difficulty, wanted.text)
+    pair = sheets.read_pair(selection.benchmark.name, selection.before, selection.after)
+    place = next((at for at, (place, _, _) in enumerate(pair.agents) if place == selection.wanted.agent), None)
+    query = selection.wanted
+    return pair, sheets.Wanted(query.show, place, query.subject, query.difficulty, query.text)
 
 
 @require_safe
 def run_evaluations(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The tab. `question` opens one: its place among the questions of the benchmark."""
     run = run_or_404(request, run_id)
-    found = summary(run)
-    context = header(run) | {"tab": "evaluations", "benchmarks": found}
-    if not found:
+    benchmarks = summary(run)
+    context = header(run) | {"tab": "evaluations", "benchmarks": benchmarks}
+    if not benchmarks:
         return render(request, "insight/run_evaluations.html", context)
-    asked = _asked(request, run, found)
-    before, after = asked.before.step, asked.after.step
-    pair, wanted = _pair(asked)
-    places, counted = sheets.chosen(pair, wanted)
+    selection = _asked(request, run, benchmarks)
+    before, after = selection.before.step, selection.after.step
+    pair, query = _pair(selection)
+    places, counted = sheets.chosen(pair, query)
     page = Paginator(places, PAGE_SIZE).get_page(request.GET.get("page"))
-    texts = sheets.question_texts(run, asked.benchmark.name, page.object_list, ANSWERS_AT_ONCE)
-    opened = _opened(request.GET.get("question", ""), asked, pair, places)
+    texts = sheets.question_texts(run, selection.benchmark.name, page.object_list, ANSWERS_AT_ONCE)
+    opened = _opened(request.GET.get("question", ""), selection, pair, places)
     context |= {
-        "asked": asked,
-        "benchmark": asked.benchmark,
-        "questions_differ": _digests(asked.benchmark_before, before) != _digests(asked.benchmark, after),
-        "names": asked.benchmark.estimate_names(after),
-        "agent_rows": _agent_rows(asked),
-        "slice_rows": _slice_rows(asked),
-        "figure": curve(asked.benchmark),
-        "links": [{"name": one.name, "query": asked.query(benchmark=one.name, q=None)} for one in found],
+        "asked": selection,
+        "benchmark": selection.benchmark,
+        "questions_differ": _digests(selection.benchmark_before, before) != _digests(selection.benchmark, after),
+        "names": selection.benchmark.estimate_names(after),
+        "agent_rows": _agent_rows(selection),
+        "slice_rows": _slice_rows(selection),
+        "figure": curve(selection.benchmark),
+        "links": [{"name": one.name, "query": selection.query(benchmark=one.name, q=None)} for one in benchmarks],
         "filters": [
-            {"show": show, "label": label, "count": counted[show], "query": asked.query(show=show)}
+            {"show": show, "label": label, "count": counted[show], "query": selection.query(show=show)}
             for show, label in sheets.FILTERS.items()
-            if asked.before != asked.after or show not in ("gained", "lost")
+            if selection.before != selection.after or show not in ("gained", "lost")
         ],
         "pair": pair,
         "page": page,
-        "query": asked.query(),
-        "rows": [_row(pair, place, texts, asked, page.number) for place in page.object_list],
+        "query": selection.query(),
+        "rows": [_row(pair, place, texts, selection, page.number) for place in page.object_list],
         "subjects": sorted(set(pair.questions.subjects) - {""}),
         "difficulties": sorted(set(pair.questions.difficulties) - {""}),
         "has_difficulties": any(pair.questions.difficulties),
@@ -160,23 +160,23 @@ def _digests(benchmark: OfBenchmark, step: int) -> set[str]:
     return {point.questions for agent in benchmark.agents if (point := agent.at(step))}
 
 
-def _agent_rows(asked: Asked) -> list[dict[str, Any]]:
-    names = [one["name"] for one in asked.benchmark.estimate_names(asked.after.step)]
+def _agent_rows(selection: Asked) -> list[dict[str, Any]]:
+    names = [one["name"] for one in selection.benchmark.estimate_names(selection.after.step)]
     rows = []
-    for agent in asked.benchmark.agents:
-        point = agent.at(asked.after.step)
+    for agent in selection.benchmark.agents:
+        point = agent.at(selection.after.step)
         values = [{"name": name, "value": point.estimates.get(name) if point else None} for name in names]
         rows.append({"agent": agent, "point": point, "values": values})
     return rows
 
 
-def _slice_rows(asked: Asked) -> list[dict[str, Any]]:
+def _slice_rows(selection: Asked) -> list[dict[str, Any]]:
     """Of each slice, each agent's share at the chosen step, and at the start of this run."""
     rows = []
-    for name in asked.benchmark.slice_names(asked.after.step):
+    for name in selection.benchmark.slice_names(selection.after.step):
         cells = []
-        for agent in asked.benchmark.agents:
-            point = agent.at(asked.after.step)
+        for agent in selection.benchmark.agents:
+            point = agent.at(selection.after.step)
             right, scored = point.slices.get(name, (0, 0)) if point else (0, 0)
             cells.append({"share": right / scored if scored else None, "right": right, "scored": scored})
         rows.append({"name": name, "cells": cells})
@@ -184,7 +184,7 @@ def _slice_rows(asked: Asked) -> list[dict[str, Any]]:
 
 
 def _row(
-    pair: sheets.Pair, place: int, texts: Mapping[int, str], asked: Asked, page_number: int | None = None
+    pair: sheets.Pair, place: int, texts: Mapping[int, str], selection: Asked, page_number: int | None = None
 ) -> dict[str, Any]:
     questions = pair.questions
     return {
@@ -199,48 +199,51 @@ def _row(
             for at, agent in enumerate(pair.agents)
             for before, after in [pair.marks(place, at)]
         ],
-        "query": asked.query(page=page_number if page_number != 1 else None, question=place),
+        "query": selection.query(page=page_number if page_number != 1 else None, question=place),
     }
 
 
-def _opened(text: str, asked: Asked, pair: sheets.Pair, places: list[int]) -> dict[str, Any] | None:
+def _opened(text: str, selection: Asked, pair: sheets.Pair, places: list[int]) -> dict[str, Any] | None:
     """The question in full, with what each agent answered in both evaluations, and its neighbours in the list."""
     place = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else NEVER
     if place >= len(pair.questions.ids):
         return None
-    name, at = asked.benchmark.name, pair.places_before[place]
-    after = sheets.responses(asked.after, name, place, ANSWERS_AT_ONCE)
-    before = {} if at is None else sheets.responses(asked.before, name, at, ANSWERS_AT_ONCE)
-    row = _row(pair, place, sheets.question_texts(asked.after.run, name, [place], ANSWERS_AT_ONCE), asked)
-    for shown in row["marks"]:
-        _, agent, partner = shown["agent"]
-        shown["response_before"], shown["response_after"] = before.get(partner), after.get(agent)
+    name, at = selection.benchmark.name, pair.places_before[place]
+    after = sheets.responses(selection.after, name, place, ANSWERS_AT_ONCE)
+    before = {} if at is None else sheets.responses(selection.before, name, at, ANSWERS_AT_ONCE)
+    row = _row(pair, place, sheets.question_texts(selection.after.run, name, [place], ANSWERS_AT_ONCE), selection)
+    for mark in row["marks"]:
+        _, agent, partner = mark["agent"]
+        mark["response_before"], mark["response_after"] = before.get(partner), after.get(agent)
     here = places.index(place) if place in places else None
     beside = {} if here is None else {"p": places[:here][-1:], "n": places[here + 1 : here + 2]}
-    links = {key: _query_of(asked, places, other) for key, one in beside.items() for other in one}
-    return row | {"links": links, "closed": asked.query(page=here // PAGE_SIZE + 1 if here else None)}
+    links = {key: _query_of(selection, places, other) for key, one in beside.items() for other in one}
+    return row | {"links": links, "closed": selection.query(page=here // PAGE_SIZE + 1 if here else None)}
 
 
-def _query_of(asked: Asked, places: list[int], place: int) -> str:
+def _query_of(selection: Asked, places: list[int], place: int) -> str:
     """The address of a question, on the page of the list where it stands."""
     page = places.index(place) // PAGE_SIZE + 1
-    return asked.query(page=page if page > 1 else None, question=place)
+    return selection.query(page=page if page > 1 else None, question=place)
 
 
 @require_safe
 def evaluations_csv(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse | StreamingHttpResponse:
     """The questions that the tab lists under the same address, all pages of them."""
     run = run_or_404(request, run_id)
-    found = summary(run)
+    benchmarks = summary(run)
 
     def lines() -> Iterator[str]:
         writer = csv.writer(Echo())
-        if not found:
+        if not benchmarks:
             yield writer.writerow(["question"])
             return
-        asked = _asked(request, run, found)
-        pair, wanted = _pair(asked)
-        sides = (f"step {asked.before.step}{' of the other run' if asked.against else ''}", f"step {asked.after.step}")
+        selection = _asked(request, run, benchmarks)
+        pair, query = _pair(selection)
+        sides = (
+            f"step {selection.before.step}{' of the other run' if selection.against else ''}",
+            f"step {selection.after.step}",
+        )
         heads = [
             f"{name}, {side}, {what}"
             for _, name, _ in pair.agents
@@ -248,11 +251,11 @@ def evaluations_csv(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse | S
             for what in ("right", "scored", "most frequent answer")
         ]
         yield writer.writerow(csv_cell(cell) for cell in ["question", "subject", "difficulty", "reference", *heads])
-        for place in sheets.chosen(pair, wanted)[0]:
-            row = _row(pair, place, {}, asked)
+        for place in sheets.chosen(pair, query)[0]:
+            row = _row(pair, place, {}, selection)
             cells = [row["id"], row["subject"], row["difficulty"], row["answer"]]
-            for shown in row["marks"]:
-                for one in (shown["before"], shown["after"]):
+            for mark in row["marks"]:
+                for one in (mark["before"], mark["after"]):
                     cells += [one.num_right, one.num_scored, one.majority]
             yield writer.writerow(csv_cell(cell) for cell in cells)
 

@@ -31,5 +31,5 @@ def history(run: Run, up_to: int) -> list[dict[str, Any]]:
 
 def _newest(kinds: Sequence[Any], count: int) -> list[dict[str, Any]]:
     """Type by type, as the index of (run, type, seq) has them; asked for together, all events would be read."""
-    found = [event for events in kinds for event in events.values(*_COLUMNS)[:count]]
-    return sorted(found, key=lambda event: -event["seq"])[:count]
+    newest = [event for events in kinds for event in events.values(*_COLUMNS)[:count]]
+    return sorted(newest, key=lambda event: -event["seq"])[:count]

@@ -63,19 +63,19 @@ def _bucketed(columns: Iterable[dict[str, Any]], width: int) -> dict[Line, Bucke
 
 
 def _bands(
-    run: Run, own: dict[Line, Buckets], metrics: Collection[str], shown: tuple[int, int, int], kind: Kind
+    run: Run, own: dict[Line, Buckets], metrics: Collection[str], region: tuple[int, int, int], kind: Kind
 ) -> dict[Line, tuple[Buckets, list[int]]]:
     """A band for each line of the run, and the seeds that it is over: those whose line has a point."""
-    start, end, width = shown
+    start, end, width = region
     every = {
         one.seed: own if one.pk == run.pk else _bucketed(series(one, set(metrics), first=start, last=end), width)
         for one in same_but_seed(run)
     }
-    found = {}
+    bands = {}
     for key in own:
         by_seed = {seed: lines[key] for seed, lines in every.items() if key in lines and lines[key].steps}
-        found[key] = (band(list(by_seed.values()), width, kind), list(by_seed))
-    return found
+        bands[key] = (band(list(by_seed.values()), width, kind), list(by_seed))
+    return bands
 
 
 class _Grids:
@@ -104,10 +104,10 @@ def positions(run: Run, steps: list[int], x: XAxis) -> list[float | None]:
 
     Step 0 lies at 0; a step without such an event has no place.
     """
-    known: dict[int, float | None] = {0: 0}
+    by_step: dict[int, float | None] = {0: 0}
     # agent and source are empty in these events; naming them lets the index find the steps.
     events = run.events.filter(type="progress", agent="", source="")
     for start in range(0, len(steps), STEPS_AT_ONCE):
         some = events.filter(step__in=steps[start : start + STEPS_AT_ONCE]).order_by("attempt", "seq")
-        known |= {step: payload.get(_FIELD[x]) for step, payload in some.values_list("step", "payload")}
-    return [known.get(step) for step in steps]
+        by_step |= {step: payload.get(_FIELD[x]) for step, payload in some.values_list("step", "payload")}
+    return [by_step.get(step) for step in steps]

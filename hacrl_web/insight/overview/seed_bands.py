@@ -44,14 +44,14 @@ def band(lines: Sequence[Buckets], width: int, kind: Kind) -> Buckets:
     for line in lines:
         for step, value in zip(line.steps, line.last, strict=True):
             cells.setdefault(step // width, []).append((step, value))
-    found = Buckets()
+    buckets = Buckets()
     for _, points in sorted(cells.items()):
         values = [value for _, value in points]
         mean = estimate(values)
         if mean is None or mean.low is None or mean.high is None:
             continue
-        found.steps.append(max(step for step, _ in points))
-        found.low.append(mean.low if kind == "ci" else min(values))
-        found.high.append(mean.high if kind == "ci" else max(values))
-        found.last.append(mean.mean)
-    return found
+        buckets.steps.append(max(step for step, _ in points))
+        buckets.low.append(mean.low if kind == "ci" else min(values))
+        buckets.high.append(mean.high if kind == "ci" else max(values))
+        buckets.last.append(mean.mean)
+    return buckets

@@ -52,15 +52,15 @@ def find_rollouts(request: HttpRequest, run_id: UUID, query: Query[RolloutQuery]
     `next`. What cannot be read of the filter is refused. The texts: /runs/{run_id}/rollout-text?seq=.
     """
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-    given = {name: value for name, value in query.dict().items() if value}
-    asked = read_filter(given, run.agent_names)
+    parameters = {name: value for name, value in query.dict().items() if value}
+    rollout_filter = read_filter(parameters, run.agent_names)
     after, before = read_cursor(query.after), read_cursor(query.before)
     cursors = (("after", after), ("before", before))
-    odd = [f"{name} {given[name]!r}" for name, cursor in cursors if name in given and cursor is None]
-    if odd or asked.ignored:
-        message = f"This cannot be read, or is not known in this run: {', '.join([*odd, *asked.ignored])}."
+    odd = [f"{name} {parameters[name]!r}" for name, cursor in cursors if name in parameters and cursor is None]
+    if odd or rollout_filter.ignored:
+        message = f"This cannot be read, or is not known in this run: {', '.join([*odd, *rollout_filter.ignored])}."
         raise FieldErrors([FieldError("invalid", message, None)])
-    page = search(run, asked, before, is_backward=True) if before else search(run, asked, after)
+    page = search(run, rollout_filter, before, is_backward=True) if before else search(run, rollout_filter, after)
     return {
         "items": [asdict(hit) | {"taught": hit.taught._asdict() if hit.taught else None} for hit in page.hits],
         "next": str(page.after) if page.after else None,
@@ -111,10 +111,10 @@ def change_saved(request: HttpRequest, pk: int, payload: SavedIn) -> Any:
     with edit_of(SavedQuery, pk):
         row = get_object_or_404(_mine(request), pk=pk)
         check_version(request, saved(row))
-        made = _save(request, payload, instead_of=row)
-        if made.pk != row.pk:  # it has another name now
+        changed = _save(request, payload, instead_of=row)
+        if changed.pk != row.pk:  # it has another name now
             row.delete()
-    return tagged(request, saved(made))
+    return tagged(request, saved(changed))
 
 
 @router.delete("/saved-queries/{int:pk}", response={204: None}, summary="Forget a saved query")
@@ -134,13 +134,13 @@ def _save(request: HttpRequest, payload: SavedIn, instead_of: SavedQuery | None 
         if run is None:
             raise FieldErrors([FieldError("not_found", "There is no such run.", "run")])
     try:
-        given = {str(key): str(value) for key, value in QueryDict(payload.query).dict().items()}
+        parameters = {str(key): str(value) for key, value in QueryDict(payload.query).dict().items()}
     except ValueError:
         raise FieldErrors([FieldError("invalid", "This is no query of an address.", "query")]) from None
     # Which agents there are is known of a run only.
-    agents = run.agent_names if run else [given.get(name, "") for name in ("agent", "source", "learner")]
-    asked = read_filter(given, agents)
-    odd = [*asked.ignored, *(name for name in given if name not in RolloutQuery.model_fields)]
+    agents = run.agent_names if run else [parameters.get(name, "") for name in ("agent", "source", "learner")]
+    rollout_filter = read_filter(parameters, agents)
+    odd = [*rollout_filter.ignored, *(name for name in parameters if name not in RolloutQuery.model_fields)]
     if odd:
         raise FieldErrors([FieldError("invalid", f"This cannot be read: {', '.join(odd)[:300]}.", "query")])
-    return save_query(request.user, run, payload.name, asked, instead_of)
+    return save_query(request.user, run, payload.name, rollout_filter, instead_of)

@@ -116,10 +116,10 @@ def _lessons(
     run: Run, rule: AlgorithmSpec, place: dict[str, Any], agents: Sequence[str]
 ) -> dict[tuple[str, int], list[Lesson]]:
     """By source and sample, in the order of the learners."""
-    found: dict[tuple[str, int], list[Lesson]] = {}
+    by_rollout: dict[tuple[str, int], list[Lesson]] = {}
     for row in run.contributions.filter(**place, agent__in=agents, source__in=agents).order_by("seq"):
         lesson = Lesson(row.agent, agents.index(row.agent), row, equation(rule, row))
-        found.setdefault((row.source, row.sample), []).append(lesson)
-    for lessons in found.values():
+        by_rollout.setdefault((row.source, row.sample), []).append(lesson)
+    for lessons in by_rollout.values():
         lessons.sort(key=lambda one: one.position)
-    return found
+    return by_rollout

@@ -110,9 +110,9 @@ def _reward(text: str) -> tuple[float, float] | None:
     return None if None in ends else (min(ends), max(ends))  # type: ignore[type-var, return-value]
 
 
-def _is_of_one_pair(found: Mapping[str, Any]) -> bool:
+def _is_of_one_pair(values: Mapping[str, Any]) -> bool:
     """Whether it asks for one step, one learner and one peer of it."""
-    steps, learner, agent = found["steps"], found["learner"], found["agent"]
+    steps, learner, agent = values["steps"], values["learner"], values["agent"]
     return bool(steps and steps[0] == steps[1] and learner and agent and learner != agent)
 
 
@@ -123,7 +123,7 @@ def read_filter(query: Mapping[str, str], agents: Sequence[str]) -> Filter:
     agent, source = reader.one_of("agent", agents), reader.one_of("source", agents)
     if agent and source:  # two words for one thing: the second one counts
         reader.given.pop("agent")
-    found = {
+    values = {
         "steps": reader.keep("step", _steps(reader.text("step"))),
         "prompt": reader.keep("prompt", reader.text("prompt") or None) or "",
         "agent": source or agent,
@@ -138,12 +138,12 @@ def read_filter(query: Mapping[str, str], agents: Sequence[str]) -> Filter:
         "max_tokens": reader.whole("max_tokens"),
         "text": reader.keep("q", reader.text("q") or None) or "",
     }
-    found["lesson"] = reader.one_of("lesson", LESSONS)
-    if found["lesson"] and not _is_of_one_pair(found):  # of many steps it would take long to find
+    values["lesson"] = reader.one_of("lesson", LESSONS)
+    if values["lesson"] and not _is_of_one_pair(values):  # of many steps it would take long to find
         reader.ignored.append("lesson without one step, a learner and another agent that sampled")
         reader.given.pop("lesson")
-        found["lesson"] = ""
-    return Filter(**found, given=reader.given, ignored=tuple(reader.ignored))
+        values["lesson"] = ""
+    return Filter(**values, given=reader.given, ignored=tuple(reader.ignored))
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ def lesson_prompts(of_step: QuerySet[Any], learner: str, source: str, lesson: st
         own.order_by().values_list("agent", "prompt_id").annotate(low=Min("reward"), high=Max("reward"))
     ):
         ends[agent, prompt] = (low, high)
-    found = []
+    prompts = []
     for (agent, prompt), (low, high) in ends.items():
         if agent != learner or (source, prompt) not in ends:
             continue
         least, best = ends[source, prompt]
         if (high <= 0 < best) if lesson == "rescue" else (least <= 0 < low):
-            found.append(prompt)
-    return found
+            prompts.append(prompt)
+    return prompts

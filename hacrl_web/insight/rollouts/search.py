@@ -82,9 +82,9 @@ def hit_of(run: Run, seq: int) -> Hit | None:
         (run.rollouts, _OF_ROLLOUT, _of_rollout),
         (run.contributions, _OF_LEARNER, _of_learner),
     ):
-        found = rows.filter(seq=seq).values_list(*columns).first()
-        if found is not None:
-            return make(found)
+        row = rows.filter(seq=seq).values_list(*columns).first()
+        if row is not None:
+            return make(row)
     return None
 
 
@@ -92,25 +92,25 @@ def first_that_taught(run: Run, step: int) -> Hit | None:
     """The first rollout of a step that moved a learner."""
     for segment in segments(run.contributions.all(), step, step):
         rows = run.contributions.filter(TAUGHT, attempt=segment.attempt, step=step)
-        found = rows.order_by("seq").values_list(*_OF_LEARNER).first()
-        if found is not None:
-            return _of_learner(found)
+        row = rows.order_by("seq").values_list(*_OF_LEARNER).first()
+        if row is not None:
+            return _of_learner(row)
     return None
 
 
-def search(run: Run, asked: Filter, cursor: Cursor | None, *, is_backward: bool = False) -> Page:
+def search(run: Run, rollout_filter: Filter, cursor: Cursor | None, *, is_backward: bool = False) -> Page:
     """A page of hits after the cursor, or before it; without one, from the first or the last step on."""
-    rows: QuerySet[Any] = run.contributions.all() if asked.is_of_learner else run.rollouts.all()
-    first, last = asked.steps or (0, None)
-    found = segments(rows, first, last)
+    rows: QuerySet[Any] = run.contributions.all() if rollout_filter.is_of_learner else run.rollouts.all()
+    first, last = rollout_filter.steps or (0, None)
+    parts = segments(rows, first, last)
     page = Page()
-    asked_rows = _of_lesson(run, found, asked)
+    asked_rows = _of_lesson(run, parts, rollout_filter)
     deadline = time.monotonic() + BUDGET_S
     edge = cursor
-    for segment in reversed(found) if is_backward else found:
-        for piece, end, count in _pieces(rows, segment, cursor, asked, is_backward):
+    for segment in reversed(parts) if is_backward else parts:
+        for piece, end, count in _pieces(rows, segment, cursor, rollout_filter, is_backward):
             missing = PAGE_SIZE + 1 - len(page.hits)
-            page.hits += _hits(_matching(run, piece.filter(asked_rows), asked), asked, missing)
+            page.hits += _hits(_matching(run, piece.filter(asked_rows), rollout_filter), rollout_filter, missing)
             page.num_searched += count
             if len(page.hits) > PAGE_SIZE:
                 break
@@ -130,27 +130,27 @@ def search(run: Run, asked: Filter, cursor: Cursor | None, *, is_backward: bool 
     return page
 
 
-def _of_lesson(run: Run, found: Sequence[Segment], asked: Filter) -> Q:
+def _of_lesson(run: Run, parts: Sequence[Segment], rollout_filter: Filter) -> Q:
     """The rows of a lesson: those of the one step that the filter then names."""
-    if not asked.lesson or not found:
+    if not rollout_filter.lesson or not parts:
         return Q()
-    of_step = run.contributions.filter(attempt=found[0].attempt, step=found[0].first)
-    prompts = lesson_prompts(of_step, asked.learner, asked.agent, asked.lesson)
-    return REWARDS[asked.lesson] & Q(prompt_id__in=prompts)
+    of_step = run.contributions.filter(attempt=parts[0].attempt, step=parts[0].first)
+    prompts = lesson_prompts(of_step, rollout_filter.learner, rollout_filter.agent, rollout_filter.lesson)
+    return REWARDS[rollout_filter.lesson] & Q(prompt_id__in=prompts)
 
 
 def _pieces(
-    rows: QuerySet[Any], segment: Segment, cursor: Cursor | None, asked: Filter, is_backward: bool
+    rows: QuerySet[Any], segment: Segment, cursor: Cursor | None, rollout_filter: Filter, is_backward: bool
 ) -> Iterator[tuple[QuerySet[Any], Cursor | None, int]]:
     """Rows of a segment beyond the cursor, some at a time: (rows, their end, how many at most); None: the last ones."""
     order = ("-step", "-seq") if is_backward else ("step", "seq")
-    size = TEXT_PIECE if asked.text else PIECE
+    size = TEXT_PIECE if rollout_filter.text else PIECE
     of_attempt = rows.filter(attempt=segment.attempt).order_by(*order)
     while True:
-        left = of_attempt.filter(_between(segment, cursor, None, is_backward))
-        ends = list(left.values_list("step", "seq")[size - 1 : size])
+        remaining = of_attempt.filter(_between(segment, cursor, None, is_backward))
+        ends = list(remaining.values_list("step", "seq")[size - 1 : size])
         if not ends:
-            yield left, None, size
+            yield remaining, None, size
             return
         last = Cursor(*ends[0])
         yield of_attempt.filter(_between(segment, cursor, last, is_backward)), last, size
@@ -162,51 +162,54 @@ def _between(segment: Segment, begin: Cursor | None, last: Cursor | None, is_bac
     low, high = (last, begin) if is_backward else (begin, last)
     first_step = segment.first if low is None else max(segment.first, low.step)
     last_step = segment.last if high is None else min(segment.last, high.step)
-    found = Q(step__range=(first_step, last_step))
+    condition = Q(step__range=(first_step, last_step))
     if low is not None:
-        found &= Q(step__gt=low.step) | (Q(seq__gte=low.seq) if is_backward else Q(seq__gt=low.seq))
+        condition &= Q(step__gt=low.step) | (Q(seq__gte=low.seq) if is_backward else Q(seq__gt=low.seq))
     if high is not None:
-        found &= Q(step__lt=high.step) | (Q(seq__lt=high.seq) if is_backward else Q(seq__lte=high.seq))
-    return found
+        condition &= Q(step__lt=high.step) | (Q(seq__lt=high.seq) if is_backward else Q(seq__lte=high.seq))
+    return condition
 
 
-def _matching(run: Run, rows: QuerySet[Any], asked: Filter) -> QuerySet[Any]:
+def _matching(run: Run, rows: QuerySet[Any], rollout_filter: Filter) -> QuerySet[Any]:
     """The rows that are as the filter asks."""
-    source, tokens = ("source", "source_num_tokens") if asked.is_of_learner else ("agent", "num_tokens")
-    wanted: dict[str, Any] = {"prompt_id": asked.prompt, source: asked.agent}
-    if asked.is_of_learner:
-        wanted |= {"agent": asked.learner, "clip_side": CLIPS.get(asked.clip, "")}
+    source, tokens = ("source", "source_num_tokens") if rollout_filter.is_of_learner else ("agent", "num_tokens")
+    conditions: dict[str, Any] = {"prompt_id": rollout_filter.prompt, source: rollout_filter.agent}
+    if rollout_filter.is_of_learner:
+        conditions |= {"agent": rollout_filter.learner, "clip_side": CLIPS.get(rollout_filter.clip, "")}
         ends = {"positive": "advantage__gt", "negative": "advantage__lt", "zero": "advantage"}
-        if asked.sign:
-            wanted[ends[asked.sign]] = 0.0
-        if asked.clip:  # a row without a ratio lies on no side
+        if rollout_filter.sign:
+            conditions[ends[rollout_filter.sign]] = 0.0
+        if rollout_filter.clip:  # a row without a ratio lies on no side
             rows = rows.filter(sequence_ratio__isnull=False)
-        for name, value in (("advantage__gte", asked.min_advantage), ("advantage__lte", asked.max_advantage)):
+        for name, value in (
+            ("advantage__gte", rollout_filter.min_advantage),
+            ("advantage__lte", rollout_filter.max_advantage),
+        ):
             if value is not None:
-                wanted[name] = value
-    rows = rows.filter(**{name: value for name, value in wanted.items() if value != ""})
-    if asked.is_unscorable:
+                conditions[name] = value
+    rows = rows.filter(**{name: value for name, value in conditions.items() if value != ""})
+    if rollout_filter.is_unscorable:
         rows = rows.filter(reward__isnull=True)
-    elif asked.reward is not None:
-        rows = rows.filter(reward__range=asked.reward)
-    if asked.min_tokens is not None:
-        rows = rows.filter(**{f"{tokens}__gte": asked.min_tokens})
-    if asked.max_tokens is not None:
-        rows = rows.filter(**{f"{tokens}__lte": asked.max_tokens})
-    return _with_text(run, rows, asked) if asked.text else rows
+    elif rollout_filter.reward is not None:
+        rows = rows.filter(reward__range=rollout_filter.reward)
+    if rollout_filter.min_tokens is not None:
+        rows = rows.filter(**{f"{tokens}__gte": rollout_filter.min_tokens})
+    if rollout_filter.max_tokens is not None:
+        rows = rows.filter(**{f"{tokens}__lte": rollout_filter.max_tokens})
+    return _with_text(run, rows, rollout_filter) if rollout_filter.text else rows
 
 
-def _with_text(run: Run, rows: QuerySet[Any], asked: Filter) -> QuerySet[Any]:
-    holds = Q(completion__icontains=asked.text) | Q(prompt__icontains=asked.text)
-    if not asked.is_of_learner:
+def _with_text(run: Run, rows: QuerySet[Any], rollout_filter: Filter) -> QuerySet[Any]:
+    holds = Q(completion__icontains=rollout_filter.text) | Q(prompt__icontains=rollout_filter.text)
+    if not rollout_filter.is_of_learner:
         return rows.filter(holds)
     place = {name: OuterRef(name) for name in ("step", "prompt_id", "sample", "attempt")}
     sampled = RolloutSample.objects.filter(holds, run_id=run.pk, agent=OuterRef("source"), **place)
     return rows.filter(Exists(sampled))
 
 
-def _hits(rows: QuerySet[Any], asked: Filter, count: int) -> list[Hit]:
-    columns, make = (_OF_LEARNER, _of_learner) if asked.is_of_learner else (_OF_ROLLOUT, _of_rollout)
+def _hits(rows: QuerySet[Any], rollout_filter: Filter, count: int) -> list[Hit]:
+    columns, make = (_OF_LEARNER, _of_learner) if rollout_filter.is_of_learner else (_OF_ROLLOUT, _of_rollout)
     return [make(row) for row in rows.values_list(*columns)[:count]]
 
 

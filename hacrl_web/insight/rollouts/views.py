@@ -31,21 +31,21 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = run_or_404(request, run_id)
     if request.method == "POST":
         return _keep_query(request, run)
-    asked = read_filter(request.GET, run.agent_names)
+    rollout_filter = read_filter(request.GET, run.agent_names)
     ends = {"first": end(run.rollouts.all(), "step"), "last": end(run.rollouts.all(), "-step")}
-    page = _page(run, asked, request.GET, ends["last"])
-    selected = _selected(run, request.GET, page.hits, is_asked=bool(asked.given))
+    page = _page(run, rollout_filter, request.GET, ends["last"])
+    selected = _selected(run, request.GET, page.hits, is_asked=bool(rollout_filter.given))
     spec = stored_spec(run)
     group = group_of(run, spec.rule, selected) if selected else None
     context = header(run) | {
         "tab": "rollouts",
-        "asked": asked,
+        "asked": rollout_filter,
         "signs": SIGNS,
         "clips": list(CLIPS),
         "ends": ends,
         "page": page,
-        "lines": [_line(one, asked, request.GET, selected, run.agent_names) for one in page.hits],
-        "links": _links(asked, page, selected, request.GET),
+        "lines": [_line(one, rollout_filter, request.GET, selected, run.agent_names) for one in page.hits],
+        "links": _links(rollout_filter, page, selected, request.GET),
         "steps": _steps(run, selected),
         "group": group,
         "selected": selected,
@@ -53,20 +53,20 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             {"row": row, "url": f"?{row.query}"} for row in SavedQuery.objects.all().usable_in(request.user, run)
         ],
         "text_url": reverse("api-1:rollout_text", args=[run.pk]),
-        "keep": asked.query(after=request.GET.get("after"), before=request.GET.get("before")),
+        "keep": rollout_filter.query(after=request.GET.get("after"), before=request.GET.get("before")),
         "same_prompt": Filter(given={"prompt": group.prompt_id}).query() if group else "",
     }
     return render(request, "insight/rollouts.html", context)
 
 
-def _page(run: Run, asked: Filter, query: Any, last_step: int | None) -> Page:
+def _page(run: Run, rollout_filter: Filter, query: Any, last_step: int | None) -> Page:
     after, before = read_cursor(query.get("after", "")), read_cursor(query.get("before", ""))
     if before is not None:
-        return search(run, asked, before, is_backward=True)
-    if after is None and not asked.given and last_step is not None:
+        return search(run, rollout_filter, before, is_backward=True)
+    if after is None and not rollout_filter.given and last_step is not None:
         # Nothing asked for: the newest step, from where one can go back.
         after = Cursor(max(0, last_step), 0)
-    return search(run, asked, after)
+    return search(run, rollout_filter, after)
 
 
 def _selected(run: Run, query: Any, hits: Sequence[Hit], *, is_asked: bool) -> Hit | None:
@@ -76,9 +76,9 @@ def _selected(run: Run, query: Any, hits: Sequence[Hit], *, is_asked: bool) -> H
     """
     written = query.get("rollout", "")
     if written.isascii() and written.isdigit() and len(written) <= 18:
-        found = hit_of(run, int(written))
-        if found is not None:
-            return found
+        hit = hit_of(run, int(written))
+        if hit is not None:
+            return hit
     if not hits:
         return None
     if written == "last":
@@ -98,8 +98,8 @@ class Line:
     learner_position: int | None
 
 
-def _line(hit: Hit, asked: Filter, query: Any, selected: Hit | None, agents: Sequence[str]) -> Line:
-    url = "?" + asked.query(after=query.get("after"), before=query.get("before"), rollout=hit.seq)
+def _line(hit: Hit, rollout_filter: Filter, query: Any, selected: Hit | None, agents: Sequence[str]) -> Line:
+    url = "?" + rollout_filter.query(after=query.get("after"), before=query.get("before"), rollout=hit.seq)
     is_selected = selected is not None and _is_same(hit, selected)
     learner = hit.taught.learner if hit.taught else ""
     places = [agents.index(name) if name in agents else None for name in (hit.agent, learner)]
@@ -112,18 +112,18 @@ def _is_same(one: Hit, other: Hit) -> bool:
     return (one.place, one.agent, one.sample) == (other.place, other.agent, other.sample) and len(learners) <= 1
 
 
-def _links(asked: Filter, page: Page, selected: Hit | None, query: Any) -> dict[str, str]:
+def _links(rollout_filter: Filter, page: Page, selected: Hit | None, query: Any) -> dict[str, str]:
     """Where the keys n, p, N and P go, and the pages before and after this one."""
     hits = page.hits
-    onward = "?" + asked.query(after=page.after) if page.after else ""
-    back = "?" + asked.query(before=page.before, rollout="last") if page.before else ""
+    onward = "?" + rollout_filter.query(after=page.after) if page.after else ""
+    back = "?" + rollout_filter.query(before=page.before, rollout="last") if page.before else ""
     links = {"onward": onward, "back": back}
     at = next((i for i, hit in enumerate(hits) if selected is not None and _is_same(hit, selected)), None)
 
     def to(hit: Hit | None, otherwise: str) -> str:
         if hit is None:
             return otherwise
-        return "?" + asked.query(after=query.get("after"), before=query.get("before"), rollout=hit.seq)
+        return "?" + rollout_filter.query(after=query.get("after"), before=query.get("before"), rollout=hit.seq)
 
     before, behind = (hits[:at][::-1], hits[at + 1 :]) if at is not None else ([], hits)
     place = hits[at].place if at is not None else None
@@ -145,9 +145,9 @@ def _steps(run: Run, selected: Hit | None) -> dict[str, int | None]:
 
 def _keep_query(request: HttpRequest, run: Run) -> HttpResponse:
     """Save the query under a name, or forget one of the user's own."""
-    asked = read_filter(request.POST, run.agent_names)
+    rollout_filter = read_filter(request.POST, run.agent_names)
     mine = SavedQuery.objects.all().visible_to(request.user)
-    back = redirect(reverse("insight:run_rollouts", args=[run.pk]) + f"?{asked.query()}".rstrip("?"))
+    back = redirect(reverse("insight:run_rollouts", args=[run.pk]) + f"?{rollout_filter.query()}".rstrip("?"))
     forget = request.POST.get("forget", "")
     if forget:
         if forget.isascii() and forget.isdigit() and len(forget) <= 18:
@@ -155,15 +155,15 @@ def _keep_query(request: HttpRequest, run: Run) -> HttpResponse:
         return back
     of_run = None if request.POST.get("everywhere") else run
     try:
-        made = save_query(request.user, of_run, request.POST.get("name", ""), asked)
-        messages.success(request, f"Saved as {made.name}.")
+        saved = save_query(request.user, of_run, request.POST.get("name", ""), rollout_filter)
+        messages.success(request, f"Saved as {saved.name}.")
     except FieldErrors as refused:
         messages.error(request, " ".join(error.message for error in refused.errors))
     return back
 
 
 def save_query(
-    user: Any, run: Run | None, name: str, asked: Filter, instead_of: SavedQuery | None = None
+    user: Any, run: Run | None, name: str, rollout_filter: Filter, instead_of: SavedQuery | None = None
 ) -> SavedQuery:
     """Keep a filter under a name, for one run or every run; the same name again: its new query. Error: FieldErrors.
 
@@ -171,13 +171,13 @@ def save_query(
     """
     name = visible(name.replace("\x00", "")).strip()[:60]
     mine = SavedQuery.objects.all().visible_to(user)
-    if not name or not asked.given:
+    if not name or not rollout_filter.given:
         message = "A saved query needs a name and at least one filter."
         raise FieldErrors([FieldError("missing", message, "query" if name else "name")])
-    if len(asked.query()) > MAX_QUERY:
+    if len(rollout_filter.query()) > MAX_QUERY:
         message = f"These filters are too long to be kept: at most {MAX_QUERY} characters as they stand in an address."
         raise FieldErrors([FieldError("too_long", message, "query")])
     others = mine.exclude(pk=instead_of.pk) if instead_of else mine
     if not mine.filter(name=name, run=run).exists() and others.count() >= MAX_SAVED:
         raise FieldErrors([FieldError("too_many", f"You have {MAX_SAVED} saved queries: forget one first.", None)])
-    return mine.update_or_create(owner=user, run=run, name=name, defaults={"query": asked.query()})[0]
+    return mine.update_or_create(owner=user, run=run, name=name, defaults={"query": rollout_filter.query()})[0]

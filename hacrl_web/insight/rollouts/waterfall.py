@@ -60,19 +60,19 @@ def taken(row: Contribution) -> Taken:
 def waterfalls(rule: AlgorithmSpec, rows: Sequence[tuple[str, int, Contribution]]) -> list[Waterfall]:
     """One for each (learner, its place, row), all on one scale."""
     steps = [factors(rule, taken(row)) for _, _, row in rows]
-    scale = _Scale([abs(step.product) for found in steps for step in found])
+    scale = _Scale([abs(step.product) for steps_of_row in steps for step in steps_of_row])
     return [
         Waterfall(
             learner,
             position,
             row,
-            _bars(found, scale),
+            _bars(steps_of_row, scale),
             scale.ticks(),
-            found[-1].product if found else None,
+            steps_of_row[-1].product if steps_of_row else None,
             equation(rule, row),
-            "" if found else _why_none(row),
+            "" if steps_of_row else _why_none(row),
         )
-        for (learner, position, row), found in zip(rows, steps, strict=True)
+        for (learner, position, row), steps_of_row in zip(rows, steps, strict=True)
     ]
 
 

@@ -47,8 +47,8 @@ def get_system(
 ) -> Any:
     """Buckets of consecutive steps: seconds by phase, tokens, rollouts, the highest memory; and the attempts."""
     run = _run(request, run_id)
-    found = system.steps(run)
+    steps = system.steps(run)
     return {
-        "buckets": [asdict(bucket) for bucket in system.buckets(found, buckets)],
+        "buckets": [asdict(bucket) for bucket in system.buckets(steps, buckets)],
         "attempts": [asdict(attempt) for attempt in system.attempts(run)],
     }

@@ -30,25 +30,25 @@ def run_config(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """
     run = run_or_404(request, run_id)
     search = request.GET.get("q", "").replace("\x00", "")[:200].strip()
-    asked = request.GET.get("against", "")
-    other = _other(request, run, asked)
+    against = request.GET.get("against", "")
+    other = _other(request, run, against)
     only = request.GET.get("only") == "1" and other is not None
     specs = [settings_diff.effective(one) for one in (run, other) if one is not None]
     sections = settings_diff.sections(settings_diff.lines(specs))
-    kept = {"against": asked} if asked else {}
+    parameters = {"against": against} if against else {}
     context: dict[str, Any] = header(run) | {
         "tab": "config",
         "other": other,
-        "is_default": other is not None and not asked,
+        "is_default": other is not None and not against,
         "only": only,
         "search": search,
         "found": settings_diff.find_runs(request.user, search, run.pk) if search else [],
         "sections": [section for section in sections if section.num_different] if only else sections,
         "num_settings": sum(len(section.lines) for section in sections),
         "num_different": sum(section.num_different for section in sections),
-        "kept": kept,
-        "all_query": urlencode(kept),
-        "only_query": urlencode(kept | {"only": "1"}),
+        "kept": parameters,
+        "all_query": urlencode(parameters),
+        "only_query": urlencode(parameters | {"only": "1"}),
         "verl_refusal": verl_refusal(run),
         "spec_json": json.dumps(run.spec, indent=2, ensure_ascii=False),
     }
@@ -69,12 +69,12 @@ def run_verl_yaml(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return download_text(as_verl_yaml(run), f"{slug(run.name)}-verl.yaml", YAML)
 
 
-def _other(request: HttpRequest, run: Run, asked: str) -> Run | None:
-    if asked == NOBODY:
+def _other(request: HttpRequest, run: Run, text: str) -> Run | None:
+    if text == NOBODY:
         return None
-    if not asked:
+    if not text:
         return settings_diff.origin_of(run, request.user) or settings_diff.baseline_of(run, request.user)
     try:
-        return run_or_404(request, uuid.UUID(asked))
+        return run_or_404(request, uuid.UUID(text))
     except ValueError:
         raise Http404 from None

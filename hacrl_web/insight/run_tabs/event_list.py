@@ -61,19 +61,19 @@ def page(run: Run, kinds: Iterable[str], before: float | None) -> tuple[list[Ite
 
     Items of the same moment stand on one page, so that none is passed over.
     """
-    found: list[Item] = []
+    items: list[Item] = []
     has_more = False
     for kind in kinds:
         for rows, column, make in _sources(run, kind):
             newest, is_cut = _whole_moments(rows, column, before)
-            found += [make(row) for row in newest]
+            items += [make(row) for row in newest]
             has_more = has_more or is_cut
-    found.sort(key=lambda item: (item.at, item.order), reverse=True)
-    if len(found) <= PAGE and not has_more:
-        return found, None
-    edge = found[min(PAGE, len(found)) - 1].at
-    shown = [item for item in found if item.at >= edge]
-    return shown, edge if has_more or len(shown) < len(found) else None
+    items.sort(key=lambda item: (item.at, item.order), reverse=True)
+    if len(items) <= PAGE and not has_more:
+        return items, None
+    edge = items[min(PAGE, len(items)) - 1].at
+    recent = [item for item in items if item.at >= edge]
+    return recent, edge if has_more or len(recent) < len(items) else None
 
 
 def _sources(run: Run, kind: str) -> list[tuple[Any, str, Callable[[Any], Item]]]:
@@ -84,8 +84,8 @@ def _sources(run: Run, kind: str) -> list[tuple[Any, str, Callable[[Any], Item]]
         alerts = Alert.objects.filter(run=run)
         return [(alerts, "raised_at", _raised), (alerts.filter(cleared_at__isnull=False), "cleared_at", _cleared)]
     if kind == "incident":
-        wanted = Q(type="log", payload__incident__isnull=False) & ~Q(payload__incident=None)
-        return [(run.events.filter(wanted), "time", _of_event)]
+        incidents = Q(type="log", payload__incident__isnull=False) & ~Q(payload__incident=None)
+        return [(run.events.filter(incidents), "time", _of_event)]
     return [(run.events.filter(type__in=_TYPES[kind]), "time", _of_event)]
 
 
@@ -134,8 +134,8 @@ def _of_event(event: Any) -> Item:
         what, detail = f"trainer {body.get('outcome', '')}", str(body.get("reason") or "")
         level = {"failed": "error", "interrupted": "warning"}.get(str(body.get("outcome")), "info")
     elif kind == "evaluation":
-        asked = f"({count(body.get('correct'))} of {count(body.get('asked'))}, {body.get('benchmark', '')})"
-        what, detail, agent = "evaluation", f"{plain_significant(body.get('value'))} {asked}", event.agent
+        share = f"({count(body.get('correct'))} of {count(body.get('share'))}, {body.get('benchmark', '')})"
+        what, detail, agent = "evaluation", f"{plain_significant(body.get('value'))} {share}", event.agent
     elif kind == "checkpoint":
         what, detail = "checkpoint", f"{body.get('path', '')}, {size(body.get('size_bytes'))}"
     elif kind == "left_out":

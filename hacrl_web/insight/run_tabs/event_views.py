@@ -22,15 +22,15 @@ def run_events(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """`kind` (repeated) chooses, all without it; `before` is where a page begins. Odd values choose everything."""
     run = run_or_404(request, run_id)
     names = [name for name, _ in event_list.KINDS]
-    asked = [name for name in names if name in request.GET.getlist("kind")]
+    kinds = [name for name in names if name in request.GET.getlist("kind")]
     before = _moment(request.GET.get("before", ""))
-    items, following = event_list.page(run, asked or names, before)
-    query = [("kind", name) for name in asked]
+    items, following = event_list.page(run, kinds or names, before)
+    query = [("kind", name) for name in kinds]
     context: dict[str, Any] = header(run) | {
         "tab": "events",
         "items": items,
-        "kinds": [_choice(name, label, asked) for name, label in event_list.KINDS],
-        "is_all": not asked,
+        "kinds": [_choice(name, label, kinds) for name, label in event_list.KINDS],
+        "is_all": not kinds,
         "before": before,
         "query": urlencode(query),
         "next_query": urlencode([*query, ("before", repr(following))]) if following is not None else "",
@@ -42,15 +42,15 @@ def run_events(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return render(request, "insight/run_events.html", context)
 
 
-def _choice(name: str, label: str, asked: list[str]) -> dict[str, Any]:
+def _choice(name: str, label: str, kinds: list[str]) -> dict[str, Any]:
     """A filter and the address that turns it on or off."""
-    then = [one for one in asked if one != name] if name in asked else [*asked, name]
-    return {"label": label, "is_on": name in asked, "query": urlencode([("kind", one) for one in then])}
+    then = [one for one in kinds if one != name] if name in kinds else [*kinds, name]
+    return {"label": label, "is_on": name in kinds, "query": urlencode([("kind", one) for one in then])}
 
 
 def _moment(text: str) -> float | None:
     try:
-        found = float(text) if len(text) < 40 and text.isascii() else math.nan
+        moment = float(text) if len(text) < 40 and text.isascii() else math.nan
     except ValueError:
         return None
-    return found if 0 < found < _YEAR_10000 else None
+    return moment if 0 < moment < _YEAR_10000 else None

@@ -83,9 +83,9 @@ def steps(run: Run) -> list[Step]:
     Step 0 is none: a run that only evaluates tells there how far it is.
     """
     begins = dict(run.events.filter(type="started").order_by("seq").values_list("attempt", "step"))
-    told = run.events.filter(type="progress", step__gt=0).order_by("attempt", "seq")
-    rows = told.values_list("attempt", "step", "payload")
-    found: dict[int, Step] = {}
+    events = run.events.filter(type="progress", step__gt=0).order_by("attempt", "seq")
+    rows = events.values_list("attempt", "step", "payload")
+    by_step: dict[int, Step] = {}
     before: tuple[int, dict[str, Any]] | None = None
     for attempt, step, payload in rows.iterator(chunk_size=2000):
         if before is None or before[0] != attempt:
@@ -96,32 +96,32 @@ def steps(run: Run) -> list[Step]:
         last = before[1]
         phase_s = {name: float(value or 0) for name, value in (payload.get("phase_s") or {}).items()}
         seconds = _rise(payload, last, "elapsed_s") if last else sum(phase_s.values())
-        known = {name: phase_s.get(name, 0.0) for name in PHASES[:-1]}
-        known["other"] = max(0.0, seconds - sum(known.values()))
-        found[step or 0] = Step(
+        by_phase = {name: phase_s.get(name, 0.0) for name in PHASES[:-1]}
+        by_phase["other"] = max(0.0, seconds - sum(by_phase.values()))
+        by_step[step or 0] = Step(
             step or 0,
             attempt,
-            max(seconds, sum(known.values())),
+            max(seconds, sum(by_phase.values())),
             int(_rise(payload, last, "tokens_generated")),
             int(_rise(payload, last, "rollouts_generated")),
-            known,
+            by_phase,
             payload.get("resident_bytes"),
             payload.get("device_peak_bytes"),
         )
         before = (attempt, payload)
-    return [found[step] for step in sorted(found)]
+    return [by_step[step] for step in sorted(by_step)]
 
 
 def _rise(payload: dict[str, Any], last: dict[str, Any], name: str) -> float:
     return max(0.0, float(payload.get(name) or 0) - float(last.get(name) or 0))
 
 
-def buckets(found: Sequence[Step], count: int = BUCKETS) -> list[Bucket]:
+def buckets(steps: Sequence[Step], count: int = BUCKETS) -> list[Bucket]:
     """At most `count` buckets of as many consecutive steps each."""
-    width = max(1, -(-len(found) // count))
-    made = []
-    for start in range(0, len(found), width):
-        members = found[start : start + width]
+    width = max(1, -(-len(steps) // count))
+    result = []
+    for start in range(0, len(steps), width):
+        members = steps[start : start + width]
         one = Bucket(members[0].step, members[-1].step)
         for step in members:
             one.seconds += step.seconds
@@ -131,8 +131,8 @@ def buckets(found: Sequence[Step], count: int = BUCKETS) -> list[Bucket]:
                 one.phase_s[name] = one.phase_s.get(name, 0.0) + value
             one.resident_bytes = _highest(one.resident_bytes, step.resident_bytes)
             one.device_peak_bytes = _highest(one.device_peak_bytes, step.device_peak_bytes)
-        made.append(one)
-    return made
+        result.append(one)
+    return result
 
 
 def _highest(a: int | None, b: int | None) -> int | None:
@@ -141,10 +141,10 @@ def _highest(a: int | None, b: int | None) -> int | None:
 
 def attempts(run: Run) -> list[Attempt]:
     """Every attempt with its device and how it ended, oldest first."""
-    found: dict[int, Attempt] = {}
-    told = run.events.filter(type__in=("started", "finished")).order_by("seq")
-    for number, kind, step, payload, when in told.values_list("attempt", "type", "step", "payload", "time"):
-        one = found.setdefault(number, Attempt(number))
+    by_number: dict[int, Attempt] = {}
+    events = run.events.filter(type__in=("started", "finished")).order_by("seq")
+    for number, kind, step, payload, when in events.values_list("attempt", "type", "step", "payload", "time"):
+        one = by_number.setdefault(number, Attempt(number))
         if kind == "started":
             one.started_at, one.from_step = datetime.fromtimestamp(when, UTC), step
             one.device, one.versions = str(payload.get("device", "")), dict(payload.get("versions") or {})
@@ -152,15 +152,15 @@ def attempts(run: Run) -> list[Attempt]:
             one.last_step = step
             one.ending = f"{payload.get('outcome', '')}: {payload.get('reason', '')}".strip(": ")
     for change in run.status_changes.all():
-        one = found.setdefault(change.attempt, Attempt(change.attempt)) if change.attempt else Attempt(0)
+        one = by_number.setdefault(change.attempt, Attempt(change.attempt)) if change.attempt else Attempt(0)
         if change.to_state == "starting":
             one.host = change.reason.removeprefix("claimed by ")
         elif change.from_state in ("starting", "running") and change.to_state != "running":
-            said = f"{change.to_state}: {change.reason}" if change.reason else change.to_state
-            one.ending = said if not one.ending or change.to_state not in one.ending else one.ending
-    return [found[number] for number in sorted(found)]
+            text = f"{change.to_state}: {change.reason}" if change.reason else change.to_state
+            one.ending = text if not one.ending or change.to_state not in one.ending else one.ending
+    return [by_number[number] for number in sorted(by_number)]
 
 
-def interruptions(found: Sequence[Step]) -> list[int]:
+def interruptions(steps: Sequence[Step]) -> list[int]:
     """First steps of later attempts: before each of them the run was interrupted or paused."""
-    return [b.step for a, b in pairwise(found) if a.attempt != b.attempt]
+    return [b.step for a, b in pairwise(steps) if a.attempt != b.attempt]

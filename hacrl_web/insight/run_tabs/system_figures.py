@@ -17,49 +17,49 @@ GIB = 2**30
 FEW_STEPS = 8  # of which the axis would else name halves
 
 
-def figures(made: Sequence[Bucket], breaks: Sequence[int]) -> dict[str, Any]:
+def figures(buckets: Sequence[Bucket], breaks: Sequence[int]) -> dict[str, Any]:
     """Seconds a step by phase, rates, and memory where it was recorded. breaks: steps before which the run stood."""
-    middles = [(one.first + one.last) / 2 for one in made]
-    is_short = bool(made) and made[-1].last - made[0].first < FEW_STEPS
-    found = {
-        "phases": _plain(_phases(made, middles), "seconds a step", breaks, is_short),
-        "rates": _plain(_rates(made, middles), "tokens/s", breaks, is_short),
+    middles = [(one.first + one.last) / 2 for one in buckets]
+    is_short = bool(buckets) and buckets[-1].last - buckets[0].first < FEW_STEPS
+    by_name = {
+        "phases": _plain(_phases(buckets, middles), "seconds a step", breaks, is_short),
+        "rates": _plain(_rates(buckets, middles), "tokens/s", breaks, is_short),
     }
-    memory = _memory(made, middles)
+    memory = _memory(buckets, middles)
     if memory.data:
-        found["memory"] = _plain(memory, "GiB", breaks, is_short)
-    return found
+        by_name["memory"] = _plain(memory, "GiB", breaks, is_short)
+    return by_name
 
 
-def _phases(made: Sequence[Bucket], middles: list[float]) -> go.Figure:
+def _phases(buckets: Sequence[Bucket], middles: list[float]) -> go.Figure:
     figure = go.Figure()
     for place, name in enumerate(PHASES):
-        spent = [one.phases[place] for one in made]
+        spent = [one.phases[place] for one in buckets]
         if any(spent):
             figure.add_bar(
                 x=middles,
                 y=spent,
                 name=name,
-                customdata=[one.label for one in made],
+                customdata=[one.label for one in buckets],
                 marker={"color": COLOURS[place], "line": {"width": 0}},
-                width=[one.steps for one in made],
+                width=[one.steps for one in buckets],
                 hovertemplate=f"{name}: %{{y:.3g}} s, step %{{customdata}}<extra></extra>",
             )
     return figure.update_layout(barmode="stack", bargap=0, hovermode="closest")
 
 
-def _rates(made: Sequence[Bucket], middles: list[float]) -> go.Figure:
+def _rates(buckets: Sequence[Bucket], middles: list[float]) -> go.Figure:
     figure = go.Figure()
     figure.add_scatter(
         x=middles,
-        y=[one.tokens_per_s for one in made],
+        y=[one.tokens_per_s for one in buckets],
         name="tokens/s (left)",
         mode="lines",
         line={"color": COLOURS[0]},
     )
     figure.add_scatter(
         x=middles,
-        y=[one.rollouts_per_s for one in made],
+        y=[one.rollouts_per_s for one in buckets],
         name="rollouts/s (right)",
         yaxis="y2",
         mode="lines",
@@ -71,11 +71,11 @@ def _rates(made: Sequence[Bucket], middles: list[float]) -> go.Figure:
     return figure.update_layout(hovermode="x", yaxis2=right | own)
 
 
-def _memory(made: Sequence[Bucket], middles: list[float]) -> go.Figure:
+def _memory(buckets: Sequence[Bucket], middles: list[float]) -> go.Figure:
     figure = go.Figure(layout={"hovermode": "x"})
     for name, values, colour, dash in (
-        ("process, in RAM", [one.resident_bytes for one in made], COLOURS[0], "solid"),
-        ("GPU tensors, peak", [one.device_peak_bytes for one in made], COLOURS[4], "dot"),
+        ("process, in RAM", [one.resident_bytes for one in buckets], COLOURS[0], "solid"),
+        ("GPU tensors, peak", [one.device_peak_bytes for one in buckets], COLOURS[4], "dot"),
     ):
         if any(value is not None for value in values):
             gib = [None if value is None else value / GIB for value in values]

@@ -21,13 +21,13 @@ ROWS_SHOWN = 40
 def run_system(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Pictures over all steps, and behind them a table of at most ROWS_SHOWN rows."""
     run = run_or_404(request, run_id)
-    found = system.steps(run)
-    breaks = system.interruptions(found)
-    total = system.buckets(found, 1)
+    steps = system.steps(run)
+    breaks = system.interruptions(steps)
+    total = system.buckets(steps, 1)
     context: dict[str, Any] = header(run) | {
         "tab": "system",
-        "figures": figures(system.buckets(found), breaks) if found else {},
-        "rows": system.buckets(found, ROWS_SHOWN),
+        "figures": figures(system.buckets(steps), breaks) if steps else {},
+        "rows": system.buckets(steps, ROWS_SHOWN),
         "total": total[0] if total else None,
         "phase_names": system.PHASES,
         "breaks": breaks,

@@ -43,6 +43,6 @@ def place_of_agent(places: dict[str, int], name: str) -> int:
 @register.simple_tag
 def compare_query(runs: Sequence[Run]) -> dict[str, Any]:
     """The address of a comparison of a sweep's runs: of the first seeds, where they are too many."""
-    chosen = sorted(runs, key=lambda run: (run.seed, run.created_at))[:MAX_RUNS]
-    query = urlencode([("runs", str(run.pk)) for run in chosen])
-    return {"query": query, "count": len(chosen), "is_all": len(chosen) == len(runs)}
+    first_runs = sorted(runs, key=lambda run: (run.seed, run.created_at))[:MAX_RUNS]
+    query = urlencode([("runs", str(run.pk)) for run in first_runs])
+    return {"query": query, "count": len(first_runs), "is_all": len(first_runs) == len(runs)}

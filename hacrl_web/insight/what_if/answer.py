@@ -78,8 +78,8 @@ def _check(rows: Rows, rule: AlgorithmSpec) -> Check:
     """Once for rows in memory."""
     if rows.checked is None:
         rows.checked = check(rows, rule)
-    found: Check = rows.checked
-    return found
+    result: Check = rows.checked
+    return result
 
 
 def _told(before: Pairs, after: Pairs) -> list[dict[str, Any]]:

@@ -50,8 +50,8 @@ def what_if(
         "ratio_min": ratio_min,
         "ratio_max": ratio_max,
     }
-    given = {name: value for name, value in knobs.items() if value is not None}
-    return what_if_answer(run, first, last, given, checks=check)
+    changes = {name: value for name, value in knobs.items() if value is not None}
+    return what_if_answer(run, first, last, changes, checks=check)
 
 
 @router.get("/runs/{run_id}/rollout-text", response=dict, summary="A recorded rollout with its prompt and its text")
@@ -61,9 +61,9 @@ def rollout_text(
     """shown: as a page may show it, control characters written out and cut where it would be too much for one."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
     names = ("step", "agent", "prompt_id", "sample", "prompt", "completion", "answer", "reward")
-    found = run.rollouts.filter(seq=seq).values(*names).first()
-    if found is not None and shown:
-        length = len(found["completion"])
-        found["completion"] = visible(found["completion"][:MAX_SHOWN])
-        found |= {"length": length, "shown": min(length, MAX_SHOWN)}
-    return {"rollout": found}
+    answer = run.rollouts.filter(seq=seq).values(*names).first()
+    if answer is not None and shown:
+        length = len(answer["completion"])
+        answer["completion"] = visible(answer["completion"][:MAX_SHOWN])
+        answer |= {"length": length, "shown": min(length, MAX_SHOWN)}
+    return {"rollout": answer}

@@ -117,10 +117,10 @@ def _read(run_id: UUID, names: tuple[str, ...], first: int, last: int, last_seq:
     run = Run.objects.only("pk").get(pk=run_id)
     places = {name: place for place, name in enumerate(names)}
     rows = Rows(len(names))
-    found = segments(run.contributions.all(), first, last)
-    steps, rows.is_thinned = spread_steps(run.contributions.all(), found, MAX_STEPS, MAX_ROWS)
+    parts = segments(run.contributions.all(), first, last)
+    steps, rows.is_thinned = spread_steps(run.contributions.all(), parts, MAX_STEPS, MAX_ROWS)
     reader = _Reader(rows, places)
-    for one in found:
+    for one in parts:
         of_attempt = run.contributions.filter(attempt=one.attempt, step__range=(one.first, one.last))
         if rows.is_thinned:
             of_attempt = of_attempt.filter(step__in=[step for step in steps if one.first <= step <= one.last])
@@ -141,9 +141,9 @@ class _Reader:
         self.rewards: dict[int, dict[int, dict[int, list[float]]]] = {}  # step, prompt, source
         self.prompts: dict[str, int] = {}
 
-    def take(self, found: Iterable[tuple[Any, ...]]) -> None:
+    def take(self, records: Iterable[tuple[Any, ...]]) -> None:
         places, prompts, rows = self.places, self.prompts, self.rows
-        for step, agent, source, prompt_id, reward, a, s, side, omega, weight, m, drop_reason in found:
+        for step, agent, source, prompt_id, reward, a, s, side, omega, weight, m, drop_reason in records:
             if agent not in places or source not in places or reward is None or a is None or omega is None:
                 continue
             k, j = places[agent], places[source]
@@ -175,26 +175,27 @@ class _Reader:
 
     def close(self) -> None:
         """Keep the steps whose rewards are known: an agent's own rows tell them."""
-        rows, known = self.rows, self.rewards
-        rows.steps = sorted(known)
-        rows.blocks = [block for block in self.blocks.values() if block.step in known]
-        rows.omegas = {place: omega for place, omega in rows.omegas.items() if place[0] in known}
+        rows, rewards = self.rows, self.rewards
+        rows.steps = sorted(rewards)
+        rows.blocks = [block for block in self.blocks.values() if block.step in rewards]
+        rows.omegas = {place: omega for place, omega in rows.omegas.items() if place[0] in rewards}
         counts: Counter[tuple[int, int]] = Counter()
         for (step, learner, source), count in sorted(self.counts.items()):
-            counts[learner, source] += count * (step in known)
+            counts[learner, source] += count * (step in rewards)
         rows.counts, rows.num_rows = dict(sorted(counts.items())), counts.total()
         rows.groups = {
-            step: {prompt: Group(by_source) for prompt, by_source in prompts.items()} for step, prompts in known.items()
+            step: {prompt: Group(by_source) for prompt, by_source in prompts.items()}
+            for step, prompts in rewards.items()
         }
 
 
 def _read_capabilities(run: Run, rows: Rows, places: dict[str, int], window: int) -> None:
     """Mean rewards by step, from the metrics, and where a capability began anew (after an audit)."""
     first, last = rows.steps[0], rows.steps[-1]
-    told = columns(run, ("reward/mean", "capability"), first=first - MAX_HISTORY, last=last)
-    chosen = set(rows.steps)
+    series = columns(run, ("reward/mean", "capability"), first=first - MAX_HISTORY, last=last)
+    steps = set(rows.steps)
     for name, agent in places.items():
-        rewards, recorded = (told.get((metric, name, ""), Column()) for metric in ("reward/mean", "capability"))
+        rewards, recorded = (series.get((metric, name, ""), Column()) for metric in ("reward/mean", "capability"))
         means = [(step, mean) for step, mean in zip(rewards.steps, rewards.values, strict=True) if not isnan(mean)]
         strengths = dict(zip(recorded.steps, recorded.values, strict=True))
         rows.means.append((array("q", (step for step, _ in means)), array("d", (mean for _, mean in means))))
@@ -204,4 +205,4 @@ def _read_capabilities(run: Run, rows: Rows, places: dict[str, int], window: int
             is_alone = isclose(strengths.get(step, -1.0), max(mean, CAPABILITY_FLOOR), rel_tol=NEAR)
             if is_alone and not isclose(mean, sum(recent) / len(recent), rel_tol=NEAR):
                 rows.anew[agent].append(step)
-        rows.capabilities |= {(step, agent): strengths[step] for step in chosen & strengths.keys()}
+        rows.capabilities |= {(step, agent): strengths[step] for step in steps & strengths.keys()}

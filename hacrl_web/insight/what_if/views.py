@@ -81,11 +81,11 @@ def _windows(rows: QuerySet[Any], first: int, last: int) -> list[dict[str, Any]]
     early, late = first, last
     for _ in range(WINDOW_STEPS - 1):
         early, late = step_after(rows, early) or early, step_before(rows, late) or late
-    found = [{"label": "all", "first": first, "last": last}]
+    windows = [{"label": "all", "first": first, "last": last}]
     if early < last:
-        found.append({"label": f"first {WINDOW_STEPS}", "first": first, "last": early})
-        found.append({"label": f"last {WINDOW_STEPS}", "first": late, "last": last})
-    return found
+        windows.append({"label": f"first {WINDOW_STEPS}", "first": first, "last": early})
+        windows.append({"label": f"last {WINDOW_STEPS}", "first": late, "last": last})
+    return windows
 
 
 def _slider(knob: Knob, spec: RunSpec, schema: Mapping[str, Any]) -> dict[str, Any]:

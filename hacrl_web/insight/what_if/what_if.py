@@ -106,13 +106,13 @@ def hypothetical(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) 
         if view is None and block.is_own:  # nothing that can be turned here acts on it
             pair.add(block.tally, keeps_zero=keeps_zero)
             continue
-        given: Sequence[float] = block.advantages
+        advantages: Sequence[float] = block.advantages
         signs, omega = block.signs, block.omega
         if view is not None:
-            given, omega = view.advantages(block), view.omega(block, rule)
-            signs = [(a > 0) - (a < 0) for a in given]
+            advantages, omega = view.advantages(block), view.omega(block, rule)
+            signs = [(a > 0) - (a < 0) for a in advantages]
             pair.unknown += view.num_unknown(block)
-        sides, weights = weigh(rule, block.is_own, block.mini_batch, block.ratios, given, omega)
+        sides, weights = weigh(rule, block.is_own, block.mini_batch, block.ratios, advantages, omega)
         pair.add(Tally.of(sides, signs, weights), keeps_zero=keeps_zero)
     for (step, learner, source), omega in rows.omegas.items():
         view = views.get((step, learner))
@@ -147,20 +147,20 @@ class View:
         return advantages(rewards, [mus[prompt] for prompt in prompts], [divisors[prompt] for prompt in prompts])
 
     def num_unknown(self, block: Block) -> int:
-        found = self.of(block.source, block.silent_rewards, block.silent_prompts)
-        return len(found) - found.count(0.0)
+        terms = self.of(block.source, block.silent_rewards, block.silent_prompts)
+        return len(terms) - terms.count(0.0)
 
 
 def _views(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) -> dict[tuple[int, int], View]:
     """By step and learner, where another window or clamp changes any omega that it sees."""
-    found: dict[tuple[int, int], View] = {}
+    views: dict[tuple[int, int], View] = {}
     for step in rows.steps:
         before, after = (ratios(rows, step, one) for one in (recorded_rule, rule))
         if before == after:
             continue
         for learner in range(rows.num_agents):
-            found[step, learner] = view_of(rows, step, learner, rule, after)
-    return found
+            views[step, learner] = view_of(rows, step, learner, rule, after)
+    return views
 
 
 Ratios = dict[tuple[int, int], float]
@@ -178,16 +178,16 @@ def ratios(rows: Rows, step: int, rule: AlgorithmSpec) -> Ratios:
 def view_of(rows: Rows, step: int, learner: int, rule: AlgorithmSpec, omega: Ratios) -> View:
     """Baselines and divisors of one learner as workers/agents/objective.py has them, quarantine and options
     included."""
-    known: dict[tuple[int, tuple[int, ...]], Shared] = {}
+    cache: dict[tuple[int, tuple[int, ...]], Shared] = {}
     of_source = {}
     for source in range(rows.num_agents):
         # Behind a shared rollout may stand its source's baseline.
         whose = source if rule.cross_advantage == "source" else learner
         # The advantages of a source that is not trusted are those that it would have if it were.
         listens = tuple(j for j in range(rows.num_agents) if (step, whose, j) not in rows.quarantined or j == source)
-        if (whose, listens) not in known:
-            known[whose, listens] = _baselines(rows, step, listens, whose, rule, omega)
-        of_source[source] = known[whose, listens]
+        if (whose, listens) not in cache:
+            cache[whose, listens] = _baselines(rows, step, listens, whose, rule, omega)
+        of_source[source] = cache[whose, listens]
     return View({j: omega[j, learner] for j in range(rows.num_agents)}, of_source)
 
 
@@ -244,8 +244,8 @@ def check(rows: Rows, rule: AlgorithmSpec) -> Check:
                 same += 1
             else:
                 worst = max(worst, abs(ours - theirs) / max(abs(ours), abs(theirs)))
-        found = views[block.step, block.learner].advantages(block)
-        gaps = [abs(a - b) for a, b in zip(found, block.advantages, strict=True)]
+        advantages = views[block.step, block.learner].advantages(block)
+        gaps = [abs(a - b) for a, b in zip(advantages, block.advantages, strict=True)]
         advantage_worst = max(advantage_worst, max(gaps, default=0.0))
     strengths = [
         (capability(rows.means_until(agent, step), rule.capability_window), value)

@@ -111,8 +111,8 @@ def sweep_board(*sweeps: Sweep) -> Board:
 
 def alone_board(user: Any, group_id: int, benchmark_id: int) -> Board | None:
     """The runs of a group on a benchmark that were launched one by one; None where there are none."""
-    chosen = Run.objects.visible_to(user).filter(sweep=None, group=group_id, benchmark=benchmark_id)
-    runs, num_left_out = _newest(chosen.exclude(state=State.DRAFT).exclude(algorithm=EVALUATION_ONLY))
+    of_pair = Run.objects.visible_to(user).filter(sweep=None, group=group_id, benchmark=benchmark_id)
+    runs, num_left_out = _newest(of_pair.exclude(state=State.DRAFT).exclude(algorithm=EVALUATION_ONLY))
     if not runs or runs[0].group is None or runs[0].benchmark is None:
         return None
     name = f"{runs[0].group.name} on {runs[0].benchmark.name}"
@@ -142,7 +142,7 @@ def sources(user: Any, search: str = "") -> list[Source]:
     return [*sweeps, *((group, benchmark) for group, benchmark, _ in pairs.order_by("-newest"))]
 
 
-def boards(user: Any, chosen: Iterable[Source]) -> list[Board]:
+def boards(user: Any, selection: Iterable[Source]) -> list[Board]:
     """The boards of these sources that have a score: each costs several queries."""
-    found = [board_of(user, source) for source in chosen]
-    return [board for board in found if board is not None and board.with_results]
+    result = [board_of(user, source) for source in selection]
+    return [board for board in result if board is not None and board.with_results]

@@ -80,19 +80,19 @@ class Choice:
         return not self.column or name in self.column
 
 
-def read_choice(asked: QueryDict, board: Board) -> Choice:
+def read_choice(query: QueryDict, board: Board) -> Choice:
     """What the address says; what this board does not have is as if it were not said."""
     benchmarks, algorithms = board.benchmarks, {row.algorithm for row in board.rows}
     usual = Choice()
 
     def one(name: str, possible: Iterable[str]) -> str:
-        value = asked.get(name, "")
+        value = query.get(name, "")
         return value if value in possible else str(getattr(usual, name))
 
     def several(name: str, possible: Iterable[str]) -> tuple[str, ...]:
-        wanted = set(asked.getlist(name))
-        found = tuple(value for value in possible if value in wanted)
-        return () if len(found) == len(list(possible)) else found
+        texts = set(query.getlist(name))
+        values = tuple(value for value in possible if value in texts)
+        return () if len(values) == len(list(possible)) else values
 
     return Choice(
         metric=one("metric", board.metrics),
@@ -103,14 +103,14 @@ def read_choice(asked: QueryDict, board: Board) -> Choice:
         column=several("column", EXTRA),
         sort=one("sort", {AVERAGE, "algorithm", *EXTRA, *benchmarks}),
         cost=one("cost", COSTS),
-        x=asked.get("x", "")[:200],
-        y=asked.get("y", "")[:200],
-        reported=asked.get("reported", "")[:200],
+        x=query.get("x", "")[:200],
+        y=query.get("y", "")[:200],
+        reported=query.get("reported", "")[:200],
     )
 
 
 def baselines(board: Board) -> Mapping[str, str]:
     """What can be the baseline -> its words: none, each algorithm, and each row where an algorithm has several."""
     names = [row.algorithm for row in board.with_results]
-    found = {NO_BASELINE: "none"} | {name: name for name in dict.fromkeys(names)}
-    return found | {row.id: row.label for row in board.with_results if names.count(row.algorithm) > 1}
+    labels = {NO_BASELINE: "none"} | {name: name for name in dict.fromkeys(names)}
+    return labels | {row.id: row.label for row in board.with_results if names.count(row.algorithm) > 1}

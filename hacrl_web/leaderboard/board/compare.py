@@ -16,11 +16,11 @@ def baseline_of(row: Row, rows: Sequence[Row], baseline: str) -> Row | None:
     """The row to compare with: the chosen one, or the algorithm's as the same request would have had it."""
     if baseline in (NO_BASELINE, row.id, row.algorithm) or row.algorithm == identity.EVALUATION_ONLY:
         return None
-    chosen = next((other for other in rows if other.id == baseline), None)
-    if chosen is not None:
-        return chosen
-    wanted = identity.acting(row.all_settings, baseline)
-    alike = [other for other in rows if other.algorithm == baseline and other.settings == wanted]
+    row_of_id = next((other for other in rows if other.id == baseline), None)
+    if row_of_id is not None:
+        return row_of_id
+    settings = identity.acting(row.all_settings, baseline)
+    alike = [other for other in rows if other.algorithm == baseline and other.settings == settings]
     # Of several, which differ in their facts, the one that shares most with this row.
     return max(alike, key=lambda other: len(other.facts.items() & row.facts.items()), default=None)
 

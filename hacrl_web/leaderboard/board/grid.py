@@ -65,21 +65,21 @@ def make_grid(table: Table, choice: Choice) -> Grid | None:
 
 def _curves(table: Table, groups: Sequence[Group], x: str) -> list[Curve]:
     """A row without a number there, such as an algorithm that has no use for the setting, is on no curve."""
-    found: dict[str, list[Point]] = {}
+    curves: dict[str, list[Point]] = {}
     for group in groups:
         number = _number(group.row.settings.get(x))
         if number is not None and x in group.row.told_apart_by:
-            found.setdefault(group.row.label_without(x), []).append(Point(number, group, table.cell(group)))
-    return [Curve(label, tuple(sorted(points, key=lambda point: point.x))) for label, points in found.items()]
+            curves.setdefault(group.row.label_without(x), []).append(Point(number, group, table.cell(group)))
+    return [Curve(label, tuple(sorted(points, key=lambda point: point.x))) for label, points in curves.items()]
 
 
 def cells_of(grid: Grid, curves_algorithm: str) -> dict[tuple[float, float], Cell]:
     """(x, y) -> score of one algorithm's rows, where only these two settings tell them apart."""
-    found = {}
+    cells = {}
     for curve in grid.curves:
         for point in curve.points:
             row = point.group.row
             y = _number(row.settings.get(grid.y))
             if row.algorithm == curves_algorithm and y is not None and set(row.told_apart_by) <= {grid.x, grid.y}:
-                found[point.x, y] = point.cell
-    return found
+                cells[point.x, y] = point.cell
+    return cells

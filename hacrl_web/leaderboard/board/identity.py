@@ -36,8 +36,8 @@ def algorithm_of(run: Run) -> str:
 def all_settings(run: Run) -> dict[str, Any]:
     """Every compared setting of a run by its dotted path, with today's defaults for those that came later."""
     spec = effective(run)
-    found = {path: value for section in _COMPARED for path, value in flat(spec.get(section), section)}
-    return found | ({_START_STEP: run.start_step} if run.start_step else {})
+    settings = {path: value for section in _COMPARED for path, value in flat(spec.get(section), section)}
+    return settings | ({_START_STEP: run.start_step} if run.start_step else {})
 
 
 def acting(settings: Settings, algorithm: str) -> dict[str, Any]:
@@ -45,14 +45,16 @@ def acting(settings: Settings, algorithm: str) -> dict[str, Any]:
 
     An epsilon that a run leaves empty is the algorithm's own: a row of its own only where the number differs.
     """
-    found = {path: value for path, value in settings.items() if path != "algorithm.name"}
+    relevant = {path: value for path, value in settings.items() if path != "algorithm.name"}
     if algorithm == EVALUATION_ONLY:
-        return {path: value for path, value in found.items() if _acts_on_start(path)}
+        return {path: value for path, value in relevant.items() if _acts_on_start(path)}
     own = OWN_EPSILONS.get(algorithm, SEQUENCE_EPSILONS)
     for path, epsilon in zip(("algorithm.epsilon", "algorithm.epsilon_high"), own, strict=True):
-        if found.get(path) is None:
-            found[path] = epsilon
-    return found if algorithm in SHARING else {path: value for path, value in found.items() if not _is_cross(path)}
+        if relevant.get(path) is None:
+            relevant[path] = epsilon
+    return (
+        relevant if algorithm in SHARING else {path: value for path, value in relevant.items() if not _is_cross(path)}
+    )
 
 
 def _is_cross(path: str) -> bool:
@@ -69,23 +71,23 @@ def _acts_on_start(path: str) -> bool:
 def model_facts(run: Run) -> dict[str, str]:
     """The state of each agent's model: the hub's commit, or the local folder's fingerprint when it was registered."""
     members = {agent.name: agent.model for agent in run.group.agents.all()} if run.group else {}
-    found = {}
+    facts = {}
     for agent in run.spec["agents"]:
         model, state = members.get(agent["name"]), agent.get("revision") or ""
         if not state and model is not None and model.location == agent["model"]:
             state = model.revision if model.kind == LanguageModel.Kind.HUB else model.facts.get("folder_fingerprint")
-        found[f"model of {agent['name']}"] = str(state or NOT_RECORDED)
-    return found
+        facts[f"model of {agent['name']}"] = str(state or NOT_RECORDED)
+    return facts
 
 
 def score_facts(result: RunResult) -> dict[str, str]:
     """Verifier and questions of each benchmark; every agent was asked the same, by the same verifier."""
-    found = {}
+    facts = {}
     for scores in result.final.values():
         for benchmark, score in scores.items():
-            found[f"verifier of {benchmark}"] = score.verifier or NOT_RECORDED
-            found[f"questions of {benchmark}"] = score.questions or NOT_RECORDED
-    return dict(sorted(found.items()))
+            facts[f"verifier of {benchmark}"] = score.verifier or NOT_RECORDED
+            facts[f"questions of {benchmark}"] = score.questions or NOT_RECORDED
+    return dict(sorted(facts.items()))
 
 
 def key_of(*parts: Any) -> str:

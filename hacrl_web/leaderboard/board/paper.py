@@ -53,11 +53,11 @@ class Section:
 @cache
 def reported() -> tuple[Reported, ...]:
     with open(_FILE, newline="", encoding="utf-8") as file:
-        found = []
+        sections = []
         for row in csv.DictReader(file):
             scores = tuple((name, row[name]) for name in (*_NAMES, ALL))
-            found.append(Reported(row["table"], row["group"], row["model"], row["algorithm"], scores))
-    return tuple(found)
+            sections.append(Reported(row["table"], row["group"], row["model"], row["algorithm"], scores))
+    return tuple(sections)
 
 
 def column_of(benchmark: str) -> str | None:

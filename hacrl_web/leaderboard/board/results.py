@@ -55,8 +55,8 @@ class RunResult:
     @property
     def benchmarks(self) -> list[str]:
         """Those of the last step, the run's own held-out questions first."""
-        found = dict.fromkeys(name for scores in self.final.values() for name in scores)
-        return sorted(found, key=lambda name: name != self.run.spec["data"]["benchmark"])
+        names = dict.fromkeys(name for scores in self.final.values() for name in scores)
+        return sorted(names, key=lambda name: name != self.run.spec["data"]["benchmark"])
 
     def score(
         self, agents: Sequence[str], benchmarks: Sequence[str], metric: str = MEAN_OF_SAMPLES, when: str = FINAL
@@ -91,15 +91,15 @@ def run_results(runs: Iterable[Run]) -> dict[UUID, RunResult]:
     completed = {run.pk: run for run in runs if run.state == State.COMPLETED}
     points = _evaluations(completed)
     versions = _versions(list(completed))
-    found = {}
+    results = {}
     for pk, run in completed.items():
         by_step = points.get(pk, {})
         if not by_step:
             continue
         result = RunResult(run, by_step.get(0, {}), by_step[max(by_step)], versions.get(pk, {}))
         if result.score(run.agent_names, [run.spec["data"]["benchmark"]]) is not None:
-            found[pk] = result
-    return found
+            results[pk] = result
+    return results
 
 
 def _evaluations(runs: Mapping[UUID, Run]) -> dict[UUID, dict[int, dict[str, dict[str, Score]]]]:
@@ -108,20 +108,20 @@ def _evaluations(runs: Mapping[UUID, Run]) -> dict[UUID, dict[int, dict[str, dic
     last_steps = events.order_by().values_list("run_id").annotate(Max("step"))
     ends = {run: {0, last} for run, last in last_steps}
     steps = {step for both in ends.values() for step in both}
-    found: dict[UUID, dict[int, dict[str, dict[str, Score]]]] = {}
+    by_run: dict[UUID, dict[int, dict[str, dict[str, Score]]]] = {}
     rows = events.filter(step__in=steps).order_by("attempt", "seq").values_list("run_id", "agent", "step", "payload")
     for run, agent, step, payload in rows:
         if step in ends[run] and payload.get("metric") == ACCURACY and payload.get("value") is not None:
-            by_agent = found.setdefault(run, {}).setdefault(step, {})
+            by_agent = by_run.setdefault(run, {}).setdefault(step, {})
             benchmark = str(payload.get("benchmark") or runs[run].spec["data"]["benchmark"])
             by_agent.setdefault(agent, {})[benchmark] = _score(payload)
-    return found
+    return by_run
 
 
 def _score(payload: Mapping[str, Any]) -> Score:
     samples = int(payload.get("num_samples") or 1)
-    told = payload.get("estimates") or {}
-    estimates = {str(name): float(value) for name, value in told.items() if value is not None}
+    values = payload.get("estimates") or {}
+    estimates = {str(name): float(value) for name, value in values.items() if value is not None}
     return Score(
         estimates={f"avg@{samples}": float(payload["value"])} | estimates,
         num_samples=samples,

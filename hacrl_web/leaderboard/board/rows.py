@@ -67,8 +67,8 @@ class Row:
 
     def label_without(self, setting: str) -> str:
         """The same without one setting: of a line in a picture whose axis it is."""
-        told = ", ".join(f"{plain_path(p)} {_short(v)}" for p, v in self.told_apart_by.items() if p != setting)
-        return f"{self.algorithm} ({told})" if told else self.algorithm
+        differences = ", ".join(f"{plain_path(p)} {_short(v)}" for p, v in self.told_apart_by.items() if p != setting)
+        return f"{self.algorithm} ({differences})" if differences else self.algorithm
 
     @property
     def seeds(self) -> list[int]:
@@ -122,7 +122,7 @@ def rows(runs: Iterable[Run]) -> list[Row]:
     """Rows in the order in which they were launched; drafts are nobody's."""
     ordered = sorted((run for run in runs if run.state != State.DRAFT), key=lambda run: run.created_at)
     results = run_results(ordered)
-    found: dict[str, Row] = {}
+    by_id: dict[str, Row] = {}
     without: list[tuple[Run, Row]] = []
     for run in ordered:
         algorithm = identity.algorithm_of(run)
@@ -131,19 +131,19 @@ def rows(runs: Iterable[Run]) -> list[Row]:
         models, result = identity.model_facts(run), results.get(run.pk)
         facts = models | (identity.score_facts(result) if result else {})
         key = identity.key_of(algorithm, settings, facts)
-        row = found.setdefault(key, Row(identity.row_id(key), algorithm, every, settings, facts, {}, {}))
+        row = by_id.setdefault(key, Row(identity.row_id(key), algorithm, every, settings, facts, {}, {}))
         if result is None:
             without.append((run, row))
         else:
             row.num_replaced += run.seed in row.results
             row.results[run.seed] = result
     for run, row in without:
-        _place(run, row, list(found.values()))
-    made = [row for row in found.values() if row.num_planned]
-    for row in made:
+        _place(run, row, list(by_id.values()))
+    planned = [row for row in by_id.values() if row.num_planned]
+    for row in planned:
         row.results = dict(sorted(row.results.items()))
-        _tell_apart(row, [other for other in made if other is not row])
-    return made
+        _tell_apart(row, [other for other in planned if other is not row])
+    return planned
 
 
 def _place(run: Run, own: Row, every: Sequence[Row]) -> None:

@@ -17,9 +17,9 @@ from hacrl_web.leaderboard.board.rows import Row
 
 def make_table(board: Board, choice: Choice) -> Table:
     columns = _columns(board, choice)
-    shown = [row for row in board.rows if not choice.algorithm or row.algorithm in choice.algorithm]
-    groups = [Group(row, _lines(row, columns, choice.metric)) for row in shown]
-    table = Table(board, choice, columns, groups, unlike=_unlike(shown))
+    selection = [row for row in board.rows if not choice.algorithm or row.algorithm in choice.algorithm]
+    groups = [Group(row, _lines(row, columns, choice.metric)) for row in selection]
+    table = Table(board, choice, columns, groups, unlike=_unlike(selection))
     for group in groups:
         base = baseline_of(group.row, board.with_results, choice.baseline)
         group.is_baseline = choice.baseline in (group.row.id, group.row.algorithm)
@@ -28,7 +28,7 @@ def make_table(board: Board, choice: Choice) -> Table:
     table.baseline = baseline_words(board, choice.baseline)
     mark_best(groups, columns)
     _sort(table)
-    table.starts = _starts(shown, columns, choice.metric)
+    table.starts = _starts(selection, columns, choice.metric)
     return table
 
 
@@ -92,8 +92,8 @@ def _sort_value(table: Table, group: Group, sort: str) -> tuple[float | None, in
     if sort == "seeds":
         return float(len(group.row.seeds)), -1
     cell = group.head.cells.get(sort, table.cell(group))
-    found = cell.difference if sort == "gain" else group.head.start if sort == "start" else cell.score
-    return None if found is None else found.mean, -1
+    estimate = cell.difference if sort == "gain" else group.head.start if sort == "start" else cell.score
+    return None if estimate is None else estimate.mean, -1
 
 
 def _starts(rows: Sequence[Row], columns: Sequence[Column], metric: str) -> list[StartGroup]:
@@ -103,7 +103,7 @@ def _starts(rows: Sequence[Row], columns: Sequence[Column], metric: str) -> list
         is_training = row.algorithm != identity.EVALUATION_ONLY
         if is_training and any(result.start for result in row.results.values()):
             by_key.setdefault(row.start_key, []).append(row)
-    found = []
+    starts = []
     for alike in by_key.values():
         agents = alike[0].agents
         everyone = [(MEAN, agents)] if len(agents) > 1 else []
@@ -111,10 +111,10 @@ def _starts(rows: Sequence[Row], columns: Sequence[Column], metric: str) -> list
         for name, members in [*everyone, *((agent, [agent]) for agent in agents)]:
             cells = {column.key: _start_cell(alike, members, column, metric) for column in columns}
             lines.append(Line(name, agents.index(name) if name else 0, cells))
-        told = {key: value for key, value in alike[0].told_apart_by.items() if key == "group"}
+        group_only = {key: value for key, value in alike[0].told_apart_by.items() if key == "group"}
         seeds = sorted({seed for row in alike for seed, result in row.results.items() if result.start})
-        found.append(StartGroup(tuple(agents), str(told.get("group", "")), seeds, lines))
-    return found
+        starts.append(StartGroup(tuple(agents), str(group_only.get("group", "")), seeds, lines))
+    return starts
 
 
 def _start_cell(alike: Sequence[Row], agents: Sequence[str], column: Column, metric: str) -> Cell:
@@ -122,7 +122,7 @@ def _start_cell(alike: Sequence[Row], agents: Sequence[str], column: Column, met
     for row in alike:
         for seed, value in row.by_seed(agents, column.benchmarks, metric, START).items():
             values.setdefault(seed, []).append(value)
-    by_seed = {seed: fmean(found) for seed, found in sorted(values.items())}
+    by_seed = {seed: fmean(scores) for seed, scores in sorted(values.items())}
     score = estimate(list(by_seed.values()))
     if score is not None and score.are_seeds_equal:
         score = Estimate(score.mean, None, score.count)  # the same model, asked alike: seeds have no part in it
@@ -131,9 +131,9 @@ def _start_cell(alike: Sequence[Row], agents: Sequence[str], column: Column, met
 
 def _unlike(rows: Sequence[Row]) -> list[str]:
     """Facts that rows do not share, so that no difference between them is drawn."""
-    found: dict[str, set[str]] = {}
+    differing: dict[str, set[str]] = {}
     for row in rows:
         for name, value in row.facts.items() if row.results else ():
             if not name.startswith("model of "):
-                found.setdefault(name, set()).add(value)
-    return sorted(name for name, values in found.items() if len(values) > 1)
+                differing.setdefault(name, set()).add(value)
+    return sorted(name for name, values in differing.items() if len(values) > 1)

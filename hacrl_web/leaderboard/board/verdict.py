@@ -20,11 +20,11 @@ def verdict(table: Table) -> str:
     top, rest = scored[0], scored[1:]
     baseline = [group for group in rest if group.is_baseline]
     beside = {group.row.id: group for group in [*baseline, *rest[:1]]}
-    said = [f"Over {words}" for group in beside.values() if (words := _over(table, top, group))]
+    sentences = [f"Over {words}" for group in beside.values() if (words := _over(table, top, group))]
     ours = next((group for group in scored if group.row.algorithm == "hacpo"), top)
     if ours is not top and baseline and (words := _over(table, ours, baseline[0])):
-        said.append(f"{_score(table, ours)} over {words}")
-    return " ".join([f"Highest: {_score(table, top)}.", *said]) if said else ""
+        sentences.append(f"{_score(table, ours)} over {words}")
+    return " ".join([f"Highest: {_score(table, top)}.", *sentences]) if sentences else ""
 
 
 def _mean(table: Table, group: Group) -> float:
@@ -58,5 +58,5 @@ def _certainty(gap: Estimate, is_of_all: bool) -> str:
         return f"one seed{both}, no interval"
     if gap.are_seeds_equal:
         return f"all {gap.count} seeds{both} are equal"
-    said = f"± {plain_significant(gap.half_width, 2)} over {gap.count} seeds{both}"
-    return said if gap.is_clear else f"{said} (a tie)"
+    text = f"± {plain_significant(gap.half_width, 2)} over {gap.count} seeds{both}"
+    return text if gap.is_clear else f"{text} (a tie)"

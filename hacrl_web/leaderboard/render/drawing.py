@@ -93,9 +93,9 @@ def _joined(parts: Sequence[SafeString]) -> SafeString:
 
 
 def _x_axis(scale: Scale, bottom: float, title: str) -> list[SafeString]:
-    found = [_line(scale(tick), str(TOP), scale(tick), f"{bottom:.1f}", opacity=0.2) for tick in scale.ticks()]
-    found += [_text(scale(tick), f"{bottom + 16:.1f}", f"{tick:g}", "middle") for tick in scale.ticks()]
-    return [*found, _text(f"{(LEFT + WIDTH - RIGHT) / 2:.1f}", f"{bottom + 34:.1f}", title, "middle")]
+    parts = [_line(scale(tick), str(TOP), scale(tick), f"{bottom:.1f}", opacity=0.2) for tick in scale.ticks()]
+    parts += [_text(scale(tick), f"{bottom + 16:.1f}", f"{tick:g}", "middle") for tick in scale.ticks()]
+    return [*parts, _text(f"{(LEFT + WIDTH - RIGHT) / 2:.1f}", f"{bottom + 34:.1f}", title, "middle")]
 
 
 def seeds(dots: Sequence[Dot], title: str) -> SafeString:

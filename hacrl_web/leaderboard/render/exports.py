@@ -44,19 +44,19 @@ def _csv_rows(table: Table, section: paper.Section | None) -> Iterator[list[Any]
 
 
 def _csv_head(table: Table) -> list[str]:
-    found = ["source", "row", "algorithm", "told apart by", "agent", "seeds", "seeds launched", "without a score"]
+    names = ["source", "row", "algorithm", "told apart by", "agent", "seeds", "seeds launched", "without a score"]
     for column in table.columns:
         name = f"{column.title} {column.measured_by}"
-        found += [name, f"{name} ±", f"{name} seeds", f"{name} mark"]
+        names += [name, f"{name} ±", f"{name} seeds", f"{name} mark"]
         base = table.baseline or "baseline"
-        found += [f"{name} minus {base}", f"{name} minus {base} ±", f"{name} verdict"]
-    return [*found, "start", "rollouts", "tokens", "device_hours", "gained per 1,000 rollouts"]
+        names += [f"{name} minus {base}", f"{name} minus {base} ±", f"{name} verdict"]
+    return [*names, "start", "rollouts", "tokens", "device_hours", "gained per 1,000 rollouts"]
 
 
 def _csv_cells(table: Table, group: Group, line: Line) -> list[Any]:
     row = group.row
-    told = "; ".join(f"{path} = {value}" for path, value in row.told_apart_by.items())
-    who = [MEASURED, row.id, row.algorithm, told, line.agent or "mean", " ".join(map(str, row.seeds))]
+    differences = "; ".join(f"{path} = {value}" for path, value in row.told_apart_by.items())
+    who = [MEASURED, row.id, row.algorithm, differences, line.agent or "mean", " ".join(map(str, row.seeds))]
     costs: list[Any] = [""] * 4
     if line is group.head:  # they are the run's, not an agent's
         costs = [*(table.cost(row, name) for name in ("rollouts", "tokens", "device_hours")), table.per_1000(group)]
@@ -147,8 +147,12 @@ def _json_cell(cell: Cell) -> dict[str, Any]:
     }
 
 
-def estimate_as_dict(found: Estimate | None) -> dict[str, Any] | None:
-    return None if found is None else {"mean": found.mean, "half_width": found.half_width, "seeds": found.count}
+def estimate_as_dict(estimate: Estimate | None) -> dict[str, Any] | None:
+    return (
+        None
+        if estimate is None
+        else {"mean": estimate.mean, "half_width": estimate.half_width, "seeds": estimate.count}
+    )
 
 
 def provenance(row: Row) -> list[dict[str, Any]]:

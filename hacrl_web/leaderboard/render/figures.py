@@ -102,13 +102,13 @@ def _colour(table: Table, group: Group) -> str:
 
 def front(table: Table) -> list[Group]:
     """The Pareto front, cheapest first: rows that no row of the same or a lower cost reaches."""
-    found: list[tuple[Group, Estimate]] = []
+    points: list[tuple[Group, Estimate]] = []
     costs = [(table.cost(group.row, table.choice.cost), group, score) for group, score in _scored(table)]
     priced = [(cost, group, score) for cost, group, score in costs if cost]
     for _, group, score in sorted(priced, key=lambda item: (item[0], -item[2].mean)):
-        if not found or score.mean > found[-1][1].mean:
-            found.append((group, score))
-    return [group for group, _ in found]
+        if not points or score.mean > points[-1][1].mean:
+            points.append((group, score))
+    return [group for group, _ in points]
 
 
 def pareto(table: Table) -> dict[str, Any]:

@@ -107,10 +107,10 @@ def extra_text(table: Table, group: Group, name: str) -> str:
     return plain_significant(table.per_1000(group) if name == "per_1000" else table.cost(group.row, name))
 
 
-def _interval(found: Estimate) -> str:
-    if found.are_seeds_equal:
-        return f" (all {found.count} seeds equal)"
-    return "" if found.half_width is None else rf" $\pm$ {escaped(plain_significant(found.half_width, 2))}"
+def _interval(estimate: Estimate) -> str:
+    if estimate.are_seeds_equal:
+        return f" (all {estimate.count} seeds equal)"
+    return "" if estimate.half_width is None else rf" $\pm$ {escaped(plain_significant(estimate.half_width, 2))}"
 
 
 def _score(cell: Cell) -> str:

@@ -31,12 +31,12 @@ class SeedRun:
 def seed_runs(table: Table, row: Row) -> list[SeedRun]:
     """Every seed of a row, those without a score included."""
     values = row.by_seed(row.agents, table.last.benchmarks, table.choice.metric)
-    found = [
+    runs = [
         SeedRun(row.label, seed, result.run.state, values.get(seed), "", result.versions.get("hacrl", NOT_RECORDED))
         for seed, result in row.results.items()
     ]
-    found += [SeedRun(row.label, seed, run.state, None, run.reason, "") for seed, run in row.others.items()]
-    return sorted(found, key=lambda one: one.seed)
+    runs += [SeedRun(row.label, seed, run.state, None, run.reason, "") for seed, run in row.others.items()]
+    return sorted(runs, key=lambda one: one.seed)
 
 
 def shared_settings(rows: Sequence[Row]) -> dict[str, Any]:
@@ -51,34 +51,34 @@ def shared_settings(rows: Sequence[Row]) -> dict[str, Any]:
 
 def versions(rows: Sequence[Row]) -> dict[str, list[str]]:
     """package -> the versions that the runs started with."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for row in rows:
         for result in row.results.values():
             for name, version in result.versions.items():
-                found.setdefault(name, set()).add(version)
-    return {name: sorted(values) for name, values in sorted(found.items())}
+                by_name.setdefault(name, set()).add(version)
+    return {name: sorted(values) for name, values in sorted(by_name.items())}
 
 
 def facts(rows: Sequence[Row]) -> dict[str, list[str]]:
     """Verifier, questions and models -> their states over all rows."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for row in rows:
         for name, value in row.facts.items() if row.results else ():
-            found.setdefault(name, set()).add(value)
-    return {name: sorted(values) for name, values in sorted(found.items())}
+            by_name.setdefault(name, set()).add(value)
+    return {name: sorted(values) for name, values in sorted(by_name.items())}
 
 
 def _dots(table: Table) -> list[tuple[drawing.Dot, float | None]]:
     """The scored rows as dots, and their cost."""
-    found = []
+    dots = []
     for group in table.groups:
         cell, start = table.cell(group), group.head.start
         if cell.score is not None:
             seeds = list(cell.by_seed.values())
             began = start.mean if start else None
             dot = drawing.Dot(group.row.label, cell.score.mean, cell.score.half_width, seeds, began)
-            found.append((dot, table.cost(group.row, table.choice.cost)))
-    return found
+            dots.append((dot, table.cost(group.row, table.choice.cost)))
+    return dots
 
 
 def report(table: Table, address: str) -> str:

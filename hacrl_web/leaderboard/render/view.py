@@ -45,10 +45,10 @@ def extras(table: Table) -> list[str]:
 def heads(table: Table) -> list[Head]:
     choice = table.choice
     sort = choice.sort or table.last.key
-    found = []
+    cells = []
     for column in table.columns:
-        found.append(_head(table, column.key, column.title, column.measured_by, formula(choice.metric), sort))
-    return found + [_head(table, name, *_words(table, name), sort) for name in extras(table)]
+        cells.append(_head(table, column.key, column.title, column.measured_by, formula(choice.metric), sort))
+    return cells + [_head(table, name, *_words(table, name), sort) for name in extras(table)]
 
 
 def _words(table: Table, name: str) -> tuple[str, str, str]:
@@ -64,7 +64,7 @@ def _head(table: Table, key: str, title: str, below: str, hover: str, sort: str)
 
 def pictures(table: Table) -> list[dict[str, Any]]:
     """Figures with their words; `name` ends the id of each on its page."""
-    found = [
+    entries = [
         {
             "name": "seeds",
             "title": "Score of each seed",
@@ -78,7 +78,7 @@ def pictures(table: Table) -> list[dict[str, Any]]:
             "figure": figures.pareto(table),
         },
     ]
-    return found + _grid_pictures(table)
+    return entries + _grid_pictures(table)
 
 
 def _front_words(table: Table) -> str:
@@ -89,13 +89,13 @@ def _front_words(table: Table) -> str:
     if not on_front or len(table.groups) < 2:
         return ""
     top, axis = on_front[0], table.choice.cost
-    said = f"; no row scores higher than {top.row.label} or costs less in {COSTS[axis]}"
+    text = f"; no row scores higher than {top.row.label} or costs less in {COSTS[axis]}"
     if alike := _rows_at(table, axis, lambda gap: abs(gap) < SAME, top):
-        said += f" ({alike} the same)"
+        text += f" ({alike} the same)"
     for name, words in COSTS.items():
         if name != axis and (less := _rows_at(table, name, lambda gap: gap <= -SAME, top)):
-            said += f"; in {words}, {less} less"
-    return said
+            text += f"; in {words}, {less} less"
+    return text
 
 
 def _rows_at(table: Table, cost: str, is_meant: Callable[[float], bool], top: Group) -> str:
@@ -113,7 +113,7 @@ def _grid_pictures(table: Table) -> list[dict[str, Any]]:
     grid = make_grid(table, table.choice)
     if grid is None:
         return []
-    found = [
+    entries = [
         {
             "name": "sensitivity",
             "title": f"Sensitivity to {grid.x}",
@@ -124,8 +124,8 @@ def _grid_pictures(table: Table) -> list[dict[str, Any]]:
     heat = figures.heat_map(table, grid)
     if heat is not None:
         text = "Mean over seeds ± 95 % interval; an empty cell has no completed run."
-        found.append({"name": "heat", "title": f"{grid.x} and {grid.y}", "text": text, "figure": heat})
-    return found
+        entries.append({"name": "heat", "title": f"{grid.x} and {grid.y}", "text": text, "figure": heat})
+    return entries
 
 
 def context(table: Table, key: str, *, is_compact: bool = False) -> dict[str, Any]:

@@ -156,10 +156,10 @@ def create_built_in(request: HttpRequest, payload: BuiltInIn) -> Any:
     """Load one of the built-in benchmarks with its own mapping."""
     staged = benchmarks.stage_built_in(request.user, payload.built_in, payload.location)
     try:
-        asked = benchmarks.suggested(staged)
-        asked |= {"name": payload.name} if payload.name else {}
-        asked |= {} if payload.held_out_fraction is None else {"held_out_fraction": payload.held_out_fraction}
-        return 201, benchmarks.create_from_staged(request.user, staged, asked)
+        settings = benchmarks.suggested(staged)
+        settings |= {"name": payload.name} if payload.name else {}
+        settings |= {} if payload.held_out_fraction is None else {"held_out_fraction": payload.held_out_fraction}
+        return 201, benchmarks.create_from_staged(request.user, staged, settings)
     finally:
         staged.discard()
 
@@ -191,9 +191,9 @@ def fetch_benchmark(request: HttpRequest, payload: FetchIn) -> Any:
     place = payload.dict(include={"kind", "location", "revision"})
     staged = benchmarks.stage_from(request.user, **place)
     try:
-        asked = benchmarks.suggested(staged)
-        asked |= {key: value for key, value in payload.dict(exclude=set(place)).items() if value not in (None, "")}
-        return 201, benchmarks.create_from_staged(request.user, staged, asked)
+        settings = benchmarks.suggested(staged)
+        settings |= {key: value for key, value in payload.dict(exclude=set(place)).items() if value not in (None, "")}
+        return 201, benchmarks.create_from_staged(request.user, staged, settings)
     finally:
         staged.discard()
 
@@ -206,7 +206,7 @@ def get_benchmark(request: HttpRequest, pk: int) -> Any:
 @router.get("/benchmarks/{int:pk}/questions", response=QuestionPage)
 def list_questions(request: HttpRequest, pk: int, query: Query[QuestionQuery]) -> Any:
     benchmark = _benchmark(request, pk)
-    wanted = Wanted(
+    query_of_page = Wanted(
         is_held_out_file=query.file == "held_out" and bool(benchmark.eval_path),
         start=query.start,
         text=query.q.strip(),
@@ -214,7 +214,7 @@ def list_questions(request: HttpRequest, pk: int, query: Query[QuestionQuery]) -
         difficulty=query.difficulty,
     )
     try:
-        page = read_page(benchmark, wanted)
+        page = read_page(benchmark, query_of_page)
     except (OSError, ValueError, KeyError):
         message = "The question files of this benchmark cannot be read (any more)."
         raise FieldErrors([FieldError("unreadable", message, None)], 409) from None

@@ -186,13 +186,13 @@ def delete_group(request: HttpRequest, pk: int) -> Any:
 def get_pair(request: HttpRequest, pk: int, first: int, second: int) -> Any:
     """Places of the agents, the first the lower one. Measured now if it was not, which takes seconds."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
-    chosen = [(a, b) for a, b in group.agent_pairs() if (a.position, b.position) == (first, second)]
-    if not chosen:
+    pairs = [(a, b) for a, b in group.agent_pairs() if (a.position, b.position) == (first, second)]
+    if not pairs:
         raise Http404
-    pair = Pair(*chosen[0], measured_facts(chosen[0][0].model, chosen[0][1].model))
+    pair = Pair(*pairs[0], measured_facts(pairs[0][0].model, pairs[0][1].model))
     facts = pair.facts or {}
     if not is_measured(facts):
         message = str(facts.get("error") or "The two models could not be compared.")
         raise FieldErrors([FieldError("not_measured", message, None)], 409)
-    names = [agent.name for agent in chosen[0]]
+    names = [agent.name for agent in pairs[0]]
     return {"agents": names, "kind": pair.kind, "drift": pair.drift, "warnings": pair.warnings, "facts": facts}

@@ -83,20 +83,20 @@ def stage_from(owner: Any, *, kind: str, location: str, revision: str = "") -> S
 
 def _stage_fetched(owner: Any, location: str, revision: str, kind: str, field: str, entry: BuiltIn | None) -> Staged:
     if kind == "hub":
-        asked: dict[str, Any] = {
+        request: dict[str, Any] = {
             "dataset": locations.checked_hub_id(location),
             "revision": locations.checked_revision(revision),
         }
     else:
         place = locations.checked_file_or_folder(location)
-        asked = {"place": str(place), "roots": [str(root) for root in locations.model_roots()]}
+        request = {"place": str(place), "roots": [str(root) for root in locations.model_roots()]}
     if entry and kind == "hub":
-        asked |= {"train": list(entry.train), "held_out": list(entry.held_out)}
+        request |= {"train": list(entry.train), "held_out": list(entry.held_out)}
     with uploads.staging(owner) as staged:
-        asked |= {"verb": "fetch", "folder": str(staged.folder), "most_bytes": uploads.MAX_UPLOAD_BYTES}
-        answer = importing.ask(asked | {"progress": str(staged.folder / uploads.PROGRESS)}, field)
+        request |= {"verb": "fetch", "folder": str(staged.folder), "most_bytes": uploads.MAX_UPLOAD_BYTES}
+        answer = importing.ask(request | {"progress": str(staged.folder / uploads.PROGRESS)}, field)
         staged.train, staged.held_out = answer["train"], answer["held_out"]
-        staged.source = f"{asked['dataset']} at {answer['commit']}" if kind == "hub" else Path(asked["place"]).name
+        staged.source = f"{request['dataset']} at {answer['commit']}" if kind == "hub" else Path(request["place"]).name
         staged.name = (entry.name if entry else Path(location).stem)[: values.MAX_NAME]
         staged.is_evaluation_only = bool(entry and entry.is_evaluation_only)
         _look(staged, field, field, entry)
@@ -118,12 +118,12 @@ def _look(staged: Staged, field: str, held_out_field: str, entry: BuiltIn | None
 
 
 def create_benchmark(
-    owner: Any, *, file: UploadedFile | None, held_out_file: UploadedFile | None = None, **asked: Any
+    owner: Any, *, file: UploadedFile | None, held_out_file: UploadedFile | None = None, **fields: Any
 ) -> Benchmark:
     """Upload, mapping and check in one go. Errors: FieldErrors; then neither row nor file is left."""
     errors: list[FieldError] = []
     try:
-        wanted = checked(owner, asked, bool(held_out_file))
+        options = checked(owner, fields, bool(held_out_file))
     except FieldErrors as refused:
         errors = refused.errors
     if file is None:
@@ -135,14 +135,14 @@ def create_benchmark(
         if held_out_file:
             uploads.store(held_out_file, staged, "held_out", "held_out_file")
         staged.source = ", ".join(f["name"] for f in staged.train + staged.held_out)
-        return _make(owner, staged, wanted, is_upload=True)
+        return _make(owner, staged, options, is_upload=True)
 
 
-def create_from_staged(owner: Any, staged: Staged, asked: Mapping[str, Any]) -> Benchmark:
+def create_from_staged(owner: Any, staged: Staged, fields: Mapping[str, Any]) -> Benchmark:
     """Make the benchmark; the staged files stay for another try where it is refused. Error: FieldErrors."""
-    wanted = checked(owner, asked, bool(staged.held_out))
+    options = checked(owner, fields, bool(staged.held_out))
     with uploads.still_there(staged):
-        return _make(owner, staged, wanted, is_upload=False)
+        return _make(owner, staged, options, is_upload=False)
 
 
 def suggested(staged: Staged) -> dict[str, Any]:
@@ -158,40 +158,40 @@ def suggested(staged: Staged) -> dict[str, Any]:
     }
 
 
-def checked(owner: Any, asked: Mapping[str, Any], has_held_out_file: bool) -> Settings:
+def checked(owner: Any, fields: Mapping[str, Any], has_held_out_file: bool) -> Settings:
     """Error: FieldErrors with all that is wrong."""
-    found = values.Checker()
-    named = found.take("name", values.name, asked.get("name", ""))
-    columns = {part: _column(found, part, asked) for part in COLUMNS}
-    extraction = found.take(
-        "answer_extraction", values.choice, asked.get("answer_extraction", "as_is"), list(EXTRACTIONS)
+    checker = values.Checker()
+    named = checker.take("name", values.name, fields.get("name", ""))
+    columns = {part: _column(checker, part, fields) for part in COLUMNS}
+    extraction = checker.take(
+        "answer_extraction", values.choice, fields.get("answer_extraction", "as_is"), list(EXTRACTIONS)
     )
-    verifier = found.take("verifier", values.choice, asked.get("verifier", "math"), VERIFIERS)
-    tolerance = _tolerance(found, asked.get("tolerance"), verifier)
-    template = found.take("prompt_template", _template, asked.get("prompt_template", "{question}"))
-    fraction = found.take("held_out_fraction", _held_out_fraction, asked.get("held_out_fraction", 0.1))
+    verifier = checker.take("verifier", values.choice, fields.get("verifier", "math"), VERIFIERS)
+    tolerance = _tolerance(checker, fields.get("tolerance"), verifier)
+    template = checker.take("prompt_template", _template, fields.get("prompt_template", "{question}"))
+    fraction = checker.take("held_out_fraction", _held_out_fraction, fields.get("held_out_fraction", 0.1))
     if named is not None and Benchmark.objects.filter(project=project_of_new(owner), name=named).exists():
-        found.errors.extend(values.taken(named).errors)
+        checker.errors.extend(values.taken(named).errors)
     if columns["question"] and columns["question"] == columns["answer"]:
-        found.add("answer_field", "same_key", "The question and the answer need two different columns.")
-    named, verifier, template, fraction, extraction = found.finish(named, verifier, template, fraction, extraction)
+        checker.add("answer_field", "same_key", "The question and the answer need two different columns.")
+    named, verifier, template, fraction, extraction = checker.finish(named, verifier, template, fraction, extraction)
     mapping = columns | {"extraction": extraction}
     return Settings(named, mapping, verifier, tolerance, template, 0.0 if has_held_out_file else fraction)
 
 
-def _column(found: values.Checker, part: str, asked: Mapping[str, Any]) -> str:
+def _column(checker: values.Checker, part: str, fields: Mapping[str, Any]) -> str:
     """The name of a column; only the question's and the answer's must be there."""
     field = f"{part}_field"
-    name = asked.get(field, part)
+    name = fields.get(field, part)
     if part not in ("question", "answer") and name in ("", None):
         return ""
-    return found.take(field, values.key, name) or ""
+    return checker.take(field, values.key, name) or ""
 
 
-def _tolerance(found: values.Checker, value: Any, verifier: str | None) -> float | None:
+def _tolerance(checker: values.Checker, value: Any, verifier: str | None) -> float | None:
     if value in (None, "") or verifier != "numeric":
         return None
-    return found.take("tolerance", lambda: values.number(value, least=0, most=1))
+    return checker.take("tolerance", lambda: values.number(value, least=0, most=1))
 
 
 def _template(value: object) -> str:
@@ -211,34 +211,34 @@ def _held_out_fraction(value: object) -> float:
     return values.number(value, least=0, most=MAX_HELD_OUT_FRACTION)
 
 
-def _make(owner: Any, staged: Staged, wanted: Settings, *, is_upload: bool) -> Benchmark:
+def _make(owner: Any, staged: Staged, options: Settings, *, is_upload: bool) -> Benchmark:
     """Canonical files and the row, or neither. is_upload: errors stand beside the file, else beside the column."""
-    made = staged.folder / f"made-{secrets.token_hex(4)}"
-    made.mkdir(mode=0o700)
+    folder = staged.folder / f"made-{secrets.token_hex(4)}"
+    folder.mkdir(mode=0o700)
     try:
-        answer = _read(staged, wanted, made, is_upload)
-        row = Benchmark(owner=owner, name=wanted.name, held_out_fraction=wanted.held_out_fraction)
-        row.verifier, row.tolerance, row.prompt_template = wanted.verifier, wanted.tolerance, wanted.prompt_template
+        answer = _read(staged, options, folder, is_upload)
+        row = Benchmark(owner=owner, name=options.name, held_out_fraction=options.held_out_fraction)
+        row.verifier, row.tolerance, row.prompt_template = options.verifier, options.tolerance, options.prompt_template
         row.num_train, row.num_held_out = answer["num_train"], answer["num_held_out"]
         row.sample, row.questions_sha, row.source = answer["sample"], answer["sha256"], staged.source[:1000]
-        row.facts = {key: answer.get(key) for key in COUNTED} | {"mapping": wanted.mapping}
+        row.facts = {key: answer.get(key) for key in COUNTED} | {"mapping": options.mapping}
         row.facts["is_evaluation_only"] = staged.is_evaluation_only
-        _keep(row, made, bool(staged.held_out))
+        _keep(row, folder, bool(staged.held_out))
     finally:
-        uploads.discard(made)
+        uploads.discard(folder)
     staged.discard()
     return row
 
 
-def _read(staged: Staged, wanted: Settings, made: Path, is_upload: bool) -> dict[str, Any]:
+def _read(staged: Staged, options: Settings, folder: Path, is_upload: bool) -> dict[str, Any]:
     """The child's counts. Error: FieldErrors."""
     request = {
         "verb": "import",
         "train": staged.train,
         "held_out": staged.held_out,
-        "mapping": wanted.mapping,
-        "held_out_fraction": wanted.held_out_fraction,
-        "folder": str(made),
+        "mapping": options.mapping,
+        "held_out_fraction": options.held_out_fraction,
+        "folder": str(folder),
         "progress": str(staged.folder / uploads.PROGRESS),
     }
     if is_upload:
@@ -246,16 +246,16 @@ def _read(staged: Staged, wanted: Settings, made: Path, is_upload: bool) -> dict
     try:
         return importing.ask(request, "question_field")
     except FieldErrors as refused:
-        raise FieldErrors([_at_column(error, wanted) for error in refused.errors], refused.status) from None
+        raise FieldErrors([_at_column(error, options) for error in refused.errors], refused.status) from None
 
 
-def _at_column(error: FieldError, wanted: Settings) -> FieldError:
+def _at_column(error: FieldError, options: Settings) -> FieldError:
     """An error of the files at the column that it names."""
-    named = [part for part in COLUMNS if wanted.mapping[part] and repr(wanted.mapping[part]) in error.message]
+    named = [part for part in COLUMNS if options.mapping[part] and repr(options.mapping[part]) in error.message]
     return FieldError(error.code, error.message, f"{named[0]}_field" if named else error.field)
 
 
-def _keep(row: Benchmark, made: Path, has_eval_file: bool) -> None:
+def _keep(row: Benchmark, staged_folder: Path, has_eval_file: bool) -> None:
     """Row and files together: the row's id names the folder, and a row that is not committed leaves none."""
     folder: Path | None = None
     try:
@@ -266,7 +266,7 @@ def _keep(row: Benchmark, made: Path, has_eval_file: bool) -> None:
             row.train_path = str(folder / TRAIN_FILE)
             row.eval_path = str(folder / EVAL_FILE) if has_eval_file else ""
             row.save(update_fields=["train_path", "eval_path"])
-            uploads.keep(made, folder)
+            uploads.keep(staged_folder, folder)
     except BaseException as error:
         if folder is not None:
             uploads.discard(folder)

@@ -61,21 +61,21 @@ class Page:
     is_late: bool = False
 
 
-def read_page(benchmark: Benchmark, wanted: Wanted) -> Page:
+def read_page(benchmark: Benchmark, query: Wanted) -> Page:
     """Error: OSError, ValueError, KeyError where the files are gone or are no longer what they were."""
     page = Page()
-    path = Path(benchmark.eval_path if wanted.is_held_out_file else benchmark.train_path)
+    path = Path(benchmark.eval_path if query.is_held_out_file else benchmark.train_path)
     limit = benchmark.facts.get("held_out_limit")
     until = time.monotonic() + SEARCH_S
-    text = wanted.text.casefold()
-    for line, record in _records(path, wanted.start):
+    text = query.text.casefold()
+    for line, record in _records(path, query.start):
         if len(page.rows) == PAGE_SIZE or page.is_late:
             page.next_start = line
             break
-        row = _row(benchmark, line, record, wanted.is_held_out_file, limit)
-        if not wanted.is_search or _matches(row, wanted, text, benchmark.facts):
+        row = _row(benchmark, line, record, query.is_held_out_file, limit)
+        if not query.is_search or _matches(row, query, text, benchmark.facts):
             page.rows.append(row)
-        page.is_late = wanted.is_search and time.monotonic() > until
+        page.is_late = query.is_search and time.monotonic() > until
     else:
         page.is_late = False
     return page
@@ -84,10 +84,10 @@ def read_page(benchmark: Benchmark, wanted: Wanted) -> Page:
 def read_row(benchmark: Benchmark, *, is_held_out_file: bool, line: int) -> Row | None:
     """One question, or None where the file has no such line. Errors as for a page."""
     path = Path(benchmark.eval_path if is_held_out_file else benchmark.train_path)
-    found = next(_records(path, line), None)
-    if found is None or (is_held_out_file and not benchmark.eval_path):
+    record = next(_records(path, line), None)
+    if record is None or (is_held_out_file and not benchmark.eval_path):
         return None
-    return _row(benchmark, found[0], found[1], is_held_out_file, benchmark.facts.get("held_out_limit"))
+    return _row(benchmark, record[0], record[1], is_held_out_file, benchmark.facts.get("held_out_limit"))
 
 
 def _records(path: Path, start: int) -> Iterator[tuple[int, dict[str, object]]]:
@@ -126,14 +126,14 @@ def _row(
     )
 
 
-def _is_in(value: str, wanted: str, counted: Mapping[str, int]) -> bool:
+def _is_in(value: str, group: str, counted: Mapping[str, int]) -> bool:
     """Whether a subject or difficulty is the wanted one; "others" are also all that are not counted by name."""
-    return value == wanted or (wanted == OTHER_SLICES and bool(value) and value not in counted)
+    return value == group or (group == OTHER_SLICES and bool(value) and value not in counted)
 
 
-def _matches(row: Row, wanted: Wanted, text: str, facts: Mapping[str, Any]) -> bool:
-    if wanted.subject and not _is_in(row.subject, wanted.subject, facts.get("subjects") or {}):
+def _matches(row: Row, query: Wanted, text: str, facts: Mapping[str, Any]) -> bool:
+    if query.subject and not _is_in(row.subject, query.subject, facts.get("subjects") or {}):
         return False
-    if wanted.difficulty and not _is_in(row.difficulty, wanted.difficulty, facts.get("difficulties") or {}):
+    if query.difficulty and not _is_in(row.difficulty, query.difficulty, facts.get("difficulties") or {}):
         return False
     return not text or any(text in part.casefold() for part in (row.question, row.answer, row.id))

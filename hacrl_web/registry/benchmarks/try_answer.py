@@ -25,10 +25,10 @@ _turns = threading.BoundedSemaphore(AT_ONCE)
 
 def judge(benchmark: Benchmark, *, gold: object, response: object) -> dict[str, Any]:
     """{reward (None: unscorable), reason, extracted, seconds}. Error: FieldErrors."""
-    found = values.Checker()
-    gold = found.take("gold", _text, gold, MAX_GOLD, "Write the reference answer.")
-    response = found.take("response", _text, response, MAX_RESPONSE, "Write a response.")
-    gold, response = found.finish(gold, response)
+    checker = values.Checker()
+    gold = checker.take("gold", _text, gold, MAX_GOLD, "Write the reference answer.")
+    response = checker.take("response", _text, response, MAX_RESPONSE, "Write a response.")
+    gold, response = checker.finish(gold, response)
     request = {
         "verifier": benchmark.verifier,
         "tolerance": benchmark.tolerance,

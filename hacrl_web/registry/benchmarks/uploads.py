@@ -52,16 +52,16 @@ class Staged:
 
     def note(self) -> None:
         """Keep what is known for the next request."""
-        kept = {key: value for key, value in vars(self).items() if key != "folder"}
-        (self.folder / NOTES).write_text(json.dumps(kept))
+        notes = {key: value for key, value in vars(self).items() if key != "folder"}
+        (self.folder / NOTES).write_text(json.dumps(notes))
 
     def progress(self) -> dict[str, Any]:
         """What the child process said last; empty before it said anything."""
         try:
-            told = json.loads((self.folder / PROGRESS).read_bytes())
+            content = json.loads((self.folder / PROGRESS).read_bytes())
         except (OSError, ValueError):  # not there, or just being written
             return {}
-        return told if isinstance(told, dict) else {}
+        return content if isinstance(content, dict) else {}
 
     def discard(self) -> None:
         discard(self.folder)
@@ -78,8 +78,8 @@ def stage(owner: Any) -> Staged:
     # Without notes it is still being filled, by another request of this user.
     own = [notes.parent for notes in settings.BENCHMARKS_DIR.glob(f"{_folder_name(owner, '*')}/{NOTES}")]
     own.sort(key=_changed_at)
-    for left in own[: len(own) - MAX_STAGED + 1]:
-        discard(left)
+    for old in own[: len(own) - MAX_STAGED + 1]:
+        discard(old)
     folder = settings.BENCHMARKS_DIR / _folder_name(owner, secrets.token_hex(16))
     folder.mkdir(mode=0o700)
     return Staged(folder)
@@ -102,10 +102,10 @@ def find(owner: Any, token: str) -> Staged | None:
         return None
     folder = settings.BENCHMARKS_DIR / _folder_name(owner, token)
     try:
-        kept = json.loads((folder / NOTES).read_bytes())
+        notes = json.loads((folder / NOTES).read_bytes())
     except (OSError, ValueError):
         return None
-    return Staged(folder, **kept)
+    return Staged(folder, **notes)
 
 
 @contextmanager
@@ -139,9 +139,9 @@ def _changed_at(folder: Path) -> float:
 
 def _sweep() -> None:
     """Remove what nobody came back for, and what killed processes left behind."""
-    for left in settings.BENCHMARKS_DIR.glob(f"{STAGING_PREFIX}*"):
-        if time.time() - _changed_at(left) > STALE_S:
-            discard(left)
+    for folder in settings.BENCHMARKS_DIR.glob(f"{STAGING_PREFIX}*"):
+        if time.time() - _changed_at(folder) > STALE_S:
+            discard(folder)
 
 
 def shown_name(name: str | None) -> str:
@@ -169,7 +169,7 @@ def store(upload: UploadedFile, staged: Staged, side: str, field_name: str) -> N
     getattr(staged, side).append({"path": str(path), "name": name})
 
 
-def keep(made: Path, folder: Path) -> None:
+def keep(source: Path, folder: Path) -> None:
     """Move a finished folder to its place. A leftover there has no row: its writer died before the commit."""
     discard(folder)
-    made.rename(folder)
+    source.rename(folder)

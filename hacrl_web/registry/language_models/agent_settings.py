@@ -21,19 +21,19 @@ KEYWORDS = "chat_template_kwargs"
 MAX_TEXT = 20_000
 
 
-def take_settings(found: Checker, row: Agent, asked: Mapping[str, Any]) -> None:
+def take_settings(checker: Checker, row: Agent, fields: Mapping[str, Any]) -> None:
     """Put the asked settings into the row; what is wrong with them is noted, and an empty one is the default."""
     place = f"agents.{row.position}"
-    given = {name: asked[name] for name in FIELDS if asked.get(name) is not None and asked.get(name) != ""}
-    if isinstance(given.get(KEYWORDS), str):
-        given[KEYWORDS] = _parsed(given[KEYWORDS])
-    for name in [name for name, value in given.items() if _is_unstorable(value)]:
-        found.add(f"{place}.{name}", "bad_character", f"No NUL character, and at most {MAX_TEXT} characters.")
-        del given[name]
+    settings = {name: fields[name] for name in FIELDS if fields.get(name) is not None and fields.get(name) != ""}
+    if isinstance(settings.get(KEYWORDS), str):
+        settings[KEYWORDS] = _parsed(settings[KEYWORDS])
+    for name in [name for name, value in settings.items() if _is_unstorable(value)]:
+        checker.add(f"{place}.{name}", "bad_character", f"No NUL character, and at most {MAX_TEXT} characters.")
+        del settings[name]
     try:
-        spec = AgentSpec.model_validate({"name": "agent", "model": "-", **given})
+        spec = AgentSpec.model_validate({"name": "agent", "model": "-", **settings})
     except ValidationError as error:
-        _note(found, place, error)
+        _note(checker, place, error)
         return
     row.learning_rate, row.prompt_format = spec.learning_rate, spec.prompt_format
     own = {name: getattr(spec, name) for name in AGENT_SETTINGS}
@@ -53,18 +53,18 @@ def _is_unstorable(value: Any) -> bool:
     texts = [value]
     if isinstance(value, Mapping):
         texts = [*value.keys(), *value.values()]
-    known = [text for text in texts if isinstance(text, str)]
-    return any("\0" in text for text in known) or sum(map(len, known)) > MAX_TEXT
+    strings = [text for text in texts if isinstance(text, str)]
+    return any("\0" in text for text in strings) or sum(map(len, strings)) > MAX_TEXT
 
 
-def _note(found: Checker, place: str, error: ValidationError) -> None:
+def _note(checker: Checker, place: str, error: ValidationError) -> None:
     """AgentSpec's errors, one for each field."""
-    told = set()
+    places = set()
     for item in plain_errors(error):
         name, _, rest = (item.field or "").partition(".")
-        if name in told:
+        if name in places:
             continue
-        told.add(name)
+        places.add(name)
         message = item.message
         if name == KEYWORDS and item.code != "invalid":
             key = rest.rpartition(".")[0] or rest
@@ -72,10 +72,10 @@ def _note(found: Checker, place: str, error: ValidationError) -> None:
             message = (
                 f'A JSON object of true, false, whole numbers and texts is needed, such as {{"think": false}}.{wrong}'
             )
-        found.add(f"{place}.{name}", item.code, message)
+        checker.add(f"{place}.{name}", item.code, message)
 
 
-def note_same_seeds(found: Checker, rows: Sequence[Agent]) -> None:
+def note_same_seeds(checker: Checker, rows: Sequence[Agent]) -> None:
     """Two agents of one seed would make the same random choices; an agent without one has it from its name."""
     by_seed: dict[int, Agent] = {}
     for row in rows:
@@ -87,4 +87,4 @@ def note_same_seeds(found: Checker, rows: Sequence[Agent]) -> None:
             named = row if "seed" in row.settings else other
             peer = other if named is row else row
             message = f"Agent “{peer.name}” has the same seed, so the same random choices: give each its own, or none."
-            found.add(f"agents.{named.position}.seed", "same_seed", message)
+            checker.add(f"agents.{named.position}.seed", "same_seed", message)

@@ -62,10 +62,10 @@ class Pair:
     @property
     def warnings(self) -> list[str]:
         """What to think of before a launch."""
-        found = []
+        result = []
         if self.drift is not None and self.drift > MAX_DRIFT:
             longer, shorter, _ = max(self.rereadings, key=lambda reading: reading[2])
-            found.append(
+            result.append(
                 f"“{longer.name}” needs {100 * self.drift:.1f} % more tokens than “{shorter.name}” for the same text: "
                 "with ratio length “own”, the sequence ratio s is biased away from 1 before any learning. Consider "
                 "“source”."
@@ -73,11 +73,11 @@ class Pair:
         texts = (self.facts or {}).get("texts") or []
         lost = sum(1 for text in texts if isinstance(text, dict) and text.get("survives") is False)
         if lost:
-            found.append(
+            result.append(
                 f"{lost} of {len(texts)} sample texts change when one agent reads what the other wrote: "
                 "a tokenizer lacks some of their characters."
             )
-        return found
+        return result
 
 
 def known_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any] | None:
@@ -90,9 +90,9 @@ def known_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any] |
 
 def measured_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any]:
     """What is known, else what a child process measures now. Error: FieldErrors."""
-    known = known_facts(first, second)
-    if known is not None:
-        return known
+    stored_facts = known_facts(first, second)
+    if stored_facts is not None:
+        return stored_facts
     model_a, model_b = sorted((first, second), key=_pk)
     options = [f"--revision-{side}={m.revision}" for side, m in (("a", model_a), ("b", model_b)) if m.revision]
     facts = inspect("pair", model_a.location, model_b.location, *options, field="agents")

@@ -54,17 +54,17 @@ def register_model(
 
     Errors: FieldErrors, ModelRefused; then nothing is written.
     """
-    found = values.Checker()
-    found.take("kind", values.choice, kind, LanguageModel.Kind.values)
-    where = _checked_location(found, kind, location)
-    version = found.take("revision", locations.checked_revision, revision) if kind == "hub" else ""
-    named = found.take("name", values.name, name or (Path(where).name if where else "model"))
-    where, version, named = found.finish(where, version, named)
+    checker = values.Checker()
+    checker.take("kind", values.choice, kind, LanguageModel.Kind.values)
+    where = _checked_location(checker, kind, location)
+    version = checker.take("revision", locations.checked_revision, revision) if kind == "hub" else ""
+    named = checker.take("name", values.name, name or (Path(where).name if where else "model"))
+    where, version, named = checker.finish(where, version, named)
     project = project or project_of_new(owner)
     require(owner, project, Role.MEMBER)
-    taken = _name_taken(LanguageModel, project, named)
-    if taken:
-        raise taken
+    is_taken = _name_taken(LanguageModel, project, named)
+    if is_taken:
+        raise is_taken
     checks, facts = inspect_model(where, version)
     if kind == "local":
         facts["folder_fingerprint"] = locations.folder_fingerprint(Path(where))
@@ -87,12 +87,12 @@ def register_model(
     return row
 
 
-def _checked_location(found: values.Checker, kind: str, location: str) -> str | None:
+def _checked_location(checker: values.Checker, kind: str, location: str) -> str | None:
     check = locations.checked_hub_id if kind == "hub" else locations.checked_folder
     if not isinstance(location, str):
-        found.add("location", "not_text", "Text is needed.")
+        checker.add("location", "not_text", "Text is needed.")
         return None
-    where = found.take("location", check, location)
+    where = checker.take("location", check, location)
     return None if where is None else str(where)
 
 
@@ -158,17 +158,17 @@ def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) 
 
     Errors: FieldErrors, with fields such as `agents.1.name`.
     """
-    found = values.Checker()
-    named = found.take("name", values.name, name)
+    checker = values.Checker()
+    named = checker.take("name", values.name, name)
     if not 1 <= len(agents) <= MAX_AGENTS:
-        found.add("agents", "agent_count", f"Choose 1 to {MAX_AGENTS} models; these are {len(agents)}.")
-    rows = [_agent(found, owner, position, agent) for position, agent in enumerate(agents[:MAX_AGENTS])]
-    _name_agents(found, rows)
-    note_same_seeds(found, rows)
-    project = _common_project(found, owner, rows)
-    if named is not None and (taken := _name_taken(AgentGroup, project, named)):
-        found.errors.extend(taken.errors)
-    (named,) = found.finish(named)
+        checker.add("agents", "agent_count", f"Choose 1 to {MAX_AGENTS} models; these are {len(agents)}.")
+    rows = [_agent(checker, owner, position, agent) for position, agent in enumerate(agents[:MAX_AGENTS])]
+    _name_agents(checker, rows)
+    note_same_seeds(checker, rows)
+    project = _common_project(checker, owner, rows)
+    if named is not None and (is_taken := _name_taken(AgentGroup, project, named)):
+        checker.errors.extend(is_taken.errors)
+    (named,) = checker.finish(named)
     group = AgentGroup(owner=owner, project=project, name=named)
     try:
         with transaction.atomic():
@@ -181,41 +181,41 @@ def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) 
     return group
 
 
-def _common_project(found: values.Checker, owner: Any, rows: list[Agent]) -> Project:
+def _common_project(checker: values.Checker, owner: Any, rows: list[Agent]) -> Project:
     """The project of the models, in which the group will be; those of another are errors."""
     models_of = [(row, row.model) for row in rows if row.model_id is not None]
     project = models_of[0][1].project if models_of else project_of_new(owner)
     for row, model in models_of:
         if model.project_id != project.pk:
             message = f"“{model.name}” is of project “{model.project}”, the first model of “{project}”: choose of one."
-            found.add(f"agents.{row.position}.model", "other_project", message)
+            checker.add(f"agents.{row.position}.model", "other_project", message)
     return project
 
 
-def _agent(found: values.Checker, owner: Any, position: int, asked: Mapping[str, Any]) -> Agent:
+def _agent(checker: values.Checker, owner: Any, position: int, fields: Mapping[str, Any]) -> Agent:
     """The agent's row, as far as its values could be read."""
     place = f"agents.{position}"
     row = Agent(position=position)
-    model_id = found.take(f"{place}.model", values.row_id, asked.get("model"))
+    model_id = checker.take(f"{place}.model", values.row_id, fields.get("model"))
     if model_id is not None:
         model = LanguageModel.objects.visible_to(owner).select_related("project").filter(pk=model_id).first()
         if model is None:
-            found.add(f"{place}.model", "not_found", "There is no such model.")
+            checker.add(f"{place}.model", "not_found", "There is no such model.")
         else:
             row.model = model
-    if asked.get("name") not in (None, ""):
-        row.name = found.take(f"{place}.name", values.name, asked["name"]) or ""
-    take_settings(found, row, asked)
+    if fields.get("name") not in (None, ""):
+        row.name = checker.take(f"{place}.name", values.name, fields["name"]) or ""
+    take_settings(checker, row, fields)
     return row
 
 
-def _name_agents(found: values.Checker, rows: list[Agent]) -> None:
+def _name_agents(checker: values.Checker, rows: list[Agent]) -> None:
     """Names are unique; an agent without one takes its model's, numbered where that is taken."""
     used: dict[str, int] = {}
     for row in rows:
         if row.name and used.setdefault(row.name, row.position) != row.position:
             message = f"Agent {used[row.name] + 1} is also named “{row.name}”. Give each agent its own name."
-            found.add(f"agents.{row.position}.name", "name_twice", message)
+            checker.add(f"agents.{row.position}.name", "name_twice", message)
     for row in rows:
         if row.name or row.model_id is None:
             continue

@@ -56,12 +56,12 @@ def benchmark_create(request: HttpRequest) -> HttpResponse:
 def benchmark_fetch(request: HttpRequest) -> HttpResponse:
     """Files that are not uploaded: `built_in`, or `kind`, `location` and `revision`."""
     form = SourceForm(request.POST)
-    asked = {field: request.POST.get(field, "") for field in form.fields}
+    fields = {field: request.POST.get(field, "") for field in form.fields}
     try:
         if "built_in" in request.POST:
             staged = benchmarks.stage_built_in(request.user, request.POST["built_in"])
         else:
-            staged = benchmarks.stage_from(request.user, **asked)
+            staged = benchmarks.stage_from(request.user, **fields)
         return _go_on(request, staged)
     except FieldErrors as refused:
         if _wants_json(request):
@@ -79,25 +79,25 @@ def _add_page(request: HttpRequest, form: ServiceForm, source: ServiceForm, stat
 @require_page
 def benchmark_map(request: HttpRequest, staged: str) -> HttpResponse:
     """What was found in the files, and what it means; a POST makes the benchmark."""
-    found = _staged_or_404(request, staged)
-    values = request.POST.dict() if request.method == "POST" else benchmarks.suggested(found)
-    form = MappingForm(values, columns=found.found["columns"], has_held_out_file=bool(found.held_out))
+    upload = _staged_or_404(request, staged)
+    values = request.POST.dict() if request.method == "POST" else benchmarks.suggested(upload)
+    form = MappingForm(values, columns=upload.found["columns"], has_held_out_file=bool(upload.held_out))
     if request.method != "POST":
-        return _map_page(request, found, form)
+        return _map_page(request, upload, form)
     try:
-        return _redirect(request, benchmarks.create_from_staged(request.user, found, values).get_absolute_url())
+        return _redirect(request, benchmarks.create_from_staged(request.user, upload, values).get_absolute_url())
     except FieldErrors as refused:
         if _wants_json(request):
             return _refusal(refused)
         form.add_refusal(refused)
-        return _map_page(request, found, form, refused.status)
+        return _map_page(request, upload, form, refused.status)
 
 
 def _map_page(request: HttpRequest, staged: Staged, form: MappingForm, status: int = 200) -> HttpResponse:
-    shown = staged.found["shown"]
-    rows = [[row.get(name, "") for name in shown] for row in staged.found["rows"]]
-    context = {"staged": staged, "form": form, "shown": shown, "rows": rows}
-    context["num_hidden"] = len(staged.found["columns"]) - len(shown)
+    columns = staged.found["shown"]
+    rows = [[row.get(name, "") for name in columns] for row in staged.found["rows"]]
+    context = {"staged": staged, "form": form, "shown": columns, "rows": rows}
+    context["num_hidden"] = len(staged.found["columns"]) - len(columns)
     return render(request, "registry/benchmark_map.html", context, status=status)
 
 
@@ -115,10 +115,10 @@ def benchmark_progress(request: HttpRequest) -> HttpResponse:
 
 
 def _staged_or_404(request: HttpRequest, token: str) -> Staged:
-    found = uploads.find(request.user, token)
-    if found is None:
+    upload = uploads.find(request.user, token)
+    if upload is None:
         raise Http404
-    return found
+    return upload
 
 
 def _go_on(request: HttpRequest, staged: Staged) -> HttpResponse:
@@ -169,8 +169,8 @@ def benchmark_overlap(request: HttpRequest, pk: int) -> HttpResponse:
     beside = Benchmark.objects.filter(project=benchmark.project_id).exclude(pk=pk)
     context: dict[str, Any] = {"benchmark": benchmark, "others": beside[:MAX_OTHERS]}
     status = 200
-    if asked := request.GET.get("other", ""):
-        number = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 19 else -1
+    if other_id := request.GET.get("other", ""):
+        number = int(other_id) if other_id.isascii() and other_id.isdigit() and len(other_id) < 19 else -1
         context["other"] = other = get_object_or_404(beside, pk=number)
         try:
             context["overlap"] = compare(benchmark, other)
@@ -184,32 +184,32 @@ def _benchmark_or_404(request: HttpRequest, pk: int) -> Benchmark:
 
 
 def _detail_page(request: HttpRequest, benchmark: Benchmark, status: int = 200, **more: Any) -> HttpResponse:
-    wanted = wanted_of(request.GET, benchmark)
+    query = wanted_of(request.GET, benchmark)
     context: dict[str, Any] = {
         "benchmark": benchmark,
-        "wanted": wanted,
+        "wanted": query,
         "facts": benchmark.facts,
         "mapping": benchmark.facts.get("mapping"),
     }
     try:
-        page = read_page(benchmark, wanted)
+        page = read_page(benchmark, query)
         context["page"] = page
-        context["links"] = _links(request, wanted, page.next_start)
-        context["chosen"] = _chosen(request, benchmark, wanted)
+        context["links"] = _links(request, query, page.next_start)
+        context["chosen"] = _chosen(request, benchmark, query)
     except UNREADABLE:
         context["is_gone"] = True
     context["tried"] = {"gold": context["chosen"].answer if context.get("chosen") else "", "response": ""}
     return render(request, "registry/benchmark_detail.html", context | more, status=status)
 
 
-def wanted_of(asked: Any, benchmark: Benchmark) -> Wanted:
+def wanted_of(parameters: Any, benchmark: Benchmark) -> Wanted:
     """What a query string asks for; what cannot be used is left out."""
     return Wanted(
-        is_held_out_file=asked.get("file") == "held_out" and bool(benchmark.eval_path),
-        start=_line(asked.get("start")),
-        text=asked.get("q", "").replace("\x00", "").strip()[:200],
-        subject=asked.get("subject", "").replace("\x00", "")[:200],
-        difficulty=asked.get("difficulty", "").replace("\x00", "")[:200],
+        is_held_out_file=parameters.get("file") == "held_out" and bool(benchmark.eval_path),
+        start=_line(parameters.get("start")),
+        text=parameters.get("q", "").replace("\x00", "").strip()[:200],
+        subject=parameters.get("subject", "").replace("\x00", "")[:200],
+        difficulty=parameters.get("difficulty", "").replace("\x00", "")[:200],
     )
 
 
@@ -217,21 +217,21 @@ def _line(text: str | None) -> int:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
-def _chosen(request: HttpRequest, benchmark: Benchmark, wanted: Wanted) -> Any:
+def _chosen(request: HttpRequest, benchmark: Benchmark, query: Wanted) -> Any:
     """The question whose answer is to be tried."""
     if "try" not in request.GET:
         return None
-    return read_row(benchmark, is_held_out_file=wanted.is_held_out_file, line=_line(request.GET.get("try")))
+    return read_row(benchmark, is_held_out_file=query.is_held_out_file, line=_line(request.GET.get("try")))
 
 
-def _links(request: HttpRequest, wanted: Wanted, next_start: int | None) -> dict[str, str]:
+def _links(request: HttpRequest, query: Wanted, next_start: int | None) -> dict[str, str]:
     """Query strings of the next and the previous page, and of this one without its place."""
-    kept = {key: value for key in ("file", "q", "subject", "difficulty") if (value := request.GET.get(key))}
-    links = {"kept": urlencode(kept | ({"start": str(wanted.start)} if wanted.start else {}))}
+    parameters = {key: value for key in ("file", "q", "subject", "difficulty") if (value := request.GET.get(key))}
+    links = {"kept": urlencode(parameters | ({"start": str(query.start)} if query.start else {}))}
     if next_start is not None:
-        links["next"] = urlencode(kept | {"start": str(next_start)})
-    if wanted.start:
+        links["next"] = urlencode(parameters | {"start": str(next_start)})
+    if query.start:
         # A search goes back to its beginning: where its page before began is not known.
-        before = 0 if wanted.is_search else max(0, wanted.start - PAGE_SIZE)
-        links["before"] = urlencode(kept | {"start": str(before)})
+        before = 0 if query.is_search else max(0, query.start - PAGE_SIZE)
+        links["before"] = urlencode(parameters | {"start": str(before)})
     return links

@@ -51,9 +51,9 @@ def model_create(request: HttpRequest) -> HttpResponse:
     checks: list[dict[str, Any]] = []
     status = 200
     if request.method == "POST":
-        asked = {field: request.POST.get(field, "") for field in form.fields}
+        fields = {field: request.POST.get(field, "") for field in form.fields}
         try:
-            return redirect(services.register_model(request.user, **asked))
+            return redirect(services.register_model(request.user, **fields))
         except FieldErrors as refused:
             form.add_refusal(refused)
             checks = getattr(refused, "checks", [])
@@ -123,10 +123,10 @@ def group_detail(request: HttpRequest, pk: int) -> HttpResponse:
 def group_pair(request: HttpRequest, pk: int, first: int, second: int) -> HttpResponse:
     """One pair, measured now if it was not: the page asks for each on its own, for a child takes seconds."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
-    chosen = [(a, b) for a, b in group.agent_pairs() if (a.position, b.position) == (first, second)]
-    if not chosen:
+    pairs = [(a, b) for a, b in group.agent_pairs() if (a.position, b.position) == (first, second)]
+    if not pairs:
         raise Http404
-    a, b = chosen[0]
+    a, b = pairs[0]
     error = ""
     facts: dict[str, Any] | None = None
     try:

@@ -78,8 +78,8 @@ def _log_line(event: TelemetryEvent) -> dict[str, Any]:
 @router.get("/runs/{run_id}/output", response=dict, summary="The newest lines of the trainer's stdout and stderr")
 def get_output(request: HttpRequest, run_id: UUID, q: Search = "") -> Any:
     """At most 500. `lines` is null where the run directory lies on another host."""
-    found = logs.search_output(_visible_run(request, run_id), q.replace("\x00", ""))
-    return {"lines": None if found is None else [line["text"] for line in found[-logs.FOUND_SHOWN :]]}
+    matches = logs.search_output(_visible_run(request, run_id), q.replace("\x00", ""))
+    return {"lines": None if matches is None else [line["text"] for line in matches[-logs.FOUND_SHOWN :]]}
 
 
 @router.get("/runs/{run_id}/log.txt", response={200: None}, summary="The whole log as text")

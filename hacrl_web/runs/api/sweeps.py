@@ -76,8 +76,8 @@ def estimate_sweep(request: HttpRequest, payload: Payload) -> Any:
 
 @router.get("/sweeps", response=dict, summary="List sweeps, newest first")
 def list_sweeps(request: HttpRequest, query: Query[ListQuery]) -> Any:
-    found = Sweep.objects.visible_to(request.user)
-    return listing(found, query, lambda sweep: _head(sweep) | {"request": sweep.request})
+    sweeps = Sweep.objects.visible_to(request.user)
+    return listing(sweeps, query, lambda sweep: _head(sweep) | {"request": sweep.request})
 
 
 @router.get("/sweeps/{int:sweep_id}", response=dict, summary="A sweep and its runs")

@@ -55,11 +55,11 @@ def disk_use(run: Run) -> DiskUse:
         sums |= {
             f"bytes_of_{field.name}": Sum(_NumBytes(field.name)) for field in fields if isinstance(field, BinaryField)
         }
-        found = rows.aggregate(count=Count("pk"), **sums)
-        count = found.pop("count")
+        totals = rows.aggregate(count=Count("pk"), **sums)
+        count = totals.pop("count")
         num_rows += count
         fixed = NUMBER_BYTES * (len(fields) - len(texts)) * count
-        rows_bytes += int(INDEX_FACTOR * (fixed + sum(size or 0 for size in found.values())))
+        rows_bytes += int(INDEX_FACTOR * (fixed + sum(size or 0 for size in totals.values())))
     return DiskUse(num_rows, rows_bytes, _folder_bytes(str(run.run_dir)))
 
 
@@ -67,14 +67,14 @@ def _folder_bytes(folder: str) -> int | None:
     """What the files below take, holes not counted, links not followed; None where there is no such folder here."""
     if not os.path.isdir(folder):
         return None
-    total = seen = 0
+    total = num_files = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            seen += 1
+            num_files += 1
             try:
                 total += allocated_bytes(os.lstat(os.path.join(place, name)))
             except OSError:  # gone meanwhile
                 continue
-            if seen >= MAX_FILES:
+            if num_files >= MAX_FILES:
                 return total
     return total

@@ -81,12 +81,12 @@ def _seconds_per_rollout(user: Any, group: AgentGroup, benchmark: Benchmark) -> 
     """Of completed runs, by algorithm. Their evaluations and checkpoints are in it."""
     completed = Run.objects.visible_to(user).filter(group=group, benchmark=benchmark, state=State.COMPLETED)
     newest = completed.exclude(data_folder=GENERATED).order_by("-finished_at")[:MAX_MEASURED]
-    found: dict[str, list[float]] = {}
+    by_algorithm: dict[str, list[float]] = {}
     for algorithm, progress in newest.values_list("algorithm", "progress"):
         seconds, rollouts = progress.get("elapsed_s") or 0, progress.get("rollouts_generated") or 0
         if seconds > 0 and rollouts > 0:
-            found.setdefault(algorithm, []).append(seconds / rollouts)
-    return found
+            by_algorithm.setdefault(algorithm, []).append(seconds / rollouts)
+    return by_algorithm
 
 
 def _basis(paces: list[float], unmeasured: set[str]) -> str:

@@ -47,13 +47,13 @@ def change_draft(user: Any, run: Run, request: Mapping[str, Any], *, then_queue:
 
     Errors: FieldErrors (403, 409; 422 as at launch), and nothing is written.
     """
-    asked = {key: value for key, value in request.items() if key != "draft"}
+    settings = {key: value for key, value in request.items() if key != "draft"}
     with _held(user, run) as held:
-        spec, material = plan_run(user, asked if then_queue else asked | {"draft": True})
+        spec, material = plan_run(user, settings if then_queue else settings | {"draft": True})
         if material.project.pk != held.project_id:
             message = f"The draft is of project “{held.project}”: choose a group of that project."
             raise LaunchError([FieldError("other_project", message, "group")])
-        origin = origin_of(user, asked)
+        origin = origin_of(user, settings)
         columns = columns_of(spec, material.group, material.benchmark)
         columns["cloned_from"] = held.cloned_from if origin == held else origin  # its own request names itself
         differing = _differing(held.spec, columns["spec"])
@@ -124,11 +124,11 @@ def open_cautions(draft: Run) -> list[FieldError]:
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Dotted paths of the settings that are not the same."""
-    found: list[str] = []
+    paths: list[str] = []
     for key in sorted({*old, *new}):
         before, after = old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):
-            found += _differing(before, after, f"{prefix}{key}.")
+            paths += _differing(before, after, f"{prefix}{key}.")
         elif before != after:
-            found.append(f"{prefix}{key}")
-    return found
+            paths.append(f"{prefix}{key}")
+    return paths

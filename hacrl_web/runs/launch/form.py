@@ -181,9 +181,9 @@ def draw(
         schema = _section_schema(key)
         fields = [_form_field(f"{key}.{name}", part) for name, part in schema["properties"].items()]
         every |= {f.path: f for f in fields}
-        shown = [f for f in fields if f.path not in ("algorithm.name", *LISTS)]
-        common = [f for f in shown if f.path in COMMON]
-        further = [f for f in shown if f.path not in COMMON]
+        fields_in_form = [f for f in fields if f.path not in ("algorithm.name", *LISTS)]
+        common = [f for f in fields_in_form if f.path in COMMON]
+        further = [f for f in fields_in_form if f.path not in COMMON]
         sections.append(FormSection(key, title, schema.get("description", "").partition(".")[0] + ".", common, further))
     for path, control in every.items():
         control.value = None if path in LISTS else values.get(path, control.default)
@@ -255,7 +255,7 @@ def _grid_path(path: str) -> str:
 
 def confirmed(post: QueryDict) -> list[Confirmation]:
     """The confirmations of a posted form whose fields still hold the value that was confirmed."""
-    found = []
+    codes = []
     for text in post.getlist("confirm"):
         code, _, value = text.partition("=")
         if code not in CAUTIONS:
@@ -263,8 +263,8 @@ def confirmed(post: QueryDict) -> list[Confirmation]:
         typed = str(post.get(_grid_path(CAUTIONS[code]), "")) if post.get("compare") else ""
         of_grid = bool(typed.strip())  # it stands in place of the setting's one value
         if _is_same(typed if of_grid else str(post.get(CAUTIONS[code], "")), value):
-            found.append(Confirmation(code, value[:MAX_LIST_TEXT], of_grid))
-    return found
+            codes.append(Confirmation(code, value[:MAX_LIST_TEXT], of_grid))
+    return codes
 
 
 def confirmed_by(spec: RunSpec) -> list[Confirmation]:
@@ -299,9 +299,9 @@ def parse(post: QueryDict) -> dict[str, Any]:
             continue
         value = str(post[path])
         section, dot, name = path.partition(".")
-        shown = path[:80]
+        short_path = path[:80]
         if "\x00" in value or len(value) > (MAX_LIST_TEXT if path in GRID_FIELDS else MAX_TEXT):
-            errors.append(FieldError("invalid_text", "This text is too long or holds a NUL character.", shown))
+            errors.append(FieldError("invalid_text", "This text is too long or holds a NUL character.", short_path))
         elif path in GRID_FIELDS:
             if parts := split_list(value):
                 request.setdefault("grid", {})[name] = parts
@@ -310,7 +310,7 @@ def parse(post: QueryDict) -> dict[str, Any]:
         elif dot and section in SECTIONS:
             request.setdefault(section, {})[name] = value.strip()
         else:
-            errors.append(FieldError("unknown_field", f"There is no setting {shown!r}.", shown))
+            errors.append(FieldError("unknown_field", f"There is no setting {short_path!r}.", short_path))
     if errors:
         raise FieldErrors(errors)
     return request

@@ -35,11 +35,11 @@ class LaunchError(FieldErrors):
     """A launch request that is refused: `errors` lists every field that is wrong."""
 
 
-def _unknown_keys(request: Mapping[str, Any], known: frozenset[str]) -> list[FieldError]:
+def _unknown_keys(request: Mapping[str, Any], keys: frozenset[str]) -> list[FieldError]:
     return [
         FieldError("unknown_key", f"There is no setting named {str(key)[:80]!r}.", str(key)[:80])
         for key in list(request)[:MAX_ERRORS]
-        if key not in known
+        if key not in keys
     ]
 
 
@@ -50,12 +50,12 @@ def _chosen(model: type, user: Any, request: Mapping[str, Any], field: str, erro
     if value in (None, ""):
         errors.append(FieldError("missing", f"Choose a {field}.", field))
         return None
-    found = None
+    row = None
     if text.isascii() and text.isdigit() and len(text) < 19:
-        found = model.objects.visible_to(user).filter(pk=int(text)).first()  # type: ignore[attr-defined]
-    if found is None:
+        row = model.objects.visible_to(user).filter(pk=int(text)).first()  # type: ignore[attr-defined]
+    if row is None:
         errors.append(FieldError("not_found", f"There is no such {field}.", field))
-    return found
+    return row
 
 
 def agent_values(agent: Agent) -> dict[str, Any]:
@@ -102,13 +102,13 @@ def _further(user: Any, request: Mapping[str, Any], errors: list[FieldError]) ->
 
 def find_benchmarks(user: Any, ids: Sequence[Any], field: str, errors: list[FieldError]) -> list[Benchmark]:
     """The user's benchmarks of these ids, in their order; ids of none are errors at `field`."""
-    found = []
+    benchmarks = []
     for value in ids[:MAX_ERRORS]:
         own: list[FieldError] = []
         benchmark = _chosen(Benchmark, user, {"benchmark": value}, "benchmark", own)
         errors += [FieldError(error.code, error.message, field) for error in own]
-        found += [benchmark] if benchmark else []
-    return found
+        benchmarks += [benchmark] if benchmark else []
+    return benchmarks
 
 
 def _confirmed(request: Mapping[str, Any], errors: list[FieldError]) -> list[str]:
@@ -148,11 +148,11 @@ class Material:
 
 
 def find_material(
-    user: Any, request: Mapping[str, Any], errors: list[FieldError], known: frozenset[str] = KEYS
+    user: Any, request: Mapping[str, Any], errors: list[FieldError], keys: frozenset[str] = KEYS
 ) -> Material:
     """The rows that a request names; what is wrong with it so far is added to `errors`."""
-    errors += _unknown_keys(request, known)
-    if "draft" in known and not isinstance(request.get("draft", False), bool):
+    errors += _unknown_keys(request, keys)
+    if "draft" in keys and not isinstance(request.get("draft", False), bool):
         errors.append(FieldError("invalid", "Must be true or false.", "draft"))
     confirmed = _confirmed(request, errors)
     group = _chosen(AgentGroup, user, request, "group", errors)
@@ -168,9 +168,9 @@ def find_material(
     return Material(group, benchmark, agents, further, confirmed)
 
 
-def of_one_project(chosen: Sequence[tuple[str, Any]], errors: list[FieldError]) -> None:
+def of_one_project(material: Sequence[tuple[str, Any]], errors: list[FieldError]) -> None:
     """Objects work together only within a project. chosen: (field, row or None); the first row says which project."""
-    rows = [(field, row) for field, row in chosen if row is not None]
+    rows = [(field, row) for field, row in material if row is not None]
     for field, row in rows:
         if row.project_id != rows[0][1].project_id:
             first = rows[0][1]
@@ -249,12 +249,12 @@ def _too_long(spec: RunSpec, agents: list[Agent]) -> list[FieldError]:
 
     One error for all agents: they share the setting.
     """
-    asked = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
-    short = [agent for agent in agents if agent.model.context_length and asked > agent.model.context_length]
+    num_tokens = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
+    short = [agent for agent in agents if agent.model.context_length and num_tokens > agent.model.context_length]
     if not short:
         return []
-    told = "; ".join(f"agent {a.name} reads and writes at most {a.model.context_length} tokens" for a in short)
-    message = f"max_prompt_length and max_completion_length together are {asked}: {told}."
+    limits = "; ".join(f"agent {a.name} reads and writes at most {a.model.context_length} tokens" for a in short)
+    message = f"max_prompt_length and max_completion_length together are {num_tokens}: {limits}."
     return [FieldError("context_too_short", message, "rollout.max_completion_length")]
 
 
@@ -273,10 +273,10 @@ def _not_installed(spec: RunSpec) -> list[FieldError]:
 
 
 def _too_few_questions(spec: RunSpec, benchmark: Benchmark) -> list[FieldError]:
-    wanted, there = spec.training.train_batch_size, benchmark.num_train
-    if wanted <= there or spec.is_evaluation_only:
+    batch_size, there = spec.training.train_batch_size, benchmark.num_train
+    if batch_size <= there or spec.is_evaluation_only:
         return []
-    message = f"The benchmark has {there} training questions, too few for a batch of {wanted}."
+    message = f"The benchmark has {there} training questions, too few for a batch of {batch_size}."
     return [FieldError("too_few_questions", message, "training.train_batch_size")]
 
 

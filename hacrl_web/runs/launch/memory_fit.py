@@ -25,12 +25,12 @@ def too_large(spec: RunSpec, agents: Sequence[Agent]) -> list[FieldError]:
     if shapes is None or not machines or spec.compute.placement != "local":
         return []
     lacking = {name: shortfall(spec, shapes, machine) for name, machine in machines.items()}
-    short = {name: found for name, found in lacking.items() if found is not None}
+    short = {name: shortage for name, shortage in lacking.items() if shortage is not None}
     if len(short) < len(lacking):
         return []
-    name, found = max(short.items(), key=lambda item: item[1].there / item[1].needed)
+    name, shortage = max(short.items(), key=lambda item: item[1].there / item[1].needed)
     place = f"On host {name}: " if len(short) == 1 else f"On none of {len(short)} hosts; on {name}: "
-    return [FieldError("does_not_fit", place + str(found), FIELD)]
+    return [FieldError("does_not_fit", place + str(shortage), FIELD)]
 
 
 def memory_needed(spec: RunSpec, agents: Sequence[Agent]) -> str:
@@ -39,10 +39,10 @@ def memory_needed(spec: RunSpec, agents: Sequence[Agent]) -> str:
     if shapes is None or not machines:
         return ""
     name, machine = max(machines.items(), key=lambda item: (max(item[1].gpus, default=0), item[1].memory))
-    found = estimate(spec, shapes, machine)
-    needed, there, what = found.memory, machine.memory, "memory"
+    total = estimate(spec, shapes, machine)
+    needed, there, what = total.memory, machine.memory, "memory"
     if machine.gpus:
-        needed, there, what = found.gpu, min(machine.gpus), "a GPU"
+        needed, there, what = total.gpu, min(machine.gpus), "a GPU"
         if needed > there and shortfall(spec, shapes, machine) is None:
             return f"more than {_gib(there)} of a GPU on {name}: batches are halved until they fit"
     return f"about {_gib(needed)} of {_gib(there)} ({what} on {name})"
@@ -50,14 +50,14 @@ def memory_needed(spec: RunSpec, agents: Sequence[Agent]) -> str:
 
 def _shapes(agents: Sequence[Agent]) -> list[Shape] | None:
     """Of the agents' models as they were registered; None where one of them tells too little."""
-    found = [shape_of(agent.model.facts.get("sizes") or {}, agent.model.num_parameters) for agent in agents]
-    known = [shape for shape in found if shape is not None]
-    return known if known and len(known) == len(found) else None
+    shapes = [shape_of(agent.model.facts.get("sizes") or {}, agent.model.num_parameters) for agent in agents]
+    complete = [shape for shape in shapes if shape is not None]
+    return complete if complete and len(complete) == len(shapes) else None
 
 
 def _machines(spec: RunSpec) -> dict[str, Machine]:
     """What the run could use on each host that is alive and takes runs."""
-    found = {}
+    machines = {}
     for host in Host.objects.with_now():
         memory = [device for device in host.devices if device.get("kind") == "memory"]
         is_silent = host.silent_s is None or host.silent_s > SILENT_S
@@ -67,8 +67,8 @@ def _machines(spec: RunSpec) -> dict[str, Machine]:
         if spec.compute.device == "cuda" and not gpus:
             continue
         usable = tuple(gpus) if spec.compute.device != "cpu" else ()
-        found[host.name] = Machine(gpus=usable, memory=memory[0]["total_bytes"])
-    return found
+        machines[host.name] = Machine(gpus=usable, memory=memory[0]["total_bytes"])
+    return machines
 
 
 def _gib(size: int) -> str:

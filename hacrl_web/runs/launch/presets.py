@@ -43,10 +43,10 @@ _PAIRS = (
 def _demo() -> dict[str, Any]:
     """The recipe of the demo: two small models with complementary skills, minutes on a CPU."""
     sections = demo_settings("hacpo")
-    found = {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}
+    by_path = {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}
     # The preset is about numbers; which algorithms run is chosen above it.
-    del found["algorithm.name"]
-    return found
+    del by_path["algorithm.name"]
+    return by_path
 
 
 def presets() -> list[dict[str, Any]]:
@@ -54,10 +54,10 @@ def presets() -> list[dict[str, Any]]:
     demo = _demo()
     meant = [Confirmation(code, str(demo[CAUTIONS[code]])) for code in CONFIRM]
     boxes = [{"field": one.field, "value": one.value, "text": one.text} for one in meant]
-    found: list[dict[str, Any]] = [
+    rows: list[dict[str, Any]] = [
         {"label": "The demo's settings (small models on a CPU)", "values": demo, "confirm": boxes}
     ]
     for pair, alpha, delta, delta_step in _PAIRS:
         own = {"algorithm.alpha": alpha, "algorithm.delta": delta, "algorithm.delta_step": delta_step}
-        found.append({"label": f"Paper: {pair}", "values": {**_PAPER, **own}, "confirm": []})
-    return found
+        rows.append({"label": f"Paper: {pair}", "values": {**_PAPER, **own}, "confirm": []})
+    return rows

@@ -72,12 +72,12 @@ def _write(waiting: list[Run], order: list[UUID]) -> None:
 
 def _distinct(slots: list[tuple[int, float]]) -> list[tuple[int, float]]:
     """The same slots in order; of equal ones, the later is moved up by as little as a float can be."""
-    found: list[tuple[int, float]] = []
+    places: list[tuple[int, float]] = []
     for priority, key in slots:
-        if found and found[-1][0] == priority and key <= found[-1][1]:
-            key = math.nextafter(found[-1][1], math.inf)
-        found.append((priority, key))
-    return found
+        if places and places[-1][0] == priority and key <= places[-1][1]:
+            key = math.nextafter(places[-1][1], math.inf)
+        places.append((priority, key))
+    return places
 
 
 def set_priority(user: Any, run: Run, priority: int) -> None:

@@ -19,8 +19,8 @@ def request_of(user: Any, run: Run) -> dict[str, Any]:
     values = spec.model_dump(mode="json")
     sections = {name: values[name] for name in SECTIONS}
     paths = [one["train_path"] for one in sections["evaluation"].get("benchmarks", ())]
-    found = Benchmark.objects.visible_to(user).filter(train_path__in=paths)
-    ids = dict(found.values_list("train_path", "pk"))
+    benchmarks = Benchmark.objects.visible_to(user).filter(train_path__in=paths)
+    ids = dict(benchmarks.values_list("train_path", "pk"))
     sections["evaluation"]["benchmarks"] = [ids[path] for path in paths if path in ids]
     confirmed = [] if run.state == State.DRAFT else [caution.code for caution in spec.cautions()]
     return {

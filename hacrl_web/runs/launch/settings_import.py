@@ -22,15 +22,15 @@ def read_settings(data: bytes) -> dict[str, Any]:
         file, _ = read_settings_file(data, "This file")
     except NoSettings as refused:
         raise FieldErrors([FieldError("no_settings", str(refused), None)]) from None
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     errors: list[FieldError] = []
     for key, value in file.items():
         if key in SWEEP:
             errors.append(FieldError("sweep", "This file launches a sweep: `hacrl launch FILE` does that.", str(key)))
         elif key in SECTIONS:
-            found |= _section(str(key), value, errors)
+            values |= _section(str(key), value, errors)
         elif key in TOP:
-            found |= _scalar(str(key), value, errors)
+            values |= _scalar(str(key), value, errors)
         elif key == "schema_version":
             if value != RunSpec.model_fields[key].default:
                 errors.append(FieldError("other_version", "Another version wrote this file.", key))
@@ -38,7 +38,7 @@ def read_settings(data: bytes) -> dict[str, Any]:
             errors.append(_unknown(str(key)[:80]))
     if errors:
         raise FieldErrors(errors[:20])
-    return found
+    return values
 
 
 def _section(section: str, value: Any, errors: list[FieldError]) -> dict[str, Any]:
@@ -47,17 +47,17 @@ def _section(section: str, value: Any, errors: list[FieldError]) -> dict[str, An
     if not isinstance(value, dict):
         errors.append(FieldError("invalid", "Must be an object with settings.", section))
         return {}
-    known = RunSpec.model_fields[section].annotation.model_fields  # type: ignore[union-attr]
-    found: dict[str, Any] = {}
+    fields = RunSpec.model_fields[section].annotation.model_fields  # type: ignore[union-attr]
+    values: dict[str, Any] = {}
     for name, setting in value.items():
         path = f"{section}.{str(name)[:80]}"
-        if name not in known:
+        if name not in fields:
             errors.append(_unknown(path))
         elif path == FURTHER:
-            found[path] = _benchmarks(setting)
+            values[path] = _benchmarks(setting)
         else:
-            found |= _scalar(path, setting, errors)
-    return found
+            values |= _scalar(path, setting, errors)
+    return values
 
 
 def _benchmarks(value: Any) -> list[dict[str, str]]:

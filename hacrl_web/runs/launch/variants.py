@@ -106,13 +106,13 @@ def _written(value: float) -> str:
     return short if float(short) == value else repr(value)
 
 
-def grid_of(asked: Any, errors: list[FieldError]) -> dict[str, list[Any]]:
+def grid_of(grid: Any, errors: list[FieldError]) -> dict[str, list[Any]]:
     """The grid as numbers, by setting. asked: {"alpha": [1, "3"]}. What is wrong is added to `errors`."""
-    if not isinstance(asked, Mapping):
+    if not isinstance(grid, Mapping):
         errors.append(FieldError("invalid", "Must be an object: each setting with a list of its values.", "grid"))
         return {}
-    found = {}
-    for name, values in asked.items():
+    values_by_name = {}
+    for name, values in grid.items():
         path = f"grid.{str(name)[:80]}"
         if name not in GRID:
             errors.append(FieldError("unknown_key", f"A grid is over {', '.join(GRID)}.", path))
@@ -122,9 +122,9 @@ def grid_of(asked: Any, errors: list[FieldError]) -> dict[str, list[Any]]:
             numbers = [number for value in values for number in _number(name, value, errors)]
             if len(set(numbers)) < len(numbers):
                 errors.append(FieldError("repeated", "Each value may be named once.", path))
-            found[name] = numbers
+            values_by_name[name] = numbers
     # In one order, however the request was written: it is the order of the names of runs.
-    return {name: found[name] for name in GRID if name in found}
+    return {name: values_by_name[name] for name in GRID if name in values_by_name}
 
 
 def _number(name: str, value: Any, errors: list[FieldError]) -> list[Any]:

@@ -68,11 +68,11 @@ class Status:
 
 def read_status(run_ids: list[UUID]) -> dict[UUID, Status]:
     """The status of each of these runs that exists."""
-    found = {}
+    statuses = {}
     for row in Run.objects.filter(pk__in=run_ids).order_by().values("pk", "last_seq", *_STATUS):
         body = {"op": "run", "run": str(row["pk"]), **{name: row[name] for name in _STATUS}}
-        found[row["pk"]] = Status(row["last_seq"], dump(body), row["state"] in TERMINAL)
-    return found
+        statuses[row["pk"]] = Status(row["last_seq"], dump(body), row["state"] in TERMINAL)
+    return statuses
 
 
 def find_visible(user: Any, run_id: UUID) -> Status | None:

@@ -59,12 +59,12 @@ class Subscription:
 
     def take(self) -> list[Batch]:
         """What is queued, up to the size of one frame."""
-        taken: list[Batch] = []
+        batches: list[Batch] = []
         size = 0
         while self.queue and size < FRAME_CHARACTERS:
-            taken.append(self.queue.popleft())
-            size += len(taken[-1].text)
-        return taken
+            batches.append(self.queue.popleft())
+            size += len(batches[-1].text)
+        return batches
 
 
 class Feed:
@@ -233,12 +233,12 @@ class Hub:
                 log.exception("the hub failed; the poll tries again")
 
     async def _read_round(self, run_ids: list[UUID]) -> None:
-        found = await self.read(read_status, run_ids)
+        statuses = await self.read(read_status, run_ids)
         for run_id in run_ids:
             feed = self.feeds.get(run_id)
             if feed is None:
                 continue
-            status = found.get(run_id)
+            status = statuses.get(run_id)
             if status is None:
                 for subscription in feed.subscriptions:
                     subscription.is_gone = True

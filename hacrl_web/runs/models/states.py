@@ -70,9 +70,9 @@ class OfState(models.Model):
     class Meta:
         abstract = True
 
-    def _row(self, **seen: Any) -> models.QuerySet:
+    def _row(self, **conditions: Any) -> models.QuerySet:
         """The stored row, while it still holds what was seen of it: one row or none."""
-        return type(self)._default_manager.filter(pk=self.pk, **seen)
+        return type(self)._default_manager.filter(pk=self.pk, **conditions)
 
     @property
     def is_terminal(self) -> bool:
@@ -100,18 +100,18 @@ class OfState(models.Model):
         A run that its user wants stopped or paused does not go back to the queue, where nobody would take it: it is
         stopped or paused. A paused run stays so until somebody resumes it.
         """
-        asked = State(new)
+        state = State(new)
         now = timezone.now()
         with transaction.atomic():
             while True:
-                seen = self._row().values_list(*_SEEN).first()
-                if seen is None:
+                row_before = self._row().values_list(*_SEEN).first()
+                if row_before is None:
                     return False
-                old, old_attempt, wish, wish_reason = seen
-                new, why = asked, reason
-                if asked in (State.QUEUED, State.PAUSED) and wish == Desire.STOP:
+                old, old_attempt, wish, wish_reason = row_before
+                new, why = state, reason
+                if state in (State.QUEUED, State.PAUSED) and wish == Desire.STOP:
                     new, why = State.STOPPED, wish_reason or USER_STOP
-                elif asked == State.QUEUED and wish == Desire.PAUSE:
+                elif state == State.QUEUED and wish == Desire.PAUSE:
                     new, why = State.PAUSED, f"{wish_reason}; {reason}"
                 if new not in TRANSITIONS[old] or attempt not in (None, old_attempt):
                     return False

@@ -55,8 +55,8 @@ def _page(request: HttpRequest, act: str, do: Callable[[Any, Run], None], done: 
     """GET asks, POST does it. Runs that refuse stay, and the page says why; the others go."""
     runs = _ticked(request)
     if request.method != "POST":
-        chosen = [_looked_at(request, run) if act == "delete" else Chosen(run) for run in runs]
-        return _render(request, act, chosen)
+        entries = [_looked_at(request, run) if act == "delete" else Chosen(run) for run in runs]
+        return _render(request, act, entries)
     refused = []
     for run in runs:
         try:
@@ -89,9 +89,9 @@ def sweep_delete(request: HttpRequest, sweep_id: int) -> HttpResponse:
 
 def _ticked(request: HttpRequest) -> list[Run]:
     """The runs that the request names and the user may see; what is no id is passed over."""
-    given = (request.POST if request.method == "POST" else request.GET).getlist("runs")[:MOST_RUNS]
+    texts = (request.POST if request.method == "POST" else request.GET).getlist("runs")[:MOST_RUNS]
     ids = []
-    for text in given:
+    for text in texts:
         try:
             ids.append(uuid.UUID(text))
         except ValueError:
@@ -107,14 +107,14 @@ def _looked_at(request: HttpRequest, run: Run) -> Chosen:
     return Chosen(run, use=disk_use(run), last_checkpoint=saved)
 
 
-def _render(request: HttpRequest, act: str, chosen: list[Chosen], status: int = 200, **more: Any) -> HttpResponse:
-    going = [one for one in chosen if not one.refusal]
+def _render(request: HttpRequest, act: str, entries: list[Chosen], status: int = 200, **more: Any) -> HttpResponse:
+    going = [one for one in entries if not one.refusal]
     uses = [one.use for one in going if one.use]
     here = ("", GENERATED, data_folder_id())
     context = {
         "act": act,
         "going": going,
-        "staying": [one for one in chosen if one.refusal],
+        "staying": [one for one in entries if one.refusal],
         "num_bytes": sum(use.rows_bytes + (use.files_bytes or 0) for use in uses),
         # Files on another host stay there: nobody here can reach them.
         "elsewhere": [one for one in going if one.run.data_folder not in here],

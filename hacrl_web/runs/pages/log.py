@@ -23,16 +23,16 @@ def log_search(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     search = request.GET.get("q", "").replace("\x00", "")[:200]
     level = request.GET.get("level", "")
     is_output = request.GET.get("source") == "output"
-    found = logs.search_output(run, search) if is_output else logs.search_events(run, search, level)
+    matches = logs.search_output(run, search) if is_output else logs.search_events(run, search, level)
     context = {
         "run": run,
         "search": search,
         "level": level,
         "levels": logs.LEVELS,
         "is_output": is_output,
-        "is_elsewhere": found is None,
-        "lines": (found or [])[-logs.FOUND_SHOWN :],
-        "is_cut": len(found or []) > logs.FOUND_SHOWN,
+        "is_elsewhere": matches is None,
+        "lines": (matches or [])[-logs.FOUND_SHOWN :],
+        "is_cut": len(matches or []) > logs.FOUND_SHOWN,
     }
     is_part = bool(getattr(request, "htmx", False))
     return render(request, "runs/_log_found.html" if is_part else "runs/run_log.html", context)

@@ -79,9 +79,9 @@ def run_create(request: HttpRequest) -> HttpResponse:
             sweep = launch_sweep(request.user, _sweep_request(request.POST))
             messages.success(request, f"{sweep.runs.count()} runs are in the queue.")
             return redirect(sweep)
-        asked = _run_request(request.POST)
+        settings = _run_request(request.POST)
         draft = _draft(request.user, request.POST.get("draft", ""))
-        run = change_draft(request.user, draft, asked, then_queue=True) if draft else launch(request.user, asked)
+        run = change_draft(request.user, draft, settings, then_queue=True) if draft else launch(request.user, settings)
         messages.success(request, f"{run.name} is in the queue.")
         return redirect(run)
     except FieldErrors as refused:
@@ -93,9 +93,9 @@ def run_create(request: HttpRequest) -> HttpResponse:
 def _save(request: HttpRequest) -> HttpResponse:
     """Keep one run as a draft: a new one, or the one that the form has open. Error: FieldErrors."""
     _require_one(request, "save")
-    asked = _run_request(request.POST) | {"draft": True}
+    settings = _run_request(request.POST) | {"draft": True}
     draft = _draft(request.user, request.POST.get("draft", ""))
-    run = change_draft(request.user, draft, asked) if draft else launch(request.user, asked)
+    run = change_draft(request.user, draft, settings) if draft else launch(request.user, settings)
     messages.success(request, f"{run.name} is saved as a draft: nobody trains it until it is queued.")
     return redirect(run)
 
@@ -184,11 +184,11 @@ def _run_request(post: QueryDict) -> dict[str, Any]:
 def _sweep_request(post: QueryDict) -> dict[str, Any]:
     """The algorithm, the seed and the origin of the single run stay in the form and do not count."""
     seeds = parse_seeds(post.get("seeds", ""))
-    asked = parse(post)
+    settings = parse(post)
     for key in ("seed", "cloned_from"):
-        asked.pop(key, None)
-    asked.get("algorithm", {}).pop("name", None)
-    return {"algorithms": []} | asked | {"seeds": seeds}
+        settings.pop(key, None)
+    settings.get("algorithm", {}).pop("name", None)
+    return {"algorithms": []} | settings | {"seeds": seeds}
 
 
 @dataclass(frozen=True)
@@ -274,8 +274,8 @@ def _show(
     """is_sent: the values are what the form sent, as with every POST that brings no file."""
     posted = request.POST if (request.method == "POST" if is_sent is None else is_sent) else None
     errors = errors or []
-    asked = [error for error in errors if error.code in CAUTIONS]
-    fields, sections, homeless = draw(values, [e for e in errors if e not in asked], asked)
+    cautions = [error for error in errors if error.code in CAUTIONS]
+    fields, sections, homeless = draw(values, [e for e in errors if e not in cautions], cautions)
     groups, benchmarks = _choices(request.user, values.get("group"))
     # With one of each there is nothing to choose.
     for key, rows in (("group", groups), ("benchmark", benchmarks)):
@@ -306,11 +306,11 @@ def _show(
     return render(request, "runs/run_form.html", context, status=status)
 
 
-def _choices(user: Any, chosen: Any) -> tuple[QuerySet[AgentGroup], QuerySet[Benchmark]]:
+def _choices(user: Any, selection: Any) -> tuple[QuerySet[AgentGroup], QuerySet[Benchmark]]:
     """Groups and benchmarks of one project: that of the chosen group (of a run to clone), else the one looked at."""
     visible = AgentGroup.objects.visible_to(user)
-    is_id = str(chosen).isascii() and str(chosen).isdigit() and len(str(chosen)) < 19
-    project = visible.filter(pk=int(chosen)).values_list("project", flat=True).first() if is_id else None
+    is_id = str(selection).isascii() and str(selection).isdigit() and len(str(selection)) < 19
+    project = visible.filter(pk=int(selection)).values_list("project", flat=True).first() if is_id else None
     if project is None:
         groups, benchmarks = AgentGroup.objects.listed_for(user), Benchmark.objects.listed_for(user)
     else:

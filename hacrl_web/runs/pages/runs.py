@@ -45,7 +45,7 @@ UNDER_WAY = "held"  # in the list's `state`: what the number in the header count
 def home(request: HttpRequest) -> HttpResponse:
     """Running now, queue, failed today, and what finished last; with nothing yet, the way to the first run."""
     runs = Run.objects.listed_for(request.user).select_related("benchmark", "group")
-    kept = runs.filter(archived_at=None)
+    shelf = runs.filter(archived_at=None)
     has_model = LanguageModel.objects.listed_for(request.user).exists()
     has_group = AgentGroup.objects.listed_for(request.user).exists()
     has_benchmark = Benchmark.objects.listed_for(request.user).exists()
@@ -55,8 +55,8 @@ def home(request: HttpRequest) -> HttpResponse:
     context = {
         "running": running,
         "queue": runs.filter(state=State.QUEUED).order_by(*QUEUE_ORDER)[:20],
-        "failed": kept.filter(state=State.FAILED, finished_at__gte=since).order_by("-finished_at")[:FAILED_SHOWN],
-        "finished": kept.filter(state=State.COMPLETED).order_by("-finished_at")[:FAILED_SHOWN],
+        "failed": shelf.filter(state=State.FAILED, finished_at__gte=since).order_by("-finished_at")[:FAILED_SHOWN],
+        "finished": shelf.filter(state=State.COMPLETED).order_by("-finished_at")[:FAILED_SHOWN],
         "has_runs": runs.exists(),
         "demo": preparation() if request.user.is_staff else None,
         "start": [
@@ -85,43 +85,43 @@ def pulse(request: HttpRequest) -> JsonResponse:
 def run_list(request: HttpRequest) -> HttpResponse:
     """Runs of the project, newest first. `state`, `tag` and `archived` filter, `q` looks in names; odd values: none."""
     every = Run.objects.listed_for(request.user)
-    asked = _asked(request)
-    shelf = every.filter(archived_at__isnull="archived" not in asked)
-    known = tags_of(shelf)
-    if asked.get("tag") not in known:
-        asked.pop("tag", None)
-    chosen = _narrowed(shelf, asked)
-    counts = dict(chosen.order_by().values_list("state").annotate(Count("pk")))
-    runs = chosen.select_related("benchmark", "group", "sweep")
-    if "state" in asked:
-        runs = runs.filter(state__in=HELD) if asked["state"] == UNDER_WAY else runs.filter(state=asked["state"])
+    filters = _asked(request)
+    shelf = every.filter(archived_at__isnull="archived" not in filters)
+    tags = tags_of(shelf)
+    if filters.get("tag") not in tags:
+        filters.pop("tag", None)
+    matches = _narrowed(shelf, filters)
+    counts = dict(matches.order_by().values_list("state").annotate(Count("pk")))
+    runs = matches.select_related("benchmark", "group", "sweep")
+    if "state" in filters:
+        runs = runs.filter(state__in=HELD) if filters["state"] == UNDER_WAY else runs.filter(state=filters["state"])
     context = {
         "page": Paginator(runs, PAGE_SIZE).get_page(request.GET.get("page")),
-        "query": urlencode(asked),
-        "asked": asked,
+        "query": urlencode(filters),
+        "asked": filters,
         "states": [
-            (state, counts.get(state, 0), _with(asked, state=state))
+            (state, counts.get(state, 0), _with(filters, state=state))
             for state in State.values
-            if counts.get(state) or state == asked.get("state")
+            if counts.get(state) or state == filters.get("state")
         ],
-        "all_query": _with(asked, state=""),
-        "held_query": _with(asked, state=UNDER_WAY),
-        "tags": [(tag, _with(asked, tag="" if tag == asked.get("tag") else tag)) for tag in known[:TAGS_SHOWN]],
-        "search": asked.get("q", ""),
+        "all_query": _with(filters, state=""),
+        "held_query": _with(filters, state=UNDER_WAY),
+        "tags": [(tag, _with(filters, tag="" if tag == filters.get("tag") else tag)) for tag in tags[:TAGS_SHOWN]],
+        "search": filters.get("q", ""),
         "has_runs": every.exists(),
         "total": sum(counts.values()),
-        "num_archived": _narrowed(every.filter(archived_at__isnull=False), asked).count(),
-        "archived_query": _with(asked, archived="" if "archived" in asked else "1", state=""),
+        "num_archived": _narrowed(every.filter(archived_at__isnull=False), filters).count(),
+        "archived_query": _with(filters, archived="" if "archived" in filters else "1", state=""),
         "num_held": sum(counts.get(state, 0) for state in HELD),
     }
     return render(request, "runs/run_list.html", context)
 
 
-def _narrowed(runs: RunQuerySet, asked: dict[str, str]) -> RunQuerySet:
+def _narrowed(runs: RunQuerySet, filters: dict[str, str]) -> RunQuerySet:
     """Those of the tag and the name that are asked for: what a link to a state keeps, and its number counts."""
-    if "tag" in asked:
-        runs = runs.tagged(asked["tag"])
-    if search := asked.get("q"):
+    if "tag" in filters:
+        runs = runs.tagged(filters["tag"])
+    if search := filters.get("q"):
         runs = runs.filter(Q(name__icontains=search) | Q(sweep__name__icontains=search))
     return runs
 
@@ -129,17 +129,17 @@ def _narrowed(runs: RunQuerySet, asked: dict[str, str]) -> RunQuerySet:
 def _asked(request: HttpRequest) -> dict[str, str]:
     """The filters of the list that mean something."""
     names = ("state", "tag", "archived", "q")
-    given = {name: request.GET.get(name, "").replace("\x00", "")[:200].strip() for name in names}
-    if given["state"] not in (UNDER_WAY, *State.values):
-        given["state"] = ""
-    if given["archived"] != "1":
-        given["archived"] = ""
-    return {name: value for name, value in given.items() if value}
+    texts = {name: request.GET.get(name, "").replace("\x00", "")[:200].strip() for name in names}
+    if texts["state"] not in (UNDER_WAY, *State.values):
+        texts["state"] = ""
+    if texts["archived"] != "1":
+        texts["archived"] = ""
+    return {name: value for name, value in texts.items() if value}
 
 
-def _with(asked: dict[str, str], **changed: str) -> str:
+def _with(filters: dict[str, str], **changed: str) -> str:
     """The query of a link that changes some filters and keeps the others."""
-    return urlencode({name: value for name, value in (asked | changed).items() if value})
+    return urlencode({name: value for name, value in (filters | changed).items() if value})
 
 
 def run_or_404(request: HttpRequest, run_id: uuid.UUID) -> Run:
@@ -151,10 +151,10 @@ def header(run: Run) -> dict[str, Any]:
     """What every tab of a run shows above it."""
     last_checkpoint = run.events.filter(type="checkpoint").order_by("-seq").first()
     agents = [{"name": name, "position": place} for place, name in enumerate(run.agent_names)]
-    found = {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_of(run)}
+    context = {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_of(run)}
     if run.state == State.DRAFT:
-        found["cautions"] = open_cautions(run)
-    return found | {"resumption": under_way(run)}
+        context["cautions"] = open_cautions(run)
+    return context | {"resumption": under_way(run)}
 
 
 @require_GET

@@ -23,8 +23,8 @@ KINDS: dict[str, Any] = {
 @require_GET
 def find(request: HttpRequest) -> JsonResponse:
     """`q` is the part of the name; the newest of each kind that the user may see."""
-    found = found_for(request.user, request.GET.get("q", ""))
-    return JsonResponse({"found": found}, headers={"Cache-Control": "no-store"})
+    results = found_for(request.user, request.GET.get("q", ""))
+    return JsonResponse({"found": results}, headers={"Cache-Control": "no-store"})
 
 
 def found_for(user: Any, text: str) -> list[dict[str, str]]:

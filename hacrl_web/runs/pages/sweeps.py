@@ -32,10 +32,10 @@ def sweep_list(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/sweep_list.html", {"page": page, "rows": rows, "total": page.paginator.count})
 
 
-def _rows(shown: list[Sweep]) -> list[dict[str, Any]]:
+def _rows(sweeps: list[Sweep]) -> list[dict[str, Any]]:
     """A sweep's line of the list; two queries for all of them. What was retried does not count any more."""
     retries = Run.objects.filter(retry_of=OuterRef("pk"), sweep=OuterRef("sweep"))
-    runs = Run.objects.filter(~Exists(retries), sweep__in=shown).order_by()
+    runs = Run.objects.filter(~Exists(retries), sweep__in=sweeps).order_by()
     counts: dict[int, dict[str, int]] = defaultdict(dict)
     for sweep, state, number in runs.values_list("sweep", "state").annotate(Count("pk")):
         counts[sweep][state] = number
@@ -55,7 +55,7 @@ def _rows(shown: list[Sweep]) -> list[dict[str, Any]]:
             "groups": sorted(name for name in facts[sweep.pk]["group"] if name),
             "benchmarks": sorted(name for name in facts[sweep.pk]["benchmark"] if name),
         }
-        for sweep in shown
+        for sweep in sweeps
     ]
 
 
@@ -105,20 +105,20 @@ def _up_to_three(seeds: list[int]) -> str:
     return ", ".join(map(str, further[: max(0, 3 - len(seeds))]))
 
 
-def _tell(request: HttpRequest, asked: list[Run], done: str, nothing: str) -> None:
+def _tell(request: HttpRequest, affected: list[Run], done: str, nothing: str) -> None:
     """Tell the supervisors of what was asked of their runs, and the user."""
-    for run in asked:
+    for run in affected:
         ring_bell(run.pk)
-    number = "1 run" if len(asked) == 1 else f"{len(asked)} runs"
-    messages.info(request, done.format(number) if asked else nothing)
+    number = "1 run" if len(affected) == 1 else f"{len(affected)} runs"
+    messages.info(request, done.format(number) if affected else nothing)
 
 
 @require_POST
 def sweep_stop(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """Ask for the end of every run; twice, or after their end, it changes nothing and says so."""
     sweep = _sweep(request, sweep_id)
-    asked = sweeps.stop_all(sweep, who("stopped with its sweep", request))
-    _tell(request, asked, "Stopping {}: a trainer ends after its current phase.", "No run was left to stop.")
+    affected = sweeps.stop_all(sweep, who("stopped with its sweep", request))
+    _tell(request, affected, "Stopping {}: a trainer ends after its current phase.", "No run was left to stop.")
     return redirect(sweep)
 
 
@@ -126,8 +126,10 @@ def sweep_stop(request: HttpRequest, sweep_id: int) -> HttpResponse:
 def sweep_pause(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """Hold the waiting runs out of the queue, and end the running ones after their step with a checkpoint."""
     sweep = _sweep(request, sweep_id)
-    asked = sweeps.pause_all(sweep, who("paused with its sweep", request))
-    _tell(request, asked, "Pausing {}: a trainer ends after its step, with a checkpoint.", "No run was left to pause.")
+    affected = sweeps.pause_all(sweep, who("paused with its sweep", request))
+    _tell(
+        request, affected, "Pausing {}: a trainer ends after its step, with a checkpoint.", "No run was left to pause."
+    )
     return redirect(sweep)
 
 
@@ -135,8 +137,8 @@ def sweep_pause(request: HttpRequest, sweep_id: int) -> HttpResponse:
 def sweep_resume(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """Back to the queue."""
     sweep = _sweep(request, sweep_id)
-    asked = sweeps.resume_all(sweep, who("resumed with its sweep", request))
-    _tell(request, asked, "Resumed {}.", "No run was paused.")
+    affected = sweeps.resume_all(sweep, who("resumed with its sweep", request))
+    _tell(request, affected, "Resumed {}.", "No run was paused.")
     return redirect(sweep)
 
 
@@ -145,8 +147,8 @@ def sweep_retry(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """A new run in place of each that has failed, or (`state`: stopped) was stopped."""
     sweep = _sweep(request, sweep_id)
     try:
-        made = sweeps.retry_all(request.user, sweep, request.POST.get("state", State.FAILED))
-        _tell(request, made, "Queued {} anew.", "There was nothing to retry.")
+        new_runs = sweeps.retry_all(request.user, sweep, request.POST.get("state", State.FAILED))
+        _tell(request, new_runs, "Queued {} anew.", "There was nothing to retry.")
     except FieldErrors as refused:
         messages.error(request, " ".join(error.message for error in refused.errors))
     return redirect(sweep)
@@ -157,8 +159,8 @@ def sweep_seeds(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """Every variant on further seeds."""
     sweep = _sweep(request, sweep_id)
     try:
-        made = sweeps.add_seeds(request.user, sweep, parse_seeds(request.POST.get("seeds", "")))
-        _tell(request, made, "Queued {}.", "All of these seeds were there already.")
+        new_runs = sweeps.add_seeds(request.user, sweep, parse_seeds(request.POST.get("seeds", "")))
+        _tell(request, new_runs, "Queued {}.", "All of these seeds were there already.")
     except FieldErrors as refused:
         return _refused(request, sweep, "seeds", refused)
     return redirect(sweep)

@@ -67,19 +67,19 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
     if not isinstance(request, Mapping):
         raise LaunchError([FieldError("invalid", "Must be an object with settings.", None)])
     errors: list[FieldError] = []
-    asked = _asked(request, errors)
-    rule = _base_rule(asked.base, errors)
-    variants = _variants(asked, rule, errors) if rule and not errors else []
+    parts = _asked(request, errors)
+    rule = _base_rule(parts.base, errors)
+    variants = _variants(parts, rule, errors) if rule and not errors else []
     shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
     material = find_material(user, shared, errors, KEYS - {"cloned_from", "draft"})
     # Where the lists are wrong, one run of the method tells what else is.
-    runs = [(seed, variant) for seed in asked.seeds for variant in variants] or [(0, Variant(HACPO))]
+    runs = [(seed, variant) for seed in parts.seeds for variant in variants] or [(0, Variant(HACPO))]
     planned = []
     for seed, variant in runs:
-        section = {**asked.base, **variant.overrides} if isinstance(asked.base, Mapping) else asked.base
-        found: list[FieldError] = []
-        spec = check_spec({**shared, "algorithm": section, "seed": seed}, material, found)
-        moved = [FieldError(e.code, e.message, variant.field_of(e.field)) for e in found]
+        section = {**parts.base, **variant.overrides} if isinstance(parts.base, Mapping) else parts.base
+        problems: list[FieldError] = []
+        spec = check_spec({**shared, "algorithm": section, "seed": seed}, material, problems)
+        moved = [FieldError(e.code, e.message, variant.field_of(e.field)) for e in problems]
         errors += [error for error in dict.fromkeys(moved) if error not in errors]
         if spec is not None:
             planned.append(Planned(variant, spec))
@@ -89,7 +89,7 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
     errors += _same_twice(planned)
     if errors or rule is None:
         raise LaunchError(errors[:MAX_ERRORS])
-    return SweepPlan(_in_one_form(asked, rule, planned, material), material, planned)
+    return SweepPlan(_in_one_form(parts, rule, planned, material), material, planned)
 
 
 def _asked(request: Mapping[str, Any], errors: list[FieldError]) -> _Asked:
@@ -136,33 +136,33 @@ def _base_rule(base: Any, errors: list[FieldError]) -> AlgorithmSpec | None:
         return None
 
 
-def _variants(asked: _Asked, rule: AlgorithmSpec, errors: list[FieldError]) -> list[Variant]:
+def _variants(parts: _Asked, rule: AlgorithmSpec, errors: list[FieldError]) -> list[Variant]:
     """The rows of the sweep, or none and the errors."""
-    points = prod(len(values) for values in asked.grid.values())
+    points = prod(len(values) for values in parts.grid.values())
     if points > MAX_SWEEP_RUNS:  # said before it is multiplied out
         message = f"The grid has {points} points; a sweep has at most {MAX_SWEEP_RUNS} runs."
-        errors.append(FieldError("too_many_runs", message, f"grid.{next(reversed(asked.grid))}"))
+        errors.append(FieldError("too_many_runs", message, f"grid.{next(reversed(parts.grid))}"))
         return []
-    variants = expand(asked.algorithms, asked.ablations, asked.grid, asked.base)
-    found = []
-    for name in asked.grid:
+    variants = expand(parts.algorithms, parts.ablations, parts.grid, parts.base)
+    result = []
+    for name in parts.grid:
         if not any(name in variant.point for variant in variants):
             message = f"None of the chosen algorithms uses {name}, so there is nothing to vary."
-            found.append(FieldError("unused", message, f"grid.{name}"))
+            result.append(FieldError("unused", message, f"grid.{name}"))
     idle = idle_ablations(rule)
-    for key in asked.ablations:
-        if key in idle and not asked.grid.keys() & ABLATIONS[key].overrides.keys():
+    for key in parts.ablations:
+        if key in idle and not parts.grid.keys() & ABLATIONS[key].overrides.keys():
             message = f"“{ABLATIONS[key].label}” removes what these settings do not have: it would be HACPO again."
-            found.append(FieldError("unused", message, "ablations"))
+            result.append(FieldError("unused", message, "ablations"))
     longest = max((variant.label for variant in variants if variant.point), key=len, default="")
     if len(longest) > MAX_LABEL:
         message = f"“{longest}” is too long for the name of a row, at most {MAX_LABEL} characters: give fewer digits."
-        found.append(FieldError("too_long", message, f"grid.{next(iter(asked.grid))}"))
-    if (num_runs := len(variants) * len(asked.seeds)) > MAX_SWEEP_RUNS:
-        product = f"{len(variants)} variants × {len(asked.seeds)} seeds are {num_runs}"
-        found.append(FieldError("too_many_runs", f"A sweep has at most {MAX_SWEEP_RUNS} runs; {product}.", "seeds"))
-    errors += found
-    return [] if found else variants
+        result.append(FieldError("too_long", message, f"grid.{next(iter(parts.grid))}"))
+    if (num_runs := len(variants) * len(parts.seeds)) > MAX_SWEEP_RUNS:
+        product = f"{len(variants)} variants × {len(parts.seeds)} seeds are {num_runs}"
+        result.append(FieldError("too_many_runs", f"A sweep has at most {MAX_SWEEP_RUNS} runs; {product}.", "seeds"))
+    errors += result
+    return [] if result else variants
 
 
 def _same_twice(planned: list[Planned]) -> list[FieldError]:
@@ -181,7 +181,7 @@ def _same_twice(planned: list[Planned]) -> list[FieldError]:
     return list(dict.fromkeys(errors))
 
 
-def _in_one_form(asked: _Asked, rule: AlgorithmSpec, planned: list[Planned], material: Material) -> dict[str, Any]:
+def _in_one_form(parts: _Asked, rule: AlgorithmSpec, planned: list[Planned], material: Material) -> dict[str, Any]:
     """The request with its values as RunSpec read them, and of the sections only what was set."""
     first = planned[0].spec
     changed = first.model_dump(mode="json", exclude_unset=True)
@@ -196,10 +196,10 @@ def _in_one_form(asked: _Asked, rule: AlgorithmSpec, planned: list[Planned], mat
         "name": first.name,
         "group": group.pk,
         "benchmark": benchmark.pk,
-        "algorithms": list(asked.algorithms),
-        "ablations": list(asked.ablations),
+        "algorithms": list(parts.algorithms),
+        "ablations": list(parts.ablations),
         "seeds": list(dict.fromkeys(run.spec.seed for run in planned)),
-        "grid": asked.grid,
+        "grid": parts.grid,
         "confirm": [code for code in material.confirmed if code in cautions],
         **sections,
     }

@@ -43,8 +43,8 @@ class SweepState:
     @property
     def counts(self) -> dict[str, int]:
         """How many are in each state, in the order of the states."""
-        found = Counter(run.state for run in self.current)
-        return {state: found[state] for state in State.values if found[state]}
+        by_state = Counter(run.state for run in self.current)
+        return {state: by_state[state] for state in State.values if by_state[state]}
 
     @property
     def is_finished(self) -> bool:
@@ -68,12 +68,12 @@ class SweepState:
         """
         waiting = [run for run in self.current if not run.is_terminal and run.state != State.PAUSED]
         pace = _seconds_per_step(self.runs)
-        left = [_seconds_left(run, pace) for run in waiting]
-        if not left or None in left:
+        estimates = [_seconds_left(run, pace) for run in waiting]
+        if not estimates or None in estimates:
             return None
-        known = [seconds for seconds in left if seconds is not None]
+        remaining_s = [seconds for seconds in estimates if seconds is not None]
         at_a_time = max(1, sum(run.state in HELD for run in waiting))
-        return max(sum(known) / at_a_time, max(known))
+        return max(sum(remaining_s) / at_a_time, max(remaining_s))
 
     def in_state(self, *states: str) -> list[Run]:
         return [run for run in self.current if run.state in states]
@@ -128,8 +128,8 @@ def _seconds_per_step(runs: Sequence[Run]) -> dict[str, float]:
 
 
 def _seconds_left(run: Run, pace: dict[str, float]) -> float | None:
-    if (told := run.progress.get("eta_s")) is not None:
-        return float(told)
+    if (eta_s := run.progress.get("eta_s")) is not None:
+        return float(eta_s)
     one_step = pace.get(run.algorithm, pace.get(""))
     return None if one_step is None else one_step * max(0, run.total_steps - run.step)
 

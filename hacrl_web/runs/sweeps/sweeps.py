@@ -55,35 +55,35 @@ def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
     Error: LaunchError, and nothing is written.
     """
     errors: list[FieldError] = []
-    wanted = each_once({"seeds": seeds}, "seeds", errors)
+    new_seeds = each_once({"seeds": seeds}, "seeds", errors)
     if errors:
         raise LaunchError(errors)
     with transaction.atomic():
         state = _locked(sweep)
-        missing = _missing(state, wanted)
+        missing = _missing(state, new_seeds)
         if (num_runs := len(state.current) + len(missing)) > MAX_SWEEP_RUNS:
             message = f"A sweep has at most {MAX_SWEEP_RUNS} runs; this one would have {num_runs}."
             raise LaunchError([FieldError("too_many_runs", message, "seeds")])
         if missing and (errors := cannot_repeat(missing[0][0].newest)):  # all runs have the same group and benchmark
             raise LaunchError(errors)
         newest = [(line.label, spec, line.newest) for line, spec in missing]
-        made = [_create(user, sweep, label, spec, run.group, run.benchmark) for label, spec, run in newest]
-        sweep.request = {**sweep.request, "seeds": sorted({*state.seeds, *(run.seed for run in made)})}
+        new_runs = [_create(user, sweep, label, spec, run.group, run.benchmark) for label, spec, run in newest]
+        sweep.request = {**sweep.request, "seeds": sorted({*state.seeds, *(run.seed for run in new_runs)})}
         sweep.save(update_fields=["request"])
-    return made
+    return new_runs
 
 
 def _missing(state: SweepState, seeds: list[Any]) -> list[tuple[Line, RunSpec]]:
     """What further seeds would add, seeds outside. Error: LaunchError."""
     there = {(line.label, run.seed) for line in state.lines for run in line.cells if run}
-    found = []
+    missing = []
     for seed in seeds:
         for line in state.lines:
             spec = _with_seed(line.newest, seed)
             if (line.label, spec.seed) not in there:
                 there.add((line.label, spec.seed))
-                found.append((line, spec))
-    return found
+                missing.append((line, spec))
+    return missing
 
 
 def _with_seed(run: Run, seed: Any) -> RunSpec:
@@ -117,26 +117,26 @@ def rename(sweep: Sweep, name: object) -> None:
 
 def stop_all(sweep: Sweep, reason: str) -> list[Run]:
     """Ask every run that has not ended to stop, those that wait first, so that none starts in between. Idempotent."""
-    asked = [run for run in _open_runs(sweep) if run.can_stop]
-    for run in asked:
+    affected = [run for run in _open_runs(sweep) if run.can_stop]
+    for run in affected:
         run.request_stop(reason)
-    return asked
+    return affected
 
 
 def pause_all(sweep: Sweep, reason: str) -> list[Run]:
     """Hold those that wait out of the queue, and pause those that run after their step. Idempotent."""
-    asked = [run for run in _open_runs(sweep) if run.can_pause]
-    for run in asked:
+    affected = [run for run in _open_runs(sweep) if run.can_pause]
+    for run in affected:
         run.request_pause(reason)
-    return asked
+    return affected
 
 
 def resume_all(sweep: Sweep, reason: str) -> list[Run]:
     """Queue every paused run again. Idempotent."""
-    asked = [run for run in _open_runs(sweep) if run.desired_state == Desire.PAUSE]
-    for run in asked:
+    affected = [run for run in _open_runs(sweep) if run.desired_state == Desire.PAUSE]
+    for run in affected:
         run.request_resume(reason)
-    return asked
+    return affected
 
 
 def _open_runs(sweep: Sweep) -> list[Run]:

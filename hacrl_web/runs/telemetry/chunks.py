@@ -69,13 +69,13 @@ class Column:
         end = len(self.steps) if last is None else bisect_right(self.steps, last)
         self.steps, self.values = self.steps[start:end], self.values[start:end]
 
-    def before(self, attempt: int, told: dict[int, int]) -> Column:
+    def before(self, attempt: int, first_steps: dict[int, int]) -> Column:
         """Without the steps that a later attempt than `attempt`, which told this column, tells too."""
-        kept = Column(self.place)
+        part = Column(self.place)
         for step, value in zip(self.steps, self.values, strict=True):
-            if told.get(step, 0) <= attempt:
-                kept.add(step, value)
-        return kept
+            if first_steps.get(step, 0) <= attempt:
+                part.add(step, value)
+        return part
 
     def numbers(self) -> list[float | None]:
         """The values, with None where there is no number."""
@@ -138,7 +138,7 @@ def columns(
     Ordered by agent, source and place. Empty choices mean all.  first, last: only the steps from `first` to `last`.
     """
     # No name of ours holds a NUL, and PostgreSQL would refuse to look for one.
-    names, agents = ([text.replace("\0", "\N{REPLACEMENT CHARACTER}") for text in given] for given in (names, agents))
+    names, agents = ([text.replace("\0", "\N{REPLACEMENT CHARACTER}") for text in texts] for texts in (names, agents))
     for _ in range(READ_TRIES):
         packed_seq = _packed_seq(run)
         reader = _Reader(run, names, agents, packed_seq)
@@ -195,17 +195,19 @@ class _Reader:
     def read_chunks(self, first: int | None, last: int | None) -> None:
         if not self.packed_seq:
             return
-        chosen = {"metric__in": self.names, "agent__in": self.agents}
+        filters = {"metric__in": self.names, "agent__in": self.agents}
         limits = {"last_step__gte": first, "first_step__lte": last}
-        wanted: dict[str, Any] = {name: value for name, value in chosen.items() if value}
-        wanted |= {name: value for name, value in limits.items() if value is not None}
-        chunks = MetricChunk.objects.filter(run=self.run, **wanted).order_by("first_step", "pk")
+        bounds: dict[str, Any] = {name: value for name, value in filters.items() if value}
+        bounds |= {name: value for name, value in limits.items() if value is not None}
+        chunks = MetricChunk.objects.filter(run=self.run, **bounds).order_by("first_step", "pk")
         for metric, agent, source, place, attempt, *blob in chunks.values_list(
             "metric", "agent", "source", "place", "attempt", *_BLOB
         ).iterator(chunk_size=500):
             piece = unpack(*blob)
-            told = self.told.get((agent, source))
-            self._column((metric, agent, source), place).extend(piece.before(attempt, told) if told else piece)
+            first_steps = self.told.get((agent, source))
+            self._column((metric, agent, source), place).extend(
+                piece.before(attempt, first_steps) if first_steps else piece
+            )
 
     def read_metrics(self) -> None:
         """What chunks do not tell yet."""
@@ -221,10 +223,10 @@ class _Reader:
 
     def read_evaluations(self) -> None:
         events = self._events("evaluation")
-        told = _told(events) if self.has_attempts else {}
+        first_steps = _told(events) if self.has_attempts else {}
         further = self.run.further_benchmarks
         for attempt, step, agent, source, text in _texts(events):
-            if told.get((agent, source), {}).get(step, 0) > attempt:
+            if first_steps.get((agent, source), {}).get(step, 0) > attempt:
                 continue
             payload = from_json(text)
             metric = payload["metric"]
@@ -236,16 +238,16 @@ class _Reader:
 
 def _texts(events: Any) -> Iterator[tuple[int, int, str, str, str]]:
     """(attempt, step, agent, source, payload as text): the text is read faster than Django would read it."""
-    found: Iterator[Any] = events.values_list(*_EVENT, Cast("payload", TextField())).iterator(chunk_size=500)
-    return found
+    rows: Iterator[Any] = events.values_list(*_EVENT, Cast("payload", TextField())).iterator(chunk_size=500)
+    return rows
 
 
 def _told(events: Any) -> Told:
-    found: Told = {}
+    first_steps: Told = {}
     for attempt, step, agent, source in events.values_list(*_EVENT).iterator(chunk_size=2000):
-        steps = found.setdefault((agent, source), {})
+        steps = first_steps.setdefault((agent, source), {})
         steps[step] = max(attempt, steps.get(step, 0))
-    return found
+    return first_steps
 
 
 def _numbers(text: str) -> Iterator[tuple[str, int, float | None]]:
@@ -282,31 +284,33 @@ def pack_block(run: Run) -> int:
     rows = list(events.values_list("seq", *_EVENT, Cast("payload", TextField()))[:BLOCK_EVENTS])
     if len(rows) < MIN_EVENTS:
         return 0
-    told = _latest(rows)
-    found: dict[tuple[int, Key], Column] = {}
+    first_steps = _latest(rows)
+    by_key: dict[tuple[int, Key], Column] = {}
     for _, attempt, step, agent, source, text in rows:
-        if step is None or told[agent, source][step] > attempt:
+        if step is None or first_steps[agent, source][step] > attempt:
             continue
         for metric, place, value in _numbers(text):
-            column = found.setdefault((attempt, (metric, agent, source)), Column())
+            column = by_key.setdefault((attempt, (metric, agent, source)), Column())
             column.place = max(column.place, place)
             column.add(step, value)
     with transaction.atomic():
         if not Run.objects.filter(pk=run.pk, packed_seq=before).update(packed_seq=rows[-1][0]):
             return 0
         if rows[-1][1] > first_attempt:
-            _trim(run, told)
-        MetricChunk.objects.bulk_create([_chunk(run, attempt, key, column) for (attempt, key), column in found.items()])
+            _trim(run, first_steps)
+        MetricChunk.objects.bulk_create(
+            [_chunk(run, attempt, key, column) for (attempt, key), column in by_key.items()]
+        )
     return len(rows)
 
 
 def _latest(rows: Iterable[tuple[Any, ...]]) -> Told:
-    found: Told = {}
+    first_steps: Told = {}
     for _, attempt, step, agent, source, _ in rows:
         if step is not None:  # no trainer of ours: a number without a step is on no chart
-            steps = found.setdefault((agent, source), {})
+            steps = first_steps.setdefault((agent, source), {})
             steps[step] = max(attempt, steps.get(step, 0))
-    return found
+    return first_steps
 
 
 def _chunk(run: Run, attempt: int, key: Key, column: Column) -> MetricChunk:
@@ -323,15 +327,15 @@ def _fill(chunk: MetricChunk, column: Column) -> None:
     chunk.count, chunk.packed = len(column.steps), pack(column)
 
 
-def _trim(run: Run, told: Told) -> None:
+def _trim(run: Run, first_steps: Told) -> None:
     """Take out of earlier chunks what later attempts tell anew."""
-    for (agent, source), steps in told.items():
+    for (agent, source), steps in first_steps.items():
         earlier = MetricChunk.objects.filter(run=run, agent=agent, source=source, attempt__lt=max(steps.values()))
         for chunk in earlier.filter(last_step__gte=min(steps)):
             column = unpack(*(getattr(chunk, name) for name in _BLOB))
-            kept = column.before(chunk.attempt, steps)
-            if not kept.steps:
+            part = column.before(chunk.attempt, steps)
+            if not part.steps:
                 chunk.delete()
-            elif len(kept.steps) < len(column.steps):
-                _fill(chunk, kept)
+            elif len(part.steps) < len(column.steps):
+                _fill(chunk, part)
                 chunk.save()

@@ -33,41 +33,41 @@ def line_of(event: TelemetryEvent) -> dict[str, Any]:
 
 def matching(run: Run, search: str, level: str) -> Any:
     """Lines that a trainer logged and that hold `search`, whatever its case; of a level, or of any."""
-    found = lines(run).filter(type="log")
+    events = lines(run).filter(type="log")
     if search:
-        found = found.filter(payload__message__icontains=search)
+        events = events.filter(payload__message__icontains=search)
     if level in LEVELS:
-        found = found.filter(payload__level=level)
-    return found
+        events = events.filter(payload__level=level)
+    return events
 
 
 def search_events(run: Run, search: str, level: str) -> list[dict[str, Any]]:
     """The newest lines, at most one more than are shown."""
     newest = matching(run, search, level).order_by("-seq")[: FOUND_SHOWN + 1]
-    found = [*newest, *_search_left_out(run, search, level)]
-    return [line_of(event) for event in sorted(found, key=lambda event: event.seq)[-FOUND_SHOWN - 1 :]]
+    matches = [*newest, *_search_left_out(run, search, level)]
+    return [line_of(event) for event in sorted(matches, key=lambda event: event.seq)[-FOUND_SHOWN - 1 :]]
 
 
 def _search_left_out(run: Run, search: str, level: str) -> list[TelemetryEvent]:
     """The newest counts of what was left out: their words are made here, so no query can look for them."""
-    wanted, found = search.lower(), []
+    text, matches = search.lower(), []
     for event in lines(run).filter(type="left_out").order_by("-seq").iterator(chunk_size=500):
         line = line_of(event)
-        if wanted in line["text"].lower() and (level not in LEVELS or level == line["level"]):
-            found.append(event)
-        if len(found) > FOUND_SHOWN:
+        if text in line["text"].lower() and (level not in LEVELS or level == line["level"]):
+            matches.append(event)
+        if len(matches) > FOUND_SHOWN:
             break
-    return found
+    return matches
 
 
 def search_output(run: Run, search: str) -> list[dict[str, Any]] | None:
     """The newest lines of the trainer's output that hold `search`; None where it is not on this host."""
-    wanted = search.lower()
+    needle = search.lower()
     try:
-        found = deque((text for text in read_output(run.run_dir) if wanted in text.lower()), FOUND_SHOWN + 1)
+        matches = deque((text for text in read_output(run.run_dir) if needle in text.lower()), FOUND_SHOWN + 1)
     except FileNotFoundError:
         return None
-    return [{"at": None, "level": "output", "text": text} for text in found]
+    return [{"at": None, "level": "output", "text": text} for text in matches]
 
 
 def as_text(run: Run) -> Iterator[str]:

@@ -86,18 +86,18 @@ class Retention:
 def clear_texts(run: Run) -> int:
     """Empty the texts of at most ROWS rollouts of steps that are no longer kept; returns of how many."""
     telemetry = run.spec.get("telemetry", {})  # a run of an older version may lack it
-    kept = telemetry.get("rollout_steps_kept", 0)
+    num_steps = telemetry.get("rollout_steps_kept", 0)
     newest = run.rollouts.aggregate(Max("step"))["step__max"]
-    if not kept or newest is None:
+    if not num_steps or newest is None:
         return 0
-    first_kept = newest - (kept - 1) * max(1, telemetry.get("rollout_interval", 1))
+    first_kept = newest - (num_steps - 1) * max(1, telemetry.get("rollout_interval", 1))
     if first_kept <= run.texts_from:
         return 0
     # No recorded prompt is empty: an empty one is a text that is gone.
     old = run.rollouts.filter(step__gte=run.texts_from, step__lt=first_kept).exclude(prompt="").order_by("step")
-    found = list(old.values_list("pk", "step")[:ROWS])
-    run.texts_from = found[-1][1] if len(found) == ROWS else first_kept
+    rows = list(old.values_list("pk", "step")[:ROWS])
+    run.texts_from = rows[-1][1] if len(rows) == ROWS else first_kept
     with transaction.atomic():
-        RolloutSample.objects.filter(pk__in=[pk for pk, _ in found]).update(prompt="", completion="")
+        RolloutSample.objects.filter(pk__in=[pk for pk, _ in rows]).update(prompt="", completion="")
         Run.objects.filter(pk=run.pk).update(texts_from=run.texts_from)
-    return len(found)
+    return len(rows)

@@ -78,8 +78,8 @@ class Shipper:
     def _file(self) -> tuple[Path, bool]:
         """The file that holds the next event, and whether it is a full one; the offset is set to match."""
         files = rotated(self.run_dir)
-        stored = max(self.last_seq, self._done)
-        full = next((path for last, path in files if last > stored), None)
+        last_stored = max(self.last_seq, self._done)
+        full = next((path for last, path in files if last > last_stored), None)
         path = full or self.run_dir / SPOOL_NAME
         if (files, path) != (self._files, self._path):
             self._files, self._path = files, path

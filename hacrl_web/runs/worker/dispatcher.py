@@ -80,10 +80,10 @@ class Dispatcher:
         if now - self._last_look > LEASE_S / 3:  # this process slept or could not read: what it missed proves nothing
             self._watched.clear()
         self._last_look = now
-        seen, self._watched = self._watched, {}
+        earlier, self._watched = self._watched, {}
         for run in runs:
             beat = (run.attempt, run.heartbeat_at)
-            before = seen.get(run.pk)
+            before = earlier.get(run.pk)
             self._watched[run.pk] = before if before and before.beat == beat else Watched(beat, now)
         boots = dict(Host.objects.values_list("name", "boot_id")) | {host_name(): boot_id()}
         _each(runs, lambda run: self._take_back_if_gone(run, boots))

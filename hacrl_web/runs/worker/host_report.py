@@ -54,39 +54,39 @@ class HostCard:
 
     @property
     def gpus(self) -> list[Gpu]:
-        found = []
+        cards = []
         for device in self.host.devices if self.host else []:
             if device.get("kind") == "gpu":
                 holders = [{one["pid"], *one["ancestors"]} for one in device.get("processes", [])]
                 runs = [run for run in self.runs if any(run.worker_pid in pids for pids in holders)]
                 ours = {run.worker_pid for run in runs}
-                found.append(Gpu(device, runs, sum(not pids & ours for pids in holders)))
-        return found
+                cards.append(Gpu(device, runs, sum(not pids & ours for pids in holders)))
+        return cards
 
     @property
     def warnings(self) -> list[str]:
         """What is wrong with this host, in words."""
-        host, found = self.host, []
+        host, texts = self.host, []
         if host is None or host.last_seen is None:
             return ["It never wrote a heartbeat: its worker is older than this version, or not running."]
         if self.is_silent:
-            found.append("No heartbeat: the worker is down, or the database is out of its reach. Its runs wait for it.")
+            texts.append("No heartbeat: the worker is down, or the database is out of its reach. Its runs wait for it.")
         if host.clock_offset_s is not None and abs(host.clock_offset_s) > CLOCK_LIMIT_S:
             way = "ahead of" if host.clock_offset_s > 0 else "behind"
-            found.append(
+            texts.append(
                 f"Its clock is {abs(host.clock_offset_s):.1f} s {way} the database's: times of its events are off. "
                 "Run a time service there."
             )
         if host.schema and host.schema != self.web_schema:
             age = "older" if host.schema < self.web_schema else "newer"
-            found.append(
+            texts.append(
                 f"Its code is {age} than this web's (schema {host.schema}, here {self.web_schema}): "
                 f"update {'it' if age == 'older' else 'the web'} and restart."
             )
         disk = self.disk
         if disk and disk["used_bytes"] > DISK_LIMIT * disk["total_bytes"]:
-            found.append("The disk of its data folder is nearly full: checkpoints will fail.")
-        return found
+            texts.append("The disk of its data folder is nearly full: checkpoints will fail.")
+        return texts
 
 
 @cache
@@ -108,17 +108,17 @@ def host_cards(user: Any) -> list[HostCard]:
             continue
         name = run.worker_host or "unknown host"
         card = cards.setdefault(name, HostCard(name, None))
-        attempt, said = started.get(run.pk, (0, {}))
-        run.started_with = said
-        run.trainer_pid = said.get("pid") if attempt == run.attempt else None  # not that of an attempt before
+        attempt, report = started.get(run.pk, (0, {}))
+        run.started_with = report
+        run.trainer_pid = report.get("pid") if attempt == run.attempt else None  # not that of an attempt before
         card.runs.append(run)
     return list(cards.values())
 
 
 def _started(runs: list[Run]) -> dict[Any, tuple[int, dict[str, Any]]]:
     """What each run's trainer last said of its device, versions and process, and in which attempt."""
-    said = TelemetryEvent.objects.filter(run__in=[run.pk for run in runs], type="started").order_by("seq")
-    return {pk: (attempt, payload) for pk, attempt, payload in said.values_list("run", "attempt", "payload")}
+    events = TelemetryEvent.objects.filter(run__in=[run.pk for run in runs], type="started").order_by("seq")
+    return {pk: (attempt, payload) for pk, attempt, payload in events.values_list("run", "attempt", "payload")}
 
 
 def tell_devices(runs: list[Run]) -> None:
@@ -142,7 +142,7 @@ def tell_devices(runs: list[Run]) -> None:
                 on_gpus.setdefault(run.pk, []).append(f"GPU {gpu.device['index']}")
     started = _started(held)
     for run in held:
-        attempt, said = started.get(run.pk, (0, {}))
-        asked = run.spec.get("compute", {}).get("device", "")
-        told = said.get("device") if attempt == run.attempt else None  # an attempt before may have had another
-        run.devices = ", ".join(on_gpus.get(run.pk, ())) or str(told or asked or "unknown device")
+        attempt, report = started.get(run.pk, (0, {}))
+        setting = run.spec.get("compute", {}).get("device", "")
+        device = report.get("device") if attempt == run.attempt else None  # an attempt before may have had another
+        run.devices = ", ".join(on_gpus.get(run.pk, ())) or str(device or setting or "unknown device")

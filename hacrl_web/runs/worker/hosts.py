@@ -80,13 +80,13 @@ def _process_date(pid: int) -> float | None:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def known_schema() -> str:
@@ -115,8 +115,8 @@ def drain_of(name: str) -> str:
 
 def any_has(*packages: str) -> bool:
     """Whether a host that trains has one of these packages; True also where no host has told its packages yet."""
-    told = [versions for versions in Host.objects.values_list("versions", flat=True) if versions]
-    return not told or any(name in versions for versions in told for name in packages)
+    reports = [versions for versions in Host.objects.values_list("versions", flat=True) if versions]
+    return not reports or any(name in versions for versions in reports for name in packages)
 
 
 def set_drain(host: Host, drain: str, reason: str) -> None:

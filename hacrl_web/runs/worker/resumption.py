@@ -31,8 +31,8 @@ def resumption_of(started: TelemetryEvent) -> Resumption | None:
         return None
     earlier = TelemetryEvent.objects.filter(run_id=started.run_id, type="progress", seq__lt=started.seq)
     reached = earlier.aggregate(reached=Max("step"))["reached"]
-    found = Resumption(started.attempt, started.step or 0, reached or 0)
-    return found if found.reached > found.step else None
+    resumption = Resumption(started.attempt, started.step or 0, reached or 0)
+    return resumption if resumption.reached > resumption.step else None
 
 
 def under_way(run: Run) -> Resumption | None:
@@ -40,5 +40,5 @@ def under_way(run: Run) -> Resumption | None:
     if run.attempt < 2:
         return None
     started = run.events.filter(type="started").order_by("-seq").first()
-    found = resumption_of(started) if started is not None else None
-    return found if found is not None and run.step < found.reached else None
+    resumption = resumption_of(started) if started is not None else None
+    return resumption if resumption is not None and run.step < resumption.reached else None

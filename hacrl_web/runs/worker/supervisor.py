@@ -56,12 +56,12 @@ _PROXY_LOGIN = re.compile(r"^([a-z][a-z0-9+.-]*://)?.*@", re.IGNORECASE | re.DOT
 
 def trainer_environment() -> dict[str, str]:
     """The trainer's environment: what it needs and no secret."""
-    kept = {k: v for k, v in os.environ.items() if _ALLOWED.fullmatch(k) and not _SECRET.search(k)}
-    for name in kept:
+    variables = {k: v for k, v in os.environ.items() if _ALLOWED.fullmatch(k) and not _SECRET.search(k)}
+    for name in variables:
         if name.lower() in ("http_proxy", "https_proxy"):
-            kept[name] = _PROXY_LOGIN.sub(r"\1", kept[name])
+            variables[name] = _PROXY_LOGIN.sub(r"\1", variables[name])
     # Nor does it pick up a hub token that lies in a file of HF_HOME.
-    return kept | {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+    return variables | {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
 
 
 def this_worker() -> Worker:
@@ -329,8 +329,8 @@ class Supervisor:
         elif outcome == "failed":  # also where a stop was asked just after: why it failed must not be lost
             self._end(State.FAILED, reason or "the trainer gave no reason")
         elif wish == Desire.STOP:
-            asked = wish_reason or USER_STOP
-            self._end(State.STOPPED, asked if outcome else f"{asked}; the trainer was killed")
+            stop_reason = wish_reason or USER_STOP
+            self._end(State.STOPPED, stop_reason if outcome else f"{stop_reason}; the trainer was killed")
         elif self.watchdog.verdict:
             self._died(status, outcome)
         elif outcome == "paused" and not was_asked:

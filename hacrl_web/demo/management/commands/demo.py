@@ -85,10 +85,12 @@ class Command(BaseCommand):
         while any(run.state not in _SETTLED for run in sweep.runs.all()):
             time.sleep(FOLLOW_EVERY_S)
         ended = Counter(sweep.runs.values_list("state", flat=True))
-        said = verdict(make_table(sweep_board(sweep), Choice())) if ended[State.COMPLETED] else ""
+        sentence = verdict(make_table(sweep_board(sweep), Choice())) if ended[State.COMPLETED] else ""
         states = ", ".join(f"{number} {state}" for state, number in ended.items())
         address = f"{settings.PUBLIC_URL or ''}{sweep.get_absolute_url()}"
-        self.stderr.write(" ".join(["The demo's runs have ended:", f"{states}.", *([said] if said else []), address]))
+        self.stderr.write(
+            " ".join(["The demo's runs have ended:", f"{states}.", *([sentence] if sentence else []), address])
+        )
 
     def _wait(self, sweep: Sweep) -> None:
         said_at = 0.0

@@ -23,8 +23,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         host = Host.objects.filter(name=options["host"]).first()
         if host is None:
-            known = ", ".join(Host.objects.values_list("name", flat=True)) or "none"
-            raise CommandError(f"no host {options['host']!r} has been heard of; known: {known}")
+            names = ", ".join(Host.objects.values_list("name", flat=True)) or "none"
+            raise CommandError(f"no host {options['host']!r} has been heard of; known: {names}")
         drain = Drain.NO if options["off"] else Drain.NOW if options["now"] else Drain.FINISH
         why = f": {options['why']}" if options["why"] else ""
         set_drain(host, drain, f"drained by manage.py{why}")
