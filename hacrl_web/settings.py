@@ -82,15 +82,15 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "hacrl_web.web.middleware.LoginRequired",
-    "hacrl_web.accounts.middleware.ByToken",
-    "hacrl_web.accounts.middleware.Acting",
+    "hacrl_web.accounts.middleware.TokenAuth",
+    "hacrl_web.accounts.middleware.AuditActor",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "hacrl_web.web.middleware.WrongVerb",
-    "hacrl_web.accounts.middleware.Door",
+    "hacrl_web.accounts.middleware.ProjectRoleGuard",
     "hacrl_web.web.middleware.DatabaseBusy",
-    "hacrl_web.web.middleware.Refused",
+    "hacrl_web.web.middleware.RefusalPages",
 ]
 ROOT_URLCONF = "hacrl_web.urls"
 ASGI_APPLICATION = "hacrl_web.asgi.application"

@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from hacrl_web.ops import preflight
-from hacrl_web.ops.processes import Child, Supervisor, is_alive, rotate
+from hacrl_web.ops.processes import ManagedProcess, ProcessSupervisor, is_alive, rotate
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -90,7 +90,7 @@ def test_full_suite_goes_on_where_vllm_cannot_be_installed(
 
 def test_demo_with_vllm_needs_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(preflight.Refused, match=r"vLLM is not installed here.*workers\.rollouts\.install_vllm"):
+    with pytest.raises(preflight.StartRefused, match=r"vLLM is not installed here.*workers\.rollouts\.install_vllm"):
         preflight.check_vllm()
     monkeypatch.setattr(preflight.importlib.util, "find_spec", lambda name: object())
     preflight.check_vllm()
@@ -252,7 +252,7 @@ def test_wrong_python_is_named(script: ModuleType, tmp_path: Path, monkeypatch: 
 def test_port_in_use_is_refused_with_its_owner() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        with pytest.raises(preflight.Refused) as refusal:
+        with pytest.raises(preflight.StartRefused) as refusal:
             preflight.check_port("127.0.0.1", port)
     assert f"Port {port} is in use" in str(refusal.value)
     assert f"process {os.getpid()}" in str(refusal.value)
@@ -261,7 +261,7 @@ def test_port_in_use_is_refused_with_its_owner() -> None:
 
 @pytest.mark.parametrize("port", [70_000, -1])
 def test_impossible_port_is_refused(port: int) -> None:
-    with pytest.raises(preflight.Refused, match="is not a port"):
+    with pytest.raises(preflight.StartRefused, match="is not a port"):
         preflight.check_port("127.0.0.1", port)
 
 
@@ -270,7 +270,7 @@ def test_second_up_is_refused_with_the_pid(tmp_path: Path) -> None:
     lock = preflight.take_lock(tmp_path)
     try:
         assert preflight.lock_holder(tmp_path) == os.getpid()
-        with pytest.raises(preflight.Refused, match=rf"already up .*pid {os.getpid()}\b"):
+        with pytest.raises(preflight.StartRefused, match=rf"already up .*pid {os.getpid()}\b"):
             preflight.take_lock(tmp_path)
     finally:
         os.close(lock)
@@ -279,7 +279,7 @@ def test_second_up_is_refused_with_the_pid(tmp_path: Path) -> None:
 
 def test_unwritable_data_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(preflight.Refused, match=r"cannot be written .*HACRL_DATA"):
+    with pytest.raises(preflight.StartRefused, match=r"cannot be written .*HACRL_DATA"):
         preflight.make_data_folder(tmp_path / "file" / "var")
 
 
@@ -331,7 +331,7 @@ def test_unsafe_public_address_is_refused(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(preflight.Refused, match=message):
+    with pytest.raises(preflight.StartRefused, match=message):
         preflight.check_public_bind(host)
 
 
@@ -365,7 +365,7 @@ def test_log_is_rotated_while_its_writer_goes_on(tmp_path: Path) -> None:
 
 
 def test_pauses_between_starts_grow(tmp_path: Path) -> None:
-    child = Child("x", ["false"], tmp_path / "x.log", dict(os.environ), tmp_path)
+    child = ManagedProcess("x", ["false"], tmp_path / "x.log", dict(os.environ), tmp_path)
     pauses = []
     for _ in range(9):
         child.start()
@@ -378,8 +378,8 @@ def test_pauses_between_starts_grow(tmp_path: Path) -> None:
 
 def test_dead_process_is_started_again_and_it_is_said(tmp_path: Path) -> None:
     said: list[str] = []
-    supervisor = Supervisor(said.append)
-    child = supervisor.add(Child("x", ["sleep", "60"], tmp_path / "x.log", dict(os.environ), tmp_path))
+    supervisor = ProcessSupervisor(said.append)
+    child = supervisor.add(ManagedProcess("x", ["sleep", "60"], tmp_path / "x.log", dict(os.environ), tmp_path))
     assert child.process is not None
     first = child.process.pid
     try:

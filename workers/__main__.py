@@ -25,7 +25,7 @@ from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_spool
 from workers.trainer.stop_signals import Paused, StopFlag, StopNow, Stopped
 
 
-class Refused(Exception):
+class RunRefused(Exception):
     """Nothing was started; the text says why."""
 
 
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         spec = read_spec(options.spec)
         attempt = prepare(spec, options.run_dir, options.attempt)
-    except Refused as refusal:
+    except RunRefused as refusal:
         print(f"python -m workers: {refusal}", file=sys.stderr)
         return 2
     return run(spec, options.run_dir, attempt)
@@ -51,14 +51,14 @@ def read_spec(path: Path) -> RunSpec:
     try:
         return yaml_files.from_file(path)
     except OSError as error:
-        raise Refused(f"cannot read {path}: {error.strerror}") from None
+        raise RunRefused(f"cannot read {path}: {error.strerror}") from None
     except ValidationError as error:
         lines = [
             f"{'.'.join(map(str, item['loc'])) or 'spec'}: {item['msg']}" for item in error.errors(include_url=False)
         ]
-        raise Refused(f"{path} is not a valid run spec: " + "; ".join(lines)) from None
+        raise RunRefused(f"{path} is not a valid run spec: " + "; ".join(lines)) from None
     except ValueError as error:
-        raise Refused(f"cannot read {path}: {error}") from None
+        raise RunRefused(f"cannot read {path}: {error}") from None
 
 
 def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
@@ -78,7 +78,7 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
                 print(f"python -m workers: {caution.message}", file=sys.stderr)
         own = run_dir / trainer_process.SPEC_NAME
         if own.exists() and read_spec(own) != spec:
-            raise Refused(f"{run_dir} holds another run: choose an empty folder")
+            raise RunRefused(f"{run_dir} holds another run: choose an empty folder")
         if not own.exists():
             own.write_text(spec.to_json(), encoding="utf-8")
         if attempt is None:
@@ -88,9 +88,9 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
                 for record in read_spool(run_dir):
                     attempt = record["attempt"] + 1
     except trainer_process.RunDirBusy as error:
-        raise Refused(str(error)) from None
+        raise RunRefused(str(error)) from None
     except OSError as error:
-        raise Refused(f"cannot use {run_dir}: {error.strerror}") from None
+        raise RunRefused(f"cannot use {run_dir}: {error.strerror}") from None
     return attempt
 
 
@@ -98,7 +98,7 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     """Train, and tell how it ended."""
     spool: SpoolWriter | None = None
     stop = StopFlag()
-    stop.obey_signals()
+    stop.handle_signals()
     step = 0
     quota_bytes = spec.telemetry.spool_quota_mib * 2**20
     outcome: Literal["completed", "stopped", "paused", "interrupted", "failed"]

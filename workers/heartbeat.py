@@ -42,7 +42,7 @@ def take_over(descriptor: int) -> None:
     _pulse.descriptor, _pulse.next = descriptor, 0.0
 
 
-def beat() -> None:
+def send_heartbeat() -> None:
     """Something was done. At most one write a second; none before `start`."""
     now = time.monotonic()
     if _pulse.descriptor is None or now < _pulse.next:

@@ -25,7 +25,7 @@ OWN_APPS = ("accounts", "alerts")
 OWN_OPERATIONS = tuple(f"api/v1/{one}" for one in ("tokens", "notifications", "projects", "people"))
 
 
-class ByToken:
+class TokenAuth:
     """Whoever holds a token is its owner from here on. One that is not right ends the request: no cookie helps."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -49,7 +49,7 @@ class ByToken:
         return self.get_response(request)
 
 
-class Acting:
+class AuditActor:
     """Everything that a request changes is done by whoever sent it."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -60,7 +60,7 @@ class Acting:
             return self.get_response(request)
 
 
-class Door:
+class ProjectRoleGuard:
     """A viewer reads; what is not visible at all stays the view's 404."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:

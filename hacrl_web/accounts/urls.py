@@ -9,7 +9,7 @@ from hacrl_web.accounts.tokens import views as token_views
 
 app_name = "accounts"
 urlpatterns = [
-    path("login", views.Login.as_view(), name="login"),
+    path("login", views.LoginView.as_view(), name="login"),
     path("login/<str:token>", views.login_by_link, name="login_link"),
     path("logout", views.log_out, name="logout"),
     path("account", views.account, name="account"),

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from hacrl_web.alerts import watch
 from hacrl_web.alerts.models import ENDED, Alert, Cursor
-from hacrl_web.alerts.signals import Facts, Step
+from hacrl_web.alerts.signals import Facts, StepMetrics
 from hacrl_web.runs.models import HELD, TERMINAL, Run, TelemetryEvent
 from workers.contract.spec.run import RunSpec
 
@@ -94,7 +94,7 @@ class Evaluator:
 
     def _take(
         self, run_id: UUID, state: watch.State, events: list[dict[str, Any]]
-    ) -> tuple[list[tuple[watch.Change, dict[str, Any]]], int | None]:
+    ) -> tuple[list[tuple[watch.AlertChange, dict[str, Any]]], int | None]:
         """Changes with the event that ended their step, and the seq of the last step's end."""
         facts = self._facts_of(run_id)
         changes, seq = [], None
@@ -104,7 +104,7 @@ class Evaluator:
                 pending.setdefault(event["step"] or 0, {})[event["agent"], event["source"]] = event["payload"]
                 continue
             seq = event["seq"]
-            step = Step(pending.pop(event["step"], {}))
+            step = StepMetrics(pending.pop(event["step"], {}))
             pending.clear()  # of a step that an attempt did not live to end
             if facts is not None and step.metrics:
                 changes += [(change, event) for change in watch.take(state, facts, event["step"], step)]
@@ -120,7 +120,7 @@ class Evaluator:
                 self._facts[run_id] = None
         return self._facts[run_id]
 
-    def _write(self, run_id: UUID, changes: list[tuple[watch.Change, dict[str, Any]]]) -> None:
+    def _write(self, run_id: UUID, changes: list[tuple[watch.AlertChange, dict[str, Any]]]) -> None:
         for change, event in changes:
             place = {"run_id": run_id, "kind": change.rule.kind, "agent": change.agent, "source": change.source}
             at = datetime.fromtimestamp(event["time"], tz=UTC)

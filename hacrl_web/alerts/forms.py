@@ -8,7 +8,7 @@ from django import forms
 from django.conf import settings
 
 from hacrl_web.alerts.models import NotificationSettings
-from hacrl_web.alerts.webhook import Refused, check_url
+from hacrl_web.alerts.webhook import AddressRefused, check_url
 
 LABELS = {
     "email_enabled": "Send e-mail",
@@ -43,7 +43,7 @@ class NotificationForm(forms.ModelForm):
         if url:
             try:
                 check_url(url)
-            except Refused as refusal:
+            except AddressRefused as refusal:
                 raise forms.ValidationError(str(refusal)) from refusal
         return url
 

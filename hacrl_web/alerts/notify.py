@@ -61,7 +61,7 @@ class Notifier:
         if not wishes:
             self._seen_change = 0
             return 0
-        return queue([*self._tell_alerts(wishes), *self._tell_changes(wishes)])
+        return queue_messages([*self._tell_alerts(wishes), *self._tell_changes(wishes)])
 
     def _tell_alerts(self, wishes: Wishes) -> Iterator[Message]:
         since = timezone.now() - TOO_OLD
@@ -95,7 +95,7 @@ class Notifier:
         self._seen_change = newest
 
 
-def queue(messages: Iterable[Message]) -> int:
+def queue_messages(messages: Iterable[Message]) -> int:
     """Put messages into the outbox of each channel, unless they are there; returns how many were new."""
     by_key = {f"{one.key}:{channel}": (one, channel) for one in messages for channel in one.wish.channels}
     existing = set(Delivery.objects.filter(key__in=by_key).values_list("key", flat=True)) if by_key else set()
@@ -127,7 +127,7 @@ def queue_test(user: User) -> int:
     if wish is None or recent.exists():
         return 0
     message = {"event": "test", "subject": "HACRL Web: test", "text": "Notifications of HACRL Web reach this address."}
-    return queue([Message(wish, f"test:{user.pk}:{now.timestamp():.0f}", lambda: message)])
+    return queue_messages([Message(wish, f"test:{user.pk}:{now.timestamp():.0f}", lambda: message)])
 
 
 def alert_message(alert: Alert, is_raised: bool) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hacrl_web.alerts import signals
-from hacrl_web.alerts.signals import Facts, Series, Step, Value
+from hacrl_web.alerts.signals import Facts, Series, StepMetrics, Value
 
-Read = Callable[[Step, Facts, str, str], Value | None]
+Read = Callable[[StepMetrics, Facts, str, str], Value | None]
 OURS = "ours"
 
 
@@ -73,7 +73,7 @@ def _share(metric: str) -> Read:
     return lambda step, facts, agent, source: step.share(metric, agent, source)
 
 
-def _of_agent(read: Callable[[Step, Facts, str], Value | None]) -> Read:
+def _of_agent(read: Callable[[StepMetrics, Facts, str], Value | None]) -> Read:
     return lambda step, facts, agent, source: read(step, facts, agent)
 
 

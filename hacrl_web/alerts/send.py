@@ -37,9 +37,9 @@ def send_due() -> int:
 def _send(delivery: Delivery) -> None:
     try:
         reason = _by_channel(delivery)
-    except webhook.Refused as refusal:
+    except webhook.AddressRefused as refusal:
         _end(delivery, DeliveryState.FAILED, str(refusal))
-    except webhook.Failed as failure:
+    except webhook.DeliveryFailed as failure:
         _failed(delivery, str(failure), is_final=failure.is_final)
     except Exception as error:  # smtplib raises many kinds; the message must not be lost for any of them
         log.warning("delivery %s by %s failed: %s", delivery.pk, delivery.channel, error)
@@ -54,7 +54,7 @@ def _by_channel(delivery: Delivery) -> str:
     wish = NotificationSettings.objects.filter(pk=delivery.user_id).first()
     target = wish.addresses.get(delivery.channel) if wish else None
     if target is None:
-        raise webhook.Refused(f"{delivery.channel} was turned off")
+        raise webhook.AddressRefused(f"{delivery.channel} was turned off")
     if target != delivery.target:
         delivery.target = target
         delivery.save(update_fields=["target"])

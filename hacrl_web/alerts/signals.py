@@ -50,7 +50,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepMetrics:
     """The metrics of one step, by (agent, source); source is empty for an agent's own."""
 
     metrics: dict[tuple[str, str], Payload]
@@ -84,7 +84,7 @@ class Series:
 # ---- what is read of a step -----------------------------------------------------------------------------------------
 
 
-def peer_share(step: Step, facts: Facts, agent: str) -> float | None:
+def peer_share(step: StepMetrics, facts: Facts, agent: str) -> float | None:
     """Of the rollouts whose gradient is not zero, the share that came from peers: the matrix's off-diagonal part."""
     own = step.ratio("clip_ratio/low_mean", agent)
     high = step.ratio("clip_ratio/high_mean", agent)
@@ -96,12 +96,12 @@ def peer_share(step: Step, facts: Facts, agent: str) -> float | None:
     return used / (used + own_used) if used + own_used > 0 else None
 
 
-def uniform_share(step: Step, facts: Facts, agent: str) -> float | None:
+def uniform_share(step: StepMetrics, facts: Facts, agent: str) -> float | None:
     """Prompts that teach nothing because all rewards are equal: of all agents where rollouts are shared."""
     return step.share("frac_reward_zero_std_joint" if facts.shares else "frac_reward_zero_std", agent)
 
 
-def unscorable_share(step: Step, facts: Facts, agent: str) -> float | None:
+def unscorable_share(step: StepMetrics, facts: Facts, agent: str) -> float | None:
     """Own rollouts that the verifier could not score, of all own rollouts."""
     lost = step.value("verifier/unscorable", agent)
     scored = step.metrics.get((agent, ""), {}).get("ratios", {}).get("reward/mean")
@@ -110,7 +110,7 @@ def unscorable_share(step: Step, facts: Facts, agent: str) -> float | None:
     return lost / (lost + scored[1])
 
 
-def rewards(step: Step, facts: Facts, agent: str) -> list[float] | None:
+def rewards(step: StepMetrics, facts: Facts, agent: str) -> list[float] | None:
     """The agent's mean reward, then its peers' in their order."""
     values = [step.share("reward/mean", name) for name in (agent, *others(facts, agent))]
     numbers = [value for value in values if value is not None]

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from hacrl_web.alerts.rules import RULES, Rule
-from hacrl_web.alerts.signals import START_POINTS, Facts, Series, Step, others, reward_changes
+from hacrl_web.alerts.signals import START_POINTS, Facts, Series, StepMetrics, others, reward_changes
 
 State = dict[str, Any]
 VERSION = 1
 
 
 @dataclass(frozen=True)
-class Change:
+class AlertChange:
     """An alert that is raised or cleared by a step."""
 
     rule: Rule
@@ -32,7 +32,7 @@ def new_state() -> State:
     return {"version": VERSION, "series": {}}
 
 
-def take(state: State, facts: Facts, number: int, step: Step) -> list[Change]:
+def take(state: State, facts: Facts, number: int, step: StepMetrics) -> list[AlertChange]:
     """Take in step `number` and say what changes. A repeated step replaces what was told of it and of later ones."""
     changes = []
     for rule in RULES:
@@ -74,7 +74,7 @@ def _remember(series: State, rule: Rule, number: int, value: Any) -> None:
     del series["last"][: -rule.keep]
 
 
-def _decide(state: State, rule: Rule, facts: Facts, agent: str, source: str) -> Change | None:
+def _decide(state: State, rule: Rule, facts: Facts, agent: str, source: str) -> AlertChange | None:
     patience, judge = (rule.clear_after, rule.is_under) if state["open"] else (rule.raise_after, rule.is_over)
     count = len(state["last"])
     if count < patience:
@@ -88,7 +88,7 @@ def _decide(state: State, rule: Rule, facts: Facts, agent: str, source: str) -> 
     is_raised = not state["open"]
     state["open"] = int(is_raised)
     text = _sentence(rule, facts, agent, source, last, series[0]) if is_raised else ""
-    return Change(rule, agent, source, is_raised, last, text)
+    return AlertChange(rule, agent, source, is_raised, last, text)
 
 
 def _sentence(rule: Rule, facts: Facts, agent: str, source: str, number: float, series: Series) -> str:

@@ -35,11 +35,11 @@ _CARRIERS = [
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
-class Refused(ValueError):
+class AddressRefused(ValueError):
     """This address is not to be asked, now or later."""
 
 
-class Failed(RuntimeError):
+class DeliveryFailed(RuntimeError):
     """It did not work. `is_final`: trying again is of no use."""
 
     def __init__(self, reason: str, *, is_final: bool = False) -> None:
@@ -95,18 +95,18 @@ def check_url(url: str) -> SplitResult:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        raise Refused("This is no address of the form https://host/path.") from error
+        raise AddressRefused("This is no address of the form https://host/path.") from error
     if parts.scheme not in DEFAULT_PORTS or not host:
-        raise Refused("This is no address of the form https://host/path.")
+        raise AddressRefused("This is no address of the form https://host/path.")
     if parts.username is not None or parts.password is not None:
-        raise Refused("The address may not contain a user name or password.")
+        raise AddressRefused("The address may not contain a user name or password.")
     if re.search(r"[^\x21-\x7e]|\\", url):
-        raise Refused("The address contains characters that it may not contain.")
+        raise AddressRefused("The address contains characters that it may not contain.")
     address = _literal(host)
     if address is None and not _HOST.fullmatch(host):
-        raise Refused("The host's name is not sound.")
+        raise AddressRefused("The host's name is not sound.")
     if not any(_matches(entry, host, address, port, parts.scheme) for entry in allowed()):
-        raise Refused(
+        raise AddressRefused(
             f"{host}{f':{port}' if port else ''} is not on this installation's list of hosts (HACRL_WEBHOOK_ALLOW)."
         )
     return parts
@@ -127,7 +127,7 @@ def _matches(entry: Allowed, host: str, address: Address | None, port: int | Non
     return entry.network is not None and address in entry.network
 
 
-def check_address(text: str, port: int) -> str:
+def refuse_address(text: str, port: int) -> str:
     """An address that may be connected to: public, or itself on the list for this port. Error: Refused."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
@@ -136,7 +136,7 @@ def check_address(text: str, port: int) -> str:
         if entry.network is not None and address in entry.network and entry.port in (None, port):
             return text
     if not address.is_global or address.is_multicast or any(address in carrier for carrier in _CARRIERS):
-        raise Refused(f"The host has the address {address}, which is not public and not on the list.")
+        raise AddressRefused(f"The host has the address {address}, which is not public and not on the list.")
     return text
 
 
@@ -145,10 +145,10 @@ def resolve(host: str, port: int) -> str:
     try:
         records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise Failed(f"the name {host} could not be resolved") from error
-    addresses = [check_address(str(entry[4][0]), port) for entry in records]
+        raise DeliveryFailed(f"the name {host} could not be resolved") from error
+    addresses = [refuse_address(str(entry[4][0]), port) for entry in records]
     if not addresses:
-        raise Failed(f"the name {host} has no address")
+        raise DeliveryFailed(f"the name {host} has no address")
     return addresses[0]
 
 
@@ -161,13 +161,13 @@ def post(url: str, body: dict[str, Any], find: Callable[[str, int], str] = resol
     try:
         status = asyncio.run(asyncio.wait_for(_ask(parts, address, port, body), TOTAL_S))
     except TimeoutError as error:
-        raise Failed(f"no answer within {TOTAL_S:g} s") from error
+        raise DeliveryFailed(f"no answer within {TOTAL_S:g} s") from error
     except httpx.HTTPError as error:
-        raise Failed(f"{type(error).__name__}: {error}"[:200]) from error
+        raise DeliveryFailed(f"{type(error).__name__}: {error}"[:200]) from error
     if 300 <= status < 400:
-        raise Failed(f"answered {status}: redirects are not followed", is_final=True)
+        raise DeliveryFailed(f"answered {status}: redirects are not followed", is_final=True)
     if not 200 <= status < 300:
-        raise Failed(f"answered {status}", is_final=status < 500 and status not in AGAIN)
+        raise DeliveryFailed(f"answered {status}", is_final=status < 500 and status not in AGAIN)
     return status
 
 

@@ -79,7 +79,7 @@ def command(act: Command) -> Command:
     def guarded(*args: Any, **kwargs: Any) -> None:
         try:
             act(*args, **kwargs)
-        except (ApiError, NotLoggedIn, Unreachable, Problem, OSError) as error:
+        except (ApiError, NotLoggedIn, Unreachable, ClientProblem, OSError) as error:
             complain(f"hacrl: {error}")
             raise typer.Exit(ending(error)) from None
         except (LookupError, TypeError, AttributeError, ValueError) as error:
@@ -91,7 +91,7 @@ def command(act: Command) -> Command:
     return guarded
 
 
-class Problem(Exception):
+class ClientProblem(Exception):
     """Something in the user's hands; the text says what."""
 
 
@@ -145,9 +145,9 @@ def agree(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not can_ask():
-        raise Problem("Nobody can be asked here, and nothing was done: --yes does it without asking.")
+        raise ClientProblem("Nobody can be asked here, and nothing was done: --yes does it without asking.")
     if not typer.confirm(question, err=True):
-        raise Problem("Nothing was done.")
+        raise ClientProblem("Nothing was done.")
 
 
 def can_ask() -> bool:
@@ -176,7 +176,7 @@ def _only(ids: list[Any], kind: str, name: str) -> Any:
         return ids[0]
     if not ids:
         raise ApiError(404, [{"code": "not_found", "message": f"There is no {kind} {name!r}.", "field": None}])
-    raise Problem(f"{len(ids)} are meant by {name!r}: give the id of one. {', '.join(map(str, ids[:5]))}")
+    raise ClientProblem(f"{len(ids)} are meant by {name!r}: give the id of one. {', '.join(map(str, ids[:5]))}")
 
 
 def is_interactive() -> bool:

@@ -14,7 +14,7 @@ import yaml
 from hacrl_web.client.api import Client
 from hacrl_web.client.command import (
     AsJson,
-    Problem,
+    ClientProblem,
     command,
     complete_run,
     completer,
@@ -92,7 +92,7 @@ def leaderboard(
     Example: hacrl leaderboard --sweep 1 --metric pass@4
     """
     if (group is None) != (benchmark is None):
-        raise Problem("--group and --benchmark go together.")
+        raise ClientProblem("--group and --benchmark go together.")
     with connect() as client:
         if not sweep and not group:
             boards = list(client.pages("/boards", most=40))
@@ -170,7 +170,7 @@ def export(
             text = client.request("GET", path, params=parameters).text
             return _write("".join(f"{visible(one)}\n" for one in text.splitlines()) if is_interactive() else text, None)
         if output is None:
-            raise Problem("Name the file: --output FILE.")
+            raise ClientProblem("Name the file: --output FILE.")
         size = client.save(path, output, **parameters)
     return line(f"{output}: {size:,} bytes")
 
@@ -183,7 +183,7 @@ def _file(
         return f"/runs/{run_id(client, name)}/log.txt", {}
     if what is What.CHECKPOINT:
         if step is None:
-            raise Problem("Which step? --step N; hacrl checkpoints RUN lists them.")
+            raise ClientProblem("Which step? --step N; hacrl checkpoints RUN lists them.")
         return f"/runs/{run_id(client, name)}/checkpoints/{step}/{agent}.zip", {}
     parameters: dict[str, list[str]] = {}
     if "=" not in name:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hacrl_web.client.api import ApiError
-from hacrl_web.client.command import Problem
+from hacrl_web.client.command import ClientProblem
 from hacrl_web.web.settings_file import MAX_BYTES, NoSettings, read_settings_file
 
 
@@ -39,4 +39,4 @@ def read_request(file: str) -> Request:
     try:
         return Request(*read_settings_file(data, name, is_json=file.endswith(".json")))
     except NoSettings as refused:
-        raise Problem(str(refused)) from None
+        raise ClientProblem(str(refused)) from None

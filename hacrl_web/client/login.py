@@ -14,7 +14,7 @@ class NotLoggedIn(Exception):
 
 
 @dataclass(frozen=True)
-class Login:
+class StoredLogin:
     """An installation and a token for it."""
 
     url: str
@@ -26,7 +26,7 @@ def login_file() -> Path:
     return Path(base) / "hacrl" / "login.json"
 
 
-def save_login(login: Login) -> Path:
+def save_login(login: StoredLogin) -> Path:
     """Only its owner can read it; it is never half written. Error: OSError."""
     path = login_file()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def forget_login() -> bool:
     return was_there
 
 
-def find_login() -> Login:
+def find_login() -> StoredLogin:
     """The environment's words count before the file's. Error: NotLoggedIn."""
     url, token = os.environ.get("HACRL_URL", ""), os.environ.get("HACRL_TOKEN", "")
     if not (url and token):
@@ -57,16 +57,16 @@ def find_login() -> Login:
             url, token = url or content.url, token or content.token
     if not url or not token:
         raise NotLoggedIn("Not logged in: hacrl login URL, or set HACRL_URL and HACRL_TOKEN.")
-    return Login(url.rstrip("/"), token)
+    return StoredLogin(url.rstrip("/"), token)
 
 
-def _stored() -> Login:
+def _stored() -> StoredLogin:
     """Error: NotLoggedIn where others could read the file."""
     path = login_file()
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise NotLoggedIn(f"{path} can be read by others: chmod 600 it, or log in again.")
         content = json.loads(path.read_text())
-        return Login(str(content["url"]), str(content["token"]))
+        return StoredLogin(str(content["url"]), str(content["token"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return Login("", "")
+        return StoredLogin("", "")

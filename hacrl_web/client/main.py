@@ -11,8 +11,8 @@ import typer
 
 from hacrl_web.client import comparing, objects, people, results, running, shelving, sweeps, watching
 from hacrl_web.client.api import Client, check_address
-from hacrl_web.client.command import AsJson, Problem, command, connect
-from hacrl_web.client.login import Login, forget_login, save_login
+from hacrl_web.client.command import AsJson, ClientProblem, command, connect
+from hacrl_web.client.login import StoredLogin, forget_login, save_login
 from hacrl_web.client.show import as_json, complain, line
 
 EPILOG = (
@@ -65,8 +65,8 @@ def login(
     try:
         token = sys.stdin.readline() if from_stdin else typer.prompt("Token", hide_input=True)
     except UnicodeDecodeError:
-        raise Problem("What came in as a token is no text.") from None
-    new_login = Login(url.rstrip("/"), token.strip())
+        raise ClientProblem("What came in as a token is no text.") from None
+    new_login = StoredLogin(url.rstrip("/"), token.strip())
     with Client(new_login.url, new_login.token) as client:
         me = client.get("/me")
     path = save_login(new_login)

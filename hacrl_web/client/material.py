@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from hacrl_web.client.api import Client
-from hacrl_web.client.command import Problem, object_id
+from hacrl_web.client.command import ClientProblem, object_id
 
 VERSION = 1  # of settings files
 OF_BENCHMARK = ("question_field", "answer_field", "prompt_template", "verifier", "tolerance", "held_out_fraction")
@@ -19,7 +19,7 @@ def with_ids(client: Client, request: dict[str, Any]) -> dict[str, Any]:
     """The request as the API takes it. Errors: ApiError, Problem."""
     request = dict(request)
     if request.pop("schema_version", VERSION) != VERSION:
-        raise Problem("Another version of HACRL Web wrote this file (schema_version).")
+        raise ClientProblem("Another version of HACRL Web wrote this file (schema_version).")
     if "agents" in request and "group" not in request:
         request["group"] = _group_of(client, request.pop("agents"))
     if "data" in request and "benchmark" not in request:
@@ -44,7 +44,7 @@ def _further(client: Client, items: Any) -> Any:
 def _group_of(client: Client, agents: Any) -> int:
     """The newest group of exactly these agents. Errors: ApiError, Problem."""
     if not isinstance(agents, list) or not all(isinstance(one, dict) for one in agents):
-        raise Problem("agents: Must be a list of agents, each with name and model.")
+        raise ClientProblem("agents: Must be a list of agents, each with name and model.")
     models = {model["id"]: model for model in client.pages("/models")}
     for group in client.pages("/groups"):
         if len(group["agents"]) == len(agents) and all(
@@ -53,7 +53,9 @@ def _group_of(client: Client, agents: Any) -> int:
         ):
             return int(group["id"])
     names = ", ".join(str(one.get("name")) for one in agents)
-    raise Problem(f"agents: No group has these agents with these models and settings ({names}): choose one, --group.")
+    raise ClientProblem(
+        f"agents: No group has these agents with these models and settings ({names}): choose one, --group."
+    )
 
 
 def _is_same(agent: dict[str, Any], there: dict[str, Any], model: dict[str, Any]) -> bool:
@@ -66,7 +68,7 @@ def _is_same(agent: dict[str, Any], there: dict[str, Any], model: dict[str, Any]
 def _benchmark_of(client: Client, data: Any, field: str) -> int:
     """The benchmark of this name, if questions are asked and judged as the file says. Errors: ApiError, Problem."""
     if not isinstance(data, dict) or not isinstance(data.get("benchmark"), str):
-        raise Problem(f"{field}: Must name a benchmark.")
+        raise ClientProblem(f"{field}: Must name a benchmark.")
     pk = object_id(client, "/benchmarks", "benchmark", data["benchmark"])
     there = client.get(f"/benchmarks/{pk}")
     differing = [
@@ -76,7 +78,7 @@ def _benchmark_of(client: Client, data: Any, field: str) -> int:
     ]
     if differing:
         differences = ", ".join(f"{field}.{name} is {there[name]!r} there" for name in differing)
-        raise Problem(
+        raise ClientProblem(
             f"The benchmark {data['benchmark']!r} is not as the file says: {differences}. Choose one, --benchmark."
         )
     return pk

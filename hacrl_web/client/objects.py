@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hacrl_web.client.command import OPTIONS, AsJson, Problem, command, completer, connect, object_id
+from hacrl_web.client.command import OPTIONS, AsJson, ClientProblem, command, completer, connect, object_id
 from hacrl_web.client.show import as_json, line, number, table
 
 models = typer.Typer(help="List, register, check and forget models.", **OPTIONS)
@@ -172,7 +172,7 @@ def add_benchmark(
     for text in field or []:
         key, equals, value = text.partition("=")
         if not equals:
-            raise Problem(f"--set takes name=value; this is {text!r}.")
+            raise ClientProblem(f"--set takes name=value; this is {text!r}.")
         fields[key] = value
     paths = {"file": file, "held_out_file": held_out}
     opened = {key: (path.name, path.open("rb")) for key, path in paths.items() if path}

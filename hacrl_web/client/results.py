@@ -10,7 +10,7 @@ from rich.filesize import decimal
 
 from hacrl_web.client.command import (
     AsJson,
-    Problem,
+    ClientProblem,
     RunName,
     command,
     complete_run,
@@ -89,7 +89,7 @@ def extend(
         if step is None:
             step = next((one["step"] for one in client.get(path)["items"] if one["is_newest"]), None)
         if step is None:
-            raise Problem("No sound checkpoint of this run is here to go on from.")
+            raise ClientProblem("No sound checkpoint of this run is here to go on from.")
         answer = client.post(f"{path}/extend", {"step": step, "steps": steps}, key=uuid4().hex)
     as_json(answer) if json else line(f"Run {answer['id']}: {answer['name']}, {client.url}{answer['url']}")
 
@@ -103,7 +103,7 @@ def _place(checkpoints_of_run: list[dict[str, Any]], step: int, agent: str) -> i
     if agent.isascii() and agent.isdigit():
         return int(agent)  # the server judges it, and the step
     hint = f"its agents: {', '.join(one['name'] for one in agents)}" if agents else "there is none at this step"
-    raise Problem(f"No agent {agent!r} in a checkpoint of step {step}; {hint}.")
+    raise ClientProblem(f"No agent {agent!r} in a checkpoint of step {step}; {hint}.")
 
 
 @command

@@ -9,7 +9,7 @@ import typer
 
 from hacrl_web.client import watching
 from hacrl_web.client.api import ApiError, Client, is_sweep
-from hacrl_web.client.command import AsJson, Problem, RunName, command, completer, connect, run_id
+from hacrl_web.client.command import AsJson, ClientProblem, RunName, command, completer, connect, run_id
 from hacrl_web.client.files import read_request
 from hacrl_web.client.material import with_ids
 from hacrl_web.client.show import as_json, counted, line, number, state, table
@@ -118,9 +118,9 @@ def launch(
 def _check_draft(request: dict[str, Any], watch: bool) -> None:
     """Error: Problem."""
     if request.get("draft") and is_sweep(request):
-        raise Problem("A sweep cannot be a draft: leave out --draft, or algorithms and seeds of the file.")
+        raise ClientProblem("A sweep cannot be a draft: leave out --draft, or algorithms and seeds of the file.")
     if request.get("draft") and watch:
-        raise Problem("Nobody trains a draft: leave out --watch.")
+        raise ClientProblem("Nobody trains a draft: leave out --watch.")
 
 
 def _cost(client: Client, request: dict[str, Any], json: bool) -> None:

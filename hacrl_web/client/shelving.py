@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hacrl_web.client.command import (
     AsJson,
-    Problem,
+    ClientProblem,
     RunName,
     RunNames,
     Yes,
@@ -73,7 +73,7 @@ def tag(
     Example: hacrl tag swan goose --add baseline --remove draft
     """
     if not (add or remove):
-        raise Problem("Say which tags: --add TAG, --remove TAG.")
+        raise ClientProblem("Say which tags: --add TAG, --remove TAG.")
     gone = {one.strip().lower() for one in remove or []}
 
     def changed(tags: list[str]) -> list[str]:

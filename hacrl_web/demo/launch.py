@@ -121,7 +121,7 @@ def demo_sweeps(user: User) -> QuerySet[Sweep]:
     return Sweep.objects.filter(Q(name=SWEEP_NAME) | Q(name__startswith=f"{SWEEP_NAME} ("), owner=user)
 
 
-def launch(
+def launch_demo(
     user: User,
     group: AgentGroup,
     benchmark: Benchmark,
@@ -154,7 +154,7 @@ def go_on(
     request = plan_sweep(user, _request(SWEEP_NAME, group, benchmark, seeds, algorithms, engine)).request
     sweep = next((one for one in demo_sweeps(user) if _settings(one.request) == _settings(request)), None)
     if sweep is None:
-        return launch(user, group, benchmark, seeds, algorithms, engine)
+        return launch_demo(user, group, benchmark, seeds, algorithms, engine)
     add_seeds(user, sweep, list(seeds))
     retry_all(user, sweep)
     return sweep

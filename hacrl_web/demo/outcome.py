@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from hacrl_web.insight.statistics import Estimate, estimate
+from hacrl_web.insight.statistics import MeanInterval, mean_interval
 from hacrl_web.leaderboard.board.boards import Board, sweep_board
 from hacrl_web.leaderboard.board.cells import paired
 from hacrl_web.leaderboard.board.results import FINAL, START, RunResult, run_results
-from hacrl_web.leaderboard.board.rows import Row
+from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.leaderboard.render.exports import estimate_as_dict
 from hacrl_web.runs.models import Sweep
 
@@ -18,12 +18,12 @@ RISE = "start"
 PROMISED = {"gspo": 0.10, "gspox2": 0.05, RISE: 0.30, "naive_source": -0.05}
 
 
-def _scores(row: Row, when: str = FINAL) -> dict[int, float]:
+def _scores(row: BoardRow, when: str = FINAL) -> dict[int, float]:
     """Mean of the agents on the demo's questions by seed."""
     return row.by_seed(row.agents, [row.run.spec["data"]["benchmark"]], when=when)
 
 
-def differences(board: Board) -> dict[str, dict[str, Any]]:
+def paired_differences(board: Board) -> dict[str, dict[str, Any]]:
     """HACPO minus each other algorithm, and minus its own start: paired by seed, with what was promised."""
     by_name = {row.algorithm: row for row in board.with_results}
     hacpo = by_name.pop(HACPO, None)
@@ -35,19 +35,19 @@ def differences(board: Board) -> dict[str, dict[str, Any]]:
     return {f"{HACPO} - {name}": _judged(gap, PROMISED.get(name)) for name, gap in result.items() if gap is not None}
 
 
-def _judged(value: Estimate, at_least: float | None) -> dict[str, Any]:
+def _judged(value: MeanInterval, at_least: float | None) -> dict[str, Any]:
     """is_met: of the mean, as it was promised. is_refuted: whether all of the interval lies below the promise."""
     is_met = None if at_least is None else value.mean >= at_least
     is_refuted = None if at_least is None or value.high is None else value.high < at_least
     return (estimate_as_dict(value) or {}) | {"at_least": at_least, "is_met": is_met, "is_refuted": is_refuted}
 
 
-def summary(sweep: Sweep) -> dict[str, Any]:
+def demo_summary(sweep: Sweep) -> dict[str, Any]:
     """Every run in numbers, and the differences. Written so that every number is one of the database's."""
     runs = list(sweep.runs.order_by("created_at"))
     results = run_results(runs)
     board = sweep_board(sweep)
-    by_name = differences(board)
+    by_name = paired_differences(board)
     gspo = next((_scores(row) for row in board.with_results if row.algorithm == "gspo"), {})
     gains = {row.algorithm: paired(_scores(row), gspo) for row in board.with_results if row.algorithm != "gspo"}
     return {
@@ -81,12 +81,12 @@ def text_table(sweep: Sweep) -> str:
     """The board for a terminal, best first, and the promised differences below it."""
     board = sweep_board(sweep)
     lines = [f"{'':<14} {'start':>16} {'final':>16} {'rollouts':>9} {'seconds':>8}"]
-    scored = [(row, estimate(list(_scores(row).values()))) for row in board.with_results]
+    scored = [(row, mean_interval(list(_scores(row).values()))) for row in board.with_results]
     for row, final in sorted(scored, key=lambda item: -(item[1].mean if item[1] else 0.0)):
-        start = estimate(list(_scores(row, START).values()))
+        start = mean_interval(list(_scores(row, START).values()))
         rollouts, seconds = row.mean_of("rollouts") or 0.0, row.mean_of("device_seconds") or 0.0
         lines.append(f"{row.algorithm:<14} {_words(start):>16} {_words(final):>16} {rollouts:>9.0f} {seconds:>8.1f}")
-    for name, one in differences(board).items():
+    for name, one in paired_differences(board).items():
         width = f" +- {one['half_width']:.3f}" if one["half_width"] else ""
         promise = "" if one["at_least"] is None else f"  (promised: at least {one['at_least']:+.2f}{_verdict(one)})"
         lines.append(f"{name}: {one['mean']:+.3f}{width} over {one['seeds']} seeds{promise}")
@@ -99,7 +99,7 @@ def _verdict(one: dict[str, Any]) -> str:
     return "; missed" if one["is_refuted"] else "; missed, but so few seeds do not decide it"
 
 
-def _words(value: Estimate | None) -> str:
+def _words(value: MeanInterval | None) -> str:
     if value is None:
         return "-"
     return f"{value.mean:.3f}" + (f" +- {value.half_width:.3f}" if value.half_width else "")

@@ -27,7 +27,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Group:
+class PageGroup:
     title: str
     entries: tuple[Entry, ...]
 
@@ -37,7 +37,7 @@ class Found:
     """A word in a passage, cut into what stands before it, itself and what stands behind it."""
 
     slug: str
-    page: str
+    doc_page: str
     passage: Passage
     before: str
     hit: str
@@ -49,13 +49,13 @@ def slugs() -> list[str]:
     return ["", *(entry.slug for group in contents() for entry in group.entries)]
 
 
-def page(slug: str) -> Rendered | None:
+def doc_page(slug: str) -> Rendered | None:
     """A page, or None where there is no such one."""
     path = _files().get(slug)
     return _file_page(path, path.stat().st_mtime_ns) if path else None
 
 
-def contents() -> list[Group]:
+def contents() -> list[PageGroup]:
     """README.md's headings, and the links of their lists."""
     groups: list[tuple[str, list[Entry]]] = []
     for line in _files()[""].read_text().splitlines():
@@ -63,10 +63,10 @@ def contents() -> list[Group]:
             groups.append((line.removeprefix("## "), []))
         elif groups and (entry := _ENTRY.match(line)):
             groups[-1][1].append(Entry(slug_of(entry[2]), entry[1]))
-    return [Group(title, tuple(entries)) for title, entries in groups if entries]
+    return [PageGroup(title, tuple(entries)) for title, entries in groups if entries]
 
 
-def search(words: str) -> list[Found]:
+def search_docs(words: str) -> list[Found]:
     """Passages with all the words, those with one in their heading first."""
     terms = words.lower().split()
     if not terms:
@@ -78,7 +78,7 @@ def search(words: str) -> list[Found]:
 
 def _found(terms: list[str]) -> Iterator[tuple[Found, Passage]]:
     for slug in slugs()[1:]:
-        rendered = page(slug)
+        rendered = doc_page(slug)
         for passage in rendered.passages if rendered else ():
             text = f"{passage.heading.text} {passage.text}".lower()
             if all(word in text for word in terms):

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from workers.contract.spec.fields import Section
+from workers.contract.spec.fields import SettingsSection
 from workers.contract.spec.run import RunSpec
 
 _KINDS = {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text", "array": "list"}
@@ -74,10 +74,10 @@ def markdown() -> str:
     return "\n".join(parts) + "\n"
 
 
-def _walk(model: type[Section], prefix: str) -> Iterator[Setting]:
+def _walk(model: type[SettingsSection], prefix: str) -> Iterator[Setting]:
     """Own settings first, so that a section's table is whole, then those of the sections inside."""
     properties = model.model_json_schema()["properties"]
-    inner: list[tuple[type[Section], str]] = []
+    inner: list[tuple[type[SettingsSection], str]] = []
     for name, field in model.model_fields.items():
         found = _section_of(field)
         if found:
@@ -89,9 +89,9 @@ def _walk(model: type[Section], prefix: str) -> Iterator[Setting]:
         yield from _walk(section, inner_prefix)
 
 
-def _section_of(field: FieldInfo) -> type[Section] | None:
+def _section_of(field: FieldInfo) -> type[SettingsSection] | None:
     for one in (field.annotation, *get_args(field.annotation)):
-        if isinstance(one, type) and issubclass(one, Section):
+        if isinstance(one, type) and issubclass(one, SettingsSection):
             return one
     return None
 

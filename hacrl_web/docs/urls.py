@@ -6,7 +6,7 @@ from hacrl_web.docs import views
 
 app_name = "docs"
 urlpatterns = [
-    path("", views.show, name="index"),
-    path("search", views.search, name="search"),
-    path("<slug:slug>", views.show, name="page"),
+    path("", views.show_page, name="index"),
+    path("search", views.search_page, name="search"),
+    path("<slug:slug>", views.show_page, name="page"),
 ]

@@ -12,9 +12,9 @@ MAX_WORDS = 100  # characters of a search
 
 
 @require_safe
-def show(request: HttpRequest, slug: str = "") -> HttpResponse:
+def show_page(request: HttpRequest, slug: str = "") -> HttpResponse:
     """A page of docs/ with the contents beside it."""
-    page = pages.page(slug)
+    page = pages.doc_page(slug)
     if page is None:
         raise Http404
     headings = [heading for heading in page.headings if heading.level == 2]
@@ -23,8 +23,13 @@ def show(request: HttpRequest, slug: str = "") -> HttpResponse:
 
 
 @require_safe
-def search(request: HttpRequest) -> HttpResponse:
+def search_page(request: HttpRequest) -> HttpResponse:
     """Where all words of `q` stand in one passage."""
     words = request.GET.get("q", "").replace("\0", "")[:MAX_WORDS].strip()
-    context = {"words": words, "found": pages.search(words), "max_found": pages.MAX_FOUND, "groups": pages.contents()}
+    context = {
+        "words": words,
+        "found": pages.search_docs(words),
+        "max_found": pages.MAX_FOUND,
+        "groups": pages.contents(),
+    }
     return render(request, "docs/search.html", context)

@@ -30,7 +30,7 @@ ABSENT = Absent()
 
 
 @dataclass(frozen=True)
-class Line:
+class SettingLine:
     """One setting by its dotted path, and its value in each run; idle: in which of them it changes nothing."""
 
     path: str
@@ -52,11 +52,11 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Section:
+class DiffSection:
     """The settings whose paths begin alike."""
 
     title: str
-    lines: list[Line]
+    lines: list[SettingLine]
 
     @property
     def num_different(self) -> int:
@@ -99,28 +99,28 @@ def idle_paths(spec: Mapping[str, Any]) -> set[str]:
     return {f"algorithm.{name}" for name in AlgorithmSpec.model_fields if name != "name" and not rule.uses(name)}
 
 
-def lines(specs: Sequence[Mapping[str, Any]]) -> list[Line]:
+def diff_lines(specs: Sequence[Mapping[str, Any]]) -> list[SettingLine]:
     """Every setting of any of these specs, in their order."""
     flats = [dict(flat(spec)) for spec in specs]
     idle = [idle_paths(spec) for spec in specs]
     paths = dict.fromkeys(path for one in flats for path in one)
     return [
-        Line(path, tuple(one.get(path, ABSENT) for one in flats), tuple(path in of_one for of_one in idle))
+        SettingLine(path, tuple(one.get(path, ABSENT) for one in flats), tuple(path in of_one for of_one in idle))
         for path in paths
     ]
 
 
-def sections(lines: Sequence[Line]) -> list[Section]:
+def sections(lines: Sequence[SettingLine]) -> list[DiffSection]:
     """Grouped by the first part of the path; each agent by itself; what has no dot stands first."""
-    groups: dict[str, list[Line]] = {"general": []}
+    groups: dict[str, list[SettingLine]] = {"general": []}
     for line in lines:
         parts = line.path.split(".")
         title = "general" if len(parts) == 1 else ".".join(parts[: 2 if parts[0] == "agents" else 1])
         groups.setdefault(title, []).append(line)
-    return [Section(title, members) for title, members in groups.items() if members]
+    return [DiffSection(title, members) for title, members in groups.items() if members]
 
 
-def baseline_of(run: Run, user: Any) -> Run | None:
+def cloned_baseline(run: Run, user: Any) -> Run | None:
     """The run of the same sweep under the baseline's rule, with the same seed where there is one; never itself."""
     if run.sweep_id is None:
         return None
@@ -129,12 +129,12 @@ def baseline_of(run: Run, user: Any) -> Run | None:
     return others.order_by(same_seed, "seed", "created_at", "pk").first()
 
 
-def origin_of(run: Run, user: Any) -> Run | None:
+def origin_of_run(run: Run, user: Any) -> Run | None:
     """The run that this one was cloned from, where the user may see it."""
     return Run.objects.visible_to(user).filter(pk=run.cloned_from_id).first()
 
 
-def find_runs(user: Any, text: str, but: UUID) -> list[Run]:
+def runs_matching(user: Any, text: str, but: UUID) -> list[Run]:
     """The newest visible runs with this text in their name or their sweep's, or with this id."""
     condition = Q(name__icontains=text) | Q(sweep__name__icontains=text)
     with suppress(ValueError):
@@ -143,7 +143,7 @@ def find_runs(user: Any, text: str, but: UUID) -> list[Run]:
     return list(runs.order_by("-created_at", "-pk")[:FOUND_SHOWN])
 
 
-def as_rows(lines: list[Line], *, only_different: bool) -> list[dict[str, Any]]:
+def as_rows(lines: list[SettingLine], *, only_different: bool) -> list[dict[str, Any]]:
     """Lines as the API answers them: null and `is_there` false where a run has no such setting."""
     return [
         {

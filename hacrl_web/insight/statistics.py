@@ -26,7 +26,7 @@ def t95(degrees: int) -> float:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeanInterval:
     """A mean over seeds with its 95 % confidence interval: with one seed none, of equal seeds one of no width."""
 
     mean: float
@@ -52,7 +52,7 @@ class Estimate:
         return self.half_width is not None and abs(self.mean) > self.half_width
 
 
-def estimate(values: Sequence[float], scale: float = 0.0) -> Estimate | None:
+def mean_interval(values: Sequence[float], scale: float = 0.0) -> MeanInterval | None:
     """Mean and confidence interval of independent values; None of none.
 
     scale: size of the numbers that the values were made of, where they are differences.
@@ -60,9 +60,9 @@ def estimate(values: Sequence[float], scale: float = 0.0) -> Estimate | None:
     if not values:
         return None
     if len(values) == 1:
-        return Estimate(values[0], None, 1)
+        return MeanInterval(values[0], None, 1)
     mean, spread = fmean(values), stdev(values)
     rounding = ROUNDING * max(scale, *map(abs, values))
     if spread <= rounding:
-        return Estimate(0.0 if abs(mean) <= rounding else mean, 0.0, len(values))
-    return Estimate(mean, t95(len(values) - 1) * spread / math.sqrt(len(values)), len(values))
+        return MeanInterval(0.0 if abs(mean) <= rounding else mean, 0.0, len(values))
+    return MeanInterval(mean, t95(len(values) - 1) * spread / math.sqrt(len(values)), len(values))

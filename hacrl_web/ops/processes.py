@@ -49,7 +49,7 @@ def rotate(log: Path, limit: int = LOG_LIMIT) -> None:
     os.truncate(log, 0)
 
 
-class Child:
+class ManagedProcess:
     """One process, or the pause before its next start."""
 
     def __init__(self, name: str, command: list[str], log: Path, environment: dict[str, str], root: Path) -> None:
@@ -126,11 +126,11 @@ def describe(status: int) -> str:
     return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
 
-class Supervisor:
+class ProcessSupervisor:
     """Starts, watches, and ends the children; wakes for signals, not by polling."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        self.children: list[Child] = []
+        self.children: list[ManagedProcess] = []
         self.say = say
         self.stopping = False
         self.impatient = False  # a second signal: no more waiting
@@ -154,7 +154,7 @@ class Supervisor:
         self.impatient = self.stopping
         self.stopping = True
 
-    def add(self, child: Child) -> Child:
+    def add(self, child: ManagedProcess) -> ManagedProcess:
         self.children.append(child)
         child.start()
         return child

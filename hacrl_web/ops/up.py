@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 from hacrl_web.ops import preflight
 from hacrl_web.ops.commands import command
-from hacrl_web.ops.preflight import ROOT, Refused
+from hacrl_web.ops.preflight import ROOT, StartRefused
 
 if TYPE_CHECKING:
-    from hacrl_web.ops.processes import Child, Supervisor
+    from hacrl_web.ops.processes import ManagedProcess, ProcessSupervisor
 
 START_TIMEOUT_S = 120.0  # a first start on a cold disk
 WORKER_GRACE_S = 50.0  # a trainer has 10 s to end its step and 30 s to end by itself
@@ -65,10 +65,10 @@ class Up:
         self.started_at = time.time()
         self.supervisor = self._make_supervisor()
 
-    def _make_supervisor(self) -> Supervisor:
-        from hacrl_web.ops.processes import Supervisor
+    def _make_supervisor(self) -> ProcessSupervisor:
+        from hacrl_web.ops.processes import ProcessSupervisor
 
-        supervisor = Supervisor(say)
+        supervisor = ProcessSupervisor(say)
         supervisor.on_change = self.write_state
         supervisor.handle_signals()
         return supervisor
@@ -90,14 +90,18 @@ class Up:
         if not ready:
             if self.supervisor.stopping:
                 return False
-            raise Refused(f"The web did not answer within {START_TIMEOUT_S:.0f} s; its log ends:\n{web.last_lines()}")
+            raise StartRefused(
+                f"The web did not answer within {START_TIMEOUT_S:.0f} s; its log ends:\n{web.last_lines()}"
+            )
         self._announce(link)
         return True
 
-    def _add(self, name: str, words: list[str]) -> Child:
-        from hacrl_web.ops.processes import Child
+    def _add(self, name: str, words: list[str]) -> ManagedProcess:
+        from hacrl_web.ops.processes import ManagedProcess
 
-        return self.supervisor.add(Child(name, words, self.data / "logs" / f"{name}.log", self.environment, ROOT))
+        return self.supervisor.add(
+            ManagedProcess(name, words, self.data / "logs" / f"{name}.log", self.environment, ROOT)
+        )
 
     def _single(self, *arguments: str, stdout: Any = None) -> subprocess.Popen[bytes]:
         return self.supervisor.single([sys.executable, "manage.py", *arguments], self.environment, ROOT, stdout)
@@ -115,14 +119,14 @@ class Up:
                 return
         if migrate.returncode:
             tail = "\n".join(f"  {line}" for line in log.read_text(errors="replace").splitlines()[-8:])
-            raise Refused(f"The database could not be prepared:\n{tail}\nThe whole log: {log}")
+            raise StartRefused(f"The database could not be prepared:\n{tail}\nThe whole log: {log}")
         preflight.note_migrated(self.data)
         say(f"  done in {time.monotonic() - started:.1f} s")
 
-    def _is_serving(self, web: Child) -> bool:
+    def _is_serving(self, web: ManagedProcess) -> bool:
         for child in self.supervisor.children:
             if child.restarts >= FAILURES_BEFORE_GIVING_UP:
-                raise Refused(
+                raise StartRefused(
                     f"{child.name} ended {child.restarts} times while starting; its log ends:\n{child.last_lines()}"
                 )
         try:
@@ -130,7 +134,9 @@ class Up:
                 return True
         except urllib.error.HTTPError as error:
             if error.code >= 500:
-                raise Refused(f"The web answers {error.code} to /login; its log ends:\n{web.last_lines()}") from error
+                raise StartRefused(
+                    f"The web answers {error.code} to /login; its log ends:\n{web.last_lines()}"
+                ) from error
             return True
         except OSError:
             return False
@@ -347,7 +353,7 @@ def main(arguments: list[str]) -> int:
         return down()
     try:
         return serve(options)
-    except Refused as refusal:
+    except StartRefused as refusal:
         say(f"hacrl: {refusal}")
         return 1
 

@@ -22,7 +22,7 @@ HUB_ID = re.compile(rf"{HUB_PART}/{HUB_PART}", re.ASCII)
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}", re.ASCII)
 
 
-def refuse(code: str, message: str, field: str = "location") -> FieldErrors:
+def refuse_location(code: str, message: str, field: str = "location") -> FieldErrors:
     return FieldErrors([FieldError(code, message, field)])
 
 
@@ -35,7 +35,7 @@ def checked_folder(location: str) -> Path:
     """The resolved folder of a local model: inside an allowed root, and everything in it too."""
     folder, mode = _checked_place(location)
     if not stat.S_ISDIR(mode):
-        raise refuse("not_a_folder", "This is not a folder. Give the folder that holds config.json.")
+        raise refuse_location("not_a_folder", "This is not a folder. Give the folder that holds config.json.")
     _check_entries(folder)
     return folder
 
@@ -46,7 +46,7 @@ def checked_file_or_folder(location: str) -> Path:
     if stat.S_ISDIR(mode):
         _check_entries(place)
     elif not stat.S_ISREG(mode):
-        raise refuse("not_a_file", "This is neither a file nor a folder.")
+        raise refuse_location("not_a_file", "This is neither a file nor a folder.")
     return place
 
 
@@ -55,25 +55,27 @@ def _checked_place(location: str) -> tuple[Path, int]:
     text = location.strip()
     roots = ", ".join(str(root) for root in model_roots())
     if not text:
-        raise refuse("missing", f"Give the absolute path. Allowed: what lies below {roots}.")
+        raise refuse_location("missing", f"Give the absolute path. Allowed: what lies below {roots}.")
     if len(text) > MAX_LOCATION:
-        raise refuse("too_long", f"The path is longer than {MAX_LOCATION} characters.")
+        raise refuse_location("too_long", f"The path is longer than {MAX_LOCATION} characters.")
     if not text.isprintable() or "\\" in text:
-        raise refuse("bad_path", "The path holds a control character or a backslash.")
+        raise refuse_location("bad_path", "The path holds a control character or a backslash.")
     if "://" in text or not text.startswith("/"):
-        raise refuse("not_absolute", f"Give an absolute path, beginning with /. Allowed: what lies below {roots}.")
+        raise refuse_location(
+            "not_absolute", f"Give an absolute path, beginning with /. Allowed: what lies below {roots}."
+        )
     if ".." in text.split("/"):
-        raise refuse("bad_path", "The path must not contain '..'.")
+        raise refuse_location("bad_path", "The path must not contain '..'.")
     place = Path(os.path.realpath(text))
     if not any(place.is_relative_to(root) for root in model_roots()):
         # Said before the place is looked at: what lies outside is not ours to tell about.
-        raise refuse("outside", f"This is not inside the model folders. Allowed: what lies below {roots}.")
+        raise refuse_location("outside", f"This is not inside the model folders. Allowed: what lies below {roots}.")
     try:
         return place, place.stat().st_mode
     except FileNotFoundError:
-        raise refuse("no_such_folder", "There is no such file or folder.") from None
+        raise refuse_location("no_such_folder", "There is no such file or folder.") from None
     except OSError as error:
-        raise refuse("unreadable", f"This cannot be read: {error.strerror}.") from None
+        raise refuse_location("unreadable", f"This cannot be read: {error.strerror}.") from None
 
 
 def _check_entries(folder: Path) -> None:
@@ -83,15 +85,17 @@ def _check_entries(folder: Path) -> None:
         with os.scandir(folder) as entries:
             for number, entry in enumerate(entries, start=1):
                 if number > MAX_FILES:
-                    raise refuse("too_many_files", f"The folder holds more than {MAX_FILES} files: this is no model.")
+                    raise refuse_location(
+                        "too_many_files", f"The folder holds more than {MAX_FILES} files: this is no model."
+                    )
                 target = Path(os.path.realpath(entry.path))
                 if not any(target.is_relative_to(root) for root in roots):
-                    raise refuse("outside", f"{entry.name!a} links to a place outside the model folders.")
+                    raise refuse_location("outside", f"{entry.name!a} links to a place outside the model folders.")
                 mode = os.stat(target).st_mode
                 if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                    raise refuse("not_a_file", f"{entry.name!a} is neither a file nor a folder.")
+                    raise refuse_location("not_a_file", f"{entry.name!a} is neither a file nor a folder.")
     except OSError as error:
-        raise refuse("unreadable", f"The folder cannot be read: {error.strerror}.") from None
+        raise refuse_location("unreadable", f"The folder cannot be read: {error.strerror}.") from None
 
 
 def folder_fingerprint(folder: Path) -> str:
@@ -108,7 +112,7 @@ def checked_hub_id(location: str) -> str:
     """A hub id, owner/name. It is never looked up on this disk."""
     text = location.strip()
     if not HUB_ID.fullmatch(text) or ".." in text or "--" in text or text.endswith(".git"):
-        raise refuse(
+        raise refuse_location(
             "bad_hub_id",
             "A hub id is owner/name: one slash, and the letters A to Z, digits, '-', '_' and '.' in each part.",
         )
@@ -120,7 +124,7 @@ def checked_revision(revision: str) -> str:
     text = revision.strip()
     parts = text.split("/")
     if text and (not REVISION.fullmatch(text) or ".." in text or any(not part or part[0] == "." for part in parts)):
-        raise refuse(
+        raise refuse_location(
             "bad_revision",
             "A revision is a branch, tag or commit: letters A to Z, digits, '.', '_', '-' and '/', no '..'.",
             "revision",

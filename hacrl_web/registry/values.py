@@ -20,7 +20,7 @@ BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u206
 ValueT = TypeVar("ValueT")
 
 
-class Problem(ValueError):
+class ValueProblem(ValueError):
     """One value is wrong: a code and what to say."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -41,7 +41,7 @@ class Checker:
         """What `check` returns, or None with its complaint noted."""
         try:
             return check(*arguments)
-        except Problem as problem:
+        except ValueProblem as problem:
             self.add(field, problem.code, str(problem))
         except FieldErrors as refused:
             self.errors.extend(refused.errors)
@@ -57,16 +57,16 @@ class Checker:
 def text(value: object, most: int) -> str:
     """A single line of text, not empty."""
     if not isinstance(value, str):
-        raise Problem("not_text", "Text is needed.")
+        raise ValueProblem("not_text", "Text is needed.")
     line = value.strip()
     if not line:
-        raise Problem("missing", "This is needed.")
+        raise ValueProblem("missing", "This is needed.")
     if len(line) > most:
-        raise Problem("too_long", f"At most {most} characters; these are {len(line)}.")
+        raise ValueProblem("too_long", f"At most {most} characters; these are {len(line)}.")
     if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") or letter in BIDI_CONTROLS for letter in line):
-        raise Problem("bad_character", "Control characters are not allowed.")
+        raise ValueProblem("bad_character", "Control characters are not allowed.")
     if all(unicodedata.category(letter)[0] in "CMZ" for letter in line):  # spaces without width, marks without a letter
-        raise Problem("invisible", "There is nothing to see in it: write at least one letter or digit.")
+        raise ValueProblem("invisible", "There is nothing to see in it: write at least one letter or digit.")
     return line
 
 
@@ -74,7 +74,7 @@ def name(value: object) -> str:
     """A name: shown in lists and charts, and used for an agent where it has none of its own."""
     line = text(value, MAX_NAME)
     if "/" in line or "\\" in line:
-        raise Problem("bad_character", "Slashes are not allowed in a name.")
+        raise ValueProblem("bad_character", "Slashes are not allowed in a name.")
     return line
 
 
@@ -83,42 +83,42 @@ def key(value: object) -> str:
     return text(value, MAX_KEY)
 
 
-def number(value: object, *, above: float | None = None, least: float | None = None, most: float) -> float:
+def whole_number(value: object, *, above: float | None = None, least: float | None = None, most: float) -> float:
     """A finite number in its bounds."""
     bounds = f"above {above:g} and at most" if above is not None else f"from {least:g} to"
     allowed = f"A number {bounds} {most:g} is needed, with a decimal point, such as 0.1 or 1e-6."
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise Problem("not_a_number", allowed)
+        raise ValueProblem("not_a_number", allowed)
     if isinstance(value, str) and not NUMBER.fullmatch(value.strip()):
-        raise Problem("not_a_number", allowed)
+        raise ValueProblem("not_a_number", allowed)
     try:
         result = float(value)
     except OverflowError:
         result = math.inf
     if not math.isfinite(result) or result > most:
-        raise Problem("out_of_bounds", allowed)
+        raise ValueProblem("out_of_bounds", allowed)
     if (above is not None and result <= above) or (least is not None and result < least):
-        raise Problem("out_of_bounds", allowed)
+        raise ValueProblem("out_of_bounds", allowed)
     return result
 
 
-def row_id(value: object) -> int:
+def row_id_from(value: object) -> int:
     """The id of a row."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise Problem("missing", "Choose one.")
+        raise ValueProblem("missing", "Choose one.")
     written = str(value)[:100].strip() if isinstance(value, str) or abs(value) < 10**18 else ""
     if not written and isinstance(value, str):
-        raise Problem("missing", "Choose one.")
+        raise ValueProblem("missing", "Choose one.")
     if not WHOLE.fullmatch(written):
-        raise Problem("bad_id", "An id is a whole number.")
+        raise ValueProblem("bad_id", "An id is a whole number.")
     return int(written)
 
 
-def choice(value: object, allowed: Iterable[str]) -> str:
+def one_of(value: object, allowed: Iterable[str]) -> str:
     """One of a few words."""
     words = list(allowed)
     if not isinstance(value, str) or value not in words:
-        raise Problem("not_a_choice", f"Choose one of: {', '.join(words)}.")
+        raise ValueProblem("not_a_choice", f"Choose one of: {', '.join(words)}.")
     return value
 
 

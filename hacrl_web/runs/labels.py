@@ -35,34 +35,34 @@ def split_tags(text: str) -> list[str]:
 def _tags(tags_in_request: object) -> str:
     """As Run.tags has them: lower case, each once, in the order of the alphabet. Errors: Problem, FieldErrors."""
     if not isinstance(tags_in_request, list):
-        raise values.Problem("not_a_list", "A list of tags is needed.")
+        raise values.ValueProblem("not_a_list", "A list of tags is needed.")
     if len(tags_in_request) > 10 * MAX_TAGS:
-        raise values.Problem("too_many", f"At most {MAX_TAGS} tags are possible.")
+        raise values.ValueProblem("too_many", f"At most {MAX_TAGS} tags are possible.")
     tags = sorted({_tag(one) for one in tags_in_request})
     if len(tags) > MAX_TAGS:
-        raise values.Problem("too_many", f"At most {MAX_TAGS} tags are possible; these are {len(tags)}.")
+        raise values.ValueProblem("too_many", f"At most {MAX_TAGS} tags are possible; these are {len(tags)}.")
     return f",{','.join(tags)}," if tags else ""
 
 
 def _tag(value: object) -> str:
     try:
         tag = values.text(value, MAX_TAG).lower()
-    except values.Problem as problem:
+    except values.ValueProblem as problem:
         quote = f" Tag {value[:MAX_TAG]!r}." if isinstance(value, str) and value.strip() else ""
         raise FieldErrors([FieldError(problem.code, f"{problem}{quote}", "tags")]) from None
     if "," in tag:
-        raise values.Problem("bad_character", "A tag has no comma: commas separate tags.")
+        raise values.ValueProblem("bad_character", "A tag has no comma: commas separate tags.")
     return tag[:MAX_TAG]  # a few capitals are longer in lower case
 
 
 def _notes(value: object) -> str:
     if not isinstance(value, str):
-        raise values.Problem("not_text", "Text is needed.")
+        raise values.ValueProblem("not_text", "Text is needed.")
     text = value.replace("\r\n", "\n").replace("\r", "\n").strip()
     if len(text) > MAX_NOTES:
-        raise values.Problem("too_long", f"At most {MAX_NOTES} characters; these are {len(text)}.")
+        raise values.ValueProblem("too_long", f"At most {MAX_NOTES} characters; these are {len(text)}.")
     if any(_is_odd(letter) for letter in text):
-        raise values.Problem("bad_character", "Control characters are not allowed.")
+        raise values.ValueProblem("bad_character", "Control characters are not allowed.")
     return text
 
 

@@ -56,17 +56,17 @@ def client() -> redis.Redis:
     return _client
 
 
-def ring_bell(run_id: UUID) -> bool:
+def publish_update(run_id: UUID) -> bool:
     """Tell the hubs that a run has news; False where Redis is down: they poll."""
     return _publish(BELL_CHANNEL, run_id.hex)
 
 
-def tell_logout(session_digest: str) -> bool:
+def publish_logout(session_digest: str) -> bool:
     """Tell the hubs that a session was logged out; False where Redis is down: they look every minute."""
     return _publish(LOGOUT_CHANNEL, session_digest)
 
 
-def tell_rights(user_id: int) -> bool:
+def publish_rights(user_id: int) -> bool:
     """Tell the hubs that somebody's rights have changed; False where Redis is down: they look every minute."""
     return _publish(RIGHTS_CHANNEL, str(user_id))
 

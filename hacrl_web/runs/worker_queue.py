@@ -24,7 +24,7 @@ def queue_of(folder: str) -> str:
     return f"{default}.{folder}" if folder else default
 
 
-def ring(run_id: UUID, folder: str = "") -> bool:
+def notify_worker(run_id: UUID, folder: str = "") -> bool:
     """Send the message; False where Redis does not answer within a second: the dispatcher rings again.
 
     folder: the data folder that the run waits for, if any.

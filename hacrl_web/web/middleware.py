@@ -68,7 +68,7 @@ class DatabaseBusy:
         return busy(request) if isinstance(exception, BUSY) else None
 
 
-class Refused:
+class RefusalPages:
     """What a page cannot show is said in words; forms say it beside their fields before it comes here."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:

@@ -98,7 +98,7 @@ def _in_fresh_process(*arguments: str) -> str:
 
 def train(name: str, place: Path, changes: dict[str, Any]) -> None:
     """Train, and print the numbers. The peak counts from before the model is loaded."""
-    from workers.contract.memory.plan import PROCESS_BYTES, Machine, estimate
+    from workers.contract.memory.plan import PROCESS_BYTES, Machine, estimate_memory
     from workers.contract.spool import SpoolWriter
     from workers.trainer.memory_check import model_shape
     from workers.trainer.stop_signals import StopFlag
@@ -107,7 +107,7 @@ def train(name: str, place: Path, changes: dict[str, Any]) -> None:
     spec = run_spec(place, SIZES[name], changes)
     shape = model_shape(str(place / "model"), None)
     assert shape is not None
-    expected = estimate(spec, [shape], Machine(memory=2**40)).memory - PROCESS_BYTES
+    expected = estimate_memory(spec, [shape], Machine(memory=2**40)).memory - PROCESS_BYTES
     verifier: Any = AnyAnswer()
     trainer = Trainer(spec, place, SpoolWriter(place, 1), verifier, StopFlag())
     peak, began = Peak(), time.monotonic()
@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["train"]:
         train(arguments[1], Path(arguments[2]), json.loads(arguments[3]))
         return
-    print(f"{'size':>6} {'parameters':>12} {'estimate':>10} {'measured':>10} {'ratio':>6}")
+    print(f"{'size':>6} {'parameters':>12} {'estimate_memory':>10} {'measured':>10} {'ratio':>6}")
     for name in arguments or SIZES:
         found = measure(name)
         expected, measured = found["expected"] / 2**20, found["measured"] / 2**20

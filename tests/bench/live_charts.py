@@ -52,7 +52,7 @@ def feed(agents: list[str], seconds: float) -> None:
     from django.db import transaction
 
     from hacrl_web.runs.models import Run
-    from hacrl_web.runs.pubsub import ring_bell
+    from hacrl_web.runs.pubsub import publish_update
     from hacrl_web.runs.telemetry.tables import insert
     from tests.support.web import factories
 
@@ -79,7 +79,7 @@ def feed(agents: list[str], seconds: float) -> None:
     while time.monotonic() < due + seconds:
         step += 1
         store(run, step, step)
-        ring_bell(run.pk)
+        publish_update(run.pk)
         time.sleep(max(0.0, due + (step - BEFORE) / UPDATES_PER_S - time.monotonic()))
 
 

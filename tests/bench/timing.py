@@ -78,7 +78,7 @@ class Steps:
             record = self.trainer.one_step(batch_of_step(self.spec, self.trainer.step, self.questions))
             with self._part("telemetry"), self.trainer.phase("telemetry"):
                 self.spool.emit(*step_events(record, with_rollouts=True))
-                self.trainer.progress.tell_step(self.trainer.step)
+                self.trainer.progress.record_step(self.trainer.step)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         plans = [row for plan in record.plans for rows in plan for row in rows]
         results = [result for report in record.reports for found in report.results for result in found]

@@ -53,10 +53,10 @@ class FaultsConfig(AppConfig):
         from hacrl_web.runs.telemetry import shipper
 
         # A batch is stored and the supervisor does not know yet; a batch is half stored.
-        shipper.ring_bell = _may_crash("after-commit", shipper.ring_bell)  # type: ignore[assignment]
+        shipper.publish_update = _may_crash("after-commit", shipper.publish_update)  # type: ignore[assignment]
         shipper.insert = _may_crash("in-transaction", shipper.insert, after=True)  # type: ignore[assignment]
         if "dispatch" not in sys.argv:  # a run is stored and its doorbell is not rung
-            worker_queue.ring = _may_crash("before-ring", worker_queue.ring)  # type: ignore[assignment]
+            worker_queue.notify_worker = _may_crash("before-ring", worker_queue.notify_worker)  # type: ignore[assignment]
 
 
 def _data() -> Path:

@@ -184,7 +184,7 @@ class FakeTrainer:
             time.sleep(3600)
         for _ in range(40 if self.mode == "slow" else 0):
             time.sleep(0.1)
-            heartbeat.beat()
+            heartbeat.send_heartbeat()
 
     def _save(self) -> None:
         for agent in self.agents:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from workers.agents.messages import Generated, Row, UpdateReport
+from workers.agents.messages import GeneratedRollouts, LearnerRow, UpdateReport
 from workers.questions.dataset import Question
 
 Answer = TypeVar("Answer")
 
 
-class Agent(Protocol):
+class AgentInterface(Protocol):
     """What the trainer asks of an agent, wherever it lives."""
 
     name: str
@@ -21,11 +21,11 @@ class Agent(Protocol):
     def describe(self) -> dict[str, Any]: ...
     def fits(self, questions: Sequence[Question]) -> list[bool]: ...
     def longest_prompt(self, questions: Sequence[Question]) -> int: ...
-    def generate(self, step: int, questions: Sequence[Question]) -> Generated: ...
+    def generate(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts: ...
     def update(
-        self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
+        self, mini_batches: Sequence[Sequence[LearnerRow]], learning_rate: float, *, measures_alignment: bool = False
     ) -> UpdateReport: ...
-    def measure_alignment(self, rows: Sequence[Row]) -> dict[int, float | None]: ...
+    def measure_alignment(self, rows: Sequence[LearnerRow]) -> dict[int, float | None]: ...
     def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]: ...
     def take_notes(self) -> list[str]: ...
     def save(self, folder: Path) -> None: ...
@@ -51,17 +51,17 @@ class RemoteAgent(ABC):
     def longest_prompt(self, questions: Sequence[Question]) -> int:
         return int(self._ask("longest_prompt", questions))
 
-    def generate(self, step: int, questions: Sequence[Question]) -> Generated:
-        generated: Generated = self._ask("generate", step, questions)
+    def generate(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
+        generated: GeneratedRollouts = self._ask("generate", step, questions)
         return generated
 
     def update(
-        self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
+        self, mini_batches: Sequence[Sequence[LearnerRow]], learning_rate: float, *, measures_alignment: bool = False
     ) -> UpdateReport:
         report: UpdateReport = self._ask("update", mini_batches, learning_rate, measures_alignment=measures_alignment)
         return report
 
-    def measure_alignment(self, rows: Sequence[Row]) -> dict[int, float | None]:
+    def measure_alignment(self, rows: Sequence[LearnerRow]) -> dict[int, float | None]:
         return dict(self._ask("measure_alignment", rows))
 
     def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]:
@@ -83,7 +83,7 @@ class RemoteAgent(ABC):
 class Placement(Protocol):
     """The agents of a run, in the spec's order, and the way to ask several of them at once."""
 
-    agents: Sequence[Agent]
+    agents: Sequence[AgentInterface]
     device_name: str
     is_parallel: bool  # whether agents that are asked at once also work at the same time
 

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from workers import heartbeat
-from workers.agents.messages import Generated, Response, RolloutsMissing, Row, UpdateReport
+from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, RolloutsMissing, UpdateReport
 from workers.agents.objective import needs_token_logps, rescores_shared
 from workers.agents.updates import LOWER_LENGTH, Inputs, measure_alignment, retokenize, run_updates
 from workers.contract.spec.agent import AgentSpec
@@ -92,7 +92,7 @@ class LocalAgent:
 
     def _encode(self, question: Question) -> Sequence[int]:
         if question.prompt not in self._encoded:
-            heartbeat.beat()
+            heartbeat.send_heartbeat()
             # A list of numbers takes nine times the memory.
             self._encoded[question.prompt] = array("i", self.policy.encode_prompt(question.prompt))
         return self._encoded[question.prompt]
@@ -129,7 +129,7 @@ class LocalAgent:
         return [row for each in self.ranks.gather(samples) for row in each], notes
 
     @_at_work
-    def generate(self, step: int, questions: Sequence[Question]) -> Generated:
+    def generate(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
         """G rollouts of each question, scored by this agent's own trainer weights. Error: RolloutsMissing."""
         per_prompt = self.spec.num_generations
         self._prompts = [self._encode(question) for question in questions]
@@ -154,7 +154,7 @@ class LocalAgent:
             self._own[prompt, number] = own if ids else "empty"
             responses[prompt].append(self._response(row, ids, _mean(logps)))
         entropy = (sum(row.entropy for row in samples), float(sum(len(row.token_ids) for row in samples)))
-        return Generated(responses, entropy, notes=(*self.take_notes(), *notes))
+        return GeneratedRollouts(responses, entropy, notes=(*self.take_notes(), *notes))
 
     def _weigh(self, sampled: Sequence[Sequence[float]], scored: Sequence[Sequence[float]]) -> list[float]:
         """What each rollout's loss is multiplied by; see importance.py. Both: log-probabilities by row and token."""
@@ -196,7 +196,7 @@ class LocalAgent:
         def attempt(size: int) -> dict[int, list[float]]:
             by_length: dict[int, list[float]] = {}
             for chunks in self.ranks.rounds(order, size):
-                heartbeat.beat()
+                heartbeat.send_heartbeat()
                 chunk = self.ranks.mine(chunks)
                 if not chunk:
                     self.policy.stand_by()
@@ -214,7 +214,7 @@ class LocalAgent:
         scored = {index: values for each in self.ranks.gather(scores) for index, values in each.items()}
         return [scored.get(index, []) for index in range(len(rows))]
 
-    def _inputs(self, row: Row) -> Inputs | str:
+    def _inputs(self, row: LearnerRow) -> Inputs | str:
         """A row in this agent's tokens, or the reason why it is dropped."""
         if row.response is None:
             return self._own[row.prompt, row.sample]
@@ -227,7 +227,7 @@ class LocalAgent:
             return ids
         return Inputs(self._prompts[row.prompt], ids, row.response.mean_logp, row.response.length)
 
-    def _rescored(self, mini_batches: Sequence[Sequence[Row]], notes: list[str]) -> dict[Place, Inputs | str]:
+    def _rescored(self, mini_batches: Sequence[Sequence[LearnerRow]], notes: list[str]) -> dict[Place, Inputs | str]:
         """Shared rows with this agent's own log-probabilities of before the step's updates (naive_learner)."""
         by_place: dict[Place, Inputs | str] = {
             (row.source, row.prompt, row.sample): self._inputs(row)
@@ -242,14 +242,16 @@ class LocalAgent:
             by_place[place] = replace(inputs, mean_logp=_mean(logps), length=len(logps))
         return by_place
 
-    def _finder(self, mini_batches: Sequence[Sequence[Row]], notes: list[str]) -> Callable[[Row], Inputs | str]:
+    def _finder(
+        self, mini_batches: Sequence[Sequence[LearnerRow]], notes: list[str]
+    ) -> Callable[[LearnerRow], Inputs | str]:
         """How these rows are found in this agent's tokens, the shared ones scored again where the rule wants that."""
         rescored = self._rescored(mini_batches, notes) if rescores_shared(self.spec.algorithm) else {}
         return lambda row: rescored.get((row.source, row.prompt, row.sample)) or self._inputs(row)
 
     @_at_work
     def update(
-        self, mini_batches: Sequence[Sequence[Row]], learning_rate: float, *, measures_alignment: bool = False
+        self, mini_batches: Sequence[Sequence[LearnerRow]], learning_rate: float, *, measures_alignment: bool = False
     ) -> UpdateReport:
         """One optimizer step for each mini-batch, in order."""
         notes: list[str] = []
@@ -276,7 +278,7 @@ class LocalAgent:
         return report
 
     @_at_work
-    def measure_alignment(self, rows: Sequence[Row]) -> dict[int, float | None]:
+    def measure_alignment(self, rows: Sequence[LearnerRow]) -> dict[int, float | None]:
         """By source: the cosine of its gradient with this agent's own; see `updates`. Changes no weight."""
         notes: list[str] = []
         cosines = measure_alignment(

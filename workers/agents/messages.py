@@ -33,7 +33,7 @@ class AgentLost(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Generated:
+class GeneratedRollouts:
     """An agent's rollouts of a step: responses[prompt][sample], and (sum, count) of the sampled tokens' entropy.
 
     is_missing: there are none; responses[prompt] is empty then.  notes: what people should be told.
@@ -46,7 +46,7 @@ class Generated:
 
 
 @dataclass(frozen=True)
-class Row:
+class LearnerRow:
     """One rollout in one learner's mini-batch. `response` is None for the learner's own: it kept the ids itself.
 
     omega is omega(source, learner); 1 for own rollouts.

@@ -15,7 +15,7 @@ from workers.contract.spec.algorithm import AlgorithmSpec
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Objective:
     """By learner: advantages (n, B, G), baselines (B,), and prompts whose baseline the guard replaced (B,) bool.
 
     heard: (n, B, G) bool, the rollouts that stand behind its baseline. A source that it does not trust is not among
@@ -25,7 +25,7 @@ class Judgement:
     advantages: list[Tensor]
     baselines: list[Tensor]
     guarded: list[Tensor]
-    heard: list[Tensor]
+    in_baseline: list[Tensor]
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class MicroBatch:
     old_logps: Tensor | None = None
 
 
-def judge(
+def objective_of(
     algorithm: AlgorithmSpec,
     rewards: Tensor,
     valid: Tensor,
     ratio: Tensor,
     reward_max: float = 1.0,
     trusted: Tensor | None = None,
-) -> Judgement:
+) -> Objective:
     """Every learner's view of a step. rewards, valid: (n, B, G).  ratio: (n, n), omega.
 
     trusted: (n, n) bool, [learner, source], its diagonal True; None: everybody trusts everybody.
@@ -79,7 +79,7 @@ def judge(
             own = advantages[learner][learner]
             advantages[learner] = by_source.clone()
             advantages[learner][learner] = own
-    return Judgement(advantages, baselines, guarded, in_baseline)
+    return Objective(advantages, baselines, guarded, in_baseline)
 
 
 def _view(

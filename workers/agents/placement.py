@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from workers.agents import ray_cluster
-from workers.agents.interface import Agent, Answer, Placement
+from workers.agents.interface import AgentInterface, Answer, Placement
 from workers.agents.multi_process import make_agent
 from workers.contract.spec.run import RunSpec
 from workers.contract.spec.sections import INSTALL_RAY
@@ -43,7 +43,7 @@ class LocalPlacement:
         self._local = [
             make_agent(spec, index, None if folders is None else folders[index]) for index in range(len(spec.agents))
         ]
-        self.agents: Sequence[Agent] = self._local
+        self.agents: Sequence[AgentInterface] = self._local
 
     def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
         """Each call begins when it is waited for: one agent after the other."""
@@ -74,7 +74,7 @@ def place(spec: RunSpec, run_dir: Path, folders: Sequence[Path] | None = None) -
     return RayPlacement(spec, run_dir, folders)
 
 
-def introduction(agent: Agent) -> str:
+def introduction(agent: AgentInterface) -> str:
     """One line about an agent for the log."""
     facts = agent.describe()
     size = f"{facts['num_parameters']:,} parameters, {facts['dtype']}"

@@ -37,11 +37,11 @@ def main() -> int:
     if beats >= 0:
         heartbeat.take_over(beats)
     quiet_transformers()
-    serve(Connection(socket))
+    serve_rank(Connection(socket))
     return 0
 
 
-def serve(connection: Connection) -> None:
+def serve_rank(connection: Connection) -> None:
     """Answer calls until the trainer is gone."""
     agent: LocalAgent | None = None
     while True:

@@ -23,7 +23,7 @@ from ray.util.placement_group import PlacementGroup, placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from workers import heartbeat
-from workers.agents.interface import Agent, Answer, RemoteAgent
+from workers.agents.interface import AgentInterface, Answer, RemoteAgent
 from workers.agents.messages import AgentLost
 from workers.agents.multi_process import make_agent
 from workers.agents.ray_cluster import Cluster
@@ -106,7 +106,7 @@ class RayPlacement:
         except BaseException:
             self.close()
             raise
-        self.agents: Sequence[Agent] = [
+        self.agents: Sequence[AgentInterface] = [
             RayAgent(agent.name, process) for agent, process in zip(spec.agents, self._processes, strict=True)
         ]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from workers import heartbeat
 from workers.agents import objective
-from workers.agents.messages import Response, Row, RowResult, UpdateReport
+from workers.agents.messages import LearnerRow, Response, RowResult, UpdateReport
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 from workers.model.memory import halving
@@ -28,7 +28,7 @@ SKIPPED, ROLLED_BACK = "update skipped", "rolled back"  # why rows of an update 
 LOWER_LENGTH = "lower max_completion_length or max_prompt_length"
 
 # (row) -> prompt ids, response ids and source_mean_logp, or the reason why the row is dropped
-RowInputs = Callable[[Row], "Inputs | str"]
+RowInputs = Callable[[LearnerRow], "Inputs | str"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def retokenize(policy: Policy, response: Response, algorithm: AlgorithmSpec, max
 def run_updates(
     policy: Policy,
     spec: RunSpec,
-    mini_batches: Sequence[Sequence[Row]],
+    mini_batches: Sequence[Sequence[LearnerRow]],
     inputs_of: RowInputs,
     learning_rate: float,
     failures_in_a_row: int,
@@ -132,7 +132,7 @@ def _take_back(result: RowResult) -> None:
 
 
 def measure_alignment(
-    policy: Policy, spec: RunSpec, rows: Sequence[Row], inputs_of: RowInputs, notes: list[str]
+    policy: Policy, spec: RunSpec, rows: Sequence[LearnerRow], inputs_of: RowInputs, notes: list[str]
 ) -> dict[int, float | None]:
     """The alignment of every source among the rows with the learner's own, before any of them has taught."""
     _, active = _prepare(rows, inputs_of, spec.rule, {})
@@ -140,11 +140,14 @@ def measure_alignment(
 
 
 # A row with its place in the report and in the learner's own tokens
-Active = tuple[Row, RowResult, Inputs]
+Active = tuple[LearnerRow, RowResult, Inputs]
 
 
 def _prepare(
-    rows: Sequence[Row], inputs_of: RowInputs, rule: AlgorithmSpec, cache: dict[tuple[int, int, int], Inputs | str]
+    rows: Sequence[LearnerRow],
+    inputs_of: RowInputs,
+    rule: AlgorithmSpec,
+    cache: dict[tuple[int, int, int], Inputs | str],
 ) -> tuple[list[RowResult], list[Active]]:
     """The results to fill in, and the rows that can move the weights."""
     results = [RowResult() for _ in rows]
@@ -163,7 +166,7 @@ def _prepare(
     return results, active
 
 
-def _is_penalised(row: Row, rule: AlgorithmSpec) -> bool:
+def _is_penalised(row: LearnerRow, rule: AlgorithmSpec) -> bool:
     """Whether the KL penalty is on a row."""
     return rule.beta > 0 and (row.is_self or rule.cross_kl)
 
@@ -257,7 +260,7 @@ def _backward(
         ref_logps=ref_logps,
         old_logps=old_logps,
     )
-    heartbeat.beat()
+    heartbeat.send_heartbeat()
     loss, stats = objective.loss(rule, batch, num_updates, denominator)
     policy.backward(loss)
     _fill(chunk, stats, num_updates, rule.beta > 0, gathered)

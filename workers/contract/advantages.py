@@ -34,7 +34,7 @@ def capability_ratio(source: float, learner: float, rule: AlgorithmSpec) -> floa
 
 
 @dataclass(frozen=True)
-class Group:
+class RewardGroup:
     """The rewards of one prompt by source, without the unscorable ones; a source without any is left out."""
 
     rewards: Mapping[int, Sequence[float]]
@@ -56,7 +56,7 @@ def spread(values: Sequence[float]) -> float:
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
-def baseline(group: Group, sources: Sequence[int], learner: int, omega: Mapping[int, float]) -> float:
+def baseline(group: RewardGroup, sources: Sequence[int], learner: int, omega: Mapping[int, float]) -> float:
     """mu of one learner, Eq. (7), with its two exceptions.
 
     omega: omega(learner, source) by source, of those heard, in

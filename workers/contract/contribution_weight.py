@@ -30,7 +30,7 @@ def _rounded(values: Iterable[float]) -> array[float]:
     return array("f", values)
 
 
-def lower_bound(mini_batch: int, rule: AlgorithmSpec) -> float:
+def clip_lower_bound(mini_batch: int, rule: AlgorithmSpec) -> float:
     """The lower bound of shared ratios at update m of a step, Eq. (14); `rule` is RunSpec.rule."""
     return min(1.0, 1.0 - rule.delta + mini_batch * rule.delta_step)
 
@@ -40,7 +40,7 @@ def is_cross(rule: AlgorithmSpec, is_own: bool) -> bool:
     return rule.name == "hacpo" and not is_own
 
 
-def band(rule: AlgorithmSpec, is_own: bool, mini_batch: int) -> tuple[float, float]:
+def clip_band(rule: AlgorithmSpec, is_own: bool, mini_batch: int) -> tuple[float, float]:
     """The float32 bounds that a row's sequence ratio is clipped to."""
     if rule.epsilon is None or rule.epsilon_high is None:
         raise ValueError("RunSpec.rule is needed, in which every number is filled in")
@@ -48,7 +48,7 @@ def band(rule: AlgorithmSpec, is_own: bool, mini_batch: int) -> tuple[float, flo
         return single(1 - rule.epsilon), single(1 + rule.epsilon_high)
     if not rule.clip_cross:
         return 0.0, math.inf
-    return single(lower_bound(mini_batch, rule)), 1.0
+    return single(clip_lower_bound(mini_batch, rule)), 1.0
 
 
 class Weighed(NamedTuple):
@@ -70,7 +70,7 @@ def weigh(
 
     ratios: s before clipping, float32 numbers, as recorded.  advantages: A, float32 numbers.  omega: of Eq. (8).
     """
-    low, high = band(rule, is_own, mini_batch)
+    low, high = clip_band(rule, is_own, mini_batch)
     sides = [(s > high) - (s < low) for s in ratios]
     clipped = [low if s < low else high if s > high else s for s in ratios]
     if is_cross(rule, is_own):
@@ -165,7 +165,7 @@ def _running(steps: Iterable[Step]) -> Iterator[Factor]:
 def _cross_steps(rule: AlgorithmSpec, row: Taken) -> Iterator[Step]:
     """Eqs. (10), (12), (14) and (50)."""
     s, m = row.sequence_ratio or 0.0, row.mini_batch or 0
-    low, high = band(rule, False, m)
+    low, high = clip_band(rule, False, m)
     clipped = min(max(s, low), high)
     (side,), (weight,) = weigh(rule, False, m, [s], [row.advantage], row.omega)
     where = "inside the band" if not side else "below the band" if side < 0 else "above the band"
@@ -190,7 +190,7 @@ def _cross_steps(rule: AlgorithmSpec, row: Taken) -> Iterator[Step]:
 def _own_steps(rule: AlgorithmSpec, row: Taken) -> Iterator[Step]:
     """Eq. (47): min(s A, c A). Only the first branch has a gradient."""
     s, m = row.sequence_ratio or 0.0, row.mini_batch or 0
-    low, high = band(rule, True, m)
+    low, high = clip_band(rule, True, m)
     clipped = min(max(s, low), high)
     _, (weight,) = weigh(rule, True, m, [s], [row.advantage])
     branches = f"min(s A, c A) = min({s * row.advantage:.4g}, {clipped * row.advantage:.4g})"

@@ -11,7 +11,7 @@ def question_key(question: str) -> str:
     return " ".join(question.split())
 
 
-def place_of(question: str) -> float:
+def split_position(question: str) -> float:
     """A stable number from 0 to 1, by the question's text alone."""
     digest = hashlib.sha256(b"held out:" + question_key(question).encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64

@@ -48,7 +48,7 @@ def lock_run_dir(run_dir: Path) -> int:
     return descriptor
 
 
-class Trainer:
+class TrainerProcess:
     """A running trainer process and the way to end it."""
 
     def __init__(self, process: subprocess.Popen[bytes], death_pipe: int, run_dir: Path, mark: str) -> None:
@@ -115,7 +115,7 @@ class Trainer:
 
 def start_trainer(
     run_dir: Path, attempt: int, *, command: list[str] | None = None, environment: dict[str, str] | None = None
-) -> Trainer:
+) -> TrainerProcess:
     """Start `python -m workers spec.json run_dir` for one attempt, its output in trainer.log (output.py).
 
     It works in its run directory, not here: a hub id such as tests/web must not name a folder of this tree.
@@ -156,7 +156,7 @@ def start_trainer(
     finally:
         os.close(read_end)
         os.close(lock)  # the child holds its own copy: the lock lives as long as the trainer
-    return Trainer(process, write_end, run_dir, mark)
+    return TrainerProcess(process, write_end, run_dir, mark)
 
 
 def remove_scratch(run_dir: Path) -> None:

@@ -31,6 +31,6 @@ RULES: dict[VerifierKind, Rules] = {
 }
 
 
-def label(kind: VerifierKind) -> str:
+def kind_label(kind: VerifierKind) -> str:
     """A kind with the version of its rules, as evaluations record it: `math/2`."""
     return f"{kind}/{RULES[kind].version}"

@@ -33,7 +33,7 @@ class CannotHandOver(ValueError):
     """The recipe would train something else; the text says what."""
 
 
-def check(spec: RunSpec) -> None:
+def refuse_unsupported(spec: RunSpec) -> None:
     """Error: CannotHandOver."""
     adapted = next((agent.name for agent in spec.agents if agent.lora_rank), None)
     if len(spec.agents) != 2:
@@ -50,7 +50,7 @@ def check(spec: RunSpec) -> None:
 
 def recipe(spec: RunSpec) -> dict[str, Any]:
     """The values, by block. Error: CannotHandOver."""
-    check(spec)
+    refuse_unsupported(spec)
     return {
         "defaults": ["hacpo_trainer", "_self_"],
         "hacpo": _hacpo(spec),
@@ -287,7 +287,7 @@ def _literal(value: Any) -> Any:
 
 def to_recipe_yaml(spec: RunSpec) -> str:
     """The file: how to start it, what to do first, what is not in it, and the values. Error: CannotHandOver."""
-    values = yaml_files.dump(_literal(recipe(spec)))
+    values = yaml_files.dump_yaml(_literal(recipe(spec)))
     lines = HEADER.splitlines()
     for title, texts in (
         ("To do first:", to_do(spec)),

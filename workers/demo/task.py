@@ -21,7 +21,7 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": ope
 
 
 @dataclass(frozen=True)
-class Problem:
+class ArithmeticProblem:
     """A problem with its right and its mistaken working; the text ends with `=`, and the working goes on from there."""
 
     skill: str
@@ -39,7 +39,7 @@ def _working(first: tuple[int, str, int], symbol: str, other: int, *, first_is_l
     return f"{first[0]}{first[1]}{first[2]}={middle};{low}{symbol}{right}=\\boxed{{{result}}}", result
 
 
-def _problem(skill: str, a: int, b: int, c: int) -> Problem:
+def _problem(skill: str, a: int, b: int, c: int) -> ArithmeticProblem:
     form = SKILLS[skill]
     first_symbol, second_symbol = [symbol for symbol in form if symbol in _OPERATIONS]
     on_left = _working((a, first_symbol, b), second_symbol, c, first_is_left=True)
@@ -48,7 +48,7 @@ def _problem(skill: str, a: int, b: int, c: int) -> Problem:
     right, mistaken = (on_left, on_right) if is_left_first else (on_right, on_left)
     text = form.replace("a", str(a)).replace("b", str(b)).replace("c", str(c)) + "="
     # A problem on which both rules agree has no mistaken working.
-    return Problem(skill, text, right[1], right[0], mistaken[0] if right[1] != mistaken[1] else "")
+    return ArithmeticProblem(skill, text, right[1], right[0], mistaken[0] if right[1] != mistaken[1] else "")
 
 
 def _numbers(form: str) -> Iterator[tuple[int, int, int]]:
@@ -66,10 +66,10 @@ def _numbers(form: str) -> Iterator[tuple[int, int, int]]:
                     yield a, b, c
 
 
-def make_problems(seed: int) -> tuple[list[Problem], list[Problem]]:
+def make_problems(seed: int) -> tuple[list[ArithmeticProblem], list[ArithmeticProblem]]:
     """Training and held-out problems: 100 of each skill are held out."""
-    train: list[Problem] = []
-    held_out: list[Problem] = []
+    train: list[ArithmeticProblem] = []
+    held_out: list[ArithmeticProblem] = []
     for skill, form in SKILLS.items():
         problems = [_problem(skill, *numbers) for numbers in _numbers(form)]
         problems = [problem for problem in problems if problem.mistaken]
@@ -79,7 +79,7 @@ def make_problems(seed: int) -> tuple[list[Problem], list[Problem]]:
     return train, held_out
 
 
-def write_questions(folder: Path, train: list[Problem], held_out: list[Problem]) -> None:
+def write_questions(folder: Path, train: list[ArithmeticProblem], held_out: list[ArithmeticProblem]) -> None:
     """The two benchmark files, one question a line; `subject` is the skill."""
     for name, problems in ((TRAIN_FILE, train), (HELD_OUT_FILE, held_out)):
         lines = [

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.demo.task import Problem, make_problems
+from workers.demo.task import ArithmeticProblem, make_problems
 
 STEPS = 1000
 BATCH_SIZE = 64
@@ -103,7 +103,7 @@ def make_model(architecture: str, tokenizer: Any) -> Any:
 class _Corpus:
     """Worked problems as token ids, drawn with the agent's share of right workings."""
 
-    def __init__(self, agent: WarmStart, problems: list[Problem], tokenizer: Any, seed: int) -> None:
+    def __init__(self, agent: WarmStart, problems: list[ArithmeticProblem], tokenizer: Any, seed: int) -> None:
         self._random = random.Random(f"{seed} {agent.architecture}")
         self._share = agent.right_share
         self._problems = problems

@@ -64,7 +64,7 @@ def answer(request: dict[str, Any], folder_and_settings: dict[str, Any]) -> dict
     }
 
 
-def verdict(request: dict[str, Any], text: str) -> dict[str, Any]:
+def verdict_of(request: dict[str, Any], text: str) -> dict[str, Any]:
     """What the run's verifier says of an answer."""
     from workers.verifiers.service import Verifier
 
@@ -80,7 +80,7 @@ def main() -> int:
         try:
             line = answer(request, agent)
             if request["expected"]:
-                line["verdict"] = verdict(request, line["text"])
+                line["verdict"] = verdict_of(request, line["text"])
         except Exception as error:  # one agent that cannot answer must not silence its peers
             line = {"agent": agent["name"], "error": f"{type(error).__name__}: {str(error)[:300]}"}
         print(json.dumps(line, ensure_ascii=True), flush=True)

@@ -17,22 +17,24 @@ from typing import Any
 
 def inspect_model(location: str, revision: str | None) -> tuple[dict[str, Any], bool]:
     """The report on one model, and whether it is fit."""
-    from workers.inspection.model_checks import check_model
+    from workers.inspection.model_checks import run_model_checks
 
-    report = check_model(location, revision)
+    report = run_model_checks(location, revision)
     return {"checks": [check.as_dict() for check in report.checks], "facts": report.facts}, report.ok
 
 
 def inspect_pair(first: str, second: str, revisions: tuple[str | None, str | None]) -> tuple[dict[str, Any], bool]:
     """The report on two models that are to teach each other."""
-    from workers.inspection.model_checks import check_model
-    from workers.inspection.model_pairs import compare
+    from workers.inspection.model_checks import run_model_checks
+    from workers.inspection.model_pairs import compare_models
 
-    reports = [check_model(location, revision) for location, revision in zip((first, second), revisions, strict=True)]
+    reports = [
+        run_model_checks(location, revision) for location, revision in zip((first, second), revisions, strict=True)
+    ]
     for location, report in zip((first, second), reports, strict=True):
         if not report.ok:
             return {"error": f"{location}: {report.checks[-1].detail}"}, False
-    return compare(reports[0], reports[1]), True
+    return compare_models(reports[0], reports[1]), True
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:

@@ -31,7 +31,7 @@ OPTIONAL_SIZES = ("head_dim", "num_key_value_heads")
 
 
 @dataclass(frozen=True)
-class Check:
+class ModelCheck:
     """One check and its result."""
 
     name: str
@@ -50,7 +50,7 @@ class Report:
     revision: str | None
     folder: Path = Path()
     config: dict[str, Any] = field(default_factory=dict)
-    checks: list[Check] = field(default_factory=list)
+    checks: list[ModelCheck] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     shapes: set[tuple[int, ...]] = field(default_factory=set)  # of a local model's tensors
     tokenizer: Any = None
@@ -64,7 +64,7 @@ class Report:
         return not self.location.startswith(("/", "./", "../"))
 
 
-def check_model(location: str, revision: str | None) -> Report:
+def run_model_checks(location: str, revision: str | None) -> Report:
     """All checks of a local folder (an absolute path) or a hub id, up to the first that fails."""
     report = Report(location, revision)
     steps: list[tuple[str, Callable[[Report], str]]] = [
@@ -78,9 +78,9 @@ def check_model(location: str, revision: str | None) -> Report:
     ]
     for name, step in steps:
         try:
-            report.checks.append(Check(name, True, step(report)))
+            report.checks.append(ModelCheck(name, True, step(report)))
         except Unfit as refusal:
-            report.checks.append(Check(name, False, str(refusal)))
+            report.checks.append(ModelCheck(name, False, str(refusal)))
             break
     return report
 

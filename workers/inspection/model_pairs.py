@@ -44,7 +44,7 @@ def _survives(source: Any, learner: Any, text: str) -> bool:
     return read == sampled
 
 
-def compare(first: Report, second: Report) -> dict[str, Any]:
+def compare_models(first: Report, second: Report) -> dict[str, Any]:
     """The report on a pair. `length_ratio` is tokens of the second by tokens of the first, over the sample texts."""
     kind, reason = heterogeneity(first, second)
     ours, theirs = _pieces(first.tokenizer), _pieces(second.tokenizer)

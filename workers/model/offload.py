@@ -10,7 +10,9 @@ from torch import Tensor
 
 
 @torch.no_grad()
-def move(models: Iterable[Any], masters: Iterable[Tensor], optimizer: torch.optim.Optimizer, to: torch.device) -> None:
+def move_tensors(
+    models: Iterable[Any], masters: Iterable[Tensor], optimizer: torch.optim.Optimizer, to: torch.device
+) -> None:
     """Bring models, and those masters with their optimizer state, to a device. All stay the objects they are."""
     for model in models:
         model.to(to)  # replaces the data of each parameter

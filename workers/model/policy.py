@@ -23,7 +23,7 @@ from workers.contract.spec.run import RunSpec
 from workers.model import lora, sharding
 from workers.model.gradient_checkpointing import recompute_layers
 from workers.model.loading import CPU, choose_dtype, load_model
-from workers.model.offload import move
+from workers.model.offload import move_tensors
 from workers.model.process_group import ALONE, Ranks
 from workers.model.prompts import encode_question, eos_ids, turn_eos, uses_chat
 from workers.model.rollback import Snapshot
@@ -127,7 +127,7 @@ class Policy:
         return [self.model] if self.reference is None else [self.model, self.reference]
 
     def _move(self, to: torch.device) -> None:
-        move(self._models, [] if self._masters_stay else self._masters.values(), self.optimizer, to)
+        move_tensors(self._models, [] if self._masters_stay else self._masters.values(), self.optimizer, to)
 
     @contextmanager
     def at_work(self) -> Iterator[None]:

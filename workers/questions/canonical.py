@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workers.contract.held_out import place_of, question_key
+from workers.contract.held_out import question_key, split_position
 from workers.questions.columns import QuestionMapping
 from workers.questions.dataset import Question
-from workers.questions.files import MAX_LINE_BYTES, MAX_QUESTIONS, BenchmarkError, Refused, Source
+from workers.questions.files import MAX_LINE_BYTES, MAX_QUESTIONS, BenchmarkError, QuestionFileError, Source
 
 LINES_PER_INDEX = 50
 MAX_SLICES = 200  # different subjects, or difficulties, that are counted by name
@@ -65,12 +65,12 @@ class _Seen:
             if (first >> 32) & 0xFFFFFFFF == answer:
                 return True
             if first & 0xFFFFFFFF == plain:
-                raise Refused(f"the question of line {first >> 64} again, with another answer")
+                raise QuestionFileError(f"the question of line {first >> 64} again, with another answer")
         else:
             self._keys[key] = packed
         id_key = _digest(question.id)
         if id_key in self._ids:
-            raise Refused(f"id {question.id[:80]!r} is already used by line {self._ids[id_key]}")
+            raise QuestionFileError(f"id {question.id[:80]!r} is already used by line {self._ids[id_key]}")
         self._ids[id_key] = line
         return False
 
@@ -100,7 +100,7 @@ def write_canonical(
                 tell(source, number)
                 try:
                     line = _line(mapping.question_of(record), number, earlier, written, excluded)
-                except Refused as error:
+                except QuestionFileError as error:
                     raise BenchmarkError(f"{source.name}, {source.row_word} {number}: {error}") from None
                 if not line:
                     continue
@@ -129,9 +129,9 @@ def _line(question: Question, number: int, earlier: _Seen, written: Written, exc
     record = {name: getattr(question, name) for name in ("id", "question", "answer", "subject", "difficulty")}
     line = json.dumps(record, ensure_ascii=False).encode() + b"\n"
     if len(line) > MAX_LINE_BYTES:
-        raise Refused(f"longer than {MAX_LINE_BYTES} bytes")
+        raise QuestionFileError(f"longer than {MAX_LINE_BYTES} bytes")
     written.num_questions += 1
-    written.places.append(place_of(question.question))
+    written.places.append(split_position(question.question))
     for counts, name in ((written.subjects, question.subject), (written.difficulties, question.difficulty)):
         if name:
             counts[name if name in counts or len(counts) < MAX_SLICES else OTHER_SLICES] += 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from workers.questions.dataset import MAX_ID_LENGTH, Question, derived_id, id_of, optional_text, text_of
-from workers.questions.files import Refused, kind_name
+from workers.questions.files import QuestionFileError, kind_name
 from workers.verifiers.mathematics.answers import final_answer
 
 Extraction = Literal["as_is", "hashes", "boxed"]
@@ -62,7 +62,7 @@ def _only(value: Any) -> Any:
     if not isinstance(value, list) or not value:
         return value
     if len(value) > 1:
-        raise Refused("a list of several answers; one is needed")
+        raise QuestionFileError("a list of several answers; one is needed")
     return value[0]
 
 
@@ -71,10 +71,10 @@ def _slice(row: Mapping[str, Any], column: str) -> str:
         return ""
     value = row.get(column)
     if not isinstance(value, str | None):
-        raise Refused(f"{column!r} must be text or a number, not {kind_name(value)}")
+        raise QuestionFileError(f"{column!r} must be text or a number, not {kind_name(value)}")
     text = optional_text(dict(row), column) if value and value.strip() else ""
     if len(text) > MAX_SLICE_LENGTH:
-        raise Refused(f"{column!r} has {len(text)} characters, {MAX_SLICE_LENGTH} at most")
+        raise QuestionFileError(f"{column!r} has {len(text)} characters, {MAX_SLICE_LENGTH} at most")
     return " ".join(text.split())
 
 
@@ -86,15 +86,15 @@ def extracted(text: str, how: Extraction, column: str = "answer") -> str:
         before, _, answer = text.rpartition("####")
         answer = answer.strip()
         if not before and "####" not in text:
-            raise Refused(f"{column!r} has no ####")
+            raise QuestionFileError(f"{column!r} has no ####")
         answer = answer.replace(",", "") if _THOUSANDS.fullmatch(answer) else answer
     else:
         if "\\boxed" not in text and "\\fbox" not in text:
-            raise Refused(f"{column!r} has no \\boxed{{}}")
+            raise QuestionFileError(f"{column!r} has no \\boxed{{}}")
         answer = (final_answer(text) or "").strip()
     if not answer:
         where = "nothing after ####" if how == "hashes" else "a box that is empty or not closed"
-        raise Refused(f"{column!r} has {where}")
+        raise QuestionFileError(f"{column!r} has {where}")
     return answer
 
 

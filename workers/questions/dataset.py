@@ -11,9 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.contract.held_out import held_out_limit, place_of, question_key
+from workers.contract.held_out import held_out_limit, question_key, split_position
 from workers.contract.spec.data import DataSpec
-from workers.questions.files import MAX_QUESTIONS, BenchmarkError, Refused, decode, kind_name, numbered_lines
+from workers.questions.files import (
+    MAX_QUESTIONS,
+    BenchmarkError,
+    QuestionFileError,
+    decode_text,
+    kind_name,
+    numbered_lines,
+)
 
 MAX_ID_LENGTH = 200  # characters, as the database stores it
 
@@ -70,17 +77,17 @@ def read_questions(
     num_repeated = 0
     for number, line in numbered_lines(path):
         try:
-            question = question_of(decode(line), question_field, answer_field, template)
+            question = question_of(decode_text(line), question_field, answer_field, template)
             key = question_key(question.question)
             if key in first_with:
                 first_line, answer = first_with[key]
                 if answer != question.answer:
-                    raise Refused(f"the question of line {first_line} again, with another answer")
+                    raise QuestionFileError(f"the question of line {first_line} again, with another answer")
                 num_repeated += 1
                 continue
             if question.id in line_of_id:
-                raise Refused(f"id {question.id[:80]!r} is already used by line {line_of_id[question.id]}")
-        except Refused as error:
+                raise QuestionFileError(f"id {question.id[:80]!r} is already used by line {line_of_id[question.id]}")
+        except QuestionFileError as error:
             raise BenchmarkError(f"{path.name}, line {number}: {error}") from None
         first_with[key] = (number, question.answer)
         line_of_id[question.id] = number
@@ -109,7 +116,7 @@ def id_of(record: dict[str, Any], field: str) -> str:
     """The given id, empty where there is none. Error: Refused."""
     own_id = optional_text(record, field)
     if len(own_id) > MAX_ID_LENGTH:
-        raise Refused(f"{field!r} has {len(own_id)} characters, {MAX_ID_LENGTH} at most")
+        raise QuestionFileError(f"{field!r} has {len(own_id)} characters, {MAX_ID_LENGTH} at most")
     return own_id
 
 
@@ -127,22 +134,22 @@ def text_of(record: dict[str, Any], field: str) -> str:
     """A field as text (`decode` has left numbers as text). Error: Refused."""
     if field not in record:
         keys = ", ".join(sorted(record))[:200]
-        raise Refused(f"no key {field!r} (keys here: {keys or 'none'})")
+        raise QuestionFileError(f"no key {field!r} (keys here: {keys or 'none'})")
     value = record[field]
     if not isinstance(value, str):
-        raise Refused(f"{field!r} must be text or a number, not {kind_name(value)}")
+        raise QuestionFileError(f"{field!r} must be text or a number, not {kind_name(value)}")
     if not value.strip():
-        raise Refused(f"{field!r} is empty")
+        raise QuestionFileError(f"{field!r} is empty")
     try:
         value.encode()
     except UnicodeEncodeError:  # a lone surrogate, as "\ud800" in JSON
-        raise Refused(f"{field!r} holds half a character (a lone surrogate)") from None
+        raise QuestionFileError(f"{field!r} holds half a character (a lone surrogate)") from None
     return value
 
 
 def _hold_out(questions: list[Question], fraction: float) -> tuple[list[Question], list[Question]]:
     """Split by hash, so that adding or moving lines changes no other question's side."""
-    places = [place_of(question.question) for question in questions]
+    places = [split_position(question.question) for question in questions]
     limit = held_out_limit(places, fraction)
     train = [question for question, place in zip(questions, places, strict=True) if place > limit]
     held_out = [question for question, place in zip(questions, places, strict=True) if place <= limit]

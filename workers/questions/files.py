@@ -37,7 +37,7 @@ class BenchmarkError(ValueError):
     is_held_out = False  # whether the held-out file is to blame, where there are two
 
 
-class Refused(ValueError):
+class QuestionFileError(ValueError):
     """What is wrong with one line."""
 
 
@@ -65,8 +65,8 @@ class Source:
                 yield from self._csv_rows()
             else:
                 for number, line in numbered_lines(self.path, self):
-                    yield number, decode(line)
-        except Refused as error:
+                    yield number, decode_text(line)
+        except QuestionFileError as error:
             raise BenchmarkError(f"{self.name}, {self.row_word} {number}: {error}") from None
         self.share_read = 1.0
 
@@ -84,11 +84,11 @@ class Source:
                     header = _header(cells)
                     continue
                 if len(cells) > len(header):
-                    raise Refused(f"{len(cells)} cells; the header has {len(header)}")
+                    raise QuestionFileError(f"{len(cells)} cells; the header has {len(header)}")
                 yield reader.line_num, dict(zip(header, cells, strict=False))
         except csv.Error as error:
             raise BenchmarkError(f"{self.name}, line {reader.line_num}: not CSV ({error})") from None
-        except Refused as error:
+        except QuestionFileError as error:
             raise BenchmarkError(f"{self.name}, line {reader.line_num}: {error}") from None
 
     def _parquet_rows(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -191,10 +191,10 @@ def _header(cells: list[str]) -> list[str]:
     """The names of a CSV file's columns; one without a name is called after its place. Error: Refused."""
     names = [cell.strip() or f"column {place}" for place, cell in enumerate(cells, start=1)]
     if len(names) > MAX_COLUMNS:
-        raise Refused(f"{len(names)} columns, {MAX_COLUMNS} at most")
+        raise QuestionFileError(f"{len(names)} columns, {MAX_COLUMNS} at most")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise Refused(f"column {twice[:80]!r} stands there twice")
+        raise QuestionFileError(f"column {twice[:80]!r} stands there twice")
     return names
 
 
@@ -202,16 +202,16 @@ def _no_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for key, value in pairs:
         if key in record:
-            raise Refused(f"key {key[:80]!r} stands there twice")
+            raise QuestionFileError(f"key {key[:80]!r} stands there twice")
         record[key] = value
     return record
 
 
 def _no_constants(text: str) -> Any:
-    raise Refused(f"{text} is not a JSON number")
+    raise QuestionFileError(f"{text} is not a JSON number")
 
 
-def decode(line: str) -> dict[str, Any]:
+def decode_text(line: str) -> dict[str, Any]:
     """The JSON object of a line. Error: Refused."""
     try:
         # Numbers stay as they are written: 2.50 is not 2.5, and no number overflows.
@@ -223,13 +223,13 @@ def decode(line: str) -> dict[str, Any]:
             parse_float=str,
         )
     except json.JSONDecodeError as error:
-        raise Refused(f"not JSON (column {error.colno})") from None
+        raise QuestionFileError(f"not JSON (column {error.colno})") from None
     except RecursionError:
-        raise Refused("nested too deeply") from None
+        raise QuestionFileError("nested too deeply") from None
     if not isinstance(record, dict):
-        raise Refused(f"a JSON object is needed, not {kind_name(record)}")
+        raise QuestionFileError(f"a JSON object is needed, not {kind_name(record)}")
     if len(record) > MAX_COLUMNS:
-        raise Refused(f"{len(record)} keys, {MAX_COLUMNS} at most")
+        raise QuestionFileError(f"{len(record)} keys, {MAX_COLUMNS} at most")
     return record
 
 
@@ -239,7 +239,7 @@ def _written(value: Any) -> Any:
         return value
     if isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
-            raise Refused(f"{value} is not a number")
+            raise QuestionFileError(f"{value} is not a number")
         return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
     if isinstance(value, list):
         return [_written(item) for item in value[:2]]  # one is a text, more are not

@@ -30,7 +30,7 @@ def fetch(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     return _from_hub(request["dataset"], request.get("revision") or None, request, folder, most, tell)
 
 
-def chosen(names: list[str], patterns: dict[str, list[str]]) -> dict[str, list[str]]:
+def choose_files(names: list[str], patterns: dict[str, list[str]]) -> dict[str, list[str]]:
     """Which files are trained on and which are held out: by patterns, or where there are none by their names."""
     data_files = sorted(name for name in names if Path(name).suffix.lower() in SUFFIXES and not _is_about(name))
     if any(patterns.values()):
@@ -70,7 +70,7 @@ def _from_folder(place: Path, request: dict[str, Any], folder: Path, most: int) 
     paths = [p for p in paths if p.is_file() and any(p.resolve().is_relative_to(each) for each in roots)]
     root = place.parent if place.is_file() else place
     sizes = {str(path.relative_to(root)): path.stat().st_size for path in paths}
-    files = chosen(list(sizes), _patterns(request))
+    files = choose_files(list(sizes), _patterns(request))
     if place.is_file() and not files["train"]:
         files = {"train": list(sizes), "held_out": []}  # the user named this one
     _checked(files, place.name, sizes, most)
@@ -115,7 +115,7 @@ def _from_hub(
             info = HfApi().dataset_info(dataset, revision=revision, files_metadata=True, timeout=TIMEOUT_S)
             commit = str(info.sha)
             sizes = {sibling.rfilename: sibling.size or 0 for sibling in info.siblings or []}
-            files = chosen(list(sizes), _patterns(request))
+            files = choose_files(list(sizes), _patterns(request))
             _checked(files, dataset, sizes, most)
             return _placed(files, folder, bring, tell) | {"commit": commit}
         except hub_errors() as error:

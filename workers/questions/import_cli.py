@@ -22,11 +22,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from workers.contract.held_out import held_out_limit, place_of
+from workers.contract.held_out import held_out_limit, split_position
 from workers.questions.canonical import Written, read_canonical, write_canonical
 from workers.questions.columns import QuestionMapping, guess
 from workers.questions.files import MAX_COLUMNS, BenchmarkError, Source
-from workers.questions.overlap import KnownQuestions, compare, texts
+from workers.questions.overlap import KnownQuestions, count_overlap, question_texts
 
 TRAIN_FILE = "questions.jsonl"
 HELD_OUT_FILE = "held_out.jsonl"
@@ -39,7 +39,7 @@ SAMPLE_ROWS = 5
 TELL_EVERY_S = 0.3
 
 
-class Progress:
+class ImportProgress:
     """A small file that says how far the work is; the web reads it while it waits."""
 
     def __init__(self, path: str | None) -> None:
@@ -94,7 +94,7 @@ def _sources(files: list[dict[str, str]]) -> list[Source]:
 def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
     """Write the canonical files into `folder`; the held-out one first: what stands in it is not trained on."""
     folder, mapping = Path(request["folder"]), QuestionMapping(**request["mapping"])
-    progress = Progress(request.get("progress"))
+    progress = ImportProgress(request.get("progress"))
     train = _sources(request["train"])
     digest = hashlib.sha256()
     held_out: list[Source] = []
@@ -127,7 +127,7 @@ def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
     return report
 
 
-def _teller(progress: Progress, what: str, sources: list[Source]) -> Callable[[Source, int], None]:
+def _teller(progress: ImportProgress, what: str, sources: list[Source]) -> Callable[[Source, int], None]:
     def tell(source: Source, number: int) -> None:
         if number % 100 == 0:
             share = (sources.index(source) + source.share_read) / len(sources)
@@ -145,22 +145,22 @@ def _report(main: Written, rest: Written) -> dict[str, Any]:
     }
 
 
-def _near(folder: Path, limit: float, has_file: bool, progress: Progress, total: int) -> dict[str, Any]:
+def _near(folder: Path, limit: float, has_file: bool, progress: ImportProgress, total: int) -> dict[str, Any]:
     """Training questions that are nearly the same as held-out ones."""
 
     def held_out() -> Iterator[str]:
         if has_file:
-            return texts(read_canonical(folder / HELD_OUT_FILE))
-        return (text for text in texts(read_canonical(folder / TRAIN_FILE)) if place_of(text) <= limit)
+            return question_texts(read_canonical(folder / HELD_OUT_FILE))
+        return (text for text in question_texts(read_canonical(folder / TRAIN_FILE)) if split_position(text) <= limit)
 
     def trained() -> Iterator[str]:
-        for number, text in enumerate(texts(read_canonical(folder / TRAIN_FILE))):
+        for number, text in enumerate(question_texts(read_canonical(folder / TRAIN_FILE))):
             if number % 100 == 0:
                 progress.tell("comparing with the held-out questions", number / max(total, 1), number)
-            if place_of(text) > limit:
+            if split_position(text) > limit:
                 yield text
 
-    return compare(trained(), KnownQuestions(held_out())).as_dict(held_out())
+    return count_overlap(trained(), KnownQuestions(held_out())).as_dict(held_out())
 
 
 def _sample(path: Path, limit: float) -> list[dict[str, str]]:
@@ -169,7 +169,7 @@ def _sample(path: Path, limit: float) -> list[dict[str, str]]:
     with open(path, encoding="utf-8") as file:
         for line in file:
             row = json.loads(line)
-            if place_of(row["question"]) > limit:
+            if split_position(row["question"]) > limit:
                 rows.append({key: row[key][:SHOWN_LETTERS] for key in ("question", "answer", "subject")})
             if len(rows) == SAMPLE_ROWS:
                 break
@@ -180,10 +180,12 @@ def compare_benchmarks(request: dict[str, Any]) -> dict[str, Any]:
     """How many of `own`'s questions also stand in `other`."""
 
     def questions(of: dict[str, Any]) -> Iterator[str]:
-        return chain.from_iterable(texts(read_canonical(Path(path), of["question_field"])) for path in of["paths"])
+        return chain.from_iterable(
+            question_texts(read_canonical(Path(path), of["question_field"])) for path in of["paths"]
+        )
 
     try:
-        overlap = compare(questions(request["own"]), KnownQuestions(questions(request["other"])))
+        overlap = count_overlap(questions(request["own"]), KnownQuestions(questions(request["other"])))
         return overlap.as_dict(questions(request["other"]))
     except (OSError, ValueError, KeyError) as error:
         raise BenchmarkError(f"The question files cannot be read ({type(error).__name__})") from None
@@ -193,7 +195,7 @@ def fetch_files(request: dict[str, Any]) -> dict[str, Any]:
     """Bring a data set's files into `folder`."""
     from workers.questions.hub_files import fetch
 
-    progress = Progress(request.get("progress"))
+    progress = ImportProgress(request.get("progress"))
     return fetch(request, progress.tell)
 
 

@@ -72,24 +72,24 @@ class Overlap:
     def as_dict(self, known_texts: Iterable[str]) -> dict[str, Any]:
         """known: the questions of the other set once more, for the texts of the examples."""
         numbers = {number for _, number, _ in self.examples}
-        texts: dict[int, str] = {}
+        question_texts: dict[int, str] = {}
         for number, text in enumerate(known_texts) if numbers else ():
             if number in numbers:
-                texts[number] = text[:EXAMPLE_LETTERS]
-            if len(texts) == len(numbers):
+                question_texts[number] = text[:EXAMPLE_LETTERS]
+            if len(question_texts) == len(numbers):
                 break
         return {
             "num_asked": self.num_asked,
             "num_same": self.num_same,
             "num_near": self.num_near,
             "examples": [
-                {"question": text[:EXAMPLE_LETTERS], "other": texts.get(number, ""), "is_same": is_same}
+                {"question": text[:EXAMPLE_LETTERS], "other": question_texts.get(number, ""), "is_same": is_same}
                 for text, number, is_same in self.examples
             ],
         }
 
 
-def compare(questions: Iterable[str], others: KnownQuestions) -> Overlap:
+def count_overlap(questions: Iterable[str], others: KnownQuestions) -> Overlap:
     """Which of `questions` are the same as known ones, or nearly."""
     overlap = Overlap()
     for question in questions:
@@ -104,6 +104,6 @@ def compare(questions: Iterable[str], others: KnownQuestions) -> Overlap:
     return overlap
 
 
-def texts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+def question_texts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     """The questions of (id, question) pairs."""
     return (question for _, question in pairs)

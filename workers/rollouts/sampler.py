@@ -99,7 +99,7 @@ def _sample_batch(
     finished = torch.zeros(num_rows, dtype=torch.bool, device=device)
     alive = torch.arange(num_rows, device=device)  # rows in the batch now
     for position in range(max_new_tokens):
-        heartbeat.beat()
+        heartbeat.send_heartbeat()
         token, logp, entropy = _choose(batch.logits, noise[alive, position], temperature)  # (a,) each
         tokens[alive, position], logps[alive, position], entropies[alive, position] = token, logp, entropy
         ended = torch.isin(token, stops) & ~finished[alive]  # (a,)

@@ -20,7 +20,7 @@ from workers import heartbeat
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
 from workers.rollouts.sampler import Sample, refuse_empty
-from workers.rollouts.vllm_process import Order, Settings, serve
+from workers.rollouts.vllm_process import EngineSettings, Order, serve_engine
 from workers.rollouts.weight_transfer import WeightFolder
 
 END_S = 10.0
@@ -47,7 +47,7 @@ class VllmEngine:
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=serve, args=(theirs, _settings(policy, spec, self._folder.path, device)), daemon=True
+            target=serve_engine, args=(theirs, _settings(policy, spec, self._folder.path, device)), daemon=True
         )
         self._process.start()
         theirs.close()
@@ -139,7 +139,7 @@ class VllmEngine:
                     return value
                 if kind == "failed":
                     raise EngineFailed(f"the vLLM engine of {self._policy.agent.name} failed: {value}")
-                heartbeat.beat()
+                heartbeat.send_heartbeat()
         except EOFError:
             self._process.join(END_S)
             raise EngineFailed(
@@ -148,9 +148,9 @@ class VllmEngine:
             ) from None
 
 
-def _settings(policy: Policy, spec: RunSpec, folder: Path, device: torch.device) -> Settings:
+def _settings(policy: Policy, spec: RunSpec, folder: Path, device: torch.device) -> EngineSettings:
     length = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
-    return Settings(
+    return EngineSettings(
         folder=str(folder),
         device=device.type,
         gpu_index=device.index or 0,

@@ -34,7 +34,7 @@ CPU_ENVIRONMENT = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class EngineSettings:
     """How an engine is started. folder: of the model; num_threads: of the CPU, 0 = as many as there are cores."""
 
     folder: str
@@ -85,7 +85,7 @@ class WorkerExtension:
 class Engine:
     """vLLM's LLM, and what the orders make of it. beat: called at every sign of work."""
 
-    def __init__(self, settings: Settings, beat: Callable[[], None]) -> None:
+    def __init__(self, settings: EngineSettings, beat: Callable[[], None]) -> None:
         from vllm import LLM
         from vllm.platforms import current_platform
 
@@ -149,7 +149,7 @@ def _tokens_of(completion: Any) -> tuple[list[int], list[float]]:
     return ids, [float(candidates[token].logprob) for token, candidates in zip(ids, completion.logprobs, strict=True)]
 
 
-def llm_arguments(settings: Settings) -> dict[str, Any]:
+def llm_arguments(settings: EngineSettings) -> dict[str, Any]:
     """As vLLM's LLM takes them."""
     arguments: dict[str, Any] = {
         "model": settings.folder,
@@ -172,7 +172,7 @@ def llm_arguments(settings: Settings) -> dict[str, Any]:
     return arguments
 
 
-def prepare_environment(settings: Settings) -> None:
+def prepare_environment(settings: EngineSettings) -> None:
     """Before torch and vLLM are imported."""
     variables: Mapping[str, str] = ENVIRONMENT
     if settings.device == "cpu":
@@ -187,7 +187,7 @@ def prepare_environment(settings: Settings) -> None:
         os.environ.setdefault(name, value)
 
 
-def serve(connection: Connection, settings: Settings) -> None:
+def serve_engine(connection: Connection, settings: EngineSettings) -> None:
     """The whole life of the process: start the engine, then do as told until the pipe ends, and the process with it."""
     prepare_environment(settings)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C asks the trainer to stop: it still has a step to end

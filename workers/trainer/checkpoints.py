@@ -21,7 +21,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from workers import heartbeat
-from workers.agents.interface import Agent, Placement
+from workers.agents.interface import AgentInterface, Placement
 from workers.contract.checkpoint_manifest import (
     FOLDER_NAME,
     MANIFEST_NAME,
@@ -57,7 +57,7 @@ class Resumable:
     trainer: dict[str, Any]
 
 
-def slug(name: str) -> str:
+def folder_slug(name: str) -> str:
     """The agent's name as a folder name can hold it."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "agent"
 
@@ -65,7 +65,7 @@ def slug(name: str) -> str:
 def save_checkpoint(
     run_dir: Path,
     step: int,
-    agents: Sequence[Agent],
+    agents: Sequence[AgentInterface],
     trainer: dict[str, Any],
     keep: int,
     best_step: int | None = None,
@@ -84,16 +84,16 @@ def save_checkpoint(
     for leftover in root.glob(".building-*"):
         shutil.rmtree(leftover)
     (building / "state").mkdir(parents=True)
-    names = [f"{index}-{slug(agent.name)}" for index, agent in enumerate(agents)]
+    names = [f"{index}-{folder_slug(agent.name)}" for index, agent in enumerate(agents)]
     entries = [{"name": agent.name, "folder": f"agents/{name}"} for agent, name in zip(agents, names, strict=True)]
     try:
         for save in begin([partial(_save_agent, *pair, building) for pair in zip(agents, names, strict=True)]):
-            heartbeat.beat()
+            heartbeat.send_heartbeat()
             save()
         (building / "state" / "trainer.json").write_text(json.dumps(trainer))
         files: dict[str, dict[str, Any]] = {}
         for path in _files(building):
-            heartbeat.beat()
+            heartbeat.send_heartbeat()
             _sync(path)
             files[path.relative_to(building).as_posix()] = {"size": path.stat().st_size, "sha256": sha256(path)}
         manifest = building / MANIFEST_NAME
@@ -117,7 +117,7 @@ def save_checkpoint(
     return SavedCheckpoint(step, final, sum(int(entry["size"]) for entry in files.values()))
 
 
-def _save_agent(agent: Agent, name: str, building: Path) -> None:
+def _save_agent(agent: AgentInterface, name: str, building: Path) -> None:
     agent.save(building / "agents" / name)
     agent.save_state(building / "state" / name)
 

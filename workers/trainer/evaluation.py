@@ -15,16 +15,16 @@ from functools import partial
 from statistics import fmean
 from typing import Any, NoReturn, Protocol
 
-from workers.agents.interface import Agent, Placement
+from workers.agents.interface import AgentInterface, Placement
 from workers.contract import events
 from workers.contract.estimators import Tally, Vote, estimates
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.contract.verifier_kinds import label
+from workers.contract.verifier_kinds import kind_label
 from workers.questions.canonical import MAX_SLICES, OTHER_SLICES
 from workers.questions.dataset import Question
-from workers.trainer.progress import Progress
+from workers.trainer.progress import ProgressReporter
 from workers.trainer.scoring import Scorer
 from workers.trainer.stop_signals import StopFlag
 from workers.verifiers.service import REWARD_MAX, Verifier
@@ -32,7 +32,7 @@ from workers.verifiers.voting import vote
 
 
 @dataclass(frozen=True)
-class Exam:
+class EvaluationSet:
     """One benchmark as a run asks it. num_samples: k."""
 
     data: DataSpec
@@ -98,7 +98,7 @@ def digest(questions: Sequence[Question]) -> str:
     return digest_of_questions.hexdigest()
 
 
-def results_of(exam: Exam, block: Sequence[Question], texts: Sequence[str], scorer: Scorer) -> list[Result]:
+def results_of(exam: EvaluationSet, block: Sequence[Question], texts: Sequence[str], scorer: Scorer) -> list[Result]:
     """Score a block's samples. texts: num_samples of each question, one question after the other.
 
     Errors: VerifierFails, Stopped.
@@ -115,7 +115,7 @@ def results_of(exam: Exam, block: Sequence[Question], texts: Sequence[str], scor
     return results
 
 
-def answer_events(step: int, agent: str, exam: Exam, results: Sequence[Result]) -> Iterator[events.Answers]:
+def answer_events(step: int, agent: str, exam: EvaluationSet, results: Sequence[Result]) -> Iterator[events.Answers]:
     """What the agent answered to each question."""
     for first in range(0, len(results), events.ANSWERS_AT_ONCE):
         some = results[first : first + events.ANSWERS_AT_ONCE]
@@ -148,7 +148,7 @@ def slices_of(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
     return slices
 
 
-def evaluation_event(step: int, agent: str, exam: Exam, results: Sequence[Result]) -> events.Evaluation:
+def evaluation_event(step: int, agent: str, exam: EvaluationSet, results: Sequence[Result]) -> events.Evaluation:
     """The estimates over the samples that could be scored, and slices by subject and difficulty."""
     scored = sum(result.num_scored for result in results)
     values = estimates([Tally(r.num_scored, r.num_right, r.votes) for r in results], exam.num_samples)
@@ -165,29 +165,29 @@ def evaluation_event(step: int, agent: str, exam: Exam, results: Sequence[Result
         unscorable=len(results) * exam.num_samples - scored,
         estimates=values,
         questions=digest([result.question for result in results]),
-        verifier=label(exam.data.verifier),
+        verifier=kind_label(exam.data.verifier),
     )
 
 
-class Host(Protocol):
+class EvaluatingTrainer(Protocol):
     """What an examiner needs of the trainer."""
 
     spec: RunSpec
     spool: SpoolWriter
     stop: StopFlag
-    progress: Progress
+    progress: ProgressReporter
 
     def log(self, level: events.Level, message: str, incident: events.Incident | None = None) -> None: ...
     def pause(self) -> NoReturn: ...
 
 
-class Examiner:
+class EvaluationRunner:
     """The run's evaluations. exams: its benchmarks, the run's own first. score: step and mean accuracy of the last."""
 
-    def __init__(self, trainer: Host, verifier: Verifier) -> None:
+    def __init__(self, trainer: EvaluatingTrainer, verifier: Verifier) -> None:
         self.trainer, self.spec = trainer, trainer.spec
         self.scorer = self._scorer_with(verifier)  # of the run's own benchmark, also of its rollouts
-        self.exams: list[Exam] = []
+        self.exams: list[EvaluationSet] = []
         self.score: tuple[int, float] | None = None
         self._answered = 0  # samples of the evaluation under way
 
@@ -212,7 +212,7 @@ class Examiner:
                 self.score = step, fmean(event.value for event in results)
 
     def _examine(
-        self, step: int, exam: Exam, scorer: Scorer, placement: Placement, agents: Sequence[Agent]
+        self, step: int, exam: EvaluationSet, scorer: Scorer, placement: Placement, agents: Sequence[AgentInterface]
     ) -> list[events.Evaluation]:
         """Some agents on one benchmark, a block of questions at a time.
 
@@ -229,10 +229,10 @@ class Examiner:
                 self._answered += len(block) * exam.num_samples
                 if self.spec.is_evaluation_only:
                     total = sum(len(one.questions) * one.num_samples for one in self.exams)
-                    self.trainer.progress.tell_evaluation(self._answered, total * len(placement.agents))
+                    self.trainer.progress.record_evaluation(self._answered, total * len(placement.agents))
         return [self._tell(step, agent, exam, own) for agent, own in zip(agents, results, strict=True)]
 
-    def _tell(self, step: int, agent: Agent, exam: Exam, results: list[Result]) -> events.Evaluation:
+    def _tell(self, step: int, agent: AgentInterface, exam: EvaluationSet, results: list[Result]) -> events.Evaluation:
         """An agent's events are told together, so that no page shows half an evaluation."""
         for note in agent.take_notes():
             self.trainer.log("warning", f"{agent.name}: {note}", "out of memory")
@@ -244,7 +244,7 @@ class Examiner:
         return event
 
     @contextmanager
-    def _scorer_of(self, exam: Exam) -> Iterator[Scorer]:
+    def _scorer_of(self, exam: EvaluationSet) -> Iterator[Scorer]:
         """The run's own scorer, or one with the verifier that a further benchmark asks for."""
         if _judge(exam.data) == _judge(self.spec.data):
             yield self.scorer

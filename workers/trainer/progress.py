@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from workers.agents.messages import Generated
+from workers.agents.messages import GeneratedRollouts
 from workers.contract import events
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.model.memory import used_bytes
-from workers.trainer.provenance import versions
+from workers.trainer.provenance import code_versions
 from workers.trainer.stop_signals import StopFlag
 
 
-class Progress:
+class ProgressReporter:
     """Seconds, rollouts and tokens of a run, over all of its attempts."""
 
     def __init__(self, spec: RunSpec, spool: SpoolWriter, stop: StopFlag) -> None:
@@ -36,9 +36,9 @@ class Progress:
     def elapsed_s(self) -> float:
         return self.elapsed_before_s + time.monotonic() - self.started_at
 
-    def tell_started(self, step: int, agents: list[str], device: str, verifier: str) -> None:
+    def record_started(self, step: int, agents: list[str], device: str, verifier: str) -> None:
         """The agents are loaded."""
-        details = versions() | {"verifier": verifier}
+        details = code_versions() | {"verifier": verifier}
         self.spool.emit(
             events.Started(
                 step=step, total_steps=self.total_steps, agents=agents, device=device, versions=details, pid=os.getpid()
@@ -58,17 +58,17 @@ class Progress:
         yield
         self.phase_s[name] += time.monotonic() - started
 
-    def count(self, generated: Sequence[Generated]) -> None:
+    def count(self, generated: Sequence[GeneratedRollouts]) -> None:
         """Add the rollouts of a step."""
         responses = [response for batch in generated for group in batch.responses for response in group]
         self.rollouts_generated += len(responses)
         self.tokens_generated += sum(response.num_tokens for response in responses)
 
-    def tell_step(self, step: int) -> None:
+    def record_step(self, step: int) -> None:
         """After the step under way."""
         self._tell(step, time.monotonic() - self.step_started_at)
 
-    def tell_resumed(self, step: int) -> None:
+    def record_resumed(self, step: int) -> None:
         """Before the first step of a later attempt: the totals so far."""
         self._tell(step, self.elapsed_before_s / step)
 
@@ -76,7 +76,7 @@ class Progress:
         self.usual_step_s = 0.7 * self.usual_step_s + 0.3 * step_s if self.usual_step_s else step_s
         self._emit(step, eta_s=(self.total_steps - step) * self.usual_step_s)
 
-    def tell_evaluation(self, done: int, total: int) -> None:
+    def record_evaluation(self, done: int, total: int) -> None:
         """How far a run is that only evaluates: samples asked of all that will be."""
         self._emit(0, eta_s=self.phase_s["evaluate"] * (total - done) / done)
 

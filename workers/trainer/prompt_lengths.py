@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from workers.agents.interface import Agent
+from workers.agents.interface import AgentInterface
 from workers.contract.events import Level
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec
@@ -14,7 +14,7 @@ Told = Callable[[Level, str], None]
 
 
 def questions_that_fit(
-    spec: RunSpec, agents: Sequence[Agent], split: Split, log: Told
+    spec: RunSpec, agents: Sequence[AgentInterface], split: Split, log: Told
 ) -> tuple[list[Question], list[Question]]:
     """Training and held-out questions without those that are too long for any agent.
 
@@ -32,7 +32,9 @@ def questions_that_fit(
     return train, held_out
 
 
-def asked_questions_that_fit(spec: RunSpec, agents: Sequence[Agent], data: DataSpec, log: Told) -> list[Question]:
+def evaluated_questions_that_fit(
+    spec: RunSpec, agents: Sequence[AgentInterface], data: DataSpec, log: Told
+) -> list[Question]:
     """What an evaluation asks of a benchmark that is not trained on: its held-out questions, or all of them.
 
     Errors: BenchmarkError; ValueError where none is short enough, or an agent's context is too short.
@@ -53,7 +55,9 @@ def _at_most(spec: RunSpec, questions: list[Question]) -> list[Question]:
     return questions[: spec.evaluation.max_questions or len(questions)]
 
 
-def _short_enough(agents: Sequence[Agent], what: str, questions: Sequence[Question], log: Told) -> list[Question]:
+def _short_enough(
+    agents: Sequence[AgentInterface], what: str, questions: Sequence[Question], log: Told
+) -> list[Question]:
     fits = [agent.fits(questions) for agent in agents]
     fitting = [question for index, question in enumerate(questions) if all(each[index] for each in fits)]
     left_out = len(questions) - len(fitting)
@@ -61,7 +65,7 @@ def _short_enough(agents: Sequence[Agent], what: str, questions: Sequence[Questi
     return fitting
 
 
-def _check_context(spec: RunSpec, agent: Agent, prompt_length: int) -> None:
+def _check_context(spec: RunSpec, agent: AgentInterface, prompt_length: int) -> None:
     """Error: ValueError where a prompt and a full response would not fit into the agent's context."""
     context, response = agent.describe()["context_length"], spec.rollout.max_completion_length
     if context is None or prompt_length + response <= context:

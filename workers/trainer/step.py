@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from workers.agents.messages import Generated, Row
-from workers.agents.objective import Judgement, judge
+from workers.agents.messages import GeneratedRollouts, LearnerRow
+from workers.agents.objective import Objective, objective_of
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
 from workers.randomness import derived_key, permutation
@@ -45,19 +45,19 @@ def build_mini_batches(
     spec: RunSpec,
     step: int,
     learner: int,
-    generated: Sequence[Generated],
+    generated: Sequence[GeneratedRollouts],
     advantages: Tensor,
     valid: Tensor,
     ratio: Tensor,
     trusted: Sequence[bool] | None = None,
-) -> list[list[Row]]:
+) -> list[list[LearnerRow]]:
     """[self block, cross block] of one learner, split into mini-batches m = 0, 1, ...; unscorable rollouts left out.
 
     advantages, valid: (n, B, G).  ratio: (n, n).  trusted: by source; the others have no place in the cross block.
     """
     per_prompt = advantages.shape[2]
 
-    def rows_of(source: int) -> list[Row | None]:
+    def rows_of(source: int) -> list[LearnerRow | None]:
         return rows_from(spec, learner, source, generated, advantages, valid, ratio)
 
     blocks = rows_of(learner) * spec.training.num_iterations
@@ -83,11 +83,11 @@ def rows_from(
     spec: RunSpec,
     learner: int,
     source: int,
-    generated: Sequence[Generated],
+    generated: Sequence[GeneratedRollouts],
     advantages: Tensor,
     valid: Tensor,
     ratio: Tensor,
-) -> list[Row | None]:
+) -> list[LearnerRow | None]:
     """The rollouts of one source as rows of one learner, by prompt and number; None where there is no reward.
 
     advantages, valid: (n, B, G).  ratio: (n, n).
@@ -97,7 +97,7 @@ def rows_from(
     is_modulated = spec.algorithm.name == "hacpo" and spec.algorithm.modulate_gradient
     omega = 1.0 if source == learner or not is_modulated else ratio[source, learner].item()
     return [
-        Row(
+        LearnerRow(
             prompt,
             source,
             number,
@@ -116,12 +116,12 @@ def rows_from(
 def quarantined_rows(
     spec: RunSpec,
     learner: int,
-    generated: Sequence[Generated],
+    generated: Sequence[GeneratedRollouts],
     advantages: Tensor,
     valid: Tensor,
     ratio: Tensor,
     trusted: Sequence[bool],
-) -> list[Row]:
+) -> list[LearnerRow]:
     """The rollouts of the sources that a learner does not trust: they teach it nothing, and are watched."""
     if not spec.algorithm.shares_rollouts:
         return []
@@ -150,24 +150,24 @@ def chosen_sources(spec: RunSpec, step: int, learner: int, trusted: Sequence[boo
 
 
 @dataclass(frozen=True)
-class StepView:
+class StepPlan:
     """By learner: whom it trusts, its judgement, its mini-batches, and the rollouts of those that it does not trust."""
 
-    trusted: list[list[bool]]
-    judged: Judgement
-    plans: list[list[list[Row]]]
-    quarantined: list[list[Row]]
+    trusted_sources: list[list[bool]]
+    objective: Objective
+    plans: list[list[list[LearnerRow]]]
+    quarantined: list[list[LearnerRow]]
 
 
-def view_step(
-    spec: RunSpec, step: int, generated: Sequence[Generated], scores: Scores, ratio: Tensor, trust: Trust
-) -> StepView:
+def plan_step(
+    spec: RunSpec, step: int, generated: Sequence[GeneratedRollouts], scores: Scores, ratio: Tensor, trust: Trust
+) -> StepPlan:
     """step: 0, 1, ...  ratio: (n, n), omega."""
-    trusted = [trust.trusted(learner) for learner in range(len(spec.agents))]
-    objective = judge(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
+    trusted = [trust.trusted_sources(learner) for learner in range(len(spec.agents))]
+    objective = objective_of(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
     plans, quarantined = [], []
     for learner, advantages in enumerate(objective.advantages):
         view = (learner, generated, advantages, scores.valid, ratio, trusted[learner])
         plans.append(build_mini_batches(spec, step, *view))
         quarantined.append(quarantined_rows(spec, *view))
-    return StepView(trusted, objective, plans, quarantined)
+    return StepPlan(trusted, objective, plans, quarantined)

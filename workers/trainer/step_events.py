@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from workers.agents.messages import Generated, Row, RowResult, UpdateReport
-from workers.agents.objective import Judgement
+from workers.agents.messages import GeneratedRollouts, LearnerRow, RowResult, UpdateReport
+from workers.agents.objective import Objective
 from workers.algorithms import hacpo
 from workers.contract import events
 from workers.questions.dataset import Question
@@ -34,17 +34,17 @@ class StepRecord:
     step: int
     names: Sequence[str]
     questions: Sequence[Question]
-    generated: Sequence[Generated]
+    generated: Sequence[GeneratedRollouts]
     rewards: Tensor
     valid: Tensor
     tracker: hacpo.CapabilityTracker
     timeouts: Sequence[int]
-    judged: Judgement
-    plans: Sequence[Sequence[Sequence[Row]]]
+    objective: Objective
+    plans: Sequence[Sequence[Sequence[LearnerRow]]]
     reports: Sequence[UpdateReport]
     sharing: bool
-    quarantined: Sequence[Sequence[Row]] = ()  # [learner]: rollouts of sources that it does not trust
-    trusted: Sequence[Sequence[bool]] = ()  # [learner][source], where anybody watches
+    quarantined: Sequence[Sequence[LearnerRow]] = ()  # [learner]: rollouts of sources that it does not trust
+    trusted_sources: Sequence[Sequence[bool]] = ()  # [learner][source], where anybody watches
     trust: Trust | None = None
     audited: Sequence[Audited] = ()  # by agent
     alpha: float | None = None  # of HACPO
@@ -70,7 +70,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     report = record.reports[agent]
     responses = [response for group in record.generated[agent].responses for response in group]
     scored = record.valid[agent]  # (B, G)
-    advantages = record.judged.advantages[agent][record.judged.heard[agent]]  # (rows,)
+    advantages = record.objective.advantages[agent][record.objective.in_baseline[agent]]  # (rows,)
     differences = report.sampling_logp_differences
     # With a KL penalty rows of advantage 0 are evaluated too, but the clip has nothing to take from them.
     own = [
@@ -83,7 +83,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "capability": record.tracker.capability[agent].item(),
         "advantage/mean": advantages.mean().item() if len(advantages) else None,
         "advantage/std": advantages.std().item() if len(advantages) > 1 else None,
-        "baseline/mean": record.judged.baselines[agent].mean().item(),
+        "baseline/mean": record.objective.baselines[agent].mean().item(),
         "entropy": entropy_sum / entropy_count if entropy_count else None,
         "kl": report.kl[0] / report.kl[1] if report.kl[1] else None,
         "grad_norm": _average(report.grad_norms),
@@ -101,7 +101,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "reward/mean": (record.rewards[agent][scored].sum().item(), float(scored.sum())),
         "frac_reward_zero_std": (_uniform(record, [agent]), num_prompts),
         "frac_reward_zero_std_joint": (_uniform(record, range(len(record.names))), num_prompts),
-        "guard_frac": (float(record.judged.guarded[agent].sum()), num_prompts),
+        "guard_frac": (float(record.objective.guarded[agent].sum()), num_prompts),
         "completions/clipped_ratio": (
             float(sum(response.finish_reason == "length" for response in responses)),
             float(len(responses)),
@@ -143,7 +143,7 @@ def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metric
     if source in record.reports[learner].alignment:
         values["gradient_alignment"] = record.reports[learner].alignment[source]
     if record.trust is not None:
-        values["quarantined"] = float(not record.trusted[learner][source])
+        values["quarantined"] = float(not record.trusted_sources[learner][source])
         values["gradient_alignment/smoothed"] = record.trust.alignment[learner][source].mean
     own, other = ((record.rewards[agent] > 0) & record.valid[agent] for agent in (learner, source))  # (B, G) each
     rescued = ~own.any(dim=1) & record.valid[learner].any(dim=1) & other.any(dim=1)  # (B,)
@@ -214,7 +214,7 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
             )
 
 
-def _visits(record: StepRecord, learner: int) -> Iterator[tuple[int | None, Row, RowResult]]:
+def _visits(record: StepRecord, learner: int) -> Iterator[tuple[int | None, LearnerRow, RowResult]]:
     """(m, row, result) of every row in the order in which the learner took them; last, without m, the quarantined."""
     plan, results = record.plans[learner], record.reports[learner].results
     for num_updates, (rows, outcomes) in enumerate(zip(plan, results, strict=True)):

@@ -34,7 +34,7 @@ class StopFlag:
         if self.is_set:
             raise Stopped
 
-    def obey_signals(self) -> None:
+    def handle_signals(self) -> None:
         """TERM or Ctrl-C: stop after the current phase; the second time at once. USR1: pause after the step."""
         signal.signal(signal.SIGTERM, self._request)
         signal.signal(signal.SIGINT, self._request)

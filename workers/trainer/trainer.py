@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 from tqdm import tqdm
 
-from workers.agents.interface import Agent, Answer, Placement
-from workers.agents.messages import Generated, RolloutsMissing, UpdateReport
+from workers.agents.interface import AgentInterface, Answer, Placement
+from workers.agents.messages import GeneratedRollouts, RolloutsMissing, UpdateReport
 from workers.agents.placement import introduction, place
 from workers.agents.updates import MAX_FAILURES_IN_A_ROW
 from workers.algorithms import hacpo
@@ -24,18 +24,18 @@ from workers.contract import events
 from workers.contract.checkpoint_manifest import DamagedCheckpoint
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
-from workers.contract.verifier_kinds import label
+from workers.contract.verifier_kinds import kind_label
 from workers.questions.dataset import Question, Split, split_questions
 from workers.rollouts.engine import LOGP_DIFFERENCE_LIMIT
 from workers.trainer.checkpoints import CheckpointsFail, Saving, newest_checkpoint
-from workers.trainer.evaluation import Exam, Examiner
+from workers.trainer.evaluation import EvaluationRunner, EvaluationSet
 from workers.trainer.memory_check import check_memory
-from workers.trainer.progress import Progress
-from workers.trainer.prompt_lengths import asked_questions_that_fit, questions_that_fit
-from workers.trainer.step import StepView, batch_of_step, learning_rate, view_step
+from workers.trainer.progress import ProgressReporter
+from workers.trainer.prompt_lengths import evaluated_questions_that_fit, questions_that_fit
+from workers.trainer.step import StepPlan, batch_of_step, learning_rate, plan_step
 from workers.trainer.step_events import StepRecord, step_events
 from workers.trainer.stop_signals import Paused, StopFlag
-from workers.trainer.trust import Audit, Change, Trust
+from workers.trainer.trust import Audit, Trust, TrustChange
 from workers.verifiers.service import Verifier
 
 # A checkpoint on the way out must fit into the grace between TERM and KILL.
@@ -51,9 +51,9 @@ class Trainer:
 
     def __init__(self, spec: RunSpec, run_dir: Path, spool: SpoolWriter, verifier: Verifier, stop: StopFlag) -> None:
         self.spec, self.run_dir, self.spool, self.stop = spec, run_dir, spool, stop
-        self.progress = Progress(spec, spool, stop)
+        self.progress = ProgressReporter(spec, spool, stop)
         self.phase = self.progress.phase
-        self.examiner = Examiner(self, verifier)
+        self.examiner = EvaluationRunner(self, verifier)
         self.scorer = self.examiner.scorer
         self.saving = Saving(run_dir, spec.checkpoint, self.log)
         algorithm = spec.algorithm
@@ -67,7 +67,7 @@ class Trainer:
         self.trust = Trust([agent.name for agent in spec.agents], algorithm)
         self.audit = Audit(spec)
         self.placement: Placement
-        self.agents: Sequence[Agent] = ()
+        self.agents: Sequence[AgentInterface] = ()
         self.step = 0  # completed steps
         self.is_in_step = False
         self.is_mid_step = False  # its state is that of no step: nothing may be saved
@@ -84,7 +84,7 @@ class Trainer:
         if self.step:
             # The checkpoint of this step is there: this attempt came from it.
             self.saving.note_best(self.step, self.examiner.score)
-            self.progress.tell_resumed(self.step)
+            self.progress.record_resumed(self.step)
         bar = tqdm(total=spec.training.steps, initial=self.step, unit="step", disable=not sys.stderr.isatty())
         with bar, closing(self.audit):
             while self.step < spec.training.steps:
@@ -101,7 +101,7 @@ class Trainer:
                     self.save_last()
                 elif self.is_due(spec.checkpoint.save_steps):
                     self.save()
-                self.progress.tell_step(self.step)
+                self.progress.record_step(self.step)
                 bar.update()
                 bar.set_postfix_str(" ".join(f"{name} {value:.2f}" for name, value in _mean_rewards(record)))
 
@@ -110,7 +110,7 @@ class Trainer:
         spec, count = self.spec, self.spec.evaluation.num_samples
         train: list[Question] = []
         if split is None:
-            held_out = asked_questions_that_fit(spec, self.agents, spec.data, self.log)
+            held_out = evaluated_questions_that_fit(spec, self.agents, spec.data, self.log)
         else:
             if split.num_repeated or split.num_overlapping:
                 repeated, overlapping = split.num_repeated, split.num_overlapping
@@ -119,10 +119,10 @@ class Trainer:
             train, held_out = questions_that_fit(spec, self.agents, split, self.log)
         if self.step == 0:
             self.scorer.check_answers([*train, *held_out])
-        exams = [Exam(spec.data, held_out, count)]
+        exams = [EvaluationSet(spec.data, held_out, count)]
         for data in spec.evaluation.benchmarks:
-            evaluated = asked_questions_that_fit(spec, self.agents, data, self.log)
-            exams.append(Exam(data, evaluated, data.num_samples or count))
+            evaluated = evaluated_questions_that_fit(spec, self.agents, data, self.log)
+            exams.append(EvaluationSet(data, evaluated, data.num_samples or count))
         self.spool.emit(*(event for exam in exams for event in exam.question_events()))
         self.examiner.exams = exams
         return train
@@ -142,16 +142,16 @@ class Trainer:
         self.tell(self.trust.note_audit(audited))
         self.tracker.update(scores.rewards, scores.valid)
         ratio = self.tracker.ratio()  # (n, n)  ratio[a, b] = omega(a, b)
-        view = view_step(spec, self.step, generated, scores, ratio, self.trust)
+        step_plan = plan_step(spec, self.step, generated, scores, ratio, self.trust)
         is_watched = self.trust.is_due(self.step + 1)
-        alignments = self.measure_alignments(view) if is_watched else []
+        alignments = self.measure_alignments(step_plan) if is_watched else []
         # Whom the evidence speaks against teaches nothing from this very step on.
         if self.tell([change for each in enumerate(alignments) for change in self.trust.note_alignment(*each)]):
-            view = view_step(spec, self.step, generated, scores, ratio, self.trust)
+            step_plan = plan_step(spec, self.step, generated, scores, ratio, self.trust)
         # 4. Each learner takes its [self block, cross block] in mini-batches, one optimizer step each.
         interval = spec.telemetry.alignment_interval
         is_told = bool(interval and (self.step + 1) % interval == 0 and spec.algorithm.shares_rollouts)
-        reports = self.update(view, measures_alignment=is_told and not is_watched)
+        reports = self.update(step_plan, measures_alignment=is_told and not is_watched)
         for report, alignment in zip(reports, alignments, strict=False):  # measured already where it is watched
             report.alignment = alignment
         # 5. The new weights are the next step's policies.
@@ -167,11 +167,11 @@ class Trainer:
             valid=scores.valid,
             timeouts=scores.timeouts,
             tracker=self.tracker,
-            judged=view.judged,
-            plans=view.plans,
+            objective=step_plan.objective,
+            plans=step_plan.plans,
             reports=reports,
-            quarantined=view.quarantined,
-            trusted=view.trusted,
+            quarantined=step_plan.quarantined,
+            trusted_sources=step_plan.trusted_sources,
             trust=self.trust if self.trust.is_on else None,
             audited=audited,
             sharing=spec.algorithm.shares_rollouts,
@@ -187,14 +187,14 @@ class Trainer:
 
         return [partial(wait, answer) for answer in self.placement.begin(calls)]
 
-    def generate(self, questions: Sequence[Question]) -> list[Generated]:
+    def generate(self, questions: Sequence[Question]) -> list[GeneratedRollouts]:
         """The rollouts of all agents, none of one that cannot deliver if the run may go on with those of others.
 
         Error: RolloutsMissing.
         """
         algorithm = self.spec.algorithm
         may_go_on = algorithm.on_missing_source == "degrade" and algorithm.shares_rollouts and len(self.agents) > 1
-        generated: list[Generated] = []
+        generated: list[GeneratedRollouts] = []
         calls = [partial(agent.generate, self.step, questions) for agent in self.agents]
         for agent, answer in zip(self.agents, self.ask("generate", calls), strict=True):
             try:
@@ -204,7 +204,7 @@ class Trainer:
                     raise
                 text = f"step {self.step + 1} goes on without the rollouts of {agent.name}: {error}"
                 self.log("warning", text, "no rollouts")
-                rollouts = Generated([[] for _ in questions], (0.0, 0.0), is_missing=True)
+                rollouts = GeneratedRollouts([[] for _ in questions], (0.0, 0.0), is_missing=True)
             for note in rollouts.notes:
                 self.log("warning", f"{agent.name}: {note}", "out of memory")
             generated.append(rollouts)
@@ -212,12 +212,12 @@ class Trainer:
             raise RolloutsMissing(f"no agent delivered rollouts in step {self.step + 1}: see the warnings above")
         return generated
 
-    def update(self, view: StepView, *, measures_alignment: bool) -> list[UpdateReport]:
+    def update(self, step_plan: StepPlan, *, measures_alignment: bool) -> list[UpdateReport]:
         """The updates of all learners. Error: Diverged."""
         rates = [learning_rate(self.spec, learner, self.step) for learner in range(len(self.agents))]
         calls = [
             partial(agent.update, plan, rate, measures_alignment=measures_alignment)
-            for agent, plan, rate in zip(self.agents, view.plans, rates, strict=True)
+            for agent, plan, rate in zip(self.agents, step_plan.plans, rates, strict=True)
         ]
         reports: list[UpdateReport] = []
         for agent, answer in zip(self.agents, self.ask("update", calls), strict=True):
@@ -225,15 +225,15 @@ class Trainer:
             self.watch_for_divergence(agent.name, reports[-1])
         return reports
 
-    def measure_alignments(self, view: StepView) -> list[dict[int, float | None]]:
+    def measure_alignments(self, step_plan: StepPlan) -> list[dict[int, float | None]]:
         """By learner and source, also of those in quarantine."""
         calls = [
             partial(agent.measure_alignment, [row for rows in (*plan, watched) for row in rows])
-            for agent, plan, watched in zip(self.agents, view.plans, view.quarantined, strict=True)
+            for agent, plan, watched in zip(self.agents, step_plan.plans, step_plan.quarantined, strict=True)
         ]
         return [answer() for answer in self.ask("update", calls)]
 
-    def tell(self, changes: Sequence[Change]) -> bool:
+    def tell(self, changes: Sequence[TrustChange]) -> bool:
         """Say who is no longer, or again, trusted; whether there was anything to say."""
         for change in changes:
             self.log(change.level, change.message)
@@ -279,7 +279,7 @@ class Trainer:
             for loaded in self.placement.begin(calls):
                 loaded()
             self.load_state_dict(resumable.step, resumable.trainer)
-        self.progress.tell_started(self.step, names, self.placement.device_name, label(self.spec.data.verifier))
+        self.progress.record_started(self.step, names, self.placement.device_name, kind_label(self.spec.data.verifier))
         if self.spool.damage:
             self.log("warning", self.spool.damage, "damaged file")
         for problem in problems:

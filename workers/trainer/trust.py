@@ -15,20 +15,20 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from workers import heartbeat
-from workers.agents.messages import Generated
+from workers.agents.messages import GeneratedRollouts
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
 from workers.randomness import derived_key
 from workers.trainer.scoring import Scores, VerifierFails
-from workers.verifiers.children.child_client import Child, VerifierError
+from workers.verifiers.children.child_client import VerifierError, VerifierProcess
 
 # Fewer answers than this, smoothed, are no evidence of a verifier gone wrong.
 MIN_AUDITED = 10.0
 
 
 @dataclass(frozen=True)
-class Change:
+class TrustChange:
     """A source was shut out or let back; the text says why."""
 
     level: Literal["info", "warning"]
@@ -84,7 +84,7 @@ class Trust:
     def is_on(self) -> bool:
         return self.watches_alignment or self.audits
 
-    def trusted(self, learner: int) -> list[bool]:
+    def trusted_sources(self, learner: int) -> list[bool]:
         """By source: whether the learner listens to it."""
         return [
             source == learner or not (self.alignment[learner][source].is_out or self.disagreement[source].is_out)
@@ -95,7 +95,7 @@ class Trust:
         """Whether the alignment of step 1, 2, ... is measured for the quarantine."""
         return self.watches_alignment and step % self.algorithm.quarantine_interval == 0
 
-    def note_alignment(self, learner: int, measured: Mapping[int, float | None]) -> list[Change]:
+    def note_alignment(self, learner: int, measured: Mapping[int, float | None]) -> list[TrustChange]:
         """Take in a learner's alignments by source; None (a gradient was 0) says nothing."""
         algorithm, changes = self.algorithm, []
         margin = algorithm.quarantine_margin
@@ -109,13 +109,15 @@ class Trust:
             if not evidence.is_out and mean < -margin:
                 evidence.is_out = True
                 why = f"{text} is below -{margin:g}"
-                changes.append(Change("warning", f"quarantined: {pair}: {why}; it teaches nothing until it recovers"))
+                changes.append(
+                    TrustChange("warning", f"quarantined: {pair}: {why}; it teaches nothing until it recovers")
+                )
             elif evidence.is_out and mean > margin:
                 evidence.is_out = False
-                changes.append(Change("info", f"released from quarantine: {pair}: {text} is above {margin:g}"))
+                changes.append(TrustChange("info", f"released from quarantine: {pair}: {text} is above {margin:g}"))
         return changes
 
-    def note_audit(self, audited: Sequence[Audited]) -> list[Change]:
+    def note_audit(self, audited: Sequence[Audited]) -> list[TrustChange]:
         """Take in a step's audit, by agent."""
         algorithm, changes = self.algorithm, []
         for agent, tally in enumerate(audited):
@@ -128,11 +130,13 @@ class Trust:
             if not evidence.is_out and share > algorithm.audit_threshold and evidence.count >= MIN_AUDITED:
                 evidence.is_out = True
                 why = f"a second verifier contradicts the rewards of {name}: {counts}"
-                changes.append(Change("warning", f"{why}; no other agent learns from its rollouts until that ends"))
+                changes.append(
+                    TrustChange("warning", f"{why}; no other agent learns from its rollouts until that ends")
+                )
             elif evidence.is_out and share < algorithm.audit_threshold / 2:
                 evidence.is_out = False
                 message = f"the second verifier agrees on the rewards of {name} again: {counts}"
-                changes.append(Change("info", message, readmitted=agent))
+                changes.append(TrustChange("info", message, readmitted=agent))
         return changes
 
     def state_dict(self) -> dict[str, Any]:
@@ -152,10 +156,10 @@ class Audit:
 
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
-        self._child = Child("workers.verifiers.cross_check", spec.data.verifier, repr(spec.data.tolerance))
+        self._child = VerifierProcess("workers.verifiers.cross_check", spec.data.verifier, repr(spec.data.tolerance))
 
     def check(
-        self, step: int, questions: Sequence[Question], generated: Sequence[Generated], scores: Scores
+        self, step: int, questions: Sequence[Question], generated: Sequence[GeneratedRollouts], scores: Scores
     ) -> list[Audited]:
         """By agent: how many rewards of a step were checked, and how many turned out otherwise.
 
@@ -171,7 +175,7 @@ class Audit:
                     if not is_drawn or not scores.valid[agent, prompt, number]:
                         continue
                     num_checked += 1
-                    heartbeat.beat()
+                    heartbeat.send_heartbeat()
                     try:
                         second = self._child.ask(response.text, question.answer).reward
                     except VerifierError as error:

@@ -34,7 +34,7 @@ def letter(text: str) -> str | None:
     return match[1].upper()
 
 
-def settle(completion: str, gold: str) -> Verdict:
+def choice_verdict(completion: str, gold: str) -> Verdict:
     """Right where the last box, else the last stated answer, else the whole response, is the gold's letter."""
     if not gold.strip():
         return NO_REFERENCE
@@ -52,6 +52,6 @@ def settle(completion: str, gold: str) -> Verdict:
     return RIGHT if option == letter(gold) else WRONG
 
 
-def doubt(gold: str) -> str:
+def unclear_choice(gold: str) -> str:
     """Why no response could match a reference answer; empty where one can."""
     return "" if letter(gold) else "no single letter from A to J"

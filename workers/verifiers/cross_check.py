@@ -13,7 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 
-from workers.verifiers.children.child_server import serve
+from workers.verifiers.children.child_server import serve_verifier
 
 BOX = "\\boxed"
 # Ways of stating an answer without a box, which only the first verifier reads.
@@ -25,7 +25,7 @@ LETTERS = "ABCDEFGHIJ"
 SIGNS_OF_EXPRESSIONS = set(".^$*+?{}[]\\|()")
 
 
-def is_right(gold: str, response: str, *, kind: str, tolerance: float = 0.0) -> bool | None:
+def cross_check(gold: str, response: str, *, kind: str, tolerance: float = 0.0) -> bool | None:
     """Whether a response answers `gold`; None where that is not clear. kind: as the first verifier's."""
     if len(response) > MAX_CHARACTERS or "\\fbox" in response:
         return None
@@ -116,4 +116,6 @@ def _number(text: str) -> Fraction | None:
 
 
 if __name__ == "__main__":
-    serve(partial(is_right, kind=sys.argv[3], tolerance=float(sys.argv[4])), int(sys.argv[1]), int(sys.argv[2]))
+    serve_verifier(
+        partial(cross_check, kind=sys.argv[3], tolerance=float(sys.argv[4])), int(sys.argv[1]), int(sys.argv[2])
+    )

@@ -14,7 +14,7 @@ from workers.contract.verifier_kinds import VerifierKind
 from workers.verifiers import choice, numeric
 from workers.verifiers.mathematics.answers import MAX_ANSWER_CHARACTERS, clean, decide, final_answer
 from workers.verifiers.python import python_tests
-from workers.verifiers.regex import settle as settle_regex
+from workers.verifiers.regex import regex_verdict as settle_regex
 from workers.verifiers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, TOO_LONG, WRONG, Pair, Verdict
 
 # A reference answer with more words than this is prose, which no algebra compares.
@@ -24,13 +24,14 @@ _WORD = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,}")
 
 @dataclass(frozen=True)
 class Kind:
-    """settle(response, reference): a verdict, or what to ask a child. doubt(reference): why nothing could match it.
+    """quick_verdict(response, reference): a verdict, or what to ask a child. unclear_gold(reference): why nothing could
+    match it.
 
     module: of the child process, with its arguments.
     """
 
-    settle: Callable[[str, str], Verdict | Pair]
-    doubt: Callable[[str], str]
+    quick_verdict: Callable[[str, str], Verdict | Pair]
+    unclear_gold: Callable[[str], str]
     module: str = ""
     arguments: tuple[str, ...] = ()
 
@@ -38,19 +39,24 @@ class Kind:
 def kind_of(name: VerifierKind, tolerance: float) -> Kind:
     """The rules of a kind. tolerance: relative, read by `numeric` only."""
     kinds = {
-        "math": Kind(settle_math, doubt_math, "workers.verifiers.mathematics.math_equal"),
-        "exact": Kind(settle_exact, doubt_braces),
-        "choice": Kind(choice.settle, choice.doubt),
+        "math": Kind(math_verdict, doubt_math, "workers.verifiers.mathematics.math_equal"),
+        "exact": Kind(exact_verdict, doubt_braces),
+        "choice": Kind(choice.choice_verdict, choice.unclear_choice),
         "numeric": Kind(
-            partial(numeric.settle, tolerance=tolerance), doubt_length, "workers.verifiers.numeric", (repr(tolerance),)
+            partial(numeric.numeric_verdict, tolerance=tolerance),
+            doubt_length,
+            "workers.verifiers.numeric",
+            (repr(tolerance),),
         ),
         "regex": Kind(settle_regex, lambda gold: "", "workers.verifiers.regex"),
-        "python": Kind(python_tests.settle, python_tests.doubt, "workers.verifiers.python.python_tests"),
+        "python": Kind(
+            python_tests.python_verdict, python_tests.unclear_tests, "workers.verifiers.python.python_tests"
+        ),
     }
     return kinds[name]
 
 
-def settle_exact(completion: str, gold: str) -> Verdict:
+def exact_verdict(completion: str, gold: str) -> Verdict:
     """The last boxed text, or the whole response where it has no box, against the gold, spaces around them aside."""
     answer = final_answer(completion) if "\\boxed" in completion else completion
     if answer is None:
@@ -58,7 +64,7 @@ def settle_exact(completion: str, gold: str) -> Verdict:
     return RIGHT if answer.strip() == gold.strip() else WRONG
 
 
-def settle_math(completion: str, gold: str) -> Verdict | Pair:
+def math_verdict(completion: str, gold: str) -> Verdict | Pair:
     """The verdict where text alone settles it, else the cleaned (answer, gold)."""
     final = final_answer(completion)
     if final is None or not final.strip():

@@ -11,7 +11,7 @@ import sys
 from fractions import Fraction
 from functools import partial
 
-from workers.verifiers.children.child_server import Unscorable, serve
+from workers.verifiers.children.child_server import Unscorable, serve_verifier
 from workers.verifiers.mathematics.answers import MAX_ANSWER_CHARACTERS, clean, final_answer, number
 from workers.verifiers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, TOO_LONG, WRONG, Pair, Verdict
 
@@ -43,7 +43,7 @@ def matches(value: Fraction, gold: Fraction, tolerance: float, answer: str, refe
     return is_close(value * 100, gold, tolerance) if answer_percent else is_close(value, gold * 100, tolerance)
 
 
-def settle(completion: str, gold: str, tolerance: float) -> Verdict | Pair:
+def numeric_verdict(completion: str, gold: str, tolerance: float) -> Verdict | Pair:
     """The verdict where plain numbers settle it, else the (answer, gold) to ask a child about."""
     stated = final_answer(completion)
     if stated is None and "\\boxed" not in completion:
@@ -74,7 +74,7 @@ def _last_side(answer: str, gold: str, tolerance: float) -> str | None:
     return last
 
 
-def is_right(gold: str, answer: str, *, tolerance: float) -> bool:
+def is_equal_number(gold: str, answer: str, *, tolerance: float) -> bool:
     """Whether two constants agree. Error: Unscorable, where the reference is no constant, or no bound is found."""
     from workers.verifiers.mathematics.intervals import enclose, relative_distance
 
@@ -93,4 +93,4 @@ def is_right(gold: str, answer: str, *, tolerance: float) -> bool:
 
 
 if __name__ == "__main__":
-    serve(partial(is_right, tolerance=float(sys.argv[3])), int(sys.argv[1]), int(sys.argv[2]))
+    serve_verifier(partial(is_equal_number, tolerance=float(sys.argv[3])), int(sys.argv[1]), int(sys.argv[2]))

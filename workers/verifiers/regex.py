@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 
-from workers.verifiers.children.child_server import Unscorable, serve
+from workers.verifiers.children.child_server import Unscorable, serve_verifier
 from workers.verifiers.mathematics.answers import final_answer
 from workers.verifiers.verdicts import NO_ANSWER, NO_REFERENCE, Pair, Verdict
 
@@ -18,7 +18,7 @@ MAX_CHARACTERS = 10_000
 TOO_LONG = Verdict(0.0, f"answer longer than {MAX_CHARACTERS} characters")
 
 
-def settle(completion: str, gold: str) -> Verdict | Pair:
+def regex_verdict(completion: str, gold: str) -> Verdict | Pair:
     """What to ask a child about: the last box, else the last stated answer, else the whole response, and the gold."""
     text = final_answer(completion)
     if text is None and "\\boxed" not in completion:
@@ -30,7 +30,7 @@ def settle(completion: str, gold: str) -> Verdict | Pair:
     return TOO_LONG if len(text) > MAX_CHARACTERS else (text.strip(), gold)
 
 
-def is_right(gold: str, answer: str) -> bool:
+def is_match(gold: str, answer: str) -> bool:
     """Whether the whole answer matches. Error: Unscorable, where the reference is no regular expression."""
     try:
         return re.fullmatch(gold, answer) is not None
@@ -39,4 +39,4 @@ def is_right(gold: str, answer: str) -> bool:
 
 
 if __name__ == "__main__":
-    serve(is_right, int(sys.argv[1]), int(sys.argv[2]))
+    serve_verifier(is_match, int(sys.argv[1]), int(sys.argv[2]))

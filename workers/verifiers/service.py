@@ -23,7 +23,7 @@ from typing import Any
 
 from workers import heartbeat
 from workers.contract.verifier_kinds import DEFAULT_TOLERANCE, RULES, VerifierKind
-from workers.verifiers.children.child_client import Child
+from workers.verifiers.children.child_client import VerifierProcess
 from workers.verifiers.kinds import kind_of
 from workers.verifiers.verdicts import DIED, Pair, Verdict
 
@@ -38,8 +38,8 @@ class Verifier:
     def __init__(self, kind: VerifierKind, processes: int = 1, tolerance: float = DEFAULT_TOLERANCE) -> None:
         """tolerance: relative, of kind `numeric`."""
         self._rules = rules = kind_of(kind, tolerance)
-        self._children = [Child(rules.module, *rules.arguments) for _ in range(processes)]
-        self._free: SimpleQueue[Child] = SimpleQueue()
+        self._children = [VerifierProcess(rules.module, *rules.arguments) for _ in range(processes)]
+        self._free: SimpleQueue[VerifierProcess] = SimpleQueue()
         for child in self._children:
             self._free.put(child)
         self._pool = ThreadPoolExecutor(processes, thread_name_prefix="verifier")
@@ -59,12 +59,12 @@ class Verifier:
         verdicts: list[Verdict | None] = []
         open_pairs: dict[Pair, list[int]] = {}
         for index, (completion, gold) in enumerate(zip(completions, answers, strict=True)):
-            settled = self._rules.settle(completion, gold)
+            settled = self._rules.quick_verdict(completion, gold)
             verdicts.append(settled if isinstance(settled, Verdict) else None)
             if not isinstance(settled, Verdict):
                 open_pairs.setdefault(settled, []).append(index)
         for pair, verdict in zip(open_pairs, self._pool.map(self._ask, open_pairs), strict=True):
-            heartbeat.beat()
+            heartbeat.send_heartbeat()
             for index in open_pairs[pair]:
                 verdicts[index] = verdict
         return [verdict for verdict in verdicts if verdict is not None]
@@ -76,14 +76,14 @@ class Verifier:
         """
         doubts = []
         for doubt in self._pool.map(self._doubt, answers):
-            heartbeat.beat()
+            heartbeat.send_heartbeat()
             doubts.append(doubt)
         return doubts
 
     def _doubt(self, gold: str) -> str:
-        if reason := self._rules.doubt(gold):
+        if reason := self._rules.unclear_gold(gold):
             return reason
-        settled = self._rules.settle(_PROBE, gold)
+        settled = self._rules.quick_verdict(_PROBE, gold)
         verdict = settled if isinstance(settled, Verdict) else self._ask(settled)
         return verdict.reason if verdict.reward is None else ""
 

@@ -20,7 +20,7 @@ from workers.verifiers.voting import spoken_answer
 MAX_ANSWER = 1000  # characters of the found answer that are told
 
 
-def judge(request: dict[str, Any]) -> dict[str, Any]:
+def try_answer(request: dict[str, Any]) -> dict[str, Any]:
     """Errors: VerifierError, ValueError."""
     tolerance = {} if request.get("tolerance") is None else {"tolerance": request["tolerance"]}
     with Verifier(request["verifier"], 1, **tolerance) as verifier:
@@ -38,7 +38,7 @@ def judge(request: dict[str, Any]) -> dict[str, Any]:
 def main() -> int:
     """Print the verdict."""
     try:
-        answer = judge(json.load(sys.stdin))
+        answer = try_answer(json.load(sys.stdin))
     except (VerifierError, ValueError, KeyError) as error:
         answer = {"error": str(error)[:500]}
     print(json.dumps(answer, ensure_ascii=True))

@@ -7,7 +7,7 @@ from typing import cast
 from django.contrib import messages
 from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
-from django.contrib.auth.views import LoginView
+from django.contrib.auth.views import LoginView as DjangoLoginView
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -26,7 +26,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
 @method_decorator(login_not_required, name="dispatch")
-class Login(LoginView):
+class LoginView(DjangoLoginView):
     """Password form; Django's view checks `next`, this one counts the tries."""
 
     template_name = "accounts/login.html"

@@ -12,8 +12,8 @@ from ninja import Field, Query, Router, Status
 
 from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints
-from hacrl_web.insight.checkpoints.more_steps import extend
-from hacrl_web.insight.checkpoints.promotion import promote, proposed_name, taken_names
+from hacrl_web.insight.checkpoints.more_steps import launch_extension
+from hacrl_web.insight.checkpoints.promotion import promote_checkpoint, proposed_name, taken_names
 from hacrl_web.insight.checkpoints.views import archive_of, found_checkpoint
 from hacrl_web.registry.api.models_and_groups import ModelOut
 from hacrl_web.runs.api.runs import detail
@@ -35,7 +35,7 @@ def list_checkpoints(
     request: HttpRequest, run_id: UUID, verify: Annotated[int | None, Query(ge=0, le=MAX_STEP)] = None
 ) -> Any:
     """`verify`: the step whose every byte is read now. `is_here` is false where the files lie on another host."""
-    listing = checkpoints.listing(_run(request, run_id), verify=verify)
+    listing = checkpoints.list_of_checkpoints(_run(request, run_id), verify=verify)
     answer = {"is_here": listing.is_here, "host": listing.host, "num_removed": listing.num_removed}
     return {**answer, "items": [asdict(one) for one in listing.shown], "count": len(listing.shown), "next": None}
 
@@ -59,7 +59,7 @@ def promote_agent(request: HttpRequest, run_id: UUID, payload: Promotion) -> Any
     run = _run(request, run_id)
     manifest, agent = found_checkpoint(run, payload.step, payload.agent)
     name = payload.name or proposed_name(run, agent, payload.step, taken_names(run))
-    return Status(201, promote(request.user, run, manifest, agent, name))
+    return Status(201, promote_checkpoint(request.user, run, manifest, agent, name))
 
 
 class Extension(StrictBody):
@@ -77,10 +77,10 @@ def extend_run(request: HttpRequest, run_id: UUID, payload: Extension) -> Any:
     """With the run's settings but for its steps, and all that the checkpoint holds; the run itself stays as it is."""
     run = _run(request, run_id)
     manifest, _ = found_checkpoint(run, payload.step, 0)
-    return Status(201, detail(extend(request.user, run, manifest, payload.steps)))
+    return Status(201, detail(launch_extension(request.user, run, manifest, payload.steps)))
 
 
-class Question(StrictBody):
+class AskBody(StrictBody):
     """What every agent of a checkpoint is asked; `expected` is checked where it is given."""
 
     step: Step
@@ -92,10 +92,10 @@ class Question(StrictBody):
 
 
 @router.post("/runs/{run_id}/checkpoints/ask", response=dict, summary="Ask every agent of a checkpoint")
-def ask(request: HttpRequest, run_id: UUID, payload: Question) -> Any:
+def ask(request: HttpRequest, run_id: UUID, payload: AskBody) -> Any:
     """One answer for each agent, or its `error`; it may take a minute."""
     run = _run(request, run_id)
     texts = {name: "" if value is None else str(value) for name, value in payload.dict(exclude={"step"}).items()}
-    question = ask_agents.checked(texts, run)
+    question = ask_agents.checked_question(texts, run)
     manifest, _ = found_checkpoint(run, payload.step, 0)
-    return {"step": payload.step, "answers": ask_agents.ask(request.user, run, manifest, question)}
+    return {"step": payload.step, "answers": ask_agents.ask_checkpoint(request.user, run, manifest, question)}

@@ -34,7 +34,7 @@ WAIT_S = 10.0
 _turns = threading.BoundedSemaphore(1)  # the runs need the processors
 
 
-def checked(fields: Mapping[str, str], run: Run) -> dict[str, Any]:
+def checked_question(fields: Mapping[str, str], run: Run) -> dict[str, Any]:
     """The request's values. Error: FieldErrors."""
     checker = values.Checker()
     question = checker.take("question", _text, fields.get("question", ""), MAX_QUESTION, 1)
@@ -68,23 +68,23 @@ def default_tokens(run: Run) -> int:
 def _text(value: str, most: int, least: int) -> str:
     text = value.replace("\x00", "").replace("\r\n", "\n").strip()
     if len(text) > most:
-        raise values.Problem("too_long", f"At most {most:,} characters; these are {len(text):,}.")
+        raise values.ValueProblem("too_long", f"At most {most:,} characters; these are {len(text):,}.")
     if len(text) < least:
-        raise values.Problem("missing", "Write a question.")
+        raise values.ValueProblem("missing", "Write a question.")
     return text
 
 
 def _whole(value: str, least: int, most: int) -> int:
     if not values.WHOLE.fullmatch(value.strip()) or not least <= int(value) <= most:
-        raise values.Problem("not_whole", f"A whole number from {least:,} to {most:,} is needed.")
+        raise values.ValueProblem("not_whole", f"A whole number from {least:,} to {most:,} is needed.")
     return int(value)
 
 
 def _number(value: str, least: float, most: float) -> float:
-    return values.number(value, least=least, most=most)
+    return values.whole_number(value, least=least, most=most)
 
 
-def ask(user: Any, run: Run, manifest: Manifest, request: dict[str, Any]) -> list[dict[str, Any]]:
+def ask_checkpoint(user: Any, run: Run, manifest: Manifest, request: dict[str, Any]) -> list[dict[str, Any]]:
     """One object for each agent of the checkpoint, in their order: its answer, or `error`. Error: FieldErrors."""
     _check_memory(manifest)
     specs = {agent["name"]: agent for agent in run.spec["agents"]}

@@ -81,7 +81,7 @@ def best_step(scores: dict[int, dict[str, float]], steps: list[int], num_agents:
     return max(sorted(means), key=lambda step: means[step]) if means else None
 
 
-def listing(run: Run, *, verify: int | None = None) -> Listing:
+def list_of_checkpoints(run: Run, *, verify: int | None = None) -> Listing:
     """The checkpoints of a run. verify: the step whose every byte is read."""
     steps_recorded = set(run.events.filter(type="checkpoint").order_by().values_list("step", flat=True))
     if not is_here(run):
@@ -127,7 +127,7 @@ class NoSuchCheckpoint(LookupError):
     """It is not here; the text says so to people."""
 
 
-def find(run: Run, step: int) -> Manifest:
+def find_checkpoint(run: Run, step: int) -> Manifest:
     """The checkpoint of a step, its files as long as they were. Errors: NoSuchCheckpoint, DamagedCheckpoint."""
     if not is_here(run):
         raise NoSuchCheckpoint(f"The files of this run are on {run.worker_host or 'another host'}, not on this one.")
@@ -147,6 +147,6 @@ def agent_at(manifest: Manifest, place: int) -> str:
     return names[place]
 
 
-def slug(*parts: Any) -> str:
+def agent_slug(*parts: Any) -> str:
     """A name for a file or folder: small letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, parts)).lower()).strip("-")[:60] or "model"

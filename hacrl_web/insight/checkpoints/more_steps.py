@@ -30,7 +30,7 @@ MAX_NAME = 120
 _ENDING = re.compile(r" \(to step \d+\)$")
 
 
-def extend(user: Any, run: Run, manifest: Manifest, steps: int) -> Run:
+def launch_extension(user: Any, run: Run, manifest: Manifest, steps: int) -> Run:
     """Queue a run of `steps` more than the checkpoint has. Error: FieldErrors, and nothing is written."""
     require(user, run.project, Role.MEMBER)
     spec = _spec(run, manifest.step, steps)

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 
-from hacrl_web.insight.checkpoints.checkpoints import slug
+from hacrl_web.insight.checkpoints.checkpoints import agent_slug
 from hacrl_web.insight.checkpoints.linked_files import link, made_in
 from hacrl_web.registry import values
 from hacrl_web.registry.language_models.services import register_model
@@ -31,12 +31,15 @@ def proposed_name(run: Run, agent: str, step: int, names: set[str]) -> str:
     return next(name for number in count(1) if (name := base if number == 1 else f"{base} {number}") not in names)
 
 
-def promote(user: Any, run: Run, manifest: Manifest, agent: str, name: str) -> LanguageModel:
+def promote_checkpoint(user: Any, run: Run, manifest: Manifest, agent: str, name: str) -> LanguageModel:
     """Copy, verify, inspect, register. Errors: FieldErrors (then nothing is left), ModelRefused."""
     checker = values.Checker()
     checker.take("name", values.name, name)
     checker.finish()
-    target = Path(settings.MODELS_DIR) / f"{slug(agent, run.algorithm, run.seed, manifest.step)}-{secrets.token_hex(4)}"
+    target = (
+        Path(settings.MODELS_DIR)
+        / f"{agent_slug(agent, run.algorithm, run.seed, manifest.step)}-{secrets.token_hex(4)}"
+    )
     origin = {
         "run": str(run.pk),
         "run_name": run.name,

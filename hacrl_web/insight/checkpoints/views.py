@@ -11,8 +11,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints
-from hacrl_web.insight.checkpoints.more_steps import extend as extend_run
-from hacrl_web.insight.checkpoints.promotion import promote as promote_agent
+from hacrl_web.insight.checkpoints.more_steps import launch_extension as extend_run
+from hacrl_web.insight.checkpoints.promotion import promote_checkpoint as promote_agent
 from hacrl_web.insight.checkpoints.promotion import proposed_name, taken_names
 from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
 from hacrl_web.runs.models import Run
@@ -33,7 +33,7 @@ def run_checkpoints(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 
 def _page(request: HttpRequest, run: Run, status: int = 200, **more: Any) -> HttpResponse:
-    listing = checkpoints.listing(run, verify=_whole(request.GET.get("verify", "")))
+    listing = checkpoints.list_of_checkpoints(run, verify=_whole(request.GET.get("verify", "")))
     names = taken_names(run)
     for one in listing.shown:
         for agent in one.agents:
@@ -71,7 +71,7 @@ def _told(run: Run) -> list[dict[str, Any]]:
 def found_checkpoint(run: Run, step: int, agent: int) -> tuple[Manifest, str]:
     """Errors: FieldErrors with what to tell, 404 where there is no such checkpoint here."""
     try:
-        manifest = checkpoints.find(run, step)
+        manifest = checkpoints.find_checkpoint(run, step)
         return manifest, checkpoints.agent_at(manifest, agent)
     except checkpoints.NoSuchCheckpoint as error:
         raise FieldErrors([FieldError("not_found", str(error), "step")], 404) from None
@@ -94,7 +94,7 @@ def download_agent(
 def archive_of(request: HttpRequest, run: Run, step: int, agent: int) -> StreamingHttpResponse:
     """Error: FieldErrors."""
     manifest, name = found_checkpoint(run, step, agent)
-    folder = checkpoints.slug(name, run.algorithm, f"seed {run.seed}", f"step {step}")
+    folder = checkpoints.agent_slug(name, run.algorithm, f"seed {run.seed}", f"step {step}")
     return download_pieces(request, zip_of_agent(manifest, name, folder), f"{folder}.zip", "application/zip")
 
 
@@ -141,12 +141,12 @@ def ask(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     context: dict[str, Any] = {"form": form}
     status = 200
     try:
-        question = ask_agents.checked(form, run)
+        question = ask_agents.checked_question(form, run)
         if step is None:
             raise FieldErrors([FieldError("missing", "Choose a checkpoint.", "step")])
         manifest, _ = found_checkpoint(run, step, 0)
         places = {name: place for place, name in enumerate(run.agent_names)}
-        answers = ask_agents.ask(request.user, run, manifest, question)
+        answers = ask_agents.ask_checkpoint(request.user, run, manifest, question)
         context["answers"] = [answer | {"position": places.get(answer["agent"], 0)} for answer in answers]
         context["asked"] = question | {"step": step}
     except FieldErrors as refused:

@@ -11,7 +11,7 @@ from typing import Any
 
 from hacrl_web.alerts.rules import BY_KIND
 from hacrl_web.alerts.signals import Facts
-from hacrl_web.insight.collaboration.step_summary import FATES, Generated, Lessons, PairSums, Summary
+from hacrl_web.insight.collaboration.step_summary import FATES, GeneratedCounts, PairSums, PromptLessons, Summary
 from workers.contract.advantages import CAPABILITY_FLOOR
 from workers.contract.spec.run import RunSpec
 
@@ -28,7 +28,7 @@ def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, 
     """
     names = [agent.name for agent in spec.agents]
     shares = spec.algorithm.shares_rollouts and len(names) > 1
-    generated = [summary.generated.get(name, Generated()) for name in names]
+    generated = [summary.generated.get(name, GeneratedCounts()) for name in names]
     pairs = []
     for learner, name in enumerate(names):
         for source, other in enumerate(names):
@@ -50,7 +50,7 @@ def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
     Fates are [rollouts, tokens]; lists by sign are [with A > 0, with A < 0]; lessons are [prompts, of which taught].
     """
     sums = summary.pairs.get((learner, source), PairSums())
-    lessons = summary.lessons.get((learner, source), Lessons())
+    lessons = summary.lessons.get((learner, source), PromptLessons())
     fates = {name: [getattr(sums, name), getattr(sums, f"{name}_tokens")] for name in FATES if name != "dropped"}
     counts = [*fates.values(), [sums.dropped, sums.dropped_tokens]]
     by_sign = {
@@ -94,7 +94,7 @@ def short(name: str) -> str:
     return name if len(name) <= 20 else f"{name[:12]}…{name[-7:]}"
 
 
-def percent(part: float, whole: float) -> str:
+def as_percent(part: float, whole: float) -> str:
     """`87 %`; never 0 % or 100 % of what is more than nothing or less than all."""
     if not whole:
         return "–"
@@ -132,12 +132,13 @@ def _traps(spec: RunSpec, names: Sequence[str], pairs: Sequence[dict[str, Any]])
         return [text for _, text in trapped]
     worst = sorted((pair for pair, _ in trapped), key=lambda pair: -pair["lower"][0] / pair["evaluated"][0])
     most = ", ".join(
-        f"{names[pair['learner']]} ← {names[pair['source']]} {percent(pair['lower'][0], pair['evaluated'][0])}"
+        f"{names[pair['learner']]} ← {names[pair['source']]} {as_percent(pair['lower'][0], pair['evaluated'][0])}"
         for pair in worst[:MOST_TRAPS]
     )
     return [
-        f"Delta trap in {len(trapped)} of {len(pairs)} pairs (learner ← source): at least {percent(TRAP.raise_at, 1)} "
-        f"of the source's encouraging answers lie below the learner's band and teach it nothing. The highest: {most}."
+        f"Delta trap in {len(trapped)} of {len(pairs)} pairs (learner ← source): at least "
+        f"{as_percent(TRAP.raise_at, 1)} of the source's encouraging answers lie below the "
+        f"learner's band and teach it nothing. The highest: {most}."
     ]
 
 
@@ -149,9 +150,9 @@ def trap(spec: RunSpec, names: Sequence[str], pair: dict[str, Any]) -> str:
     learner, source = names[pair["learner"]], names[pair["source"]]
     answers = "right answers" if pair["positives_are_right"] else "encouraging answers (A > 0)"
     return (
-        f"{percent(below, of)} of {source}'s {answers} lie below {learner}'s band: they teach {learner} nothing "
-        f"({below} of {of}; from {percent(TRAP.raise_at, 1)} on, {TRAP.raise_after} steps in a row, this is the alert "
-        f"“{TRAP.title}”)."
+        f"{as_percent(below, of)} of {source}'s {answers} lie below {learner}'s band: they teach {learner} nothing "
+        f"({below} of {of}; from {as_percent(TRAP.raise_at, 1)} on, {TRAP.raise_after} steps in a row, this is the "
+        f"alert “{TRAP.title}”)."
     )
 
 
@@ -171,9 +172,9 @@ def _teachers(names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> str:
     used, rows = sum(pair["used"][0] for pair in peers), sum(pair["rows"] for pair in peers)
     lost = sum(sum(pair["lost"]) for pair in peers)
     whom = names[best["source"]] if len(peers) == 1 else "its peers"
-    most = "" if len(peers) == 1 else f", most from {names[best['source']]} ({percent(sum(best['weight']), total)})"
+    most = "" if len(peers) == 1 else f", most from {names[best['source']]} ({as_percent(sum(best['weight']), total)})"
     clipped = f"; the clip took {lost} away" if lost else ""
-    share = f"{percent(shared, total)} of what moved {learner} came from {whom}{most}"
+    share = f"{as_percent(shared, total)} of what moved {learner} came from {whom}{most}"
     return f"{share}: {used} of {rows} rollouts taught{clipped}."
 
 

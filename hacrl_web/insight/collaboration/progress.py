@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hacrl_web.insight.checkpoints.checkpoints import accuracies
-from hacrl_web.insight.collaboration.collaboration import percent
+from hacrl_web.insight.collaboration.collaboration import as_percent
 from hacrl_web.insight.collaboration.step_summary import Summary, summary_of
 from hacrl_web.runs.models import Run
 
@@ -38,7 +38,7 @@ def _peers(summary: Summary, learner: str) -> str:
         if to == learner
     }
     total = sum(weights.values())
-    return percent(total - weights.get(learner, 0.0), total) if total and len(weights) > 1 else ""
+    return as_percent(total - weights.get(learner, 0.0), total) if total and len(weights) > 1 else ""
 
 
 def _accuracy(scores: Mapping[int, Mapping[str, float]], agent: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hacrl_web.insight.collaboration.collaboration import short, trap
 from hacrl_web.runs.models import Run
-from workers.contract.contribution_weight import lower_bound
+from workers.contract.contribution_weight import clip_lower_bound
 from workers.contract.spec.run import RunSpec
 
 BINS = 44
@@ -37,7 +37,7 @@ def bounds(spec: RunSpec) -> list[dict[str, Any]]:
     if len(updates) > MOST_BOUNDS:
         stride = (len(updates) - 1) / (MOST_BOUNDS - 1)
         updates = [updates[round(place * stride)] for place in range(MOST_BOUNDS)]
-    return [{"m": m, "low": lower_bound(m, rule), "high": 1.0} for m in updates]
+    return [{"m": m, "low": clip_lower_bound(m, rule), "high": 1.0} for m in updates]
 
 
 def window_steps(run: Run, steps: dict[int, int], step: int, window: int) -> list[int]:
@@ -84,7 +84,7 @@ def edges(ratios: Sequence[float], lowest_bound: float | None) -> list[float]:
     return [math.exp(place * width) for place in range(first, last + 1)]
 
 
-def count(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
+def count_ratios(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
     """Bars and shares of one pair; lists of two: with a positive, with a negative advantage.
 
     taught, lost: [sign][bar].  lower, upper: how many lie outside the band.  beyond: how many of the first and of the
@@ -130,7 +130,7 @@ def clipping(run: Run, spec: RunSpec, learner: int, steps: dict[int, int]) -> di
     sources = []
     for place, name in enumerate(names):
         if place != learner:
-            counted = {"learner": learner, "source": place, **count(of_source.get(name, []), ends)}
+            counted = {"learner": learner, "source": place, **count_ratios(of_source.get(name, []), ends)}
             sources.append(counted | {"trap": trap(spec, labels, counted)})
     return {
         "learner": learner,

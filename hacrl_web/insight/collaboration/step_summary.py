@@ -75,7 +75,7 @@ class PairSums(Counts):
 
 
 @dataclass
-class Lessons(Counts):
+class PromptLessons(Counts):
     """Over the prompts of one ordered pair; the definitions stand in docs/metrics.md."""
 
     prompts: int = 0
@@ -86,7 +86,7 @@ class Lessons(Counts):
 
 
 @dataclass
-class Generated(Counts):
+class GeneratedCounts(Counts):
     """Over all rollouts of one agent, those included that could not be scored."""
 
     rollouts: int = 0
@@ -113,8 +113,8 @@ class Summary:
 
     pairs: dict[tuple[str, str], PairSums] = field(default_factory=dict)
     dropped: dict[tuple[str, str, str], Dropped] = field(default_factory=dict)
-    lessons: dict[tuple[str, str], Lessons] = field(default_factory=dict)
-    generated: dict[str, Generated] = field(default_factory=dict)
+    lessons: dict[tuple[str, str], PromptLessons] = field(default_factory=dict)
+    generated: dict[str, GeneratedCounts] = field(default_factory=dict)
     factors: dict[tuple[str, str], tuple[float | None, ...]] = field(default_factory=dict)
 
     def add(self, other: Summary) -> None:
@@ -123,9 +123,9 @@ class Summary:
         for place, dropped in other.dropped.items():
             self.dropped.setdefault(place, Dropped()).add(dropped)
         for pair, lessons in other.lessons.items():
-            self.lessons.setdefault(pair, Lessons()).add(lessons)
+            self.lessons.setdefault(pair, PromptLessons()).add(lessons)
         for agent, generated in other.generated.items():
-            self.generated.setdefault(agent, Generated()).add(generated)
+            self.generated.setdefault(agent, GeneratedCounts()).add(generated)
 
 
 # Each step is looked up in the index: a million rows are not read to find a few hundred steps.
@@ -233,7 +233,7 @@ def _add_lessons(summary: Summary, of_step: QuerySet[Contribution]) -> None:
         for source in agents:
             if source == learner:
                 continue
-            lessons = summary.lessons.setdefault((learner, source), Lessons())
+            lessons = summary.lessons.setdefault((learner, source), PromptLessons())
             lessons.prompts += 1
             least, best = own.get((source, *prompt), (None, None))
             if least is None or best is None:
@@ -257,7 +257,7 @@ def _add_generated(summary: Summary, of_step: QuerySet[RolloutSample]) -> None:
         right=Count("pk", filter=Q(reward__gt=0)),
     )
     for agent, *counts in rows:
-        summary.generated[agent] = Generated(*(count or 0 for count in counts))
+        summary.generated[agent] = GeneratedCounts(*(count or 0 for count in counts))
 
 
 @dataclass

@@ -7,7 +7,7 @@ from ninja import Query, Router, Schema
 
 from hacrl_web.insight import settings_diff
 from hacrl_web.insight.compare import comparison
-from hacrl_web.insight.compare.views import choice
+from hacrl_web.insight.compare.views import compare_selection
 from hacrl_web.web.errors import FieldError, FieldErrors
 
 router = Router(tags=["insight"])
@@ -33,7 +33,7 @@ def compare_lines(request: HttpRequest, query: Query[CompareQuery], low: Bound =
 
     At most 1,500 points a line: of each bucket the least, the greatest and the last.
     """
-    selection = choice(request)
+    selection = compare_selection(request)
     if selection is None:
         return {"metric": "", "x": "step", "lines": []}
     infinite = float("inf")
@@ -51,13 +51,15 @@ def compare_lines(request: HttpRequest, query: Query[CompareQuery], low: Bound =
 @router.get("/compare/table", response=dict, summary="The table of a comparison: best and last of each agent")
 def compare_table(request: HttpRequest, query: Query[CompareQuery]) -> Any:
     """`runs` repeated, at most 8; `baseline` is one of them; `best`: high or low. `differing`: settings not alike."""
-    selection = choice(request)
+    selection = compare_selection(request)
     if selection is None:
         raise FieldErrors([FieldError("missing", "Name the runs to compare.", "runs")])
     if query.baseline and query.baseline not in {str(run.pk) for run in selection.runs}:
         raise Http404
-    rows = comparison.table(selection.runs, selection.metric, selection.baseline, lowest=selection.best == "low")
-    lines = settings_diff.lines([settings_diff.effective(run) for run in selection.runs])
+    rows = comparison.comparison_table(
+        selection.runs, selection.metric, selection.baseline, lowest=selection.best == "low"
+    )
+    lines = settings_diff.diff_lines([settings_diff.effective(run) for run in selection.runs])
     names = ("best", "best_step", "last", "last_step", "best_difference", "last_difference")
     return {
         "metric": selection.metric,

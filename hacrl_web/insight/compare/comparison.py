@@ -108,7 +108,7 @@ def bucketed(line: Sequence[tuple[float, float]], count: int = BUCKETS) -> list[
 
 
 @dataclass
-class Row:
+class CompareRow:
     """What one agent of a run reached, or the mean of all; differences are to the baseline run's row of this agent."""
 
     run: Run
@@ -132,8 +132,8 @@ class Row:
         return names.index(self.agent) if self.agent in names else 0
 
 
-def _row(run: Run, place: int, agent: str, line: Sequence[Point], lowest: bool) -> Row:
-    row = Row(run, place, agent)
+def _row(run: Run, place: int, agent: str, line: Sequence[Point], lowest: bool) -> CompareRow:
+    row = CompareRow(run, place, agent)
     if line:
         # The first of equals: who is there earlier was better.
         row.best_step, row.best = (min if lowest else max)(line, key=lambda point: point[1])
@@ -141,9 +141,9 @@ def _row(run: Run, place: int, agent: str, line: Sequence[Point], lowest: bool) 
     return row
 
 
-def table(runs: Sequence[Run], metric: str, baseline: Run, *, lowest: bool) -> list[Row]:
+def comparison_table(runs: Sequence[Run], metric: str, baseline: Run, *, lowest: bool) -> list[CompareRow]:
     """For each run its mean, where it has several agents, and each agent."""
-    rows: list[Row] = []
+    rows: list[CompareRow] = []
     for place, run in enumerate(runs):
         by_agent = points(run, metric)
         if len(by_agent) > 1:
@@ -164,6 +164,6 @@ def _difference(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a - b
 
 
-def result_of(rows: Iterable[Row], run: Run) -> float | None:
+def result_of(rows: Iterable[CompareRow], run: Run) -> float | None:
     """A run's last value: the mean of its agents, or its one agent's."""
     return next((row.last for row in rows if row.run.pk == run.pk), None)

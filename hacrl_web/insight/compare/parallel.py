@@ -11,14 +11,14 @@ from typing import Any
 import plotly.graph_objects as go
 
 from hacrl_web.insight.plotly_figures import as_json
-from hacrl_web.insight.settings_diff import ABSENT, Line
+from hacrl_web.insight.settings_diff import ABSENT, SettingLine
 
 MAX_AXES = 10
 MAX_LETTERS = 24
 HEIGHT = 340
 
 
-def is_drawable(line: Line) -> bool:
+def is_drawable(line: SettingLine) -> bool:
     """A number, a switch or a short word in every run; names say nothing."""
     if line.path == "name" or not line.differs:
         return False
@@ -31,7 +31,7 @@ def is_drawable(line: Line) -> bool:
     )
 
 
-def axes(lines: Sequence[Line]) -> list[Line]:
+def axes(lines: Sequence[SettingLine]) -> list[SettingLine]:
     """The settings to draw, numbers first."""
     fit = [line for line in lines if is_drawable(line)]
     return sorted(fit, key=lambda line: not _is_numeric(line.values))[:MAX_AXES]
@@ -70,7 +70,11 @@ def _word(value: Any) -> str:
 
 
 def figure(
-    names: Sequence[str], colours: Sequence[int], lines: Sequence[Line], result: Sequence[float | None], metric: str
+    names: Sequence[str],
+    colours: Sequence[int],
+    lines: Sequence[SettingLine],
+    result: Sequence[float | None],
+    metric: str,
 ) -> dict[str, Any]:
     """names, colours: of the runs, a colour from 0 to 7.  result: each run's last value of the metric."""
     titles = [line.path for line in lines] + [f"{metric}, last"]

@@ -38,7 +38,7 @@ CSV_HEAD += ("best_minus_baseline", "last_minus_baseline")
 
 
 @dataclass(frozen=True)
-class Choice:
+class CompareSelection:
     """What an address asks for."""
 
     runs: list[Run]
@@ -89,7 +89,7 @@ def colours_of(request: HttpRequest, num_runs: int) -> list[int]:
     return colours if is_sound else list(range(num_runs))
 
 
-def choice(request: HttpRequest) -> Choice | None:
+def compare_selection(request: HttpRequest) -> CompareSelection | None:
     """None where no run is chosen. Odd values of the rest mean what is usual."""
     runs, num_asked = runs_of(request)
     if not runs:
@@ -102,7 +102,7 @@ def choice(request: HttpRequest) -> Choice | None:
         metric = metrics[0] if metrics else ""
     axis = request.GET.get("x", "")
     best = request.GET.get("best", "")
-    return Choice(
+    return CompareSelection(
         runs,
         num_asked,
         colours_of(request, len(runs)),
@@ -120,11 +120,13 @@ def compare(request: HttpRequest) -> HttpResponse:
 
     `low` and `high` are the zoom, which belongs to the page's script.
     """
-    selection = choice(request)
+    selection = compare_selection(request)
     if selection is None:
         return render(request, "insight/compare.html", {"choice": None, "most": comparison.MAX_RUNS})
-    rows = comparison.table(selection.runs, selection.metric, selection.baseline, lowest=selection.best == "low")
-    lines = settings_diff.lines([settings_diff.effective(run) for run in selection.runs])
+    rows = comparison.comparison_table(
+        selection.runs, selection.metric, selection.baseline, lowest=selection.best == "low"
+    )
+    lines = settings_diff.diff_lines([settings_diff.effective(run) for run in selection.runs])
     differing = [line for line in lines if line.differs]
     drawn = parallel.axes(differing)
     result = [comparison.result_of(rows, run) for run in selection.runs]
@@ -154,7 +156,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     return render(request, "insight/compare.html", context)
 
 
-def _shown(selection: Choice, place: int, run: Run) -> dict[str, Any]:
+def _shown(selection: CompareSelection, place: int, run: Run) -> dict[str, Any]:
     """A run of the comparison with the addresses that take it out or make it the baseline."""
     others = [other for other in selection.runs if other.pk != run.pk]
     return {
@@ -169,10 +171,12 @@ def _shown(selection: Choice, place: int, run: Run) -> dict[str, Any]:
 @require_GET
 def compare_csv(request: HttpRequest) -> StreamingHttpResponse:
     """The table of the comparison."""
-    selection = choice(request)
+    selection = compare_selection(request)
     if selection is None:
         raise Http404
-    rows = comparison.table(selection.runs, selection.metric, selection.baseline, lowest=selection.best == "low")
+    rows = comparison.comparison_table(
+        selection.runs, selection.metric, selection.baseline, lowest=selection.best == "low"
+    )
 
     def lines() -> Iterator[str]:
         yield _line([*CSV_HEAD, "baseline"])

@@ -28,7 +28,7 @@ FILTERS = {
 
 
 @dataclass(frozen=True)
-class Questions:
+class QuestionSet:
     """A benchmark's questions as a run asked them, in columns."""
 
     ids: list[str] = field(default_factory=list)
@@ -87,12 +87,12 @@ def mark(letters: str, majority: str = "") -> Mark:
     return Mark(letters.count(RIGHT), len(letters) - letters.count(UNSCORABLE), len(letters), visible(majority))
 
 
-def read_questions(run: Run, benchmark: str) -> Questions:
+def read_question_set(run: Run, benchmark: str) -> QuestionSet:
     """In the order in which they were asked; the latest attempt that told them wins."""
     columns = ("ids", "subjects", "difficulties", "answers")
     chunks = run.question_chunks.filter(benchmark=benchmark).order_by("attempt", "seq")
     by_first = {first: texts for first, *texts in chunks.values_list("first", *columns)}
-    questions = Questions()
+    questions = QuestionSet()
     for first in sorted(by_first):
         for name, text in zip(columns, by_first[first], strict=True):
             getattr(questions, name).extend(from_json(text))
@@ -120,12 +120,12 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Pair:
+class EvaluationPair:
     """Two evaluations of the same questions. agents: (place, name in `after`, name in `before`)."""
 
     before: Side
     after: Side
-    questions: Questions
+    questions: QuestionSet
     agents: Sequence[tuple[int, str, str]]
     sheets_before: Sequence[Sheet]
     sheets_after: Sequence[Sheet]
@@ -139,16 +139,16 @@ class Pair:
         return before, mark(new.marks[place], new.majority[place])
 
 
-def read_pair(benchmark: str, before: Side, after: Side) -> Pair:
+def read_pair(benchmark: str, before: Side, after: Side) -> EvaluationPair:
     """Both evaluations. Agents of another run are those of the same names, or places where no name is shared."""
-    questions = read_questions(after.run, benchmark)
+    questions = read_question_set(after.run, benchmark)
     count = len(questions.ids)
     if before.run.pk == after.run.pk:
         new = old = read_sheets(after.run, benchmark, {before.step, after.step}, count)
         count_before, places = count, [*range(count)]
     else:
         new = read_sheets(after.run, benchmark, {after.step}, count)
-        ids = read_questions(before.run, benchmark).ids
+        ids = read_question_set(before.run, benchmark).ids
         count_before, place_of = len(ids), {name: place for place, name in enumerate(ids)}
         old = read_sheets(before.run, benchmark, {before.step}, count_before)
         places = [place_of.get(name) for name in questions.ids]
@@ -159,7 +159,7 @@ def read_pair(benchmark: str, before: Side, after: Side) -> Pair:
         if (after.step, name) in new
     ]
     unasked = Sheet([""] * count_before, [""] * count_before)
-    return Pair(
+    return EvaluationPair(
         before,
         after,
         questions,
@@ -178,7 +178,7 @@ def _partner(name: str, place: int, names: Sequence[str], others: Sequence[str])
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SheetQuery:
     """Which questions are asked for. agent: only this one counts, by its place among the pair's agents."""
 
     show: str = ""
@@ -188,7 +188,7 @@ class Wanted:
     text: str = ""  # in the id
 
 
-def chosen(pair: Pair, query: Wanted) -> tuple[list[int], dict[str, int]]:
+def matching_places(pair: EvaluationPair, query: SheetQuery) -> tuple[list[int], dict[str, int]]:
     """Places of the questions that are asked for, in their order; and how many each of the filters would show."""
     questions, needle = pair.questions, query.text.lower()
     agents = range(len(pair.agents)) if query.agent is None else [query.agent]
@@ -199,7 +199,7 @@ def chosen(pair: Pair, query: Wanted) -> tuple[list[int], dict[str, int]]:
         and (not query.difficulty or questions.difficulties[place] == query.difficulty)
         and (not needle or needle in questions.ids[place].lower())
     ]
-    counted, matching, marks = dict.fromkeys(FILTERS, 0), [], _Seen()
+    counted, matching, marks = dict.fromkeys(FILTERS, 0), [], _MarkCache()
     for place in places:
         shows = _shows(pair, place, agents, marks)
         for show in shows:
@@ -209,7 +209,7 @@ def chosen(pair: Pair, query: Wanted) -> tuple[list[int], dict[str, int]]:
     return matching, counted
 
 
-class _Seen(dict[str, Mark]):
+class _MarkCache(dict[str, Mark]):
     """Marks by their letters: there are few different ones."""
 
     def __missing__(self, letters: str) -> Mark:
@@ -217,7 +217,7 @@ class _Seen(dict[str, Mark]):
         return value
 
 
-def _shows(pair: Pair, place: int, agents: Sequence[int], marks: _Seen) -> list[str]:
+def _shows(pair: EvaluationPair, place: int, agents: Sequence[int], marks: _MarkCache) -> list[str]:
     """The filters that a question passes."""
     at = pair.places_before[place]
     after = [marks[pair.sheets_after[agent].marks[place]] for agent in agents]

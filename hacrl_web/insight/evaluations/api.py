@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404
 from ninja import Body, Router, Status
 
 from hacrl_web.accounts.tokens.idempotency import idempotent
-from hacrl_web.insight.evaluations.evaluations import summary
+from hacrl_web.insight.evaluations.evaluations import evaluation_summary
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
 from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.models import Run
@@ -38,6 +38,6 @@ def get_evaluations(request: HttpRequest, run_id: UUID) -> Any:
                 "is_own": one.is_own,
                 "agents": [{"name": a.name, "points": [asdict(point) for point in a.points]} for a in one.agents],
             }
-            for one in summary(run)
+            for one in evaluation_summary(run)
         ]
     }

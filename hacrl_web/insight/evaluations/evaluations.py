@@ -20,7 +20,7 @@ MAX_LEGEND = 24  # characters of a name in the picture; the table has it in full
 
 
 @dataclass(frozen=True)
-class Point:
+class EvaluationPoint:
     """One evaluation of one agent. `value` is avg@k; estimates of runs of older versions are empty."""
 
     step: int
@@ -35,7 +35,7 @@ class Point:
     verifier: str
 
     @classmethod
-    def of(cls, step: int, payload: dict[str, Any]) -> Point:
+    def of(cls, step: int, payload: dict[str, Any]) -> EvaluationPoint:
         count = int(payload.get("num_samples") or 1)
         value = payload.get("value")
         estimates = {name: number for name, number in (payload.get("estimates") or {}).items() if number is not None}
@@ -59,21 +59,21 @@ class OfAgent:
 
     name: str
     position: int
-    points: list[Point] = field(default_factory=list)
+    points: list[EvaluationPoint] = field(default_factory=list)
 
-    def at(self, step: int | None) -> Point | None:
+    def at(self, step: int | None) -> EvaluationPoint | None:
         return next((point for point in self.points if point.step == step), None)
 
     @property
-    def first(self) -> Point | None:
+    def first(self) -> EvaluationPoint | None:
         return self.points[0] if self.points else None
 
     @property
-    def last(self) -> Point | None:
+    def last(self) -> EvaluationPoint | None:
         return self.points[-1] if self.points else None
 
     @property
-    def best(self) -> Point | None:
+    def best(self) -> EvaluationPoint | None:
         """The first of the highest."""
         numbers = [point for point in self.points if point.value is not None]
         return max(numbers, key=lambda point: point.value or 0.0) if numbers else None
@@ -103,7 +103,7 @@ class OfBenchmark:
         return sorted({name for agent in self.agents if (point := agent.at(step)) for name in point.slices})
 
 
-def summary(run: Run) -> list[OfBenchmark]:
+def evaluation_summary(run: Run) -> list[OfBenchmark]:
     """By benchmark, the run's own first; benchmarks without an evaluation yet are not there."""
     rows = run.events.filter(type="evaluation", step__isnull=False).order_by("attempt", "seq")
     latest: dict[str, dict[str, dict[int, dict[str, Any]]]] = {}
@@ -115,7 +115,7 @@ def summary(run: Run) -> list[OfBenchmark]:
     for name in sorted(latest, key=lambda name: name in further):
         by_agent = latest[name]
         agents = [
-            OfAgent(agent, place, [Point.of(step, by_agent[agent][step]) for step in sorted(by_agent[agent])])
+            OfAgent(agent, place, [EvaluationPoint.of(step, by_agent[agent][step]) for step in sorted(by_agent[agent])])
             for place, agent in enumerate(run.agent_names)
             if agent in by_agent
         ]

@@ -49,7 +49,7 @@ _FIELDS = {"agents": "models", "data": "benchmarks"}
 
 
 @dataclass
-class Chosen:
+class SelectedAgents:
     """Who is evaluated. manifest: of the checkpoint whose agents are copied to `folder` before."""
 
     agents: list[dict[str, Any]] = field(default_factory=list)
@@ -97,8 +97,8 @@ def _listed(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> l
     return list({str(value): value for value in values}.values())
 
 
-def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: list[FieldError]) -> Chosen:
-    selection = Chosen()
+def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: list[FieldError]) -> SelectedAgents:
+    selection = SelectedAgents()
     for key in _listed(request, "models", errors)[: 2 * MAX_AGENTS]:
         model = visible_row(LanguageModel, user, key)
         if model is None:
@@ -143,7 +143,7 @@ def visible_row(model: Any, user: Any, key: Any) -> Any:
 
 
 def _add_checkpoint(
-    user: Any, request: Mapping[str, Any], folder: Path, selection: Chosen, errors: list[FieldError]
+    user: Any, request: Mapping[str, Any], folder: Path, selection: SelectedAgents, errors: list[FieldError]
 ) -> None:
     """The agents of a run's checkpoint, each in the prompt format in which it learnt."""
     run, step = find_run(user, request.get("run")), str(request.get("step", ""))
@@ -153,7 +153,7 @@ def _add_checkpoint(
     selection.sources.append(("run", run))
     try:
         whole = int(step) if step.isascii() and step.isdigit() and len(step) < 10 else -1
-        selection.manifest = checkpoints.find(run, whole)
+        selection.manifest = checkpoints.find_checkpoint(run, whole)
     except checkpoints.NoSuchCheckpoint as error:
         errors.append(FieldError("not_found", str(error), "step"))
         return
@@ -179,7 +179,7 @@ def find_run(user: Any, key: Any) -> Run | None:
 
 
 def _spec(
-    user: Any, request: Mapping[str, Any], selection: Chosen, errors: list[FieldError]
+    user: Any, request: Mapping[str, Any], selection: SelectedAgents, errors: list[FieldError]
 ) -> tuple[RunSpec | None, Sequence[Any]]:
     """The checked spec and its benchmarks; what is wrong is added to `errors`."""
     ids = _listed(request, "benchmarks", errors)

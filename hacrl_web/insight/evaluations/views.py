@@ -19,7 +19,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from hacrl_web.insight.evaluations import answer_sheets as sheets
-from hacrl_web.insight.evaluations.evaluations import OfBenchmark, curve, summary
+from hacrl_web.insight.evaluations.evaluations import OfBenchmark, curve, evaluation_summary
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.runs import header, run_or_404
 from hacrl_web.web.streaming import Echo, csv_cell, download
@@ -39,7 +39,7 @@ class Asked:
     before: sheets.Side
     after: sheets.Side
     against: Run | None
-    wanted: sheets.Wanted
+    wanted: sheets.SheetQuery
     given: Mapping[str, str]
 
     def query(self, **changes: Any) -> str:
@@ -52,14 +52,14 @@ def _asked(request: HttpRequest, run: Run, benchmarks: list[OfBenchmark]) -> Ask
     benchmark = next((one for one in benchmarks if one.name == query.get("benchmark")), benchmarks[0])
     against = _other_run(request, run)
     after = _step(query.get("to", ""), benchmark.steps, benchmark.steps[-1])
-    other = next((one for one in summary(against) if one.name == benchmark.name), None) if against else None
+    other = next((one for one in evaluation_summary(against) if one.name == benchmark.name), None) if against else None
     against = against if other else None
     steps = (other or benchmark).steps
     before = _step(query.get("from", ""), steps, steps[-1] if other else steps[0])
     names = run.agent_names
     agent = query.get("agent", "")
     show = query.get("show", "")
-    sheet_query = sheets.Wanted(
+    sheet_query = sheets.SheetQuery(
         show=show if show in sheets.FILTERS else "",
         agent=names.index(agent) if agent in names else None,
         subject=_text(query.get("subject", "")),
@@ -99,26 +99,26 @@ def _other_run(request: HttpRequest, run: Run) -> Run | None:
     return None if other == run.pk else runs.filter(pk=other).first()
 
 
-def _pair(selection: Asked) -> tuple[sheets.Pair, sheets.Wanted]:
+def _pair(selection: Asked) -> tuple[sheets.EvaluationPair, sheets.SheetQuery]:
     """Both evaluations, and what is wanted with the agent's place among those that were evaluated."""
     pair = sheets.read_pair(selection.benchmark.name, selection.before, selection.after)
     place = next((at for at, (place, _, _) in enumerate(pair.agents) if place == selection.wanted.agent), None)
     query = selection.wanted
-    return pair, sheets.Wanted(query.show, place, query.subject, query.difficulty, query.text)
+    return pair, sheets.SheetQuery(query.show, place, query.subject, query.difficulty, query.text)
 
 
 @require_safe
 def run_evaluations(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The tab. `question` opens one: its place among the questions of the benchmark."""
     run = run_or_404(request, run_id)
-    benchmarks = summary(run)
+    benchmarks = evaluation_summary(run)
     context = header(run) | {"tab": "evaluations", "benchmarks": benchmarks}
     if not benchmarks:
         return render(request, "insight/run_evaluations.html", context)
     selection = _asked(request, run, benchmarks)
     before, after = selection.before.step, selection.after.step
     pair, query = _pair(selection)
-    places, counted = sheets.chosen(pair, query)
+    places, counted = sheets.matching_places(pair, query)
     page = Paginator(places, PAGE_SIZE).get_page(request.GET.get("page"))
     texts = sheets.question_texts(run, selection.benchmark.name, page.object_list, ANSWERS_AT_ONCE)
     opened = _opened(request.GET.get("question", ""), selection, pair, places)
@@ -184,7 +184,7 @@ def _slice_rows(selection: Asked) -> list[dict[str, Any]]:
 
 
 def _row(
-    pair: sheets.Pair, place: int, texts: Mapping[int, str], selection: Asked, page_number: int | None = None
+    pair: sheets.EvaluationPair, place: int, texts: Mapping[int, str], selection: Asked, page_number: int | None = None
 ) -> dict[str, Any]:
     questions = pair.questions
     return {
@@ -203,7 +203,7 @@ def _row(
     }
 
 
-def _opened(text: str, selection: Asked, pair: sheets.Pair, places: list[int]) -> dict[str, Any] | None:
+def _opened(text: str, selection: Asked, pair: sheets.EvaluationPair, places: list[int]) -> dict[str, Any] | None:
     """The question in full, with what each agent answered in both evaluations, and its neighbours in the list."""
     place = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else NEVER
     if place >= len(pair.questions.ids):
@@ -231,7 +231,7 @@ def _query_of(selection: Asked, places: list[int], place: int) -> str:
 def evaluations_csv(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse | StreamingHttpResponse:
     """The questions that the tab lists under the same address, all pages of them."""
     run = run_or_404(request, run_id)
-    benchmarks = summary(run)
+    benchmarks = evaluation_summary(run)
 
     def lines() -> Iterator[str]:
         writer = csv.writer(Echo())
@@ -251,7 +251,7 @@ def evaluations_csv(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse | S
             for what in ("right", "scored", "most frequent answer")
         ]
         yield writer.writerow(csv_cell(cell) for cell in ["question", "subject", "difficulty", "reference", *heads])
-        for place in sheets.chosen(pair, query)[0]:
+        for place in sheets.matching_places(pair, query)[0]:
             row = _row(pair, place, {}, selection)
             cells = [row["id"], row["subject"], row["difficulty"], row["answer"]]
             for mark in row["marks"]:

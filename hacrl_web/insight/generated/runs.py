@@ -22,7 +22,16 @@ from hacrl_web.insight.generated.step import Stepper
 from hacrl_web.insight.generated.world import NUM_QUESTIONS, SUBJECTS, World
 from hacrl_web.runs.launch.variants import HACPO, Variant
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
-from hacrl_web.runs.telemetry.tables import ANSWERS, CONTRIBUTIONS, EVENTS, QUESTIONS, ROLLOUTS, TABLE_OF, Row, Table
+from hacrl_web.runs.telemetry.tables import (
+    ANSWERS,
+    CONTRIBUTIONS,
+    EVENTS,
+    QUESTIONS,
+    ROLLOUTS,
+    TABLE_OF,
+    Row,
+    TelemetryTable,
+)
 from workers.contract.spec.run import RunSpec
 
 NOT_TRAINED = "generated, not trained"
@@ -179,7 +188,7 @@ class Store:
         self.now = now or timezone.now()
         self.num_rows = 0
         tables = (EVENTS, ROLLOUTS, CONTRIBUTIONS, QUESTIONS, ANSWERS)
-        self._rows: dict[Table, list[Row]] = {table: [] for table in tables}
+        self._rows: dict[TelemetryTable, list[Row]] = {table: [] for table in tables}
         self._waiting = 0
         self._pending: list[Pending] = []
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from hacrl_web.insight.generated.world import Answer, Question, World
-from workers.contract.contribution_weight import lower_bound
+from workers.contract.contribution_weight import clip_lower_bound
 from workers.contract.spec.run import RunSpec
 
 CAPABILITY_FLOOR = 1e-8
@@ -176,7 +176,7 @@ class Stepper:
         if visit.advantage == 0:
             return
         visit.ratio = math.exp(world.log_ratio(learner, visit.source))
-        low = lower_bound(visit.mini_batch, rule)
+        low = clip_lower_bound(visit.mini_batch, rule)
         visit.clipped = min(max(visit.ratio, low), 1.0)
         visit.side = (visit.ratio > 1.0) - (visit.ratio < low)
         visit.objective = visit.clipped ** (1 + rule.alpha) * visit.omega * visit.advantage * rule.cross_weight

@@ -12,7 +12,7 @@ from ninja import Query, Router
 from hacrl_web.insight.downsample import MAX_POINTS
 from hacrl_web.insight.overview.history import history
 from hacrl_web.insight.overview.overview import XAxis, overview
-from hacrl_web.runs.live.event_reader import dump
+from hacrl_web.runs.live.event_reader import frame_text
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, FieldErrors
 
@@ -23,7 +23,7 @@ router = Router(tags=["insight"])
 
 def _json(body: dict[str, Any]) -> HttpResponse:
     """The same body always has the same bytes."""
-    return HttpResponse(dump(body), content_type="application/json")
+    return HttpResponse(frame_text(body), content_type="application/json")
 
 
 @router.get("/runs/{run_id}/buckets", response=dict, summary="Lines of chosen metrics, at most 1,500 points each")

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Literal
 
 from hacrl_web.insight.downsample import MAX_POINTS, Buckets, bucketed, width_for
-from hacrl_web.insight.overview.seed_bands import Kind, band, same_but_seed
+from hacrl_web.insight.overview.seed_bands import Kind, same_but_seed, seed_band
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.series import series
 
@@ -74,7 +74,7 @@ def _bands(
     bands = {}
     for key in own:
         by_seed = {seed: lines[key] for seed, lines in every.items() if key in lines and lines[key].steps}
-        bands[key] = (band(list(by_seed.values()), width, kind), list(by_seed))
+        bands[key] = (seed_band(list(by_seed.values()), width, kind), list(by_seed))
     return bands
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from hacrl_web.insight.downsample import Buckets
-from hacrl_web.insight.statistics import estimate
+from hacrl_web.insight.statistics import mean_interval
 from hacrl_web.runs.models import Run
 
 MAX_SEEDS = 16
@@ -34,7 +34,7 @@ def same_but_seed(run: Run) -> list[Run]:
     return [by_seed[seed] for seed in sorted([run.seed, *others])]
 
 
-def band(lines: Sequence[Buckets], width: int, kind: Kind) -> Buckets:
+def seed_band(lines: Sequence[Buckets], width: int, kind: Kind) -> Buckets:
     """The band over the same line of several runs, where at least two have a point; `last` is the mean.
 
     It is made of what each line shows, the last value of a bucket. range: the lowest and the highest of them.
@@ -47,7 +47,7 @@ def band(lines: Sequence[Buckets], width: int, kind: Kind) -> Buckets:
     buckets = Buckets()
     for _, points in sorted(cells.items()):
         values = [value for _, value in points]
-        mean = estimate(values)
+        mean = mean_interval(values)
         if mean is None or mean.low is None or mean.high is None:
             continue
         buckets.steps.append(max(step for step, _ in points))

@@ -12,7 +12,7 @@ from ninja import Field, Query, Router, Schema, Status
 
 from hacrl_web.insight.models import MAX_QUERY, SavedQuery
 from hacrl_web.insight.rollouts.filter import read_cursor, read_filter
-from hacrl_web.insight.rollouts.search import search
+from hacrl_web.insight.rollouts.search import search_rollouts
 from hacrl_web.insight.rollouts.views import save_query
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, FieldErrors
@@ -60,7 +60,11 @@ def find_rollouts(request: HttpRequest, run_id: UUID, query: Query[RolloutQuery]
     if odd or rollout_filter.ignored:
         message = f"This cannot be read, or is not known in this run: {', '.join([*odd, *rollout_filter.ignored])}."
         raise FieldErrors([FieldError("invalid", message, None)])
-    page = search(run, rollout_filter, before, is_backward=True) if before else search(run, rollout_filter, after)
+    page = (
+        search_rollouts(run, rollout_filter, before, is_backward=True)
+        if before
+        else search_rollouts(run, rollout_filter, after)
+    )
     return {
         "items": [asdict(hit) | {"taught": hit.taught._asdict() if hit.taught else None} for hit in page.hits],
         "next": str(page.after) if page.after else None,

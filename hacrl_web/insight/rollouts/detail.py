@@ -42,7 +42,7 @@ class Card:
 
 
 @dataclass
-class Column:
+class AgentColumn:
     """One agent's rollouts of the prompt."""
 
     agent: str
@@ -52,7 +52,7 @@ class Column:
 
 
 @dataclass
-class Group:
+class PromptGroup:
     """A prompt of a step, in the latest attempt that made it."""
 
     step: int
@@ -61,12 +61,12 @@ class Group:
     is_prompt_cut: bool
     has_texts: bool
     answer: str
-    columns: list[Column]
+    columns: list[AgentColumn]
     selected: Card | None
     waterfalls: list[Waterfall]
 
 
-def group_of(run: Run, rule: AlgorithmSpec, hit: Hit) -> Group | None:
+def group_of(run: Run, rule: AlgorithmSpec, hit: Hit) -> PromptGroup | None:
     """The prompt group that a rollout belongs to, the rollout itself selected."""
     agents = run.agent_names
     place = {"attempt": hit.attempt, "step": hit.step, "prompt_id": hit.prompt_id}
@@ -86,7 +86,7 @@ def group_of(run: Run, rule: AlgorithmSpec, hit: Hit) -> Group | None:
     if not rows:
         return None
     lessons = _lessons(run, rule, place, agents)
-    columns = [Column(agent, position) for position, agent in enumerate(agents)]
+    columns = [AgentColumn(agent, position) for position, agent in enumerate(agents)]
     selected = None
     for row in rows:
         column = columns[agents.index(row["agent"])]
@@ -99,7 +99,7 @@ def group_of(run: Run, rule: AlgorithmSpec, hit: Hit) -> Group | None:
         column.cards.append(card)
         selected = card if is_selected else selected
     head = rows[0]
-    return Group(
+    return PromptGroup(
         hit.step,
         hit.prompt_id,
         visible(head["shown_prompt"]),

@@ -51,7 +51,7 @@ class Filter:
         return urlencode({**self.given, **{name: value for name, value in more.items() if value not in (None, "")}})
 
 
-class _Reader:
+class _ParameterReader:
     """Takes values out of a query and remembers what it could not read."""
 
     def __init__(self, query: Mapping[str, str]) -> None:
@@ -118,7 +118,7 @@ def _is_of_one_pair(values: Mapping[str, Any]) -> bool:
 
 def read_filter(query: Mapping[str, str], agents: Sequence[str]) -> Filter:
     """The filter that a query asks for. agents: names of the run's agents."""
-    reader = _Reader(query)
+    reader = _ParameterReader(query)
     is_unscorable = reader.text("reward") == UNSCORABLE
     agent, source = reader.one_of("agent", agents), reader.one_of("source", agents)
     if agent and source:  # two words for one thing: the second one counts
@@ -147,7 +147,7 @@ def read_filter(query: Mapping[str, str], agents: Sequence[str]) -> Filter:
 
 
 @dataclass(frozen=True)
-class Cursor:
+class PageCursor:
     """A place among the rows of a run: a step, and the number of an event of it."""
 
     step: int
@@ -157,9 +157,9 @@ class Cursor:
         return f"{self.step}.{self.seq}"
 
 
-def read_cursor(text: str) -> Cursor | None:
+def read_cursor(text: str) -> PageCursor | None:
     """`12.3456`; None of anything else."""
     step, _, seq = text.partition(".")
     if not (step.isascii() and step.isdigit() and seq.isascii() and seq.isdigit() and len(text) <= 30):
         return None
-    return Cursor(min(int(step), MAX_NUMBER), min(int(seq), 2**62))
+    return PageCursor(min(int(step), MAX_NUMBER), min(int(seq), 2**62))

@@ -15,7 +15,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from hacrl_web.insight.collaboration.step_summary import TAUGHT
 from hacrl_web.insight.recorded_steps import Segment, segments
-from hacrl_web.insight.rollouts.filter import CLIPS, Cursor, Filter
+from hacrl_web.insight.rollouts.filter import CLIPS, Filter, PageCursor
 from hacrl_web.insight.rollouts.rescued_prompts import REWARDS, lesson_prompts
 from hacrl_web.runs.models import RolloutSample, Run
 
@@ -56,8 +56,8 @@ class Hit:
     taught: Taught | None = None
 
     @property
-    def cursor(self) -> Cursor:
-        return Cursor(self.step, self.seq)
+    def cursor(self) -> PageCursor:
+        return PageCursor(self.step, self.seq)
 
     @property
     def place(self) -> tuple[int, int, str]:
@@ -66,12 +66,12 @@ class Hit:
 
 
 @dataclass
-class Page:
+class RolloutPage:
     """Hits in the order of the steps. after, before: where to go on; stopped_at: the step where time was over."""
 
     hits: list[Hit] = field(default_factory=list)
-    after: Cursor | None = None
-    before: Cursor | None = None
+    after: PageCursor | None = None
+    before: PageCursor | None = None
     stopped_at: int | None = None
     num_searched: int = 0
 
@@ -98,12 +98,14 @@ def first_that_taught(run: Run, step: int) -> Hit | None:
     return None
 
 
-def search(run: Run, rollout_filter: Filter, cursor: Cursor | None, *, is_backward: bool = False) -> Page:
+def search_rollouts(
+    run: Run, rollout_filter: Filter, cursor: PageCursor | None, *, is_backward: bool = False
+) -> RolloutPage:
     """A page of hits after the cursor, or before it; without one, from the first or the last step on."""
     rows: QuerySet[Any] = run.contributions.all() if rollout_filter.is_of_learner else run.rollouts.all()
     first, last = rollout_filter.steps or (0, None)
     parts = segments(rows, first, last)
-    page = Page()
+    page = RolloutPage()
     asked_rows = _of_lesson(run, parts, rollout_filter)
     deadline = time.monotonic() + BUDGET_S
     edge = cursor
@@ -140,8 +142,8 @@ def _of_lesson(run: Run, parts: Sequence[Segment], rollout_filter: Filter) -> Q:
 
 
 def _pieces(
-    rows: QuerySet[Any], segment: Segment, cursor: Cursor | None, rollout_filter: Filter, is_backward: bool
-) -> Iterator[tuple[QuerySet[Any], Cursor | None, int]]:
+    rows: QuerySet[Any], segment: Segment, cursor: PageCursor | None, rollout_filter: Filter, is_backward: bool
+) -> Iterator[tuple[QuerySet[Any], PageCursor | None, int]]:
     """Rows of a segment beyond the cursor, some at a time: (rows, their end, how many at most); None: the last ones."""
     order = ("-step", "-seq") if is_backward else ("step", "seq")
     size = TEXT_PIECE if rollout_filter.text else PIECE
@@ -152,12 +154,12 @@ def _pieces(
         if not ends:
             yield remaining, None, size
             return
-        last = Cursor(*ends[0])
+        last = PageCursor(*ends[0])
         yield of_attempt.filter(_between(segment, cursor, last, is_backward)), last, size
         cursor = last
 
 
-def _between(segment: Segment, begin: Cursor | None, last: Cursor | None, is_backward: bool) -> Q:
+def _between(segment: Segment, begin: PageCursor | None, last: PageCursor | None, is_backward: bool) -> Q:
     """Rows of a segment beyond `begin`, up to and with `last`. One range of steps: the index is entered at its ends."""
     low, high = (last, begin) if is_backward else (begin, last)
     first_step = segment.first if low is None else max(segment.first, low.step)

@@ -16,8 +16,8 @@ from django.views.decorators.http import require_http_methods
 from hacrl_web.insight.models import MAX_QUERY, MAX_SAVED, SavedQuery
 from hacrl_web.insight.recorded_steps import end, step_after, step_before
 from hacrl_web.insight.rollouts.detail import group_of
-from hacrl_web.insight.rollouts.filter import CLIPS, SIGNS, Cursor, Filter, read_cursor, read_filter
-from hacrl_web.insight.rollouts.search import Hit, Page, first_that_taught, hit_of, search
+from hacrl_web.insight.rollouts.filter import CLIPS, SIGNS, Filter, PageCursor, read_cursor, read_filter
+from hacrl_web.insight.rollouts.search import Hit, RolloutPage, first_that_taught, hit_of, search_rollouts
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.runs import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
@@ -59,14 +59,14 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return render(request, "insight/rollouts.html", context)
 
 
-def _page(run: Run, rollout_filter: Filter, query: Any, last_step: int | None) -> Page:
+def _page(run: Run, rollout_filter: Filter, query: Any, last_step: int | None) -> RolloutPage:
     after, before = read_cursor(query.get("after", "")), read_cursor(query.get("before", ""))
     if before is not None:
-        return search(run, rollout_filter, before, is_backward=True)
+        return search_rollouts(run, rollout_filter, before, is_backward=True)
     if after is None and not rollout_filter.given and last_step is not None:
         # Nothing asked for: the newest step, from where one can go back.
-        after = Cursor(max(0, last_step), 0)
-    return search(run, rollout_filter, after)
+        after = PageCursor(max(0, last_step), 0)
+    return search_rollouts(run, rollout_filter, after)
 
 
 def _selected(run: Run, query: Any, hits: Sequence[Hit], *, is_asked: bool) -> Hit | None:
@@ -88,7 +88,7 @@ def _selected(run: Run, query: Any, hits: Sequence[Hit], *, is_asked: bool) -> H
 
 
 @dataclass(frozen=True)
-class Line:
+class RolloutLine:
     """A hit in the list."""
 
     hit: Hit
@@ -98,12 +98,12 @@ class Line:
     learner_position: int | None
 
 
-def _line(hit: Hit, rollout_filter: Filter, query: Any, selected: Hit | None, agents: Sequence[str]) -> Line:
+def _line(hit: Hit, rollout_filter: Filter, query: Any, selected: Hit | None, agents: Sequence[str]) -> RolloutLine:
     url = "?" + rollout_filter.query(after=query.get("after"), before=query.get("before"), rollout=hit.seq)
     is_selected = selected is not None and _is_same(hit, selected)
     learner = hit.taught.learner if hit.taught else ""
     places = [agents.index(name) if name in agents else None for name in (hit.agent, learner)]
-    return Line(hit, url, is_selected, *places)
+    return RolloutLine(hit, url, is_selected, *places)
 
 
 def _is_same(one: Hit, other: Hit) -> bool:
@@ -112,7 +112,7 @@ def _is_same(one: Hit, other: Hit) -> bool:
     return (one.place, one.agent, one.sample) == (other.place, other.agent, other.sample) and len(learners) <= 1
 
 
-def _links(rollout_filter: Filter, page: Page, selected: Hit | None, query: Any) -> dict[str, str]:
+def _links(rollout_filter: Filter, page: RolloutPage, selected: Hit | None, query: Any) -> dict[str, str]:
     """Where the keys n, p, N and P go, and the pages before and after this one."""
     hits = page.hits
     onward = "?" + rollout_filter.query(after=page.after) if page.after else ""

@@ -46,7 +46,7 @@ class Waterfall:
         return abs(self.product - weight) / max(abs(weight), abs(self.product), 1e-300)
 
 
-def taken(row: Contribution) -> Taken:
+def waterfall_step(row: Contribution) -> Taken:
     return Taken(
         row.agent == row.source,
         row.mini_batch,
@@ -59,7 +59,7 @@ def taken(row: Contribution) -> Taken:
 
 def waterfalls(rule: AlgorithmSpec, rows: Sequence[tuple[str, int, Contribution]]) -> list[Waterfall]:
     """One for each (learner, its place, row), all on one scale."""
-    steps = [factors(rule, taken(row)) for _, _, row in rows]
+    steps = [factors(rule, waterfall_step(row)) for _, _, row in rows]
     scale = _Scale([abs(step.product) for steps_of_row in steps for step in steps_of_row])
     return [
         Waterfall(

@@ -29,7 +29,7 @@ def _run(request: HttpRequest, run_id: UUID) -> Run:
 @router.get("/runs/{run_id}/timeline", response=dict, summary="All that happened to a run, newest first")
 def get_timeline(request: HttpRequest, run_id: UUID, kind: Kinds = NO_KINDS, before: Moment = None) -> Any:
     """States, starts and ends, evaluations, checkpoints, incidents, alerts. `next` goes into `before`."""
-    items, following = event_list.page(_run(request, run_id), dict.fromkeys(kind) or get_args(Kind), before)
+    items, following = event_list.event_page(_run(request, run_id), dict.fromkeys(kind) or get_args(Kind), before)
     return {"items": [asdict(item) for item in items], "next": following}
 
 
@@ -37,7 +37,7 @@ def get_timeline(request: HttpRequest, run_id: UUID, kind: Kinds = NO_KINDS, bef
 def get_config(request: HttpRequest, run_id: UUID, against: UUID | None = None, only_different: bool = False) -> Any:
     """By dotted path: the values of this run and of `against`; null and `is_there` false where a run has none."""
     runs = [_run(request, run_id), *([_run(request, against)] if against else [])]
-    lines = settings_diff.lines([settings_diff.effective(run) for run in runs])
+    lines = settings_diff.diff_lines([settings_diff.effective(run) for run in runs])
     return {"runs": [str(run.pk) for run in runs], "lines": settings_diff.as_rows(lines, only_different=only_different)}
 
 

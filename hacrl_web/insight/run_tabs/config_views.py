@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from hacrl_web.insight import settings_diff
-from hacrl_web.insight.checkpoints.checkpoints import slug
+from hacrl_web.insight.checkpoints.checkpoints import agent_slug
 from hacrl_web.insight.spec_files import as_verl_yaml, as_yaml, verl_refusal
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.runs import header, run_or_404
@@ -34,7 +34,7 @@ def run_config(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     other = _other(request, run, against)
     only = request.GET.get("only") == "1" and other is not None
     specs = [settings_diff.effective(one) for one in (run, other) if one is not None]
-    sections = settings_diff.sections(settings_diff.lines(specs))
+    sections = settings_diff.sections(settings_diff.diff_lines(specs))
     parameters = {"against": against} if against else {}
     context: dict[str, Any] = header(run) | {
         "tab": "config",
@@ -42,7 +42,7 @@ def run_config(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "is_default": other is not None and not against,
         "only": only,
         "search": search,
-        "found": settings_diff.find_runs(request.user, search, run.pk) if search else [],
+        "found": settings_diff.runs_matching(request.user, search, run.pk) if search else [],
         "sections": [section for section in sections if section.num_different] if only else sections,
         "num_settings": sum(len(section.lines) for section in sections),
         "num_different": sum(section.num_different for section in sections),
@@ -59,21 +59,21 @@ def run_config(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 def run_yaml(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The settings as a file that `python -m workers` trains."""
     run = run_or_404(request, run_id)
-    return download_text(as_yaml(run), f"{slug(run.name)}.yaml", YAML)
+    return download_text(as_yaml(run), f"{agent_slug(run.name)}.yaml", YAML)
 
 
 @require_GET
 def run_verl_yaml(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The settings for verl's HACPO recipe; 409 with the reason where it would train something else."""
     run = run_or_404(request, run_id)
-    return download_text(as_verl_yaml(run), f"{slug(run.name)}-verl.yaml", YAML)
+    return download_text(as_verl_yaml(run), f"{agent_slug(run.name)}-verl.yaml", YAML)
 
 
 def _other(request: HttpRequest, run: Run, text: str) -> Run | None:
     if text == NOBODY:
         return None
     if not text:
-        return settings_diff.origin_of(run, request.user) or settings_diff.baseline_of(run, request.user)
+        return settings_diff.origin_of_run(run, request.user) or settings_diff.cloned_baseline(run, request.user)
     try:
         return run_or_404(request, uuid.UUID(text))
     except ValueError:

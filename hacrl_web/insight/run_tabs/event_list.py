@@ -56,7 +56,7 @@ class Item:
         return datetime.fromtimestamp(self.at, UTC)
 
 
-def page(run: Run, kinds: Iterable[str], before: float | None) -> tuple[list[Item], float | None]:
+def event_page(run: Run, kinds: Iterable[str], before: float | None) -> tuple[list[Item], float | None]:
     """The newest PAGE items of these kinds from before a moment, and the moment where the next page begins.
 
     Items of the same moment stand on one page, so that none is passed over.
@@ -134,7 +134,7 @@ def _of_event(event: Any) -> Item:
         what, detail = f"trainer {body.get('outcome', '')}", str(body.get("reason") or "")
         level = {"failed": "error", "interrupted": "warning"}.get(str(body.get("outcome")), "info")
     elif kind == "evaluation":
-        share = f"({count(body.get('correct'))} of {count(body.get('share'))}, {body.get('benchmark', '')})"
+        share = f"({count(body.get('correct'))} of {count(body.get('asked'))}, {body.get('benchmark', '')})"
         what, detail, agent = "evaluation", f"{plain_significant(body.get('value'))} {share}", event.agent
     elif kind == "checkpoint":
         what, detail = "checkpoint", f"{body.get('path', '')}, {size(body.get('size_bytes'))}"

@@ -24,7 +24,7 @@ def run_events(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     names = [name for name, _ in event_list.KINDS]
     kinds = [name for name in names if name in request.GET.getlist("kind")]
     before = _moment(request.GET.get("before", ""))
-    items, following = event_list.page(run, kinds or names, before)
+    items, following = event_list.event_page(run, kinds or names, before)
     query = [("kind", name) for name in kinds]
     context: dict[str, Any] = header(run) | {
         "tab": "events",

@@ -64,7 +64,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Step:
+class TimedStep:
     """What one progress event tells of its step alone."""
 
     step: int
@@ -77,7 +77,7 @@ class Step:
     device_peak_bytes: int | None
 
 
-def steps(run: Run) -> list[Step]:
+def steps(run: Run) -> list[TimedStep]:
     """Each step once, of its latest attempt. A resumed attempt first tells the totals that it goes on from.
 
     Step 0 is none: a run that only evaluates tells there how far it is.
@@ -85,7 +85,7 @@ def steps(run: Run) -> list[Step]:
     begins = dict(run.events.filter(type="started").order_by("seq").values_list("attempt", "step"))
     events = run.events.filter(type="progress", step__gt=0).order_by("attempt", "seq")
     rows = events.values_list("attempt", "step", "payload")
-    by_step: dict[int, Step] = {}
+    by_step: dict[int, TimedStep] = {}
     before: tuple[int, dict[str, Any]] | None = None
     for attempt, step, payload in rows.iterator(chunk_size=2000):
         if before is None or before[0] != attempt:
@@ -98,7 +98,7 @@ def steps(run: Run) -> list[Step]:
         seconds = _rise(payload, last, "elapsed_s") if last else sum(phase_s.values())
         by_phase = {name: phase_s.get(name, 0.0) for name in PHASES[:-1]}
         by_phase["other"] = max(0.0, seconds - sum(by_phase.values()))
-        by_step[step or 0] = Step(
+        by_step[step or 0] = TimedStep(
             step or 0,
             attempt,
             max(seconds, sum(by_phase.values())),
@@ -116,7 +116,7 @@ def _rise(payload: dict[str, Any], last: dict[str, Any], name: str) -> float:
     return max(0.0, float(payload.get(name) or 0) - float(last.get(name) or 0))
 
 
-def buckets(steps: Sequence[Step], count: int = BUCKETS) -> list[Bucket]:
+def buckets(steps: Sequence[TimedStep], count: int = BUCKETS) -> list[Bucket]:
     """At most `count` buckets of as many consecutive steps each."""
     width = max(1, -(-len(steps) // count))
     result = []
@@ -161,6 +161,6 @@ def attempts(run: Run) -> list[Attempt]:
     return [by_number[number] for number in sorted(by_number)]
 
 
-def interruptions(steps: Sequence[Step]) -> list[int]:
+def interruptions(steps: Sequence[TimedStep]) -> list[int]:
     """First steps of later attempts: before each of them the run was interrupted or paused."""
     return [b.step for a, b in pairwise(steps) if a.attempt != b.attempt]

@@ -10,11 +10,19 @@ from urllib.parse import urlencode
 from pydantic import ValidationError
 
 from hacrl_web.insight.what_if.rows import Rows, read
-from hacrl_web.insight.what_if.what_if import KNOBS, Check, Pairs, check, hypothetical, recorded, with_knobs
+from hacrl_web.insight.what_if.what_if import (
+    KNOBS,
+    Pairs,
+    RecordedCheck,
+    check_recorded,
+    hypothetical,
+    recorded,
+    with_hypothetical,
+)
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
-from workers.contract.contribution_weight import lower_bound
+from workers.contract.contribution_weight import clip_lower_bound
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 
@@ -49,7 +57,7 @@ def what_if_answer(
     if last < first:
         raise FieldErrors([FieldError("invalid", "The last step must not be before the first.", "last")])
     try:
-        other = with_knobs(spec, knobs)
+        other = with_hypothetical(spec, knobs)
     except ValidationError as error:
         raise FieldErrors(plain_errors(error)) from error
     rows = read(run, first, last, spec.algorithm.capability_window)
@@ -74,11 +82,11 @@ def what_if_answer(
     }
 
 
-def _check(rows: Rows, rule: AlgorithmSpec) -> Check:
+def _check(rows: Rows, rule: AlgorithmSpec) -> RecordedCheck:
     """Once for rows in memory."""
     if rows.checked is None:
-        rows.checked = check(rows, rule)
-    result: Check = rows.checked
+        rows.checked = check_recorded(rows, rule)
+    result: RecordedCheck = rows.checked
     return result
 
 
@@ -104,7 +112,7 @@ def _bounds(spec: RunSpec) -> dict[str, float]:
     """The cross band's lower bound at a step's first and last cross update, Eq. (14)."""
     rule = spec.rule
     return {
-        "first": lower_bound(spec.updates_per_block, rule),  # own mini-batches come before
+        "first": clip_lower_bound(spec.updates_per_block, rule),  # own mini-batches come before
         "last": spec.last_lower_bound,
         "delta_step": rule.delta_step,
     }

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from hacrl_web.insight.recorded_steps import segments, spread_steps
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.telemetry.chunks import Column, columns
-from workers.contract.advantages import CAPABILITY_FLOOR, Group
+from hacrl_web.runs.telemetry.chunks import SeriesColumn, columns
+from workers.contract.advantages import CAPABILITY_FLOOR, RewardGroup
 
 # About 0.2 s to read. Of a longer choice of steps, evenly many are taken.
 MAX_ROWS = 40_000
@@ -32,7 +32,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Tally:
+class OutcomeCounts:
     """Some rows counted by (side, sign of A); how many have a weight, and the sum of |weight|."""
 
     places: Counter[tuple[int, int]]
@@ -40,7 +40,7 @@ class Tally:
     weight: float
 
     @classmethod
-    def of(cls, sides: Sequence[int], signs: Sequence[int], weights: Sequence[float]) -> Tally:
+    def of(cls, sides: Sequence[int], signs: Sequence[int], weights: Sequence[float]) -> OutcomeCounts:
         used = len(weights) - weights.count(0.0)
         return cls(Counter(zip(sides, signs, strict=True)), used, sum(map(abs, weights)))
 
@@ -72,9 +72,9 @@ class Block:
         return self.learner == self.source
 
     @cached_property
-    def tally(self) -> Tally:
+    def tally(self) -> OutcomeCounts:
         """As recorded."""
-        return Tally.of(self.sides, self.signs, self.weights)
+        return OutcomeCounts.of(self.sides, self.signs, self.weights)
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Rows:
     blocks: list[Block] = field(default_factory=list)
     counts: dict[tuple[int, int], int] = field(default_factory=dict)  # (learner, source): all valid rollouts
     omegas: dict[tuple[int, int, int], float] = field(default_factory=dict)  # (step, learner, source)
-    groups: dict[int, dict[int, Group]] = field(default_factory=dict)  # by step and prompt
+    groups: dict[int, dict[int, RewardGroup]] = field(default_factory=dict)  # by step and prompt
     quarantined: set[tuple[int, int, int]] = field(default_factory=set)  # (step, learner, source)
     means: list[tuple[array[int], array[float]]] = field(default_factory=list)  # by agent: steps, and mean rewards
     anew: list[list[int]] = field(default_factory=list)  # by agent: steps at which its capability began anew
@@ -119,7 +119,7 @@ def _read(run_id: UUID, names: tuple[str, ...], first: int, last: int, last_seq:
     rows = Rows(len(names))
     parts = segments(run.contributions.all(), first, last)
     steps, rows.is_thinned = spread_steps(run.contributions.all(), parts, MAX_STEPS, MAX_ROWS)
-    reader = _Reader(rows, places)
+    reader = _RowReader(rows, places)
     for one in parts:
         of_attempt = run.contributions.filter(attempt=one.attempt, step__range=(one.first, one.last))
         if rows.is_thinned:
@@ -131,7 +131,7 @@ def _read(run_id: UUID, names: tuple[str, ...], first: int, last: int, last_seq:
     return rows
 
 
-class _Reader:
+class _RowReader:
     """Sorts rows into blocks and groups."""
 
     def __init__(self, rows: Rows, places: dict[str, int]) -> None:
@@ -184,7 +184,7 @@ class _Reader:
             counts[learner, source] += count * (step in rewards)
         rows.counts, rows.num_rows = dict(sorted(counts.items())), counts.total()
         rows.groups = {
-            step: {prompt: Group(by_source) for prompt, by_source in prompts.items()}
+            step: {prompt: RewardGroup(by_source) for prompt, by_source in prompts.items()}
             for step, prompts in rewards.items()
         }
 
@@ -195,7 +195,7 @@ def _read_capabilities(run: Run, rows: Rows, places: dict[str, int], window: int
     series = columns(run, ("reward/mean", "capability"), first=first - MAX_HISTORY, last=last)
     steps = set(rows.steps)
     for name, agent in places.items():
-        rewards, recorded = (series.get((metric, name, ""), Column()) for metric in ("reward/mean", "capability"))
+        rewards, recorded = (series.get((metric, name, ""), SeriesColumn()) for metric in ("reward/mean", "capability"))
         means = [(step, mean) for step, mean in zip(rewards.steps, rewards.values, strict=True) if not isnan(mean)]
         strengths = dict(zip(recorded.steps, recorded.values, strict=True))
         rows.means.append((array("q", (step for step, _ in means)), array("d", (mean for _, mean in means))))

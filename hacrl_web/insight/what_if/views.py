@@ -24,7 +24,7 @@ from workers.contract.spec.run import RunSpec
 WINDOW_STEPS = 10
 
 
-class Knob(NamedTuple):
+class HypotheticalSetting(NamedTuple):
     """A slider: where it ends and its grain. The number beside it takes all that RunSpec allows."""
 
     name: str
@@ -35,12 +35,12 @@ class Knob(NamedTuple):
 
 
 SLIDERS = (
-    Knob("alpha", "alpha", 0, 5, 0.05),
-    Knob("delta", "delta", 0, 1, 0.01),
-    Knob("delta_step", "delta_step", 0, 0.2, 0.005),
-    Knob("capability_window", "capability_window (K)", 1, 20, 1),
-    Knob("ratio_min", "ratio_min", 0.01, 1, 0.01),
-    Knob("ratio_max", "ratio_max", 1, 20, 0.1),
+    HypotheticalSetting("alpha", "alpha", 0, 5, 0.05),
+    HypotheticalSetting("delta", "delta", 0, 1, 0.01),
+    HypotheticalSetting("delta_step", "delta_step", 0, 0.2, 0.005),
+    HypotheticalSetting("capability_window", "capability_window (K)", 1, 20, 1),
+    HypotheticalSetting("ratio_min", "ratio_min", 0.01, 1, 0.01),
+    HypotheticalSetting("ratio_max", "ratio_max", 1, 20, 0.1),
 )
 MODES = ("zero", "keep", "sided")
 
@@ -88,7 +88,7 @@ def _windows(rows: QuerySet[Any], first: int, last: int) -> list[dict[str, Any]]
     return windows
 
 
-def _slider(knob: Knob, spec: RunSpec, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _slider(knob: HypotheticalSetting, spec: RunSpec, schema: Mapping[str, Any]) -> dict[str, Any]:
     value = getattr(spec.algorithm, knob.name)
     return {
         "name": knob.name,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from math import isclose
 from typing import Any, NamedTuple
 
-from hacrl_web.insight.what_if.rows import NEAR, Block, Rows, Tally
-from workers.contract.advantages import Group, advantages, baseline, capability, capability_ratio, divisor
+from hacrl_web.insight.what_if.rows import NEAR, Block, OutcomeCounts, Rows
+from workers.contract.advantages import RewardGroup, advantages, baseline, capability, capability_ratio, divisor
 from workers.contract.contribution_weight import single, weigh
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
@@ -23,7 +23,7 @@ KNOBS = ("alpha", "delta", "delta_step", "cross_clip_gradient", *ON_OMEGA)
 
 
 @dataclass
-class Pair:
+class LearnerSource:
     """What one learner took from one source over the chosen steps, itself included. Counts of rollouts.
 
     by_sign: by the sign of A (-1, 1): evaluated, below, above the band.  unknown: rows that would have an s, but have
@@ -40,7 +40,7 @@ class Pair:
     omegas: list[float] = field(default_factory=list)
     by_sign: dict[int, list[int]] = field(default_factory=lambda: {-1: [0, 0, 0], 1: [0, 0, 0]})
 
-    def add(self, tally: Tally, *, keeps_zero: bool) -> None:
+    def add(self, tally: OutcomeCounts, *, keeps_zero: bool) -> None:
         """Count evaluated rows. keeps_zero: rows of A = 0 are evaluated too, for the KL penalty."""
         for (side, sign), count in tally.places.items():
             if sign == 0 and not keeps_zero:
@@ -67,11 +67,11 @@ class Pair:
         }
 
 
-Pairs = dict[tuple[int, int], Pair]  # (learner, source)
+Pairs = dict[tuple[int, int], LearnerSource]  # (learner, source)
 Shared = tuple[dict[int, float], dict[int, float]]  # baselines and divisors, by prompt
 
 
-def with_knobs(spec: RunSpec, knobs: Mapping[str, Any]) -> RunSpec:
+def with_hypothetical(spec: RunSpec, knobs: Mapping[str, Any]) -> RunSpec:
     """The run's spec with other values. Error: pydantic.ValidationError, as a form shows it."""
     values = spec.model_dump(mode="json")
     values["algorithm"] |= {name: value for name, value in knobs.items() if name in KNOBS}
@@ -113,7 +113,7 @@ def hypothetical(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) 
             signs = [(a > 0) - (a < 0) for a in advantages]
             pair.unknown += view.num_unknown(block)
         sides, weights = weigh(rule, block.is_own, block.mini_batch, block.ratios, advantages, omega)
-        pair.add(Tally.of(sides, signs, weights), keeps_zero=keeps_zero)
+        pair.add(OutcomeCounts.of(sides, signs, weights), keeps_zero=keeps_zero)
     for (step, learner, source), omega in rows.omegas.items():
         view = views.get((step, learner))
         is_changed = view is not None and rule.modulate_gradient and learner != source
@@ -122,7 +122,7 @@ def hypothetical(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) 
 
 
 def _pairs(rows: Rows) -> Pairs:
-    return {place: Pair(rows=count) for place, count in rows.counts.items()}
+    return {place: LearnerSource(rows=count) for place, count in rows.counts.items()}
 
 
 @dataclass
@@ -204,14 +204,14 @@ def _baselines(
     return mus, rows.divisors[place]
 
 
-def _divisors(groups: Mapping[int, Group], listens: Sequence[int], mode: str) -> dict[int, float]:
+def _divisors(groups: Mapping[int, RewardGroup], listens: Sequence[int], mode: str) -> dict[int, float]:
     if mode == "batch":
         by = divisor([value for group in groups.values() for value in group.values(listens)], mode)
         return dict.fromkeys(groups, by)
     return {prompt: divisor(group.values(listens), mode) for prompt, group in groups.items()}
 
 
-class Check(NamedTuple):
+class RecordedCheck(NamedTuple):
     """How well this arithmetic gives back what was recorded, at the recorded settings.
 
     weights, sides: rows that come out bit for bit, of `rows`.  worst: largest relative difference of a weight.
@@ -227,7 +227,7 @@ class Check(NamedTuple):
     advantage: float
 
 
-def check(rows: Rows, rule: AlgorithmSpec) -> Check:
+def check_recorded(rows: Rows, rule: AlgorithmSpec) -> RecordedCheck:
     same = sides_same = total = 0
     worst = advantage_worst = 0.0
     views = {
@@ -252,4 +252,4 @@ def check(rows: Rows, rule: AlgorithmSpec) -> Check:
         for (step, agent), value in rows.capabilities.items()
     ]
     exact = sum(isclose(ours, theirs, rel_tol=NEAR) for ours, theirs in strengths)
-    return Check(total, same, sides_same, worst, len(strengths), exact, advantage_worst)
+    return RecordedCheck(total, same, sides_same, worst, len(strengths), exact, advantage_worst)

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 
 from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES
-from hacrl_web.leaderboard.board.rows import Row, rows
+from hacrl_web.leaderboard.board.rows import BoardRow, rows
 from hacrl_web.registry.models import AgentGroup
 from hacrl_web.runs.launch.launch import EVALUATION_ONLY
 from hacrl_web.runs.models import Run, State, Sweep
@@ -29,7 +29,7 @@ class Board:
     sweeps: Sequence[Sweep]
     group: AgentGroup | None
     benchmark_id: int | None  # of a board of single runs
-    rows: list[Row]
+    rows: list[BoardRow]
     num_runs: int = 0
     num_left_out: int = 0  # older runs than the newest MAX_RUNS
 
@@ -38,7 +38,7 @@ class Board:
         return self.sweeps[0] if len(self.sweeps) == 1 else None
 
     @property
-    def with_results(self) -> list[Row]:
+    def with_results(self) -> list[BoardRow]:
         return [row for row in self.rows if row.results]
 
     @property

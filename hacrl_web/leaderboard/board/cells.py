@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hacrl_web.insight.statistics import Estimate, estimate
+from hacrl_web.insight.statistics import MeanInterval, mean_interval
 from hacrl_web.leaderboard.board.boards import Board
-from hacrl_web.leaderboard.board.choice import AVERAGE, Choice
-from hacrl_web.leaderboard.board.rows import Row
+from hacrl_web.leaderboard.board.choice import AVERAGE, BoardSelection
+from hacrl_web.leaderboard.board.rows import BoardRow
 
 MEAN = ""  # in an agent's place: the mean of the row's agents
 BySeed = Mapping[int, float]
 
 
 @dataclass(frozen=True)
-class Column:
+class BoardColumn:
     """One benchmark, or all of them: the key is its name or AVERAGE."""
 
     key: str
@@ -39,8 +39,8 @@ class Cell:
     """One score: its mean over seeds, and the difference to the baseline on the seeds that both have."""
 
     by_seed: BySeed
-    score: Estimate | None
-    difference: Estimate | None = None
+    score: MeanInterval | None
+    difference: MeanInterval | None = None
     mark: str = ""  # best, tied best, or nothing
 
     @property
@@ -54,13 +54,13 @@ class Cell:
 
 
 @dataclass
-class Line:
+class BoardLine:
     """One agent of a row, or the mean of its agents."""
 
     agent: str
     position: int
     cells: dict[str, Cell]  # by the column's key
-    start: Estimate | None = None  # of the last column, before training
+    start: MeanInterval | None = None  # of the last column, before training
 
     @property
     def is_mean(self) -> bool:
@@ -68,15 +68,15 @@ class Line:
 
 
 @dataclass
-class Group:
+class BoardGroup:
     """A row with its lines, the mean of the agents first; a row of one agent has its line alone."""
 
-    row: Row
-    lines: list[Line]
+    row: BoardRow
+    lines: list[BoardLine]
     is_baseline: bool = False
 
     @property
-    def head(self) -> Line:
+    def head(self) -> BoardLine:
         return self.lines[0]
 
 
@@ -87,23 +87,23 @@ class StartGroup:
     agents: tuple[str, ...]
     label: str
     seeds: list[int]
-    lines: list[Line]
+    lines: list[BoardLine]
 
 
 @dataclass
-class Table:
+class BoardTable:
     """A board under one look: its rows best first, or as they were asked to be sorted."""
 
     board: Board
-    choice: Choice
-    columns: list[Column]
-    groups: list[Group]
+    choice: BoardSelection
+    columns: list[BoardColumn]
+    groups: list[BoardGroup]
     starts: list[StartGroup] = field(default_factory=list)
     baseline: str = ""  # its words; empty where there is none
     unlike: list[str] = field(default_factory=list)  # facts in which rows differ, in words
 
     @property
-    def last(self) -> Column:
+    def last(self) -> BoardColumn:
         """The column that stands for the row: the average, or the one benchmark."""
         return self.columns[-1]
 
@@ -115,18 +115,18 @@ class Table:
             for cell in group.head.cells.values()
         )
 
-    def cell(self, group: Group) -> Cell:
+    def cell(self, group: BoardGroup) -> Cell:
         """The one that stands for a row: the mean of its agents in the last column."""
         return group.head.cells[self.last.key]
 
-    def cost(self, row: Row, name: str) -> float | None:
+    def cost(self, row: BoardRow, name: str) -> float | None:
         """Mean per run of one of COSTS."""
         if name != "device_hours":
             return row.mean_of(name)
         seconds = row.mean_of("device_seconds")
         return None if seconds is None else seconds / 3600
 
-    def per_1000(self, group: Group) -> float | None:
+    def per_1000(self, group: BoardGroup) -> float | None:
         """Rise of the last column's score over the start for each 1,000 rollouts generated."""
         score, start, rollouts = self.cell(group).score, group.head.start, group.row.mean_of("rollouts")
         if score is None or start is None or not rollouts:
@@ -134,8 +134,8 @@ class Table:
         return (score.mean - start.mean) / rollouts * 1000
 
 
-def paired(mine: BySeed, base: BySeed) -> Estimate | None:
+def paired(mine: BySeed, base: BySeed) -> MeanInterval | None:
     """Mean of the differences on the seeds that both have, with its interval."""
     common = [seed for seed in sorted(mine) if seed in base]
     scale = max((abs(by_seed[seed]) for by_seed in (mine, base) for seed in common), default=0.0)
-    return estimate([mine[seed] - base[seed] for seed in common], scale)
+    return mean_interval([mine[seed] - base[seed] for seed in common], scale)

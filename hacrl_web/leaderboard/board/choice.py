@@ -40,13 +40,13 @@ FORMULAS = {
 }
 
 
-def formula(metric: str) -> str:
+def metric_formula(metric: str) -> str:
     """What an estimate is, for the hover."""
     return f"{metric}: {FORMULAS.get(metric.partition('@')[0], 'as its runs recorded it')}"
 
 
 @dataclass(frozen=True)
-class Choice:
+class BoardSelection:
     """A look at a board; the defaults are the look without a word in the address."""
 
     metric: str = MEAN_OF_SAMPLES
@@ -80,10 +80,10 @@ class Choice:
         return not self.column or name in self.column
 
 
-def read_choice(query: QueryDict, board: Board) -> Choice:
+def read_choice(query: QueryDict, board: Board) -> BoardSelection:
     """What the address says; what this board does not have is as if it were not said."""
     benchmarks, algorithms = board.benchmarks, {row.algorithm for row in board.rows}
-    usual = Choice()
+    usual = BoardSelection()
 
     def one(name: str, possible: Iterable[str]) -> str:
         value = query.get(name, "")
@@ -94,7 +94,7 @@ def read_choice(query: QueryDict, board: Board) -> Choice:
         values = tuple(value for value in possible if value in texts)
         return () if len(values) == len(list(possible)) else values
 
-    return Choice(
+    return BoardSelection(
         metric=one("metric", board.metrics),
         baseline=one("baseline", {NO_BASELINE, *algorithms, *(row.id for row in board.rows)}),
         show=one("show", SHOWN),
@@ -109,7 +109,7 @@ def read_choice(query: QueryDict, board: Board) -> Choice:
     )
 
 
-def baselines(board: Board) -> Mapping[str, str]:
+def baseline_labels(board: Board) -> Mapping[str, str]:
     """What can be the baseline -> its words: none, each algorithm, and each row where an algorithm has several."""
     names = [row.algorithm for row in board.with_results]
     labels = {NO_BASELINE: "none"} | {name: name for name in dict.fromkeys(names)}

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hacrl_web.insight.statistics import Estimate
+from hacrl_web.insight.statistics import MeanInterval
 from hacrl_web.leaderboard.board import identity
 from hacrl_web.leaderboard.board.boards import Board
-from hacrl_web.leaderboard.board.cells import Cell, Column, Group, paired
+from hacrl_web.leaderboard.board.cells import BoardColumn, BoardGroup, Cell, paired
 from hacrl_web.leaderboard.board.choice import NO_BASELINE
-from hacrl_web.leaderboard.board.rows import Row
+from hacrl_web.leaderboard.board.rows import BoardRow
 
 
-def baseline_of(row: Row, rows: Sequence[Row], baseline: str) -> Row | None:
+def baseline_of(row: BoardRow, rows: Sequence[BoardRow], baseline: str) -> BoardRow | None:
     """The row to compare with: the chosen one, or the algorithm's as the same request would have had it."""
     if baseline in (NO_BASELINE, row.id, row.algorithm) or row.algorithm == identity.EVALUATION_ONLY:
         return None
     row_of_id = next((other for other in rows if other.id == baseline), None)
     if row_of_id is not None:
         return row_of_id
-    settings = identity.acting(row.all_settings, baseline)
+    settings = identity.relevant_settings(row.all_settings, baseline)
     alike = [other for other in rows if other.algorithm == baseline and other.settings == settings]
     # Of several, which differ in their facts, the one that shares most with this row.
     return max(alike, key=lambda other: len(other.facts.items() & row.facts.items()), default=None)
 
 
-def is_comparable(row: Row, other: Row, column: Column) -> bool:
+def is_comparable(row: BoardRow, other: BoardRow, column: BoardColumn) -> bool:
     """Whether both rows measured the same thing: same models, verifier and questions."""
     return row.models == other.models and row.facts_of(column.benchmarks) == other.facts_of(column.benchmarks)
 
 
-def compare(group: Group, base: Row, columns: Sequence[Column], metric: str) -> None:
+def compare_rows(group: BoardGroup, base: BoardRow, columns: Sequence[BoardColumn], metric: str) -> None:
     """Differences on common seeds, where verifier, questions and models are the same."""
     for line in group.lines:
         agents = [line.agent] if line.agent else base.agents
@@ -48,7 +48,7 @@ def baseline_words(board: Board, baseline: str) -> str:
     return ""
 
 
-def mark_best(groups: Sequence[Group], columns: Sequence[Column]) -> None:
+def mark_best(groups: Sequence[BoardGroup], columns: Sequence[BoardColumn]) -> None:
     """Per column and agent, among rows of the same models, verifier and questions."""
     for column in columns:
         rivals: dict[str, list[Cell]] = {}
@@ -77,5 +77,5 @@ def _mark(cells: Sequence[Cell]) -> None:
             cell.mark = "best" if len(top) == 1 else "tied best"
 
 
-def _is_above(gap: Estimate | None) -> bool:
+def _is_above(gap: MeanInterval | None) -> bool:
     return gap is not None and gap.is_clear and gap.mean > 0

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hacrl_web.leaderboard.board.cells import Cell, Group, Table
-from hacrl_web.leaderboard.board.choice import Choice
+from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable, Cell
+from hacrl_web.leaderboard.board.choice import BoardSelection
 
 
 @dataclass(frozen=True)
-class Point:
+class GridPoint:
     """One row on the axis."""
 
     x: float
-    group: Group
+    group: BoardGroup
     cell: Cell
 
 
@@ -23,7 +23,7 @@ class Curve:
     """Rows of one algorithm that differ in nothing but the axis."""
 
     label: str
-    points: tuple[Point, ...]  # by x
+    points: tuple[GridPoint, ...]  # by x
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def varying(groups: Sequence[Group]) -> list[str]:
+def varying(groups: Sequence[BoardGroup]) -> list[str]:
     """Settings with two or more numbers among the rows of one algorithm."""
     values: dict[tuple[str, str], set[float]] = {}
     for group in groups:
@@ -51,7 +51,7 @@ def varying(groups: Sequence[Group]) -> list[str]:
     return sorted({path for (path, _), numbers in values.items() if len(numbers) > 1})
 
 
-def make_grid(table: Table, choice: Choice) -> Grid | None:
+def make_grid(table: BoardTable, choice: BoardSelection) -> Grid | None:
     """None where no number varies."""
     scored = [group for group in table.groups if table.cell(group).score is not None]
     settings = varying(scored)
@@ -63,13 +63,13 @@ def make_grid(table: Table, choice: Choice) -> Grid | None:
     return Grid(tuple(settings), x, y, tuple(_curves(table, scored, x)))
 
 
-def _curves(table: Table, groups: Sequence[Group], x: str) -> list[Curve]:
+def _curves(table: BoardTable, groups: Sequence[BoardGroup], x: str) -> list[Curve]:
     """A row without a number there, such as an algorithm that has no use for the setting, is on no curve."""
-    curves: dict[str, list[Point]] = {}
+    curves: dict[str, list[GridPoint]] = {}
     for group in groups:
         number = _number(group.row.settings.get(x))
         if number is not None and x in group.row.told_apart_by:
-            curves.setdefault(group.row.label_without(x), []).append(Point(number, group, table.cell(group)))
+            curves.setdefault(group.row.label_without(x), []).append(GridPoint(number, group, table.cell(group)))
     return [Curve(label, tuple(sorted(points, key=lambda point: point.x))) for label, points in curves.items()]
 
 

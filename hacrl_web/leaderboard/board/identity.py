@@ -40,7 +40,7 @@ def all_settings(run: Run) -> dict[str, Any]:
     return settings | ({_START_STEP: run.start_step} if run.start_step else {})
 
 
-def acting(settings: Settings, algorithm: str) -> dict[str, Any]:
+def relevant_settings(settings: Settings, algorithm: str) -> dict[str, Any]:
     """The settings without what `algorithm` has no use for: runs that agree in them are one row.
 
     An epsilon that a run leaves empty is the algorithm's own: a row of its own only where the number differs.
@@ -105,7 +105,7 @@ def start_key(settings: Settings, facts: Mapping[str, str]) -> str:
     return key_of({path: value for path, value in settings.items() if _acts_on_start(path)}, facts)
 
 
-def differences(own: Settings, others: Sequence[Settings]) -> dict[str, Any]:
+def differing_facts(own: Settings, others: Sequence[Settings]) -> dict[str, Any]:
     """What is different in any of the others. An agent's model and name are told by its lines, not here."""
     return {
         path: value

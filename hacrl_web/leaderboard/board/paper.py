@@ -42,7 +42,7 @@ class Reported:
 
 
 @dataclass(frozen=True)
-class Section:
+class PaperSection:
     """The printed lines of one group in one table, with the columns that this board has too."""
 
     key: str  # table and group, as in an address
@@ -75,7 +75,7 @@ def _key(line: Reported) -> str:
     return f"Table {line.table}: {line.group}"
 
 
-def section(benchmarks: Sequence[str], wanted: str) -> Section | None:
+def paper_section(benchmarks: Sequence[str], wanted: str) -> PaperSection | None:
     """The lines of the chosen group, or of the first; None where no benchmark has a name of the paper's."""
     columns = tuple((name, column) for name in benchmarks if (column := column_of(name)))
     if not columns:
@@ -83,4 +83,4 @@ def section(benchmarks: Sequence[str], wanted: str) -> Section | None:
     if len({column for _, column in columns}) == len(_NAMES):
         columns += (("average of all seven", ALL),)
     key = wanted if wanted in keys() else keys()[0]
-    return Section(key, columns, tuple(line for line in reported() if _key(line) == key))
+    return PaperSection(key, columns, tuple(line for line in reported() if _key(line) == key))

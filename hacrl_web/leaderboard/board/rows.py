@@ -18,7 +18,7 @@ LABEL_LETTERS = 24
 
 
 @dataclass
-class Row:
+class BoardRow:
     """One algorithm over its seeds. A seed's newest completed run counts; where none has completed, its newest run."""
 
     id: str
@@ -81,7 +81,7 @@ class Row:
     @property
     def missing(self) -> list[str]:
         """What became of the seeds without a result: `1 of 3 seeds failed`."""
-        counts = Counter(_fate(run) for run in self.others.values())
+        counts = Counter(_outcome(run) for run in self.others.values())
         return [f"{count} of {self.num_planned} seeds {fate}" for fate, count in sorted(counts.items())]
 
     @property
@@ -112,26 +112,26 @@ def _short(value: Any) -> str:
     return text if len(text) <= LABEL_LETTERS else f"{text[:8]}…{text[-4:]}"
 
 
-def _fate(run: Run) -> str:
+def _outcome(run: Run) -> str:
     if run.state == State.COMPLETED:
         return NOT_EVALUATED
     return run.state if run.is_terminal else TO_COME
 
 
-def rows(runs: Iterable[Run]) -> list[Row]:
+def rows(runs: Iterable[Run]) -> list[BoardRow]:
     """Rows in the order in which they were launched; drafts are nobody's."""
     ordered = sorted((run for run in runs if run.state != State.DRAFT), key=lambda run: run.created_at)
     results = run_results(ordered)
-    by_id: dict[str, Row] = {}
-    without: list[tuple[Run, Row]] = []
+    by_id: dict[str, BoardRow] = {}
+    without: list[tuple[Run, BoardRow]] = []
     for run in ordered:
         algorithm = identity.algorithm_of(run)
         every = identity.all_settings(run)
-        settings = identity.acting(every, algorithm)
+        settings = identity.relevant_settings(every, algorithm)
         models, result = identity.model_facts(run), results.get(run.pk)
         facts = models | (identity.score_facts(result) if result else {})
         key = identity.key_of(algorithm, settings, facts)
-        row = by_id.setdefault(key, Row(identity.row_id(key), algorithm, every, settings, facts, {}, {}))
+        row = by_id.setdefault(key, BoardRow(identity.row_id(key), algorithm, every, settings, facts, {}, {}))
         if result is None:
             without.append((run, row))
         else:
@@ -146,7 +146,7 @@ def rows(runs: Iterable[Run]) -> list[Row]:
     return planned
 
 
-def _place(run: Run, own: Row, every: Sequence[Row]) -> None:
+def _place(run: Run, own: BoardRow, every: Sequence[BoardRow]) -> None:
     """A run without scores has no facts of them: it belongs to the newest row of its settings and models that has."""
     alike = [row for row in every if row.results and _is_row_of(row, own)]
     row = alike[-1] if alike else own
@@ -157,12 +157,12 @@ def _place(run: Run, own: Row, every: Sequence[Row]) -> None:
         row.others[run.seed] = run
 
 
-def _is_row_of(row: Row, of_run: Row) -> bool:
+def _is_row_of(row: BoardRow, of_run: BoardRow) -> bool:
     is_same = row.algorithm == of_run.algorithm and row.settings == of_run.settings
     return is_same and of_run.facts.items() <= row.facts.items()
 
 
-def _tell_apart(row: Row, others: Sequence[Row]) -> None:
+def _tell_apart(row: BoardRow, others: Sequence[BoardRow]) -> None:
     """Group and own benchmark where rows differ in them; settings only among rows of the same algorithm on the same.
 
     Facts are told where any rows of the same models differ in them.
@@ -170,7 +170,7 @@ def _tell_apart(row: Row, others: Sequence[Row]) -> None:
     alike = [other for other in others if other.models == row.models]
     on_same = [other for other in alike if other.benchmark == row.benchmark]
     rivals = [other for other in on_same if other.algorithm == row.algorithm]
-    row.told_apart_by = identity.differences(row.settings, [other.settings for other in rivals])
+    row.told_apart_by = identity.differing_facts(row.settings, [other.settings for other in rivals])
     if len(alike) < len(others):
         row.told_apart_by["group"] = row.run.group.name if row.run.group else " + ".join(row.agents)
     if len(on_same) < len(alike):

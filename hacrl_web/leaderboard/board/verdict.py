@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hacrl_web.insight.statistics import Estimate
-from hacrl_web.leaderboard.board.cells import Group, Table, paired
+from hacrl_web.insight.statistics import MeanInterval
+from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable, paired
 from hacrl_web.leaderboard.board.compare import is_comparable
 from hacrl_web.runs.templatetags.show import plain_significant, signed
 
 
-def verdict(table: Table) -> str:
+def verdict(table: BoardTable) -> str:
     """`Highest: hacpo 0.663. Over gspo 0.446: +0.216, one seed, no interval, 1.9 times the device time.`
 
     HACPO's best row against the baseline is always said, also where another row is highest. Empty without a pair.
@@ -27,16 +27,16 @@ def verdict(table: Table) -> str:
     return " ".join([f"Highest: {_score(table, top)}.", *sentences]) if sentences else ""
 
 
-def _mean(table: Table, group: Group) -> float:
+def _mean(table: BoardTable, group: BoardGroup) -> float:
     score = table.cell(group).score
     return score.mean if score else 0.0
 
 
-def _score(table: Table, group: Group) -> str:
+def _score(table: BoardTable, group: BoardGroup) -> str:
     return f"{group.row.label} {plain_significant(_mean(table, group))}"
 
 
-def _over(table: Table, top: Group, other: Group) -> str:
+def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> str:
     """The other row and what `top` has over it; empty where no difference may be taken."""
     is_alike = is_comparable(top.row, other.row, table.last) and top.row.agents == other.row.agents
     scores = [table.cell(group).by_seed for group in (top, other)]
@@ -51,7 +51,7 @@ def _over(table: Table, top: Group, other: Group) -> str:
     return ", ".join(parts) + "."
 
 
-def _certainty(gap: Estimate, is_of_all: bool) -> str:
+def _certainty(gap: MeanInterval, is_of_all: bool) -> str:
     """How sure it is. is_of_all: both rows have the same seeds; else their means need not differ by as much."""
     both = "" if is_of_all else " that both have"
     if gap.half_width is None:

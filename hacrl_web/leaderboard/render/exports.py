@@ -7,11 +7,11 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hacrl_web.insight.statistics import Estimate
+from hacrl_web.insight.statistics import MeanInterval
 from hacrl_web.leaderboard.board import paper
-from hacrl_web.leaderboard.board.cells import Cell, Group, Line, Table
-from hacrl_web.leaderboard.board.choice import formula
-from hacrl_web.leaderboard.board.rows import Row
+from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
+from hacrl_web.leaderboard.board.choice import metric_formula
+from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.web.streaming import csv_cell
 
 MEASURED = "measured"
@@ -21,14 +21,14 @@ INTERVALS = "95 % confidence intervals of means over seeds (Student's t); not co
 # CSV: a line for each agent, and one for their mean
 
 
-def csv_lines(table: Table, section: paper.Section | None) -> Iterator[str]:
+def csv_lines(table: BoardTable, section: paper.PaperSection | None) -> Iterator[str]:
     head = _csv_head(table)
     yield _csv_line(head)
     for cells in _csv_rows(table, section):
         yield _csv_line([*cells, *[""] * (len(head) - len(cells))])
 
 
-def _csv_rows(table: Table, section: paper.Section | None) -> Iterator[list[Any]]:
+def _csv_rows(table: BoardTable, section: paper.PaperSection | None) -> Iterator[list[Any]]:
     for group in table.groups:
         for line in group.lines:
             yield _csv_cells(table, group, line)
@@ -43,7 +43,7 @@ def _csv_rows(table: Table, section: paper.Section | None) -> Iterator[list[Any]
         yield [source, "", reported.algorithm, reported.group, reported.agent, "", "", "", *scores]
 
 
-def _csv_head(table: Table) -> list[str]:
+def _csv_head(table: BoardTable) -> list[str]:
     names = ["source", "row", "algorithm", "told apart by", "agent", "seeds", "seeds launched", "without a score"]
     for column in table.columns:
         name = f"{column.title} {column.measured_by}"
@@ -53,7 +53,7 @@ def _csv_head(table: Table) -> list[str]:
     return [*names, "start", "rollouts", "tokens", "device_hours", "gained per 1,000 rollouts"]
 
 
-def _csv_cells(table: Table, group: Group, line: Line) -> list[Any]:
+def _csv_cells(table: BoardTable, group: BoardGroup, line: BoardLine) -> list[Any]:
     row = group.row
     differences = "; ".join(f"{path} = {value}" for path, value in row.told_apart_by.items())
     who = [MEASURED, row.id, row.algorithm, differences, line.agent or "mean", " ".join(map(str, row.seeds))]
@@ -64,7 +64,7 @@ def _csv_cells(table: Table, group: Group, line: Line) -> list[Any]:
     return [*who, row.num_planned, "; ".join(row.missing), *_csv_scores(table, line), start, *costs]
 
 
-def _csv_scores(table: Table, line: Line) -> list[Any]:
+def _csv_scores(table: BoardTable, line: BoardLine) -> list[Any]:
     return [value for column in table.columns for value in _csv_score(line.cells[column.key])]
 
 
@@ -83,13 +83,13 @@ def _csv_line(cells: Sequence[Any]) -> str:
 # JSON: the numbers with all that stands behind them
 
 
-def as_json(table: Table, section: paper.Section | None, address: str) -> dict[str, Any]:
+def board_as_json(table: BoardTable, section: paper.PaperSection | None, address: str) -> dict[str, Any]:
     """`address`: of the page that shows the same."""
     return {
         "board": table.board.name,
         "address": address,
         "metric": table.choice.metric,
-        "formula": formula(table.choice.metric),
+        "formula": metric_formula(table.choice.metric),
         "intervals": INTERVALS,
         "baseline": table.baseline or None,
         "columns": [
@@ -109,7 +109,7 @@ def as_json(table: Table, section: paper.Section | None, address: str) -> dict[s
     }
 
 
-def _json_row(table: Table, group: Group) -> dict[str, Any]:
+def _json_row(table: BoardTable, group: BoardGroup) -> dict[str, Any]:
     row = group.row
     return {
         "id": row.id,
@@ -128,7 +128,7 @@ def _json_row(table: Table, group: Group) -> dict[str, Any]:
     }
 
 
-def _json_line(table: Table, line: Line) -> dict[str, Any]:
+def _json_line(table: BoardTable, line: BoardLine) -> dict[str, Any]:
     cells = {column.title: line.cells[column.key] for column in table.columns}
     return {
         "agent": line.agent or None,
@@ -147,7 +147,7 @@ def _json_cell(cell: Cell) -> dict[str, Any]:
     }
 
 
-def estimate_as_dict(estimate: Estimate | None) -> dict[str, Any] | None:
+def estimate_as_dict(estimate: MeanInterval | None) -> dict[str, Any] | None:
     return (
         None
         if estimate is None
@@ -155,7 +155,7 @@ def estimate_as_dict(estimate: Estimate | None) -> dict[str, Any] | None:
     )
 
 
-def provenance(row: Row) -> list[dict[str, Any]]:
+def provenance(row: BoardRow) -> list[dict[str, Any]]:
     """Every run behind a row: by which code, on which versions; and those without a score, with the reason."""
     runs = [
         {"seed": seed, "run": str(result.run.pk), "state": result.run.state, "versions": dict(result.versions)}
@@ -166,7 +166,7 @@ def provenance(row: Row) -> list[dict[str, Any]]:
     ]
 
 
-def _json_reported(section: paper.Section | None) -> dict[str, Any] | None:
+def _json_reported(section: paper.PaperSection | None) -> dict[str, Any] | None:
     if section is None:
         return None
     lines = []

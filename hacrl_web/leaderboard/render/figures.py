@@ -11,8 +11,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from hacrl_web.insight.plotly_figures import HEIGHT, as_json
-from hacrl_web.insight.statistics import Estimate
-from hacrl_web.leaderboard.board.cells import Group, Table
+from hacrl_web.insight.statistics import MeanInterval
+from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable
 from hacrl_web.leaderboard.board.choice import COSTS
 from hacrl_web.leaderboard.board.grid import Curve, Grid, cells_of
 
@@ -23,24 +23,24 @@ BESIDE = 0.16  # of the way to the next row: seeds stand beside their mean, not 
 LEGEND_ROW = 20  # pixels; names stand below one another where they are long
 
 
-def label(group: Group) -> str:
+def axis_label(group: BoardGroup) -> str:
     """Name of a row in a picture; Plotly takes markup, so that an angle bracket is written out."""
     text = group.row.label
     text = text if len(text) <= LABEL_LETTERS else text[: LABEL_LETTERS - 1] + "…"
     return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
-def _intervals(scores: Sequence[Estimate]) -> dict[str, Any] | None:
+def _intervals(scores: Sequence[MeanInterval]) -> dict[str, Any] | None:
     """Error bars of the 95 % intervals; none of one seed or of equal ones: a cap would stand there without a bar."""
     widths = [score.half_width or None for score in scores]
     return {"type": "data", "array": widths, "thickness": 1.5, "width": 5, "color": OTHER} if any(widths) else None
 
 
-def _scored(table: Table) -> list[tuple[Group, Estimate]]:
+def _scored(table: BoardTable) -> list[tuple[BoardGroup, MeanInterval]]:
     return [(group, score) for group in table.groups if (score := table.cell(group).score) is not None]
 
 
-def score_words(table: Table) -> str:
+def score_words(table: BoardTable) -> str:
     """What the pictures draw: `score (avg@4)`."""
     what = "mean score" if table.last.is_average else "score"
     return f"{what} ({table.last.measured_by})"
@@ -58,7 +58,7 @@ def _plain(figure: go.Figure, x_title: str, y_title: str, **layout: Any) -> dict
     return plain
 
 
-def seed_dots(table: Table) -> dict[str, Any]:
+def seed_dots(table: BoardTable) -> dict[str, Any]:
     """Each seed as a dot, the mean over them with its interval, and a mark where the row started."""
     scored = _scored(table)
     places = list(range(len(scored)))
@@ -86,23 +86,23 @@ def seed_dots(table: Table) -> dict[str, Any]:
         mode="markers",
         marker={"size": 10, "symbol": "diamond", "color": [_colour(table, group) for group, _ in scored]},
         hovertemplate="mean of %{text}: %{y:.3f}<extra></extra>",
-        text=[label(group) for group, _ in scored],
+        text=[axis_label(group) for group, _ in scored],
     )
     plain = _plain(figure, "", score_words(table))
     # Names as ticks, not as the axis itself: two that are cut to the same letters stay two places.
-    names = [label(group) for group, _ in scored]
+    names = [axis_label(group) for group, _ in scored]
     ends = [-0.5, max(0.5, len(scored) - 0.5)]
     plain["layout"]["xaxis"] |= {"tickvals": places, "ticktext": names, "zeroline": False, "range": ends}
     return plain
 
 
-def _colour(table: Table, group: Group) -> str:
+def _colour(table: BoardTable, group: BoardGroup) -> str:
     return BEST if table.cell(group).mark else OTHER
 
 
-def front(table: Table) -> list[Group]:
+def front(table: BoardTable) -> list[BoardGroup]:
     """The Pareto front, cheapest first: rows that no row of the same or a lower cost reaches."""
-    points: list[tuple[Group, Estimate]] = []
+    points: list[tuple[BoardGroup, MeanInterval]] = []
     costs = [(table.cost(group.row, table.choice.cost), group, score) for group, score in _scored(table)]
     priced = [(cost, group, score) for cost, group, score in costs if cost]
     for _, group, score in sorted(priced, key=lambda item: (item[0], -item[2].mean)):
@@ -111,7 +111,7 @@ def front(table: Table) -> list[Group]:
     return [group for group, _ in points]
 
 
-def pareto(table: Table) -> dict[str, Any]:
+def pareto(table: BoardTable) -> dict[str, Any]:
     """Score against the chosen cost: a mark for each row, and a line where the front has more than one."""
     figure = go.Figure()
     joined = front(table)
@@ -131,7 +131,7 @@ def pareto(table: Table) -> dict[str, Any]:
             y=[score.mean],
             error_y=_intervals([score]),
             mode="markers",
-            name=label(group),
+            name=axis_label(group),
             marker={"size": 11, "symbol": SYMBOLS[place % len(SYMBOLS)], "color": _colour(table, group)},
             hovertemplate="%{y:.3f} at %{x:,}",
         )
@@ -146,7 +146,7 @@ def _legend(num_names: int) -> dict[str, Any]:
     return {"showlegend": True, "legend": place, "height": HEIGHT + LEGEND_ROW * max(0, num_names - 2)}
 
 
-def sensitivity(table: Table, grid: Grid) -> dict[str, Any]:
+def sensitivity(table: BoardTable, grid: Grid) -> dict[str, Any]:
     """Score over one setting, a line for each combination of the others; the baseline's own mean lies across."""
     figure = go.Figure()
     for place, curve in enumerate(grid.curves):
@@ -165,7 +165,7 @@ def sensitivity(table: Table, grid: Grid) -> dict[str, Any]:
         score = table.cell(group).score
         if group.is_baseline and score is not None and grid.x not in group.row.told_apart_by:
             line = {"color": OTHER, "width": 1.5, "dash": "dot"}
-            figure.add_hline(y=score.mean, line=line, annotation_text=label(group))
+            figure.add_hline(y=score.mean, line=line, annotation_text=axis_label(group))
     return _plain(figure, grid.x, score_words(table), **_legend(len(grid.curves)))
 
 
@@ -178,14 +178,14 @@ def _last(path: str) -> str:
     return path.rpartition(".")[2]
 
 
-def heat_map(table: Table, grid: Grid) -> dict[str, Any] | None:
+def heat_map(table: BoardTable, grid: Grid) -> dict[str, Any] | None:
     """Score over two settings, of the algorithm with the most of them; None where fewer than four cells are filled."""
     algorithms = sorted({group.row.algorithm for group in table.groups})
     cells = max((cells_of(grid, name) for name in algorithms), key=len, default={})
     if not grid.y or len(cells) < 4:
         return None
     xs, ys = (sorted({pair[axis] for pair in cells}) for axis in (0, 1))
-    scores: list[list[Estimate | None]] = [[_score(cells, x, y) for x in xs] for y in ys]
+    scores: list[list[MeanInterval | None]] = [[_score(cells, x, y) for x in xs] for y in ys]
     figure = go.Figure(
         go.Heatmap(
             x=[f"{x:g}" for x in xs],
@@ -204,11 +204,11 @@ def heat_map(table: Table, grid: Grid) -> dict[str, Any] | None:
     return plain
 
 
-def _score(cells: Mapping[tuple[float, float], Any], x: float, y: float) -> Estimate | None:
+def _score(cells: Mapping[tuple[float, float], Any], x: float, y: float) -> MeanInterval | None:
     return cells[x, y].score if (x, y) in cells else None
 
 
-def words(score: Estimate) -> str:
+def words(score: MeanInterval) -> str:
     """`0.683 ± 0.020`, as in a cell of a picture."""
     width = f" ± {score.half_width:.3f}" if score.half_width else ""
     return f"{score.mean:.3f}{width}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hacrl_web.insight.statistics import Estimate
+from hacrl_web.insight.statistics import MeanInterval
 from hacrl_web.leaderboard.board import paper
-from hacrl_web.leaderboard.board.cells import Cell, Group, Line, Table
+from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
 from hacrl_web.leaderboard.render.exports import INTERVALS
 from hacrl_web.leaderboard.render.view import extras
 from hacrl_web.runs.templatetags.show import MISSING, count, plain_significant, signed
@@ -42,7 +42,7 @@ def escaped(text: str) -> str:
     return "".join(_ESCAPED.get(letter, letter) for letter in text if letter.isprintable() or letter == "\u202f")
 
 
-def latex(table: Table, section: paper.Section | None, address: str) -> str:
+def latex(table: BoardTable, section: paper.PaperSection | None, address: str) -> str:
     """A document's part; needs booktabs. `address`: of the page that shows the same."""
     names = extras(table)
     heads = ["Algorithm", "Agent", *(escaped(f"{c.title} {c.measured_by}") for c in table.columns)]
@@ -78,11 +78,11 @@ def _row(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _agent(line: Line) -> str:
+def _agent(line: BoardLine) -> str:
     return escaped(line.agent) if line.agent else "mean"
 
 
-def _cells(table: Table, group: Group, line: Line, names: Sequence[str]) -> Iterator[str]:
+def _cells(table: BoardTable, group: BoardGroup, line: BoardLine, names: Sequence[str]) -> Iterator[str]:
     is_head = line is group.head
     yield escaped(group.row.label) if is_head else ""
     yield _agent(line)
@@ -98,7 +98,7 @@ def _cells(table: Table, group: Group, line: Line, names: Sequence[str]) -> Iter
             yield escaped(extra_text(table, group, name)) if is_head else ""
 
 
-def extra_text(table: Table, group: Group, name: str) -> str:
+def extra_text(table: BoardTable, group: BoardGroup, name: str) -> str:
     """The text of a row's own cell: its seeds, its mean cost, or what it gained."""
     if name == "seeds":
         return f"{len(group.row.seeds)} of {group.row.num_planned}"
@@ -107,7 +107,7 @@ def extra_text(table: Table, group: Group, name: str) -> str:
     return plain_significant(table.per_1000(group) if name == "per_1000" else table.cost(group.row, name))
 
 
-def _interval(estimate: Estimate) -> str:
+def _interval(estimate: MeanInterval) -> str:
     if estimate.are_seeds_equal:
         return f" (all {estimate.count} seeds equal)"
     return "" if estimate.half_width is None else rf" $\pm$ {escaped(plain_significant(estimate.half_width, 2))}"
@@ -128,7 +128,7 @@ def _difference(cell: Cell) -> str:
     return escaped(signed(cell.difference.mean)) + _interval(cell.difference) + tie
 
 
-def _reported(section: paper.Section | None) -> list[str]:
+def _reported(section: paper.PaperSection | None) -> list[str]:
     """A table of its own: what the paper printed stands in no table with what was measured."""
     if section is None:
         return []

@@ -9,10 +9,10 @@ from typing import Any
 from django.template.loader import render_to_string
 from django.utils import timezone
 
-from hacrl_web.leaderboard.board.cells import Table
-from hacrl_web.leaderboard.board.choice import COSTS, formula
+from hacrl_web.leaderboard.board.cells import BoardTable
+from hacrl_web.leaderboard.board.choice import COSTS, metric_formula
 from hacrl_web.leaderboard.board.identity import NOT_RECORDED
-from hacrl_web.leaderboard.board.rows import Row
+from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.leaderboard.render import drawing, figures, view
 
 
@@ -28,7 +28,7 @@ class SeedRun:
     commit: str
 
 
-def seed_runs(table: Table, row: Row) -> list[SeedRun]:
+def seed_runs(table: BoardTable, row: BoardRow) -> list[SeedRun]:
     """Every seed of a row, those without a score included."""
     values = row.by_seed(row.agents, table.last.benchmarks, table.choice.metric)
     runs = [
@@ -39,7 +39,7 @@ def seed_runs(table: Table, row: Row) -> list[SeedRun]:
     return sorted(runs, key=lambda one: one.seed)
 
 
-def shared_settings(rows: Sequence[Row]) -> dict[str, Any]:
+def shared_settings(rows: Sequence[BoardRow]) -> dict[str, Any]:
     """Settings in which all rows agree, by dotted path."""
     first, *rest = rows
     return {
@@ -49,7 +49,7 @@ def shared_settings(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def versions(rows: Sequence[Row]) -> dict[str, list[str]]:
+def versions_of_runs(rows: Sequence[BoardRow]) -> dict[str, list[str]]:
     """package -> the versions that the runs started with."""
     by_name: dict[str, set[str]] = {}
     for row in rows:
@@ -59,7 +59,7 @@ def versions(rows: Sequence[Row]) -> dict[str, list[str]]:
     return {name: sorted(values) for name, values in sorted(by_name.items())}
 
 
-def facts(rows: Sequence[Row]) -> dict[str, list[str]]:
+def facts(rows: Sequence[BoardRow]) -> dict[str, list[str]]:
     """Verifier, questions and models -> their states over all rows."""
     by_name: dict[str, set[str]] = {}
     for row in rows:
@@ -68,7 +68,7 @@ def facts(rows: Sequence[Row]) -> dict[str, list[str]]:
     return {name: sorted(values) for name, values in sorted(by_name.items())}
 
 
-def _dots(table: Table) -> list[tuple[drawing.Dot, float | None]]:
+def _dots(table: BoardTable) -> list[tuple[drawing.Dot, float | None]]:
     """The scored rows as dots, and their cost."""
     dots = []
     for group in table.groups:
@@ -81,7 +81,7 @@ def _dots(table: Table) -> list[tuple[drawing.Dot, float | None]]:
     return dots
 
 
-def report(table: Table, address: str) -> str:
+def board_report(table: BoardTable, address: str) -> str:
     """The whole document. address: of the page that shows the same."""
     dots = _dots(table)
     priced = [(dot, cost) for dot, cost in dots if cost]
@@ -90,12 +90,12 @@ def report(table: Table, address: str) -> str:
         **view.context(table, "report", is_compact=True),
         "address": address,
         "made_at": timezone.now(),
-        "formula": formula(table.choice.metric),
+        "formula": metric_formula(table.choice.metric),
         "seeds_picture": drawing.seeds([dot for dot, _ in dots], title) if dots else "",
         "cost_picture": drawing.costs(priced, title, COSTS[table.choice.cost]) if priced else "",
         "runs": [run for group in table.groups for run in seed_runs(table, group.row)],
         "shared_settings": shared_settings([group.row for group in table.groups]) if table.groups else {},
-        "versions": versions(table.board.rows),
+        "versions": versions_of_runs(table.board.rows),
         "facts": facts(table.board.rows),
     }
     return render_to_string("leaderboard/report.html", context)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hacrl_web.leaderboard.board.cells import Group, Table
-from hacrl_web.leaderboard.board.choice import COSTS, EXTRA, formula
+from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable
+from hacrl_web.leaderboard.board.choice import COSTS, EXTRA, metric_formula
 from hacrl_web.leaderboard.board.grid import make_grid
 from hacrl_web.leaderboard.board.verdict import verdict
 from hacrl_web.leaderboard.render import figures
@@ -37,32 +37,32 @@ class Head:
     sorted: str  # ascending, descending, or empty where it is not sorted by
 
 
-def extras(table: Table) -> list[str]:
+def extras(table: BoardTable) -> list[str]:
     """The columns beside the scores: the chosen ones, without a difference where there is no baseline."""
     return [name for name in EXTRA if table.choice.has_column(name) and (name != "gain" or table.baseline)]
 
 
-def heads(table: Table) -> list[Head]:
+def heads(table: BoardTable) -> list[Head]:
     choice = table.choice
     sort = choice.sort or table.last.key
     cells = []
     for column in table.columns:
-        cells.append(_head(table, column.key, column.title, column.measured_by, formula(choice.metric), sort))
+        cells.append(_head(table, column.key, column.title, column.measured_by, metric_formula(choice.metric), sort))
     return cells + [_head(table, name, *_words(table, name), sort) for name in extras(table)]
 
 
-def _words(table: Table, name: str) -> tuple[str, str, str]:
+def _words(table: BoardTable, name: str) -> tuple[str, str, str]:
     if name == "gain":
         return f"Difference to {table.baseline}", "paired by seed", "Mean over common seeds of the difference"
     return _WORDS[name]
 
 
-def _head(table: Table, key: str, title: str, below: str, hover: str, sort: str) -> Head:
+def _head(table: BoardTable, key: str, title: str, below: str, hover: str, sort: str) -> Head:
     order = "ascending" if key in COSTS else "descending"
     return Head(key, title, below, hover, table.choice.query(table.board, sort=key), order if key == sort else "")
 
 
-def pictures(table: Table) -> list[dict[str, Any]]:
+def pictures(table: BoardTable) -> list[dict[str, Any]]:
     """Figures with their words; `name` ends the id of each on its page."""
     entries = [
         {
@@ -81,7 +81,7 @@ def pictures(table: Table) -> list[dict[str, Any]]:
     return entries + _grid_pictures(table)
 
 
-def _front_words(table: Table) -> str:
+def _front_words(table: BoardTable) -> str:
     """What the Pareto front says, and by which cost: in another one, the row that stands on it alone may be beaten."""
     on_front = figures.front(table)
     if len(on_front) > 1:
@@ -98,7 +98,7 @@ def _front_words(table: Table) -> str:
     return text
 
 
-def _rows_at(table: Table, cost: str, is_meant: Callable[[float], bool], top: Group) -> str:
+def _rows_at(table: BoardTable, cost: str, is_meant: Callable[[float], bool], top: BoardGroup) -> str:
     """The other rows whose cost is so much above or below the top's (share of it), as a subject: `gspo costs`."""
     of_top = table.cost(top.row, cost)
     scored = [group for group in table.groups if group is not top and table.cell(group).score is not None]
@@ -109,7 +109,7 @@ def _rows_at(table: Table, cost: str, is_meant: Callable[[float], bool], top: Gr
     return f"{' and '.join(names)} cost{'' if len(names) > 1 else 's'}" if names else ""
 
 
-def _grid_pictures(table: Table) -> list[dict[str, Any]]:
+def _grid_pictures(table: BoardTable) -> list[dict[str, Any]]:
     grid = make_grid(table, table.choice)
     if grid is None:
         return []
@@ -128,7 +128,7 @@ def _grid_pictures(table: Table) -> list[dict[str, Any]]:
     return entries
 
 
-def context(table: Table, key: str, *, is_compact: bool = False) -> dict[str, Any]:
+def context(table: BoardTable, key: str, *, is_compact: bool = False) -> dict[str, Any]:
     """Of _board.html; `key` makes the ids on the page unique.  is_compact: without single agents and pictures."""
     choice = table.choice
     return {
@@ -138,7 +138,7 @@ def context(table: Table, key: str, *, is_compact: bool = False) -> dict[str, An
         "key": key,
         "heads": heads(table),
         "extras": extras(table),
-        "formula": formula(choice.metric),
+        "formula": metric_formula(choice.metric),
         "query": choice.query(table.board),
         "is_compact": is_compact,
         "verdict": verdict(table),

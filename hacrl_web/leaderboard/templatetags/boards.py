@@ -8,8 +8,8 @@ from django import template
 from django.utils.html import format_html
 
 from hacrl_web.leaderboard.board.boards import Board, sweep_board
-from hacrl_web.leaderboard.board.cells import Cell, Group, Line, Table
-from hacrl_web.leaderboard.board.choice import Choice
+from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
+from hacrl_web.leaderboard.board.choice import BoardSelection
 from hacrl_web.leaderboard.board.paper import Reported
 from hacrl_web.leaderboard.board.rows import plain_path
 from hacrl_web.leaderboard.board.table import make_table
@@ -32,11 +32,11 @@ def show_board(board: Board, key: str, size: str = "whole") -> dict[str, Any]:
 
     size: compact leaves out single agents and pictures.
     """
-    return view.context(make_table(board, Choice()), key, is_compact=size == "compact")
+    return view.context(make_table(board, BoardSelection()), key, is_compact=size == "compact")
 
 
 @register.filter
-def last_cell(line: Line) -> Cell:
+def last_cell(line: BoardLine) -> Cell:
     """The cell of the average, or of the one benchmark."""
     return list(line.cells.values())[-1]
 
@@ -59,7 +59,7 @@ def printed(line: Reported, column: str) -> str:
 
 
 @register.simple_tag
-def cost_of(table: Table, group: Group, name: str) -> str:
+def cost_of(table: BoardTable, group: BoardGroup, name: str) -> str:
     """A row's mean cost per run, or what it gained for it."""
     if name == "per_1000":
         gained = table.per_1000(group)

@@ -13,8 +13,8 @@ from ninja.files import UploadedFile
 from hacrl_web.registry.benchmarks import benchmarks
 from hacrl_web.registry.benchmarks import try_answer as judging
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
-from hacrl_web.registry.benchmarks.overlaps import compare
-from hacrl_web.registry.benchmarks.questions import Wanted, read_page
+from hacrl_web.registry.benchmarks.overlaps import compare_with
+from hacrl_web.registry.benchmarks.questions import QuestionSearch, read_page
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
@@ -206,7 +206,7 @@ def get_benchmark(request: HttpRequest, pk: int) -> Any:
 @router.get("/benchmarks/{int:pk}/questions", response=QuestionPage)
 def list_questions(request: HttpRequest, pk: int, query: Query[QuestionQuery]) -> Any:
     benchmark = _benchmark(request, pk)
-    query_of_page = Wanted(
+    query_of_page = QuestionSearch(
         is_held_out_file=query.file == "held_out" and bool(benchmark.eval_path),
         start=query.start,
         text=query.q.strip(),
@@ -223,7 +223,7 @@ def list_questions(request: HttpRequest, pk: int, query: Query[QuestionQuery]) -
 
 @router.post("/benchmarks/{int:pk}/try", response=VerdictOut)
 def try_answer(request: HttpRequest, pk: int, payload: TryIn) -> Any:
-    return judging.judge(_benchmark(request, pk), gold=payload.gold, response=payload.response)
+    return judging.try_answer(_benchmark(request, pk), gold=payload.gold, response=payload.response)
 
 
 @router.get("/benchmarks/{int:pk}/overlap", response=OverlapOut)
@@ -232,4 +232,4 @@ def overlap(request: HttpRequest, pk: int, other: int | None = Query(None, ge=0,
     own = _benchmark(request, pk)
     if other is None:
         raise FieldErrors([FieldError("missing", "Choose another benchmark.", "other")])
-    return compare(own, _benchmark(request, other))
+    return compare_with(own, _benchmark(request, other))

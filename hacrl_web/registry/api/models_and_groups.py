@@ -12,7 +12,7 @@ from pydantic import Field
 
 from hacrl_web.accounts.projects import require_delete
 from hacrl_web.registry.language_models import deletion, services
-from hacrl_web.registry.language_models.model_pairs import Pair, is_measured, measured_facts
+from hacrl_web.registry.language_models.model_pairs import ModelPair, is_measured, measured_facts
 from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
@@ -189,7 +189,7 @@ def get_pair(request: HttpRequest, pk: int, first: int, second: int) -> Any:
     pairs = [(a, b) for a, b in group.agent_pairs() if (a.position, b.position) == (first, second)]
     if not pairs:
         raise Http404
-    pair = Pair(*pairs[0], measured_facts(pairs[0][0].model, pairs[0][1].model))
+    pair = ModelPair(*pairs[0], measured_facts(pairs[0][0].model, pairs[0][1].model))
     facts = pair.facts or {}
     if not is_measured(facts):
         message = str(facts.get("error") or "The two models could not be compared.")

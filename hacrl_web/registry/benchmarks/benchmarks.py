@@ -38,7 +38,7 @@ COLUMNS = ("question", "answer", "subject", "difficulty", "id")
 
 
 @dataclass(frozen=True)
-class Settings:
+class BenchmarkOptions:
     """What a user says of the files, checked."""
 
     name: str
@@ -94,7 +94,7 @@ def _stage_fetched(owner: Any, location: str, revision: str, kind: str, field: s
         request |= {"train": list(entry.train), "held_out": list(entry.held_out)}
     with uploads.staging(owner) as staged:
         request |= {"verb": "fetch", "folder": str(staged.folder), "most_bytes": uploads.MAX_UPLOAD_BYTES}
-        answer = importing.ask(request | {"progress": str(staged.folder / uploads.PROGRESS)}, field)
+        answer = importing.ask_importer(request | {"progress": str(staged.folder / uploads.PROGRESS)}, field)
         staged.train, staged.held_out = answer["train"], answer["held_out"]
         staged.source = f"{request['dataset']} at {answer['commit']}" if kind == "hub" else Path(request["place"]).name
         staged.name = (entry.name if entry else Path(location).stem)[: values.MAX_NAME]
@@ -105,12 +105,12 @@ def _stage_fetched(owner: Any, location: str, revision: str, kind: str, field: s
 
 def _look(staged: Staged, field: str, held_out_field: str, entry: BuiltIn | None = None) -> None:
     """Fill in what the files hold. Error: FieldErrors beside the file that is wrong."""
-    staged.found = importing.ask({"verb": "look", "files": staged.train}, field)
+    staged.found = importing.ask_importer({"verb": "look", "files": staged.train}, field)
     if entry and all(staged.found_column(name) for name in entry.mapping.values() if name not in EXTRACTIONS):
         none = dict.fromkeys(COLUMNS, "") | {"extraction": "as_is"}
         staged.found["guess"] = none | {"id": staged.found["guess"]["id"]} | entry.mapping
     if staged.held_out:
-        importing.ask({"verb": "look", "files": staged.held_out}, held_out_field)
+        importing.ask_importer({"verb": "look", "files": staged.held_out}, held_out_field)
     staged.note()
 
 
@@ -123,7 +123,7 @@ def create_benchmark(
     """Upload, mapping and check in one go. Errors: FieldErrors; then neither row nor file is left."""
     errors: list[FieldError] = []
     try:
-        options = checked(owner, fields, bool(held_out_file))
+        options = checked_options(owner, fields, bool(held_out_file))
     except FieldErrors as refused:
         errors = refused.errors
     if file is None:
@@ -140,7 +140,7 @@ def create_benchmark(
 
 def create_from_staged(owner: Any, staged: Staged, fields: Mapping[str, Any]) -> Benchmark:
     """Make the benchmark; the staged files stay for another try where it is refused. Error: FieldErrors."""
-    options = checked(owner, fields, bool(staged.held_out))
+    options = checked_options(owner, fields, bool(staged.held_out))
     with uploads.still_there(staged):
         return _make(owner, staged, options, is_upload=False)
 
@@ -158,15 +158,15 @@ def suggested(staged: Staged) -> dict[str, Any]:
     }
 
 
-def checked(owner: Any, fields: Mapping[str, Any], has_held_out_file: bool) -> Settings:
+def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bool) -> BenchmarkOptions:
     """Error: FieldErrors with all that is wrong."""
     checker = values.Checker()
     named = checker.take("name", values.name, fields.get("name", ""))
     columns = {part: _column(checker, part, fields) for part in COLUMNS}
     extraction = checker.take(
-        "answer_extraction", values.choice, fields.get("answer_extraction", "as_is"), list(EXTRACTIONS)
+        "answer_extraction", values.one_of, fields.get("answer_extraction", "as_is"), list(EXTRACTIONS)
     )
-    verifier = checker.take("verifier", values.choice, fields.get("verifier", "math"), VERIFIERS)
+    verifier = checker.take("verifier", values.one_of, fields.get("verifier", "math"), VERIFIERS)
     tolerance = _tolerance(checker, fields.get("tolerance"), verifier)
     template = checker.take("prompt_template", _template, fields.get("prompt_template", "{question}"))
     fraction = checker.take("held_out_fraction", _held_out_fraction, fields.get("held_out_fraction", 0.1))
@@ -176,7 +176,7 @@ def checked(owner: Any, fields: Mapping[str, Any], has_held_out_file: bool) -> S
         checker.add("answer_field", "same_key", "The question and the answer need two different columns.")
     named, verifier, template, fraction, extraction = checker.finish(named, verifier, template, fraction, extraction)
     mapping = columns | {"extraction": extraction}
-    return Settings(named, mapping, verifier, tolerance, template, 0.0 if has_held_out_file else fraction)
+    return BenchmarkOptions(named, mapping, verifier, tolerance, template, 0.0 if has_held_out_file else fraction)
 
 
 def _column(checker: values.Checker, part: str, fields: Mapping[str, Any]) -> str:
@@ -191,27 +191,27 @@ def _column(checker: values.Checker, part: str, fields: Mapping[str, Any]) -> st
 def _tolerance(checker: values.Checker, value: Any, verifier: str | None) -> float | None:
     if value in (None, "") or verifier != "numeric":
         return None
-    return checker.take("tolerance", lambda: values.number(value, least=0, most=1))
+    return checker.take("tolerance", lambda: values.whole_number(value, least=0, most=1))
 
 
 def _template(value: object) -> str:
     if not isinstance(value, str):
-        raise values.Problem("not_text", "Text is needed.")
+        raise values.ValueProblem("not_text", "Text is needed.")
     text = value.replace("\r\n", "\n").strip()
     if "{question}" not in text:
-        raise values.Problem("no_question", "The template must contain {question}.")
+        raise values.ValueProblem("no_question", "The template must contain {question}.")
     if len(text) > MAX_TEMPLATE:
-        raise values.Problem("too_long", f"At most {MAX_TEMPLATE} characters; these are {len(text)}.")
+        raise values.ValueProblem("too_long", f"At most {MAX_TEMPLATE} characters; these are {len(text)}.")
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise values.Problem("bad_character", "No NUL and no half characters are allowed.")
+        raise values.ValueProblem("bad_character", "No NUL and no half characters are allowed.")
     return text
 
 
 def _held_out_fraction(value: object) -> float:
-    return values.number(value, least=0, most=MAX_HELD_OUT_FRACTION)
+    return values.whole_number(value, least=0, most=MAX_HELD_OUT_FRACTION)
 
 
-def _make(owner: Any, staged: Staged, options: Settings, *, is_upload: bool) -> Benchmark:
+def _make(owner: Any, staged: Staged, options: BenchmarkOptions, *, is_upload: bool) -> Benchmark:
     """Canonical files and the row, or neither. is_upload: errors stand beside the file, else beside the column."""
     folder = staged.folder / f"made-{secrets.token_hex(4)}"
     folder.mkdir(mode=0o700)
@@ -230,7 +230,7 @@ def _make(owner: Any, staged: Staged, options: Settings, *, is_upload: bool) -> 
     return row
 
 
-def _read(staged: Staged, options: Settings, folder: Path, is_upload: bool) -> dict[str, Any]:
+def _read(staged: Staged, options: BenchmarkOptions, folder: Path, is_upload: bool) -> dict[str, Any]:
     """The child's counts. Error: FieldErrors."""
     request = {
         "verb": "import",
@@ -242,14 +242,14 @@ def _read(staged: Staged, options: Settings, folder: Path, is_upload: bool) -> d
         "progress": str(staged.folder / uploads.PROGRESS),
     }
     if is_upload:
-        return importing.ask(request, "file", "held_out_file")
+        return importing.ask_importer(request, "file", "held_out_file")
     try:
-        return importing.ask(request, "question_field")
+        return importing.ask_importer(request, "question_field")
     except FieldErrors as refused:
         raise FieldErrors([_at_column(error, options) for error in refused.errors], refused.status) from None
 
 
-def _at_column(error: FieldError, options: Settings) -> FieldError:
+def _at_column(error: FieldError, options: BenchmarkOptions) -> FieldError:
     """An error of the files at the column that it names."""
     named = [part for part in COLUMNS if options.mapping[part] and repr(options.mapping[part]) in error.message]
     return FieldError(error.code, error.message, f"{named[0]}_field" if named else error.field)

@@ -23,7 +23,7 @@ WAIT_S = 60.0
 _turns = threading.BoundedSemaphore(AT_ONCE)
 
 
-def ask(request: dict[str, Any], field: str, held_out_field: str = "") -> dict[str, Any]:
+def ask_importer(request: dict[str, Any], field: str, held_out_field: str = "") -> dict[str, Any]:
     """The child's answer. Error: FieldErrors with what it says is wrong, or where it says nothing.
 
     held_out_field: where an error of the held-out file stands, if not at `field`.

@@ -8,11 +8,11 @@ from hacrl_web.registry.benchmarks import importing
 from hacrl_web.registry.models import Benchmark
 
 
-def compare(own: Benchmark, other: Benchmark) -> dict[str, Any]:
+def compare_with(own: Benchmark, other: Benchmark) -> dict[str, Any]:
     """{num_asked, num_same, num_near, examples: [{question, other, is_same}]}. Error: FieldErrors."""
     request = {
         "verb": "compare",
         "own": {"paths": own.paths, "question_field": own.question_field},
         "other": {"paths": other.paths, "question_field": other.question_field},
     }
-    return importing.ask(request, "other")
+    return importing.ask_importer(request, "other")

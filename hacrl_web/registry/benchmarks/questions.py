@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hacrl_web.registry.models import Benchmark
-from workers.contract.held_out import place_of
+from workers.contract.held_out import split_position
 
 PAGE_SIZE = 50
 LINES_PER_INDEX = 50  # as workers.questions.canonical writes it
@@ -25,7 +25,7 @@ SHOWN_LETTERS = 4000
 
 
 @dataclass(frozen=True)
-class Wanted:
+class QuestionSearch:
     """What is asked for: which file, from which line, and what the questions must hold."""
 
     is_held_out_file: bool = False
@@ -40,7 +40,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Row:
+class QuestionRow:
     """One question as it is shown; `line` counts from 0."""
 
     line: int
@@ -53,17 +53,17 @@ class Row:
 
 
 @dataclass
-class Page:
+class QuestionPage:
     """Rows, and the line at which the next page begins (None: no more). is_late: the search ran out of time."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[QuestionRow] = field(default_factory=list)
     next_start: int | None = None
     is_late: bool = False
 
 
-def read_page(benchmark: Benchmark, query: Wanted) -> Page:
+def read_page(benchmark: Benchmark, query: QuestionSearch) -> QuestionPage:
     """Error: OSError, ValueError, KeyError where the files are gone or are no longer what they were."""
-    page = Page()
+    page = QuestionPage()
     path = Path(benchmark.eval_path if query.is_held_out_file else benchmark.train_path)
     limit = benchmark.facts.get("held_out_limit")
     until = time.monotonic() + SEARCH_S
@@ -81,7 +81,7 @@ def read_page(benchmark: Benchmark, query: Wanted) -> Page:
     return page
 
 
-def read_row(benchmark: Benchmark, *, is_held_out_file: bool, line: int) -> Row | None:
+def read_row(benchmark: Benchmark, *, is_held_out_file: bool, line: int) -> QuestionRow | None:
     """One question, or None where the file has no such line. Errors as for a page."""
     path = Path(benchmark.eval_path if is_held_out_file else benchmark.train_path)
     record = next(_records(path, line), None)
@@ -113,16 +113,16 @@ def _records(path: Path, start: int) -> Iterator[tuple[int, dict[str, object]]]:
 
 def _row(
     benchmark: Benchmark, line: int, record: dict[str, object], in_held_out_file: bool, limit: float | None
-) -> Row:
+) -> QuestionRow:
     question = str(record[benchmark.question_field])
-    return Row(
+    return QuestionRow(
         line=line,
         id=str(record.get("id") or ""),
         question=question,
         answer=str(record[benchmark.answer_field]),
         subject=str(record.get("subject") or ""),
         difficulty=str(record.get("difficulty") or ""),
-        is_held_out=in_held_out_file or (limit is not None and place_of(question) <= limit),
+        is_held_out=in_held_out_file or (limit is not None and split_position(question) <= limit),
     )
 
 
@@ -131,7 +131,7 @@ def _is_in(value: str, group: str, counted: Mapping[str, int]) -> bool:
     return value == group or (group == OTHER_SLICES and bool(value) and value not in counted)
 
 
-def _matches(row: Row, query: Wanted, text: str, facts: Mapping[str, Any]) -> bool:
+def _matches(row: QuestionRow, query: QuestionSearch, text: str, facts: Mapping[str, Any]) -> bool:
     if query.subject and not _is_in(row.subject, query.subject, facts.get("subjects") or {}):
         return False
     if query.difficulty and not _is_in(row.difficulty, query.difficulty, facts.get("difficulties") or {}):

@@ -23,7 +23,7 @@ WAIT_S = 10.0
 _turns = threading.BoundedSemaphore(AT_ONCE)
 
 
-def judge(benchmark: Benchmark, *, gold: object, response: object) -> dict[str, Any]:
+def try_answer(benchmark: Benchmark, *, gold: object, response: object) -> dict[str, Any]:
     """{reward (None: unscorable), reason, extracted, seconds}. Error: FieldErrors."""
     checker = values.Checker()
     gold = checker.take("gold", _text, gold, MAX_GOLD, "Write the reference answer.")
@@ -55,10 +55,10 @@ def judge(benchmark: Benchmark, *, gold: object, response: object) -> dict[str, 
 
 def _text(value: object, most: int, missing: str) -> str:
     if not isinstance(value, str):
-        raise values.Problem("not_text", "Text is needed.")
+        raise values.ValueProblem("not_text", "Text is needed.")
     text = value.replace("\x00", "").replace("\r\n", "\n").encode("utf-8", "replace").decode()
     if not text.strip():
-        raise values.Problem("missing", missing)
+        raise values.ValueProblem("missing", missing)
     if len(text) > most:
-        raise values.Problem("too_long", f"At most {most:,} characters; these are {len(text):,}.")
+        raise values.ValueProblem("too_long", f"At most {most:,} characters; these are {len(text):,}.")
     return text

@@ -96,7 +96,7 @@ def staging(owner: Any) -> Iterator[Staged]:
         raise
 
 
-def find(owner: Any, token: str) -> Staged | None:
+def find_upload(owner: Any, token: str) -> Staged | None:
     """This user's staged files, or None where there are none under this name (any more)."""
     if not _TOKEN.fullmatch(token):
         return None

@@ -27,7 +27,7 @@ SAME_MODEL = {
 
 
 @dataclass(frozen=True)
-class Pair:
+class ModelPair:
     """Two agents and what is known of their models; `facts` is None until measured."""
 
     first: Agent

@@ -55,7 +55,7 @@ def register_model(
     Errors: FieldErrors, ModelRefused; then nothing is written.
     """
     checker = values.Checker()
-    checker.take("kind", values.choice, kind, LanguageModel.Kind.values)
+    checker.take("kind", values.one_of, kind, LanguageModel.Kind.values)
     where = _checked_location(checker, kind, location)
     version = checker.take("revision", locations.checked_revision, revision) if kind == "hub" else ""
     named = checker.take("name", values.name, name or (Path(where).name if where else "model"))
@@ -196,7 +196,7 @@ def _agent(checker: values.Checker, owner: Any, position: int, fields: Mapping[s
     """The agent's row, as far as its values could be read."""
     place = f"agents.{position}"
     row = Agent(position=position)
-    model_id = checker.take(f"{place}.model", values.row_id, fields.get("model"))
+    model_id = checker.take(f"{place}.model", values.row_id_from, fields.get("model"))
     if model_id is not None:
         model = LanguageModel.objects.visible_to(owner).select_related("project").filter(pk=model_id).first()
         if model is None:

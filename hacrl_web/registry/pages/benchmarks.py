@@ -13,8 +13,8 @@ from django.views.decorators.http import require_POST, require_safe
 from hacrl_web.accounts.projects import for_members
 from hacrl_web.registry.benchmarks import benchmarks, try_answer, uploads
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
-from hacrl_web.registry.benchmarks.overlaps import compare
-from hacrl_web.registry.benchmarks.questions import PAGE_SIZE, Wanted, read_page, read_row
+from hacrl_web.registry.benchmarks.overlaps import compare_with
+from hacrl_web.registry.benchmarks.questions import PAGE_SIZE, QuestionSearch, read_page, read_row
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import Benchmark
@@ -115,7 +115,7 @@ def benchmark_progress(request: HttpRequest) -> HttpResponse:
 
 
 def _staged_or_404(request: HttpRequest, token: str) -> Staged:
-    upload = uploads.find(request.user, token)
+    upload = uploads.find_upload(request.user, token)
     if upload is None:
         raise Http404
     return upload
@@ -154,7 +154,7 @@ def benchmark_try(request: HttpRequest, pk: int) -> HttpResponse:
     context: dict[str, Any] = {"tried": form}
     status = 200
     try:
-        context["verdict"] = try_answer.judge(benchmark, **form)
+        context["verdict"] = try_answer.try_answer(benchmark, **form)
     except FieldErrors as refused:
         context["try_errors"], status = refused.errors, refused.status
     if getattr(request, "htmx", False):
@@ -173,7 +173,7 @@ def benchmark_overlap(request: HttpRequest, pk: int) -> HttpResponse:
         number = int(other_id) if other_id.isascii() and other_id.isdigit() and len(other_id) < 19 else -1
         context["other"] = other = get_object_or_404(beside, pk=number)
         try:
-            context["overlap"] = compare(benchmark, other)
+            context["overlap"] = compare_with(benchmark, other)
         except FieldErrors as refused:
             context["errors"], status = refused.errors, refused.status
     return render(request, "registry/benchmark_overlap.html", context, status=status)
@@ -202,9 +202,9 @@ def _detail_page(request: HttpRequest, benchmark: Benchmark, status: int = 200, 
     return render(request, "registry/benchmark_detail.html", context | more, status=status)
 
 
-def wanted_of(parameters: Any, benchmark: Benchmark) -> Wanted:
+def wanted_of(parameters: Any, benchmark: Benchmark) -> QuestionSearch:
     """What a query string asks for; what cannot be used is left out."""
-    return Wanted(
+    return QuestionSearch(
         is_held_out_file=parameters.get("file") == "held_out" and bool(benchmark.eval_path),
         start=_line(parameters.get("start")),
         text=parameters.get("q", "").replace("\x00", "").strip()[:200],
@@ -217,14 +217,14 @@ def _line(text: str | None) -> int:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else 0
 
 
-def _chosen(request: HttpRequest, benchmark: Benchmark, query: Wanted) -> Any:
+def _chosen(request: HttpRequest, benchmark: Benchmark, query: QuestionSearch) -> Any:
     """The question whose answer is to be tried."""
     if "try" not in request.GET:
         return None
     return read_row(benchmark, is_held_out_file=query.is_held_out_file, line=_line(request.GET.get("try")))
 
 
-def _links(request: HttpRequest, query: Wanted, next_start: int | None) -> dict[str, str]:
+def _links(request: HttpRequest, query: QuestionSearch, next_start: int | None) -> dict[str, str]:
     """Query strings of the next and the previous page, and of this one without its place."""
     parameters = {key: value for key in ("file", "q", "subject", "difficulty") if (value := request.GET.get(key))}
     links = {"kept": urlencode(parameters | ({"start": str(query.start)} if query.start else {}))}

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from hacrl_web.accounts.projects import for_members
 from hacrl_web.registry.language_models import services
-from hacrl_web.registry.language_models.model_pairs import Pair, is_measured, known_facts, measured_facts
+from hacrl_web.registry.language_models.model_pairs import ModelPair, is_measured, known_facts, measured_facts
 from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.registry.pages.forms import GroupForm, RegisterForm, agent_forms
@@ -114,7 +114,7 @@ def _show_group_refusal(form: GroupForm, used: list[Any], refused: FieldErrors) 
 @require_safe
 def group_detail(request: HttpRequest, pk: int) -> HttpResponse:
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
-    pairs = [Pair(a, b, known_facts(a.model, b.model)) for a, b in group.agent_pairs()]
+    pairs = [ModelPair(a, b, known_facts(a.model, b.model)) for a, b in group.agent_pairs()]
     context = {"group": group, "agents": group.agents.select_related("model"), "pairs": pairs}
     return render(request, "registry/group_detail.html", context)
 
@@ -135,6 +135,6 @@ def group_pair(request: HttpRequest, pk: int, first: int, second: int) -> HttpRe
         error = refused.errors[0].message
     if facts is not None and not is_measured(facts):
         error, facts = str(facts.get("error") or "The two models could not be compared."), None
-    context = {"group": group, "pair": Pair(a, b, facts), "error": error}
+    context = {"group": group, "pair": ModelPair(a, b, facts), "error": error}
     is_fragment = request.headers.get("HX-Request") == "true"
     return render(request, "registry/pair_row.html" if is_fragment else "registry/pair_page.html", context)

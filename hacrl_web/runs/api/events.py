@@ -67,7 +67,7 @@ def get_log(
     """`q`: lines that hold it, whatever its case. Without `q` and `level` also the counts of what was left out."""
     run = _visible_run(request, run_id)
     search = q.replace("\x00", "")
-    rows = logs.matching(run, search, level) if search or level else logs.lines(run)
+    rows = logs.matching(run, search, level) if search or level else logs.log_lines(run)
     return listing(rows.order_by("seq" if order == "oldest" else "-seq"), query, _log_line)
 
 

@@ -26,7 +26,7 @@ from hacrl_web.runs.launch.launch import launch, retry
 from hacrl_web.runs.launch.request import request_of
 from hacrl_web.runs.models import Contribution, Drain, Host, Run, RunQuerySet, State
 from hacrl_web.runs.pages.controls import who
-from hacrl_web.runs.pubsub import ring_bell
+from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.reports import contributions_of_step
 from hacrl_web.runs.telemetry.series import series
 from hacrl_web.runs.worker.hosts import set_drain
@@ -86,7 +86,7 @@ def summary(run: Run) -> dict[str, Any]:
 def detail(run: Run) -> dict[str, Any]:
     """A run with its settings and its history."""
     changes = run.status_changes.values("from_state", "to_state", "attempt", "reason", "at")
-    place = {"place_in_queue": queue.place_of(run)}
+    place = {"place_in_queue": queue.place_in_queue(run)}
     return {
         **summary(run),
         **place,
@@ -144,7 +144,7 @@ def get_run(request: HttpRequest, run_id: UUID) -> Any:
 def stop_run(request: HttpRequest, run_id: UUID) -> Any:
     run = _visible_run(request, run_id)
     run.request_stop(who("stopped", request))
-    ring_bell(run.pk)
+    publish_update(run.pk)
     return summary(run)
 
 
@@ -159,7 +159,7 @@ def pause_run(request: HttpRequest, run_id: UUID, payload: Why | None = None) ->
     """A queued run is held out of the queue. Asking twice, or after its end, does nothing."""
     run = _visible_run(request, run_id)
     run.request_pause(who("paused", request, payload.why if payload else ""))
-    ring_bell(run.pk)
+    publish_update(run.pk)
     return summary(run)
 
 
@@ -171,7 +171,7 @@ def resume_run(request: HttpRequest, run_id: UUID) -> Any:
     if run.is_terminal:
         message = f"The run has ended ({run.state}) and cannot go on; retry it, which starts a new one from step 0."
         raise FieldErrors([FieldError("ended", message, None)], 409)
-    ring_bell(run.pk)
+    publish_update(run.pk)
     return summary(run)
 
 
@@ -225,8 +225,8 @@ def queue_run(request: HttpRequest, run_id: UUID, payload: Place) -> Any:
         if payload.priority is not None:
             queue.set_priority(request.user, run, payload.priority)
         if payload.place is not None:
-            queue.move(request.user, run, payload.place)
-    return {**summary(run), "place_in_queue": queue.place_of(run)}
+            queue.move_run(request.user, run, payload.place)
+    return {**summary(run), "place_in_queue": queue.place_in_queue(run)}
 
 
 class Labels(StrictBody):

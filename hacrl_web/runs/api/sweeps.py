@@ -18,7 +18,7 @@ from hacrl_web.runs.launch.cost import cost_of
 from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.pages.controls import who
-from hacrl_web.runs.pubsub import ring_bell
+from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.state import state_of
@@ -93,7 +93,7 @@ def get_progress(request: HttpRequest, sweep_id: int) -> Any:
 def _told(sweep: Sweep, runs: list[Run]) -> dict[str, Any]:
     """What was done to which runs, after their supervisors were told."""
     for run in runs:
-        ring_bell(run.pk)
+        publish_update(run.pk)
     return {**_head(sweep), "changed": [str(run.pk) for run in runs], "progress": state_of(sweep).progress()}
 
 

@@ -29,7 +29,7 @@ class Loss:
     needed_by: list[Run]  # runs that have not ended
 
 
-def loss(benchmark: Benchmark) -> Loss:
+def deletion_summary(benchmark: Benchmark) -> Loss:
     return Loss(
         num_questions=benchmark.num_train + benchmark.num_held_out,
         num_bytes=sum(os.path.getsize(path) for path in benchmark.paths if Path(path).is_file()),

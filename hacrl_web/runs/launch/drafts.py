@@ -20,7 +20,7 @@ from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.launch import LaunchError, columns_of, origin_of, plan_run
 from hacrl_web.runs.launch.request import request_of
 from hacrl_web.runs.models import Run, State
-from hacrl_web.runs.pubsub import ring_bell
+from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.spec.run import RunSpec
@@ -84,8 +84,8 @@ def queue_draft(user: Any, run: Run, confirm: Sequence[str] = ()) -> Run:
 def _queue(user: Any, held: Run) -> None:
     reason = f"queued by {user.get_username()}"
     held.transition_to(State.QUEUED, reason=reason, queue_key=time.time())  # its place is that of a run launched now
-    transaction.on_commit(lambda: worker_queue.ring(held.pk))
-    transaction.on_commit(lambda: ring_bell(held.pk))
+    transaction.on_commit(lambda: worker_queue.notify_worker(held.pk))
+    transaction.on_commit(lambda: publish_update(held.pk))
 
 
 def _gone(draft: Run) -> list[FieldError]:

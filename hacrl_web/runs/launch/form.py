@@ -287,7 +287,7 @@ def split_list(text: str) -> list[str]:
     return text.replace(",", " ").split()
 
 
-def parse(post: QueryDict) -> dict[str, Any]:
+def parse_form(post: QueryDict) -> dict[str, Any]:
     """The nested request of a posted form; texts stay texts, RunSpec reads them. Error: FieldErrors."""
     request: dict[str, Any] = {key: post.getlist(key) for key in LISTS if key in post and "." not in key}
     if "evaluation.benchmarks" in post:

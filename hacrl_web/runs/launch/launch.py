@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from hacrl_web.accounts.models import Project
 from hacrl_web.registry.language_models.services import check_unchanged
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
-from hacrl_web.registry.values import Problem, text
+from hacrl_web.registry.values import ValueProblem, text
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.memory_fit import too_large
 from hacrl_web.runs.models import Run, State, StatusChange, Sweep
@@ -207,7 +207,7 @@ def _unseen(name: str) -> list[FieldError]:
     """A name of spaces without width would be a row that nobody can point at."""
     try:
         text(name, len(name))
-    except Problem as problem:
+    except ValueProblem as problem:
         return [FieldError(problem.code, str(problem), "name")]
     return []
 
@@ -304,7 +304,7 @@ def create_run(user: Any, spec: RunSpec, group: AgentGroup | None, benchmark: Be
     if run.start_step:
         reason = f"launched to go on from step {run.start_step} of run {run.cloned_from_id}"
     StatusChange.objects.create(run=run, to_state=State.QUEUED, attempt=0, reason=reason)
-    transaction.on_commit(lambda: worker_queue.ring(run.pk))
+    transaction.on_commit(lambda: worker_queue.notify_worker(run.pk))
     return run
 
 

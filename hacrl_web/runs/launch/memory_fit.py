@@ -13,7 +13,7 @@ from hacrl_web.runs.models import Host
 from hacrl_web.runs.worker.hosts import SILENT_S
 from hacrl_web.web.errors import FieldError
 from workers.contract.memory.footprint import Shape, shape_of
-from workers.contract.memory.plan import Machine, estimate, shortfall
+from workers.contract.memory.plan import Machine, estimate_memory, shortfall
 from workers.contract.spec.run import RunSpec
 
 FIELD = "compute.device"  # what a machine lacks is told beside its choice
@@ -39,7 +39,7 @@ def memory_needed(spec: RunSpec, agents: Sequence[Agent]) -> str:
     if shapes is None or not machines:
         return ""
     name, machine = max(machines.items(), key=lambda item: (max(item[1].gpus, default=0), item[1].memory))
-    total = estimate(spec, shapes, machine)
+    total = estimate_memory(spec, shapes, machine)
     needed, there, what = total.memory, machine.memory, "memory"
     if machine.gpus:
         needed, there, what = total.gpu, min(machine.gpus), "a GPU"

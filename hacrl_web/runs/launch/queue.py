@@ -25,7 +25,7 @@ def places() -> dict[UUID, int]:
     return {pk: place for place, pk in enumerate(waiting, start=1)}
 
 
-def place_of(run: Run) -> int | None:
+def place_in_queue(run: Run) -> int | None:
     return places().get(run.pk) if run.state == State.QUEUED else None
 
 
@@ -39,7 +39,7 @@ def movable(user: Any, run: Run) -> RunQuerySet:
     return waiting if user.is_staff else waiting.filter(project=run.project_id)
 
 
-def move(user: Any, run: Run, place: int) -> int:
+def move_run(user: Any, run: Run, place: int) -> int:
     """Give a waiting run the given place (1 = first) among those it may be moved among; returns the place it has.
 
     Error: FieldErrors where the run does not wait.

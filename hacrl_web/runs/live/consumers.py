@@ -22,7 +22,7 @@ from django.http import HttpRequest
 
 from hacrl_web.accounts.login.sessions import session_digest, session_ended
 from hacrl_web.accounts.models import Membership
-from hacrl_web.runs.live.event_reader import dump, events_frame, find_visible
+from hacrl_web.runs.live.event_reader import events_frame, find_visible, frame_text
 from hacrl_web.runs.live.hub import Hub, Subscription, end_sockets, get_hub, look_again
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.same_origin import is_same_origin
@@ -134,7 +134,7 @@ class RunConsumer(AsyncWebsocketConsumer):
             await self._close(FLOODED)
             return
         try:
-            await self._obey(_parse(text_data))
+            await self._handle_frame(_parse(text_data))
         except _BadFrame as error:
             await self._say({"op": "error", "code": error.code, "message": str(error)})
         except Error:
@@ -147,7 +147,7 @@ class RunConsumer(AsyncWebsocketConsumer):
         self.allowance_at = now
         return self.allowance >= 0
 
-    async def _obey(self, frame: dict[str, Any]) -> None:
+    async def _handle_frame(self, frame: dict[str, Any]) -> None:
         if frame["op"] == "ping":
             await self._say({"op": "pong"})
         elif frame["op"] == "sub":
@@ -187,7 +187,7 @@ class RunConsumer(AsyncWebsocketConsumer):
         await self._say(gone)
 
     async def _say(self, body: dict[str, Any]) -> None:
-        await self._send_text(dump(body))
+        await self._send_text(frame_text(body))
 
     async def _send_text(self, text: str) -> None:
         async with self.sending:

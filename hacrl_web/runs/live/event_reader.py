@@ -20,13 +20,13 @@ _COLUMNS = ("seq", "attempt", "type", "step", "agent", "source", "time")
 _STATUS = ("state", "desired_state", "step", "total_steps", "attempt", "progress", "reason")
 
 
-def dump(value: Any) -> str:
+def frame_text(value: Any) -> str:
     """JSON text as browsers read it (no NaN)."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True)
-class Batch:
+class EventBatch:
     """Consecutive events of a run up to `seq`, as the inside of a JSON list."""
 
     seq: int
@@ -43,7 +43,7 @@ def events_frame(run_id: UUID, prev: int, seq: int, texts: list[str]) -> str:
     return f'{{"op":"events","run":"{run_id}","prev":{prev},"seq":{seq},"events":[{",".join(texts)}]}}'
 
 
-def read_batch(run_id: UUID, after: int, up_to: int | None = None, limit: int | None = None) -> Batch:
+def read_batch(run_id: UUID, after: int, up_to: int | None = None, limit: int | None = None) -> EventBatch:
     """The next events after a cursor (and not beyond `up_to`), at most `limit`, or one batch."""
     # The payload is passed on as the text it is stored as: nothing is parsed only to be written again.
     rows = list(
@@ -52,9 +52,9 @@ def read_batch(run_id: UUID, after: int, up_to: int | None = None, limit: int | 
         .values_list(*_COLUMNS, Cast("payload", TextField()))[: limit or BATCH_EVENTS]
     )
     if not rows:
-        return Batch(after, "", 0)
-    text = ",".join(f'{dump(dict(zip(_COLUMNS, row, strict=False)))[:-1]},"payload":{row[-1]}}}' for row in rows)
-    return Batch(rows[-1][0], text, len(rows))
+        return EventBatch(after, "", 0)
+    text = ",".join(f'{frame_text(dict(zip(_COLUMNS, row, strict=False)))[:-1]},"payload":{row[-1]}}}' for row in rows)
+    return EventBatch(rows[-1][0], text, len(rows))
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def read_status(run_ids: list[UUID]) -> dict[UUID, Status]:
     statuses = {}
     for row in Run.objects.filter(pk__in=run_ids).order_by().values("pk", "last_seq", *_STATUS):
         body = {"op": "run", "run": str(row["pk"]), **{name: row[name] for name in _STATUS}}
-        statuses[row["pk"]] = Status(row["last_seq"], dump(body), row["state"] in TERMINAL)
+        statuses[row["pk"]] = Status(row["last_seq"], frame_text(body), row["state"] in TERMINAL)
     return statuses
 
 

@@ -22,8 +22,8 @@ from django.conf import settings
 from django.db import Error, connections
 
 from hacrl_web.accounts.login.sessions import session_digest
-from hacrl_web.runs.live.event_reader import Batch, Status, read_batch, read_status
-from hacrl_web.runs.pubsub import BELL_CHANNEL, LOGOUT_CHANNEL, RIGHTS_CHANNEL, tell_logout, tell_rights
+from hacrl_web.runs.live.event_reader import EventBatch, Status, read_batch, read_status
+from hacrl_web.runs.pubsub import BELL_CHANNEL, LOGOUT_CHANNEL, RIGHTS_CHANNEL, publish_logout, publish_rights
 
 POLL_S = 2.0
 BELL_CHECK_S = 3.0  # a quiet bell is asked whether it is still there
@@ -43,11 +43,11 @@ class Subscription:
         self.wake = wake  # of the browser's sender
         self.is_live = False  # False: the sender reads the backlog by itself
         self.is_synced = False  # "synced" was sent
-        self.queue: deque[Batch] = deque()
+        self.queue: deque[EventBatch] = deque()
         self.sent_status = ""
         self.is_gone = False  # the run was deleted
 
-    def offer(self, batch: Batch) -> None:
+    def offer(self, batch: EventBatch) -> None:
         """Queue a batch for the sender; on overflow forget the queue and fall back to reading."""
         if self.is_live:
             if len(self.queue) >= MAX_QUEUED_BATCHES:
@@ -57,9 +57,9 @@ class Subscription:
                 self.queue.append(batch)
         self.wake.set()
 
-    def take(self) -> list[Batch]:
+    def take(self) -> list[EventBatch]:
         """What is queued, up to the size of one frame."""
-        batches: list[Batch] = []
+        batches: list[EventBatch] = []
         size = 0
         while self.queue and size < FRAME_CHARACTERS:
             batches.append(self.queue.popleft())
@@ -125,9 +125,9 @@ class Hub:
     def subscribe(self, subscription: Subscription, status: Status) -> None:
         feed = self.feeds.setdefault(subscription.run_id, Feed(subscription.run_id, status))
         feed.subscriptions.add(subscription)
-        self.ring(subscription.run_id)
+        self.note_update(subscription.run_id)
 
-    async def read_backlog(self, subscription: Subscription) -> Batch:
+    async def read_backlog(self, subscription: Subscription) -> EventBatch:
         """What lies between cursor and feed, at most one batch; with the last of it the subscription is live."""
         feed = self.feeds[subscription.run_id]
         read_to = feed.read_to
@@ -144,7 +144,7 @@ class Hub:
             if not feed.subscriptions:
                 del self.feeds[subscription.run_id]
 
-    def ring(self, run_id: UUID) -> None:
+    def note_update(self, run_id: UUID) -> None:
         if run_id in self.feeds:
             self._rung.add(run_id)
             self._ring.set()
@@ -153,7 +153,7 @@ class Hub:
         while True:
             await asyncio.sleep(POLL_S)
             for run_id in self.feeds:
-                self.ring(run_id)
+                self.note_update(run_id)
 
     async def _listen(self) -> None:
         """Hear the bell; without Redis keep trying, with growing pauses."""
@@ -168,7 +168,7 @@ class Hub:
                     self._set_delayed(False)
                     pause_s = 1.0
                     for run_id in list(self.feeds):  # what rang meanwhile was not heard
-                        self.ring(run_id)
+                        self.note_update(run_id)
                     self.look_again()
                     while True:
                         message = await bell.get_message(ignore_subscribe_messages=True, timeout=BELL_CHECK_S)
@@ -203,7 +203,7 @@ class Hub:
             elif channel == RIGHTS_CHANNEL:
                 self.look_again(int(text))
             else:
-                self.ring(UUID(text))
+                self.note_update(UUID(text))
 
     def end_session(self, digest: str) -> None:
         """Close the sockets of a session that was logged out."""
@@ -284,13 +284,13 @@ def end_sockets(session_key: str) -> None:
     """
     digest = session_digest(session_key)
     _in_each_hub(lambda hub: hub.end_session(digest))
-    tell_logout(digest)
+    publish_logout(digest)
 
 
 def look_again(user_id: int) -> None:
     """Somebody's rights have changed: their sockets look what they may still show, as end_sockets reaches them."""
     _in_each_hub(lambda hub: hub.look_again(user_id))
-    tell_rights(user_id)
+    publish_rights(user_id)
 
 
 def _in_each_hub(act: Callable[[Hub], None]) -> None:

@@ -24,7 +24,7 @@ require_page = require_http_methods(["GET", "HEAD", "POST"])
 
 
 @dataclass(frozen=True)
-class Chosen:
+class BulkEntry:
     """A ticked run. refusal: why it stays as it is; empty where nothing is in the way."""
 
     run: Run
@@ -55,14 +55,14 @@ def _page(request: HttpRequest, act: str, do: Callable[[Any, Run], None], done: 
     """GET asks, POST does it. Runs that refuse stay, and the page says why; the others go."""
     runs = _ticked(request)
     if request.method != "POST":
-        entries = [_looked_at(request, run) if act == "delete" else Chosen(run) for run in runs]
+        entries = [_looked_at(request, run) if act == "delete" else BulkEntry(run) for run in runs]
         return _render(request, act, entries)
     refused = []
     for run in runs:
         try:
             do(request.user, run)
         except FieldErrors as errors:
-            refused.append(Chosen(run, str(errors)))
+            refused.append(BulkEntry(run, str(errors)))
     if done_runs := len(runs) - len(refused):
         messages.info(request, f"{done_runs} run{'s are' if done_runs > 1 else ' is'} {done}.")
     if refused:
@@ -99,15 +99,15 @@ def _ticked(request: HttpRequest) -> list[Run]:
     return list(Run.objects.visible_to(request.user).filter(pk__in=ids).select_related("project", "sweep"))
 
 
-def _looked_at(request: HttpRequest, run: Run) -> Chosen:
+def _looked_at(request: HttpRequest, run: Run) -> BulkEntry:
     """What would be lost with it."""
     if refusal := archive.why_kept(request.user, run):
-        return Chosen(run, str(refusal))
+        return BulkEntry(run, str(refusal))
     saved = run.events.filter(type="checkpoint").order_by("-seq").values_list("step", flat=True).first()
-    return Chosen(run, use=disk_use(run), last_checkpoint=saved)
+    return BulkEntry(run, use=disk_use(run), last_checkpoint=saved)
 
 
-def _render(request: HttpRequest, act: str, entries: list[Chosen], status: int = 200, **more: Any) -> HttpResponse:
+def _render(request: HttpRequest, act: str, entries: list[BulkEntry], status: int = 200, **more: Any) -> HttpResponse:
     going = [one for one in entries if not one.refusal]
     uses = [one.use for one in going if one.use]
     here = ("", GENERATED, data_folder_id())

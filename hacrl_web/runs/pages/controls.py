@@ -18,7 +18,7 @@ from hacrl_web.runs.launch import queue
 from hacrl_web.runs.launch.drafts import queue_draft
 from hacrl_web.runs.launch.launch import retry
 from hacrl_web.runs.models import HELD, Desire, Drain, Host, Run, State
-from hacrl_web.runs.pubsub import ring_bell
+from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.worker import hosts
 from hacrl_web.web.errors import FieldErrors
 
@@ -53,7 +53,7 @@ def run_stop(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         messages.info(request, f"The run had already ended: {run.state}.")
     else:
         run.request_stop(who("stopped", request))
-        ring_bell(run.pk)
+        publish_update(run.pk)
         messages.info(request, _stopping(run))
     return redirect(run)
 
@@ -72,7 +72,7 @@ def run_pause(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = _run(request, run_id)
     if run.can_pause:
         run.request_pause(who("paused", request, request.POST.get("why")))
-        ring_bell(run.pk)
+        publish_update(run.pk)
     messages.info(request, _pausing(run))
     return _back(request, run)
 
@@ -95,7 +95,7 @@ def run_resume(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = _run(request, run_id)
     if run.can_resume:
         run.request_resume(who("resumed", request))
-        ring_bell(run.pk)
+        publish_update(run.pk)
         # A pause that was not reached is taken back: somebody may train it still.
         goes_on = "it goes on" if run.state in HELD else "it goes on from its newest checkpoint when a worker is free"
         messages.info(request, f"Resumed: {goes_on}.")
@@ -138,10 +138,10 @@ def run_queue(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             if priority.removeprefix("-").isdecimal() and len(priority) < 6:
                 queue.set_priority(request.user, run, int(priority))
             if place.isdecimal() and len(place) < 8:
-                queue.move(request.user, run, int(place))
+                queue.move_run(request.user, run, int(place))
             elif step is not None:
                 order = list(queue.movable(request.user, run).values_list("pk", flat=True))
-                queue.move(request.user, run, (order.index(run.pk) if run.pk in order else 0) + 1 + step)
+                queue.move_run(request.user, run, (order.index(run.pk) if run.pk in order else 0) + 1 + step)
     except FieldErrors as refused:
         messages.error(request, " ".join(error.message for error in refused.errors))
     return _back(request, run)

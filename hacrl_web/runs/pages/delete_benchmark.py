@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from hacrl_web.accounts.projects import for_members, require_delete
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.registry.pages.models_and_groups import require_page
-from hacrl_web.runs.archive.delete_benchmark import delete_benchmark, loss
+from hacrl_web.runs.archive.delete_benchmark import delete_benchmark, deletion_summary
 from hacrl_web.web.errors import FieldErrors
 
 
@@ -27,5 +27,5 @@ def benchmark_delete(request: HttpRequest, pk: int) -> HttpResponse:
             return redirect("registry:benchmark_list")
     except FieldErrors as refused:
         errors, status = refused.errors, refused.status
-    context = {"benchmark": benchmark, "loss": loss(benchmark), "errors": errors}
+    context = {"benchmark": benchmark, "loss": deletion_summary(benchmark), "errors": errors}
     return render(request, "runs/benchmark_delete.html", context, status=status)

@@ -25,7 +25,7 @@ from hacrl_web.runs.launch.form import (
     confirmed_by,
     default_values,
     draw,
-    parse,
+    parse_form,
     parse_seeds,
 )
 from hacrl_web.runs.launch.launch import launch, plan_run
@@ -178,13 +178,13 @@ def _estimate(request: HttpRequest) -> Cost:
 
 def _run_request(post: QueryDict) -> dict[str, Any]:
     """What stands under the closed Compare switch stays in the form and does not count."""
-    return {key: value for key, value in parse(post).items() if key not in ("algorithms", "ablations", "grid")}
+    return {key: value for key, value in parse_form(post).items() if key not in ("algorithms", "ablations", "grid")}
 
 
 def _sweep_request(post: QueryDict) -> dict[str, Any]:
     """The algorithm, the seed and the origin of the single run stay in the form and do not count."""
     seeds = parse_seeds(post.get("seeds", ""))
-    settings = parse(post)
+    settings = parse_form(post)
     for key in ("seed", "cloned_from"):
         settings.pop(key, None)
     settings.get("algorithm", {}).pop("name", None)
@@ -192,7 +192,7 @@ def _sweep_request(post: QueryDict) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Choice:
+class TickBox:
     """A box to tick."""
 
     value: str
@@ -336,8 +336,8 @@ def _sweep_controls(fields: dict[str, FormField], values: dict[str, Any], posted
     algorithms, ablations = chosen("algorithms", COMPARED), chosen("ablations", ())
     grid = [fields[path] for path in GRID_FIELDS]
     return {
-        "algorithms": [Choice(a, ALGORITHM_WORDS.get(a, a), "", a in algorithms) for a in ALGORITHMS],
-        "ablations": [Choice(a.key, a.label, a.sentence, a.key in ablations) for a in ABLATIONS.values()],
+        "algorithms": [TickBox(a, ALGORITHM_WORDS.get(a, a), "", a in algorithms) for a in ALGORITHMS],
+        "ablations": [TickBox(a.key, a.label, a.sentence, a.key in ablations) for a in ABLATIONS.values()],
         "grid": grid,
         "is_grid_open": any(field.value or field.errors for field in grid),
         "is_ablation_open": bool(ablations or fields["ablations"].errors),

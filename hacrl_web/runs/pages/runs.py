@@ -21,12 +21,12 @@ from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.demo_state import preparation
 from hacrl_web.runs.labels import tags_of
 from hacrl_web.runs.launch.drafts import open_cautions
-from hacrl_web.runs.launch.queue import place_of
+from hacrl_web.runs.launch.queue import place_in_queue
 from hacrl_web.runs.launch.queue import places as queue_places
 from hacrl_web.runs.models import HELD, QUEUE_ORDER, Run, RunQuerySet, State
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.telemetry.reports import metric_rows
-from hacrl_web.runs.worker.host_report import host_cards, tell_devices
+from hacrl_web.runs.worker.host_report import add_devices, host_cards
 from hacrl_web.runs.worker.resumption import under_way
 from hacrl_web.web.streaming import Echo, csv_cell, download
 from workers.contract.spec.run import RunSpec
@@ -51,7 +51,7 @@ def home(request: HttpRequest) -> HttpResponse:
     has_benchmark = Benchmark.objects.listed_for(request.user).exists()
     since = timezone.now() - timedelta(hours=24)
     running = list(runs.filter(state__in=ACTIVE).order_by("-started_at"))
-    tell_devices(running)
+    add_devices(running)
     context = {
         "running": running,
         "queue": runs.filter(state=State.QUEUED).order_by(*QUEUE_ORDER)[:20],
@@ -151,7 +151,7 @@ def header(run: Run) -> dict[str, Any]:
     """What every tab of a run shows above it."""
     last_checkpoint = run.events.filter(type="checkpoint").order_by("-seq").first()
     agents = [{"name": name, "position": place} for place, name in enumerate(run.agent_names)]
-    context = {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_of(run)}
+    context = {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_in_queue(run)}
     if run.state == State.DRAFT:
         context["cautions"] = open_cautions(run)
     return context | {"resumption": under_way(run)}

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET, require_POST
 from hacrl_web.runs.launch.form import parse_seeds
 from hacrl_web.runs.models import HELD, TERMINAL, Run, State, Sweep
 from hacrl_web.runs.pages.controls import who
-from hacrl_web.runs.pubsub import ring_bell
+from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.runs.sweeps.state import SweepState, newest_checkpoints, state_of
 from hacrl_web.web.errors import FieldErrors
@@ -108,7 +108,7 @@ def _up_to_three(seeds: list[int]) -> str:
 def _tell(request: HttpRequest, affected: list[Run], done: str, nothing: str) -> None:
     """Tell the supervisors of what was asked of their runs, and the user."""
     for run in affected:
-        ring_bell(run.pk)
+        publish_update(run.pk)
     number = "1 run" if len(affected) == 1 else f"{len(affected)} runs"
     messages.info(request, done.format(number) if affected else nothing)
 

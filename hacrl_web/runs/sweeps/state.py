@@ -16,7 +16,7 @@ from hacrl_web.runs.models import HELD, Run, State, Sweep, TelemetryEvent
 
 
 @dataclass(frozen=True)
-class Line:
+class SweepLine:
     """A variant with its run of each seed, in the order of `SweepState.seeds`; None where it was not launched."""
 
     label: str
@@ -33,7 +33,7 @@ class SweepState:
 
     runs: list[Run]
     seeds: list[int]
-    lines: list[Line]
+    lines: list[SweepLine]
 
     @property
     def current(self) -> list[Run]:
@@ -110,7 +110,7 @@ def arrange(runs: Iterable[Run]) -> SweepState:
         labels[run.pk] = label
         cells.setdefault(label, {})[run.seed] = run
     seeds = sorted({run.seed for run in ordered})
-    lines = [Line(label, [by_seed.get(seed) for seed in seeds]) for label, by_seed in cells.items()]
+    lines = [SweepLine(label, [by_seed.get(seed) for seed in seeds]) for label, by_seed in cells.items()]
     return SweepState(ordered, seeds, lines)
 
 

@@ -16,7 +16,7 @@ from hacrl_web.runs.launch.launch import LaunchError, cannot_repeat, create_run,
 from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.models import Desire, Run, State, Sweep
 from hacrl_web.runs.sweeps.plan import each_once, plan_sweep
-from hacrl_web.runs.sweeps.state import Line, SweepState, state_of
+from hacrl_web.runs.sweeps.state import SweepLine, SweepState, state_of
 from hacrl_web.web.errors import FieldError, plain_errors
 from workers.contract.spec.run import RunSpec
 
@@ -73,7 +73,7 @@ def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
     return new_runs
 
 
-def _missing(state: SweepState, seeds: list[Any]) -> list[tuple[Line, RunSpec]]:
+def _missing(state: SweepState, seeds: list[Any]) -> list[tuple[SweepLine, RunSpec]]:
     """What further seeds would add, seeds outside. Error: LaunchError."""
     there = {(line.label, run.seed) for line in state.lines for run in line.cells if run}
     missing = []

@@ -16,7 +16,7 @@ _FIELDS = ("values", "ratios", "nonfinite")
 _STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"')
 
 
-class Refused(ValueError):
+class EventRefused(ValueError):
     """Why an event is not stored as it is."""
 
 
@@ -33,7 +33,7 @@ class Limits:
         """Pass what may be stored. payload_text: of a metrics event that was not parsed. Error: Refused."""
         attempt = record["attempt"]
         if attempt < self._newest_attempt:
-            raise Refused(f"it is of attempt {attempt}, after attempt {self._newest_attempt}")
+            raise EventRefused(f"it is of attempt {attempt}, after attempt {self._newest_attempt}")
         if attempt > self._newest_attempt:
             self._newest_attempt = attempt
             self._last_step.clear()
@@ -48,7 +48,7 @@ class Limits:
         place = (str(record.get("agent"))[:80], str(record.get("source"))[:80])
         last = self._last_step.get(place, 0)
         if step < last:
-            raise Refused(f"it goes back to step {step}, after step {last}")
+            raise EventRefused(f"it goes back to step {step}, after step {last}")
         self._last_step[place] = step
 
     def _check_names(self, record: Record, payload_text: str | None) -> None:
@@ -60,9 +60,9 @@ class Limits:
             return
         longest = max(map(len, shape), default=0)
         if longest > NAME_CHARACTERS:
-            raise Refused(f"a name in it has {longest:,} characters; at most {NAME_CHARACTERS} are taken")
+            raise EventRefused(f"a name in it has {longest:,} characters; at most {NAME_CHARACTERS} are taken")
         if len(self._names.union(shape)) > NAMES_PER_RUN + len(_FIELDS):
-            raise Refused(f"the run would have more than {NAMES_PER_RUN:,} metric names")
+            raise EventRefused(f"the run would have more than {NAMES_PER_RUN:,} metric names")
         self._names.update(shape)
         if len(self._shapes) < NAMES_PER_RUN:
             self._shapes.add(shape)

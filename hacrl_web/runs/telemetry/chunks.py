@@ -36,7 +36,7 @@ _BLOB = ("packed", "count", "first_step", "last_step")
 
 
 @dataclass
-class Column:
+class SeriesColumn:
     """One line of a chart. steps: ascending.  values: NaN where there is no number."""
 
     place: int = 0
@@ -50,7 +50,7 @@ class Column:
         self.steps.append(step)
         self.values.append(nan if value is None else value)
 
-    def extend(self, other: Column) -> None:
+    def extend(self, other: SeriesColumn) -> None:
         if self.steps and other.steps and other.steps[0] < self.steps[-1]:
             self.is_mixed = True
         self.steps += other.steps
@@ -69,9 +69,9 @@ class Column:
         end = len(self.steps) if last is None else bisect_right(self.steps, last)
         self.steps, self.values = self.steps[start:end], self.values[start:end]
 
-    def before(self, attempt: int, first_steps: dict[int, int]) -> Column:
+    def before(self, attempt: int, first_steps: dict[int, int]) -> SeriesColumn:
         """Without the steps that a later attempt than `attempt`, which told this column, tells too."""
-        part = Column(self.place)
+        part = SeriesColumn(self.place)
         for step, value in zip(self.steps, self.values, strict=True):
             if first_steps.get(step, 0) <= attempt:
                 part.add(step, value)
@@ -85,13 +85,13 @@ class Column:
         return values
 
 
-Columns = dict[Key, Column]
+Columns = dict[Key, SeriesColumn]
 
 
 # ---- the blob of a chunk --------------------------------------------------------------------------------------------
 
 
-def pack(column: Column) -> bytes:
+def pack(column: SeriesColumn) -> bytes:
     """Values as little-endian doubles, then the steps as integers unless they are evenly spaced; compressed."""
     numbers = _little_endian(column.values)
     if not _is_even(column.steps):
@@ -99,7 +99,7 @@ def pack(column: Column) -> bytes:
     return zlib.compress(numbers, 1)
 
 
-def unpack(packed: bytes, count: int, first_step: int, last_step: int) -> Column:
+def unpack(packed: bytes, count: int, first_step: int, last_step: int) -> SeriesColumn:
     text = zlib.decompress(packed)
     values, steps = array("d", text[: 8 * count]), array("q", text[8 * count :])
     if sys.byteorder == "big":
@@ -108,7 +108,7 @@ def unpack(packed: bytes, count: int, first_step: int, last_step: int) -> Column
     if not steps:
         stride = (last_step - first_step) // max(1, count - 1)
         steps = array("q", range(first_step, last_step + 1, stride or 1))
-    return Column(0, steps, values)
+    return SeriesColumn(0, steps, values)
 
 
 def _little_endian(numbers: array[Any]) -> bytes:
@@ -132,7 +132,7 @@ def columns(
     agents: Collection[str] = (),
     first: int | None = None,
     last: int | None = None,
-) -> dict[Key, Column]:
+) -> dict[Key, SeriesColumn]:
     """The metrics of a run, and the evaluations on its own benchmark, by (metric, agent, source).
 
     Ordered by agent, source and place. Empty choices mean all.  first, last: only the steps from `first` to `last`.
@@ -141,13 +141,13 @@ def columns(
     names, agents = ([text.replace("\0", "\N{REPLACEMENT CHARACTER}") for text in texts] for texts in (names, agents))
     for _ in range(READ_TRIES):
         packed_seq = _packed_seq(run)
-        reader = _Reader(run, names, agents, packed_seq)
+        reader = _SeriesReader(run, names, agents, packed_seq)
         reader.read_chunks(first, last)
         reader.read_metrics()
         if _packed_seq(run) == packed_seq:
             break
     else:  # chunks were made, or trimmed, each time while these were read
-        reader = _Reader(run, names, agents, 0)
+        reader = _SeriesReader(run, names, agents, 0)
         reader.read_metrics()
     reader.read_evaluations()
     for column in reader.found.values():
@@ -174,21 +174,21 @@ def _has_attempts(run: Run) -> bool:
     return newest > _first_attempt(run)
 
 
-class _Reader:
+class _SeriesReader:
     """Puts columns together: chunks up to packed_seq, events after it."""
 
     def __init__(self, run: Run, names: Collection[str], agents: Collection[str], packed_seq: int) -> None:
         self.run, self.names, self.agents = run, names, agents
         self.packed_seq, self.has_attempts = packed_seq, _has_attempts(run)
-        self.found: dict[Key, Column] = {}
+        self.found: dict[Key, SeriesColumn] = {}
         self.told = _told(self._events("metrics")) if self.has_attempts else {}
 
     def _events(self, kind: str) -> Any:
         after = self.packed_seq if kind == "metrics" else 0
         return self.run.events.filter(type=kind, seq__gt=after, step__isnull=False).order_by("seq")
 
-    def _column(self, key: Key, place: int) -> Column:
-        column = self.found.setdefault(key, Column())
+    def _column(self, key: Key, place: int) -> SeriesColumn:
+        column = self.found.setdefault(key, SeriesColumn())
         column.place = max(column.place, place)
         return column
 
@@ -285,12 +285,12 @@ def pack_block(run: Run) -> int:
     if len(rows) < MIN_EVENTS:
         return 0
     first_steps = _latest(rows)
-    by_key: dict[tuple[int, Key], Column] = {}
+    by_key: dict[tuple[int, Key], SeriesColumn] = {}
     for _, attempt, step, agent, source, text in rows:
         if step is None or first_steps[agent, source][step] > attempt:
             continue
         for metric, place, value in _numbers(text):
-            column = by_key.setdefault((attempt, (metric, agent, source)), Column())
+            column = by_key.setdefault((attempt, (metric, agent, source)), SeriesColumn())
             column.place = max(column.place, place)
             column.add(step, value)
     with transaction.atomic():
@@ -313,7 +313,7 @@ def _latest(rows: Iterable[tuple[Any, ...]]) -> Told:
     return first_steps
 
 
-def _chunk(run: Run, attempt: int, key: Key, column: Column) -> MetricChunk:
+def _chunk(run: Run, attempt: int, key: Key, column: SeriesColumn) -> MetricChunk:
     if column.is_mixed:
         column.sort()
     metric, agent, source = key
@@ -322,7 +322,7 @@ def _chunk(run: Run, attempt: int, key: Key, column: Column) -> MetricChunk:
     return chunk
 
 
-def _fill(chunk: MetricChunk, column: Column) -> None:
+def _fill(chunk: MetricChunk, column: SeriesColumn) -> None:
     chunk.first_step, chunk.last_step = column.steps[0], column.steps[-1]
     chunk.count, chunk.packed = len(column.steps), pack(column)
 

@@ -17,7 +17,7 @@ FOUND_SHOWN = 500
 LEVELS = ("info", "warning", "error")
 
 
-def lines(run: Run) -> Any:
+def log_lines(run: Run) -> Any:
     return TelemetryEvent.objects.filter(run=run, type__in=("log", "left_out"))
 
 
@@ -33,7 +33,7 @@ def line_of(event: TelemetryEvent) -> dict[str, Any]:
 
 def matching(run: Run, search: str, level: str) -> Any:
     """Lines that a trainer logged and that hold `search`, whatever its case; of a level, or of any."""
-    events = lines(run).filter(type="log")
+    events = log_lines(run).filter(type="log")
     if search:
         events = events.filter(payload__message__icontains=search)
     if level in LEVELS:
@@ -51,7 +51,7 @@ def search_events(run: Run, search: str, level: str) -> list[dict[str, Any]]:
 def _search_left_out(run: Run, search: str, level: str) -> list[TelemetryEvent]:
     """The newest counts of what was left out: their words are made here, so no query can look for them."""
     text, matches = search.lower(), []
-    for event in lines(run).filter(type="left_out").order_by("-seq").iterator(chunk_size=500):
+    for event in log_lines(run).filter(type="left_out").order_by("-seq").iterator(chunk_size=500):
         line = line_of(event)
         if text in line["text"].lower() and (level not in LEVELS or level == line["level"]):
             matches.append(event)
@@ -72,7 +72,7 @@ def search_output(run: Run, search: str) -> list[dict[str, Any]] | None:
 
 def as_text(run: Run) -> Iterator[str]:
     """Every stored line of the log, and after them what is kept of the trainer's output."""
-    for event in lines(run).order_by("seq").iterator(chunk_size=500):
+    for event in log_lines(run).order_by("seq").iterator(chunk_size=500):
         line = line_of(event)
         when = line["at"].isoformat(timespec="milliseconds")
         yield f"{when} {line['level']:7} attempt {event.attempt}: {line['text']}\n"

@@ -20,8 +20,8 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.pubsub import ring_bell
-from hacrl_web.runs.telemetry.admission import Limits, Refused
+from hacrl_web.runs.pubsub import publish_update
+from hacrl_web.runs.telemetry.admission import EventRefused, Limits
 from hacrl_web.runs.telemetry.tables import PAYLOAD_TEXT, Record, insert, integer, stand_in
 from workers.contract.events import DamagedLine, Log, decode, encode, verified
 from workers.contract.spool import SPOOL_NAME, rotated
@@ -40,7 +40,7 @@ class LeaseLost(RuntimeError):
 
 
 @dataclass
-class Batch:
+class SpoolBatch:
     """Records read from the spool and the offset after them."""
 
     records: list[Record] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Shipper:
         self._files: list[tuple[int, Path]] = []  # full files, when last looked
         self._path: Path | None = None  # the file that the offset belongs to
         self._done = 0  # full files up to this seq are read to their end
-        self._unstored: Batch | None = None
+        self._unstored: SpoolBatch | None = None
         self.has_more = True  # False: the last look found nothing new
 
     def _file(self) -> tuple[Path, bool]:
@@ -103,7 +103,7 @@ class Shipper:
         except (FileNotFoundError, DamagedLine, KeyError, ValueError):
             return False
 
-    def ship(self) -> Batch:
+    def ship(self) -> SpoolBatch:
         """Store what is new, at most one batch. Errors: LeaseLost, and the database's, after which to try again."""
         # One that could not be stored is kept: read again, its steps would seem to go back (Limits).
         batch = self._unstored = self._unstored or self._read()
@@ -115,7 +115,7 @@ class Shipper:
             self.offset = batch.offset
             if batch.records:
                 self.last_seq = batch.records[-1]["seq"]
-                ring_bell(self.run_id)
+                publish_update(self.run_id)
         elif batch.is_at_end:  # its last lines are damaged
             self._done = next(last for last, path in self._files if path == self._path)
         self._remove_stored()
@@ -127,9 +127,9 @@ class Shipper:
             if last <= max(self.last_seq, self._done):
                 path.unlink(missing_ok=True)
 
-    def _read(self) -> Batch:
+    def _read(self) -> SpoolBatch:
         path, is_full_file = self._file()
-        batch = Batch(offset=self.offset)
+        batch = SpoolBatch(offset=self.offset)
         last = self.last_seq
         try:
             spool = open(path, "rb")  # noqa: SIM115 - closed below
@@ -198,11 +198,11 @@ class Shipper:
             return record  # stored already
         try:
             self.limits.check(record, record.get(PAYLOAD_TEXT))
-        except Refused as refusal:
+        except EventRefused as refusal:
             return stand_in(self.run_id, record, str(refusal))
         return record
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: SpoolBatch) -> None:
         columns: dict[str, Any] = {"spool_offset": batch.offset}
         if batch.records:
             columns |= {"last_seq": batch.records[-1]["seq"], **_progress(batch.records)}

@@ -46,7 +46,7 @@ def _text(limit: int | None) -> Callable[[Any], str]:
     return lambda value: str("" if value is None else value)[:limit]
 
 
-def texts(value: Any) -> str:
+def clean_texts(value: Any) -> str:
     """A list of texts as JSON. Error: ValueError."""
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise ValueError("a list of texts is needed")
@@ -67,7 +67,7 @@ def _maker(column: models.Field) -> Callable[[Any], Any]:
     return _or_none(make) if column.null else make
 
 
-class Table:
+class TelemetryTable:
     """One telemetry table: its columns, and the statements that fill it."""
 
     def __init__(self, model: type[models.Model]) -> None:
@@ -137,16 +137,16 @@ def _payload(record: Record) -> str:
     return json.dumps({key: value for key, value in record.items() if key not in _HEAD}, allow_nan=False)
 
 
-EVENTS = Table(TelemetryEvent)
-ROLLOUTS = Table(RolloutSample)
-CONTRIBUTIONS = Table(Contribution)
-QUESTIONS = Table(QuestionChunk)
-ANSWERS = Table(AnswerChunk)
+EVENTS = TelemetryTable(TelemetryEvent)
+ROLLOUTS = TelemetryTable(RolloutSample)
+CONTRIBUTIONS = TelemetryTable(Contribution)
+QUESTIONS = TelemetryTable(QuestionChunk)
+ANSWERS = TelemetryTable(AnswerChunk)
 for _table, _lists in (
     (QUESTIONS, ("ids", "questions", "answers", "subjects", "difficulties")),
     (ANSWERS, ("marks", "majority", "responses")),
 ):
-    _table.makers |= dict.fromkeys(_lists, texts)
+    _table.makers |= dict.fromkeys(_lists, clean_texts)
 EVENTS.makers["time"] = lambda value: _time(value or 0)
 TABLE_OF = {"rollout": ROLLOUTS, "contribution": CONTRIBUTIONS, "questions": QUESTIONS, "answers": ANSWERS}
 
@@ -154,7 +154,7 @@ TABLE_OF = {"rollout": ROLLOUTS, "contribution": CONTRIBUTIONS, "questions": QUE
 def insert(run_id: UUID, records: Sequence[Record]) -> None:
     """Store records, within the caller's transaction; one that the database refuses is stored as a log event."""
     try:
-        rows: dict[Table, list[Row]] = {}
+        rows: dict[TelemetryTable, list[Row]] = {}
         for record in records:
             table = TABLE_OF.get(record["type"], EVENTS)
             rows.setdefault(table, []).append(table.row(run_id, record))

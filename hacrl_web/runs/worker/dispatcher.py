@@ -18,8 +18,8 @@ from django.db.models import Q
 
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import HELD, USER_STOP, Desire, Host, Run, State
-from hacrl_web.runs.pubsub import ring_bell
-from hacrl_web.runs.worker.finish_lost import settle
+from hacrl_web.runs.pubsub import publish_update
+from hacrl_web.runs.worker.finish_lost import finish_lost_run
 from hacrl_web.runs.worker.hosts import boot_id, host_name, process_start
 
 RING_EVERY_S = 10.0
@@ -48,9 +48,9 @@ class Dispatcher:
     def tick(self) -> None:
         self.reap()
         self.revive()
-        self.ring()
+        self.notify_workers()
 
-    def ring(self) -> int:
+    def notify_workers(self) -> int:
         """Ring for queued runs that were not rung lately; returns how often it rang.
 
         A message that waits means that no worker is free, so more of them would only pile up: it rings when none waits.
@@ -67,7 +67,7 @@ class Dispatcher:
             if worker_queue.waiting(folder) != 0:
                 continue
             for pk in runs[:RINGS_AT_ONCE]:
-                if not worker_queue.ring(pk, folder):
+                if not worker_queue.notify_worker(pk, folder):
                     return rung
                 self._rung_at[pk] = now
                 rung += 1
@@ -101,7 +101,7 @@ class Dispatcher:
         # Only from the attempt just seen: a supervisor that ends the run meanwhile wins.
         if run.transition_to(State.LOST, reason=reason, attempt=run.attempt):
             log.warning("run %s is lost: %s", run.pk, reason)
-            ring_bell(run.pk)
+            publish_update(run.pk)
 
     def revive(self) -> None:
         """Give lost runs back to the queue; end those interrupted too often, and idle ones that are to stop."""
@@ -112,11 +112,11 @@ class Dispatcher:
         # A paused run that is to go on: whoever resumed it died in between.
         for run in Run.objects.filter(state=State.PAUSED, desired_state=Desire.RUN):
             run.transition_to(State.QUEUED, reason="resumed")
-            ring_bell(run.pk)
+            publish_update(run.pk)
 
 
 def _revive(run: Run) -> None:
-    if run.will_end and not settle(run):
+    if run.will_end and not finish_lost_run(run):
         return
     if run.desired_state == Desire.STOP:
         run.transition_to(State.STOPPED, reason=run.desire_reason or USER_STOP, attempt=run.attempt)
@@ -125,7 +125,7 @@ def _revive(run: Run) -> None:
     else:
         reason = f"{run.reason}; waiting for host {run.worker_host}, which holds its files"
         run.requeue(reason=reason, attempt=run.attempt, is_interruption=True)
-    ring_bell(run.pk)
+    publish_update(run.pk)
 
 
 def _each(runs: Iterable[Run], act: Callable[[Run], None]) -> None:

@@ -18,7 +18,7 @@ LONGEST_S = 1.0  # of one call: the dispatcher has other runs to look at
 log = logging.getLogger(__name__)
 
 
-def settle(run: Run) -> bool:
+def finish_lost_run(run: Run) -> bool:
     """Store the rest of an idle run's spool. False: not yet, for there is more of it or a trainer still lives there.
 
     Where the run directory is on another machine, nobody here can look, and the run may end.

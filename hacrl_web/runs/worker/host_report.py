@@ -121,7 +121,7 @@ def _started(runs: list[Run]) -> dict[Any, tuple[int, dict[str, Any]]]:
     return {pk: (attempt, payload) for pk, attempt, payload in events.values_list("run", "attempt", "payload")}
 
 
-def tell_devices(runs: list[Run]) -> None:
+def add_devices(runs: list[Run]) -> None:
     """Give each run that is held its `devices`: where its process holds memory, or what its trainer or its spec says.
 
     Their number does not change the number of queries.

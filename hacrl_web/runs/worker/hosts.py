@@ -94,7 +94,7 @@ def known_schema() -> str:
     return max(name for app, name in MigrationLoader(None).disk_migrations if app == "runs")
 
 
-def beat(**facts: Any) -> Host:
+def write_heartbeat(**facts: Any) -> Host:
     """Write this host's row. facts: further columns, such as devices."""
     host, _ = Host.objects.update_or_create(
         name=host_name(), defaults={"data_folder": data_folder_id(), "boot_id": boot_id(), **facts}
@@ -146,7 +146,7 @@ class HeartbeatThread(threading.Thread):
         while not self._ended.is_set():
             with self._is_connected:
                 try:
-                    beat(**facts, devices=devices())
+                    write_heartbeat(**facts, devices=devices())
                     facts = {}
                 except Error as error:
                     log.warning("the host's heartbeat could not be written: %s", error)

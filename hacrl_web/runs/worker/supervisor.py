@@ -23,7 +23,7 @@ from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
 from hacrl_web.runs.models import USER_STOP, Desire, Drain, Run, State, Worker
-from hacrl_web.runs.pubsub import ring_bell
+from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from hacrl_web.runs.worker.hosts import boot_id, data_folder_id, drain_of, host_name, process_start
 from hacrl_web.runs.worker.watchdog import Watchdog
@@ -31,7 +31,7 @@ from workers.contract.events import PAUSE_ASKED, Log
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter
 from workers.contract.trainer_log import last_output
-from workers.contract.trainer_process import SPEC_NAME, RunDirBusy, Trainer, lock_run_dir, start_trainer
+from workers.contract.trainer_process import SPEC_NAME, RunDirBusy, TrainerProcess, lock_run_dir, start_trainer
 
 HEARTBEAT_S = 2.0
 MAX_TRIES = 20  # runs that another worker was quicker to claim, or whose directory is in use
@@ -76,11 +76,11 @@ def supervise(run_id: UUID, *, is_shutting_down: Callable[[], bool] = lambda: Fa
     run = claim_next()
     if run is None:
         return False
-    ring_bell(run.pk)
+    publish_update(run.pk)
     with _term_noted() as was_terminated:
-        supervisor = Supervisor(run, lambda: is_shutting_down() or was_terminated())
+        supervisor = RunSupervisor(run, lambda: is_shutting_down() or was_terminated())
         supervisor.run_to_end()
-    ring_bell(run.pk)
+    publish_update(run.pk)
     return True
 
 
@@ -124,7 +124,7 @@ def _term_noted() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGTERM, before)
 
 
-class Supervisor:
+class RunSupervisor:
     """One attempt of one run."""
 
     def __init__(self, run: Run, is_shutting_down: Callable[[], bool]) -> None:
@@ -159,19 +159,21 @@ class Supervisor:
             trainer = self._start()
         except RunDirBusy as busy:
             reason = str(busy)
-            self._insist(lambda: self.run.requeue(reason=reason, attempt=self.attempt, is_interruption=False))
+            self._retry_on_db_error(
+                lambda: self.run.requeue(reason=reason, attempt=self.attempt, is_interruption=False)
+            )
             return
         except (OSError, ValueError) as error:
             log.exception("run %s: the trainer could not be started", self.run.pk)
             reason = f"the trainer could not be started: {error}"
-            self._insist(lambda: self._end(State.FAILED, reason))
+            self._retry_on_db_error(lambda: self._end(State.FAILED, reason))
             return
         try:
             self._follow(trainer)
         finally:
             status = trainer.kill()  # and what is left of its process group
         self._drain()
-        self._insist(lambda: self._conclude(status))
+        self._retry_on_db_error(lambda: self._conclude(status))
 
     def _failed(self, error: Exception) -> None:
         """This code failed, not the trainer, which is dead by now: the run says so at once and goes on."""
@@ -179,9 +181,9 @@ class Supervisor:
         with contextlib.suppress(Exception):  # where this is its last attempt, it ends with the events that can be had
             self._drain()
         reason = f"its supervisor failed: {type(error).__name__}: {error}"
-        self._insist(lambda: self.run.requeue(reason=reason, attempt=self.attempt, is_interruption=True))
+        self._retry_on_db_error(lambda: self.run.requeue(reason=reason, attempt=self.attempt, is_interruption=True))
 
-    def _start(self) -> Trainer:
+    def _start(self) -> TrainerProcess:
         run_dir = self.run.run_dir
         run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         spec = RunSpec.model_validate(self.run.spec)
@@ -189,7 +191,7 @@ class Supervisor:
         temporary.write_text(spec.to_json())
         temporary.replace(run_dir / SPEC_NAME)
         self._mend_spool(run_dir)
-        self.shipper = self._insist(lambda: Shipper(self.run.pk, run_dir, self.attempt))
+        self.shipper = self._retry_on_db_error(lambda: Shipper(self.run.pk, run_dir, self.attempt))
         self.watchdog = Watchdog(run_dir, spec.compute.stall_timeout_s)
         return start_trainer(run_dir, self.attempt, command=settings.TRAINER_COMMAND, environment=trainer_environment())
 
@@ -211,7 +213,7 @@ class Supervisor:
         finally:
             os.close(lock)
 
-    def _follow(self, trainer: Trainer) -> None:
+    def _follow(self, trainer: TrainerProcess) -> None:
         """Until the trainer has ended: ship, beat, obey. Error: LeaseLost."""
         while trainer.poll() is None:
             try:
@@ -220,9 +222,9 @@ class Supervisor:
             except (OperationalError, InterfaceError) as error:
                 self._database_failed(error)
                 is_behind = False
-            self._obey(trainer)
+            self._handle_wish(trainer)
             if self.stop_asked_at is None and self.watchdog.is_hung():
-                self.watchdog.bark(trainer)
+                self.watchdog.dump_stacks(trainer)
                 self._ask_stop(trainer)
             if not is_behind:
                 time.sleep(IDLE_S)
@@ -258,7 +260,7 @@ class Supervisor:
             self.wish = desired
             self._next_watch = now + WATCH_S
 
-    def _obey(self, trainer: Trainer) -> None:
+    def _handle_wish(self, trainer: TrainerProcess) -> None:
         """Ask the trainer to stop or to pause where somebody wants it; kill it when its grace is over."""
         if os.getppid() != self.parent:  # the worker was killed: its successor must find the devices free
             self.is_orphan = True
@@ -278,11 +280,11 @@ class Supervisor:
             self.shutdown_seen_at = time.monotonic()
         return self.shutdown_seen_at is not None and time.monotonic() - self.shutdown_seen_at > SHUTDOWN_PATIENCE_S
 
-    def _ask_stop(self, trainer: Trainer) -> None:
+    def _ask_stop(self, trainer: TrainerProcess) -> None:
         trainer.request_stop()
         self.stop_asked_at = time.monotonic()
 
-    def _ask_pause(self, trainer: Trainer) -> None:
+    def _ask_pause(self, trainer: TrainerProcess) -> None:
         if not self.has_started:  # nothing of this attempt is worth a wait
             self._ask_stop(trainer)
         elif not self.pause_asked:
@@ -291,7 +293,7 @@ class Supervisor:
 
     def _drain(self) -> None:
         """Ship the rest of the spool, however long the database is away."""
-        while self._insist(self.shipper_has_more):
+        while self._retry_on_db_error(self.shipper_has_more):
             pass
 
     def shipper_has_more(self) -> bool:
@@ -300,7 +302,7 @@ class Supervisor:
         self._beat_and_watch()
         return self.shipper.has_more
 
-    def _insist(self, act: Callable[[], Any]) -> Any:
+    def _retry_on_db_error(self, act: Callable[[], Any]) -> Any:
         """Do it until the database answers."""
         while True:
             try:

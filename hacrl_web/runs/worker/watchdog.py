@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.contract.spool import SPOOL_NAME
-from workers.contract.trainer_process import PULSE_NAME, Trainer
+from workers.contract.trainer_process import PULSE_NAME, TrainerProcess
 
 STALL_FLOOR_S = 1800.0
 STALL_FACTOR = 20.0  # times the longest step so far
@@ -61,7 +61,7 @@ class Watchdog:
         self._signs, self._looked_at = signs, now
         return self._silent_s > self.limit_s
 
-    def bark(self, trainer: Trainer) -> None:
+    def dump_stacks(self, trainer: TrainerProcess) -> None:
         """Have the stacks written to trainer.log, and note the verdict."""
         trainer.dump_stacks()
         time.sleep(DUMP_S)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hacrl_web.leaderboard.board.boards import Board, sweep_board
-from hacrl_web.leaderboard.board.cells import Cell, Group, Table
-from hacrl_web.leaderboard.board.choice import Choice
+from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable, Cell
+from hacrl_web.leaderboard.board.choice import BoardSelection
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
@@ -67,15 +67,15 @@ def finished_sweep(user: Any, finals: Mapping[str, Sequence[float]], **changes: 
     return sweep
 
 
-def table_of(source: Sweep | Board, **choice: Any) -> Table:
+def table_of(source: Sweep | Board, **choice: Any) -> BoardTable:
     board = source if isinstance(source, Board) else sweep_board(source)
-    return make_table(board, Choice(**choice))
+    return make_table(board, BoardSelection(**choice))
 
 
-def groups_of(table: Table) -> dict[str, Group]:
+def groups_of(table: BoardTable) -> dict[str, BoardGroup]:
     return {group.row.algorithm: group for group in table.groups}
 
 
-def cells_of(table: Table) -> dict[str, Cell]:
+def cells_of(table: BoardTable) -> dict[str, Cell]:
     """Each algorithm's cell that stands for it: the mean of its agents in the last column."""
     return {group.row.algorithm: table.cell(group) for group in table.groups}

@@ -12,7 +12,7 @@ import torch
 
 from tests.support.workers.tiny import HashVerifier, records
 from workers.agents.local import LocalAgent
-from workers.agents.messages import Generated, Response
+from workers.agents.messages import GeneratedRollouts, Response
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.questions.dataset import Question
@@ -29,7 +29,9 @@ class InvertedVerdicts(Scorer):
         super().__init__(*arguments)
         self.liar = liar
 
-    def score_step(self, questions: Sequence[Question], generated: Sequence[Generated], per_prompt: int) -> Scores:
+    def score_step(
+        self, questions: Sequence[Question], generated: Sequence[GeneratedRollouts], per_prompt: int
+    ) -> Scores:
         scores = super().score_step(questions, generated, per_prompt)
         own, valid = scores.rewards[self.liar], scores.valid[self.liar]
         scores.rewards[self.liar] = torch.where(valid, 1 - own, own)
@@ -56,7 +58,7 @@ def emit_noise(monkeypatch, name: str, letters: str, longest: int) -> None:
     """From now on the agent of this name sends random text, with the log-probability of random letters."""
     generate = LocalAgent.generate
 
-    def noisy(self: LocalAgent, step: int, questions: Sequence[Question]) -> Generated:
+    def noisy(self: LocalAgent, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
         found = generate(self, step, questions)
         if self.name != name:
             return found

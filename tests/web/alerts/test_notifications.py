@@ -239,7 +239,7 @@ def test_address_that_is_not_allowed_is_refused_by_form_and_sender(settings, cli
     assert answer.status_code == 422
     assert "field-error" in answer.content.decode()
     assert not NotificationSettings.objects.exists()
-    with pytest.raises(webhook.Refused):
+    with pytest.raises(webhook.AddressRefused):
         webhook.check_url(url)
     if url:
         assert outcome(queued(user, url))[0] == "failed"
@@ -266,7 +266,7 @@ def test_allowed_name_with_an_address_that_is_not_public_is_refused(settings, re
 def test_one_bad_address_among_good_ones_is_enough_to_refuse(settings, names):
     settings.WEBHOOK_ALLOW = ["hooks.test"]
     names["hooks.test"] = ["93.184.215.14", "10.0.0.1"]
-    with pytest.raises(webhook.Refused, match=r"10\.0\.0\.1"):
+    with pytest.raises(webhook.AddressRefused, match=r"10\.0\.0\.1"):
         webhook.resolve("hooks.test", 443)
     names["hooks.test"] = ["93.184.215.14"]
     assert webhook.resolve("hooks.test", 443) == "93.184.215.14"
@@ -294,7 +294,7 @@ def test_private_address_is_asked_where_it_is_on_the_list_itself(settings, recei
 
 def test_private_address_is_listed_for_one_port_only(settings, receiver, names):
     settings.WEBHOOK_ALLOW = ["127.0.0.1:1", f"hooks.test:{receiver.port}"]
-    with pytest.raises(webhook.Refused, match="not public"):
+    with pytest.raises(webhook.AddressRefused, match="not public"):
         webhook.post(f"http://hooks.test:{receiver.port}/", {})
     assert receiver.bodies == []
 

@@ -102,7 +102,7 @@ def test_login_is_checked_and_kept_for_its_owner_alone(hacrl, monkeypatch, user)
 
 def test_stored_token_goes_to_no_other_address(hacrl, monkeypatch):
     monkeypatch.delenv("HACRL_TOKEN")
-    login.save_login(login.Login("http://hacrl.test", hacrl.token))
+    login.save_login(login.StoredLogin("http://hacrl.test", hacrl.token))
     assert login.find_login().token == hacrl.token
     monkeypatch.setenv("HACRL_URL", "http://evil.test")
     with pytest.raises(login.NotLoggedIn):

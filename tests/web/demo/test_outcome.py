@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 
 from hacrl_web.demo import launch
 from hacrl_web.demo.management.commands.demo import algorithms_of, seeds_of
-from hacrl_web.demo.outcome import summary, text_table
+from hacrl_web.demo.outcome import demo_summary, text_table
 from hacrl_web.runs.models import Run, Sweep
 from tests.support.web.factories import make_benchmark, make_group
 from tests.support.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of
@@ -24,7 +24,7 @@ FINALS = {
 
 
 def test_differences_are_paired_and_judged_by_what_was_promised(user):
-    found = summary(finished_sweep(user, FINALS))
+    found = demo_summary(finished_sweep(user, FINALS))
     assert json.loads(json.dumps(found)) == found
     gap = found["differences"]["hacpo - gspo"]
     # .22, .20, .24: s = .02; 4.303 * .02 / sqrt(3) = .04969
@@ -38,7 +38,7 @@ def test_differences_are_paired_and_judged_by_what_was_promised(user):
 
 @pytest.mark.parametrize(("algorithm", "scores"), [("gspo", 0.60), ("gspox2", 0.65), ("naive_source", 0.75)])
 def test_promise_that_is_not_kept_is_said(user, algorithm, scores):
-    found = summary(finished_sweep(user, FINALS | {algorithm: (scores,) * 3}))
+    found = demo_summary(finished_sweep(user, FINALS | {algorithm: (scores,) * 3}))
     assert found["differences"][f"hacpo - {algorithm}"]["is_met"] is False
     assert found["acceptance_is_met"] is False
 
@@ -47,7 +47,7 @@ def test_promise_that_is_not_kept_is_said(user, algorithm, scores):
 def test_missed_promise_is_told_from_one_that_the_seeds_do_not_decide(user, scores, is_refuted):
     """-.07 in each of three seeds, and -.067 +- .21."""
     sweep = finished_sweep(user, FINALS | {"naive_source": scores})
-    gap = summary(sweep)["differences"]["hacpo - naive_source"]
+    gap = demo_summary(sweep)["differences"]["hacpo - naive_source"]
     assert (gap["is_met"], gap["is_refuted"]) == (False, is_refuted)
     assert ("do not decide it" in text_table(sweep)) is not is_refuted
 
@@ -55,7 +55,7 @@ def test_missed_promise_is_told_from_one_that_the_seeds_do_not_decide(user, scor
 def test_run_without_a_score_has_its_state_alone(user):
     sweep = sweep_of(user, ["gspo", "hacpo"], [0])
     finish(by_name(sweep)["hacpo", 0], {"A": 0.5, "B": 0.7})
-    runs = {run["algorithm"]: run for run in summary(sweep)["runs"]}
+    runs = {run["algorithm"]: run for run in demo_summary(sweep)["runs"]}
     assert runs["hacpo"]["accuracy_final"] == pytest.approx(0.6)
     assert runs["hacpo"]["agents"]["B"] == {"accuracy_start": 0.1, "accuracy_final": 0.7}
     assert set(runs["gspo"]) == {"run", "algorithm", "seed", "state"}

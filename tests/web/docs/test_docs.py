@@ -23,7 +23,7 @@ LAUNCHER |= runpy.run_path(str(django_settings.BASE_DIR / "hacrl"))["CLIENT_COMM
 
 
 def anchors(slug: str) -> set[str]:
-    page = pages.page(slug)
+    page = pages.doc_page(slug)
     assert page is not None
     return set(re.findall(r'id="([^"]+)"', page.html))
 
@@ -39,7 +39,7 @@ def test_contents_name_every_page_once():
 
 @pytest.mark.parametrize("slug", pages.slugs())
 def test_every_link_of_the_docs_leads_somewhere(slug):
-    page = pages.page(slug)
+    page = pages.doc_page(slug)
     assert page is not None
     static = django_settings.STATIC_URL
     for link in links(page.html):
@@ -50,7 +50,7 @@ def test_every_link_of_the_docs_leads_somewhere(slug):
             assert (pages.FOLDER / "pictures" / address.rpartition("/")[2]).exists(), link
             continue
         target = slug if not address else resolve(address).kwargs.get("slug", "")
-        assert pages.page(target) is not None, link
+        assert pages.doc_page(target) is not None, link
         assert not anchor or anchor in anchors(target), link
 
 
@@ -58,7 +58,7 @@ def test_links_of_the_pages_to_the_docs_lead_somewhere():
     tried = 0
     for template in TEMPLATES.rglob("*.html"):
         for slug, anchor in re.findall(r"\{% url 'docs:page' '([\w-]+)' %\}(?:#([\w.\[\]-]+))?", template.read_text()):
-            assert pages.page(slug) is not None, f"{template.name}: {slug}"
+            assert pages.doc_page(slug) is not None, f"{template.name}: {slug}"
             assert not anchor or anchor in anchors(slug), f"{template.name}: {slug}#{anchor}"
             tried += 1
     assert tried >= 10

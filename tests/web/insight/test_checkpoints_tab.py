@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.utils.html import escape
 
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints, promotion
-from hacrl_web.insight.checkpoints.more_steps import extend
+from hacrl_web.insight.checkpoints.more_steps import launch_extension
 from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
@@ -71,7 +71,7 @@ def address(name: str, run: Run, *more: int) -> str:
 
 class TestList:
     def test_newest_and_best_are_those_that_are_sound(self, run):
-        found = checkpoints.listing(run)
+        found = checkpoints.list_of_checkpoints(run)
         assert [(one.step, one.is_newest, one.is_best, one.accuracy) for one in found.shown] == [
             (20, True, False, 0.25),
             (15, False, False, None),
@@ -81,7 +81,7 @@ class TestList:
         assert {one.checked for one in found.shown} == {"every byte matches its checksum"}
         (run.run_dir / "checkpoints/step-000020/agents/0-a/weights.bin").unlink()
         (run.run_dir / "checkpoints/step-000010/manifest.json").write_text("{}")
-        found = checkpoints.listing(run)
+        found = checkpoints.list_of_checkpoints(run)
         assert [(one.step, one.is_newest, one.is_best, bool(one.damage)) for one in found.shown] == [
             (20, False, False, True),
             (15, True, False, False),
@@ -102,18 +102,19 @@ class TestList:
         path.write_text(path.read_text().rstrip()[:-1] + f", {lie}}}")
         assert client.get(address("run_checkpoints", run)).status_code == 200
         assert client.get(address("agent_archive", run, 20, 0)).status_code == 409
-        assert [bool(one.damage) for one in checkpoints.listing(run).shown] == [True, False, False, False]
+        assert [bool(one.damage) for one in checkpoints.list_of_checkpoints(run).shown] == [True, False, False, False]
 
     def test_flipped_bit_is_found_where_every_byte_is_read(self, client, run, monkeypatch):
         path = run.run_dir / "checkpoints/step-000020/agents/1-b/weights.bin"
         data = bytearray(path.read_bytes())
         data[7] ^= 1
         path.write_bytes(data)
-        assert "agents/1-b/weights.bin does not match" in checkpoints.listing(run).shown[0].damage
+        assert "agents/1-b/weights.bin does not match" in checkpoints.list_of_checkpoints(run).shown[0].damage
         monkeypatch.setattr(checkpoints, "READ_AT_ONCE_BYTES", 0)
-        assert checkpoints.listing(run).shown[0].checked == "sizes match"
+        assert checkpoints.list_of_checkpoints(run).shown[0].checked == "sizes match"
         monkeypatch.setattr(checkpoints, "READ_AT_ONCE_BYTES", 2 * read_manifest(path.parents[2]).size_bytes)
-        assert [one.checked for one in checkpoints.listing(run).shown][1:] == ["every byte matches its checksum",
+        labels = [one.checked for one in checkpoints.list_of_checkpoints(run).shown]
+        assert labels[1:] == ["every byte matches its checksum",
                                                                               "sizes match", "sizes match"]  # fmt: skip
         assert "does not match" in client.get(address("run_checkpoints", run), {"verify": "20"}).content.decode()
 
@@ -223,10 +224,10 @@ class TestExtend:
         (run.run_dir / "checkpoints/step-000010/state/trainer.json").unlink()
         answer = client.post(address("extend_run", run), {"step": "10", "steps": "5"})
         assert (answer.status_code, Run.objects.count()) == (409, 1)
-        manifest = checkpoints.find(run, 20)
+        manifest = checkpoints.find_checkpoint(run, 20)
         shutil.rmtree(manifest.path)
         with pytest.raises(FieldErrors, match="could not be copied"):
-            extend(run.owner, run, manifest, 5)
+            launch_extension(run.owner, run, manifest, 5)
         assert [path.name for path in Path(settings.RUNS_DIR).iterdir()] == [str(run.pk)]
 
 

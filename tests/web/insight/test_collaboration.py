@@ -277,7 +277,7 @@ def test_bars_hold_each_ratio_once_and_one_is_an_edge():
         ("B", 1.25, -1.0, 0.2, "upper", 0.0),
         ("B", 9.0, 1.0, 0.0, "upper", 1.0),
     ]
-    found = ratio_histogram.count(rows, ends)
+    found = ratio_histogram.count_ratios(rows, ends)
     assert [sum(bars) for bars in found["taught"]] == [0, 1]
     assert [sum(bars) for bars in found["lost"]] == [2, 0]
     assert found["lost"][0][0] == 1
@@ -289,7 +289,7 @@ def test_bars_hold_each_ratio_once_and_one_is_an_edge():
 def test_bar_takes_its_lower_edge_and_not_its_upper():
     ends = [0.25, 0.5, 1.0, 2.0]
     rows = [("B", s, 1.0, 1.0, "none", 1.0) for s in (0.25, 0.4999, 0.5, 0.999, 1.0, 2.0)]
-    assert ratio_histogram.count(rows, ends)["taught"][0] == [
+    assert ratio_histogram.count_ratios(rows, ends)["taught"][0] == [
         2,
         2,
         2,

@@ -10,7 +10,7 @@ import pytest
 from django.urls import reverse
 
 from hacrl_web.insight.compare import comparison, parallel
-from hacrl_web.insight.settings_diff import Line
+from hacrl_web.insight.settings_diff import SettingLine
 from tests.support.web.factories import launch_request, make_group, make_run, metrics
 from tests.support.web.insight_help import evaluation, store, stored
 from workers.contract.events import Progress
@@ -39,7 +39,7 @@ def two_runs(owner):
 def test_table_by_hand(owner):
     """Means of the first: .25, .5, .625; of the second: .375, .625. Differences to the second."""
     first, second = two_runs(owner)
-    rows = comparison.table([first, second], "accuracy", second, lowest=False)
+    rows = comparison.comparison_table([first, second], "accuracy", second, lowest=False)
     shown = [(row.agent, row.best, row.best_step, row.last, row.last_step) for row in rows]
     assert shown == [
         (comparison.MEAN, 0.625, 20, 0.625, 20),
@@ -51,7 +51,7 @@ def test_table_by_hand(owner):
     ]
     assert [(row.best_difference, row.last_difference) for row in rows[:3]] == [(0.0, 0.0), (0.25, 0.0), (0.0, 0.0)]
     assert {(row.best_difference, row.last_difference) for row in rows[3:]} == {(None, None)}
-    lowest = comparison.table([first], "accuracy", first, lowest=True)
+    lowest = comparison.comparison_table([first], "accuracy", first, lowest=True)
     assert [(row.best, row.best_step) for row in lowest] == [(0.25, 0), (0.25, 0), (0.25, 0)]
 
 
@@ -60,7 +60,7 @@ def test_agent_called_mean_is_not_taken_for_the_mean(owner):
     first, second = (stored(owner, evaluation(0, "mean", value), evaluation(0, "B", 0.25)) for value in (0.5, 0.25))
     for run in (first, second):
         run.spec["agents"][0]["name"] = "mean"
-    rows = comparison.table([first, second], "accuracy", second, lowest=False)
+    rows = comparison.comparison_table([first, second], "accuracy", second, lowest=False)
     shown = [(row.is_mean, row.agent, row.last, row.last_difference) for row in rows[:3]]
     assert shown == [(True, "", 0.375, 0.125), (False, "mean", 0.5, 0.25), (False, "B", 0.25, 0.0)]
 
@@ -163,7 +163,14 @@ def test_parallel_axes_scale_numbers_and_order_words():
     assert parallel.scaled(("b", "a", "c")) == ([0.5, 0.0, 1.0], [(0.0, "a"), (0.5, "b"), (1.0, "c")])
     assert parallel.scaled((None, 2.0, 4.0))[0] == [None, 0.0, 1.0]
     assert parallel.scaled((True, False)) == ([1.0, 0.0], [(0.0, "no"), (1.0, "yes")])
-    drawn = parallel.axes([Line("name", ("x", "y")), Line("w", ("a", "b")), Line("n", (1, 2)), Line("s", (1, 1.0))])
+    drawn = parallel.axes(
+        [
+            SettingLine("name", ("x", "y")),
+            SettingLine("w", ("a", "b")),
+            SettingLine("n", (1, 2)),
+            SettingLine("s", (1, 1.0)),
+        ]
+    )
     assert [line.path for line in drawn] == ["n", "w"]
     picture = parallel.figure(["<b>x</b>", "y"], [0, 3], drawn, [0.5, None], "m<i>")
     assert [trace["y"] for trace in picture["data"]] == [[0, 0, 0.5], [1, 1, None]]

@@ -7,7 +7,7 @@ import re
 import pytest
 from django.urls import reverse
 
-from hacrl_web.insight.settings_diff import ABSENT, baseline_of, flat, is_same, lines, sections
+from hacrl_web.insight.settings_diff import ABSENT, cloned_baseline, diff_lines, flat, is_same, sections
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web.factories import launch_request, make_group, make_run, make_user
 
@@ -39,7 +39,7 @@ def test_difference_by_hand():
     """lr differs, alpha is 1 and 1.0, beta is 1 and true, the second has no agents.1 and the first no gamma."""
     first = {"lr": 0.1, "alpha": 1, "beta": 1, "agents": [{"n": "A"}, {"n": "B"}]}
     second = {"lr": 0.2, "alpha": 1.0, "beta": True, "agents": [{"n": "A"}], "gamma": None}
-    found = lines([first, second])
+    found = diff_lines([first, second])
     assert [line.path for line in found] == ["lr", "alpha", "beta", "agents.0.n", "agents.1.n", "gamma"]
     assert [line.path for line in found if line.differs] == ["lr", "beta", "agents.1.n", "gamma"]
     assert found[4].values == ("B", ABSENT)
@@ -76,12 +76,12 @@ def test_default_is_the_baseline_of_the_sweep_with_the_same_seed(client):
     del asked["algorithm"], asked["seed"]
     sweep = launch_sweep(owner, {**asked, "algorithms": ["hacpo", "gspo"], "seeds": [1, 2]})
     run = sweep.runs.get(algorithm="hacpo", seed=2)
-    assert baseline_of(run, owner) == sweep.runs.get(algorithm="gspo", seed=2)
-    assert baseline_of(sweep.runs.get(algorithm="gspo", seed=2), owner) == sweep.runs.get(algorithm="gspo", seed=1)
+    assert cloned_baseline(run, owner) == sweep.runs.get(algorithm="gspo", seed=2)
+    assert cloned_baseline(sweep.runs.get(algorithm="gspo", seed=2), owner) == sweep.runs.get(algorithm="gspo", seed=1)
     client.force_login(owner)
     assert rows(client, run)["algorithm.name"] == ["hacpo", "gspo"]
     assert rows(client, run, against="none")["algorithm.name"] == ["hacpo"]
-    assert baseline_of(make_run(owner), owner) is None
+    assert cloned_baseline(make_run(owner), owner) is None
 
 
 def test_setting_that_came_later_has_the_default_that_the_run_had(client):

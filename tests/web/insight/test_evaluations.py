@@ -98,7 +98,7 @@ def test_page_before_the_first_evaluation_says_what_it_will_show(client, owner):
 
 def test_scores_are_those_of_the_events_with_formula_verifier_and_questions(client, run):
     text = page(client, run)
-    (benchmark,) = evaluations.summary(run)
+    (benchmark,) = evaluations.evaluation_summary(run)
     a, b = benchmark.agents
     assert [(agent.first.value, agent.last.value) for agent in (a, b)] == [(2 / 6, 2 / 6), (2 / 5, 2 / 5)]
     assert (b.last.correct, b.last.asked, b.last.unscorable) == (2, 5, 1)
@@ -221,7 +221,7 @@ def test_csv_holds_the_questions_that_the_page_lists_and_no_formula(client, owne
 
 def test_later_attempt_of_a_step_wins(client, run):
     store(run, asked(), *answers(10, "A", list("111111")), attempt=2)
-    (benchmark,) = evaluations.summary(run)
+    (benchmark,) = evaluations.evaluation_summary(run)
     assert benchmark.agents[0].last.value == 1.0
     assert listed(page(client, run, "?show=gained&agent=A")) == list("cdef")
 
@@ -301,7 +301,7 @@ def test_charts_and_best_checkpoint_are_of_the_run_s_own_benchmark(two):
 
 
 def test_own_benchmark_stands_first_and_the_other_is_one_link_away(client, two):
-    first, second = evaluations.summary(two)
+    first, second = evaluations.evaluation_summary(two)
     assert (first.is_own, second.is_own) == (True, False)
     text = page(client, two)
     assert f">{second.name}</a>" in text

@@ -28,8 +28,8 @@ from hacrl_web.runs.models import (
     StatusChange,
     TelemetryEvent,
 )
-from workers.agents.messages import Generated, Response, RowResult, UpdateReport
-from workers.agents.objective import judge
+from workers.agents.messages import GeneratedRollouts, Response, RowResult, UpdateReport
+from workers.agents.objective import objective_of
 from workers.algorithms import gspo, hacpo
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
@@ -68,7 +68,7 @@ def trainer_record(spec: RunSpec, facts: StepFacts, tracker: Any) -> step_events
     valid = torch.tensor([[[a.reward is not None for a in g] for g in own] for own in facts.answers])
     tracker.update(rewards, valid)
     generated = [
-        Generated(
+        GeneratedRollouts(
             [
                 [
                     Response(a.text, a.text, "length" if a.is_cut else "stop", a.num_tokens, a.num_tokens, a.mean_logp)
@@ -80,7 +80,7 @@ def trainer_record(spec: RunSpec, facts: StepFacts, tracker: Any) -> step_events
         )
         for own in facts.answers
     ]
-    judged = judge(spec.algorithm, rewards, valid, tracker.ratio())
+    judged = objective_of(spec.algorithm, rewards, valid, tracker.ratio())
     plans, reports = [], []
     for learner in range(n):
         ratio, advantages = tracker.ratio(), judged.advantages[learner]
@@ -104,7 +104,7 @@ def trainer_record(spec: RunSpec, facts: StepFacts, tracker: Any) -> step_events
         valid=valid,
         tracker=tracker,
         timeouts=[0] * n,
-        judged=judged,
+        objective=judged,
         plans=plans,
         reports=reports,
         sharing=spec.algorithm.shares_rollouts,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hacrl_web.insight.downsample import Buckets, bucketed, width_for
 from hacrl_web.insight.overview.history import history
 from hacrl_web.insight.overview.overview import overview, positions
-from hacrl_web.insight.overview.seed_bands import band, same_but_seed
+from hacrl_web.insight.overview.seed_bands import same_but_seed, seed_band
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.support.web import factories
@@ -156,14 +156,14 @@ def seeds_of_a_sweep(user, *lines: list[float], **changes) -> list[Run]:
 class TestSeeds:
     def test_bands_worked_by_hand(self):
         lines = [bucketed([1, 2], [0.4, 1.0], 1), bucketed([1, 2], [0.5, 3.0], 1), bucketed([1], [0.6], 1)]
-        assert band(lines, 1, "range") == Buckets(
+        assert seed_band(lines, 1, "range") == Buckets(
             [1, 2], low=[0.4, 1.0], high=[0.6, 3.0], last=[pytest.approx(0.5), 2.0]
         )
-        found = band(lines, 1, "ci")
+        found = seed_band(lines, 1, "ci")
         # step 1: mean 0.5, standard deviation 0.1, t95(2) = 4.303; step 2: mean 2, deviation sqrt 2, t95(1) = 12.706
         assert found.low == [pytest.approx(0.5 - 4.303 * 0.1 / sqrt(3)), pytest.approx(2 - 12.706)]
         assert found.high == [pytest.approx(0.5 + 4.303 * 0.1 / sqrt(3)), pytest.approx(2 + 12.706)]
-        assert band(lines[2:], 1, "range").steps == []  # one seed has no band
+        assert seed_band(lines[2:], 1, "range").steps == []  # one seed has no band
 
     def test_siblings_differ_in_nothing_but_the_seed(self, user):
         spec = factories.launch_request(user)

@@ -9,8 +9,8 @@ from django.http import QueryDict
 
 from hacrl_web.insight.recorded_steps import Segment, segments
 from hacrl_web.insight.rollouts import search as rollout_search
-from hacrl_web.insight.rollouts.filter import Cursor, Filter, read_cursor, read_filter
-from hacrl_web.insight.rollouts.search import search
+from hacrl_web.insight.rollouts.filter import Filter, PageCursor, read_cursor, read_filter
+from hacrl_web.insight.rollouts.search import search_rollouts
 from tests.support.web.insight_rows import AGENTS, contribution, made_up, rollout
 from tests.support.web.insight_rows import insert as insert_rows
 
@@ -31,9 +31,9 @@ def ask(query: str) -> Filter:
 def all_hits(run, asked: Filter, *, is_backward: bool = False) -> list:
     """Page after page to the end."""
     hits: list = []
-    cursor = Cursor(10**6, 10**6) if is_backward else None
+    cursor = PageCursor(10**6, 10**6) if is_backward else None
     for _ in range(500):
-        page = search(run, asked, cursor, is_backward=is_backward)
+        page = search_rollouts(run, asked, cursor, is_backward=is_backward)
         hits = [*page.hits, *hits] if is_backward else [*hits, *page.hits]
         cursor = page.before if is_backward else page.after
         if cursor is None:
@@ -128,7 +128,7 @@ def test_search_stops_in_time_says_how_far_it_came_and_goes_on(run, monkeypatch)
     monkeypatch.setattr(rollout_search, "PIECE", 4)
     monkeypatch.setattr(rollout_search, "BUDGET_S", 0.0)
     records = made_up(run, ATTEMPTS)
-    page = search(run, ask("agent=B&step=1"), None)
+    page = search_rollouts(run, ask("agent=B&step=1"), None)
     assert page.num_searched == 4  # a step has eight rollouts, those of A first
     assert (page.hits, page.stopped_at) == ([], 1)
     asked = ask("agent=B")
@@ -152,15 +152,15 @@ def test_attempt_that_got_less_far_leaves_the_later_steps_to_the_earlier_one(run
 
 def test_same_prompt_in_a_later_step_stands_beside_the_earlier_one(run):
     insert_rows(run.pk, [rollout(step, step, "A", "again", 0, completion=f"of step {step}") for step in (1, 2, 3)])
-    assert [hit.step for hit in search(run, ask("prompt=again"), None).hits] == [1, 2, 3]
+    assert [hit.step for hit in search_rollouts(run, ask("prompt=again"), None).hits] == [1, 2, 3]
     assert list(run.rollouts.values_list("completion", flat=True)) == ["of step 1", "of step 2", "of step 3"]
 
 
 def test_rollouts_of_another_run_are_not_found(run, make_run):
     other = make_run()
     insert_rows(other.pk, [rollout(1, 1, "A", "p", 0), contribution(2, 1, "B", "A", "p", 0)])
-    assert search(run, ask(""), None).hits == []
-    assert search(run, ask("learner=B"), None).hits == []
+    assert search_rollouts(run, ask(""), None).hits == []
+    assert search_rollouts(run, ask("learner=B"), None).hits == []
     assert rollout_search.hit_of(run, 1) is None
 
 
@@ -170,5 +170,5 @@ def test_odd_values_are_named_and_left_out():
     assert read_filter({"min_advantage": "nan", "max_advantage": "inf"}, AGENTS).given == {}
     assert ask("step=3-1").steps == (1, 3)
     assert ask("source=A&agent=B").query() == "source=A"
-    assert read_cursor("12.34") == Cursor(12, 34)
+    assert read_cursor("12.34") == PageCursor(12, 34)
     assert [read_cursor(text) for text in ("", "1", "1.x", "-1.2", "1.2.3", "9" * 40 + ".1")] == [None] * 6

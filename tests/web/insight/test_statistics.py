@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from hacrl_web.insight.statistics import Estimate, estimate, t95
+from hacrl_web.insight.statistics import MeanInterval, mean_interval, t95
 from hacrl_web.leaderboard.board.cells import paired
 
 TRIALS = 4000
@@ -13,12 +13,12 @@ TRIALS = 4000
 
 def test_confidence_interval_by_hand():
     # mean 0.5, deviations -0.1 0 0.1: s = 0.1; 4.303 * 0.1 / sqrt(3) = 0.248434
-    found = estimate([0.4, 0.5, 0.6])
+    found = mean_interval([0.4, 0.5, 0.6])
     assert found.mean == pytest.approx(0.5, abs=1e-12)
     assert found.half_width == pytest.approx(4.303 * 0.1 / math.sqrt(3), abs=1e-12)
     assert found.low == pytest.approx(0.251566, abs=1e-6)
-    assert estimate([0.4]) == Estimate(0.4, None, 1)
-    assert estimate([]) is None
+    assert mean_interval([0.4]) == MeanInterval(0.4, None, 1)
+    assert mean_interval([]) is None
 
 
 def test_t_table_holds_the_known_points():
@@ -27,9 +27,9 @@ def test_t_table_holds_the_known_points():
 
 
 def test_what_rounding_adds_to_equal_seeds_is_no_interval():
-    assert estimate([0.1 + 0.2, 0.3, 0.3]).are_seeds_equal  # 0.1 + 0.2 is 0.30000000000000004
-    assert not estimate([0.3, 0.3, 0.300001]).are_seeds_equal
-    assert not estimate([0.3]).are_seeds_equal
+    assert mean_interval([0.1 + 0.2, 0.3, 0.3]).are_seeds_equal  # 0.1 + 0.2 is 0.30000000000000004
+    assert not mean_interval([0.3, 0.3, 0.300001]).are_seeds_equal
+    assert not mean_interval([0.3]).are_seeds_equal
     # Of a difference too: 0.30000000000000004 - 0.3 is 5.6e-17, and all of it is rounding.
     gap = paired({0: 0.1 + 0.2, 1: 0.3}, {0: 0.3, 1: 0.3})
     assert (gap.mean, gap.half_width, gap.is_clear) == (0.0, 0.0, False)
@@ -39,7 +39,7 @@ def coverage(chance: random.Random, seeds: int, true: float) -> float:
     """Share of intervals over so many normal scores that hold the true mean."""
     held = 0
     for _ in range(TRIALS):
-        found = estimate([chance.gauss(true, 0.05) for _ in range(seeds)])
+        found = mean_interval([chance.gauss(true, 0.05) for _ in range(seeds)])
         held += found.low <= true <= found.high
     return held / TRIALS
 

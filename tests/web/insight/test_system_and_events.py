@@ -85,7 +85,7 @@ class TestSystem:
         assert (whole.resident_bytes, whole.device_peak_bytes) == (3 * 2**30, 5)
 
     def test_buckets_cover_every_step_once(self):
-        steps = [system.Step(n, 1, 1.0, 10, 2, {"generate": 1.0}, None, None) for n in range(1, 1001)]
+        steps = [system.TimedStep(n, 1, 1.0, 10, 2, {"generate": 1.0}, None, None) for n in range(1, 1001)]
         made = system.buckets(steps, 240)
         assert len(made) <= 240
         assert [one.first for one in made] == [1, *(one.last + 1 for one in made[:-1])]
@@ -114,7 +114,7 @@ class TestSystem:
 class TestEvents:
     def whats(self, run, *kinds: str) -> list[str]:
         names = kinds or [name for name, _ in event_list.KINDS]
-        return [item.what for item in event_list.page(run, names, None)[0]]
+        return [item.what for item in event_list.event_page(run, names, None)[0]]
 
     def test_all_kinds_stand_in_one_list_by_time(self, client):
         owner = make_user()
@@ -158,7 +158,7 @@ class TestEvents:
         seen: list[int | None] = []
         before = None
         for _ in range(10):
-            items, before = event_list.page(run, ["evaluation"], before)
+            items, before = event_list.event_page(run, ["evaluation"], before)
             seen += [item.step for item in items]
             if before is None:
                 break

@@ -10,13 +10,13 @@ from django.urls import reverse
 
 from hacrl_web.insight.what_if.answer import what_if_answer
 from hacrl_web.insight.what_if.rows import Rows, read
-from hacrl_web.insight.what_if.what_if import check, hypothetical, ratios, recorded, view_of, with_knobs
+from hacrl_web.insight.what_if.what_if import check_recorded, hypothetical, ratios, recorded, view_of, with_hypothetical
 from hacrl_web.runs.models import Run
 from tests.support.web.insight_rows import contribution, insert, store
 from tests.support.workers.tiny import make_pair, make_spec, train
 from workers.agents import objective
 from workers.algorithms.hacpo import CapabilityTracker
-from workers.contract.advantages import Group
+from workers.contract.advantages import RewardGroup
 from workers.contract.events import Metrics
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
@@ -74,7 +74,7 @@ def test_recorded_values_give_the_recorded_shares_and_weights_exactly(real):
 
 def test_window_and_clamp_recompute_omega_baselines_and_advantages_as_the_trainer_would(real, trained):
     spec, _ = trained
-    other = with_knobs(spec, {"capability_window": 1, "ratio_max": 1.05, "ratio_min": 0.9})
+    other = with_hypothetical(spec, {"capability_window": 1, "ratio_max": 1.05, "ratio_min": 0.9})
     rows = read(real, 1, 5, spec.algorithm.capability_window)
     step = 4
     n, per_prompt = 2, 8
@@ -87,7 +87,7 @@ def test_window_and_clamp_recompute_omega_baselines_and_advantages_as_the_traine
     tracker.update(rewards)
     omega = tracker.ratio()
     assert ratios(rows, step, other.rule) == {(a, b): omega[a, b].item() for a in range(n) for b in range(n)}
-    judged = objective.judge(spec.algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega)
+    judged = objective.objective_of(spec.algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega)
     compared = 0
     for block in rows.blocks:
         if block.step != step:
@@ -118,9 +118,11 @@ def test_views_follow_quarantine_and_options(cross_advantage, modulate_gradient)
     tracker = CapabilityTracker(n)
     tracker.update(rewards)
     omega = tracker.ratio()
-    judged = objective.judge(algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega, trusted=trusted)
+    judged = objective.objective_of(
+        algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega, trusted=trusted
+    )
     rows = Rows(n, steps=[1])
-    rows.groups = {1: {q: Group({j: rewards[j, q].tolist() for j in range(n)}) for q in range(num_prompts)}}
+    rows.groups = {1: {q: RewardGroup({j: rewards[j, q].tolist() for j in range(n)}) for q in range(num_prompts)}}
     rows.quarantined = {(1, k, j) for k in range(n) for j in range(n) if not trusted[k, j]}
     given = {(a, b): omega[a, b].item() for a in range(n) for b in range(n)}
     for k, j in itertools.product(range(n), range(n)):
@@ -324,7 +326,9 @@ def test_clone_does_not_confirm_for_another_value(web, user, make_run):
 def test_check_would_see_a_weight_that_is_not_its_formulas(make_run, user):
     run = make_run(user, algorithm={"name": "hacpo", "delta": 0.2, "delta_step": 0.025})
     by_hand(run)
-    found = check(read(run, 1, 1, run.spec["algorithm"]["capability_window"]), RunSpec.model_validate(run.spec).rule)
+    found = check_recorded(
+        read(run, 1, 1, run.spec["algorithm"]["capability_window"]), RunSpec.model_validate(run.spec).rule
+    )
     # .9^2 * 3 by hand is not the trainer's float32 number, and own rows are exact.
     assert (found.rows, found.weights, found.sides) == (5, 4, 5)
     assert 0 < found.worst < 1e-6

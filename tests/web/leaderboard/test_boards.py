@@ -3,7 +3,7 @@
 import pytest
 from django.urls import reverse
 
-from hacrl_web.insight.statistics import Estimate
+from hacrl_web.insight.statistics import MeanInterval
 from hacrl_web.leaderboard import views
 from hacrl_web.leaderboard.board import boards as boards_module
 from hacrl_web.leaderboard.board.boards import alone_board, boards, sources, sweep_board
@@ -105,7 +105,7 @@ def test_only_common_seeds_are_compared_and_the_missing_ones_are_told(user):
     table = table_of(sweep)
     found = groups_of(table)
     assert cells_of(table)["hacpo"].score.mean == pytest.approx(0.7)
-    assert cells_of(table)["hacpo"].difference == Estimate(pytest.approx(0.1), None, 1)
+    assert cells_of(table)["hacpo"].difference == MeanInterval(pytest.approx(0.1), None, 1)
     assert cells_of(table)["hacpo"].verdict == "one seed"
     assert "hacpo 0.700. Over gspo 0.400: +0.100, one seed that both have, no interval" in verdict(table)
     assert (found["gspo"].row.seeds, found["gspo"].row.num_planned) == ([1], 2)
@@ -140,7 +140,7 @@ def test_second_run_of_a_seed_replaces_the_first(user):
     finish(launch(user, request), {"A": 0.5, "B": 0.5})
     finish(launch(user, request), {"A": 0.7, "B": 0.7})
     table = alone(user, request)
-    assert table.cell(table.groups[0]).score == Estimate(pytest.approx(0.7), None, 1)
+    assert table.cell(table.groups[0]).score == MeanInterval(pytest.approx(0.7), None, 1)
     assert table.groups[0].row.num_replaced == 1
 
 
@@ -184,8 +184,8 @@ def test_settings_of_the_cross_rollouts_make_rows_but_do_not_part_them_from_gspo
     table = alone(user, request)
     found = [(group.row.algorithm, group.row.told_apart_by, table.cell(group).difference) for group in table.groups]
     assert found == [
-        ("hacpo", {"algorithm.alpha": 3.0}, Estimate(pytest.approx(0.3), None, 1)),
-        ("hacpo", {"algorithm.alpha": 1.0}, Estimate(pytest.approx(0.2), None, 1)),
+        ("hacpo", {"algorithm.alpha": 3.0}, MeanInterval(pytest.approx(0.3), None, 1)),
+        ("hacpo", {"algorithm.alpha": 1.0}, MeanInterval(pytest.approx(0.2), None, 1)),
         ("gspo", {}, None),
     ]
 
@@ -309,7 +309,7 @@ def test_start_is_one_group_for_rows_that_began_alike(user):
     (start,) = table_of(sweep).starts
     assert [line.agent for line in start.lines] == ["", "A", "B"]
     score = next(iter(start.lines[0].cells.values())).score
-    assert score == Estimate(pytest.approx(0.1), None, 2)  # the same for all seeds: no interval
+    assert score == MeanInterval(pytest.approx(0.1), None, 2)  # the same for all seeds: no interval
 
 
 def test_run_that_only_evaluates_is_named_so_and_compared_with_nothing(user):
@@ -346,7 +346,7 @@ def test_run_launched_alone_is_paired_with_a_gspo_that_left_the_cross_settings_a
     finish(launch(user, {**request, "algorithm": {"name": "gspo"}}), {"A": 0.3, "B": 0.3})
     finish(launch(user, {**request, "algorithm": {"name": "gspo", "delta": 0.4}, "seed": 2}), {"A": 0.3, "B": 0.3})
     table = alone(user, request)
-    assert cells_of(table)["hacpo"].difference == Estimate(pytest.approx(0.3), None, 1)
+    assert cells_of(table)["hacpo"].difference == MeanInterval(pytest.approx(0.3), None, 1)
     gspo = groups_of(table)["gspo"].row
     assert (gspo.seeds, gspo.told_apart_by) == ([1, 2], {})
 
@@ -375,7 +375,7 @@ def test_empty_epsilon_is_the_algorithms_own_and_options_of_sharing_part_no_gspo
     written_out = {"name": "gspo", "epsilon": 3e-4, "epsilon_high": 4e-4}
     finish(launch(user, {**request, "algorithm": written_out, "seed": 2}), {"A": 0.3, "B": 0.3})
     table = alone(user, request)
-    assert cells_of(table)["hacpo"].difference == Estimate(pytest.approx(0.2), None, 1)
+    assert cells_of(table)["hacpo"].difference == MeanInterval(pytest.approx(0.2), None, 1)
     gspo = groups_of(table)["gspo"].row
     assert (gspo.seeds, gspo.told_apart_by) == ([request["seed"], 2], {})
 

@@ -127,4 +127,4 @@ def test_markup_in_a_name_is_text_in_a_picture(user):
     sweep = finished_sweep(user, {"gspo": (0.4,)})
     table = table_of(sweep)
     table.groups[0].row.told_apart_by["group"] = "<b>&"
-    assert figures.label(table.groups[0]) == "gspo (group &lt;b>&amp;)"
+    assert figures.axis_label(table.groups[0]) == "gspo (group &lt;b>&amp;)"

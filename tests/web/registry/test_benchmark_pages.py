@@ -173,7 +173,7 @@ def test_staged_files_are_the_owners_and_wait_for_an_hour(client, ada, folder):
 def test_odd_names_of_staged_files_are_not_there(client, ada, token):
     upload(client)
     assert client.get(f"/benchmarks/new/{token}").status_code in (404, 301)
-    assert uploads.find(ada, token) is None
+    assert uploads.find_upload(ada, token) is None
 
 
 def test_discarded_files_are_gone(client, ada, folder):
@@ -185,7 +185,7 @@ def test_discarded_files_are_gone(client, ada, folder):
 def test_a_fourth_upload_takes_the_place_of_the_oldest(client, ada):
     addresses = [upload(client) for _ in range(3)]
     for age, address in enumerate(addresses):
-        staged = uploads.find(ada, address.rpartition("/")[2])
+        staged = uploads.find_upload(ada, address.rpartition("/")[2])
         os.utime(staged.folder, (staged.folder.stat().st_mtime - 100 + age,) * 2)
     addresses.append(upload(client))
     assert [client.get(address).status_code for address in addresses] == [404, 200, 200, 200]
@@ -198,7 +198,7 @@ def test_files_that_are_still_coming_in_are_not_taken_away(ada):
 
 def test_progress_is_that_of_the_users_own_newest_files(client, ada):
     assert client.get("/benchmarks/new/progress").json() == {}
-    staged = uploads.find(ada, upload(client).rpartition("/")[2])
+    staged = uploads.find_upload(ada, upload(client).rpartition("/")[2])
     told = {"phase": "reading", "share": 0.5, "rows": 10}
     (staged.folder / uploads.PROGRESS).write_text(json.dumps(told))
     assert client.get("/benchmarks/new/progress").json() == told
@@ -225,7 +225,7 @@ def test_columns_that_no_page_could_offer_are_refused(client, ada, folder, lines
 
 def test_files_that_another_tab_uses_up_meanwhile_are_said_to_be_gone(client, ada, folder, monkeypatch):
     address = upload(client)
-    staged = uploads.find(ada, address.rpartition("/")[2])
+    staged = uploads.find_upload(ada, address.rpartition("/")[2])
     turn = importing._turns.acquire
 
     def wait_for_a_turn(**limits) -> bool:
@@ -465,7 +465,7 @@ def test_verifier_that_says_nothing_is_no_verdict(ada, monkeypatch):
     row = make(ada, count=3)
     monkeypatch.setattr(try_answer, "run_child", lambda *_, **__: Ended(b"", -9, False))
     with pytest.raises(FieldErrors, match="signal 9"):
-        try_answer.judge(row, gold="1", response="1")
+        try_answer.try_answer(row, gold="1", response="1")
 
 
 # Overlap

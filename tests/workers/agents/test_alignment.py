@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.support.workers.tiny import make_pair, make_spec, records, train, weights
-from workers.agents.messages import Response, Row
+from workers.agents.messages import LearnerRow, Response
 from workers.agents.updates import Inputs, run_updates
 from workers.model.policy import Policy
 
@@ -37,7 +37,9 @@ def measured(policy: Policy, tmp_path, pair, rows: list[tuple[int, list[int], fl
     plan, inputs = [], {}
     for number, (source, response, advantage, old) in enumerate(rows):
         is_self = source == 0
-        plan.append(Row(0, source, number, is_self, advantage, 1.0 if is_self else 2.0, None if is_self else SHARED))
+        plan.append(
+            LearnerRow(0, source, number, is_self, advantage, 1.0 if is_self else 2.0, None if is_self else SHARED)
+        )
         inputs[number] = Inputs([2, 3], response, old, len(response))
     blocks = [[row for row in plan if row.is_self], [row for row in plan if not row.is_self]]
     report = run_updates(policy, spec, blocks, lambda row: inputs[row.sample], 1e-3, 0, measures_alignment=True)

@@ -27,8 +27,8 @@ def algorithm(**changes: Any) -> AlgorithmSpec:
     return RunSpec.model_validate({"agents": agents, "data": {"train_path": "q"}, "algorithm": changes}).rule
 
 
-def judged(**changes: Any) -> objective.Judgement:
-    return objective.judge(algorithm(**changes), REWARDS, VALID, RATIO)
+def judged(**changes: Any) -> objective.Objective:
+    return objective.objective_of(algorithm(**changes), REWARDS, VALID, RATIO)
 
 
 def one_row(ratio: float, advantage: float, *, is_self: bool, omega: float = 1.0, m: int = 0, **changes: Any):
@@ -222,5 +222,5 @@ def test_sharing_algorithms_without_sharing_are_gspo():
     for name in ("hacpo", "naive_source", "naive_learner"):
         spec = algorithm(name=name, sharing=False)
         assert not spec.shares_rollouts
-        found = objective.judge(spec, REWARDS, VALID, RATIO)
+        found = objective.objective_of(spec, REWARDS, VALID, RATIO)
         assert torch.equal(found.advantages[1][1], gspo.advantages(REWARDS[1])[0])

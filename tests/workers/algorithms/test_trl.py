@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.support.workers.tiny import make_agent, make_spec
-from workers.agents.messages import Row
+from workers.agents.messages import LearnerRow
 from workers.agents.updates import Inputs, run_updates
 from workers.model.policy import Policy
 
@@ -107,7 +107,7 @@ def test_loss_and_gradient_equal_those_of_trl(tmp_path, name, level, epsilon, ep
     gradients = {key: parameter.grad.clone() for key, parameter in trainer.model.named_parameters()}
     assert max(gradient.abs().max().item() for gradient in gradients.values()) > 1e-3
 
-    rows = [Row(0, 0, number, True, advantage, 1.0) for number, advantage in enumerate(ADVANTAGES)]
+    rows = [LearnerRow(0, 0, number, True, advantage, 1.0) for number, advantage in enumerate(ADVANTAGES)]
     inputs = [
         Inputs(prompt, ids, sum(values) / len(values), len(ids), values)
         for prompt, ids, values in zip(PROMPTS, RESPONSES, old, strict=True)

@@ -25,9 +25,9 @@ def world(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return rewards, torch.rand(N, PROMPTS, PER_PROMPT, generator=generator) < 0.9
 
 
-def groups(rewards: torch.Tensor, valid: torch.Tensor) -> list[advantages.Group]:
+def groups(rewards: torch.Tensor, valid: torch.Tensor) -> list[advantages.RewardGroup]:
     return [
-        advantages.Group({j: rewards[j, q][valid[j, q]].tolist() for j in range(N) if valid[j, q].any()})
+        advantages.RewardGroup({j: rewards[j, q][valid[j, q]].tolist() for j in range(N) if valid[j, q].any()})
         for q in range(PROMPTS)
     ]
 
@@ -41,7 +41,7 @@ def test_advantages_are_the_rules(scale, is_plain, seed):
     tracker = hacpo.CapabilityTracker(N)
     tracker.update(rewards, valid)
     ratio = tracker.ratio()
-    judged = objective.judge(algorithm, rewards, valid, ratio)
+    judged = objective.objective_of(algorithm, rewards, valid, ratio)
     heard = range(N)
     guarded = 0
     every = [value for group in groups(rewards, valid) for value in group.values(heard)]
@@ -78,11 +78,11 @@ def test_capability_and_ratio_are_the_trackers_bit_for_bit():
 
 
 def test_uniform_lone_and_unheard_groups_have_no_advantage():
-    group = advantages.Group({0: [1.0, 1.0], 1: [1.0]})
+    group = advantages.RewardGroup({0: [1.0, 1.0], 1: [1.0]})
     assert advantages.baseline(group, (0, 1), 0, {0: 1.0, 1: 9.0}) == 1.0
-    assert advantages.baseline(advantages.Group({}), (0, 1), 0, {0: 1.0, 1: 1.0}) == 0.0
+    assert advantages.baseline(advantages.RewardGroup({}), (0, 1), 0, {0: 1.0, 1: 1.0}) == 0.0
     assert advantages.spread([0.5]) == 0.0
     # The guard: (1 * 0 + 0 + 4 * 1 + 4) / 4 = 2 > 1, so the learner's own mean stands: .5; without own ones, the joint.
-    mixed = advantages.Group({0: [0.0, 1.0], 1: [1.0, 1.0]})
+    mixed = advantages.RewardGroup({0: [0.0, 1.0], 1: [1.0, 1.0]})
     assert advantages.baseline(mixed, (0, 1), 0, {0: 1.0, 1: 4.0}) == 0.5
-    assert advantages.baseline(advantages.Group({1: [1.0, 0.0]}), (0, 1), 0, {0: 1.0, 1: 4.0}) == 0.5
+    assert advantages.baseline(advantages.RewardGroup({1: [1.0, 0.0]}), (0, 1), 0, {0: 1.0, 1: 4.0}) == 0.5

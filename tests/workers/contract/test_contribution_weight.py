@@ -11,7 +11,7 @@ import torch
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.agents import objective
 from workers.algorithms import hacpo
-from workers.contract.contribution_weight import Taken, band, factors, single, weigh
+from workers.contract.contribution_weight import Taken, clip_band, factors, single, weigh
 from workers.contract.spec.algorithm import AlgorithmSpec
 
 ROWS = 4000
@@ -96,7 +96,7 @@ def test_lower_bound_is_the_algorithms():
     for delta, step in ((0.2, 0.025), (0.8, 0.01), (0.1, 0.3), (1.0, 0.0)):
         algorithm = rule(delta=delta, delta_step=step)
         for m in range(12):
-            assert band(algorithm, False, m) == (single(hacpo.lower_bound(m, algorithm)), 1.0)
+            assert clip_band(algorithm, False, m) == (single(hacpo.lower_bound(m, algorithm)), 1.0)
 
 
 def test_steps_of_a_shared_row_by_hand():

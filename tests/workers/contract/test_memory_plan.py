@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.workers.tiny import make_pair, make_spec, train
 from workers.contract.memory.footprint import Shape, parts_of, shape_of
-from workers.contract.memory.plan import Machine, estimate, shortfall
+from workers.contract.memory.plan import Machine, estimate_memory, shortfall
 from workers.contract.spec.run import RunSpec
 from workers.trainer import memory_check
 
@@ -84,7 +84,7 @@ def test_shards_split_all_but_what_is_gathered():
 def test_agents_that_take_turns_add_what_they_keep_but_not_their_turns():
     machine = Machine(gpus=(80 * GIB,), memory=500 * GIB)
     small = {"training": {"micro_batch_size": 1}, "rollout": {"rollout_batch_size": 1}}
-    one, two = (estimate(spec_of(n, **small), [QWEN] * n, machine).gpu for n in (1, 2))
+    one, two = (estimate_memory(spec_of(n, **small), [QWEN] * n, machine).gpu for n in (1, 2))
     always = sum(
         part.size
         for part in parts_of(spec_of(**small), spec_of().agents[0], QWEN, on_gpu=True)
@@ -92,7 +92,7 @@ def test_agents_that_take_turns_add_what_they_keep_but_not_their_turns():
     )
     # The second agent also makes both compare gradients.
     assert two - one == always + 4 * QWEN.parameters
-    idle = estimate(spec_of(2, **small, compute={"offload": "idle"}), [QWEN] * 2, machine).gpu
+    idle = estimate_memory(spec_of(2, **small, compute={"offload": "idle"}), [QWEN] * 2, machine).gpu
     assert idle == two - always
 
 

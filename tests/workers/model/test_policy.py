@@ -222,7 +222,7 @@ def test_questions_kept_in_tokens_take_little_memory_and_each_is_a_sign_of_work(
     _, spec = make_policy(tmp_path)
     agent = LocalAgent(spec.agents[0], spec, torch.device("cpu"), None)
     beats = []
-    monkeypatch.setattr("workers.heartbeat.beat", lambda: beats.append(1))
+    monkeypatch.setattr("workers.heartbeat.send_heartbeat", lambda: beats.append(1))
     monkeypatch.setattr(agent.policy, "encode_prompt", lambda text: [1000 + number for number in range(200)])
     questions = [Question(str(number), f"{number}", "1") for number in range(500)]
     tracemalloc.start()

@@ -17,7 +17,7 @@ import pytest
 from workers.contract.spec.data import DataSpec
 from workers.questions.columns import QuestionMapping, extracted, guess
 from workers.questions.dataset import split_questions
-from workers.questions.files import Refused
+from workers.questions.files import QuestionFileError
 
 ROOT = Path(__file__).resolve().parents[3]
 BENCHMARKS = ROOT.parent / "shared" / "data" / "benchmarks"
@@ -91,7 +91,7 @@ def test_answer_is_found_in_its_cell(text, how, answer):
     ],
 )
 def test_answer_that_is_not_there_is_refused(text, how, said):
-    with pytest.raises(Refused, match=re.escape(said)):
+    with pytest.raises(QuestionFileError, match=re.escape(said)):
         extracted(text, how)
 
 
@@ -119,9 +119,9 @@ def test_mapping_is_guessed_from_usual_names(record, mapping):
 def test_list_of_one_answer_is_an_answer_and_of_two_is_refused():
     mapping = QuestionMapping(answer="final_answer")
     assert mapping.question_of({"question": "q", "final_answer": ["2"]}).answer == "2"
-    with pytest.raises(Refused, match="a list of several answers"):
+    with pytest.raises(QuestionFileError, match="a list of several answers"):
         mapping.question_of({"question": "q", "final_answer": ["2", "3"]})
-    with pytest.raises(Refused, match="'final_answer' must be text or a number, not an object"):
+    with pytest.raises(QuestionFileError, match="'final_answer' must be text or a number, not an object"):
         mapping.question_of({"question": "q", "final_answer": {"a": "1"}})
 
 
@@ -209,7 +209,7 @@ def test_memory_for_pieces_is_bounded(monkeypatch):
     words = [f"{PATH.format(n)} It has {n} points." * 3 for n in range(40)]
     known = overlap.KnownQuestions(words)
     assert len(known._pieces) <= 50
-    assert overlap.compare(words, known).num_same == 40
+    assert overlap.count_overlap(words, known).num_same == 40
 
 
 def test_no_line_of_a_file_is_held_in_memory(tmp_path):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
-from workers.questions.hub_files import chosen
+from workers.questions.hub_files import choose_files
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -170,7 +170,10 @@ def test_link_that_leaves_the_allowed_folders_is_not_followed(tmp_path):
 
 
 def test_only_test_files_are_questions_like_any_others():
-    assert chosen(["test.jsonl", "x.md"], {"train": [], "held_out": []}) == {"train": ["test.jsonl"], "held_out": []}
+    assert choose_files(["test.jsonl", "x.md"], {"train": [], "held_out": []}) == {
+        "train": ["test.jsonl"],
+        "held_out": [],
+    }
 
 
 # What the hub's pages list, as far as it is known: the patterns must choose these and nothing else.
@@ -194,5 +197,5 @@ LISTED = {
 @pytest.mark.parametrize("entry", BUILT_IN, ids=lambda entry: entry.key)
 def test_patterns_of_each_built_in_benchmark_choose_its_files(entry):
     names, num_train, num_held_out = LISTED[entry.key]
-    found = chosen(names, {"train": list(entry.train), "held_out": list(entry.held_out)})
+    found = choose_files(names, {"train": list(entry.train), "held_out": list(entry.held_out)})
     assert (len(found["train"]), len(found["held_out"])) == (num_train, num_held_out)

@@ -13,7 +13,7 @@ from transformers import DynamicCache
 
 from tests.support.workers.tiny import make_agent, make_spec
 from workers.agents.local import LocalAgent
-from workers.agents.messages import Row
+from workers.agents.messages import LearnerRow
 from workers.agents.updates import Inputs, run_updates
 from workers.model.policy import Policy
 from workers.questions.dataset import split_questions
@@ -93,7 +93,7 @@ def test_rows_without_advantage_do_not_pass_the_model_but_stay_in_the_denominato
     responses = [[4, 5, 1], [6, 7, 1], [8, 9, 1], [10, 3, 1]]
     with torch.no_grad():
         logps, _ = policy.token_logps([PROMPTS[0]] * 4, responses)
-    rows = [Row(0, 0, number, True, advantage, 1.0) for number, advantage in enumerate(advantages)]
+    rows = [LearnerRow(0, 0, number, True, advantage, 1.0) for number, advantage in enumerate(advantages)]
     inputs = [Inputs(PROMPTS[0], ids, mean.item(), 3) for ids, mean in zip(responses, logps.mean(dim=1), strict=True)]
     with shapes_seen(policy.model) as seen:
         report = run_updates(policy, spec, [rows], lambda row: inputs[row.sample], 1e-3, 0)
@@ -105,7 +105,7 @@ def test_rows_without_advantage_do_not_pass_the_model_but_stay_in_the_denominato
 def test_micro_batches_hold_rows_of_like_length(tmp_path):
     policy, spec = make_policy(tmp_path, train_batch_size=1, mini_batch_size=1, micro_batch_size=2)
     responses = [[4] * 9, [5] * 2, [6] * 8, [7] * 3]
-    rows = [Row(0, 0, number, True, 1.0, 1.0) for number in range(4)]
+    rows = [LearnerRow(0, 0, number, True, 1.0, 1.0) for number in range(4)]
     inputs = [Inputs(PROMPTS[0], ids, -2.0, len(ids)) for ids in responses]
     with shapes_seen(policy.model) as seen:
         run_updates(policy, spec, [rows], lambda row: inputs[row.sample], 1e-3, 0)

@@ -19,7 +19,7 @@ from workers.model.policy import Policy
 from workers.rollouts import vllm_engine, weight_transfer
 from workers.rollouts.engine import EngineMissing, check_engine
 from workers.rollouts.vllm_engine import EngineFailed, VllmEngine
-from workers.rollouts.vllm_process import Order, Settings, llm_arguments, prepare_environment
+from workers.rollouts.vllm_process import EngineSettings, Order, llm_arguments, prepare_environment
 from workers.rollouts.weight_transfer import WeightFolder
 
 CPU = torch.device("cpu")
@@ -155,7 +155,7 @@ def test_work_of_the_engine_is_a_sign_of_life(tmp_path, connection, monkeypatch)
     spec, policy = spec_and_policy(tmp_path)
     engine = VllmEngine(policy, spec, CPU)
     beats: list[None] = []
-    monkeypatch.setattr(heartbeat, "beat", lambda: beats.append(None))
+    monkeypatch.setattr(heartbeat, "send_heartbeat", lambda: beats.append(None))
     sample(engine)
     assert len(beats) == 1
 
@@ -175,7 +175,7 @@ def die(connection: Any, settings: Any) -> None:
 
 def test_an_engine_that_dies_is_no_hanging_trainer(tmp_path, monkeypatch):
     spec, policy = spec_and_policy(tmp_path)
-    monkeypatch.setattr(vllm_engine, "serve", die)
+    monkeypatch.setattr(vllm_engine, "serve_engine", die)
     monkeypatch.setattr(vllm_engine, "get_context", lambda method: get_context("fork"))
     engine = VllmEngine(policy, spec, CPU)
     with pytest.raises(EngineFailed, match="ended with exit status 7"):
@@ -191,16 +191,16 @@ def test_a_run_whose_host_has_no_vllm_says_how_to_get_it(tmp_path, monkeypatch):
 
 
 def test_only_a_gpu_engine_sleeps_and_shares_memory():
-    settings = Settings("/m", "cpu", 0, "float32", 64, 8, 0.3, 1)
+    settings = EngineSettings("/m", "cpu", 0, "float32", 64, 8, 0.3, 1)
     assert "gpu_memory_utilization" not in llm_arguments(settings)
     assert llm_arguments(settings)["enforce_eager"]
-    arguments = llm_arguments(Settings("/m", "cuda", 0, "bfloat16", 64, 8, 0.3, 1))
+    arguments = llm_arguments(EngineSettings("/m", "cuda", 0, "bfloat16", 64, 8, 0.3, 1))
     assert (arguments["enable_sleep_mode"], arguments["gpu_memory_utilization"]) == (True, 0.3)
     assert arguments["logprobs_mode"] == "processed_logprobs"
 
 
 def test_an_engine_on_a_further_gpu_sees_that_one_alone(monkeypatch):
-    settings = Settings("/m", "cuda", 1, "bfloat16", 64, 8, 0.3, 1)
+    settings = EngineSettings("/m", "cuda", 1, "bfloat16", 64, 8, 0.3, 1)
     for before, after in (("", "1"), ("4,6", "6")):
         monkeypatch.setattr("os.environ", {"CUDA_VISIBLE_DEVICES": before})
         prepare_environment(settings)

@@ -7,7 +7,7 @@ import torch
 
 from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
 from workers.agents.local import LocalAgent
-from workers.agents.messages import Generated, Response, RolloutsMissing
+from workers.agents.messages import GeneratedRollouts, Response, RolloutsMissing
 from workers.trainer.step import build_mini_batches, chosen_sources
 
 
@@ -154,7 +154,7 @@ def test_learner_trains_on_no_more_sources_than_allowed(tmp_path, crowd):
 
 def test_mixed_order_does_not_depend_on_the_agents_places(tmp_path, crowd):
     response = Response("1", "1", "stop", 2, 2, -1.0)
-    generated = [Generated([[response] * 4] * 4, (0.0, 1.0))] * 3
+    generated = [GeneratedRollouts([[response] * 4] * 4, (0.0, 1.0))] * 3
     found = []
     for agents in (crowd[:3], crowd[:3][::-1]):
         spec = make_spec(tmp_path, agents)

@@ -16,10 +16,10 @@ from workers.contract.spec.sections import CheckpointSpec
 from workers.trainer.checkpoints import (
     DamagedCheckpoint,
     Saving,
+    folder_slug,
     load_checkpoint,
     newest_checkpoint,
     save_checkpoint,
-    slug,
 )
 from workers.verifiers.verdicts import Verdict
 
@@ -186,8 +186,8 @@ def test_steps_are_ordered_as_numbers(tmp_path):
 
 
 def test_slug_is_safe_in_a_path():
-    assert slug("../../etc passwd") == "etc-passwd"
-    assert slug("x" * 80) == "x" * 40
+    assert folder_slug("../../etc passwd") == "etc-passwd"
+    assert folder_slug("x" * 80) == "x" * 40
 
 
 def test_damaged_checkpoint_of_a_run_is_told_and_not_used(tmp_path):

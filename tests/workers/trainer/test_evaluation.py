@@ -13,13 +13,13 @@ from pydantic import ValidationError
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train, write_questions
 from workers.contract.estimators import Vote
 from workers.contract.spec.data import DataSpec
-from workers.contract.verifier_kinds import label
+from workers.contract.verifier_kinds import kind_label
 from workers.questions.canonical import MAX_SLICES
 from workers.questions.dataset import Question, split_questions
 from workers.trainer import evaluation as examiner
 from workers.trainer.checkpoints import newest_checkpoint
-from workers.trainer.evaluation import Exam, Result, digest, evaluation_event, results_of
-from workers.trainer.provenance import git_commit, versions
+from workers.trainer.evaluation import EvaluationSet, Result, digest, evaluation_event, results_of
+from workers.trainer.provenance import code_versions, git_commit
 from workers.trainer.stop_signals import Paused, StopFlag, Stopped
 from workers.verifiers.service import Verdict
 from workers.verifiers.voting import vote
@@ -75,7 +75,7 @@ def result(question: Question, *rewards: float | None) -> Result:
 
 def test_estimates_and_slices_leave_out_what_cannot_be_scored():
     questions = [Question("1", "?", "1", "x", "easy"), Question("2", "?", "1", "x"), Question("3", "?", "1")]
-    exam = Exam(DataSpec(benchmark="sums", train_path="-"), questions, 2)
+    exam = EvaluationSet(DataSpec(benchmark="sums", train_path="-"), questions, 2)
     rewards = [(1.0, None), (0.0, 1.0), (None, None)]
     results = [result(question, *of) for question, of in zip(questions, rewards, strict=True)]
     found = evaluation_event(4, "A", exam, results)
@@ -86,20 +86,20 @@ def test_estimates_and_slices_leave_out_what_cannot_be_scored():
     assert found.slices == {"x": (2, 3), "difficulty: easy": (1, 1)}
     assert [one.marks for one in results] == ["1-", "01", "--"]
     assert found.questions == digest(questions)
-    assert found.verifier == label("math")
+    assert found.verifier == kind_label("math")
 
 
 def test_subject_for_each_question_makes_no_slice_for_each():
     asked = [Question(f"q{n}", "?", "1", subject=f"S{n}") for n in range(MAX_SLICES + 3)]
     results = [Result(question, [1.0], [], "", "") for question in asked]
-    found = evaluation_event(0, "A", Exam(DataSpec(train_path="-"), asked, 1), results).slices
+    found = evaluation_event(0, "A", EvaluationSet(DataSpec(train_path="-"), asked, 1), results).slices
     assert len(found) == MAX_SLICES + 1
     assert (found["S0"], found["others"]) == ((1, 1), (3, 3))
 
 
 def test_accuracy_of_nothing_that_could_be_scored_is_no_number():
     question = Question("1", "?", "1")
-    found = evaluation_event(0, "A", Exam(DataSpec(train_path="-"), [question], 1), [result(question, None)])
+    found = evaluation_event(0, "A", EvaluationSet(DataSpec(train_path="-"), [question], 1), [result(question, None)])
     assert math.isnan(found.value)
     assert (found.correct, found.asked, found.unscorable, found.estimates) == (0, 0, 1, {})
 
@@ -118,7 +118,7 @@ def test_digest_is_of_ids_questions_and_answers_in_their_order():
 
 
 def test_block_holds_at_most_so_many_samples_and_at_least_one_question():
-    exam = Exam(DataSpec(train_path="-"), [Question(str(n), "?", "1") for n in range(7)], 3)
+    exam = EvaluationSet(DataSpec(train_path="-"), [Question(str(n), "?", "1") for n in range(7)], 3)
     assert [[q.id for q in block] for block in exam.blocks(7)] == [["0", "1"], ["2", "3"], ["4", "5"], ["6"]]
     assert [len(block) for block in exam.blocks(2)] == [1] * 7
 
@@ -128,7 +128,9 @@ def test_results_pair_each_sample_with_its_question():
         def score(self, pairs):
             return [Verdict(float(text == answer), "") for text, answer in pairs]
 
-    exam = Exam(DataSpec(train_path="-", verifier="exact"), [Question("1", "?", "a"), Question("2", "?", "b")], 2)
+    exam = EvaluationSet(
+        DataSpec(train_path="-", verifier="exact"), [Question("1", "?", "a"), Question("2", "?", "b")], 2
+    )
     found = results_of(exam, exam.questions, ["a", "b", "b", "b"], Scores())  # type: ignore[arg-type]
     assert [one.marks for one in found] == ["10", "11"]
     assert [one.response for one in found] == ["a", "b"]
@@ -162,7 +164,7 @@ def test_samples_of_each_question_are_told_and_repeat_themselves(tmp_path, pair)
         names = {"avg@3", "pass@1", "pass@2", "pass@3", "maj@3", "best@3"}
         assert {"avg@3", "pass@1", "maj@3", "best@3"} <= set(event["estimates"]) <= names
         assert event["estimates"]["avg@3"] == event["value"]
-        assert event["verifier"] == label("exact")
+        assert event["verifier"] == kind_label("exact")
     assert sum(event["unscorable"] for event in events)
     lost = [r["message"] for r in records(tmp_path / "first", "log") if "are left out" in r["message"]]
     assert len(lost) == sum(event["unscorable"] > 0 for event in events)
@@ -269,8 +271,8 @@ def test_further_benchmark_is_scored_by_its_own_verifier(tmp_path, pair, monkeyp
     train(make_spec(tmp_path, pair[:1], training={"steps": 0}, evaluation={"benchmarks": asked}), tmp_path / "run")
     assert made == ["math"]
     found = {r["benchmark"]: (r["value"], r["verifier"]) for r in records(tmp_path / "run", "evaluation")}
-    assert found["further"] == (1.0, label("math"))
-    assert found["same"][1] == label("exact")
+    assert found["further"] == (1.0, kind_label("math"))
+    assert found["same"][1] == kind_label("exact")
 
 
 def test_held_out_questions_are_asked_or_all_where_none_are_held_out(tmp_path, pair):
@@ -355,7 +357,7 @@ def test_evaluation_that_makes_no_sense_is_refused(tmp_path, evaluation, told):
 
 
 def test_versions_name_our_own_code_and_the_verifier_s():
-    found = versions()
+    found = code_versions()
     assert set(found) >= {"python", "hacrl", "torch", "transformers", "safetensors", "math_verify"}
     assert found["hacrl"].startswith("0.")
 
@@ -377,5 +379,5 @@ def test_git_commit_is_read_from_a_branch_a_packed_branch_or_a_detached_head(tmp
 def test_started_tells_the_versions(tmp_path, pair):
     train(make_spec(tmp_path, pair[:1], training={"steps": 0}), tmp_path / "run")
     (started,) = records(tmp_path / "run", "started")
-    assert started["versions"]["verifier"] == label("exact")
+    assert started["versions"]["verifier"] == kind_label("exact")
     assert "hacrl" in started["versions"]

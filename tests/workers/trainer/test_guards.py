@@ -12,7 +12,7 @@ import torch
 
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train, weights
 from workers.agents.local import LocalAgent
-from workers.agents.messages import Row, RowResult
+from workers.agents.messages import LearnerRow, RowResult
 from workers.agents.updates import Inputs, run_updates
 from workers.algorithms import hacpo
 from workers.contract.events import Log
@@ -44,10 +44,10 @@ def policy_of(tmp_path, pair, **changes) -> tuple[Policy, object]:
     return Policy(spec.agents[0], spec, torch.device("cpu")), spec
 
 
-def some_rows(policy: Policy) -> tuple[list[Row], Inputs]:
+def some_rows(policy: Policy) -> tuple[list[LearnerRow], Inputs]:
     with torch.no_grad():
         logps, _ = policy.token_logps([[2, 3]], [[4, 5, 1]])
-    return [Row(0, 0, 0, True, 1.0, 1.0)], Inputs([2, 3], [4, 5, 1], logps.mean().item(), 3)
+    return [LearnerRow(0, 0, 0, True, 1.0, 1.0)], Inputs([2, 3], [4, 5, 1], logps.mean().item(), 3)
 
 
 # Not finite
@@ -166,7 +166,7 @@ def test_mini_batch_without_anything_to_learn_has_zero_gradient(tmp_path, pair, 
     if case == "all clipped":  # s = e > 1 + epsilon and A > 0
         given = Inputs(given.prompt, given.response, given.mean_logp - 1.0, 3)
     elif case == "no advantage":
-        rows = [Row(0, 0, 0, True, 0.0, 1.0)]
+        rows = [LearnerRow(0, 0, 0, True, 0.0, 1.0)]
     before = {name: value.clone() for name, value in policy.model.state_dict().items()}
     report = run_updates(policy, spec, [[] if case == "empty" else rows], lambda row: given, 1e-3, 0)  # type: ignore[arg-type]
     assert report.grad_norms == [0.0]

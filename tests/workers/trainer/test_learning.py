@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="torch is missing: pip install -c constraint
 
 from tests.bench.pairs import OLMO2, PAIRS, questions, run_spec, warm_start
 from tests.support.workers.tiny import train
-from workers.agents.interface import Agent
+from workers.agents.interface import AgentInterface
 from workers.agents.placement import LocalPlacement
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import split_questions
@@ -59,7 +59,7 @@ class Coin(Verifier):
         return [Verdict(float(self.random.random() < 0.5), "coin") for _ in completions]
 
 
-def accuracies(spec: RunSpec, agents: Sequence[Agent]) -> list[float]:
+def accuracies(spec: RunSpec, agents: Sequence[AgentInterface]) -> list[float]:
     """Each agent alone on all held-out questions, judged by the true answers."""
     held_out = split_questions(spec.data).held_out
     answers = [question.answer for question in held_out]

@@ -7,7 +7,7 @@ import torch
 
 from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
 from workers.agents.local import LocalAgent
-from workers.agents.messages import Response, Row
+from workers.agents.messages import LearnerRow, Response
 from workers.agents.updates import Inputs, _gather, _prepare, run_updates
 from workers.model.policy import Policy
 from workers.questions.dataset import split_questions
@@ -145,7 +145,7 @@ def test_gradients_of_any_micro_batch_size_are_the_same_in_float64(tmp_path, tri
         is_self = number % 2 == 0 or not shares
         old = [value + 0.1 * (number % 3) for value in logps[0].tolist()]
         advantage = (-1.0) ** number * (0.3 + number % 5)
-        rows.append(Row(0, 0 if is_self else 1, number, is_self, advantage, 1.5, None if is_self else response))
+        rows.append(LearnerRow(0, 0 if is_self else 1, number, is_self, advantage, 1.5, None if is_self else response))
         inputs.append(Inputs(prompt, ids, sum(old) / len(ids), len(ids), old))
     found = []
     for size in (32, 8, 1, 5):
@@ -170,8 +170,8 @@ def test_missing_rollouts_stay_in_the_denominator(tmp_path, trio):
     with torch.no_grad():
         logps, _ = policy.token_logps([[2, 3]], [[4, 5, 1]])
     given = Inputs([2, 3], [4, 5, 1], logps.mean().item(), 3)
-    rows = [Row(0, 0, number, True, advantage, 1.0) for number, advantage in enumerate([2.0, -1.0, 0.0])]
-    rows.append(Row(0, 0, 9, True, 5.0, 1.0))
+    rows = [LearnerRow(0, 0, number, True, advantage, 1.0) for number, advantage in enumerate([2.0, -1.0, 0.0])]
+    rows.append(LearnerRow(0, 0, 9, True, 5.0, 1.0))
     report = run_updates(policy, spec, [rows], lambda row: "empty" if row.sample == 9 else given, 1e-3, 0)
     assert report.losses == [pytest.approx(-1 / 16, abs=1e-6)]
     assert [result.drop_reason for result in report.results[0]] == [None, None, None, "empty"]

@@ -126,7 +126,7 @@ def wait_for_attempt(run_dir, attempt, process) -> None:
 def test_waiting_for_the_verifier_and_asking_about_answers_is_work(monkeypatch):
     """A stall_timeout_s below their time must not take them for a trainer that hangs."""
     beats = []
-    monkeypatch.setattr(heartbeat, "beat", lambda: beats.append(1))
+    monkeypatch.setattr(heartbeat, "send_heartbeat", lambda: beats.append(1))
     Scorer(HashVerifier(), StopFlag(), warn=print)._wait(0.3)
     assert len(beats) >= 2
     beats.clear()
@@ -139,12 +139,12 @@ def test_pulse_changes_only_its_own_file_and_at_most_once_a_second(tmp_path, mon
     now = [100.0]
     monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(heartbeat, "_pulse", heartbeat._Pulse())
-    heartbeat.beat()  # before start: nothing
+    heartbeat.send_heartbeat()  # before start: nothing
     heartbeat.start(tmp_path)
     times = []
     for seconds in (0.0, 0.5, 0.6):
         now[0] += seconds
-        heartbeat.beat()
+        heartbeat.send_heartbeat()
         times.append((tmp_path / PULSE_NAME).stat().st_mtime_ns)
     assert times[0] == times[1] < times[2]
     assert [path.name for path in tmp_path.iterdir()] == [PULSE_NAME]

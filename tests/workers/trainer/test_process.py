@@ -158,7 +158,7 @@ def test_trainer_dies_with_its_supervisor(tmp_path, spec):
 def test_spool_that_cannot_be_opened_is_reported(tmp_path, spec, capsys, monkeypatch):
     from workers import __main__ as process
 
-    monkeypatch.setattr(process.StopFlag, "obey_signals", lambda stop: None)
+    monkeypatch.setattr(process.StopFlag, "handle_signals", lambda stop: None)
     (tmp_path / "events.jsonl").mkdir()
     assert process.run(spec, tmp_path, 1) == 1
     last = capsys.readouterr().err.splitlines()[-1]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.workers.peers import StartVerifier, train_with_liar
 from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, weights
 from workers.agents import objective
-from workers.agents.messages import Generated, Response
+from workers.agents.messages import GeneratedRollouts, Response
 from workers.algorithms import gspo
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.trainer.checkpoints import newest_checkpoint
@@ -39,13 +39,13 @@ def test_clearly_negative_mean_shuts_out_and_only_a_clearly_positive_one_lets_ba
     (entry,) = watched.note_alignment(0, {1: -0.375})  # (-.025 - .375) / 1.75 = -.229
     assert entry.level == "warning"
     assert "quarantined: A <- B: smoothed gradient alignment -0.229 is below -0.1" in entry.message
-    assert [watched.trusted(learner) for learner in (0, 1)] == [[True, False], [True, True]]  # B still hears A
+    assert [watched.trusted_sources(learner) for learner in (0, 1)] == [[True, False], [True, True]]  # B still hears A
     assert watched.note_alignment(0, {1: 0.3}) == []  # (-.2 + .3) / 1.875 = .053: above 0, but not above .1
-    assert watched.trusted(0) == [True, False]
+    assert watched.trusted_sources(0) == [True, False]
     (release,) = watched.note_alignment(0, {1: 0.3})  # (.05 + .3) / 1.9375 = .181
     assert release.level == "info"
     assert "released from quarantine: A <- B: smoothed gradient alignment 0.181 is above 0.1" in release.message
-    assert watched.trusted(0) == [True, True]
+    assert watched.trusted_sources(0) == [True, True]
 
 
 def test_alignment_that_could_not_be_measured_says_nothing():
@@ -65,9 +65,9 @@ cosines = st.lists(st.none() | st.floats(-1, 1), max_size=40)
 def test_states_follow_the_smoothed_mean_and_resume_exactly(before, after, smoothing):
     watched = trust(quarantine_smoothing=smoothing, quarantine_margin=0.05)
     for value in before:
-        was_out = not watched.trusted(0)[1]
+        was_out = not watched.trusted_sources(0)[1]
         changes = watched.note_alignment(0, {1: value})
-        mean, is_out = watched.alignment[0][1].mean, not watched.trusted(0)[1]
+        mean, is_out = watched.alignment[0][1].mean, not watched.trusted_sources(0)[1]
         assert len(changes) == (was_out != is_out)
         if mean is not None and value is not None:
             assert is_out == (mean < -0.05 or (was_out and mean <= 0.05))
@@ -88,13 +88,13 @@ def test_audit_shuts_out_for_everybody_and_readmits_below_half_the_threshold():
     (entry,) = audit(6, 8)  # (4 + 6) / (4 + 8) = 83 %
     assert entry.level == "warning"
     assert "contradicts the rewards of B: 6 of 8 answers of this step, smoothed 83%" in entry.message
-    assert [watched.trusted(learner) for learner in (0, 1)] == [[True, False], [True, True]]
+    assert [watched.trusted_sources(learner) for learner in (0, 1)] == [[True, False], [True, True]]
     assert audit(0, 0) == []
     assert audit(0, 20) == []  # 5 / 26 = 19 %: below the threshold, not below half of it
-    assert not watched.trusted(0)[1]
+    assert not watched.trusted_sources(0)[1]
     (release,) = audit(0, 20)  # 2.5 / 33 = 8 %
     assert release.readmitted == 1
-    assert watched.trusted(0) == [True, True]
+    assert watched.trusted_sources(0) == [True, True]
 
 
 # What a learner makes of a step
@@ -113,13 +113,13 @@ def test_judgement_is_as_if_the_source_had_sent_nothing(settings):
     rewards, valid, ratio = rewards_of_three()
     algorithm = AlgorithmSpec(**settings)
     trusted = torch.tensor([[True, False, True], [True, True, True], [True, True, True]])
-    found = objective.judge(algorithm, rewards, valid, ratio, trusted=trusted)
+    found = objective.objective_of(algorithm, rewards, valid, ratio, trusted=trusted)
     two = torch.tensor([0, 2])
-    without = objective.judge(algorithm, rewards[two], valid[two], ratio[two][:, two])
+    without = objective.objective_of(algorithm, rewards[two], valid[two], ratio[two][:, two])
     assert torch.equal(found.advantages[0][two], without.advantages[0])
     assert torch.equal(found.baselines[0], without.baselines[0])
-    assert not found.heard[0][1].any()
-    whole = objective.judge(algorithm, rewards, valid, ratio)
+    assert not found.in_baseline[0][1].any()
+    whole = objective.objective_of(algorithm, rewards, valid, ratio)
     for learner in (1, 2):  # theirs is what it would have been
         assert torch.equal(found.advantages[learner], whole.advantages[learner])
     assert torch.equal(found.advantages[0][1], whole.advantages[0][1])  # watched as if it were trusted
@@ -128,7 +128,7 @@ def test_judgement_is_as_if_the_source_had_sent_nothing(settings):
 def test_learner_that_trusts_nobody_judges_as_gspo():
     rewards, valid, ratio = rewards_of_three()
     trusted = torch.tensor([[True, False, False], [True, True, True], [True, True, True]])
-    found = objective.judge(AlgorithmSpec(), rewards, valid, ratio, trusted=trusted)
+    found = objective.objective_of(AlgorithmSpec(), rewards, valid, ratio, trusted=trusted)
     own, baseline = gspo.advantages(rewards[0], valid=valid[0])
     assert torch.equal(found.advantages[0][0], own)
     assert torch.equal(found.baselines[0], baseline)
@@ -143,7 +143,7 @@ def trio(tmp_path_factory) -> list[dict]:
 def test_quarantined_source_has_no_place_in_any_mini_batch(tmp_path, trio):
     spec = make_spec(tmp_path, trio)
     response = Response("1", "1", "stop", 2, 2, -1.0)
-    generated = [Generated([[response] * 4] * 4, (0.0, 0.0))] * 3
+    generated = [GeneratedRollouts([[response] * 4] * 4, (0.0, 0.0))] * 3
     shape = (3, 4, 4)
     view = (generated, torch.ones(shape), torch.ones(shape, dtype=torch.bool), torch.ones(3, 3))
     trusted = [True, False, True]
@@ -176,7 +176,7 @@ def same_weights(left, right) -> bool:
 def test_agents_that_trust_nobody_learn_as_without_sharing_bit_for_bit(tmp_path, trio, monkeypatch):
     alone = run(tmp_path, trio[:2], "alone", algorithm={"sharing": False, "beta": 0.01})
     shared = run(tmp_path, trio[:2], "shared", algorithm={"beta": 0.01})
-    monkeypatch.setattr(Trust, "trusted", lambda self, learner: ALONE[learner])
+    monkeypatch.setattr(Trust, "trusted_sources", lambda self, learner: ALONE[learner])
     isolated = run(tmp_path, trio[:2], "isolated", algorithm={"beta": 0.01, "peer_quarantine": True})
     assert same_weights(isolated, alone)
     assert not same_weights(shared, alone)
@@ -184,7 +184,7 @@ def test_agents_that_trust_nobody_learn_as_without_sharing_bit_for_bit(tmp_path,
 
 def test_option_changes_nothing_while_everybody_is_trusted(tmp_path, trio, monkeypatch):
     plain = run(tmp_path, trio[:2], "plain", training={"steps": 2})
-    monkeypatch.setattr(Trust, "trusted", lambda self, learner: ALL[learner])
+    monkeypatch.setattr(Trust, "trusted_sources", lambda self, learner: ALL[learner])
     watched = run(
         tmp_path, trio[:2], "watched", training={"steps": 2}, algorithm={"peer_quarantine": True, "audit_share": 1.0}
     )
@@ -286,5 +286,5 @@ def test_resumed_run_repeats_the_uninterrupted_one(lied_to, trio):
 
 
 def test_agents_have_no_word_for_rewards():
-    for message in (Generated, Response):
+    for message in (GeneratedRollouts, Response):
         assert not [each.name for each in dataclasses.fields(message) if "reward" in each.name]

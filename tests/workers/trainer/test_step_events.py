@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from workers.agents.messages import Generated, Response, Row, RowResult, UpdateReport
-from workers.agents.objective import Judgement
+from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, RowResult, UpdateReport
+from workers.agents.objective import Objective
 from workers.algorithms import hacpo
 from workers.questions.dataset import Question
 from workers.trainer.step_events import StepRecord, agent_metrics, pair_metrics
@@ -26,8 +26,8 @@ def record() -> StepRecord:
     tracker = hacpo.CapabilityTracker(2)
     tracker.update(REWARDS)  # P = (1/4, 3/4)
     generated = [
-        Generated([[response(2), response(4)], [response(4), response(6, "length")]], (8.0, 16.0)),
-        Generated([[response(5), response(5)], [response(5), response(5)]], (1.0, 20.0)),
+        GeneratedRollouts([[response(2), response(4)], [response(4), response(6, "length")]], (8.0, 16.0)),
+        GeneratedRollouts([[response(5), response(5)], [response(5), response(5)]], (1.0, 20.0)),
     ]
     # Learner 0: its own four rollouts, then the source's. Columns: advantage, s, side, flows, weight.
     own = [
@@ -48,7 +48,7 @@ def record() -> StepRecord:
         for index, (advantage, ratio, side, flows, weight) in enumerate(block):
             prompt, sample = divmod(index, 2)
             shared = generated[1].responses[prompt][sample] if source else None
-            rows.append(Row(prompt, source, sample, not source, advantage, 3.0 if source else 1.0, shared))
+            rows.append(LearnerRow(prompt, source, sample, not source, advantage, 3.0 if source else 1.0, shared))
             cut = ratio is not None and not flows
             low, high = float(cut and side < 0), float(cut and side > 0)
             outcomes.append(RowResult(4, ratio, ratio, side, flows, weight, clipped_low=low, clipped_high=high))
@@ -71,11 +71,11 @@ def record() -> StepRecord:
         valid=torch.ones(2, 2, 2, dtype=torch.bool),
         tracker=tracker,
         timeouts=[0, 2],
-        judged=Judgement(
+        objective=Objective(
             advantages=[advantages, advantages],
             baselines=[torch.tensor([0.25, 0.75])] * 2,
             guarded=[torch.tensor([True, False])] * 2,
-            heard=[torch.ones(2, 2, 2, dtype=torch.bool)] * 2,
+            in_baseline=[torch.ones(2, 2, 2, dtype=torch.bool)] * 2,
         ),
         plans=[plans, []],
         reports=[report, UpdateReport()],

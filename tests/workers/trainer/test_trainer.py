@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train, weights
 from workers.agents.local import LocalAgent
-from workers.agents.messages import Generated, Response
+from workers.agents.messages import GeneratedRollouts, Response
 from workers.algorithms import hacpo
 from workers.contract.checkpoint_manifest import DamagedCheckpoint
 from workers.contract.spool import SpoolWriter
@@ -400,9 +400,9 @@ def test_reward_and_length_metrics_are_those_of_the_rollouts(tmp_path, pair):
 # The plan of a step
 
 
-def fake_generated(n: int, prompts: int, samples: int) -> list[Generated]:
+def fake_generated(n: int, prompts: int, samples: int) -> list[GeneratedRollouts]:
     response = Response("1", "1", "stop", 2, 2, -1.0)
-    return [Generated([[response] * samples for _ in range(prompts)], (0.0, 1.0)) for _ in range(n)]
+    return [GeneratedRollouts([[response] * samples for _ in range(prompts)], (0.0, 1.0)) for _ in range(n)]
 
 
 def plan(tmp_path: Path, n: int, **changes):

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from tests.support.workers.tiny import make_pair, make_spec
-from workers.agents.messages import Generated, Response
+from workers.agents.messages import GeneratedRollouts, Response
 from workers.questions.dataset import Question
 from workers.trainer.scoring import Scores, VerifierFails
 from workers.trainer.trust import Audit, Audited
-from workers.verifiers.children.child_client import Child
-from workers.verifiers.cross_check import is_right
+from workers.verifiers.children.child_client import VerifierProcess
+from workers.verifiers.cross_check import cross_check
 from workers.verifiers.service import Verifier, read_cases
 
 GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "verifier_cases.jsonl"
@@ -46,7 +46,7 @@ GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "verifier_c
     ],
 )
 def test_only_clear_cases_are_decided(gold, response, expected):
-    assert is_right(gold, response, kind="math") is expected
+    assert cross_check(gold, response, kind="math") is expected
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_only_clear_cases_are_decided(gold, response, expected):
     [("17", r"\boxed{17}", True), ("17", r"\boxed{17.0}", False), ("17", " 17\n", True), ("17", "x17", False)],
 )
 def test_exact_is_read_exactly(gold, response, expected):
-    assert is_right(gold, response, kind="exact") is expected
+    assert cross_check(gold, response, kind="exact") is expected
 
 
 @pytest.mark.skipif(not GOLDEN.is_file(), reason="no shared golden cases beside the checkout (../shared/golden)")
 def test_no_clear_golden_case_is_contradicted():
     clear = [case for case in read_cases(GOLDEN) if not case["ambiguous"]]
-    found = [is_right(case["gold"], case["response"], kind="math") for case in clear]
+    found = [cross_check(case["gold"], case["response"], kind="math") for case in clear]
     wrong = [
         case["id"]
         for case, second in zip(clear, found, strict=True)
@@ -79,12 +79,12 @@ def test_both_verifiers_agree_on_workings_of_the_demo():
     golds = [str(problem.answer) for problem in problems] * 2
     with Verifier("math") as verifier:
         first = [verdict.reward for verdict in verifier.score(texts, golds)]
-    second = [is_right(gold, text, kind="math") for gold, text in zip(golds, texts, strict=True)]
+    second = [cross_check(gold, text, kind="math") for gold, text in zip(golds, texts, strict=True)]
     assert [float(value) for value in second if value is not None] == first  # all are decided
 
 
 def test_killed_child_gives_no_verdict_and_the_next_one_does():
-    child = Child("workers.verifiers.cross_check", "math", "0.0")
+    child = VerifierProcess("workers.verifiers.cross_check", "math", "0.0")
     try:
         assert child.ask(r"\boxed{17}", "17").reward == 1.0
         assert child.ask(r"\boxed{1+1}", "2").reward is None
@@ -111,7 +111,7 @@ def audited(tmp_path, agents, share: float, step: int = 0, lies: bool = False) -
         rewards[agent, :, :right] = 1.0
         texts = ["17" if number < right else "18" for number in range(10)]
         generated.append(
-            Generated([[Response(t, t, "stop", 2, 2, -1.0) for t in texts] for _ in questions], (0.0, 0.0))
+            GeneratedRollouts([[Response(t, t, "stop", 2, 2, -1.0) for t in texts] for _ in questions], (0.0, 0.0))
         )
     if lies:
         rewards[1] = 1 - rewards[1]
@@ -131,7 +131,7 @@ def test_all_rewards_are_checked_at_share_one(tmp_path, pair):
 
 def test_every_question_to_the_second_verifier_is_a_sign_of_work(tmp_path, pair, monkeypatch):
     beats = []
-    monkeypatch.setattr("workers.heartbeat.beat", lambda: beats.append(1))
+    monkeypatch.setattr("workers.heartbeat.send_heartbeat", lambda: beats.append(1))
     asked = sum(found.asked for found in audited(tmp_path, pair, 0.3))
     assert len(beats) == asked > 0
 
@@ -145,6 +145,6 @@ def test_share_is_drawn_by_agent_and_step_whatever_their_order(tmp_path, pair):
 
 
 def test_second_verifier_that_cannot_run_pauses_the_run_as_the_first_does(tmp_path, pair, monkeypatch):
-    monkeypatch.setattr("workers.trainer.trust.Child", lambda *_: Child("workers.no_such_module"))
+    monkeypatch.setattr("workers.trainer.trust.VerifierProcess", lambda *_: VerifierProcess("workers.no_such_module"))
     with pytest.raises(VerifierFails, match="the second verifier fails: The verifier process did not start"):
         audited(tmp_path, pair, 1.0)

@@ -17,10 +17,10 @@ from pydantic import ValidationError
 
 from tests.support.workers.verifier_examples import Example, examples, versions
 from workers.contract.spec.data import DataSpec
-from workers.contract.verifier_kinds import RULES, VerifierKind, label
+from workers.contract.verifier_kinds import RULES, VerifierKind, kind_label
 from workers.verifiers import numeric
 from workers.verifiers.choice import letter
-from workers.verifiers.cross_check import is_right
+from workers.verifiers.cross_check import cross_check
 from workers.verifiers.kinds import kind_of
 from workers.verifiers.mathematics.answers import clean, decide, rounding_unit
 from workers.verifiers.service import Verifier, read_cases
@@ -65,7 +65,7 @@ def test_every_kind_is_documented_with_its_version_and_has_many_examples():
         counts[example.kind] += 1
     assert counts["math"] >= 80
     assert all(counts[kind] >= 3 for kind in KINDS)
-    assert label("math") == f"math/{RULES['math'].version}"
+    assert kind_label("math") == f"math/{RULES['math'].version}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,7 +77,7 @@ def test_verdicts_change_only_with_the_version(verifiers, kind):
     found = verifiers[kind].score([response for response, _ in pairs], [gold for _, gold in pairs])
     lines = [json.dumps([*pair, verdict.reward]) for pair, verdict in zip(pairs, found, strict=True)]
     digest = hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
-    assert {label(kind): digest} == {label(kind): DIGESTS[label(kind)]}
+    assert {kind_label(kind): digest} == {kind_label(kind): DIGESTS[kind_label(kind)]}
 
 
 def test_spec_offers_the_kinds_and_a_tolerance_within_bounds():
@@ -95,7 +95,7 @@ def test_tolerance_is_relative_and_kept_exactly():
 
 def score(kind: VerifierKind, answer: str, gold: str, tolerance: float) -> float | None:
     """What text alone says."""
-    verdict = kind_of(kind, tolerance).settle(f"\\boxed{{{answer}}}", gold)
+    verdict = kind_of(kind, tolerance).quick_verdict(f"\\boxed{{{answer}}}", gold)
     assert isinstance(verdict, Verdict)
     return verdict.reward
 
@@ -152,7 +152,9 @@ def test_reference_answer_that_no_response_could_match_is_doubted(verifiers, kin
 @pytest.mark.parametrize("answer", ["5" + "a" * 60 + "!", "5m" * 400 + "!", "5" + "m^2" * 300 + "!", "5" + "µ/" * 400])
 def test_long_answer_that_is_no_unit_after_all_holds_the_trainer_up_for_no_time(answer):
     begin = time.process_time()
-    numeric.settle(f"\\boxed{{{answer}}}", "5", 1e-4)  # in the trainer's own process, where nothing could end it
+    numeric.numeric_verdict(
+        f"\\boxed{{{answer}}}", "5", 1e-4
+    )  # in the trainer's own process, where nothing could end it
     assert time.process_time() - begin < 1
 
 
@@ -235,7 +237,9 @@ def test_verdicts_are_the_same_in_a_celery_task(tmp_path):
 def test_second_verifier_contradicts_no_documented_example(kind):
     decided = 0
     for example in examples():
-        second = is_right(example.gold, example.response, kind=kind, tolerance=1e-4) if example.kind == kind else None
+        second = (
+            cross_check(example.gold, example.response, kind=kind, tolerance=1e-4) if example.kind == kind else None
+        )
         if second is not None:
             decided += 1
             assert float(second) == example.reward, example
@@ -261,4 +265,4 @@ def test_second_verifier_contradicts_no_documented_example(kind):
     ],
 )
 def test_second_verifier_decides_only_what_is_clear(kind, gold, response, expected):
-    assert is_right(gold, response, kind=kind, tolerance=0.01) is expected
+    assert cross_check(gold, response, kind=kind, tolerance=0.01) is expected

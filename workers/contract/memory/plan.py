@@ -32,7 +32,7 @@ class Machine(BaseModel):
     memory: int
 
 
-class Estimate(BaseModel):
+class MemoryEstimate(BaseModel):
     """Peaks of a whole run. gpu: of the fullest GPU, 0 without one.  memory: of the machine's own."""
 
     model_config = ConfigDict(frozen=True)
@@ -64,7 +64,7 @@ class Shortfall(BaseModel):
         return text + " Any of these fits: " + "; ".join(f"{fix.change} ({_gib(fix.peak)})" for fix in self.fixes) + "."
 
 
-def estimate(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Estimate:
+def estimate_memory(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> MemoryEstimate:
     """The memory of a run with these models, in the order of its agents, on that machine."""
     compute, gpus, size = spec.compute, len(machine.gpus), spec.compute.processes_per_agent
     gpu_bytes = min(machine.gpus, default=0)
@@ -75,7 +75,7 @@ def estimate(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Estima
     is_parallel = compute.placement != "local"
     processes = PROCESS_BYTES * (1 + (len(every) * size if size > 1 else 0))
     if not gpus:
-        return Estimate(gpu=0, memory=_peak([_all(parts, size) for parts in every], is_parallel) + processes)
+        return MemoryEstimate(gpu=0, memory=_peak([_all(parts, size) for parts in every], is_parallel) + processes)
     held: dict[int, list[list[Part]]] = {}
     for index, parts in enumerate(every):
         for rank in range(size):
@@ -84,7 +84,7 @@ def estimate(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Estima
     on_host = [_all([part for part in parts if part.is_host], size) for parts in every]
     resting = sum(part.size for each in held.values() for parts in each for part in parts if part.moment == "always")
     rests = compute.offloads_idle
-    return Estimate(
+    return MemoryEstimate(
         gpu=max(_peak(each, is_parallel, rests=rests) + contexts[gpu] for gpu, each in held.items()),
         memory=_peak(on_host, is_parallel) + processes + (resting if rests else 0),
     )
@@ -119,14 +119,14 @@ def shortfall(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Short
     needed, there, is_gpu = lacking
     fixes = []
     for words, settings in islice(_changes(spec, shapes, machine), NUM_FIXES):
-        total = estimate(_least(_changed(spec, settings) or spec, machine), shapes, machine)
+        total = estimate_memory(_least(_changed(spec, settings) or spec, machine), shapes, machine)
         fixes.append(Fix(change=words, peak=total.gpu if is_gpu else total.memory))
     return Shortfall(where="a GPU" if is_gpu else "this machine", needed=needed, there=there, fixes=tuple(fixes))
 
 
 def _lacking(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> tuple[int, int, bool] | None:
     """Needed, there, whether on a GPU; None where it fits."""
-    total = estimate(_least(spec, machine), shapes, machine)
+    total = estimate_memory(_least(spec, machine), shapes, machine)
     if machine.gpus and total.gpu > min(machine.gpus):
         return total.gpu, min(machine.gpus), True
     return (total.memory, machine.memory, False) if total.memory > machine.memory else None

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import field_validator
 
-from workers.contract.spec.fields import UNPRINTABLE, Count, Number, Section, holds_question, setting
+from workers.contract.spec.fields import UNPRINTABLE, Count, Number, SettingsSection, holds_question, setting
 
 # Parameters of apply_chat_template itself, and what it hands to every template.
 NOT_OF_TEMPLATES = frozenset(
@@ -32,7 +32,7 @@ NOT_OF_TEMPLATES = frozenset(
 )
 
 
-class AgentSpec(Section):
+class AgentSpec(SettingsSection):
     """One learner: a language model, and what differs between it and its peers."""
 
     name: str = setting(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from workers.contract.spec.fields import Count, Number, OwnNumber, Section, setting
+from workers.contract.spec.fields import Count, Number, OwnNumber, SettingsSection, setting
 
 # Algorithms in which learners train on other agents' rollouts, unless `sharing` is off.
 SHARING = ("hacpo", "naive_source", "naive_learner")
@@ -21,7 +21,7 @@ OWN_EPSILONS = {"grpo": (0.2, 0.28)}
 SEQUENCE_EPSILONS = (3e-4, 4e-4)
 
 
-class AlgorithmSpec(Section):
+class AlgorithmSpec(SettingsSection):
     """The rule that turns verified rollouts into updates, and its numbers. The loss reads this object by attribute."""
 
     name: Literal["hacpo", "gspo", "gspox2", "grpo", "naive_source", "naive_learner"] = setting(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pydantic import ValidationInfo, field_validator
 
-from workers.contract.spec.fields import Count, Number, Section, holds_question, setting
+from workers.contract.spec.fields import Count, Number, SettingsSection, holds_question, setting
 from workers.contract.verifier_kinds import DEFAULT_TOLERANCE, RULES, VerifierKind
 
 _GREEDY_TWICE = "{count} samples at temperature 0 would all be the same: raise evaluation.temperature, or ask once"
 
 
-class DataSpec(Section):
+class DataSpec(SettingsSection):
     """The questions: what is trained on, what is held out, and who checks the answers."""
 
     benchmark: str = setting(
@@ -73,7 +73,7 @@ class EvaluationBenchmark(DataSpec):
     )
 
 
-class EvaluationSpec(Section):
+class EvaluationSpec(SettingsSection):
     """Each agent alone on the held-out questions."""
 
     eval_interval: Count = setting(

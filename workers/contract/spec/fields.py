@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 UNPRINTABLE = r"\x00-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     """A group of settings: immutable, finite numbers only, no unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, str_strip_whitespace=True)

@@ -12,11 +12,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
-from workers.contract.contribution_weight import lower_bound
+from workers.contract.contribution_weight import clip_lower_bound
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.algorithm import OWN_EPSILONS, SEQUENCE_EPSILONS, AlgorithmSpec
 from workers.contract.spec.data import DataSpec, EvaluationSpec
-from workers.contract.spec.fields import UNPRINTABLE, Count, Section, setting
+from workers.contract.spec.fields import UNPRINTABLE, Count, SettingsSection, setting
 from workers.contract.spec.sections import CheckpointSpec, ComputeSpec, RolloutSpec, TelemetrySpec, TrainingSpec
 from workers.contract.verifier_kinds import VerifierKind
 
@@ -24,7 +24,7 @@ from workers.contract.verifier_kinds import VerifierKind
 BARELY_AUDITED: dict[VerifierKind, str] = {"regex": "matches no expressions", "python": "runs no code"}
 
 
-class RunSpec(Section):
+class RunSpec(SettingsSection):
     """All of a run: who learns, on what, by which rule."""
 
     schema_version: Literal[1] = 1
@@ -147,7 +147,7 @@ class RunSpec(Section):
     @property
     def last_lower_bound(self) -> float:
         """The cross lower bound of a step's last update, Eq. (14)."""
-        return lower_bound(self.num_blocks * self.updates_per_block - 1, self.rule)
+        return clip_lower_bound(self.num_blocks * self.updates_per_block - 1, self.rule)
 
     def cautions(self) -> list[Caution]:
         """What is allowed but probably not meant; a request confirms each by its code."""

@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
-from workers.contract.spec.fields import Count, Number, Section, setting
+from workers.contract.spec.fields import Count, Number, SettingsSection, setting
 
 INSTALL_VLLM = "run `.venv/bin/python -m workers.rollouts.install_vllm` there"
 INSTALL_RAY = "run `.venv/bin/pip install -c constraints.txt -e '.[ray]'` there"
 
 
-class RolloutSpec(Section):
+class RolloutSpec(SettingsSection):
     """How responses are sampled."""
 
     engine: Literal["transformers", "vllm"] = setting(
@@ -59,7 +59,7 @@ class RolloutSpec(Section):
     importance_cap: Number = setting(2.0, help="The highest such weight.", source="Yao et al. 2025", ge=1, le=100)
 
 
-class TrainingSpec(Section):
+class TrainingSpec(SettingsSection):
     """Steps, batches and the optimizer (AdamW)."""
 
     steps: Count = setting(
@@ -118,7 +118,7 @@ class TrainingSpec(Section):
         return size
 
 
-class CheckpointSpec(Section):
+class CheckpointSpec(SettingsSection):
     """What is kept on disk."""
 
     save_steps: Count = setting(
@@ -132,7 +132,7 @@ class CheckpointSpec(Section):
     )
 
 
-class ComputeSpec(Section):
+class ComputeSpec(SettingsSection):
     """Where and in which numbers."""
 
     device: Literal["auto", "cpu", "cuda"] = setting("auto", help="auto: a GPU where there is one.", source="product")
@@ -225,7 +225,7 @@ class ComputeSpec(Section):
         return self.offload in ("idle", "both")
 
 
-class TelemetrySpec(Section):
+class TelemetrySpec(SettingsSection):
     """What is recorded beside the metrics."""
 
     rollout_interval: Count = setting(

@@ -35,14 +35,14 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def dump(values: Mapping[str, Any]) -> str:
+def dump_yaml(values: Mapping[str, Any]) -> str:
     """YAML in the order of the keys; other than ASCII characters are escaped."""
     return yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=False, width=110)
 
 
 def to_yaml(spec: RunSpec) -> str:
     """All settings of a run, defaults written out, in the order of the sections."""
-    return dump(spec.model_dump(mode="json"))
+    return dump_yaml(spec.model_dump(mode="json"))
 
 
 def from_file(path: Path) -> RunSpec:

@@ -27,7 +27,7 @@ class VerifierError(RuntimeError):
     """The verifier itself does not work; this is no verdict about an answer."""
 
 
-class Child:
+class VerifierProcess:
     """One warm verifier process, `python -m module`, and its pipe. Used by one thread at a time."""
 
     def __init__(self, module: str, *arguments: str) -> None:

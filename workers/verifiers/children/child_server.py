@@ -36,7 +36,7 @@ class Wrong(Exception):
     """The answer is wrong; the text says why."""
 
 
-def serve(is_right: IsRight, memory_bytes: int, seconds: int, grace_s: float = 0.0) -> None:
+def serve_verifier(is_right: IsRight, memory_bytes: int, seconds: int, grace_s: float = 0.0) -> None:
     """Answer with is_right(gold, answer) until stdin ends; None is "I cannot tell", Unscorable and Wrong say more.
 
     grace_s: what an is_right that watches the clock itself gets on top, to tell what it saw.
@@ -58,7 +58,7 @@ def serve(is_right: IsRight, memory_bytes: int, seconds: int, grace_s: float = 0
         _say(reply)
 
 
-def refuse(reason: str) -> None:
+def write_refusal(reason: str) -> None:
     """Instead of serving: tell the parent why this kind of verifier cannot work here."""
     _say({"refused": reason})
 

@@ -13,7 +13,7 @@ import signal
 import sys
 from typing import Any
 
-from workers.verifiers.children.child_server import serve
+from workers.verifiers.children.child_server import serve_verifier
 from workers.verifiers.mathematics.answers import decide, number
 from workers.verifiers.mathematics.intervals import same_constant
 
@@ -100,7 +100,7 @@ def _equal(gold: str, answer: str) -> bool:
     return _verify(gold, answer) if settled is None else settled
 
 
-def is_right(gold: str, answer: str) -> bool:
+def is_equal(gold: str, answer: str) -> bool:
     """Whether a cleaned answer equals a cleaned gold."""
     gold_sides, sides = _sides(gold), _sides(answer)
     is_list = "," in answer or re.search(r"(?<![a-zA-Z])(?:or|and)(?![a-zA-Z])", answer) is not None
@@ -117,8 +117,8 @@ def main() -> None:
     """Serve until stdin ends."""
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the start: loading takes seconds
-    is_right("x+1", "1+x")  # the libraries load and warm up before the first question, which has only seconds
-    serve(is_right, int(sys.argv[1]), int(sys.argv[2]))
+    is_equal("x+1", "1+x")  # the libraries load and warm up before the first question, which has only seconds
+    serve_verifier(is_equal, int(sys.argv[1]), int(sys.argv[2]))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ class Failed(Exception):
     """A test did not pass."""
 
 
-def judge(code: str, tests: str) -> None:
+def run_tests(code: str, tests: str) -> None:
     """Run both. Error: whatever the code or a test raises."""
     execute, build = exec, compile  # the code may put others in their place
     space: dict[str, Any] = {"__name__": "solution"}
@@ -65,7 +65,7 @@ def main() -> None:
         write(channel, f"{token}{error}".encode())
         sys.exit(1)
     try:
-        judge(request["code"], request["tests"])
+        run_tests(request["code"], request["tests"])
         reply = token
     except BaseException as error:  # SystemExit too: no test ends that way
         reply = json.dumps({"failed": reason(error)})

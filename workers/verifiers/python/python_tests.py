@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from workers.verifiers.children.child_server import Unscorable, Wrong, refuse, serve
+from workers.verifiers.children.child_server import Unscorable, Wrong, serve_verifier, write_refusal
 from workers.verifiers.python.sandbox import CPU_SECONDS
 from workers.verifiers.verdicts import NO_REFERENCE, Pair, Verdict
 
@@ -54,7 +54,7 @@ def last_block(completion: str) -> str | None:
     return code
 
 
-def settle(completion: str, gold: str) -> Verdict | Pair:
+def python_verdict(completion: str, gold: str) -> Verdict | Pair:
     """What to ask a child about: the response's code and the tests."""
     code = last_block(completion)
     if code is None or not code.strip():
@@ -64,7 +64,7 @@ def settle(completion: str, gold: str) -> Verdict | Pair:
     return TOO_LONG if len(code) > MAX_CHARACTERS else (code, gold)
 
 
-def doubt(gold: str) -> str:
+def unclear_tests(gold: str) -> str:
     """Why tests could not tell right from wrong; empty where they may."""
     try:
         tree = ast.parse(gold)
@@ -163,14 +163,14 @@ def main() -> None:
     """Serve until stdin ends, if this machine can run code behind fences."""
     memory_bytes, seconds = int(sys.argv[1]), int(sys.argv[2])
     if sys.platform != "linux":
-        refuse("running code of responses needs Linux")
+        write_refusal("running code of responses needs Linux")
         return
     try:
         passes("assert True", "pass", seconds=20)  # the first start reads much from the disk
     except (Unscorable, Wrong) as error:
-        refuse(str(error))
+        write_refusal(str(error))
     else:
-        serve(partial(passes, seconds=seconds), memory_bytes, seconds, GRACE_S)
+        serve_verifier(partial(passes, seconds=seconds), memory_bytes, seconds, GRACE_S)
 
 
 if __name__ == "__main__":

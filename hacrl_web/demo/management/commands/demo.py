@@ -18,9 +18,9 @@ from django.urls import reverse
 
 from hacrl_web.accounts.models import User, first_user
 from hacrl_web.demo import launch as demo
-from hacrl_web.demo.outcome import summary, text_table
+from hacrl_web.demo.outcome import demo_summary, text_table
 from hacrl_web.leaderboard.board.boards import sweep_board
-from hacrl_web.leaderboard.board.choice import Choice
+from hacrl_web.leaderboard.board.choice import BoardSelection
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.leaderboard.board.verdict import verdict
 from hacrl_web.runs.demo_state import preparing
@@ -63,7 +63,7 @@ class Command(BaseCommand):
         user = first_user()
         sweep = None if options["once"] else _unfinished_sweep(user)
         if sweep is None:
-            launch = demo.launch if options["once"] else demo.go_on  # what --once prints, it has measured itself
+            launch = demo.launch_demo if options["once"] else demo.go_on  # what --once prints, it has measured itself
             sweep = _launched(launch, user, seeds, algorithms, options["engine"], self.stderr)
             if not sweep.runs.filter(state__in=_OPEN).exists():
                 self.stderr.write("This demo has run before: here is its board. Further --seeds are added to it.")
@@ -75,7 +75,7 @@ class Command(BaseCommand):
         self._wait(sweep)
         self.stderr.write(text_table(sweep))
         if options["json"]:
-            self.stdout.write(json.dumps(summary(sweep)))
+            self.stdout.write(json.dumps(demo_summary(sweep)))
         failed = [run for run in sweep.runs.order_by("created_at") if run.state != State.COMPLETED]
         if failed:
             raise CommandError("; ".join(f"{run.name} {run.state}: {run.reason}" for run in failed))
@@ -85,7 +85,7 @@ class Command(BaseCommand):
         while any(run.state not in _SETTLED for run in sweep.runs.all()):
             time.sleep(FOLLOW_EVERY_S)
         ended = Counter(sweep.runs.values_list("state", flat=True))
-        sentence = verdict(make_table(sweep_board(sweep), Choice())) if ended[State.COMPLETED] else ""
+        sentence = verdict(make_table(sweep_board(sweep), BoardSelection())) if ended[State.COMPLETED] else ""
         states = ", ".join(f"{number} {state}" for state, number in ended.items())
         address = f"{settings.PUBLIC_URL or ''}{sweep.get_absolute_url()}"
         self.stderr.write(

@@ -33,7 +33,7 @@ JSON = "application/json"
 def rung(monkeypatch) -> list:
     """The runs that the doorbell was rung for."""
     found: list = []
-    monkeypatch.setattr(worker_queue, "ring", lambda pk, folder="": found.append(pk) or True)
+    monkeypatch.setattr(worker_queue, "notify_worker", lambda pk, folder="": found.append(pk) or True)
     monkeypatch.setattr(worker_queue, "waiting", lambda folder: 0)
     return found
 

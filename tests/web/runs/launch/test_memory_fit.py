@@ -10,7 +10,7 @@ from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.runs.launch.launch import LaunchError, launch
 from hacrl_web.runs.launch.memory_fit import memory_needed
 from hacrl_web.runs.models import Drain, Host, Run
-from hacrl_web.runs.worker.hosts import beat
+from hacrl_web.runs.worker.hosts import write_heartbeat
 from tests.support.web.factories import make_benchmark, make_group, make_user
 from workers.contract.spec.run import RunSpec
 
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.django_db
 
 def host(name: str, memory: int, *gpus: int) -> None:
     devices = [{"kind": "gpu", "name": "GPU", "total_bytes": size} for size in gpus]
-    beat(devices=[*devices, {"kind": "memory", "total_bytes": memory, "used_bytes": 0}])
-    Host.objects.filter(name=beat().name).update(name=name)
+    write_heartbeat(devices=[*devices, {"kind": "memory", "total_bytes": memory, "used_bytes": 0}])
+    Host.objects.filter(name=write_heartbeat().name).update(name=name)
 
 
 def group_of(user: Any, parameters: int = 1_720_000_000) -> AgentGroup:

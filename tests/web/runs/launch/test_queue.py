@@ -69,29 +69,29 @@ class TestOrder:
     def test_own_runs_change_places_and_those_of_others_stay(self, user):
         other = factories.make_user()
         a, x, b, y, c = (factories.make_run(owner) for owner in (user, other, user, other, user))
-        assert queue.move(user, c, 1) == 1
+        assert queue.move_run(user, c, 1) == 1
         assert waiting() == [c, x, a, y, b]
-        queue.move(user, c, 3)
+        queue.move_run(user, c, 3)
         assert waiting() == [a, x, b, y, c]
-        assert queue.place_of(y) == 4
+        assert queue.place_in_queue(y) == 4
 
     def test_move_beyond_the_ends_goes_to_the_end(self, user):
         a, b, c = (factories.make_run(user) for _ in range(3))
-        assert queue.move(user, a, 999) == 3
+        assert queue.move_run(user, a, 999) == 3
         assert waiting() == [b, c, a]
-        assert queue.move(user, a, -5) == 1
+        assert queue.move_run(user, a, -5) == 1
         assert waiting() == [a, b, c]
 
     def test_runs_with_equal_keys_can_be_told_apart(self, user):
         a, b, c = (factories.make_run(user) for _ in range(3))
         Run.objects.update(queue_key=7.0)
-        queue.move(user, c, 1)
+        queue.move_run(user, c, 1)
         assert waiting() == [c, a, b]
 
     def test_step_in_a_long_queue_writes_two_runs(self, user, django_assert_max_num_queries):
         runs = [factories.make_run(user) for _ in range(12)]
         with django_assert_max_num_queries(8):
-            queue.move(user, runs[11], 11)
+            queue.move_run(user, runs[11], 11)
         assert waiting() == [*runs[:10], runs[11], runs[10]]
 
     def test_move_through_a_long_queue_costs_few_queries_and_stands_in_the_log(
@@ -120,7 +120,7 @@ class TestOrder:
     def test_moved_run_takes_the_priority_of_its_place(self, user):
         a, b = factories.make_run(user), factories.make_run(user)
         Run.objects.filter(pk=a.pk).update(priority=5)
-        queue.move(user, b, 1)
+        queue.move_run(user, b, 1)
         assert waiting() == [b, a]
         assert (b.priority, Run.objects.get(pk=a.pk).priority) == (5, 0)
 

@@ -66,7 +66,7 @@ class TestStream:
         tab.until(lambda: tab.synced)
         emit(run, 2)
         run.transition_to(State.FAILED, reason="NaN in step 2", attempt=1)
-        pubsub.ring_bell(run.pk)
+        pubsub.publish_update(run.pk)
         tab.until(lambda: tab.runs[-1]["state"] == "failed")
         assert tab.seqs == [1, 2]
         assert tab.runs[-1]["reason"] == "NaN in step 2"
@@ -174,7 +174,7 @@ class TestStream:
         assert tab.seqs == [1, 10, 20]
         TelemetryEvent.objects.create(run=run, seq=31, attempt=1, type="log", payload={}, time=0)
         Run.objects.filter(pk=run.pk).update(last_seq=35)
-        pubsub.ring_bell(run.pk)
+        pubsub.publish_update(run.pk)
         tab.until(lambda: tab.cursor == 31)
         assert tab.seqs == [1, 10, 20, 31]
 
@@ -238,8 +238,8 @@ async def test_events_offered_while_the_backlog_is_read_are_read_too():
         if len(asked) == 1:
             watched.read_to = 5
             for other in watched.subscriptions:
-                other.offer(event_reader.Batch(5, "4,5", 2))
-        return event_reader.Batch(up_to, "", up_to - after)
+                other.offer(event_reader.EventBatch(5, "4,5", 2))
+        return event_reader.EventBatch(up_to, "", up_to - after)
 
     one.read = read
     subscription.cursor = (await one.read_backlog(subscription)).seq
@@ -258,7 +258,7 @@ async def test_end_is_told_after_the_last_event_of_a_queue_longer_than_a_frame(m
     watched = one.feeds[run_id] = hub.Feed(run_id, event_reader.Status(2, '{"op":"run"}', is_terminal=True))
     subscription = hub.Subscription(run_id, 0, asyncio.Event())
     watched.subscriptions.add(subscription)
-    batches = [event_reader.Batch(1, "1", event_reader.BATCH_EVENTS), event_reader.Batch(2, "2", 1)]
+    batches = [event_reader.EventBatch(1, "1", event_reader.BATCH_EVENTS), event_reader.EventBatch(2, "2", 1)]
     if is_live:
         subscription.is_live = subscription.is_synced = True
         subscription.queue.extend(batches)

@@ -94,7 +94,7 @@ def test_stop_says_that_a_run_that_nobody_began_loses_nothing(web, user):
 def test_stop_button_rings_the_bell_as_the_api_does(web, user, monkeypatch):
     rung = []
     for module in ("pages.controls", "api.runs"):
-        monkeypatch.setattr(f"hacrl_web.runs.{module}.ring_bell", rung.append)
+        monkeypatch.setattr(f"hacrl_web.runs.{module}.publish_update", rung.append)
     for path in ("/runs/{}/stop", "/api/v1/runs/{}/stop"):
         run = factories.make_run(user)
         web.post(path.format(run.pk))

@@ -14,7 +14,7 @@ from hacrl_web.runs.archive.disk_use import disk_use
 from hacrl_web.runs.live.event_reader import read_batch
 from hacrl_web.runs.models import MetricChunk, Run, State, TelemetryEvent
 from hacrl_web.runs.telemetry import chunks, retention
-from hacrl_web.runs.telemetry.chunks import Column, pack, pack_block, unpack
+from hacrl_web.runs.telemetry.chunks import SeriesColumn, pack, pack_block, unpack
 from hacrl_web.runs.telemetry.reports import metric_rows
 from hacrl_web.runs.telemetry.retention import Retention
 from hacrl_web.runs.telemetry.series import series
@@ -200,21 +200,21 @@ def test_numbers_are_whole_where_packing_happens_while_they_are_read(run, monkey
     pack_block(run)
     tell(run, 2, 5, 40, random.Random(8))  # packing it trims the first chunks
     expected = list(read_plainly(run))
-    plain, times = getattr(chunks._Reader, moment), []
+    plain, times = getattr(chunks._SeriesReader, moment), []
 
     def interrupted(reader: Any, *arguments: Any) -> None:
         if always or not times:
             times.append(pack_block(run))
         plain(reader, *arguments)
 
-    monkeypatch.setattr(chunks._Reader, moment, interrupted)
+    monkeypatch.setattr(chunks._SeriesReader, moment, interrupted)
     assert list(metric_rows(run)) == expected
     assert times[0] == 20
 
 
 @pytest.mark.parametrize("steps", [[1], [1, 2, 3], [10, 20, 30], [1, 2, 4], [5, 5, 5], [5, 5, 6], [0, 3, 7]])
 def test_blob_gives_back_every_bit(steps: list[int]) -> None:
-    column = Column()
+    column = SeriesColumn()
     for step, value in zip(steps, [0.1, None, -1e-300], strict=False):
         column.add(step, value)
     read = unpack(pack(column), len(steps), steps[0], steps[-1])

@@ -35,7 +35,7 @@ def bell(monkeypatch):
     """The queue of doorbells as a list; the test takes messages away like a worker does."""
     queue: list = []
     monkeypatch.setattr(worker_queue, "waiting", lambda folder: len(queue))
-    monkeypatch.setattr(worker_queue, "ring", lambda pk, folder: queue.append(pk) or True)
+    monkeypatch.setattr(worker_queue, "notify_worker", lambda pk, folder: queue.append(pk) or True)
     return queue
 
 
@@ -44,7 +44,9 @@ def bells(monkeypatch):
     """The same by the data folder whose workers are meant; empty: all."""
     queues: dict[str, list] = {}
     monkeypatch.setattr(worker_queue, "waiting", lambda folder: len(queues.get(folder, [])))
-    monkeypatch.setattr(worker_queue, "ring", lambda pk, folder: queues.setdefault(folder, []).append(pk) or True)
+    monkeypatch.setattr(
+        worker_queue, "notify_worker", lambda pk, folder: queues.setdefault(folder, []).append(pk) or True
+    )
     return queues
 
 
@@ -72,7 +74,7 @@ class TestRing:
             make_run()
         dispatcher = Dispatcher(watch)
         for _ in range(36_000 // 60):
-            dispatcher.ring()
+            dispatcher.notify_workers()
             watch.now += 60
         assert len(bell) == 3
 
@@ -83,7 +85,7 @@ class TestRing:
         bell.clear()  # Redis restarted empty
         for _ in range(15):
             watch.now += 1
-            dispatcher.ring()
+            dispatcher.notify_workers()
         assert bell == [run.pk]
 
     def test_thousand_queued_runs_are_rung_a_few_at_a_time(self, watch, bell, user):
@@ -91,10 +93,10 @@ class TestRing:
         made = {"owner": user, "project": run.project, "name": "r", "spec": run.spec, "algorithm": "hacpo"}
         Run.objects.bulk_create(Run(**made, seed=seed) for seed in range(1000))
         dispatcher = Dispatcher(watch)
-        dispatcher.ring()
+        dispatcher.notify_workers()
         assert len(bell) == module.RINGS_AT_ONCE
         bell.clear()
-        dispatcher.ring()
+        dispatcher.notify_workers()
         assert len(set(bell)) == module.RINGS_AT_ONCE
 
     def test_begun_run_is_rung_for_the_workers_of_its_folder(self, watch, bells):
@@ -102,12 +104,12 @@ class TestRing:
         begun, new = make_run(), make_run()
         elsewhere(begun).requeue(reason="silent", attempt=1, is_interruption=True)
         dispatcher = Dispatcher(watch)
-        assert dispatcher.ring() == 2
+        assert dispatcher.notify_workers() == 2
         assert bells == {"there": [begun.pk], "": [new.pk]}
         bells[""].clear()  # somebody took it; the other one waits for a host that is away
         for _ in range(100):
             watch.now += RING_EVERY_S
-            dispatcher.ring()
+            dispatcher.notify_workers()
             bells[""].clear()
         assert bells["there"] == [begun.pk]
 
@@ -119,7 +121,7 @@ class TestRing:
     def test_without_redis_it_goes_on(self, watch):
         make_run()
         dispatcher = Dispatcher(watch)
-        assert dispatcher.ring() == 0  # the tests' Redis address has no server
+        assert dispatcher.notify_workers() == 0  # the tests' Redis address has no server
         dispatcher.tick()
 
 
@@ -271,7 +273,9 @@ class TestReap:
         assert run.state == "failed"
         assert "interrupted 4 times" in run.reason
 
-    @pytest.mark.parametrize(("station", "state"), [("settle", State.LOST), ("_is_process_gone", State.STARTING)])
+    @pytest.mark.parametrize(
+        ("station", "state"), [("finish_lost_run", State.LOST), ("_is_process_gone", State.STARTING)]
+    )
     def test_run_that_cannot_be_looked_at_does_not_keep_the_others_from_it(self, watch, monkeypatch, station, state):
         """Two runs to take back, or to end; whichever is looked at first fails."""
         runs = [elsewhere(make_run()) for _ in range(2)]

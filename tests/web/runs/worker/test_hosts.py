@@ -12,7 +12,15 @@ from django.utils import timezone
 from hacrl_web.runs.models import Drain, Host, Run, Worker
 from hacrl_web.runs.worker import hosts
 from hacrl_web.runs.worker.host_report import host_cards
-from hacrl_web.runs.worker.hosts import SILENT_S, HeartbeatThread, beat, boot_id, host_name, known_schema, process_start
+from hacrl_web.runs.worker.hosts import (
+    SILENT_S,
+    HeartbeatThread,
+    boot_id,
+    host_name,
+    known_schema,
+    process_start,
+    write_heartbeat,
+)
 from tests.support.waiting import wait_until
 from tests.support.web.factories import make_run, make_user
 
@@ -20,7 +28,7 @@ from tests.support.web.factories import make_run, make_user
 @pytest.mark.django_db
 class TestBeat:
     def test_beat_writes_who_and_when_by_the_databases_clock(self):
-        host = beat(devices=[{"kind": "cpu"}])
+        host = write_heartbeat(devices=[{"kind": "cpu"}])
         assert (host.name, host.boot_id, host.devices) == (host_name(), boot_id(), [{"kind": "cpu"}])
         silent_s = Host.objects.with_now().get().silent_s
         assert silent_s is not None
@@ -28,7 +36,7 @@ class TestBeat:
 
     @pytest.mark.parametrize(("seconds", "is_silent"), [(SILENT_S / 2, False), (2 * SILENT_S, True)])
     def test_silence_is_told_by_the_databases_clock_not_by_the_webs(self, monkeypatch, seconds, is_silent):
-        beat()
+        write_heartbeat()
         Host.objects.update(last_seen=Now() - timedelta(seconds=seconds))
         monkeypatch.setattr(timezone, "now", lambda: datetime(2001, 1, 1, tzinfo=UTC))
         (card,) = host_cards(make_user())
@@ -37,12 +45,12 @@ class TestBeat:
     def test_clock_that_is_an_hour_ahead_is_shown_as_its_offset(self, monkeypatch):
         real = time.time
         monkeypatch.setattr(hosts.time, "time", lambda: real() + 3600)
-        assert beat().clock_offset_s == pytest.approx(3600, abs=5)
+        assert write_heartbeat().clock_offset_s == pytest.approx(3600, abs=5)
 
     def test_later_beats_keep_the_drain(self):
-        beat()
+        write_heartbeat()
         Host.objects.update(drain=Drain.FINISH, drain_reason="ada: new disks")
-        assert beat().is_drained
+        assert write_heartbeat().is_drained
         assert Host.objects.count() == 1
 
 

@@ -164,13 +164,13 @@ def test_failed_trainer_fails_the_run_with_its_reason():
 
 def test_stop_asked_after_the_trainer_failed_does_not_hide_why(monkeypatch):
     run = make_run(name="fail")
-    conclude = supervisor.Supervisor._conclude
+    conclude = supervisor.RunSupervisor._conclude
 
     def stop_and_conclude(self, status):
         Run.objects.get(pk=run.pk).request_stop()
         conclude(self, status)
 
-    monkeypatch.setattr(supervisor.Supervisor, "_conclude", stop_and_conclude)
+    monkeypatch.setattr(supervisor.RunSupervisor, "_conclude", stop_and_conclude)
     supervise(run.pk)
     run.refresh_from_db()
     assert (run.state, run.reason) == ("failed", "the fake loss became NaN in step 3")
@@ -306,14 +306,14 @@ def test_run_directory_that_cannot_be_locked_is_passed_over():
     assert (unreadable.state, unreadable.attempt, second.state) == ("queued", 0, "completed")
 
 
-@pytest.mark.parametrize("station", ["_mend_spool", "_obey", "_drain", "_conclude"])
+@pytest.mark.parametrize("station", ["_mend_spool", "_handle_wish", "_drain", "_conclude"])
 def test_supervisor_that_fails_itself_says_so_and_the_run_goes_on(monkeypatch, station):
     def fail(*_):
         raise RuntimeError("a bug")
 
     run = make_run()
     with monkeypatch.context() as patch:
-        patch.setattr(supervisor.Supervisor, station, fail)
+        patch.setattr(supervisor.RunSupervisor, station, fail)
         assert supervise(run.pk)
     run.refresh_from_db()
     assert (run.state, run.interruptions, run.reason) == ("queued", 1, "its supervisor failed: RuntimeError: a bug")
@@ -327,7 +327,7 @@ def test_supervisor_that_fails_itself_says_so_and_the_run_goes_on(monkeypatch, s
 def test_run_that_a_failing_supervisor_ends_has_all_its_events(monkeypatch):
     run = make_run()
     Run.objects.filter(pk=run.pk).update(interruptions=3)
-    monkeypatch.setattr(supervisor.Supervisor, "_conclude", lambda *_: {}["a bug"])
+    monkeypatch.setattr(supervisor.RunSupervisor, "_conclude", lambda *_: {}["a bug"])
     assert supervise(run.pk)
     run.refresh_from_db()
     assert run.state == "failed"
@@ -364,7 +364,7 @@ def test_database_that_fails_after_a_batch_is_stored_costs_no_word_of_the_traine
     def ship(self):
         path = self.run_dir / SPOOL_NAME
         finished = path.exists() and any(r["type"] == "finished" for _, r in read_records(path))
-        return real_ship(self) if finished else shipper.Batch(offset=self.offset)
+        return real_ship(self) if finished else shipper.SpoolBatch(offset=self.offset)
 
     def transition_to(self, new, **columns):
         if new == State.RUNNING and len(failed) < 2:
@@ -391,7 +391,7 @@ def test_stop_while_the_directory_is_busy_ends_the_run(monkeypatch):
         Run.objects.get(pk=run.pk).request_stop()
         raise RunDirBusy("in use")
 
-    monkeypatch.setattr(supervisor.Supervisor, "_start", start)
+    monkeypatch.setattr(supervisor.RunSupervisor, "_start", start)
     assert supervise(run.pk)
     run.refresh_from_db()
     assert (run.state, run.desired_state) == ("stopped", "stop")
