@@ -149,7 +149,7 @@ def not_json(request: HttpRequest, exception: RawPostDataException) -> HttpRespo
 
 
 @api.exception_handler(HttpError)
-def refused(request: HttpRequest, exception: HttpError) -> HttpResponse:
+def refusal_answer(request: HttpRequest, exception: HttpError) -> HttpResponse:
     """What ninja itself refuses: a body that is not JSON, a session without its CSRF token, too many requests."""
     code = {403: "csrf_failed", 429: "too_many_requests"}.get(exception.status_code, "bad_request")
     message = {"csrf_failed": CSRF_REFUSED, "bad_request": NOT_JSON}.get(code, str(exception))

@@ -17,7 +17,7 @@ from hacrl_web.accounts.tokens.tokens import READING
 WINDOW_S = 60
 
 
-class TokenAuth(HttpBearer):
+class ApiTokenAuth(HttpBearer):
     """The owner of a token, which accounts.middleware.ByToken has found and checked before this is asked."""
 
     def authenticate(self, request: HttpRequest, token: str) -> Any:
@@ -53,7 +53,7 @@ class BrowserAuth(SessionAuth):
 
 
 # Tokens first: with a wrong one a browser's session does not help.
-AUTH = (TokenAuth(), BrowserAuth())
+AUTH = (ApiTokenAuth(), BrowserAuth())
 
 
 def rates() -> list[Any]:

@@ -22,7 +22,7 @@ PULSE_S = 60.0  # without a look for so long, the dispatcher or the watcher hang
 USAGE = f"usage: python -m hacrl_web.container {{{','.join(ROLES)}}} | health {{{','.join(ROLES)}}}"
 
 
-def prepare(role: str) -> int:
+def prepare_container(role: str) -> int:
     """Exit status 0 where the process may start; else what was wrong has been said."""
     checks = subprocess.run([sys.executable, "manage.py", "check", "--deploy", "--fail-level", "ERROR"], cwd=ROOT)
     if checks.returncode:
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     role = arguments[0]
-    if status := prepare(role):
+    if status := prepare_container(role):
         return status
     os.chdir(ROOT)
     words = command(role, "0.0.0.0", port())  # noqa: S104 - a container hears its own network

@@ -152,7 +152,7 @@ class AuditedQuerySet(models.QuerySet[RowT]):
         return rows
 
 
-def note(action: str, row: models.Model, **after: Any) -> None:
+def note_change(action: str, row: models.Model, **after: Any) -> None:
     """An entry of what is no change of a row: a login, sessions that were ended."""
     if current_actor() is not None:
         _write([_entry(action, row, {}, after)])

@@ -28,7 +28,7 @@ Which = Literal["open", "cleared", "all"]
 router = Router(tags=["alerts"])
 
 
-def summary(alert: Alert) -> dict[str, Any]:
+def alert_summary(alert: Alert) -> dict[str, Any]:
     """An alert as lists show it."""
     return {
         "id": alert.pk,
@@ -55,7 +55,7 @@ def summary(alert: Alert) -> dict[str, Any]:
 def _listing(alerts: Any, state: str, query: ListQuery) -> dict[str, Any]:
     if state != "all":
         alerts = alerts.filter(cleared_at__isnull=state == "open")
-    return listing(alerts, query, summary)
+    return listing(alerts, query, alert_summary)
 
 
 @router.get("/alerts", response=dict, summary="Alerts of all visible runs, newest first")

@@ -13,7 +13,7 @@ import typer
 
 from hacrl_web.client.api import ApiError, Client, Unreachable
 from hacrl_web.client.login import NotLoggedIn, find_login
-from hacrl_web.client.show import as_json, complain, line
+from hacrl_web.client.show import complain, line, print_json
 
 # Exit statuses; 2 is the parser's, for a command line that it does not understand.
 REFUSED, NOT_ALLOWED, NOT_FOUND, NO_ANSWER, RUN_FAILED = 1, 3, 4, 5, 6
@@ -72,7 +72,7 @@ def ending(error: Exception) -> int:
     return NO_ANSWER if isinstance(error, Unreachable) else REFUSED
 
 
-def command(act: Command) -> Command:
+def client_command(act: Command) -> Command:
     """A command that gets a Client, and whose errors become a line on stderr and an exit status."""
 
     @wraps(act)
@@ -135,7 +135,7 @@ def for_each(runs: list[dict[str, Any]], act: Callable[[dict[str, Any]], Any], j
         if not json:
             line(f"{done}: {run['name']} ({run['id'][:8]})")
     if json:
-        as_json(results)
+        print_json(results)
     if status:
         raise typer.Exit(status)
 

@@ -15,7 +15,7 @@ from hacrl_web.client.api import Client
 from hacrl_web.client.command import (
     AsJson,
     ClientProblem,
-    command,
+    client_command,
     complete_run,
     completer,
     connect,
@@ -23,7 +23,7 @@ from hacrl_web.client.command import (
     object_id,
     run_id,
 )
-from hacrl_web.client.show import as_json, line, number, table
+from hacrl_web.client.show import format_number, line, print_json, table
 from hacrl_web.web.visible import visible
 
 
@@ -32,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
         app.command()(act)
 
 
-@command
+@client_command
 def compare(
     runs: Annotated[list[str], typer.Argument(help="Runs, by id or name; at most 8.", autocompletion=complete_run)],
     metric: Annotated[str | None, typer.Option(help="Which number; without it the first that they have.")] = None,
@@ -50,7 +50,7 @@ def compare(
         other = run_id(client, baseline) if baseline else None
         table_of_runs = client.get("/compare/table", runs=ids, metric=metric, baseline=other)
     if json:
-        return as_json(table_of_runs)
+        return print_json(table_of_runs)
     # A name of 80 characters in every row, or over every column, would leave no room for the numbers.
     places = {run["id"]: str(place) for place, run in enumerate(table_of_runs["runs"], 1)}
     table(
@@ -61,7 +61,7 @@ def compare(
     line(f"{table_of_runs['metric']}, differences to run {places[table_of_runs['baseline']]}")
     cells = (
         [places[row["run"]], row["agent"] or "mean of all"]
-        + [number(row[name]) for name in ("best", "best_step", "last", "last_difference")]
+        + [format_number(row[name]) for name in ("best", "best_step", "last", "last_difference")]
         for row in table_of_runs["rows"]
     )
     table(["run", "agent", "best", "at step", "last", "difference"], cells, empty="Nothing was recorded yet.")
@@ -73,7 +73,7 @@ def compare(
     return None
 
 
-@command
+@client_command
 def leaderboard(
     sweep: Annotated[
         list[str] | None,
@@ -97,8 +97,8 @@ def leaderboard(
         if not sweep and not group:
             boards = list(client.pages("/boards", most=40))
             if json:
-                return as_json(boards)
-            cells = ([board["query"], board["name"], number(board["num_runs"])] for board in boards)
+                return print_json(boards)
+            cells = ([board["query"], board["name"], format_number(board["num_runs"])] for board in boards)
             return table(["board", "name", "runs"], cells, empty="No run has completed yet.")
         query = {
             "sweep": [object_id(client, "/sweeps", "sweep", name) for name in sweep or []] or None,
@@ -107,7 +107,7 @@ def leaderboard(
         }
         content = client.get("/boards/table", **query, metric=metric)
     if json:
-        return as_json(content)
+        return print_json(content)
     titles = [column["title"] for column in content["columns"]]
     line(f"{content['board']}: {content['metric']}, baseline {content['baseline'] or 'none'}")
     rows = (
@@ -129,7 +129,7 @@ def _scores(one: dict[str, Any], titles: list[str]) -> list[Any]:
     for title in titles:
         score = one["scores"][title]["score"] or {}
         half = score.get("half_width")
-        cells.append(f"{number(score.get('mean'))}" + (f" ±{half:.2g}" if half is not None else ""))
+        cells.append(f"{format_number(score.get('mean'))}" + (f" ±{half:.2g}" if half is not None else ""))
     return cells
 
 
@@ -143,7 +143,7 @@ class What(StrEnum):
     BOARD = "board"
 
 
-@command
+@client_command
 def export(
     what: Annotated[What, typer.Argument(help="request: YAML that launches a run again; series: its numbers.")],
     name: Annotated[

@@ -11,9 +11,9 @@ import typer
 
 from hacrl_web.client import comparing, objects, people, results, running, shelving, sweeps, watching
 from hacrl_web.client.api import Client, check_address
-from hacrl_web.client.command import AsJson, ClientProblem, command, connect
+from hacrl_web.client.command import AsJson, ClientProblem, client_command, connect
 from hacrl_web.client.login import StoredLogin, forget_login, save_login
-from hacrl_web.client.show import as_json, complain, line
+from hacrl_web.client.show import complain, line, print_json
 
 EPILOG = (
     "Exit status: 0 done; 1 refused, and why is on stderr; 2 wrong use; 3 not logged in or not allowed; 4 not found; "
@@ -50,7 +50,7 @@ def _of_all(
 
 
 @app.command()
-@command
+@client_command
 def login(
     url: Annotated[str, typer.Argument(help="Address of the installation, such as https://hacrl.example.org.")],
     from_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read the token from standard input.")] = False,
@@ -76,7 +76,7 @@ def login(
 
 
 @app.command()
-@command
+@client_command
 def logout() -> None:
     """Forget the address and the token. The token stays usable until it is revoked: hacrl tokens revoke.
 
@@ -86,7 +86,7 @@ def logout() -> None:
 
 
 @app.command()
-@command
+@client_command
 def whoami(json: AsJson = False) -> None:
     """Who the token stands for, and what it may do.
 
@@ -95,7 +95,7 @@ def whoami(json: AsJson = False) -> None:
     with connect() as client:
         me = client.get("/me")
     if json:
-        return as_json(me)
+        return print_json(me)
     token = me["token"] or {}
     line(f"{me['name']} at {client.url}, token {token.get('name')}: {', '.join(token.get('scopes', []))}")
     return None

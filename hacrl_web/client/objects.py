@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hacrl_web.client.command import OPTIONS, AsJson, ClientProblem, command, completer, connect, object_id
-from hacrl_web.client.show import as_json, line, number, table
+from hacrl_web.client.command import OPTIONS, AsJson, ClientProblem, client_command, completer, connect, object_id
+from hacrl_web.client.show import format_number, line, print_json, table
 
 models = typer.Typer(help="List, register, check and forget models.", **OPTIONS)
 groups = typer.Typer(help="List, make and delete agent groups.", **OPTIONS)
@@ -26,11 +26,11 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _made(kind: str, row: dict[str, Any], json: bool) -> None:
-    as_json(row) if json else line(f"{kind} {row['id']}: {row['name']}")
+    print_json(row) if json else line(f"{kind} {row['id']}: {row['name']}")
 
 
 @models.callback()
-@command
+@client_command
 def list_models(context: typer.Context, json: AsJson = False) -> None:
     """The models, newest first."""
     if context.invoked_subcommand:
@@ -38,14 +38,16 @@ def list_models(context: typer.Context, json: AsJson = False) -> None:
     with connect() as client:
         rows = list(client.pages("/models"))
     if json:
-        return as_json(rows)
-    cells = ([row["id"], row["name"], row["architecture"], number(row["num_parameters"]), row["kind"]] for row in rows)
+        return print_json(rows)
+    cells = (
+        [row["id"], row["name"], row["architecture"], format_number(row["num_parameters"]), row["kind"]] for row in rows
+    )
     table(["id", "name", "architecture", "parameters", "kind"], cells, empty="No model yet: hacrl models add LOCATION.")
     return None
 
 
 @models.command("add")
-@command
+@client_command
 def add_model(
     location: Annotated[str, typer.Argument(help="Hub id, or a folder on the server below its model folders.")],
     hub: Annotated[bool, typer.Option("--hub", help="The location is a hub id.")] = False,
@@ -63,7 +65,7 @@ def add_model(
 
 
 @models.command("check")
-@command
+@client_command
 def check_model(model: ModelName, json: AsJson = False) -> None:
     """Inspect a registered model again.
 
@@ -72,13 +74,13 @@ def check_model(model: ModelName, json: AsJson = False) -> None:
     with connect() as client:
         answer = client.post(f"/models/{object_id(client, '/models', 'model', model)}/check")
     if json:
-        return as_json(answer)
+        return print_json(answer)
     table(["check", "what was found"], ([one["name"], one["detail"]] for one in answer["checks"]), empty="No checks.")
     return None
 
 
 @models.command("remove")
-@command
+@client_command
 def remove_model(model: ModelName) -> None:
     """Forget a model that no group has; its files stay.
 
@@ -90,7 +92,7 @@ def remove_model(model: ModelName) -> None:
 
 
 @groups.callback()
-@command
+@client_command
 def list_groups(context: typer.Context, json: AsJson = False) -> None:
     """The agent groups, newest first."""
     if context.invoked_subcommand:
@@ -98,14 +100,14 @@ def list_groups(context: typer.Context, json: AsJson = False) -> None:
     with connect() as client:
         rows = list(client.pages("/groups"))
     if json:
-        return as_json(rows)
+        return print_json(rows)
     cells = ([row["id"], row["name"], ", ".join(agent["name"] for agent in row["agents"])] for row in rows)
     table(["id", "name", "agents"], cells, empty="No group yet: hacrl groups add NAME --agent MODEL --agent MODEL.")
     return None
 
 
 @groups.command("add")
-@command
+@client_command
 def add_group(
     name: str,
     agent: Annotated[list[str], typer.Option(help="A model, by id or name; NAME=MODEL names the agent. Repeat it.")],
@@ -124,7 +126,7 @@ def add_group(
 
 
 @groups.command("remove")
-@command
+@client_command
 def remove_group(group: GroupName) -> None:
     """Delete a group that no run has; its models stay.
 
@@ -136,7 +138,7 @@ def remove_group(group: GroupName) -> None:
 
 
 @benchmarks.callback()
-@command
+@client_command
 def list_benchmarks(context: typer.Context, json: AsJson = False) -> None:
     """The benchmarks, newest first."""
     if context.invoked_subcommand:
@@ -144,9 +146,10 @@ def list_benchmarks(context: typer.Context, json: AsJson = False) -> None:
     with connect() as client:
         rows = list(client.pages("/benchmarks"))
     if json:
-        return as_json(rows)
+        return print_json(rows)
     cells = (
-        [row["id"], row["name"], number(row["num_train"]), number(row["num_held_out"]), row["verifier"]] for row in rows
+        [row["id"], row["name"], format_number(row["num_train"]), format_number(row["num_held_out"]), row["verifier"]]
+        for row in rows
     )
     heads = ["id", "name", "training questions", "held out", "verifier"]
     table(heads, cells, empty="No benchmark yet: hacrl benchmarks add FILE, or hacrl benchmarks load KEY.")
@@ -154,7 +157,7 @@ def list_benchmarks(context: typer.Context, json: AsJson = False) -> None:
 
 
 @benchmarks.command("add")
-@command
+@client_command
 def add_benchmark(
     file: Annotated[Path, typer.Argument(help="Questions: JSONL, CSV or Parquet.")],
     name: Annotated[str, typer.Option(help="Its name; the file's without it.")] = "",
@@ -186,7 +189,7 @@ def add_benchmark(
 
 
 @benchmarks.command("load")
-@command
+@client_command
 def load_benchmark(
     key: Annotated[str, typer.Argument(help="Key of a built-in benchmark; without it they are listed.")] = "",
     location: Annotated[str, typer.Option(help="A copy on the server to take instead of the hub's.")] = "",
@@ -203,7 +206,7 @@ def load_benchmark(
             )
         catalogue = client.get("/benchmarks/built-in")
     if json:
-        return as_json(catalogue)
+        return print_json(catalogue)
     return table(
         ["key", "name", "about"], ([one["key"], one["name"], one["about"]] for one in catalogue), empty="None."
     )

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from hacrl_web.client.api import ApiError, Client
-from hacrl_web.client.command import OPTIONS, AsJson, Yes, agree, command, completer, connect, object_id
-from hacrl_web.client.show import as_json, line, table
+from hacrl_web.client.command import OPTIONS, AsJson, Yes, agree, client_command, completer, connect, object_id
+from hacrl_web.client.show import line, print_json, table
 
 projects = typer.Typer(help="List projects; invite, change and remove their members.", **OPTIONS)
 tokens = typer.Typer(help="List and revoke your API tokens; they are made on their page.", **OPTIONS)
@@ -32,7 +32,7 @@ def _project(client: Client, name: str) -> dict[str, Any]:
 
 
 @projects.callback()
-@command
+@client_command
 def list_projects(context: typer.Context, json: AsJson = False) -> None:
     """Your projects, and what you may do in each."""
     if context.invoked_subcommand:
@@ -40,14 +40,14 @@ def list_projects(context: typer.Context, json: AsJson = False) -> None:
     with connect() as client:
         projects = list(client.pages("/projects"))
     if json:
-        return as_json(projects)
+        return print_json(projects)
     rows = ([one["id"], one["name"], one["role"]] for one in projects)
     table(["id", "name", "your role"], rows, empty="You are in no project.")
     return None
 
 
 @projects.command("show")
-@command
+@client_command
 def show_project(project: ProjectName, json: AsJson = False) -> None:
     """The members of a project. Its admins see the open invitations too.
 
@@ -56,7 +56,7 @@ def show_project(project: ProjectName, json: AsJson = False) -> None:
     with connect() as client:
         detail = _project(client, project)
     if json:
-        return as_json(detail)
+        return print_json(detail)
     line(f"{detail['name']} ({detail['id']})")
     table(["member", "role"], ([one["user"]["name"], one["role"]] for one in detail["members"]), empty="No member.")
     if detail.get("invitations"):
@@ -66,7 +66,7 @@ def show_project(project: ProjectName, json: AsJson = False) -> None:
 
 
 @projects.command("add")
-@command
+@client_command
 def add_project(name: str, json: AsJson = False) -> None:
     """Make a project (staff).
 
@@ -74,11 +74,11 @@ def add_project(name: str, json: AsJson = False) -> None:
     """
     with connect() as client:
         answer = client.post("/projects", {"name": name})
-    as_json(answer) if json else line(f"Project {answer['id']}: {answer['name']}")
+    print_json(answer) if json else line(f"Project {answer['id']}: {answer['name']}")
 
 
 @projects.command("invite")
-@command
+@client_command
 def invite(
     project: ProjectName,
     role: Annotated[str, typer.Option(help="viewer, member or admin.")] = "member",
@@ -92,11 +92,11 @@ def invite(
     with connect() as client:
         detail = _project(client, project)
         answer = client.post(f"/projects/{detail['id']}/invitations", {"role": role, "comment": comment})
-    as_json(answer) if json else line(f"{answer['link']}  ({answer['role']}, until {answer['expires_at']})")
+    print_json(answer) if json else line(f"{answer['link']}  ({answer['role']}, until {answer['expires_at']})")
 
 
 @projects.command("withdraw")
-@command
+@client_command
 def withdraw(
     project: ProjectName, invitation: Annotated[int, typer.Argument(help="Its number, of projects show.")]
 ) -> None:
@@ -119,7 +119,7 @@ def _member(client: Client, project: dict[str, Any], name: str) -> str:
 
 
 @projects.command("role")
-@command
+@client_command
 def set_role(
     project: ProjectName, member: Member, role: Annotated[str, typer.Argument(help="viewer, member or admin.")]
 ) -> None:
@@ -133,7 +133,7 @@ def set_role(
 
 
 @projects.command("remove")
-@command
+@client_command
 def remove_member(project: ProjectName, member: Member, yes: Yes = False) -> None:
     """Take a member out of a project; what they made stays.
 
@@ -148,7 +148,7 @@ def remove_member(project: ProjectName, member: Member, yes: Yes = False) -> Non
 
 
 @tokens.callback()
-@command
+@client_command
 def list_tokens(context: typer.Context, json: AsJson = False) -> None:
     """Your API tokens, newest first."""
     if context.invoked_subcommand:
@@ -156,7 +156,7 @@ def list_tokens(context: typer.Context, json: AsJson = False) -> None:
     with connect() as client:
         tokens = list(client.pages("/tokens"))
     if json:
-        return as_json(tokens)
+        return print_json(tokens)
     rows = (
         [one["id"], one["name"], " ".join(one["scopes"]), one["state"], one["expires_at"], one["last_used_at"]]
         for one in tokens
@@ -166,7 +166,7 @@ def list_tokens(context: typer.Context, json: AsJson = False) -> None:
 
 
 @tokens.command("revoke")
-@command
+@client_command
 def revoke_token(
     token: Annotated[str, typer.Argument(help="Id of a token, or its name.", autocompletion=completer("/tokens"))],
 ) -> None:
@@ -180,7 +180,7 @@ def revoke_token(
 
 
 @hosts.callback()
-@command
+@client_command
 def list_hosts(context: typer.Context, json: AsJson = False) -> None:
     """The hosts that have been heard of."""
     if context.invoked_subcommand:
@@ -188,7 +188,7 @@ def list_hosts(context: typer.Context, json: AsJson = False) -> None:
     with connect() as client:
         hosts = list(client.pages("/hosts"))
     if json:
-        return as_json(hosts)
+        return print_json(hosts)
     words = {"no": "yes", "finish": "no new ones", "now": "none"}
     rows = (
         [one["name"], one["last_seen"], words.get(one["drain"], one["drain"]), one["drain_reason"]] for one in hosts
@@ -198,7 +198,7 @@ def list_hosts(context: typer.Context, json: AsJson = False) -> None:
 
 
 @hosts.command("drain")
-@command
+@client_command
 def drain_host(
     name: str,
     now: Annotated[bool, typer.Option("--now", help="Runs under way are saved and queued again.")] = False,
@@ -212,7 +212,7 @@ def drain_host(
 
 
 @hosts.command("resume")
-@command
+@client_command
 def resume_host(name: str) -> None:
     """Let a host take runs again (staff).
 

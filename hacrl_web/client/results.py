@@ -12,14 +12,14 @@ from hacrl_web.client.command import (
     AsJson,
     ClientProblem,
     RunName,
-    command,
+    client_command,
     complete_run,
     completer,
     connect,
     object_id,
     run_id,
 )
-from hacrl_web.client.show import as_json, line, number, table
+from hacrl_web.client.show import format_number, line, print_json, table
 
 NEWEST = 50
 
@@ -29,7 +29,7 @@ def add_to(app: typer.Typer) -> None:
         app.command()(act)
 
 
-@command
+@client_command
 def checkpoints(run: RunName, json: AsJson = False) -> None:
     """The checkpoints of a run, newest first. hacrl export checkpoint takes one out.
 
@@ -38,12 +38,12 @@ def checkpoints(run: RunName, json: AsJson = False) -> None:
     with connect() as client:
         answer = client.get(f"/runs/{run_id(client, run)}/checkpoints")
     if json:
-        return as_json(answer)
+        return print_json(answer)
     rows = (
         [
             one["step"],
             decimal(one["size_bytes"]),
-            number(one["accuracy"]),
+            format_number(one["accuracy"]),
             ", ".join(f"{agent['position']} {agent['name']}" for agent in one["agents"]),
             one["damage"] or " ".join(word for word in ("newest", "best") if one[f"is_{word}"]),
         ]
@@ -54,7 +54,7 @@ def checkpoints(run: RunName, json: AsJson = False) -> None:
     return None
 
 
-@command
+@client_command
 def promote(
     run: RunName,
     step: Annotated[int, typer.Option(help="Of the checkpoint.")],
@@ -70,10 +70,10 @@ def promote(
         path = f"/runs/{run_id(client, run)}/checkpoints"
         body = {"step": step, "agent": _place(client.get(path)["items"], step, agent), "name": name}
         answer = client.post(f"{path}/promote", body)
-    as_json(answer) if json else line(f"Model {answer['id']}: {answer['name']}")
+    print_json(answer) if json else line(f"Model {answer['id']}: {answer['name']}")
 
 
-@command
+@client_command
 def extend(
     run: RunName,
     steps: Annotated[int, typer.Option(help="How many more.", min=1)],
@@ -91,7 +91,7 @@ def extend(
         if step is None:
             raise ClientProblem("No sound checkpoint of this run is here to go on from.")
         answer = client.post(f"{path}/extend", {"step": step, "steps": steps}, key=uuid4().hex)
-    as_json(answer) if json else line(f"Run {answer['id']}: {answer['name']}, {client.url}{answer['url']}")
+    print_json(answer) if json else line(f"Run {answer['id']}: {answer['name']}, {client.url}{answer['url']}")
 
 
 def _place(checkpoints_of_run: list[dict[str, Any]], step: int, agent: str) -> int:
@@ -106,7 +106,7 @@ def _place(checkpoints_of_run: list[dict[str, Any]], step: int, agent: str) -> i
     raise ClientProblem(f"No agent {agent!r} in a checkpoint of step {step}; {hint}.")
 
 
-@command
+@client_command
 def evaluate(
     benchmark: Annotated[
         list[str], typer.Option(help="By id or name. Repeat it.", autocompletion=completer("/benchmarks"))
@@ -140,10 +140,10 @@ def evaluate(
         body |= {"step": step, "num_samples": num_samples, "max_questions": max_questions, "name": name}
         settings = {key: value for key, value in body.items() if value is not None}
         answer = client.post("/evaluations", settings, key=uuid4().hex)
-    as_json(answer) if json else line(f"Run {answer['id']}: {answer['name']}, {client.url}{answer['url']}")
+    print_json(answer) if json else line(f"Run {answer['id']}: {answer['name']}, {client.url}{answer['url']}")
 
 
-@command
+@client_command
 def scores(run: RunName, json: AsJson = False) -> None:
     """The newest scores of each agent.
 
@@ -152,9 +152,16 @@ def scores(run: RunName, json: AsJson = False) -> None:
     with connect() as client:
         answer = client.get(f"/runs/{run_id(client, run)}/evaluations")
     if json:
-        return as_json(answer)
+        return print_json(answer)
     rows = (
-        [benchmark["name"], agent["name"], last["step"], number(last["value"]), last["asked"], last["unscorable"]]
+        [
+            benchmark["name"],
+            agent["name"],
+            last["step"],
+            format_number(last["value"]),
+            last["asked"],
+            last["unscorable"],
+        ]
         for benchmark in answer["benchmarks"]
         for agent in benchmark["agents"]
         for last in agent["points"][-1:]
@@ -164,7 +171,7 @@ def scores(run: RunName, json: AsJson = False) -> None:
     return None
 
 
-@command
+@client_command
 def alerts(
     run: Annotated[str | None, typer.Argument(help="Of this run alone.", autocompletion=complete_run)] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
@@ -179,7 +186,7 @@ def alerts(
         path = f"/runs/{run_id(client, run)}/alerts" if run else "/alerts"
         items = list(client.pages(path, most=limit, state="all" if everything else "open"))
     if json:
-        return as_json(items)
+        return print_json(items)
     rows = (
         [one["run"][:8], one["raised_step"], "open" if one["is_open"] else "over", one["title"], one["text"]]
         for one in items

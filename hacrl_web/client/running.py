@@ -9,10 +9,10 @@ import typer
 
 from hacrl_web.client import watching
 from hacrl_web.client.api import ApiError, Client, is_sweep
-from hacrl_web.client.command import AsJson, ClientProblem, RunName, command, completer, connect, run_id
+from hacrl_web.client.command import AsJson, ClientProblem, RunName, client_command, completer, connect, run_id
 from hacrl_web.client.files import read_request
 from hacrl_web.client.material import with_ids
-from hacrl_web.client.show import as_json, counted, line, number, state, table
+from hacrl_web.client.show import counted, format_number, line, print_json, state, table
 
 NEWEST = 20
 STATES = ["draft", "queued", "starting", "running", "paused", "completed", "failed", "stopped", "lost"]
@@ -23,7 +23,7 @@ def add_to(app: typer.Typer) -> None:
         app.command()(act)
 
 
-@command
+@client_command
 def runs(
     state_: Annotated[
         str | None, typer.Option("--state", help="Only those in this state.", autocompletion=lambda: STATES)
@@ -42,7 +42,7 @@ def runs(
     with connect() as client:
         rows = list(client.pages("/runs", most=limit, state=state_, sweep=sweep, tag=tag, archived=archived))
     if json:
-        return as_json(rows)
+        return print_json(rows)
     if ids:
         for run in rows:
             print(UUID(run["id"]))
@@ -63,7 +63,7 @@ def runs(
     return None
 
 
-@command
+@client_command
 def launch(
     file: Annotated[str, typer.Argument(help="YAML or JSON: name, group, benchmark, algorithm ...; - for stdin.")],
     name: Annotated[str | None, typer.Option(help="In place of the file's.")] = None,
@@ -106,7 +106,7 @@ def launch(
         except ApiError as error:
             raise file_content.located(error) from None
         if json:
-            as_json(answer)
+            print_json(answer)
         else:
             kind = "Sweep" if is_sweep(request) else "Draft" if request.get("draft") else "Run"
             line(f"{kind} {answer['id']}: {answer['name']}, {client.url}{answer['url']}")
@@ -126,9 +126,12 @@ def _check_draft(request: dict[str, Any], watch: bool) -> None:
 def _cost(client: Client, request: dict[str, Any], json: bool) -> None:
     cost = client.post("/sweeps/estimate" if is_sweep(request) else "/runs/estimate", request)
     if json:
-        return as_json(cost)
+        return print_json(cost)
     seconds = "unknown" if cost["device_seconds"] is None else f"{cost['device_seconds']:.0f} s"
-    line(f"{counted(cost['runs'], 'run')}, {number(cost['rollouts'])} rollouts, device time {seconds}. {cost['basis']}")
+    line(
+        f"{counted(cost['runs'], 'run')}, {format_number(cost['rollouts'])} rollouts, "
+        f"device time {seconds}. {cost['basis']}"
+    )
     return None
 
 
@@ -136,10 +139,10 @@ def _order(name: str, what: str, json: bool, body: dict[str, Any] | None = None)
     with connect() as client:
         # Asking twice does nothing, and a retry happens once for each key: a lost answer is asked for again.
         run = client.post(f"/runs/{run_id(client, name)}/{what}", body, key=uuid4().hex)
-    as_json(run) if json else line(f"{run['name']} ({run['id']}): {run['state']}, wanted: {run['desired_state']}")
+    print_json(run) if json else line(f"{run['name']} ({run['id']}): {run['state']}, wanted: {run['desired_state']}")
 
 
-@command
+@client_command
 def queue_draft(
     run: RunName,
     confirm: Annotated[list[str] | None, typer.Option(help="Word in brackets behind a caution. Repeat it.")] = None,
@@ -152,7 +155,7 @@ def queue_draft(
     _order(run, "queue-draft", json, {"confirm": confirm or []})
 
 
-@command
+@client_command
 def stop(run: RunName, json: AsJson = False) -> None:
     """End a run; asking twice does nothing.
 
@@ -161,7 +164,7 @@ def stop(run: RunName, json: AsJson = False) -> None:
     _order(run, "stop", json)
 
 
-@command
+@client_command
 def pause(
     run: RunName, why: Annotated[str, typer.Option(help="Shown on its page.")] = "", json: AsJson = False
 ) -> None:
@@ -172,7 +175,7 @@ def pause(
     _order(run, "pause", json, {"why": why})
 
 
-@command
+@client_command
 def resume(run: RunName, json: AsJson = False) -> None:
     """Queue a paused run again.
 
@@ -181,7 +184,7 @@ def resume(run: RunName, json: AsJson = False) -> None:
     _order(run, "resume", json)
 
 
-@command
+@client_command
 def retry(run: RunName, json: AsJson = False) -> None:
     """A new run with the settings of one that has ended.
 
@@ -190,7 +193,7 @@ def retry(run: RunName, json: AsJson = False) -> None:
     _order(run, "retry", json)
 
 
-@command
+@client_command
 def queue(
     run: RunName,
     place: Annotated[int | None, typer.Option(min=1, help="Among your own waiting runs; 1 is the next.")] = None,
@@ -206,7 +209,7 @@ def queue(
         changes = {name: value for name, value in (("place", place), ("priority", priority)) if value is not None}
         answer = client.post(f"{path}/queue", changes) if changes else client.get(path)
     if json:
-        return as_json(answer)
+        return print_json(answer)
     waits = answer["place_in_queue"]
     line(f"{answer['name']}: {f'place {waits}' if waits else answer['state']}, priority {answer['priority']}")
     return None

@@ -16,13 +16,13 @@ from hacrl_web.client.command import (
     RunNames,
     Yes,
     agree,
-    command,
+    client_command,
     connect,
     find_runs,
     for_each,
     run_id,
 )
-from hacrl_web.client.show import as_json, line, number, state, table
+from hacrl_web.client.show import format_number, line, print_json, state, table
 
 MAX_NOTES = 2**16  # bytes that are read of standard input; the server's limit is lower
 
@@ -32,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
         app.command()(act)
 
 
-@command
+@client_command
 def show(run: RunName, json: AsJson = False) -> None:
     """A run: how far it is, and what people wrote on it.
 
@@ -41,7 +41,7 @@ def show(run: RunName, json: AsJson = False) -> None:
     with connect() as client:
         detail = client.get(f"/runs/{run_id(client, run)}")
     if json:
-        return as_json(detail)
+        return print_json(detail)
     pairs = [
         ("name", detail["name"]),
         ("id", detail["id"]),
@@ -61,7 +61,7 @@ def show(run: RunName, json: AsJson = False) -> None:
     return None
 
 
-@command
+@client_command
 def tag(
     runs: RunNames,
     add: Annotated[list[str] | None, typer.Option("--add", "-a", help="A tag to add. Repeat it.")] = None,
@@ -87,7 +87,7 @@ def tag(
         for_each(find_runs(client, runs), act, json, "Tagged")
 
 
-@command
+@client_command
 def note(
     run: RunName,
     text: Annotated[str | None, typer.Argument(help="In place of what is there; - for standard input.")] = None,
@@ -103,13 +103,13 @@ def note(
         path = f"/runs/{run_id(client, run)}/labels"
         answer = client.get(path) if text is None else client.change(path, notes=text)
     if json:
-        return as_json(answer)
+        return print_json(answer)
     for one in answer["notes"].splitlines() or ["No notes."]:
         line(one)
     return None
 
 
-@command
+@client_command
 def archive(runs: RunNames, json: AsJson = False) -> None:
     """Put ended runs away. Lists leave them out, nothing is lost.
 
@@ -120,7 +120,7 @@ def archive(runs: RunNames, json: AsJson = False) -> None:
         for_each(matches, lambda run: client.post(f"/runs/{run['id']}/archive"), json, "Archived")
 
 
-@command
+@client_command
 def unarchive(runs: RunNames, json: AsJson = False) -> None:
     """Take archived runs back into the lists.
 
@@ -131,7 +131,7 @@ def unarchive(runs: RunNames, json: AsJson = False) -> None:
         for_each(matches, lambda run: client.post(f"/runs/{run['id']}/unarchive"), json, "Back in the lists")
 
 
-@command
+@client_command
 def delete(
     runs: RunNames,
     yes: Yes = False,
@@ -147,7 +147,7 @@ def delete(
         uses = {run["id"]: client.get(f"/runs/{run['id']}/disk") for run in matches}
         rows = [{"run": run["id"], "name": run["name"], **uses[run["id"]]} for run in matches]
         if dry_run and json:
-            return as_json(rows)
+            return print_json(rows)
         if not json:
             _show_loss(rows)
         if dry_run:
@@ -167,7 +167,7 @@ def _show_loss(uses: list[dict[str, Any]]) -> None:
 
     def cells(one: dict[str, Any]) -> list[Any]:
         files = "on another host" if one["files_bytes"] is None else decimal(one["files_bytes"])
-        return [one["run"][:8], one["name"], number(one["num_rows"]), decimal(one["rows_bytes"]), files]
+        return [one["run"][:8], one["name"], format_number(one["num_rows"]), decimal(one["rows_bytes"]), files]
 
     table(["id", "name", "rows", "in the database", "files"], map(cells, uses), empty="No run.")
     if len(uses) > 1:

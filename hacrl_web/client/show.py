@@ -49,7 +49,7 @@ def state(value: str) -> Text:
     return Text(str(safe(value)), style=STATE_STYLES.get(value, ""))
 
 
-def number(value: Any) -> Text:
+def format_number(value: Any) -> Text:
     """Three significant digits, a dash where there is none."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         return Text("–", style="bright_black")
@@ -60,7 +60,7 @@ def counted(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
-def as_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """ASCII alone, so that no control character is left."""
     print(json.dumps(value, indent=1, ensure_ascii=True))
 

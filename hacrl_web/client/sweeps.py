@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from hacrl_web.client.api import Client
-from hacrl_web.client.command import OPTIONS, AsJson, Yes, agree, command, completer, connect, object_id
-from hacrl_web.client.show import as_json, counted, line, state, table
+from hacrl_web.client.command import OPTIONS, AsJson, Yes, agree, client_command, completer, connect, object_id
+from hacrl_web.client.show import counted, line, print_json, state, table
 
 NEWEST = 20
 sweeps = typer.Typer(help="List and look at sweeps; stop, pause, resume, retry or delete all their runs.", **OPTIONS)
@@ -25,7 +25,7 @@ def _path(client: Client, name: str) -> str:
 
 
 @sweeps.callback()
-@command
+@client_command
 def list_sweeps(
     context: typer.Context,
     limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = NEWEST,
@@ -37,13 +37,13 @@ def list_sweeps(
     with connect() as client:
         rows = list(client.pages("/sweeps", most=limit))
     if json:
-        return as_json(rows)
+        return print_json(rows)
     table(["id", "name", "launched"], ([s["id"], s["name"], s["created_at"]] for s in rows), empty="No sweep yet.")
     return None
 
 
 @sweeps.command("show")
-@command
+@client_command
 def show_sweep(sweep: SweepName, json: AsJson = False) -> None:
     """How far a sweep is, and its runs.
 
@@ -52,7 +52,7 @@ def show_sweep(sweep: SweepName, json: AsJson = False) -> None:
     with connect() as client:
         detail = client.get(_path(client, sweep))
     if json:
-        return as_json(detail)
+        return print_json(detail)
     progress = detail["progress"]
     counts = ", ".join(f"{count} {name}" for name, count in progress["counts"].items())
     line(f"{detail['name']} ({detail['id']}): step {progress['steps']} of {progress['total_steps']}; {counts}")
@@ -67,11 +67,11 @@ def show_sweep(sweep: SweepName, json: AsJson = False) -> None:
 def _order(name: str, what: str, body: dict[str, Any] | None, json: bool) -> None:
     with connect() as client:
         answer = client.post(f"{_path(client, name)}/{what}", body)
-    as_json(answer) if json else line(f"{answer['name']}: {what}, {counted(len(answer['changed']), 'run')}")
+    print_json(answer) if json else line(f"{answer['name']}: {what}, {counted(len(answer['changed']), 'run')}")
 
 
 @sweeps.command("stop")
-@command
+@client_command
 def stop_sweep(sweep: SweepName, json: AsJson = False) -> None:
     """End every run of a sweep.
 
@@ -81,7 +81,7 @@ def stop_sweep(sweep: SweepName, json: AsJson = False) -> None:
 
 
 @sweeps.command("pause")
-@command
+@client_command
 def pause_sweep(
     sweep: SweepName, why: Annotated[str, typer.Option(help="Shown on the runs' pages.")] = "", json: AsJson = False
 ) -> None:
@@ -93,7 +93,7 @@ def pause_sweep(
 
 
 @sweeps.command("resume")
-@command
+@client_command
 def resume_sweep(sweep: SweepName, json: AsJson = False) -> None:
     """Queue every paused run of a sweep again.
 
@@ -103,7 +103,7 @@ def resume_sweep(sweep: SweepName, json: AsJson = False) -> None:
 
 
 @sweeps.command("retry")
-@command
+@client_command
 def retry_sweep(
     sweep: SweepName,
     stopped: Annotated[bool, typer.Option("--stopped", help="Those that were stopped, not those that failed.")] = False,
@@ -117,7 +117,7 @@ def retry_sweep(
 
 
 @sweeps.command("seeds")
-@command
+@client_command
 def add_seeds(
     sweep: SweepName, seeds: Annotated[list[int], typer.Argument(help="Further seeds.")], json: AsJson = False
 ) -> None:
@@ -129,7 +129,7 @@ def add_seeds(
 
 
 @sweeps.command("rename")
-@command
+@client_command
 def rename_sweep(sweep: SweepName, name: str, json: AsJson = False) -> None:
     """Another name for a sweep; its runs keep theirs.
 
@@ -137,11 +137,11 @@ def rename_sweep(sweep: SweepName, name: str, json: AsJson = False) -> None:
     """
     with connect() as client:
         answer = client.post(f"{_path(client, sweep)}/rename", {"name": name})
-    as_json(answer) if json else line(f"Sweep {answer['id']}: {answer['name']}")
+    print_json(answer) if json else line(f"Sweep {answer['id']}: {answer['name']}")
 
 
 @sweeps.command("delete")
-@command
+@client_command
 def delete_sweep(sweep: SweepName, yes: Yes = False) -> None:
     """Delete a sweep with all its runs, for good.
 

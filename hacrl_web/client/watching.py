@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hacrl_web.client.api import PATIENCE_S, TERMINAL, Client
-from hacrl_web.client.command import RUN_FAILED, AsJson, RunName, command, connect, is_interactive, run_id
-from hacrl_web.client.show import as_json, complain, console, line, number, safe, sparkline, state
+from hacrl_web.client.command import RUN_FAILED, AsJson, RunName, client_command, connect, is_interactive, run_id
+from hacrl_web.client.show import complain, console, format_number, line, print_json, safe, sparkline, state
 
 METRICS = ("reward/mean", "capability", "completions/mean_length")
 POINTS = 200
@@ -59,7 +59,7 @@ class Seen:
         grid = Table("agent", "metric", "now", "", box=None, pad_edge=False, header_style="bold")
         for (agent, name), values in sorted(self.points.items()):
             if name in metrics:
-                grid.add_row(safe(agent), safe(name), number(values[-1]), sparkline(values))
+                grid.add_row(safe(agent), safe(name), format_number(values[-1]), sparkline(values))
         numbers = grid if grid.row_count else Text("No numbers yet.", style="bright_black")
         return Group(head, numbers, *(Text(str(safe(text))[:200], style="bright_black") for text in self.said))
 
@@ -72,7 +72,7 @@ def values_of(body: dict[str, Any]) -> dict[str, float | None]:
     return values
 
 
-@command
+@client_command
 def watch(
     run: RunName,
     metric: Annotated[list[str] | None, typer.Option(help="Which numbers. Repeat it.")] = None,
@@ -128,7 +128,7 @@ def json_line(event: dict[str, Any]) -> str:
     return json_module.dumps(event, ensure_ascii=True)
 
 
-@command
+@client_command
 def logs(
     run: RunName,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay until the run has ended.")] = False,
@@ -148,7 +148,7 @@ def logs(
         newest = list(client.pages(f"/runs/{name}/log", most=tail, order="newest", **filters)) if tail else []
         lines = newest[::-1]
         if json and not follow:
-            return as_json(lines)
+            return print_json(lines)
         for one in lines:
             _say(one, json)
         if follow:

@@ -40,7 +40,7 @@ urlpatterns = [
     path("benchmarks/<int:pk>/delete", delete_benchmark.benchmark_delete, name="benchmark_delete"),
     path("workers/drain", controls.host_drain, name="host_drain"),
     path("pulse", runs.pulse, name="pulse"),
-    path("find", search.find, name="find"),
+    path("find", search.find_page, name="find"),
     path("workers/", runs.worker_list, name="worker_list"),
     path("components", runs.components, name="components"),
 ]

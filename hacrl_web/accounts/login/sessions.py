@@ -83,7 +83,7 @@ def end_sessions(user: User, *, only: str | None = None, but: str | None = None)
         session_ended.send(User, session_key=key)
         ended += 1
     if ended:
-        audit_log.note("logged out", user, sessions=ended)
+        audit_log.note_change("logged out", user, sessions=ended)
     return ended
 
 
@@ -101,10 +101,10 @@ def _remember(sender: Any, request: HttpRequest, user: User, **_: Any) -> None:
         "address": request.META.get("REMOTE_ADDR", ""),
         "browser": request.META.get("HTTP_USER_AGENT", "")[:200],
     }
-    audit_log.note("logged in", user)
+    audit_log.note_change("logged in", user)
 
 
 @receiver(user_logged_out)
 def _note_end(sender: Any, user: User | None, **_: Any) -> None:
     if user is not None:
-        audit_log.note("logged out", user, sessions=1)
+        audit_log.note_change("logged out", user, sessions=1)

@@ -32,7 +32,7 @@ def reads_audit(context: template.Context) -> bool:
 
 
 @register.simple_tag(takes_context=True)
-def project_switch(context: template.Context) -> dict[str, Any]:
+def project_switch_tag(context: template.Context) -> dict[str, Any]:
     """What the header offers: nothing where there is one project at most."""
     user = context["user"]
     try:

@@ -25,7 +25,7 @@ class TokenIn(StrictBody):
     days: Annotated[int, Field(ge=1, le=MAX_DAYS)] = USUAL_DAYS
 
 
-def summary(token: ApiToken) -> dict[str, Any]:
+def token_summary(token: ApiToken) -> dict[str, Any]:
     names = ("name", "hint", "scopes", "state", "created_at", "expires_at", "last_used_at", "revoked_at")
     return {"id": token.pk, **{name: getattr(token, name) for name in names}}
 
@@ -39,13 +39,13 @@ def get_me(request: HttpRequest) -> Any:
         "id": user.pk,
         "name": user.get_username(),
         "is_staff": user.is_staff,
-        "token": summary(token) if token else None,
+        "token": token_summary(token) if token else None,
     }
 
 
 @router.get("/tokens", response=dict, summary="List your API tokens, newest first")
 def list_tokens(request: HttpRequest, query: Query[ListQuery]) -> Any:
-    return listing(ApiToken.objects.visible_to(request.user), query, summary)
+    return listing(ApiToken.objects.visible_to(request.user), query, token_summary)
 
 
 @router.post("/tokens", response={201: dict}, summary="Make an API token; its text is in this answer and nowhere else")
@@ -56,7 +56,7 @@ def create_token(request: HttpRequest, payload: TokenIn, response: HttpResponse)
         raise FieldErrors([FieldError("forbidden", message, None)], 403)
     token, text = make_token(request.user, **payload.dict())
     response["Cache-Control"] = "no-store"
-    return Status(201, {**summary(token), "token": text})
+    return Status(201, {**token_summary(token), "token": text})
 
 
 @router.post("/tokens/{int:pk}/revoke", response=dict, summary="Let a token in no more; asking twice does nothing")
@@ -64,4 +64,4 @@ def revoke_token(request: HttpRequest, pk: int) -> Any:
     token = get_object_or_404(ApiToken.objects.visible_to(request.user), pk=pk)
     token.revoke()
     token.refresh_from_db()
-    return summary(token)
+    return token_summary(token)

@@ -89,12 +89,12 @@ def drawn(runs: Sequence[Run], metric: str, axis: str, low: float = -math.inf, h
         for agent, line in points(run, metric).items():
             placed = [(float(step), y) if where is None else (where.get(step), y) for step, y in line]
             inside = [(x, y) for x, y in placed if x is not None and low <= x <= high]
-            bucket_points = bucketed(inside)
+            bucket_points = bucketed_line(inside)
             lines.append(Drawn(place, agent, [x for x, _ in bucket_points], [y for _, y in bucket_points]))
     return lines
 
 
-def bucketed(line: Sequence[tuple[float, float]], count: int = BUCKETS) -> list[tuple[float, float]]:
+def bucketed_line(line: Sequence[tuple[float, float]], count: int = BUCKETS) -> list[tuple[float, float]]:
     """Of each bucket of consecutive points the least, the greatest and the last, in their order; all where few."""
     if len(line) <= 3 * count:
         return list(line)

@@ -237,7 +237,7 @@ def _shows(pair: EvaluationPair, place: int, agents: Sequence[int], marks: _Mark
 # ---- texts ----------------------------------------------------------------------------------------------------------
 
 
-def question_texts(run: Run, benchmark: str, places: Collection[int], per_chunk: int) -> dict[int, str]:
+def texts_of_questions(run: Run, benchmark: str, places: Collection[int], per_chunk: int) -> dict[int, str]:
     """The texts of the questions at these places."""
     firsts = {place // per_chunk * per_chunk for place in places}
     chunks = run.question_chunks.filter(benchmark=benchmark, first__in=firsts).order_by("attempt", "seq")

@@ -120,7 +120,7 @@ def run_evaluations(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     pair, query = _pair(selection)
     places, counted = sheets.matching_places(pair, query)
     page = Paginator(places, PAGE_SIZE).get_page(request.GET.get("page"))
-    texts = sheets.question_texts(run, selection.benchmark.name, page.object_list, ANSWERS_AT_ONCE)
+    texts = sheets.texts_of_questions(run, selection.benchmark.name, page.object_list, ANSWERS_AT_ONCE)
     opened = _opened(request.GET.get("question", ""), selection, pair, places)
     context |= {
         "asked": selection,
@@ -211,7 +211,7 @@ def _opened(text: str, selection: Asked, pair: sheets.EvaluationPair, places: li
     name, at = selection.benchmark.name, pair.places_before[place]
     after = sheets.responses(selection.after, name, place, ANSWERS_AT_ONCE)
     before = {} if at is None else sheets.responses(selection.before, name, at, ANSWERS_AT_ONCE)
-    row = _row(pair, place, sheets.question_texts(selection.after.run, name, [place], ANSWERS_AT_ONCE), selection)
+    row = _row(pair, place, sheets.texts_of_questions(selection.after.run, name, [place], ANSWERS_AT_ONCE), selection)
     for mark in row["marks"]:
         _, agent, partner = mark["agent"]
         mark["response_before"], mark["response_after"] = before.get(partner), after.get(agent)

@@ -22,7 +22,7 @@ LONG_LETTERS = 32
 
 
 @register.simple_tag
-def board_of(sweep: Sweep) -> Board:
+def board_of_item(sweep: Sweep) -> Board:
     return sweep_board(sweep)
 
 
@@ -59,7 +59,7 @@ def printed(line: Reported, column: str) -> str:
 
 
 @register.simple_tag
-def cost_of(table: BoardTable, group: BoardGroup, name: str) -> str:
+def cost_of_row(table: BoardTable, group: BoardGroup, name: str) -> str:
     """A row's mean cost per run, or what it gained for it."""
     if name == "per_1000":
         gained = table.per_1000(group)

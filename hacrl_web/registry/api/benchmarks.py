@@ -91,7 +91,7 @@ class QuestionOut(Schema):
     is_held_out: bool
 
 
-class QuestionPage(Schema):
+class QuestionPageOut(Schema):
     """next_start: where the next page begins; null after the last."""
 
     items: list[QuestionOut]
@@ -203,7 +203,7 @@ def get_benchmark(request: HttpRequest, pk: int) -> Any:
     return _benchmark(request, pk)
 
 
-@router.get("/benchmarks/{int:pk}/questions", response=QuestionPage)
+@router.get("/benchmarks/{int:pk}/questions", response=QuestionPageOut)
 def list_questions(request: HttpRequest, pk: int, query: Query[QuestionQuery]) -> Any:
     benchmark = _benchmark(request, pk)
     query_of_page = QuestionSearch(
@@ -223,7 +223,7 @@ def list_questions(request: HttpRequest, pk: int, query: Query[QuestionQuery]) -
 
 @router.post("/benchmarks/{int:pk}/try", response=VerdictOut)
 def try_answer(request: HttpRequest, pk: int, payload: TryIn) -> Any:
-    return judging.try_answer(_benchmark(request, pk), gold=payload.gold, response=payload.response)
+    return judging.ask_verifier(_benchmark(request, pk), gold=payload.gold, response=payload.response)
 
 
 @router.get("/benchmarks/{int:pk}/overlap", response=OverlapOut)

@@ -73,7 +73,7 @@ def check_model(request: HttpRequest, pk: int) -> Any:
     """Refused with what is wrong where its folder is gone or changed, or where a check fails."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     services.check_unchanged(model, field="location")
-    checks, _ = services.inspect_model(model.location, model.revision)
+    checks, _ = services.read_model_facts(model.location, model.revision)
     return {"checks": checks}
 
 

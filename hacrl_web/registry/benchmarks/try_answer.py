@@ -23,7 +23,7 @@ WAIT_S = 10.0
 _turns = threading.BoundedSemaphore(AT_ONCE)
 
 
-def try_answer(benchmark: Benchmark, *, gold: object, response: object) -> dict[str, Any]:
+def ask_verifier(benchmark: Benchmark, *, gold: object, response: object) -> dict[str, Any]:
     """{reward (None: unscorable), reason, extracted, seconds}. Error: FieldErrors."""
     checker = values.Checker()
     gold = checker.take("gold", _text, gold, MAX_GOLD, "Write the reference answer.")

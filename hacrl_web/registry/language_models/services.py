@@ -65,7 +65,7 @@ def register_model(
     is_taken = _name_taken(LanguageModel, project, named)
     if is_taken:
         raise is_taken
-    checks, facts = inspect_model(where, version)
+    checks, facts = read_model_facts(where, version)
     if kind == "local":
         facts["folder_fingerprint"] = locations.folder_fingerprint(Path(where))
     else:
@@ -96,7 +96,7 @@ def _checked_location(checker: values.Checker, kind: str, location: str) -> str 
     return None if where is None else str(where)
 
 
-def inspect_model(location: str, revision: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def read_model_facts(location: str, revision: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The checks, all passed, and the facts. Errors: FieldErrors, ModelRefused."""
     arguments = ["model", location, *([f"--revision={revision}"] if revision else [])]
     answer = inspect(*arguments, field="location")

@@ -154,7 +154,7 @@ def benchmark_try(request: HttpRequest, pk: int) -> HttpResponse:
     context: dict[str, Any] = {"tried": form}
     status = 200
     try:
-        context["verdict"] = try_answer.try_answer(benchmark, **form)
+        context["verdict"] = try_answer.ask_verifier(benchmark, **form)
     except FieldErrors as refused:
         context["try_errors"], status = refused.errors, refused.status
     if getattr(request, "htmx", False):

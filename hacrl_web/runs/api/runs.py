@@ -50,7 +50,7 @@ class ContributionQuery(ListQuery):
     limit: int = Query(1000, ge=1, le=MAX_CONTRIBUTIONS)
 
 
-def summary(run: Run) -> dict[str, Any]:
+def run_summary_row(run: Run) -> dict[str, Any]:
     """A run as lists show it."""
     return {
         "id": str(run.pk),
@@ -88,7 +88,7 @@ def detail(run: Run) -> dict[str, Any]:
     changes = run.status_changes.values("from_state", "to_state", "attempt", "reason", "at")
     place = {"place_in_queue": queue.place_in_queue(run)}
     return {
-        **summary(run),
+        **run_summary_row(run),
         **place,
         "notes": run.notes,
         "spec": run.spec,
@@ -132,7 +132,7 @@ def list_runs(
         runs = runs.tagged(tag.replace("\x00", ""))
     if archived is not None:
         runs = runs.filter(archived_at__isnull=not archived)
-    return listing(runs.defer("spec"), query, summary)
+    return listing(runs.defer("spec"), query, run_summary_row)
 
 
 @router.get("/runs/{run_id}", response=dict, summary="A run with its settings and history")
@@ -145,7 +145,7 @@ def stop_run(request: HttpRequest, run_id: UUID) -> Any:
     run = _visible_run(request, run_id)
     run.request_stop(who("stopped", request))
     publish_update(run.pk)
-    return summary(run)
+    return run_summary_row(run)
 
 
 class Why(StrictBody):
@@ -160,7 +160,7 @@ def pause_run(request: HttpRequest, run_id: UUID, payload: Why | None = None) ->
     run = _visible_run(request, run_id)
     run.request_pause(who("paused", request, payload.why if payload else ""))
     publish_update(run.pk)
-    return summary(run)
+    return run_summary_row(run)
 
 
 @router.post("/runs/{run_id}/resume", response=dict, summary="Queue a paused run again; it goes on from its checkpoint")
@@ -172,7 +172,7 @@ def resume_run(request: HttpRequest, run_id: UUID) -> Any:
         message = f"The run has ended ({run.state}) and cannot go on; retry it, which starts a new one from step 0."
         raise FieldErrors([FieldError("ended", message, None)], 409)
     publish_update(run.pk)
-    return summary(run)
+    return run_summary_row(run)
 
 
 @router.post("/runs/{run_id}/retry", response={201: dict}, summary="A new run of the same settings, from step 0")
@@ -226,7 +226,7 @@ def queue_run(request: HttpRequest, run_id: UUID, payload: Place) -> Any:
             queue.set_priority(request.user, run, payload.priority)
         if payload.place is not None:
             queue.move_run(request.user, run, payload.place)
-    return {**summary(run), "place_in_queue": queue.place_in_queue(run)}
+    return {**run_summary_row(run), "place_in_queue": queue.place_in_queue(run)}
 
 
 class Labels(StrictBody):
@@ -255,14 +255,14 @@ def archive_run(request: HttpRequest, run_id: UUID) -> Any:
     """409 before its end. Asking twice does nothing."""
     run = _visible_run(request, run_id)
     archive.archive(request.user, run)
-    return summary(run)
+    return run_summary_row(run)
 
 
 @router.post("/runs/{run_id}/unarchive", response=dict, summary="Take an archived run back into the lists")
 def unarchive_run(request: HttpRequest, run_id: UUID) -> Any:
     run = _visible_run(request, run_id)
     archive.unarchive(request.user, run)
-    return summary(run)
+    return run_summary_row(run)
 
 
 @router.post("/runs/{run_id}/delete", response={204: None}, summary="Delete a run with all it has recorded")

@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404
 from ninja import Body, Field, Query, Router, Status
 
 from hacrl_web.accounts.tokens.idempotency import idempotent
-from hacrl_web.runs.api.runs import Why, summary
+from hacrl_web.runs.api.runs import Why, run_summary_row
 from hacrl_web.runs.archive import archive
 from hacrl_web.runs.launch.cost import cost_of
 from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
@@ -41,7 +41,7 @@ def body_of(sweep: Sweep) -> dict[str, Any]:
         "variants": [
             {"label": line.label, "runs": [str(run.pk) if run else None for run in line.cells]} for line in state.lines
         ],
-        "runs": [summary(run) for run in state.runs],
+        "runs": [run_summary_row(run) for run in state.runs],
     }
 
 

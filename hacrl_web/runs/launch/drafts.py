@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import transaction
 
-from hacrl_web.accounts.audit_log import note
+from hacrl_web.accounts.audit_log import note_change
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.runs import worker_queue
@@ -60,7 +60,7 @@ def change_draft(user: Any, run: Run, request: Mapping[str, Any], *, then_queue:
         Run.objects.filter(pk=held.pk).update(**columns)
         held.refresh_from_db()
         if differing:
-            note("edited", held, settings=", ".join(differing))
+            note_change("edited", held, settings=", ".join(differing))
         if then_queue:
             _queue(user, held)
     return held

@@ -21,7 +21,7 @@ KINDS: dict[str, Any] = {
 
 
 @require_GET
-def find(request: HttpRequest) -> JsonResponse:
+def find_page(request: HttpRequest) -> JsonResponse:
     """`q` is the part of the name; the newest of each kind that the user may see."""
     results = found_for(request.user, request.GET.get("q", ""))
     return JsonResponse({"found": results}, headers={"Cache-Control": "no-store"})

@@ -148,13 +148,13 @@ def test_lines_over_tokens_stand_where_the_tokens_were(client, owner):
 def test_spike_of_one_point_in_100_000_is_drawn_and_twice_the_same():
     line = [(float(i), math.sin(i / 1000)) for i in range(100_000)]
     line[54_321] = (54_321.0, 50.0)
-    kept = comparison.bucketed(line)
+    kept = comparison.bucketed_line(line)
     assert (54_321.0, 50.0) in kept
     assert kept[-1] == line[-1]
     assert len(kept) <= 1500
     assert kept == sorted(kept)
-    assert kept == comparison.bucketed(list(line))
-    assert comparison.bucketed(line[:1500]) == line[:1500]
+    assert kept == comparison.bucketed_line(list(line))
+    assert comparison.bucketed_line(line[:1500]) == line[:1500]
 
 
 def test_parallel_axes_scale_numbers_and_order_words():

@@ -465,7 +465,7 @@ def test_verifier_that_says_nothing_is_no_verdict(ada, monkeypatch):
     row = make(ada, count=3)
     monkeypatch.setattr(try_answer, "run_child", lambda *_, **__: Ended(b"", -9, False))
     with pytest.raises(FieldErrors, match="signal 9"):
-        try_answer.try_answer(row, gold="1", response="1")
+        try_answer.ask_verifier(row, gold="1", response="1")
 
 
 # Overlap

@@ -1,0 +1,18 @@
+"""The rules of words: values are named by nouns, and a public name is defined in one package."""
+
+from tests.words import listed_names, participles, repeated_names, sources
+
+MAX_PARTICIPLES = 59
+
+
+def test_values_are_named_by_nouns():
+    bindings = [(path.name, *binding) for path in sources() for binding in participles(path)]
+    assert len(bindings) <= MAX_PARTICIPLES, bindings
+
+
+def test_a_public_name_is_defined_in_one_package_or_listed_in_the_glossary():
+    assert {name: paths for name, paths in repeated_names().items() if name not in listed_names()} == {}
+
+
+def test_the_glossary_lists_no_name_that_does_not_repeat():
+    assert listed_names() - set(repeated_names()) == set()
