@@ -64,7 +64,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     # What fault tests tell is told as they are taken down, and a teardown without an error is kept under no name.
     reports = [report for kind in ("passed", "error", "") for report in terminalreporter.stats.get(kind, [])]
     failed = {report.nodeid for report in terminalreporter.stats.get("failed", [])}
-    told = {one.nodeid: dict(one.user_properties) for one in reports if getattr(one, "nodeid", "") not in failed}
+    reports = [report for report in reports if isinstance(report, pytest.TestReport)]
+    told = {report.nodeid: dict(report.user_properties) for report in reports if report.nodeid not in failed}
     _faults(terminalreporter, [json.loads(one["fault"]) for one in told.values() if "fault" in one])
     _inputs(terminalreporter, [json.loads(one["hostile"]) for one in told.values() if "hostile" in one])
     _repeated(terminalreporter, terminalreporter.stats.get("rerun", []))

@@ -86,7 +86,7 @@ def _parser() -> MarkdownIt:
 
 
 def _fence(tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    """Code, or a formula: its source until js/docs.js draws it. Words behind the language stand above the code."""
+    """Code, or a formula: its source until js/lib/docs.js draws it. Words behind the language stand above the code."""
     token = tokens[index]
     kind = "formula-source" if token.info == "math" else "code"
     words = " ".join(token.info.split()[1:])

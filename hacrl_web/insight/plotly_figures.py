@@ -1,4 +1,4 @@
-"""What all Plotly pictures share: their layout, and their way to the page as JSON, where js/figures.js draws them.
+"""What all Plotly pictures share: their layout, and their way to the page as JSON, where js/lib/figures.js draws them.
 
 Text and grid colours are set by the page, for light and dark grounds.
 """

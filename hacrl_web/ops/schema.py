@@ -12,12 +12,14 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 
 _LOCK_NUMBER = 2_603_02604  # of PostgreSQL's advisory locks: any number that nobody else uses
 
 
 class NewerDatabase(Exception):
-    """A newer version of this product has migrated the database; the text says what to do."""
+    """A version whose migrations this code does not have has migrated the database; the text says what to do."""
 
 
 def pending() -> list[str]:
@@ -28,7 +30,16 @@ def pending() -> list[str]:
 
 
 def refuse_newer() -> None:
-    """Error: NewerDatabase, where it has had migrations that this code does not know."""
+    """Error: NewerDatabase, where it has had migrations that this code does not know, or only some of those that one
+    migration of this code stands for."""
+    applied = set(MigrationRecorder(connection).applied_migrations())
+    for migration in MigrationLoader(None).disk_migrations.values():
+        missing = [f"{app}.{name}" for app, name in migration.replaces if (app, name) not in applied]
+        if 0 < len(missing) < len(migration.replaces):
+            raise NewerDatabase(
+                f"The database is of a version before 0.1.0 ({missing[0]} has not run): start version 0.1.0 "
+                "on it once, then this one."
+            )
     loader = MigrationExecutor(connection).loader
     apps = {app for app, _ in loader.disk_migrations}
     own_migrations = set(loader.disk_migrations) | {

@@ -105,7 +105,7 @@ def measure(url: str, login: str, run: str, seconds: float, query: str) -> dict[
         before = counted()
         time.sleep(seconds)
         took, busy, processor, frames, updates = (b - a for a, b in zip(before, counted(), strict=True))
-        charts = """() => import(document.querySelector("script[src*='js/run.js']").src).then(({ charts }) =>
+        charts = """() => import(document.querySelector("script[src*='js/run/run.js']").src).then(({ charts }) =>
             charts.charts.map((one) => [one.isSeen, one.lines.length, one.table.x.length]))"""
         drawn = page.evaluate(charts)
     return {

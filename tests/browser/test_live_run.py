@@ -16,7 +16,7 @@ def drawn(page: Page) -> dict[str, float]:
     """Every point that the charts hold: {"chart / line / step": value}."""
     return page.evaluate(
         """async () => {
-            const { charts } = await import(document.querySelector("script[src*='js/run.js']").src);
+            const { charts } = await import(document.querySelector("script[src*='js/run/run.js']").src);
             const found = {};
             for (const [chart, lines] of charts.store.charts)
                 for (const [line, { steps, last }] of lines)

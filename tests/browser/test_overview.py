@@ -17,7 +17,7 @@ from tests.browser.conftest import ROOT, Server
 from tests.support.browser.made_runs import LONG, SPIKE, SPIKE_STEP, STEPS
 
 DRAWN = """async (key) => {
-    const { charts } = await import(document.querySelector("script[src*='js/run.js']").src);
+    const { charts } = await import(document.querySelector("script[src*='js/run/run.js']").src);
     const chart = charts.charts.find((one) => one.spec.key === key);
     while (charts.buckets.isAsking || charts.isPending || chart.isDirty) await new Promise(requestAnimationFrame);
     const [x, ...values] = chart.plot.data;
@@ -25,7 +25,7 @@ DRAWN = """async (key) => {
              scale: [chart.plot.scales.x.min, chart.plot.scales.x.max], picture: chart.plot.ctx.canvas.toDataURL() };
 }"""
 SEEN = """async ([key, step, value]) => {
-    const { charts } = await import(document.querySelector("script[src*='js/run.js']").src);
+    const { charts } = await import(document.querySelector("script[src*='js/run/run.js']").src);
     const { plot } = charts.charts.find((one) => one.spec.key === key);
     const [x, y] = [plot.valToPos(step, "x", true), plot.valToPos(value, "y", true)];
     const { data } = plot.ctx.getImageData(Math.round(x) - 3, Math.round(y), 7, 1);

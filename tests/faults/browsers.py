@@ -1,4 +1,4 @@
-"""Browsers that watch runs: what the page's socket does (frontend/static/js/socket.js), many at once in one thread.
+"""Browsers that watch runs: what the page's socket does (frontend/static/js/lib/socket.js), many at once in one thread.
 
 Each keeps a cursor for each run, comes back with jitter after a lost connection, and notes every event it is sent.
 A frame that does not start at the cursor is a violation, for the server promises none.

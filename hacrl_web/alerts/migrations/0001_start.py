@@ -10,8 +10,8 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("accounts", "0001_start"),
-        ("runs", "0003_contribution_rewards_lengths_capabilities"),
+        ("accounts", "0004_squashed"),
+        ("runs", "0015_squashed"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

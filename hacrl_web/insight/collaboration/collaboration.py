@@ -90,7 +90,7 @@ def _omega(
 
 
 def short(name: str) -> str:
-    """A name that leaves room in a sentence: the cut of js/format.js."""
+    """A name that leaves room in a sentence: the cut of js/lib/format.js."""
     return name if len(name) <= 20 else f"{name[:12]}…{name[-7:]}"
 
 

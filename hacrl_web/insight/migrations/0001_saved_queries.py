@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("runs", "0007_rollouts_by_place_and_order"),
+        ("runs", "0015_squashed"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

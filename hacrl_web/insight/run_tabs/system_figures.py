@@ -1,4 +1,4 @@
-"""The System tab's pictures, built in Python as Plotly figures and drawn by js/figures.js."""
+"""The System tab's pictures, built in Python as Plotly figures and drawn by js/lib/figures.js."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The board's pictures, built in Python as Plotly figures and drawn by js/figures.js: the numbers of its Table.
+"""The board's pictures, built in Python as Plotly figures and drawn by js/lib/figures.js: the numbers of its Table.
 
 Colours are mid-tones that stand on light and dark grounds alike; the page sets text and grid colours itself.
 """

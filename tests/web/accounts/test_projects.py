@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
-from django.core.management import call_command
-from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 from django.test import Client
 from django.utils import timezone
 
@@ -404,32 +401,3 @@ def test_staff_makes_a_login_link_but_none_for_a_superuser(lab, client):
     assert not LoginLink.objects.filter(user=boss).exists()
     assert logged_in(lab.admin).post(f"/people/{lab.member.pk}", {"do": "close"}).status_code == 404
     assert logged_in(lab.admin).get("/people/").status_code == 404
-
-
-# Rows of before
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.slow
-def test_rows_of_before_join_a_project_of_their_owner():
-    executor = MigrationExecutor(connection)
-    executor.migrate([("accounts", "0001_start"), ("registry", "0005_benchmark_sources"), ("runs", "0011_cloned_from")])
-    try:
-        apps = executor.loader.project_state([("runs", "0011_cloned_from"), ("accounts", "0001_start")]).apps
-        owners = [apps.get_model("accounts", "User").objects.create(username=name) for name in ("ada", "n" * 150)]
-        Run, Sweep = apps.get_model("runs", "Run"), apps.get_model("runs", "Sweep")
-        for owner in owners:
-            sweep = Sweep.objects.create(owner=owner, name="old")
-            group = apps.get_model("registry", "AgentGroup").objects.create(owner=owner, name="same name")
-            Run.objects.create(owner=owner, name="old", sweep=sweep, group=group, spec={}, algorithm="gspo", seed=1)
-    finally:
-        call_command("migrate", verbosity=0)
-    from hacrl_web.runs.models import Run as RunNow
-
-    for owner in User.objects.all():
-        membership = owner.memberships.get()
-        assert membership.role == "admin"
-        assert membership.project.name.endswith("'s project")
-        run = RunNow.objects.get(owner=owner)
-        assert {run.project, run.sweep.project, run.group.project} == {membership.project}
-        assert list(RunNow.objects.visible_to(owner)) == [run]

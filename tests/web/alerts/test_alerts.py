@@ -266,7 +266,7 @@ def test_alert_links_to_its_chart_and_says_what_to_do(client, run, user):
 
 
 def test_every_rule_names_a_chart_of_the_run_page_and_measured_metrics():
-    series = (settings.BASE_DIR / "frontend/static/js/series.js").read_text()
+    series = (settings.BASE_DIR / "frontend/static/js/charts/series.js").read_text()
     charts = set(re.findall(r'{ key: "([\w-]+)"', series))
     defined = (settings.BASE_DIR / "docs/metrics.md").read_text()
     assert len(charts) > 10

@@ -131,8 +131,8 @@ def test_formulas_are_drawn_where_there_are_some_and_their_source_stands_there(c
     client.force_login(user)
     page = client.get("/docs/mathematics").content.decode()
     assert page.count('class="formula-source"') == page.count(r"\tag{") + 2 >= 9
-    assert "js/docs.js" in page
-    assert "js/docs.js" not in client.get("/docs/faq").content.decode()
+    assert "js/lib/docs.js" in page
+    assert "js/lib/docs.js" not in client.get("/docs/faq").content.decode()
 
 
 def test_pictures_are_small_and_few():

@@ -1,0 +1,40 @@
+/** The mapping form: the first question as it will be asked, with its mathematics drawn, as the columns are chosen. */
+
+import { must, readJson } from "../lib/format.js";
+import { drawn } from "../lib/maths.js";
+import { letFocus } from "../lib/scroller.js";
+
+const form = /** @type {HTMLFormElement} */ (must("#mapping"));
+/** @type {Record<string, string>[]} */
+const rows = readJson("first-rows");
+
+/** @param {string} name */
+function value(name) {
+  const control = form.elements.namedItem(name);
+  return control instanceof HTMLSelectElement || control instanceof HTMLTextAreaElement ? control.value : "";
+}
+
+/**
+ * The answer in its cell, as the server will take it; the last box is the server's to find.
+ * @param {string} cell
+ */
+function answer(cell) {
+  if (value("answer_extraction") === "hashes") return cell.includes("####") ? cell.slice(cell.lastIndexOf("####") + 4).trim() : "";
+  if (value("answer_extraction") === "boxed") return cell.slice(Math.max(0, cell.lastIndexOf("\\boxed")));
+  return cell;
+}
+
+function show() {
+  const row = rows[0] ?? {};
+  const question = row[value("question_field")] ?? "";
+  const prompt = value("prompt_template").replaceAll("{question}", () => question);
+  must("#preview").hidden = false;
+  must('[data-preview="prompt"]').textContent = prompt;
+  const drawing = drawn(prompt);
+  must('[data-preview="maths"]').replaceChildren(drawing);
+  letFocus(drawing);
+  must('[data-preview="answer"]').textContent = answer(row[value("answer_field")] ?? "") || "none";
+}
+
+form.addEventListener("input", show);
+show();

@@ -1,0 +1,106 @@
+/** Fills a store with the server's buckets: asks for what the view shows, and keeps what the socket says meanwhile. */
+
+const AGAIN_MS = 2000;
+/** This many live points after the last answer are worth a new one, in which they are buckets. */
+const LONGEST_TAIL = 1000;
+
+export class Buckets {
+  /**
+   * @param {string} url of the run's buckets
+   * @param {import("./series.js").SeriesStore} store
+   * @param {string[]} metrics
+   * @param {import("./view.js").View} view
+   * @param {{loaded: () => void, failed: (why: string) => void}} on
+   */
+  constructor(url, store, metrics, view, on) {
+    this.url = url;
+    this.store = store;
+    this.metrics = metrics;
+    this.view = view;
+    this.on = on;
+    /** Events that came while a question was under way. @type {import("../lib/socket.js").RunEvent[]} */
+    this.kept = [];
+    this.asked = 0;
+    this.askedAt = 0;
+    this.isAsking = false;
+    this.isWaiting = false;
+    this.isClosed = false;
+    this.abort = new AbortController();
+  }
+
+  #query() {
+    const { first, last, x, band } = this.view;
+    const query = new URLSearchParams(this.metrics.map((metric) => ["metric", metric]));
+    if (first !== null) query.set("first", String(first));
+    if (last !== null) query.set("last", String(last));
+    if (x !== "step") query.set("x", x);
+    if (band !== "none") query.set("band", band);
+    return query.toString();
+  }
+
+  /**
+   * Asks until there is an answer. A later question makes an earlier one void.
+   * @returns {Promise<number | null>} the seq from which the socket goes on; null where this question became void
+   */
+  async load() {
+    const number = ++this.asked;
+    this.abort.abort(); // what is no longer wanted need not be sent
+    const { signal } = (this.abort = new AbortController());
+    const asked = { last: this.view.last, x: this.view.x };
+    if (!this.isAsking) this.kept = [];
+    this.isAsking = true;
+    for (;;) {
+      this.askedAt = Date.now();
+      const answer = await ask(`${this.url}?${this.#query()}`, signal);
+      if (number !== this.asked || this.isClosed) return null;
+      if (typeof answer === "string") {
+        this.on.failed(answer);
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+        if (number !== this.asked || this.isClosed) return null;
+        continue;
+      }
+      this.store.load(answer, asked);
+      for (const event of this.kept) if (event.seq > answer.seq) this.store.add(event);
+      this.isAsking = false;
+      this.kept = [];
+      this.on.loaded();
+      return answer.seq;
+    }
+  }
+
+  /**
+   * @param {import("../lib/socket.js").RunEvent[]} events
+   * @returns {Set<string>} the charts that changed
+   */
+  add(events) {
+    if (this.isAsking) this.kept.push(...events);
+    const changed = new Set(events.flatMap((event) => this.store.add(event)));
+    if (this.store.isStale || this.store.tail > LONGEST_TAIL) this.#loadSoon();
+    return changed;
+  }
+
+  #loadSoon() {
+    if (this.isAsking || this.isWaiting) return;
+    this.isWaiting = true;
+    const load = () => {
+      this.isWaiting = false;
+      if (!this.isClosed) this.load();
+    };
+    setTimeout(load, Math.max(0, this.askedAt + AGAIN_MS - Date.now()));
+  }
+}
+
+/**
+ * @param {string} url
+ * @param {AbortSignal} signal
+ * @returns {Promise<import("./series.js").Answer | string>} or why there is none
+ */
+async function ask(url, signal) {
+  try {
+    const answer = await fetch(url, { signal, headers: { Accept: "application/json" } });
+    if (answer.ok) return await answer.json();
+    return answer.status === 401 ? "signed out: load the page again" : `the server answered ${answer.status}; asking again`;
+  } catch {
+    return "the server cannot be reached; asking again";
+  }
+}

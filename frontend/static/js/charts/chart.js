@@ -1,0 +1,359 @@
+/** One line chart: its figure with buttons, the uPlot drawing, a legend whose entries can be switched off, downloads. */
+
+import { columnsOf, csvOf, tabulate } from "./drawn.js";
+import { DASHES, count, cut, make, significant } from "../lib/format.js";
+import { colour, drawBand, drawBars, drawMarks, drawZero, padded } from "./paint.js";
+import { pictureOf, save } from "./picture.js";
+
+const HEIGHT = 168;
+/** Whole steps, rollouts, tokens and seconds. */
+const INCREMENTS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
+const SVG = "http://www.w3.org/2000/svg";
+/** @type {Record<string, string>} */
+const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval of the mean" };
+
+/**
+ * @typedef {{key: string, label: string, title: string, learner: number, dash: number[]}} DrawnLine
+ * @typedef {import("./series.js").ChartSpec} ChartSpec
+ * @typedef {import("./view.js").View} View
+ *
+ * What a chart is told by those who show many: the store, how all are looked at, and what its buttons do.
+ * @typedef {{store: import("./series.js").SeriesStore, view: View, xName: () => string, xUnit: () => string, xRange: () => [number, number],
+ *   marks: (chart: string) => number[], zoom: (low: number, high: number) => void, unzoom: () => void,
+ *   toggleLog: (chart: string) => void, open: (chart: string) => void, fileName: (chart: string) => string}} Host
+ */
+
+/**
+ * @param {string[]} agents
+ * @param {"agent" | "pair"} kind
+ * @returns {DrawnLine[]}
+ */
+export function linesOf(agents, kind) {
+  if (kind === "agent") return agents.map((name, index) => ({ key: name, label: name, title: name, learner: index, dash: [] }));
+  return agents.flatMap((learner, a) =>
+    agents.flatMap((source, b) =>
+      a === b ? [] : [{ key: `${learner}\n${source}`, label: `${cut(learner)} ← ${cut(source)}`, title: `${learner} ← ${source}`, learner: a, dash: DASHES[b % DASHES.length] }],
+    ),
+  );
+}
+
+export class Chart {
+  /**
+   * @param {ChartSpec} spec
+   * @param {string[]} agents in the order of their positions, which fixes their colours
+   * @param {Host} host
+   * @param {boolean} [isFull] the only chart of a dialog
+   */
+  constructor(spec, agents, host, isFull = false) {
+    this.spec = spec;
+    this.host = host;
+    this.isFull = isFull;
+    this.lines = linesOf(agents, spec.kind);
+    /** Lines that the reader has switched off. @type {Set<number>} */
+    this.off = new Set();
+    /** @type {uPlot | null} */
+    this.plot = null;
+    this.layout = "";
+    /** @type {import("./drawn.js").Column[]} */
+    this.columns = [];
+    /** @type {import("./drawn.js").Table} */
+    this.table = { steps: [], x: [], values: [], numUnplaced: 0, numNonPositive: 0 };
+    this.width = 320;
+    /** More points than pixels. */
+    this.isDense = false;
+    this.isDirty = true;
+    this.isSeen = isFull;
+    this.#build();
+  }
+
+  #build() {
+    const { spec } = this;
+    this.figure = make("figure", this.isFull ? "chart chart-full" : "chart");
+    this.figure.dataset.chart = spec.key;
+    if (!this.isFull) this.figure.id = `chart-${spec.key}`;
+    const caption = make("figcaption");
+    caption.append(make(this.isFull ? "h2" : "h3", "", spec.title), make("p", "quiet small", spec.help));
+    this.frame = make("div", "chart-frame");
+    this.frame.setAttribute("role", "img");
+    this.frame.setAttribute("aria-label", `${spec.title}: not drawn yet`);
+    this.empty = make("p", "chart-empty quiet small");
+    /** @type {string} */
+    this.emptyText = "no points yet";
+    this.frame.append(this.empty);
+    this.legend = make("ul", "chart-legend");
+    this.values = this.lines.map((line, index) => this.#entry(line, index));
+    this.note = make("p", "chart-note quiet small");
+    this.at = make("p", "chart-at quiet small");
+    const below = make("div", "chart-below");
+    below.append(this.#buttons(), this.at);
+    this.figure.append(caption, this.frame, below, this.legend, this.note);
+  }
+
+  #buttons() {
+    const row = make("div", "chart-buttons");
+    row.setAttribute("role", "group");
+    row.setAttribute("aria-label", `Of the chart ${this.spec.title}`);
+    this.logButton = this.#button("Log", "Logarithmic y axis", () => this.host.toggleLog(this.spec.key));
+    row.append(
+      this.logButton,
+      this.#button("CSV", "Save exactly the numbers that are drawn, as CSV", () => this.saveCsv()),
+      this.#button("PNG", "Save as a picture", () => this.savePicture()),
+    );
+    if (!this.isFull) row.append(this.#button("Full", "Show in full screen", () => this.host.open(this.spec.key)));
+    return row;
+  }
+
+  /**
+   * @param {string} word
+   * @param {string} title
+   * @param {() => void} act
+   */
+  #button(word, title, act) {
+    const button = make("button", "chart-button", word);
+    button.type = "button";
+    button.title = title;
+    button.setAttribute("aria-label", `${word}, ${this.spec.title}: ${title}`); // begins with what is seen
+    button.addEventListener("click", act);
+    return button;
+  }
+
+  /**
+   * @param {DrawnLine} line
+   * @param {number} index
+   * @returns {HTMLElement} where its value is shown
+   */
+  #entry(line, index) {
+    const entry = make("li");
+    const button = make("button", "chart-line");
+    button.type = "button";
+    button.title = line.title; // long names are cut in the legend
+    button.setAttribute("aria-pressed", "true");
+    const mark = document.createElementNS(SVG, "svg");
+    const stroke = document.createElementNS(SVG, "line");
+    mark.setAttribute("aria-hidden", "true");
+    mark.dataset.agent = String(line.learner % 8);
+    for (const [name, value] of Object.entries({ x1: 0, y1: 5, x2: 22, y2: 5, "stroke-dasharray": line.dash.join(" ") })) stroke.setAttribute(name, String(value));
+    mark.append(stroke);
+    button.append(mark, make("span", "cut", line.label));
+    button.addEventListener("click", () => {
+      if (!this.off.delete(index)) this.off.add(index);
+      button.setAttribute("aria-pressed", String(!this.off.has(index)));
+      this.columns.forEach((column, place) => column.line === index && this.plot?.setSeries(place + 1, { show: !this.off.has(index) }));
+    });
+    const value = make("span", "chart-value");
+    entry.append(button, value);
+    this.legend?.append(entry);
+    return value;
+  }
+
+  get isLog() {
+    return this.host.view.log.has(this.spec.key);
+  }
+
+  /** Reads the store and draws it. */
+  draw() {
+    const { store, view } = this.host;
+    this.isDirty = false;
+    const lines = this.lines.map((line) => store.charts.get(this.spec.key)?.get(line.key));
+    const bands = this.lines.map((line) => store.bands.get(this.spec.key)?.get(line.key));
+    const layout = { hasBands: bands.some(Boolean), hasShades: lines.some((line) => line?.low), isSmoothed: view.smooth > 0 };
+    this.columns = columnsOf(this.lines.length, layout);
+    this.table = tabulate(lines, bands, this.columns, { weight: view.smooth, isLog: this.isLog, place: (step) => store.place(step) });
+    const data = /** @type {uPlot.AlignedData} */ ([this.table.x, ...this.table.values]);
+    this.isDense = this.table.x.length > this.width;
+    const name = JSON.stringify({ ...layout, isLog: this.isLog, isDot: store.width === 1, isDense: this.isDense });
+    if (this.plot && name === this.layout) this.plot.setData(data, true);
+    else {
+      this.plot?.destroy();
+      this.layout = name;
+      this.plot = new uPlot(this.#options(layout), data, this.frame);
+    }
+    this.#say(layout);
+  }
+
+  /** Of any of its lines. @returns {number[]} */
+  #seeds() {
+    const bands = [...(this.host.store.bands.get(this.spec.key)?.values() ?? [])];
+    return [...new Set(bands.flatMap((band) => band.seeds ?? []))].sort((a, b) => a - b);
+  }
+
+  /** @param {{hasBands: boolean, hasShades: boolean}} layout */
+  #say({ hasBands, hasShades }) {
+    const { store, view } = this.host;
+    const { numUnplaced, numNonPositive, steps } = this.table;
+    if (this.empty) this.empty.textContent = steps.length ? "" : this.emptyText;
+    const notes = [
+      hasShades ? `Shade: lowest to highest of each ${store.width} steps.` : "",
+      hasBands ? `Band: ${BAND_WORDS[view.band]} over the seeds ${this.#seeds().join(", ")}.` : "",
+      numNonPositive ? `${numNonPositive} points at or below 0 have no place on a log axis.` : "",
+      numUnplaced ? `${numUnplaced} points have no place on this axis.` : "",
+    ];
+    if (this.note) this.note.textContent = notes.filter(Boolean).join(" ");
+    this.logButton?.setAttribute("aria-pressed", String(this.isLog));
+    const range = steps.length ? `steps ${steps[0]} to ${steps[steps.length - 1]}` : "no points";
+    this.frame?.setAttribute("aria-label", `${this.spec.title}: ${this.lines.length} lines, ${range}; their values are listed below.`);
+    this.#showValues();
+  }
+
+  /** Live values, which are told more often than lines are drawn. */
+  tellLast() {
+    const { store, view } = this.host;
+    if (!this.plot || view.smooth > 0 || (this.plot.cursor.left ?? -1) >= 0) return;
+    this.lines.forEach((line, index) => {
+      const last = store.charts.get(this.spec.key)?.get(line.key)?.last;
+      if (last?.length && this.values) this.values[index].textContent = significant(last[last.length - 1]);
+    });
+  }
+
+  /** The legend shows the values under the cursor; without one, the last. */
+  #showValues() {
+    const at = this.plot?.cursor.left !== undefined && this.plot.cursor.left >= 0 ? this.plot.cursor.idx ?? null : null;
+    const { steps, x, values } = this.table;
+    const { view } = this.host;
+    /** @type {Map<number, Map<string, number>>} */
+    const places = new Map(this.lines.map((_, line) => [line, new Map()]));
+    this.columns.forEach(({ role, line }, index) => places.get(line)?.set(role, index));
+    this.values?.forEach((shown, line) => {
+      const roles = places.get(line);
+      const column = values[roles?.get(view.smooth > 0 ? "smooth" : "raw") ?? -1] ?? [];
+      const row = at ?? column.findLastIndex((value) => value !== null);
+      let text = significant(column[row]);
+      const [low, high] = [values[roles?.get("low") ?? -1]?.[row], values[roles?.get("high") ?? -1]?.[row]];
+      if (this.isFull && typeof low === "number" && low !== high) text += ` (${significant(low)} to ${significant(high)})`;
+      if (shown.textContent !== text) shown.textContent = text;
+    });
+    const place = at ?? steps.length - 1;
+    const unit = this.host.xUnit();
+    const text = place < 0 || steps[place] === undefined ? "" : `step ${count(steps[place])}${unit ? ` · ${significant(x[place])} ${unit}` : ""}`;
+    if (this.at && this.at.textContent !== text) this.at.textContent = text;
+  }
+
+  /**
+   * @param {{hasBands: boolean, hasShades: boolean, isSmoothed: boolean}} layout
+   * @returns {uPlot.Options}
+   */
+  #options({ isSmoothed }) {
+    const axis = { stroke: () => colour("--quiet"), grid: { stroke: () => colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+    const { spec, host } = this;
+    return {
+      width: this.width,
+      height: this.#height(),
+      legend: { show: false },
+      cursor: {
+        // Only the cursor's place is shared; a drag zooms all charts by their common range.
+        sync: { key: "run", setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
+        points: { size: 6 },
+        drag: { x: true, y: false, setScale: false },
+        bind: { dblclick: () => () => (host.unzoom(), null) },
+      },
+      hooks: {
+        setCursor: [() => this.#showValues()],
+        setSelect: [(plot) => this.#zoomTo(plot)],
+        drawAxes: [(plot) => this.#drawShades(plot), ...(spec.zero ? [drawZero] : [])],
+        draw: [(plot) => drawMarks(plot, host.marks(spec.key))],
+      },
+      scales: { x: { time: false, range: () => host.xRange() }, y: this.#yScale() },
+      axes: [
+        { ...axis, size: 26, space: this.isFull ? 80 : 48, incrs: INCREMENTS, values: (_, splits) => splits.map(short) },
+        { ...axis, size: 48, space: 28, ...(this.isLog ? {} : { values: (/** @type {uPlot} */ _, /** @type {number[]} */ splits) => splits.map((split) => String(Number(split.toPrecision(3)))) }) },
+      ],
+      series: [{}, ...this.columns.map((column) => this.#series(column, isSmoothed))],
+    };
+  }
+
+  /** @returns {uPlot.Scale} */
+  #yScale() {
+    const { range, zero } = this.spec;
+    if (this.isLog) return { distr: 3, log: 10, range: (_, low, high) => (low === null || high === null || !(low > 0) ? [0.1, 1] : uPlot.rangeLog(low, high, 10, false)) };
+    return { range: range ? () => range : (_, low, high) => padded(low, high, zero) };
+  }
+
+  /**
+   * @param {import("./drawn.js").Column} column
+   * @param {boolean} isSmoothed then the raw line is faint
+   * @returns {uPlot.Series}
+   */
+  #series({ role, line }, isSmoothed) {
+    const { learner, dash } = this.lines[line];
+    const show = !this.off.has(line);
+    // Shades and bands are painted by drawShades; as series they only take part in the y axis' range.
+    if (role !== "raw" && role !== "smooth") return { show, paths: () => null, points: { show: false } };
+    const isFaint = role === "raw" && isSmoothed;
+    const isDotted = this.spec.points && role === "raw" && this.host.store.width === 1;
+    // One pixel of the device is painted in a thirtieth of the time of a wider line, and of a dense one shows more.
+    const thin = this.isDense ? 1 / devicePixelRatio : 1.75;
+    return {
+      show,
+      stroke: () => colour(`--agent-${learner % 8}`, isFaint ? 35 : 100),
+      width: isFaint ? Math.min(1, thin) : role === "smooth" ? 2.25 : thin,
+      dash: isFaint ? [] : dash,
+      spanGaps: true,
+      points: isDotted ? { show: true, size: 6, stroke: () => colour(`--agent-${learner % 8}`), fill: () => colour("--surface") } : { show: (plot) => plot.data[0].length === 1, size: 5 },
+    };
+  }
+
+  /** The bands over seeds, and over them the shades of what buckets hide. @param {uPlot} plot */
+  #drawShades(plot) {
+    const { x, values } = this.table;
+    this.columns.forEach(({ role, line }, index) => {
+      if (this.off.has(line) || (role !== "low" && role !== "seeds-low")) return;
+      const upper = this.columns.findIndex((column) => column.line === line && column.role === role.replace("low", "high"));
+      const fill = colour(`--agent-${this.lines[line].learner % 8}`, role === "low" ? 55 : 16);
+      (role === "low" ? drawBars : drawBand)(plot, x, values[index], values[upper], fill);
+    });
+  }
+
+  /** @param {uPlot} plot with a range that was just dragged */
+  #zoomTo(plot) {
+    const { left, width } = plot.select;
+    if (width < 3) return;
+    const range = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.host.zoom(range[0], range[1]);
+  }
+
+  #height() {
+    return this.isFull ? Math.max(240, Math.min(560, innerHeight - 320)) : HEIGHT;
+  }
+
+  /** @param {number} width of the frame, in pixels */
+  fit(width) {
+    if (width <= 0 || width === this.width) return;
+    this.width = width;
+    this.plot?.setSize({ width, height: this.#height() });
+  }
+
+  recolour() {
+    this.plot?.redraw(false, true);
+  }
+
+  /** The drawn numbers, as the plot holds them. */
+  csv() {
+    const drawn = { ...this.table, values: /** @type {(number | null)[][]} */ (this.plot?.data.slice(1) ?? []) };
+    return csvOf(drawn, this.columns, this.lines.map((line) => line.title), { xName: this.host.xName(), isShown: (line) => !this.off.has(line) });
+  }
+
+  saveCsv() {
+    save(new Blob([this.csv()], { type: "text/csv" }), `${this.host.fileName(this.spec.key)}.csv`);
+  }
+
+  async savePicture() {
+    if (!this.plot) return;
+    const shown = this.lines.filter((_, index) => !this.off.has(index));
+    const picture = await pictureOf(this.plot.ctx.canvas, this.spec.title, shown, this.note?.textContent ?? "");
+    save(picture, `${this.host.fileName(this.spec.key)}.png`);
+  }
+
+  destroy() {
+    this.plot?.destroy();
+    this.figure?.remove();
+  }
+}
+
+/** @param {number} value on an axis of counts */
+function short(value) {
+  for (const [unit, size] of /** @type {[string, number][]} */ ([["G", 1e9], ["M", 1e6], ["k", 1e3]])) {
+    if (Math.abs(value) >= size * 10) return `${Number((value / size).toPrecision(4))}${unit}`;
+  }
+  return String(Number(value.toPrecision(6)));
+}

@@ -1,0 +1,340 @@
+/** The charts of a run: one cursor, one zoom and one way to look at all of them, kept in the page's address. */
+
+import { Buckets } from "./buckets.js";
+import { Chart } from "./chart.js";
+import { make, must } from "../lib/format.js";
+import { forgetColours } from "./paint.js";
+import { CHART_GROUPS, SeriesStore } from "./series.js";
+import { readView, writeView } from "./view.js";
+
+/** Charts drawn within one animation frame: more of them would be a jerk. */
+const AT_ONCE = 2;
+/** Live points are drawn after this time at the latest. */
+const SLOWEST_MS = 1000;
+/** What the x axis counts: its name in files, its unit under a chart. @type {Record<string, [string, string]>} */
+const X_NAMES = { step: ["", ""], rollouts: ["rollouts generated", "rollouts"], tokens: ["tokens generated", "tokens"], elapsed: ["seconds elapsed", "s"] };
+
+/**
+ * @typedef {{run: string, url: string, agents: string[], shares: boolean, unmeasured: string[]}} About
+ *   agents: in the order of their positions, which fixes their colours; shares: false where there are no pairs;
+ *   unmeasured: metrics that this run does not have.
+ */
+
+export class RunCharts {
+  /**
+   * @param {HTMLElement} root
+   * @param {About} about
+   */
+  constructor(root, about) {
+    this.root = root;
+    this.about = about;
+    this.view = readView(location.search);
+    this.store = new SeriesStore();
+    const groups = CHART_GROUPS.filter((group) => about.shares || !group.pairs);
+    this.specs = groups.flatMap((group) => group.charts).filter((spec) => !about.unmeasured.includes(spec.metric));
+    this.buckets = this.#buckets(this.store, this.specs.map((spec) => spec.metric), () => {
+      this.isLoaded = true;
+      this.#changed();
+    });
+    /** @type {Chart[]} */
+    this.charts = [];
+    /** The chart in full, with a store of its own: one chart may have more points. @type {{chart: Chart, buckets: Buckets, host: import("./chart.js").Host} | null} */
+    this.full = null;
+    /** Steps at which alerts were raised, by chart. @type {Map<string, number[]>} */
+    this.marks = new Map();
+    this.isPending = false;
+    this.isLoaded = false;
+    this.drawn = 0;
+    this.drawnAt = 0;
+    this.drawnStep = 0;
+    this.timer = 0;
+    this.sizes = new ResizeObserver((entries) => this.#fit(entries));
+    // A chart that is out of sight costs nothing until it is scrolled to.
+    this.sights = new IntersectionObserver((entries) => this.#see(entries), { rootMargin: "200px" });
+    for (const group of groups) this.#group(group);
+    this.controls = this.#controls();
+    this.dialog = /** @type {HTMLDialogElement} */ (must("#chart-dialog"));
+    this.dialog.addEventListener("close", () => this.#closed());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#recolour());
+    this.#showControls();
+  }
+
+  /**
+   * @param {SeriesStore} store
+   * @param {string[]} metrics
+   * @param {() => void} loaded
+   */
+  #buckets(store, metrics, loaded) {
+    return new Buckets(this.about.url, store, metrics, this.view, { loaded: () => (this.#tell(""), loaded()), failed: (why) => this.#tell(why) });
+  }
+
+  /** @param {import("./series.js").ChartGroup} group */
+  #group(group) {
+    const section = make("section", "chart-group");
+    const grid = make("div", "chart-grid");
+    section.append(make("h2", "", group.title), make("p", "quiet small", group.note), grid);
+    this.root.append(section);
+    for (const spec of group.charts.filter((one) => this.specs.includes(one))) {
+      const chart = new Chart(spec, this.about.agents, this.#host(this.store));
+      grid.append(/** @type {HTMLElement} */ (chart.figure));
+      this.charts.push(chart);
+      this.sizes.observe(/** @type {HTMLElement} */ (chart.frame));
+      this.sights.observe(/** @type {HTMLElement} */ (chart.figure));
+    }
+  }
+
+  /**
+   * @param {SeriesStore} store
+   * @returns {import("./chart.js").Host}
+   */
+  #host(store) {
+    return {
+      store,
+      view: this.view,
+      xName: () => X_NAMES[this.view.x][0],
+      xUnit: () => X_NAMES[this.view.x][1],
+      xRange: () => this.#xRange(store),
+      marks: (chart) => (this.marks.get(chart) ?? []).flatMap((step) => store.place(step) ?? []),
+      zoom: (low, high) => this.#zoomTo(store, low, high),
+      unzoom: () => this.setZoom(null, null),
+      toggleLog: (chart) => this.#toggleLog(chart),
+      open: (chart) => this.open(chart),
+      fileName: (chart) => `${chart}-${this.about.run}`,
+    };
+  }
+
+  /** All charts show the same range, so that the shared cursor stands at the same place. @param {SeriesStore} store @returns {[number, number]} */
+  #xRange(store) {
+    const { first, last } = this.view;
+    const isZoomed = first !== null && last !== null;
+    if (!store.places) return isZoomed ? [first, Math.max(last, first + 1)] : [0, Math.max(store.lastStep, 1)];
+    let [low, high] = [Infinity, -Infinity];
+    for (const [step, place] of store.places) {
+      if (isZoomed && (step < first || step > last)) continue;
+      low = Math.min(low, place);
+      high = Math.max(high, place);
+    }
+    if (low > high) return [0, 1];
+    return isZoomed ? [low, Math.max(high, low + 1)] : [0, Math.max(high, 1)];
+  }
+
+  /** @param {SeriesStore} store @param {number} low @param {number} high in units of the x axis */
+  #zoomTo(store, low, high) {
+    if (!store.places) {
+      this.setZoom(Math.max(0, Math.floor(low)), Math.max(0, Math.ceil(high)));
+      return;
+    }
+    const known = [...store.places].sort((a, b) => a[0] - b[0]);
+    const first = known.findLast(([, place]) => place <= low) ?? known[0];
+    const last = known.find(([, place]) => place >= high) ?? known[known.length - 1];
+    if (first && last) this.setZoom(first[0], last[0]);
+  }
+
+  /** @param {number | null} first @param {number | null} last step; null for the whole run */
+  setZoom(first, last) {
+    if (first === this.view.first && last === this.view.last) return;
+    Object.assign(this.view, { first, last });
+    this.#looked();
+  }
+
+  /** How the charts are looked at has changed: what is there is shown at once so, and asked for anew. */
+  #looked() {
+    this.#remember();
+    this.#showControls();
+    this.#changed();
+    this.load();
+    this.full?.buckets.load();
+  }
+
+  #remember() {
+    const query = writeView(this.view, location.search);
+    history.replaceState(history.state, "", `${location.pathname}${query ? `?${query}` : ""}${location.hash}`);
+  }
+
+  /** @returns {Promise<number | null>} the seq from which the socket goes on */
+  load() {
+    if (!this.store.points) this.#tell("loading…");
+    return this.buckets.load();
+  }
+
+  /** @param {import("../lib/socket.js").RunEvent[]} events */
+  add(events) {
+    const changed = this.buckets.add(events);
+    this.full?.buckets.add(events);
+    if (changed.size) this.#drawLive();
+  }
+
+  /**
+   * Values are told at once; lines are drawn again when a new step has moved them by half a pixel, or after a second.
+   * All of them, since a new step moves the right end of every chart: the shared cursor stands at one place.
+   */
+  #drawLive() {
+    const [width, wait] = [(this.full?.chart ?? this.charts[0]).width, this.drawnAt + SLOWEST_MS - Date.now()];
+    const { firstStep, lastStep } = this.store;
+    const moved = ((lastStep - this.drawnStep) / Math.max(1, lastStep - firstStep)) * width;
+    if (moved >= 0.5 || wait <= 0) this.#changed();
+    else this.timer ||= setTimeout(() => this.#changed(), wait);
+    for (const chart of this.charts) if (chart.isSeen && !this.full) chart.tellLast();
+    this.full?.chart.tellLast();
+  }
+
+  /** @param {string} text about the charts' data; empty where all is well */
+  #tell(text) {
+    const state = must("#chart-state");
+    if (state.textContent !== text) state.textContent = text;
+  }
+
+  #changed() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    this.drawnAt = Date.now();
+    this.drawnStep = this.store.lastStep;
+    for (const chart of this.charts) chart.isDirty = true;
+    if (this.full) this.full.chart.isDirty = true;
+    this.draw();
+  }
+
+  /** Draws what is dirty and in sight, a few charts with each animation frame, however often it is called. */
+  draw() {
+    if (this.isPending || !this.isLoaded) return;
+    this.isPending = true;
+    requestAnimationFrame(() => {
+      this.isPending = false;
+      const inSight = this.charts.filter((chart) => chart.isSeen && (!this.full || !chart.plot));
+      if (this.full) inSight.unshift(this.full.chart);
+      const due = inSight.filter((chart) => chart.isDirty);
+      for (const chart of due.slice(0, AT_ONCE)) chart.draw();
+      if (due.length > AT_ONCE) this.draw();
+      else this.root.dataset.drawn = String((this.drawn += 1));
+    });
+  }
+
+  /** @param {IntersectionObserverEntry[]} entries */
+  #see(entries) {
+    for (const { target, isIntersecting } of entries) {
+      const chart = this.charts.find((one) => one.figure === target);
+      if (chart) chart.isSeen = isIntersecting;
+    }
+    this.draw();
+  }
+
+  /** @param {ResizeObserverEntry[]} entries */
+  #fit(entries) {
+    for (const { target, contentRect } of entries) {
+      const all = this.full ? [...this.charts, this.full.chart] : this.charts;
+      all.find((one) => one.frame === target)?.fit(Math.floor(contentRect.width));
+    }
+  }
+
+  #recolour() {
+    forgetColours();
+    for (const chart of this.charts) chart.recolour();
+    this.full?.chart.recolour();
+  }
+
+  /** @param {{chart: string | null, raised_step: number}[]} alerts to be marked on the x axis of their charts */
+  setMarks(alerts) {
+    this.marks = new Map();
+    for (const { chart, raised_step } of alerts) {
+      if (chart) this.marks.set(chart, [...(this.marks.get(chart) ?? []), raised_step]);
+    }
+    this.#changed();
+  }
+
+  /** The run has ended: what has no point gets none. */
+  end() {
+    for (const chart of this.charts) chart.emptyText = "no points";
+    this.#changed();
+  }
+
+  /** @param {string} chart */
+  #toggleLog(chart) {
+    if (!this.view.log.delete(chart)) this.view.log.add(chart);
+    this.#remember();
+    this.#changed();
+  }
+
+  /** Opens the chart that the address names. */
+  restore() {
+    if (this.view.full) this.open(this.view.full);
+  }
+
+  /** Shows one chart in full, with as many points as an answer may hold. @param {string} key */
+  open(key) {
+    const spec = this.specs.find((one) => one.key === key);
+    if (!spec || this.full) return;
+    const store = new SeriesStore();
+    const host = this.#host(store);
+    const chart = new Chart(spec, this.about.agents, host, true);
+    this.full = { chart, host, buckets: this.#buckets(store, [spec.metric], () => this.#changed()) };
+    must(".chart-dialog-body", this.dialog).replaceChildren(/** @type {HTMLElement} */ (chart.figure));
+    this.dialog.showModal();
+    this.sizes.observe(/** @type {HTMLElement} */ (chart.frame));
+    this.view.full = key;
+    this.#remember();
+    this.full.buckets.load();
+  }
+
+  #closed() {
+    if (!this.full) return;
+    this.full.buckets.isClosed = true;
+    this.sizes.unobserve(/** @type {HTMLElement} */ (this.full.chart.frame));
+    this.full.chart.destroy();
+    this.full = null;
+    this.view.full = "";
+    this.#remember();
+    this.draw();
+  }
+
+  /** The controls over all charts, which the template has drawn. */
+  #controls() {
+    const form = /** @type {HTMLFormElement} */ (must("#chart-controls"));
+    /** @param {string} name */
+    const field = (name) => /** @type {HTMLInputElement | HTMLSelectElement | null} */ (form.elements.namedItem(name));
+    form.addEventListener("submit", (event) => event.preventDefault());
+    field("smooth")?.addEventListener("input", () => {
+      this.view.smooth = Number(field("smooth")?.value);
+      this.#remember();
+      this.#showControls();
+      this.#changed();
+    });
+    for (const name of ["x", "band"]) {
+      field(name)?.addEventListener("change", () => {
+        Object.assign(this.view, { [name]: field(name)?.value });
+        this.#looked();
+      });
+    }
+    // Both ends are read together, once the reader has left them or presses Enter.
+    const ends = [field("first"), field("last")];
+    const zoom = () => this.#zoomAsTyped(...ends.map((end) => end?.value ?? ""));
+    for (const end of ends) {
+      end?.addEventListener("keydown", (event) => {
+        if (/** @type {KeyboardEvent} */ (event).key === "Enter") zoom();
+      });
+      end?.addEventListener("focusout", (event) => {
+        const next = /** @type {FocusEvent} */ (event).relatedTarget;
+        if (!ends.some((one) => one === next)) zoom();
+      });
+    }
+    must("[data-unzoom]", form).addEventListener("click", () => this.setZoom(null, null));
+    return field;
+  }
+
+  /** @param {string[]} typed first and last step; an empty one is the end of the run */
+  #zoomAsTyped(...typed) {
+    if (!typed.some(Boolean)) return this.setZoom(null, null);
+    const [first, last] = [Number(typed[0] || 0), Number(typed[1] || this.store.lastStep)].map((end) => Math.max(0, Math.min(2 ** 31 - 1, Math.round(end))));
+    return this.setZoom(Math.min(first, last), Math.max(first, last));
+  }
+
+  #showControls() {
+    const { first, last, smooth, x, band } = this.view;
+    const shown = { first: first ?? "", last: last ?? "", smooth, x, band };
+    for (const [name, value] of Object.entries(shown)) {
+      const field = this.controls(name);
+      if (field && field.value !== String(value)) field.value = String(value);
+    }
+    must("#smooth-shown").textContent = smooth ? smooth.toFixed(2) : "off";
+    must("[data-unzoom]").toggleAttribute("disabled", first === null);
+  }
+}

@@ -1,0 +1,225 @@
+/**
+ * What the charts of a run show, and the store of their lines: the server's buckets, and after them the live points.
+ *
+ * A point belongs to a chart, a line (an agent, or an ordered pair learner <- source) and a step. Where a resumed
+ * attempt repeats a step, the highest attempt wins: the server decides that, so such an event only makes the store ask
+ * for a new answer.
+ */
+
+/**
+ * @typedef {{key: string, title: string, help: string, metric: string, kind: "agent" | "pair", range?: [number, number],
+ *   points?: boolean, alarm?: boolean, zero?: boolean}} ChartSpec zero: a line at 0, always in view
+ * @typedef {{title: string, note: string, pairs: boolean, charts: ChartSpec[]}} ChartGroup
+ */
+
+/** @type {[number, number]} */
+const SHARE = [0, 1];
+
+/** @type {ChartGroup[]} */
+export const CHART_GROUPS = [
+  {
+    title: "Learning",
+    note: "Solid lines are agents.",
+    pairs: false,
+    charts: [
+      { key: "reward", title: "Reward, mean", help: "Share of right answers among this step's own rollouts.", metric: "reward/mean", kind: "agent", range: SHARE },
+      { key: "capability", title: "Capability", help: "Reward averaged over the last K steps, Eq. (9).", metric: "capability", kind: "agent", range: SHARE },
+      { key: "accuracy", title: "Held-out accuracy", help: "Greedy answers to held-out questions; each dot is an evaluation.", metric: "accuracy", kind: "agent", range: SHARE, points: true },
+      { key: "zero-variance", title: "Prompts without a signal", help: "Share of prompts whose own rollouts all got the same reward: alone they teach nothing.", metric: "frac_reward_zero_std", kind: "agent", range: SHARE },
+    ],
+  },
+  {
+    title: "Sharing",
+    note: "Learner ← source: the colour is the learner's, the dash is the source's.",
+    pairs: true,
+    charts: [
+      { key: "omega", title: "Capability ratio ω", help: "Capability of the source over that of the learner, Eq. (8); above 1 the source is stronger.", metric: "omega", kind: "pair" },
+      { key: "used", title: "Rollouts used", help: "Share of the source's rollouts whose gradient is not zero.", metric: "used_frac", kind: "pair", range: SHARE },
+      { key: "alignment", title: "Gradient alignment", help: "Cosine between the gradients of the source's rollouts and of the learner's own. Theorem 4.3 says positive; below the line at 0 the source pulls the learner away from what its own rollouts teach.", metric: "gradient_alignment", kind: "pair", points: true, zero: true },
+      { key: "lower-positive", title: "Clipped below, A > 0", help: "Share of the encouraging rollouts (positive advantage) below the band: under the paper's clip they teach nothing.", metric: "clip_lower_frac/positive", kind: "pair", range: SHARE, alarm: true },
+      { key: "lower-negative", title: "Clipped below, A < 0", help: "Share of the discouraging rollouts (negative advantage) below the band.", metric: "clip_lower_frac/negative", kind: "pair", range: SHARE },
+      { key: "upper-positive", title: "Clipped above, A > 0", help: "Share of the encouraging rollouts above the band (s > 1).", metric: "clip_upper_frac/positive", kind: "pair", range: SHARE },
+      { key: "upper-negative", title: "Clipped above, A < 0", help: "Share of the discouraging rollouts above the band (s > 1).", metric: "clip_upper_frac/negative", kind: "pair", range: SHARE },
+      { key: "lower", title: "Clipped below, all", help: "Both signs together: this one number hides which rollouts were lost.", metric: "clip_lower_frac", kind: "pair", range: SHARE },
+      { key: "upper", title: "Clipped above, all", help: "Both signs together.", metric: "clip_upper_frac", kind: "pair", range: SHARE },
+    ],
+  },
+  {
+    title: "Optimisation",
+    note: "Solid lines are agents.",
+    pairs: false,
+    charts: [
+      { key: "kl", title: "KL to the starting model, nats", help: "k3 estimate over own rollouts.", metric: "kl", kind: "agent" },
+      { key: "length", title: "Completion length, tokens", help: "Mean over own rollouts.", metric: "completions/mean_length", kind: "agent" },
+      { key: "grad-norm", title: "Gradient norm", help: "Before clipping to max_grad_norm.", metric: "grad_norm", kind: "agent" },
+      { key: "entropy", title: "Entropy, nats per token", help: "Of the policy on its own rollouts.", metric: "entropy", kind: "agent" },
+      { key: "engine-difference", title: "Engine against trainer, nats", help: "Mean difference of log-probabilities on one greedy response after each step's updates; above 0.1 the engine has other weights.", metric: "engine_logp_difference", kind: "agent" },
+    ],
+  },
+];
+
+/**
+ * A metric's number: a plain value, or the quotient of a (sum, count) ratio.
+ * @param {any} payload of a metrics event
+ * @param {string} metric
+ * @returns {number | null | undefined} undefined where the event does not carry it
+ */
+export function metricValue(payload, metric) {
+  const ratio = payload.ratios?.[metric];
+  if (ratio) return ratio[0] !== null && ratio[1] > 0 ? ratio[0] / ratio[1] : null;
+  return payload.values?.[metric];
+}
+
+/**
+ * A line: its points in order of steps. low and high: of the bucket that ends at the step; null where no bucket hides a value.
+ * @typedef {{steps: number[], last: number[], low: number[] | null, high: number[] | null, seeds?: number[]}} Line
+ * @typedef {{metric: string, agent: string, source: string, grid: number, last: number[], low?: number[], high?: number[], seeds?: number[]}} SentLine
+ * @typedef {{seq: number, first: number, last: number, width: number, grids: number[][], lines: SentLine[], bands: SentLine[],
+ *   x?: {steps: number[], values: (number | null)[]}}} Answer of GET /runs/{id}/buckets
+ */
+
+const BY_METRIC = new Map(CHART_GROUPS.flatMap((group) => group.charts).map((spec) => [spec.metric, spec]));
+/** Field of a progress event by the name of the x axis. @type {Record<string, string>} */
+const PROGRESS_FIELD = { rollouts: "rollouts_generated", tokens: "tokens_generated", elapsed: "elapsed_s" };
+
+/**
+ * @param {string} agent
+ * @param {string} source
+ */
+export function lineKey(agent, source) {
+  return source ? `${agent}\n${source}` : agent;
+}
+
+export class SeriesStore {
+  constructor() {
+    /** chart key -> line key -> line @type {Map<string, Map<string, Line>>} */
+    this.charts = new Map();
+    /** The same for the bands over `seeds`, whose `last` is the mean. @type {Map<string, Map<string, Line>>} */
+    this.bands = new Map();
+    this.points = 0;
+    /** Points that came one by one after the last answer; of the longest line. */
+    this.tail = 0;
+    /** True where only the server knows what to draw. */
+    this.isStale = false;
+    this.width = 1;
+    this.firstStep = 0;
+    this.lastStep = 0;
+    /** No event beyond it is taken. */
+    this.end = Infinity;
+    /** Where steps lie on the x axis; null where it is the step. @type {Map<number, number> | null} */
+    this.places = null;
+    this.field = "";
+  }
+
+  /**
+   * @param {Answer} answer
+   * @param {{last: number | null, x: string}} asked
+   */
+  load(answer, asked) {
+    this.charts = read(answer.lines, answer.grids);
+    this.bands = read(answer.bands, answer.grids);
+    this.width = answer.width;
+    this.firstStep = answer.first;
+    this.lastStep = answer.last;
+    this.end = asked.last ?? Infinity;
+    this.field = PROGRESS_FIELD[asked.x] ?? "";
+    this.places = null;
+    if (answer.x) {
+      const { steps, values } = answer.x;
+      this.places = new Map(steps.flatMap((step, index) => (values[index] === null ? [] : [[step, /** @type {number} */ (values[index])]])));
+    }
+    this.points = 0;
+    for (const lines of this.charts.values()) for (const line of lines.values()) this.points += line.steps.length;
+    this.tail = 0;
+    this.isStale = false;
+  }
+
+  /**
+   * @param {import("../lib/socket.js").RunEvent} event
+   * @returns {string[]} the charts that changed
+   */
+  add(event) {
+    const step = event.step;
+    if (step === null || step === undefined || step < this.firstStep || step > this.end) return [];
+    if (event.type === "progress" && this.places) {
+      const place = event.payload[this.field];
+      if (typeof place === "number") this.places.set(step, place);
+      return [...this.charts.keys()];
+    }
+    if (event.type === "evaluation") return this.#put(BY_METRIC.get(event.payload.metric), event, step, event.payload.value);
+    if (event.type !== "metrics") return [];
+    /** @type {string[]} */
+    const changed = [];
+    for (const [metric, spec] of BY_METRIC) {
+      if (metric === "accuracy") continue;
+      const value = metricValue(event.payload, metric);
+      if (value !== undefined) changed.push(...this.#put(spec, event, step, value));
+    }
+    return changed;
+  }
+
+  /**
+   * @param {ChartSpec | undefined} spec
+   * @param {{agent: string, source: string}} of
+   * @param {number} step
+   * @param {number | null} value
+   * @returns {string[]}
+   */
+  #put(spec, of, step, value) {
+    if (!spec || (spec.kind === "pair") !== Boolean(of.source) || value === null) return [];
+    const line = lineOf(this.charts, spec.key, lineKey(of.agent, of.source));
+    const end = line.steps.length - 1;
+    if (end >= 0 && step <= line.steps[end]) {
+      // Told twice, by the answer and by the socket; or a step that a later attempt repeats.
+      if (step !== line.steps[end] || value !== line.last[end]) this.isStale = true;
+      return [];
+    }
+    line.steps.push(step);
+    line.last.push(value);
+    line.low?.push(value);
+    line.high?.push(value);
+    this.points += 1;
+    if (step > this.lastStep) this.tail += 1;
+    this.lastStep = Math.max(this.lastStep, step);
+    return [spec.key];
+  }
+
+  /** @param {number} step @returns {number | null} its place on the x axis, if that is known */
+  place(step) {
+    return this.places ? this.places.get(step) ?? null : step;
+  }
+}
+
+/**
+ * @param {Map<string, Map<string, Line>>} charts
+ * @param {string} chart
+ * @param {string} key
+ * @returns {Line} a new one where there was none
+ */
+function lineOf(charts, chart, key) {
+  let lines = charts.get(chart);
+  if (!lines) charts.set(chart, (lines = new Map()));
+  let line = lines.get(key);
+  if (!line) lines.set(key, (line = { steps: [], last: [], low: null, high: null }));
+  return line;
+}
+
+/**
+ * @param {SentLine[]} sent
+ * @param {number[][]} grids
+ */
+function read(sent, grids) {
+  /** @type {Map<string, Map<string, Line>>} */
+  const charts = new Map();
+  for (const one of sent) {
+    const spec = BY_METRIC.get(one.metric);
+    if (!spec || (spec.kind === "pair") !== Boolean(one.source)) continue;
+    const line = lineOf(charts, spec.key, lineKey(one.agent, one.source));
+    line.steps = grids[one.grid].slice(); // lines grow on their own
+    line.last = one.last;
+    line.low = one.low ?? null;
+    line.high = one.high ?? null;
+    line.seeds = one.seeds;
+  }
+  return charts;
+}

@@ -1,0 +1,157 @@
+/** The ledger: what became of each rollout with each learner, in counts or tokens; and what peers rescued and warned of. */
+
+import { count, cut, make } from "../lib/format.js";
+import { share } from "./picture.js";
+
+/** @typedef {import("./picture.js").Pair} Pair */
+/** @typedef {import("./picture.js").View} View */
+
+/** Column titles, what each counts, and the name of its piece of the bar. */
+const FATES = /** @type {[string, string, string][]} */ ([
+  ["used", "taught", "The gradient is not zero."],
+  ["clipped", "clipped", "It has an advantage, and the clip took its gradient away."],
+  ["zero", "no advantage", "A is 0: all rewards of the prompt are equal, or the reward equals the baseline."],
+  ["dropped", "dropped", "Left out of the learner's loss: overflow, empty, quarantined, or an update that was skipped or rolled back."],
+  ["other", "other", "Its ratio is at max_log_ratio, or a number is not finite."],
+]);
+
+/**
+ * @param {Pair} pair
+ * @param {string} fate
+ * @param {0 | 1} unit 0: rollouts, 1: tokens
+ */
+function amount(pair, fate, unit) {
+  if (fate !== "dropped") return /** @type {Record<string, number[]>} */ (/** @type {unknown} */ (pair))[fate][unit];
+  return Object.values(pair.dropped).reduce((total, counts) => total + counts[unit], 0);
+}
+
+/**
+ * @param {HTMLElement} table
+ * @param {HTMLElement[]} columns
+ * @param {HTMLElement[]} rows
+ */
+function fill(table, columns, rows) {
+  const head = make("tr");
+  head.append(...columns);
+  const top = make("thead");
+  top.append(head);
+  const body = make("tbody");
+  body.append(...rows);
+  const caption = table.querySelector("caption");
+  table.replaceChildren(...(caption ? [caption] : []), top, body);
+}
+
+/**
+ * @param {string} text
+ * @param {string} [className]
+ * @param {string} [title]
+ */
+function column(text, className = "", title = "") {
+  const found = make("th", className, text);
+  found.scope = "col";
+  if (title) found.title = title;
+  return found;
+}
+
+/**
+ * @param {View} view
+ * @param {number} place
+ */
+function chip(view, place) {
+  const name = view.agents[place].name;
+  const found = make("span", "chip");
+  found.dataset.agent = String(place % 8);
+  found.title = name;
+  found.append(make("span", "", cut(name)));
+  return found;
+}
+
+/**
+ * @param {HTMLElement} table
+ * @param {View} view
+ * @param {0 | 1} unit
+ * @param {number | null} learner
+ */
+export function drawLedger(table, view, unit, learner) {
+  const pairs = view.pairs.filter((pair) => learner === null || pair.learner === learner);
+  const shown = FATES.filter(([fate]) => fate !== "other" || pairs.some((pair) => amount(pair, fate, unit)));
+  const isPartly = pairs.some((pair) => pair.not_heard);
+  const columns = [column("Learner"), column("Source"), column("generated", "number", "By the source, for these prompts."), column("verified", "number", "Its answer could be scored.")];
+  if (isPartly && !unit) columns.push(column("not heard", "number", "Not drawn for this learner in this step (max_sources_per_learner)."));
+  columns.push(...shown.map(([, title, help]) => column(title, "number", help)), column("fate of the verified"));
+  const rows = pairs.map((pair) => {
+    const made = view.agents[pair.source];
+    const row = make("tr", pair.learner === pair.source ? "own" : "");
+    const cells = [make("td"), make("td"), make("td", "number", count(unit ? made.tokens : made.rollouts)), make("td", "number", count(unit ? made.verified_tokens : made.verified))];
+    cells[0].append(chip(view, pair.learner));
+    cells[1].append(chip(view, pair.source));
+    if (isPartly && !unit) cells.push(make("td", "number", count(pair.not_heard)));
+    for (const [fate] of shown) cells.push(fateCell(pair, fate, unit));
+    const bar = make("td");
+    bar.append(stack(pair, unit));
+    row.append(...cells, bar);
+    return row;
+  });
+  fill(table, columns, rows);
+}
+
+/**
+ * @param {Pair} pair
+ * @param {string} fate
+ * @param {0 | 1} unit
+ */
+function fateCell(pair, fate, unit) {
+  const whole = unit ? pair.tokens : pair.rows;
+  const found = amount(pair, fate, unit);
+  const cell = make("td", "number", count(found));
+  cell.append(make("span", "part quiet", share(found, whole)));
+  if (fate === "dropped" && found) cell.title = Object.entries(pair.dropped).map(([reason, counts]) => `${reason}: ${count(counts[unit])}`).join(", ");
+  if (fate === "dropped" && found) cell.append(make("span", "part quiet", Object.keys(pair.dropped).join(", ")));
+  return cell;
+}
+
+/**
+ * The fates as one bar; its numbers stand in the row.
+ * @param {Pair} pair
+ * @param {0 | 1} unit
+ */
+function stack(pair, unit) {
+  const bar = make("div", "fates");
+  bar.setAttribute("aria-hidden", "true");
+  const whole = unit ? pair.tokens : pair.rows;
+  for (const [fate, title] of FATES) {
+    const found = amount(pair, fate, unit);
+    if (!found || !whole) continue;
+    const piece = make("span", `fate fate-${fate}`);
+    piece.style.flexGrow = String(found / whole);
+    piece.title = `${title}: ${share(found, whole)}`;
+    bar.append(piece);
+  }
+  return bar;
+}
+
+/**
+ * @param {HTMLElement} table
+ * @param {View} view
+ * @param {number | null} learner
+ */
+export function drawLessons(table, view, learner) {
+  const pairs = view.pairs.filter((pair) => pair.learner !== pair.source && (learner === null || pair.learner === learner));
+  const columns = [column("Learner"), column("Source"), column("prompts", "number"), column("rescue", "number"), column("of them taught", "number"), column("mistake", "number"), column("of them taught", "number")];
+  const rows = pairs.map((pair) => {
+    const row = make("tr");
+    const cells = [make("td"), make("td"), make("td", "number", count(pair.prompts))];
+    cells[0].append(chip(view, pair.learner));
+    cells[1].append(chip(view, pair.source));
+    for (const [found, taught] of [pair.rescue, pair.warn]) {
+      const cell = make("td", "number", count(found));
+      cell.append(make("span", "part quiet", share(found, pair.prompts)));
+      const second = make("td", "number", count(taught));
+      second.append(make("span", "part quiet", share(taught, found)));
+      cells.push(cell, second);
+    }
+    row.append(...cells);
+    return row;
+  });
+  fill(table, columns, rows);
+}

@@ -1,0 +1,84 @@
+/** The side card of the new-run form: asks the server what the form as it stands would cost, or what is wrong with it. */
+
+import { count, duration, make, must, size } from "../lib/format.js";
+
+/**
+ * @typedef {{runs: number, rollouts: number, max_tokens: number, device_seconds: number | null,
+ *   disk_bytes: number | null, memory: string, basis: string}} Cost
+ * @typedef {{code: string, message: string, field: string | null}} FieldError
+ */
+
+const PAUSE_MS = 400;
+const MOST_SHOWN = 4;
+/** Of an error that a warning of the side card has said already. */
+const SAID = "context_too_short";
+let timer = 0;
+let asked = new AbortController();
+
+/**
+ * Asks after a pause in typing; an answer that a later question has overtaken is dropped.
+ * @param {HTMLFormElement} form
+ * @param {boolean} isReady with a group and a benchmark; without them there is nothing to ask
+ */
+export function askCost(form, isReady) {
+  clearTimeout(timer);
+  asked.abort();
+  if (!isReady) {
+    showCost(null);
+    return;
+  }
+  timer = setTimeout(() => void ask(form), PAUSE_MS);
+}
+
+/** @param {HTMLFormElement} form */
+async function ask(form) {
+  asked = new AbortController();
+  try {
+    const answer = await fetch(must("#cost").dataset.url ?? "", { method: "POST", body: new FormData(form), signal: asked.signal });
+    const body = answer.headers.get("Content-Type")?.includes("json") ? await answer.json() : {};
+    showCost(body.cost ?? null);
+    showErrors(/** @type {FieldError[]} */ (body.errors ?? []).filter((error) => error.code !== SAID));
+  } catch {
+    // Overtaken, or no connection: the form can still be sent, and is checked then.
+  }
+}
+
+/** @param {Cost | null} cost */
+function showCost(cost) {
+  show("runs", cost ? count(cost.runs) : "–");
+  show("rollouts", cost ? count(cost.rollouts) : "–");
+  show("max-tokens", cost ? `at most ${count(cost.max_tokens)}` : "–");
+  show("device-time", cost && cost.device_seconds !== null ? `about ${duration(cost.device_seconds)}` : "–");
+  show("memory", cost?.memory || "–");
+  show("disk", cost && cost.disk_bytes !== null ? `about ${size(cost.disk_bytes)}` : "–");
+  show("basis", cost?.basis ?? "");
+  if (cost) showErrors([]);
+}
+
+/** @param {FieldError[]} errors each leads to its field */
+export function showErrors(errors) {
+  const box = must("#not-yet");
+  box.hidden = errors.length === 0;
+  const lines = errors.slice(0, MOST_SHOWN).map(({ message, field }) => {
+    const id = `id-${(field ?? "").replaceAll(".", "-")}`;
+    const line = make("p", "small");
+    if (document.getElementById(id)) {
+      const link = make("a", "", field ?? "");
+      link.href = `#${id}`;
+      line.append(link, ": ");
+    } else if (field) line.append(`${field}: `);
+    line.append(message);
+    return line;
+  });
+  if (errors.length > MOST_SHOWN) lines.push(make("p", "small", `and ${errors.length - MOST_SHOWN} more`));
+  box.replaceChildren(make("strong", "small", "Not ready yet"), ...lines);
+}
+
+/**
+ * @param {string} name
+ * @param {string} text
+ */
+function show(name, text) {
+  const element = must(`#cost [data-show="${name}"], p[data-show="${name}"]`);
+  if (element.textContent !== text) element.textContent = text;
+}

@@ -1,0 +1,205 @@
+/** The new-run form: presets, the chosen group's agents, what a step will take; run-form-cost.js asks for the rest. */
+
+import { count, make, must, readJson } from "../lib/format.js";
+import { offerCommand } from "./command.js";
+import { askCost } from "./cost.js";
+
+/**
+ * @typedef {{name: string, model: string, position: number, context: number | null}} Agent
+ * @typedef {{id: number, name: string, agents: Agent[]}} Group
+ * @typedef {{label: string, values: Record<string, string | number | boolean>,
+ *   confirm: {field: string, value: string, text: string}[]}} Preset
+ */
+
+const LENGTHS = ["rollout.max_prompt_length", "rollout.max_completion_length"];
+const form = /** @type {HTMLFormElement} */ (must("#run-form"));
+/** @type {{groups: Group[], presets: Preset[], sharing: string[]}} */
+const data = readJson("form-data");
+
+/**
+ * @param {string} name
+ * @returns {HTMLInputElement | HTMLSelectElement | null} the control itself, not the hidden "false" of a checkbox
+ */
+function control(name) {
+  const found = form.querySelectorAll(`[name="${name}"]:not([type="hidden"])`);
+  const first = found[0];
+  return first instanceof HTMLInputElement || first instanceof HTMLSelectElement ? first : null;
+}
+
+/** @param {string} name */
+function number(name) {
+  const text = control(name)?.value ?? "";
+  return text.trim() === "" ? NaN : Number(text);
+}
+
+/** @param {string} name */
+function isOn(name) {
+  const box = control(name);
+  return !(box instanceof HTMLInputElement) || box.type !== "checkbox" || box.checked;
+}
+
+function compares() {
+  const box = control("compare");
+  return box instanceof HTMLInputElement && box.checked;
+}
+
+/** @returns {string[]} an ablation is of HACPO */
+function algorithms() {
+  if (!compares()) return [control("algorithm.name")?.value ?? ""];
+  const chosen = [...form.querySelectorAll('[name="algorithms"]:checked')].map((box) => /** @type {HTMLInputElement} */ (box).value);
+  return chosen.length === 0 && form.querySelector('[name="ablations"]:checked') ? ["hacpo"] : chosen;
+}
+
+/** @returns {Group | undefined} */
+function group() {
+  return data.groups.find((one) => String(one.id) === control("group")?.value);
+}
+
+function showAgents() {
+  const chips = (group()?.agents ?? []).map((agent) => {
+    const chip = make("span", "chip");
+    chip.dataset.agent = String(agent.position % 8);
+    chip.title = `${agent.name}: ${agent.model}`;
+    chip.append(make("span", "", agent.name === agent.model ? agent.name : `${agent.name} (${agent.model})`));
+    return chip;
+  });
+  must("#group-agents").replaceChildren(...chips);
+}
+
+/**
+ * @param {string} name
+ * @param {string} text
+ */
+function show(name, text) {
+  must(`[data-show="${name}"]`).textContent = text;
+}
+
+function showStep() {
+  const agents = group()?.agents.length ?? 0;
+  const prompts = number("training.train_batch_size");
+  const generations = number("rollout.num_generations");
+  const completion = number("rollout.max_completion_length");
+  const chosen = algorithms();
+  const perStep = agents * prompts * generations;
+  const double = chosen.length === 1 && chosen[0] === "gspox2" ? 2 : 1;
+  show("agents", agents ? String(agents) : "choose a group");
+  show("per-step", agents ? count(perStep * double) : "–");
+  show("formula", agents ? `${agents} agents × ${count(prompts)} prompts × ${count(generations * double)} rollouts` : "agents × prompts × rollouts");
+  show("tokens", agents ? `at most ${count(perStep * double * completion)}` : "–");
+  showWarnings(chosen, agents);
+}
+
+/**
+ * What the server would not refuse, and may not be meant.
+ * @param {string[]} chosen
+ * @param {number} agents
+ */
+function showWarnings(chosen, agents) {
+  const warnings = [];
+  const delta = compares() && control("grid.delta")?.value.trim() ? NaN : number("algorithm.delta");
+  const shares = data.sharing.some((name) => chosen.includes(name)) && isOn("algorithm.sharing");
+  const clips = shares && chosen.includes("hacpo") && isOn("algorithm.clip_cross") && agents !== 1;
+  if (clips && delta > 0.5 && !isConfirmed("algorithm.delta")) warnings.push(`Delta ${delta}: the lower bound becomes ${Number((1 - delta).toPrecision(3))}. You will be asked to confirm it.`);
+  if (shares && agents === 1) warnings.push("One agent alone has nobody to share with: HACPO and naive sharing are then GSPO.");
+  const length = contextWarning();
+  if (length) warnings.push(length);
+  const list = must("#warnings");
+  list.hidden = warnings.length === 0;
+  list.replaceChildren(...warnings.map((text) => make("p", "", text)));
+}
+
+/** Said as soon as the group is chosen, with a preset that fits it: the defaults are for models of thousands of tokens. */
+function contextWarning() {
+  const agents = group()?.agents ?? [];
+  const context = Math.min(...agents.map((agent) => agent.context || Infinity));
+  const asked = LENGTHS.reduce((sum, name) => sum + number(name), 0);
+  if (!(asked > context)) return "";
+  const shortest = agents.find((agent) => agent.context === context)?.name;
+  const fits = data.presets.find(({ values }) => LENGTHS.reduce((sum, name) => sum + Number(values[name]), 0) <= context);
+  const cure = fits ? ` The preset “${fits.label}” fits.` : "";
+  return `Max prompt length and max completion length are ${count(asked)} tokens together; ${shortest} has room for ${count(context)}.${cure}`;
+}
+
+/** @param {Preset | undefined} preset */
+function applyPreset(preset) {
+  if (!preset) return;
+  for (const [name, value] of Object.entries(preset.values)) {
+    const target = control(name);
+    if (target instanceof HTMLInputElement && target.type === "checkbox") target.checked = Boolean(value);
+    else if (target) target.value = String(value);
+    if (target) dropStaleConfirmations(target);
+  }
+  for (const one of preset.confirm) showConfirmation(one);
+}
+
+/**
+ * The box that stands beside a value which the preset has confirmed.
+ * @param {{field: string, value: string, text: string}} one
+ */
+function showConfirmation({ field, value, text }) {
+  const place = form.querySelector(`[data-field="${field}"]`);
+  if (!place || place.querySelector(`[name="confirm"][value="${text}"]`)) return;
+  const box = make("input");
+  Object.assign(box, { type: "checkbox", name: "confirm", value: text, checked: true, id: `confirm-${text}` });
+  const label = make("label", "", `I mean it: use ${value}`);
+  label.htmlFor = box.id;
+  const row = make("div", "choice caution");
+  row.append(box, label);
+  place.insertBefore(row, place.querySelector(".field-help"));
+}
+
+/**
+ * What was confirmed was another value: typing over it asks again.
+ * @param {HTMLInputElement | HTMLSelectElement} target
+ */
+function dropStaleConfirmations(target) {
+  for (const box of target.closest("[data-field]")?.querySelectorAll('[name="confirm"]') ?? []) {
+    const meant = /** @type {HTMLInputElement} */ (box).value.split("=")[1] ?? "";
+    if (numbers(meant) !== numbers(target.value)) box.closest(".caution")?.remove();
+  }
+}
+
+/** @param {string} text one number, or those of a grid: written otherwise they are the same */
+function numbers(text) {
+  return text.split(/[\s,]+/).filter(Boolean).map(Number).join();
+}
+
+/** @param {string} field */
+function isConfirmed(field) {
+  return form.querySelector(`[data-field="${field}"] [name="confirm"]:checked`) !== null;
+}
+
+function refresh() {
+  showAgents();
+  showStep();
+  askCost(form, group() !== undefined && (control("benchmark")?.value ?? "") !== "");
+}
+
+form.addEventListener("input", (event) => {
+  const target = event.target;
+  if (target instanceof HTMLSelectElement && target.name === "preset" && target.value !== "") {
+    applyPreset(data.presets[Number(target.value)]);
+  } else if ((target instanceof HTMLInputElement || target instanceof HTMLSelectElement) && target.name !== "confirm") {
+    dropStaleConfirmations(target);
+  }
+  refresh();
+});
+const once = [must("#submit"), must("#save")];
+// Two presses must not queue or save two runs; a download leaves the page as it is.
+form.addEventListener("submit", (event) => {
+  if (event.submitter?.id === "download") return;
+  for (const button of once) button.setAttribute("aria-disabled", "true");
+  setTimeout(() => once.forEach((button) => button.setAttribute("disabled", "")), 0); // the pressed one is still sent
+});
+offerCommand(form);
+// The side card asks by itself.
+must("#estimate").hidden = true;
+addEventListener("pageshow", () => {
+  for (const button of once) {
+    button.removeAttribute("disabled");
+    button.removeAttribute("aria-disabled");
+  }
+  refresh();
+});
+// An error or question far down a long form is brought into view.
+form.querySelector(".field-invalid, .alert.caution")?.scrollIntoView({ block: "center" });

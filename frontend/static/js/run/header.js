@@ -1,0 +1,74 @@
+/** The header that all tabs of a run share: state, progress and buttons, as the run's socket tells them. */
+
+import { count, duration, must, showState } from "../lib/format.js";
+
+export const TERMINAL = new Set(["completed", "failed", "stopped"]);
+const header = must(".run-header");
+
+/**
+ * @param {string} name
+ * @param {string} text
+ */
+export function show(name, text) {
+  for (const element of document.querySelectorAll(`[data-show="${name}"]`)) {
+    if (element.textContent !== text) element.textContent = text;
+  }
+}
+
+/** Says that numbers go backwards, from a resume until its steps are made up for. @param {number} before @param {number} step @param {number} attempt */
+function showResumed(before, step, attempt) {
+  const notice = must("#resumed");
+  const until = Math.max(Number(notice.dataset.until), before);
+  if (step < before) {
+    notice.dataset.until = String(until);
+    notice.textContent = `Attempt ${attempt} goes on from the last checkpoint: the steps up to ${count(until)} are done again.`;
+  }
+  notice.hidden = !notice.textContent || step >= until;
+}
+
+/** @param {any} progress of a run frame: the last progress event */
+function showProgress(progress) {
+  if (!progress || progress.step === undefined) return;
+  const bar = document.querySelector(".run-progress progress");
+  if (bar instanceof HTMLProgressElement) {
+    bar.max = Math.max(1, progress.total_steps);
+    bar.value = progress.step;
+  }
+  show("step", count(progress.step));
+  show("total", count(progress.total_steps));
+  show("eta", TERMINAL.has(header.dataset.state ?? "") ? "–" : duration(progress.eta_s));
+  show("elapsed", duration(progress.elapsed_s));
+  show("rollouts", count(progress.rollouts_generated));
+  show("tokens", count(progress.tokens_generated));
+}
+
+/** @param {import("../lib/socket.js").RunFrame} frame */
+export function showRun(frame) {
+  if (frame.state !== header.dataset.state) {
+    header.dataset.state = frame.state;
+    document.querySelector("[data-banner]")?.remove(); // "is in the queue" was said of the state before
+    showState(header.querySelector(".state"), frame.state);
+  }
+  const bar = document.querySelector(".run-progress progress");
+  if (bar instanceof HTMLProgressElement) showResumed(bar.value, frame.step, frame.attempt);
+  // Until a resumed attempt has made a step, the last word of progress is that of the attempt before.
+  if (frame.progress?.step !== undefined) showProgress({ ...frame.progress, step: frame.step });
+  show("attempt", String(frame.attempt));
+  const ended = TERMINAL.has(frame.state);
+  const stopping = frame.desired_state === "stop" && !ended;
+  must("#stopping").hidden = !stopping;
+  must("#stop").hidden = stopping || ended || frame.state === "draft"; // a draft is deleted
+  for (const button of header.querySelectorAll("[data-draft]")) /** @type {HTMLElement} */ (button).hidden = frame.state !== "draft";
+  for (const told of header.querySelectorAll("[data-started]")) /** @type {HTMLElement} */ (told).hidden = (told.getAttribute("data-started") === "yes") !== frame.attempt > 0;
+  must("#pausing").hidden = frame.desired_state !== "pause" || ended || frame.state === "paused";
+  must("#pause").hidden = frame.desired_state !== "run" || ended || frame.state === "paused" || frame.state === "draft";
+  must("#resume").hidden = frame.desired_state !== "pause" || ended;
+  must("#retry").hidden = !ended;
+  if (frame.state !== "queued") document.querySelector("#place")?.remove(); // where it stood when the page was drawn
+  if (ended) show("eta", "–");
+  const reason = must("#reason");
+  reason.textContent = frame.reason;
+  reason.hidden = !frame.reason || frame.state === "running"; // the state's word says that already
+  reason.classList.toggle("alert-error", frame.state === "failed");
+  reason.classList.toggle("alert-warning", frame.state === "paused");
+}

@@ -1,0 +1,88 @@
+/** The Rollouts tab: keys from rollout to rollout, mathematics on request, and the rest of a long text. */
+
+import { count, isTyping, make, must } from "../lib/format.js";
+
+const page = must("#rollouts");
+const MATHS = "maths";
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
+  if (!["n", "p", "N", "P"].includes(event.key)) return;
+  const link = document.querySelector(`a[data-key="${event.key}"]`);
+  if (link instanceof HTMLAnchorElement) link.click();
+});
+
+const isAsked = () => new URLSearchParams(location.search).get(MATHS) === "1";
+
+/** Links within this tab keep the switch. */
+function keepSwitch() {
+  for (const link of document.querySelectorAll("a[data-keep]")) {
+    const address = new URL(/** @type {HTMLAnchorElement} */ (link).href);
+    if (isAsked()) address.searchParams.set(MATHS, "1");
+    else address.searchParams.delete(MATHS);
+    /** @type {HTMLAnchorElement} */ (link).href = address.href;
+  }
+}
+
+/** Draws each text's mathematics below it, or takes the drawings away; the text itself stays. */
+async function showMaths() {
+  for (const drawing of page.querySelectorAll(".maths")) drawing.remove();
+  if (!isAsked()) return;
+  const { drawn } = await import("../lib/maths.js"); // half a megabyte, for those who ask
+  for (const text of page.querySelectorAll("[data-maths]")) text.after(drawn(text.textContent ?? ""));
+}
+
+const maths = document.querySelector("#maths");
+if (maths instanceof HTMLInputElement) {
+  maths.checked = isAsked();
+  maths.addEventListener("change", () => {
+    const address = new URL(location.href);
+    if (maths.checked) address.searchParams.set(MATHS, "1");
+    else address.searchParams.delete(MATHS);
+    history.replaceState(null, "", address);
+    keepSwitch();
+    showMaths();
+  });
+}
+
+// Fields left empty need no place in the address; the switch goes on.
+document.querySelector("#filters")?.addEventListener("submit", (event) => {
+  const form = /** @type {HTMLFormElement} */ (event.target);
+  for (const field of form.querySelectorAll("input, select")) {
+    const control = /** @type {HTMLInputElement} */ (field);
+    if (control.value === "") control.disabled = true;
+  }
+  if (isAsked()) {
+    const kept = make("input");
+    kept.type = "hidden";
+    [kept.name, kept.value] = [MATHS, "1"];
+    form.append(kept);
+  }
+});
+addEventListener("pageshow", () => {
+  for (const field of document.querySelectorAll("#filters :disabled")) /** @type {HTMLInputElement} */ (field).disabled = false;
+});
+
+for (const button of page.querySelectorAll("[data-whole]")) {
+  button.addEventListener("click", async () => {
+    const seq = /** @type {HTMLElement} */ (button).dataset.whole ?? "";
+    const answer = await fetch(`${page.dataset.text}?seq=${seq}&shown=true`).catch(() => null);
+    const found = answer?.ok ? (await answer.json()).rollout : null;
+    const text = button.closest("article")?.querySelector("[data-maths]");
+    if (!found || !text) {
+      button.textContent = "The server does not answer. Try again";
+      return;
+    }
+    text.textContent = found.completion;
+    button.replaceWith(found.shown < found.length ? `The first ${count(found.shown)} of ${count(found.length)} characters.` : "");
+    showMaths();
+  });
+}
+
+keepSwitch();
+showMaths();
+const list = document.querySelector(".hits-scroll");
+const line = document.querySelector(".hits .is-selected");
+if (list && line instanceof HTMLElement) list.scrollTop = line.offsetTop - list.clientHeight / 2;
+// From rollout to rollout the picture stays where it is.
+if (new URLSearchParams(location.search).has("rollout")) document.querySelector(".rollout-page")?.scrollIntoView();

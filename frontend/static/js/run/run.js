@@ -1,0 +1,147 @@
+/** The run page: charts from the server's buckets, logs and events from its history, and all of it live by the socket. */
+
+import { watchAlerts } from "./alerts.js";
+import { RunCharts } from "../charts/charts.js";
+import { clock, count, make, must, readJson } from "../lib/format.js";
+import { TERMINAL, show, showRun } from "./header.js";
+import { pageSocket } from "../lib/socket.js";
+
+const LOG_LINES = 2000;
+const AGAIN_MS = 2000;
+
+const page = must("#run");
+const run = page.dataset.run ?? "";
+const settings = readJson("run-data");
+const container = must("#charts");
+/** For browser tests: what is drawn. */
+export const charts = new RunCharts(container, { ...settings, run, url: container.dataset.url ?? "" });
+let updates = 0;
+let synced = false;
+
+/** @param {import("../lib/socket.js").RunFrame} frame */
+function takeRun(frame) {
+  showRun(frame);
+  page.dataset.state = frame.state;
+  if (TERMINAL.has(frame.state)) charts.end();
+}
+
+/** @param {import("../lib/socket.js").RunEvent} event */
+function addLog(event) {
+  const level = event.payload.level ?? "info";
+  addLine(event.time, level, event.payload.message ?? "");
+}
+
+/**
+ * @param {number} time
+ * @param {string} level
+ * @param {string} message
+ */
+function addLine(time, level, message) {
+  const lines = must("#log-lines");
+  const line = make("div", `log-line log-${level === "error" || level === "warning" ? level : "info"}`);
+  line.append(make("span", "log-time", clock(time)), make("span", "log-level", level), make("span", "log-text", message));
+  const follows = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 40;
+  lines.append(line);
+  while (lines.childElementCount > LOG_LINES) lines.firstElementChild?.remove();
+  must("#log-empty").hidden = true;
+  // Who scrolled up to read stays there.
+  if (follows) lines.scrollTop = lines.scrollHeight;
+}
+
+/** @param {import("../lib/socket.js").RunEvent} event */
+function describe(event) {
+  const body = event.payload;
+  if (event.type === "checkpoint") show("checkpoint", `step ${count(event.step ?? 0)}`);
+  if (event.type !== "left_out") return;
+  const kinds = Object.entries(body.counts).map(([kind, number]) => `${count(Number(number))} of type ${kind}`);
+  addLine(event.time, "warning", `left out: ${kinds.join(", ")} (${body.reason})`);
+}
+
+/** @param {import("../lib/socket.js").RunEvent[]} events */
+function tell(events) {
+  for (const event of events) {
+    if (event.type === "log") addLog(event);
+    else describe(event);
+  }
+}
+
+/** @param {import("../lib/socket.js").RunEvent} event @returns {boolean} false of an evaluation that is on no chart */
+function isCharted(event) {
+  return event.type !== "evaluation" || !settings.further.includes(event.payload.benchmark);
+}
+
+/** @param {import("../lib/socket.js").RunEvent[]} events */
+function takeEvents(events) {
+  tell(events);
+  charts.add(events.filter(isCharted));
+  if (synced) updates += 1;
+  mark(events[events.length - 1].seq);
+}
+
+/** @param {number} seq for browser tests: what the charts have been given so far */
+function mark(seq) {
+  container.dataset.points = String(charts.store.points);
+  container.dataset.lastSeq = String(seq);
+  container.dataset.updates = String(updates);
+}
+
+/** @param {number} seq up to which the past is told; asked for until it is there */
+async function tellHistory(seq) {
+  for (;;) {
+    const answer = await fetch(`${page.dataset.history}?up_to=${seq}`).catch(() => null);
+    if (answer?.ok) return tell((await answer.json()).events);
+    await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+  }
+}
+
+/** @param {string} name of the tab to show */
+function openTab(name) {
+  for (const link of page.querySelectorAll("a[data-tab]")) {
+    if (/** @type {HTMLElement} */ (link).dataset.tab === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  for (const panel of page.querySelectorAll("[data-panel]")) {
+    const element = /** @type {HTMLElement} */ (panel);
+    element.hidden = element.dataset.panel !== name;
+  }
+  if (name === "logs") must("#log-lines").scrollTop = must("#log-lines").scrollHeight;
+}
+
+function currentTab() {
+  return new URLSearchParams(location.search).get("tab") ?? "overview";
+}
+
+// Tabs are links, which work without this file; with it they switch without losing the charts.
+page.addEventListener("click", (event) => {
+  const link = event.target instanceof Element ? event.target.closest("a[data-tab]") : null;
+  if (!(link instanceof HTMLAnchorElement) || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  history.pushState(null, "", link.href);
+  openTab(link.dataset.tab ?? "overview");
+});
+addEventListener("popstate", () => openTab(currentTab()));
+
+watchAlerts(must("#run-alerts"), () => TERMINAL.has(page.dataset.state ?? ""), (alerts) => charts.setMarks(alerts));
+mark(0);
+
+/** @returns {Promise<number>} the seq from which the socket goes on */
+async function start() {
+  const seq = await charts.load();
+  return seq ?? start(); // the reader has zoomed before the first answer came
+}
+
+start().then(async (seq) => {
+  mark(seq);
+  charts.restore();
+  await tellHistory(seq);
+  pageSocket().subscribe(run, seq, {
+    events: takeEvents,
+    run: takeRun,
+    synced: (to) => {
+      synced = true;
+      container.dataset.synced = String(to);
+      mark(to);
+    },
+    error: (message) => addLine(Date.now() / 1000, "error", message),
+  });
+});

@@ -1,0 +1,57 @@
+/** The page of a sweep: how far all of it is, and its results as runs complete. sweep.js says when something changed. */
+
+import { count, duration, must } from "../lib/format.js";
+
+/**
+ * @typedef {{runs: number, counts: Record<string, number>, steps: number, total_steps: number, eta_s: number | null}} Progress
+ */
+
+/** The numbers above the matrix are asked for at most so often. */
+const PAUSE_MS = 2000;
+const url = must("#sweep").dataset.progress ?? "";
+let isWaiting = false;
+
+/**
+ * @param {string} name
+ * @param {string} text
+ */
+function show(name, text) {
+  must(`[data-sweep="${name}"]`).textContent = text;
+}
+
+async function ask() {
+  isWaiting = false;
+  try {
+    const answer = await fetch(url);
+    if (answer.ok) showProgress(await answer.json());
+  } catch {
+    // Without a connection the header of the page says so; the next change asks again.
+  }
+}
+
+/** @param {Progress} progress */
+function showProgress(progress) {
+  const bar = must("#sweep-steps");
+  if (bar instanceof HTMLProgressElement) {
+    bar.max = Math.max(1, progress.total_steps);
+    bar.value = progress.steps;
+  }
+  show("runs", count(progress.runs));
+  show("steps", count(progress.steps));
+  show("total_steps", count(progress.total_steps));
+  show("eta", duration(progress.eta_s));
+  for (const place of document.querySelectorAll("[data-count]")) {
+    if (!(place instanceof HTMLElement)) continue;
+    const number = progress.counts[place.dataset.count ?? ""] ?? 0;
+    place.hidden = number === 0;
+    must("dd", place).textContent = count(number);
+  }
+}
+
+document.body.addEventListener("run-changed", (event) => {
+  // htmx fetches the results anew when it hears this.
+  if (event instanceof CustomEvent && event.detail) document.body.dispatchEvent(new Event("results"));
+  if (isWaiting) return;
+  isWaiting = true;
+  setTimeout(() => void ask(), PAUSE_MS);
+});

@@ -1,0 +1,87 @@
+/**
+ * Pages that list runs (sweep, runs, home): each element with `data-run` follows its run's state and progress. What has
+ * changed is told to the page by the event "run-changed"; its detail is true where a run has ended.
+ */
+
+import { count, duration, showState } from "../lib/format.js";
+import { reloadPage } from "../lib/reload.js";
+import { pageSocket } from "../lib/socket.js";
+
+const TERMINAL = new Set(["completed", "failed", "stopped"]);
+const HELD = new Set(["starting", "running"]);
+const rows = [...document.querySelectorAll("[data-run]")].filter((row) => row instanceof HTMLElement);
+/** The server refuses more subscriptions than this on one socket. */
+const MOST_FOLLOWED = 60;
+/** @type {Map<string, HTMLElement[]>} a run may stand on the page twice: in the matrix of its sweep and in the table */
+const open = new Map();
+for (const row of rows) {
+  const run = row.dataset.run ?? "";
+  if (TERMINAL.has(row.dataset.state ?? "") || (!open.has(run) && open.size >= MOST_FOLLOWED)) continue;
+  open.set(run, [...(open.get(run) ?? []), row]);
+}
+
+/** @param {boolean} hasEnded */
+function tell(hasEnded) {
+  document.body.dispatchEvent(new CustomEvent("run-changed", { detail: hasEnded }));
+}
+
+/**
+ * @param {HTMLElement} row
+ * @param {string} name
+ * @param {string} text
+ */
+function show(row, name, text) {
+  const element = row.querySelector(`[data-show="${name}"]`);
+  if (element && element.textContent !== text) element.textContent = text;
+}
+
+/**
+ * @param {HTMLElement} row
+ * @param {any} progress
+ */
+function showProgress(row, progress) {
+  if (!progress || progress.step === undefined) return;
+  const bar = row.querySelector("progress");
+  if (bar) {
+    bar.max = Math.max(1, progress.total_steps);
+    bar.value = progress.step;
+  }
+  show(row, "step", count(progress.step));
+  show(row, "total", count(progress.total_steps));
+  show(row, "eta", TERMINAL.has(row.dataset.state ?? "") ? "–" : duration(progress.eta_s));
+  show(row, "rollouts", count(progress.rollouts_generated));
+}
+
+/**
+ * @param {HTMLElement} row
+ * @param {import("../lib/socket.js").RunFrame} frame
+ */
+function showRun(row, frame) {
+  row.dataset.state = frame.state;
+  showState(row.querySelector(".state"), frame.state);
+  showProgress(row, frame.progress);
+  if (TERMINAL.has(frame.state)) show(row, "eta", "–");
+  if (!HELD.has(frame.state)) show(row, "device", "–"); // its device is free again
+}
+
+function reloadWhenDone() {
+  // The finished page has more on it (the leaderboard of a sweep): fetch it once all its runs are done.
+  const reload = document.querySelector("[data-reload-when-done]");
+  if (reload && rows.every((one) => TERMINAL.has(one.dataset.state ?? ""))) reloadPage();
+}
+
+if (open.size) {
+  const socket = pageSocket();
+  for (const [run, places] of open) {
+    // The events themselves are on the run's own page: start at the end of what the row already shows.
+    socket.subscribe(run, Number(places[0]?.dataset.lastSeq ?? 0), {
+      run: (frame) => {
+        for (const row of places) showRun(row, frame);
+        tell(TERMINAL.has(frame.state));
+        if (TERMINAL.has(frame.state)) reloadWhenDone();
+      },
+    });
+  }
+} else {
+  document.querySelector("[data-link]")?.remove();
+}

@@ -1,0 +1,285 @@
+/** The What-if tab: sliders and numbers kept alike, the answer of the API drawn beside what was recorded. */
+
+import { count, make, must, readJson, significant } from "../lib/format.js";
+
+/** @typedef {{rows: number, evaluated: number, lower: number, upper: number, used: number, unknown: number, weight: number, positive: number[], negative: number[], omega: number | null, omega_range: number[] | null, share: number | null}} Numbers */
+/** @typedef {{learner: number, source: number, recorded: Numbers, hypothetical: Numbers}} Pair */
+
+const data = readJson("what-if-data");
+const WAIT_MS = 60;
+const knobs = /** @type {HTMLFormElement} */ (must("#knobs"));
+/** @type {(HTMLInputElement | HTMLSelectElement)[]} */
+const controls = [...knobs.querySelectorAll("input[name], select[name]")].map((one) => /** @type {HTMLInputElement} */ (one));
+/** What stands in the controls of an untouched page. @type {Record<string, string>} */
+const untouched = { first: String(data.first), last: String(data.last) };
+for (const [name, value] of Object.entries(data.recorded)) untouched[name] = String(value);
+
+/** @param {string} name */
+function slider(name) {
+  const found = knobs.querySelector(`[data-knob="${name}"] input[type="range"]`);
+  return found instanceof HTMLInputElement ? found : null;
+}
+
+/** @param {HTMLInputElement | HTMLSelectElement} control */
+function isTouched(control) {
+  const before = untouched[control.name] ?? "";
+  return control.tagName === "SELECT" ? control.value !== before : Number(control.value) !== Number(before);
+}
+
+/** The controls that were turned, as a query; the page's own address carries it too. */
+function query() {
+  const asked = new URLSearchParams();
+  for (const control of controls) {
+    if (isTouched(control) && control.value !== "") asked.set(control.name, control.value);
+  }
+  return asked;
+}
+
+function readAddress() {
+  const asked = new URLSearchParams(location.search);
+  for (const control of controls) {
+    control.value = asked.get(control.name) ?? untouched[control.name] ?? "";
+    if (control.value === "") control.value = untouched[control.name] ?? ""; // an odd value
+    const range = slider(control.name);
+    if (range) range.value = control.value;
+  }
+}
+
+/** @param {number | undefined} part @param {number | undefined} whole */
+function share(part, whole) {
+  return whole ? `${((100 * (part ?? 0)) / whole).toFixed(1)} %` : "–";
+}
+
+/** @param {number} agent */
+function chip(agent) {
+  const found = make("span", "chip");
+  found.dataset.agent = String(agent);
+  found.append(make("span", "", data.agents[agent]));
+  found.title = data.agents[agent];
+  return found;
+}
+
+/** A place in which a wide table scrolls, also by keyboard. @param {string} label */
+function scroller(label) {
+  const found = make("div", "table-scroll");
+  found.tabIndex = 0;
+  found.setAttribute("role", "group");
+  found.setAttribute("aria-label", label);
+  return found;
+}
+
+/**
+ * One line of a pair's table: what it is, recorded, hypothetical; changed ones stand out.
+ * @param {string} name
+ * @param {string} before
+ * @param {string} after
+ * @param {string} [title]
+ */
+function line(name, before, after, title = "") {
+  const row = make("tr");
+  const head = make("th", "", name);
+  head.scope = "row";
+  if (title) head.title = title;
+  const cell = make("td", before === after ? "number" : "number is-changed", after);
+  row.append(head, make("td", "number", before), cell);
+  return row;
+}
+
+/** What became of the evaluated rollouts, as a bar: below the band, inside, above. @param {Numbers} numbers @param {string} label */
+function bar(numbers, label) {
+  const whole = numbers.evaluated || 1;
+  const found = make("div", "clip-bar");
+  found.setAttribute("role", "img");
+  const inside = numbers.evaluated - numbers.lower - numbers.upper;
+  found.setAttribute("aria-label", `${label}: ${share(numbers.lower, whole)} below, ${share(inside, whole)} inside, ${share(numbers.upper, whole)} above the band`);
+  for (const [kind, part] of /** @type {[string, number][]} */ ([["lower", numbers.lower], ["inside", inside], ["upper", numbers.upper]])) {
+    const piece = make("span", `clip-${kind}`);
+    piece.style.width = `${(100 * part) / whole}%`;
+    found.append(piece);
+  }
+  return found;
+}
+
+/** The steps' omegas in words, for the title. @param {Numbers} before @param {Numbers} after */
+function omegaRange(before, after) {
+  const words = [before, after].map(({ omega_range: range }) => (range ? range.map(significant).join(" to ") : "none"));
+  return `capability of the source over that of the learner, Eq. (8). Recorded ${words[0]}, hypothetical ${words[1]}`;
+}
+
+/** @param {Pair} pair */
+function pairCard(pair) {
+  const { recorded: before, hypothetical: after } = pair;
+  const card = make("article", "card pair");
+  const title = make("h3", "row");
+  title.append(chip(pair.learner), make("span", "quiet", "learns from"), chip(pair.source));
+  const place = scroller(`${data.agents[pair.learner]} learns from ${data.agents[pair.source]}`);
+  const table = make("table", "table small");
+  const head = make("thead");
+  const names = make("tr");
+  for (const [text, kind] of /** @type {[string, string][]} */ ([["", ""], ["recorded", "number"], ["hypothetical", "number"]])) {
+    const cell = make("th", kind, text);
+    if (text) cell.scope = "col";
+    else cell.append(make("span", "visually-hidden", "number"));
+    names.append(cell);
+  }
+  head.append(names);
+  const body = make("tbody");
+  body.append(
+    line("below the band", share(before.lower, before.evaluated), share(after.lower, after.evaluated), "clip_lower_frac"),
+    line("… of A > 0", share(before.positive[1], before.positive[0]), share(after.positive[1], after.positive[0]), "clip_lower_frac/positive: high is the delta trap"),
+    line("… of A < 0", share(before.negative[1], before.negative[0]), share(after.negative[1], after.negative[0]), "clip_lower_frac/negative"),
+    line("above the band", share(before.upper, before.evaluated), share(after.upper, after.evaluated), "clip_upper_frac"),
+    line("… of A > 0", share(before.positive[2], before.positive[0]), share(after.positive[2], after.positive[0]), "clip_upper_frac/positive"),
+    line("… of A < 0", share(before.negative[2], before.negative[0]), share(after.negative[2], after.negative[0]), "clip_upper_frac/negative"),
+    line("used", share(before.used, before.rows), share(after.used, after.rows), "used_frac: rollouts whose gradient is not zero"),
+    line("mean |weight|", significant(before.weight / (before.rows || 1)), significant(after.weight / (after.rows || 1)), "over all valid rollouts of the source, 0 where no gradient flows"),
+    line("share of all |weight|", share(before.share ?? 0, 1), share(after.share ?? 0, 1)),
+    line("omega, mean over steps", significant(before.omega), significant(after.omega), omegaRange(before, after)),
+  );
+  table.append(head, body);
+  place.append(table);
+  card.append(title, bar(before, "recorded"), bar(after, "hypothetical"), place);
+  if (after.unknown) {
+    card.append(make("p", "small quiet", `${count(after.unknown)} rollouts had A = 0, so that no s was recorded; with these values they would have an A, and are not counted.`));
+  }
+  return card;
+}
+
+/** @param {Pair[]} pairs @param {"recorded" | "hypothetical"} which */
+function taughtTable(pairs, which) {
+  const place = scroller(`Who taught whom, ${which}`);
+  const table = make("table", "table taught-table");
+  table.append(make("caption", "", which));
+  const head = make("thead");
+  const names = make("tr");
+  const corner = make("th", "", "learner");
+  corner.scope = "col";
+  names.append(corner);
+  /** @type {string[]} */
+  const agents = data.agents;
+  agents.forEach((_, source) => {
+    const cell = make("th", "number");
+    cell.scope = "col";
+    cell.append(chip(source));
+    names.append(cell);
+  });
+  head.append(names);
+  const body = make("tbody");
+  agents.forEach((_, learner) => {
+    const row = make("tr");
+    const name = make("th");
+    name.scope = "row";
+    name.append(chip(learner));
+    row.append(name);
+    agents.forEach((_, source) => {
+      const found = pairs.find((pair) => pair.learner === learner && pair.source === source)?.[which].share;
+      const cell = make("td", "number taught-cell", found === null || found === undefined ? "–" : share(found, 1));
+      cell.style.setProperty("--share", String(found ?? 0));
+      row.append(cell);
+    });
+    body.append(row);
+  });
+  table.append(head, body);
+  place.append(table);
+  return place;
+}
+
+/** The band's lower bound over a step's shared updates: one number where it stays. @param {{first: number, last: number}} bounds */
+function bounds({ first, last }) {
+  const [from, to] = [significant(first), significant(last)];
+  return from === to ? from : `${from} to ${to}`;
+}
+
+/** @param {any} answer */
+function draw(answer) {
+  /** @type {Pair[]} */
+  const pairs = answer.pairs;
+  const many = answer.is_thinned ? " (evenly spread: all rows of so many steps are too many at once)" : "";
+  const [before, after] = answer.bounds ?? [];
+  must("#summary").textContent = answer.steps
+    ? `${count(answer.rows)} recorded rows of ${count(answer.steps)} steps, ${count(answer.first)} to ${count(answer.last)}${many}. Lower bound of the band, from the first to the last shared update of a step where it moves: recorded ${bounds(before)}, hypothetical ${bounds(after)}. Computed in ${answer.elapsed_ms} ms.`
+    : "No rollouts are on record for these steps.";
+  must("#cautions").replaceChildren(...answer.cautions.map((/** @type {string} */ text) => make("p", "alert alert-warning", text)));
+  must("#taught").classList.toggle("taught-many", data.agents.length > 2);
+  must("#taught").replaceChildren(taughtTable(pairs, "recorded"), taughtTable(pairs, "hypothetical"));
+  must("#pairs").replaceChildren(...pairs.filter((pair) => pair.learner !== pair.source).map(pairCard));
+  const clone = /** @type {HTMLAnchorElement} */ (must("#clone"));
+  clone.href = data.clone + (answer.clone ? `?${answer.clone}` : "");
+}
+
+/** The steps whose check is shown. */
+let checked = "";
+
+/** How well the recorded numbers are given back: asked once for a choice of steps. @param {URLSearchParams} asked */
+async function showCheck(asked) {
+  const steps = new URLSearchParams({ first: asked.get("first") ?? "", last: asked.get("last") ?? "", check: "true" });
+  if (checked === steps.toString()) return;
+  checked = steps.toString();
+  const answer = await fetch(`${data.url}?${steps}`).catch(() => null);
+  const found = answer?.ok ? (await answer.json()).check : null;
+  if (!found || checked !== steps.toString()) return;
+  const bits = found.weights === found.rows ? "all bit for bit" : `${count(found.weights)} bit for bit, the others within ${found.worst.toExponential(1)} of their size`;
+  const strengths = found.capabilities === found.strengths ? "all" : `only ${count(found.capabilities)}`;
+  must("#check").textContent = `At the recorded values this page gives back ${count(found.sides)} of ${count(found.rows)} recorded clip sides and their weights, ${bits}; ${strengths} of ${count(found.strengths)} recorded capabilities; every advantage within ${found.advantage.toExponential(1)}.`;
+}
+
+/** @type {AbortController | null} */
+let asking = null;
+
+async function ask() {
+  asking?.abort();
+  asking = new AbortController();
+  const found = must("#found");
+  found.setAttribute("aria-busy", "true");
+  const asked = query();
+  const shown = asked.toString();
+  history.replaceState(null, "", shown ? `?${shown}` : location.pathname);
+  for (const name of ["first", "last"]) if (!asked.has(name)) asked.set(name, String(data[name]));
+  const refused = must("#refused");
+  try {
+    const answer = await fetch(`${data.url}?${asked}`, { signal: asking.signal });
+    const body = await answer.json();
+    refused.hidden = answer.ok;
+    if (answer.ok) {
+      draw(body);
+      showCheck(asked);
+    } else refused.textContent = body.errors?.map((/** @type {{field: string | null, message: string}} */ one) => `${one.field ?? ""}: ${one.message}`).join(" ") ?? "This was refused.";
+    found.setAttribute("aria-busy", "false");
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") return;
+    refused.hidden = false;
+    refused.textContent = "The server does not answer. Turn a setting to try again.";
+  }
+}
+
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let waiting;
+knobs.addEventListener("input", (event) => {
+  const turned = event.target;
+  if (turned instanceof HTMLInputElement && turned.type === "range") {
+    const name = turned.closest("[data-knob]")?.getAttribute("data-knob") ?? "";
+    const number = knobs.elements.namedItem(name);
+    if (number instanceof HTMLInputElement) number.value = turned.value;
+  } else if (turned instanceof HTMLInputElement) {
+    const range = slider(turned.name);
+    if (range) range.value = turned.value;
+  }
+  clearTimeout(waiting);
+  waiting = setTimeout(ask, WAIT_MS);
+});
+knobs.addEventListener("submit", (event) => event.preventDefault());
+/** @type {NodeListOf<HTMLButtonElement>} */
+const windows = knobs.querySelectorAll("button[data-first]");
+for (const button of windows) {
+  button.addEventListener("click", () => {
+    for (const name of ["first", "last"]) /** @type {HTMLInputElement} */ (knobs.elements.namedItem(name)).value = button.dataset[name] ?? "";
+    ask();
+  });
+}
+must("#reset").addEventListener("click", () => {
+  history.replaceState(null, "", location.pathname);
+  readAddress();
+  ask();
+});
+readAddress();
+ask();

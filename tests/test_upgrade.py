@@ -1,0 +1,103 @@
+"""A data folder of version 0.1.0, from before the modules moved and migrations were squashed, in this version.
+
+The fixture is described in tests/data/upgrade/README.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.db.migrations.recorder import MigrationRecorder
+
+from hacrl_web.ops import schema
+from tests.support.upgrade import FIXTURE
+from workers.contract.spec.run import RunSpec
+from workers.contract.spec.yaml_files import from_file
+
+ROOT = Path(__file__).resolve().parents[1]
+ADDRESSES: list[dict[str, Any]] = json.loads((FIXTURE / "addresses.json").read_text())
+SPECS = sorted(path for path in (FIXTURE / "specs").glob("*.json") if not path.name.startswith("request_"))
+PARTS = ("status", "type", "location", "csv")
+MISSING = "no such value"
+
+
+def child(verb: str, folder: Path) -> Any:
+    """What the restored folder answers, from a process of its own: settings are read once a process."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HACRL_", "DJANGO_"))}
+    command = [sys.executable, "-m", "tests.support.upgrade", verb, str(folder)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory) -> list[dict[str, Any]]:
+    return child("ask", tmp_path_factory.mktemp("upgrade") / "data")
+
+
+def test_every_old_address_answers_as_it_did(answers):
+    """Lists with filters, tabs with their parameters, boards, forms of clones and drafts, CSV, and the API."""
+    assert len(answers) == len(ADDRESSES) > 200
+    differences = []
+    for before, now in zip(ADDRESSES, answers, strict=True):
+        pairs = [
+            (name, before[name], now.get(name)) for name in ("status", "type", "location", "csv") if name in before
+        ]
+        pairs += [
+            (path, value, now.get("values", {}).get(path, MISSING)) for path, value in before.get("values", {}).items()
+        ]
+        differences += [(before["address"], *pair) for pair in pairs if pair[1] != pair[2]]
+    assert differences == []
+
+
+def test_forms_of_clones_and_drafts_hold_the_settings_that_they_held(answers):
+    forms = [(before, now["form"]) for before, now in zip(ADDRESSES, answers, strict=True) if "form" in before]
+    assert len(forms) > 10
+    for before, form in forms:
+        assert form == before["form"], before["address"]
+
+
+@pytest.mark.slow
+def test_interrupted_runs_of_before_resume_to_the_same_bits(tmp_path):
+    """Both end as their twin that nobody interrupted did in the version before: weights, optimizers, metrics."""
+    twin = json.loads((FIXTURE / "resumed.json").read_text())
+    for name, end in child("resume", tmp_path / "data").items():
+        assert end["state"] == ["completed", 4, 2], name
+        assert end["sha256_of_checkpoint_4"] == twin["sha256_of_checkpoint_4"], name
+        assert sorted(map(json.dumps, end["events"])) == sorted(map(json.dumps, twin["events"])), name
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_stored_settings_of_before_are_accepted_and_unchanged(path):
+    stored = json.loads(path.read_text())
+    spec = RunSpec.model_validate(stored)
+    dumped = spec.model_dump(mode="json")
+
+    def part(whole: Any, of: Any) -> Any:
+        """Of the whole, the fields that `of` names."""
+        if isinstance(of, list):
+            return [part(one, other) for one, other in zip(whole, of, strict=True)]
+        return {key: part(whole[key], value) for key, value in of.items()} if isinstance(of, dict) else whole
+
+    assert part(dumped, stored) == stored
+
+
+def test_settings_as_yaml_of_before_are_read():
+    path = FIXTURE / "specs" / "hacpo.yaml"
+    assert from_file(path) == RunSpec.model_validate(yaml.safe_load(path.read_text()))
+
+
+@pytest.mark.django_db
+def test_database_that_stopped_between_old_migrations_is_refused():
+    recorder = MigrationRecorder.Migration.objects
+    recorder.filter(app="runs").delete()
+    recorder.create(app="runs", name="0001_start")
+    with pytest.raises(schema.NewerDatabase, match=r"before 0\.1\.0 \(runs\.0002_host has not run\)"):
+        schema.refuse_newer()
