@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("hacrl_web", "workers")
+PACKAGES = ("hacrl_web", "workers", "tools")
 # The rooms of workers/, each of which imports only itself and what stands above it. The web imports the contract alone.
 WORKERS_ROOMS = (
     "contract",
@@ -43,7 +43,6 @@ ROOMS = {
     "runs": ("models", "telemetry", "worker", "live", "launch", "sweeps", "archive", "pages", "api"),
     "insight": (
         *("overview", "checkpoints", "collaboration", "rollouts", "what_if", "evaluations", "run_tabs", "compare"),
-        "generated",
     ),
     "leaderboard": ("board", "render"),
 }
@@ -52,7 +51,7 @@ DOORS = ("urls", "api", "views", "middleware", "templatetags", "management")
 TOP_LEVEL = {
     ".ci", ".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md",
     "constraints.txt", "docker", "docs",
-    "frontend", "hacrl", "hacrl_web", "manage.py", "pyproject.toml", "tests", "workers",
+    "frontend", "hacrl", "hacrl_web", "manage.py", "pyproject.toml", "tests", "tools", "workers",
 }  # fmt: skip
 
 
@@ -153,6 +152,11 @@ def test_contract_loads_no_torch_in_a_fresh_process() -> None:
 @each("workers")
 def test_trainer_side_knows_nothing_of_the_web(path: Path) -> None:
     assert roots(path) & WEB == set()
+
+
+@each("hacrl_web", "workers")
+def test_product_does_not_need_the_tools(path: Path) -> None:
+    assert "tools" not in roots(path)
 
 
 @each("hacrl_web")
@@ -262,7 +266,7 @@ def test_no_file_needs_itself_through_others() -> None:
         visit(name, ())
 
 
-@each("hacrl_web", "workers", "tests")
+@each("hacrl_web", "workers", "tools", "tests")
 def test_imports_are_full_and_inits_are_empty(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):

@@ -287,6 +287,13 @@ def down() -> int:
 
 def manage(arguments: list[str]) -> None:
     """Any manage.py command, with the data folder, the Redis and the address of a running `up`."""
+    name_running_product()
+    os.execv(sys.executable, [sys.executable, str(ROOT / "manage.py"), *arguments])
+
+
+def name_running_product() -> None:
+    """Set in this process's environment the data folder, the Redis and the address of a running `up`, if there is
+    one."""
     data = preflight.data_folder()
     demo = preflight.data_folder("var/demo")
     if not os.environ.get("HACRL_DATA") and preflight.lock_holder(data) is None and preflight.lock_holder(demo):
@@ -297,7 +304,6 @@ def manage(arguments: list[str]) -> None:
     for variable, name in (("REDIS_URL", "redis_url"), ("HACRL_PUBLIC_URL", "url")):
         if state.get(name):
             os.environ.setdefault(variable, state[name])
-    os.execv(sys.executable, [sys.executable, str(ROOT / "manage.py"), *arguments])
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

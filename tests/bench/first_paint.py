@@ -2,7 +2,7 @@
 
     python -m tests.bench.first_paint --data FOLDER [--loads 5]
 
-FOLDER: a data folder with runs, such as `manage.py seed_demo_data` leaves. A real `up`, warm, and Chromium without
+FOLDER: a data folder with runs, such as `./hacrl seed_demo_data` leaves. A real `up`, warm, and Chromium without
 a GPU; each load has an empty cache. Aims: 300 kB of scripts and styles without Plotly, which
 tests/web/test_page_weight.py holds; the first paint within 1 s; a layout that stays where it was painted (a cumulative
 shift below .1).

@@ -66,10 +66,11 @@ def fill(scale: float) -> None:
     from django.core.management import call_command
 
     from hacrl_web.runs.models import Run
+    from tools.generated_runs.command import Command
 
     if not Run.objects.exists():
-        call_command("seed_demo_data", questions=0, **BIG, steps=int(12_500 * scale))
-        call_command("seed_demo_data", questions=0, **SMALL, runs=int(10_000 * scale))
+        call_command(Command(), questions=0, **BIG, steps=int(12_500 * scale))
+        call_command(Command(), questions=0, **SMALL, runs=int(10_000 * scale))
     began, packed = time.perf_counter(), 0
     while count := pack_round():
         packed += count

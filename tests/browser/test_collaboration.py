@@ -30,7 +30,7 @@ def run_path(context, server: Server) -> str:
     """A generated run of three agents, six recorded steps."""
     environment = {**os.environ, "HACRL_DATA": str(server.data), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
     options = ["--runs=1", f"--steps={STEPS}", "--agents=3", "--algorithms=hacpo", "--deltas=0.2"]
-    command = [sys.executable, "manage.py", "seed_demo_data", *options]
+    command = [sys.executable, "-m", "tools.generated_runs", *options]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     found = re.search(r"/runs/[0-9a-f-]{36}", done.stdout)
     assert found, done.stderr[-2000:]

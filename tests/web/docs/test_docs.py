@@ -18,7 +18,7 @@ from workers.contract.spec.run import RunSpec
 FILES = sorted(pages.FOLDER.glob("*.md"))
 TEMPLATES = django_settings.BASE_DIR / "frontend" / "templates"
 # Of ./hacrl itself, which the launcher answers without up.py; the rest are of up.py and of manage.py.
-LAUNCHER = {"test", "chaos", "manage", "client"}
+LAUNCHER = {"test", "chaos", "manage", "client", "seed_demo_data"}
 LAUNCHER |= runpy.run_path(str(django_settings.BASE_DIR / "hacrl"))["CLIENT_COMMANDS"]
 
 

@@ -16,10 +16,6 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from hacrl_web.insight.generated.answers import Examiner, section
-from hacrl_web.insight.generated.metrics import Record, StepEvents
-from hacrl_web.insight.generated.step import Stepper
-from hacrl_web.insight.generated.world import NUM_QUESTIONS, SUBJECTS, World
 from hacrl_web.runs.launch.variants import HACPO, Variant
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
 from hacrl_web.runs.telemetry.tables import (
@@ -32,6 +28,10 @@ from hacrl_web.runs.telemetry.tables import (
     Row,
     TelemetryTable,
 )
+from tools.generated_runs.answers import Examiner, section
+from tools.generated_runs.metrics import Record, StepEvents
+from tools.generated_runs.step import Stepper
+from tools.generated_runs.world import NUM_QUESTIONS, SUBJECTS, World
 from workers.contract.spec.run import RunSpec
 
 NOT_TRAINED = "generated, not trained"

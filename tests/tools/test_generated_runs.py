@@ -13,11 +13,6 @@ from django.core.management import CommandError, call_command
 from django.urls import get_resolver, reverse
 
 from hacrl_web.accounts.projects import project_of_new
-from hacrl_web.insight.generated import runs as generated_runs
-from hacrl_web.insight.generated.metrics import StepEvents
-from hacrl_web.insight.generated.runs import NOT_TRAINED, Plan, Store, end_of, new_run, records
-from hacrl_web.insight.generated.step import StepFacts, Stepper, Visit
-from hacrl_web.insight.generated.world import World
 from hacrl_web.runs.models import (
     TERMINAL,
     AnswerChunk,
@@ -28,6 +23,12 @@ from hacrl_web.runs.models import (
     StatusChange,
     TelemetryEvent,
 )
+from tools.generated_runs import runs as generated_runs
+from tools.generated_runs.command import Command
+from tools.generated_runs.metrics import StepEvents
+from tools.generated_runs.runs import NOT_TRAINED, Plan, Store, end_of, new_run, records
+from tools.generated_runs.step import StepFacts, Stepper, Visit
+from tools.generated_runs.world import World
 from workers.agents.messages import GeneratedRollouts, Response, RowResult, UpdateReport
 from workers.agents.objective import objective_of
 from workers.algorithms import gspo, hacpo
@@ -194,7 +195,7 @@ def check_rows(spec: RunSpec, rows: list[Visit], learner: int, m: int) -> float:
 
 def seed(**options: Any) -> None:
     small = {"runs": 5, "steps": 3, "prompts": 4, "generations": 2}
-    call_command("seed_demo_data", **{**small, **options})
+    call_command(Command(), **{**small, **options})
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others() -> None:

@@ -1,4 +1,4 @@
-"""`manage.py seed_demo_data`: generated runs, so that every page can be tried and measured at size without training."""
+"""`./hacrl seed_demo_data`: generated runs, so that every page can be tried and measured at size without training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from django.urls import reverse
 from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Membership, Project, Role, User, first_user
-from hacrl_web.insight.generated.runs import (
+from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
+from hacrl_web.runs.models import Run, State, Sweep
+from tools.generated_runs.runs import (
     BENCHMARK_FACTS,
     NOT_TRAINED,
     RUNS_APART_S,
@@ -24,9 +26,7 @@ from hacrl_web.insight.generated.runs import (
     records,
     run_id,
 )
-from hacrl_web.insight.generated.world import NUM_QUESTIONS
-from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
-from hacrl_web.runs.models import Run, State, Sweep
+from tools.generated_runs.world import NUM_QUESTIONS
 
 ALGORITHMS = ("hacpo", "gspo", "gspox2")
 MAX_ROWS = 20_000_000

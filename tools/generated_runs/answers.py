@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from hacrl_web.insight.generated.world import SUBJECTS, UNSCORABLE, Question, World, questions
+from tools.generated_runs.world import SUBJECTS, UNSCORABLE, Question, World, questions
 from workers.contract.estimators import Tally, Vote, estimates
 from workers.contract.events import ANSWERS_AT_ONCE, RIGHT, WRONG
 from workers.contract.events import UNSCORABLE as NO_VERDICT

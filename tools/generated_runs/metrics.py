@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
-from hacrl_web.insight.generated.step import StepFacts, Visit
+from tools.generated_runs.step import StepFacts, Visit
 from workers.contract.spec.run import RunSpec
 
 Record = dict[str, Any]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from hacrl_web.insight.generated.world import Answer, Question, World
+from tools.generated_runs.world import Answer, Question, World
 from workers.contract.contribution_weight import clip_lower_bound
 from workers.contract.spec.run import RunSpec
 
