@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from hacrl_web.client import comparing, objects, people, results, running, shelving, sweeps, watching
 from hacrl_web.client.api import Client, check_address
 from hacrl_web.client.command import AsJson, ClientProblem, client_command, connect
+from hacrl_web.client.commands import archive, compare, objects, people, results, runs, sweeps, watch
 from hacrl_web.client.login import StoredLogin, forget_login, save_login
 from hacrl_web.client.show import complain, line, print_json
 
@@ -101,7 +101,7 @@ def whoami(json: AsJson = False) -> None:
     return None
 
 
-for part in (running, watching, shelving, results, comparing, sweeps, objects, people):
+for part in (runs, watch, archive, results, compare, sweeps, objects, people):
     part.add_to(app)
 
 

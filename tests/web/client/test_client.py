@@ -19,8 +19,9 @@ from django.urls import reverse
 from typer.testing import CliRunner
 
 from hacrl_web.accounts.tokens.tokens import make_token
-from hacrl_web.client import api, command, comparing, login, main, show, watching
+from hacrl_web.client import api, command, login, main, show
 from hacrl_web.client.api import ApiError, Client, Unreachable
+from hacrl_web.client.commands import compare, watch
 from hacrl_web.runs.models import Run, State, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.support.web.factories import make_run, metrics, write_spool
@@ -411,12 +412,12 @@ def test_row_is_one_line_for_a_pipe_and_only_names_give_way_in_a_terminal(monkey
 
 
 def test_rows_of_one_algorithm_are_told_apart():
-    assert comparing._label({"algorithm": "hacpo", "told_apart_by": {"algorithm.delta": 0.8}}) == "hacpo (delta 0.8)"
-    assert comparing._label({"algorithm": "gspo", "told_apart_by": {}}) == "gspo"
+    assert compare._label({"algorithm": "hacpo", "told_apart_by": {"algorithm.delta": 0.8}}) == "hacpo (delta 0.8)"
+    assert compare._label({"algorithm": "gspo", "told_apart_by": {}}) == "gspo"
 
 
 def test_ratio_of_an_event_is_divided():
-    assert watching.values_of({"values": {"a": 1.0}, "ratios": {"b": [3, 4], "c": [0, 0]}}) == {
+    assert watch.values_of({"values": {"a": 1.0}, "ratios": {"b": [3, 4], "c": [0, 0]}}) == {
         "a": 1.0,
         "b": 0.75,
         "c": None,

@@ -7,9 +7,9 @@ from uuid import UUID, uuid4
 
 import typer
 
-from hacrl_web.client import watching
 from hacrl_web.client.api import ApiError, Client, is_sweep
 from hacrl_web.client.command import AsJson, ClientProblem, RunName, client_command, completer, connect, run_id
+from hacrl_web.client.commands import watch as watching
 from hacrl_web.client.files import read_request
 from hacrl_web.client.material import with_ids
 from hacrl_web.client.show import counted, format_number, line, print_json, state, table
