@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import sys
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from hacrl_web.client.api import Client, check_address
 from hacrl_web.client.command import AsJson, ClientProblem, client_command, connect
-from hacrl_web.client.commands import archive, compare, objects, people, results, runs, sweeps, watch
+from hacrl_web.client.commands import api, archive, compare, objects, results, runs, sweeps, watch
 from hacrl_web.client.login import StoredLogin, forget_login, save_login
 from hacrl_web.client.show import complain, line, print_json
 
@@ -21,7 +22,47 @@ EPILOG = (
 )
 TOKENS_PAGE = "/account/tokens"
 LOCAL = ("http://localhost", "http://127.0.0.1", "http://[::1]")
+# Commands of before, with the operation that does the same.
+FORMER = {
+    "note": 'PUT /runs/ID/labels -d \'{"notes": "..."}\'',
+    "unarchive": "POST /runs/ID/unarchive",
+    "queue-draft": "POST /runs/ID/queue-draft",
+    "sweeps pause": "POST /sweeps/N/pause",
+    "sweeps resume": "POST /sweeps/N/resume",
+    "sweeps retry": "POST /sweeps/N/retry",
+    "sweeps seeds": "POST /sweeps/N/seeds -d '{\"seeds\": [1, 2]}'",
+    "sweeps rename": 'POST /sweeps/N/rename -d \'{"name": "..."}\'',
+    "models check": "POST /models/N/check",
+    "models remove": "DELETE /models/N",
+    "groups remove": "DELETE /groups/N",
+    "projects show": "GET /projects/N",
+    "projects add": 'POST /projects -d \'{"name": "..."}\'',
+    "projects invite": 'POST /projects/N/invitations -d \'{"role": "member"}\'',
+    "projects withdraw": "DELETE /projects/N/invitations/ID",
+    "projects role": 'POST /projects/N/members/ID -d \'{"role": "viewer"}\'',
+    "projects remove": "DELETE /projects/N/members/ID",
+    "projects": "GET /projects",
+    "hosts drain": 'POST /hosts/drain -d \'{"name": "...", "drain": "finish"}\'',
+    "hosts resume": 'POST /hosts/drain -d \'{"name": "...", "drain": "no"}\'',
+    "hosts": "GET /hosts",
+    "tokens revoke": "POST /tokens/N/revoke",
+    "tokens": "GET /tokens",
+}
+
+
+class Commands(typer.core.TyperGroup):
+    """The commands, and for one of before the operation that replaces it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        words = next((words for words in (" ".join(args[:2]), args[0]) if words in FORMER), None)
+        if words:
+            complain(f"hacrl: {words} is now: hacrl api {FORMER[words]}")
+            raise typer.Exit(2)
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Launch, watch and compare runs of a HACRL Web installation.",
     epilog=EPILOG,
     no_args_is_help=True,
@@ -78,7 +119,7 @@ def login(
 @app.command()
 @client_command
 def logout() -> None:
-    """Forget the address and the token. The token stays usable until it is revoked: hacrl tokens revoke.
+    """Forget the address and the token. The token stays usable until it is revoked: hacrl api POST /tokens/ID/revoke.
 
     Example: hacrl logout
     """
@@ -101,7 +142,7 @@ def whoami(json: AsJson = False) -> None:
     return None
 
 
-for part in (runs, watch, archive, results, compare, sweeps, objects, people):
+for part in (runs, watch, archive, results, compare, sweeps, objects, api):
     part.add_to(app)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -24,11 +23,9 @@ from hacrl_web.client.command import (
 )
 from hacrl_web.client.show import format_number, line, print_json, state, table
 
-MAX_NOTES = 2**16  # bytes that are read of standard input; the server's limit is lower
-
 
 def add_to(app: typer.Typer) -> None:
-    for act in (show, tag, note, archive, unarchive, delete):
+    for act in (show, tag, archive, delete):
         app.command()(act)
 
 
@@ -88,28 +85,6 @@ def tag(
 
 
 @client_command
-def note(
-    run: RunName,
-    text: Annotated[str | None, typer.Argument(help="In place of what is there; - for standard input.")] = None,
-    json: AsJson = False,
-) -> None:
-    """Read or write the notes of a run. With a text they are replaced, and "" clears them.
-
-    Example: hacrl note swan "delta .8: clips too much"
-    """
-    if text == "-":
-        text = sys.stdin.read(MAX_NOTES)
-    with connect() as client:
-        path = f"/runs/{run_id(client, run)}/labels"
-        answer = client.get(path) if text is None else client.change(path, notes=text)
-    if json:
-        return print_json(answer)
-    for one in answer["notes"].splitlines() or ["No notes."]:
-        line(one)
-    return None
-
-
-@client_command
 def archive(runs: RunNames, json: AsJson = False) -> None:
     """Put ended runs away. Lists leave them out, nothing is lost.
 
@@ -118,17 +93,6 @@ def archive(runs: RunNames, json: AsJson = False) -> None:
     with connect() as client:
         matches = find_runs(client, runs)
         for_each(matches, lambda run: client.post(f"/runs/{run['id']}/archive"), json, "Archived")
-
-
-@client_command
-def unarchive(runs: RunNames, json: AsJson = False) -> None:
-    """Take archived runs back into the lists.
-
-    Example: hacrl unarchive swan
-    """
-    with connect() as client:
-        matches = find_runs(client, runs)
-        for_each(matches, lambda run: client.post(f"/runs/{run['id']}/unarchive"), json, "Back in the lists")
 
 
 @client_command

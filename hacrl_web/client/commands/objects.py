@@ -64,33 +64,6 @@ def add_model(
         _made("Model", client.post("/models", body), json)
 
 
-@models.command("check")
-@client_command
-def check_model(model: ModelName, json: AsJson = False) -> None:
-    """Inspect a registered model again.
-
-    Example: hacrl models check 1
-    """
-    with connect() as client:
-        answer = client.post(f"/models/{object_id(client, '/models', 'model', model)}/check")
-    if json:
-        return print_json(answer)
-    table(["check", "what was found"], ([one["name"], one["detail"]] for one in answer["checks"]), empty="No checks.")
-    return None
-
-
-@models.command("remove")
-@client_command
-def remove_model(model: ModelName) -> None:
-    """Forget a model that no group has; its files stay.
-
-    Example: hacrl models remove 1
-    """
-    with connect() as client:
-        client.delete(f"/models/{object_id(client, '/models', 'model', model)}")
-    line("The model is forgotten.")
-
-
 @groups.callback()
 @client_command
 def list_groups(context: typer.Context, json: AsJson = False) -> None:
@@ -123,18 +96,6 @@ def add_group(
             named, _, model = text.rpartition("=")
             agents.append({"model": object_id(client, "/models", "model", model), "name": named})
         _made("Group", client.post("/groups", {"name": name, "agents": agents}), json)
-
-
-@groups.command("remove")
-@client_command
-def remove_group(group: GroupName) -> None:
-    """Delete a group that no run has; its models stay.
-
-    Example: hacrl groups remove pair
-    """
-    with connect() as client:
-        client.delete(f"/groups/{object_id(client, '/groups', 'group', group)}")
-    line("The group is deleted.")
 
 
 @benchmarks.callback()

@@ -19,7 +19,7 @@ STATES = ["draft", "queued", "starting", "running", "paused", "completed", "fail
 
 
 def add_to(app: typer.Typer) -> None:
-    for act in (runs, launch, queue_draft, stop, pause, resume, retry, queue):
+    for act in (runs, launch, stop, pause, resume, retry, queue):
         app.command()(act)
 
 
@@ -140,19 +140,6 @@ def _order(name: str, what: str, json: bool, body: dict[str, Any] | None = None)
         # Asking twice does nothing, and a retry happens once for each key: a lost answer is asked for again.
         run = client.post(f"/runs/{run_id(client, name)}/{what}", body, key=uuid4().hex)
     print_json(run) if json else line(f"{run['name']} ({run['id']}): {run['state']}, wanted: {run['desired_state']}")
-
-
-@client_command
-def queue_draft(
-    run: RunName,
-    confirm: Annotated[list[str] | None, typer.Option(help="Word in brackets behind a caution. Repeat it.")] = None,
-    json: AsJson = False,
-) -> None:
-    """Queue a draft.
-
-    Example: hacrl queue-draft swan --confirm delta_above_half
-    """
-    _order(run, "queue-draft", json, {"confirm": confirm or []})
 
 
 @client_command

@@ -80,66 +80,6 @@ def stop_sweep(sweep: SweepName, json: AsJson = False) -> None:
     _order(sweep, "stop", None, json)
 
 
-@sweeps.command("pause")
-@client_command
-def pause_sweep(
-    sweep: SweepName, why: Annotated[str, typer.Option(help="Shown on the runs' pages.")] = "", json: AsJson = False
-) -> None:
-    """Pause every run of a sweep, each after its step.
-
-    Example: hacrl sweeps pause 3
-    """
-    _order(sweep, "pause", {"why": why}, json)
-
-
-@sweeps.command("resume")
-@client_command
-def resume_sweep(sweep: SweepName, json: AsJson = False) -> None:
-    """Queue every paused run of a sweep again.
-
-    Example: hacrl sweeps resume 3
-    """
-    _order(sweep, "resume", None, json)
-
-
-@sweeps.command("retry")
-@client_command
-def retry_sweep(
-    sweep: SweepName,
-    stopped: Annotated[bool, typer.Option("--stopped", help="Those that were stopped, not those that failed.")] = False,
-    json: AsJson = False,
-) -> None:
-    """A new run in place of each that has failed.
-
-    Example: hacrl sweeps retry 3
-    """
-    _order(sweep, "retry", {"state": "stopped" if stopped else "failed"}, json)
-
-
-@sweeps.command("seeds")
-@client_command
-def add_seeds(
-    sweep: SweepName, seeds: Annotated[list[int], typer.Argument(help="Further seeds.")], json: AsJson = False
-) -> None:
-    """Every variant of a sweep on further seeds.
-
-    Example: hacrl sweeps seeds 3 7 8
-    """
-    _order(sweep, "seeds", {"seeds": seeds}, json)
-
-
-@sweeps.command("rename")
-@client_command
-def rename_sweep(sweep: SweepName, name: str, json: AsJson = False) -> None:
-    """Another name for a sweep; its runs keep theirs.
-
-    Example: hacrl sweeps rename 3 "first comparison"
-    """
-    with connect() as client:
-        answer = client.post(f"{_path(client, sweep)}/rename", {"name": name})
-    print_json(answer) if json else line(f"Sweep {answer['id']}: {answer['name']}")
-
-
 @sweeps.command("delete")
 @client_command
 def delete_sweep(sweep: SweepName, yes: Yes = False) -> None:

@@ -185,11 +185,11 @@ def test_objects_are_made_and_forgotten(hacrl, user):
         hacrl("groups", "add", "pair", "--agent", f"left={model.name}", "--agent", str(model.pk), "--json")
     )
     assert [agent["name"] for agent in made["agents"]] == ["left", model.name]
-    refusal = hacrl("models", "remove", str(model.pk), status=1)
+    refusal = hacrl("api", "DELETE", f"/models/{model.pk}", status=1)
     assert "2 agent groups have this model" in refusal
-    assert hacrl("groups", "remove", "pair") == "The group is deleted.\n"
-    assert "1 agent group has this model" in hacrl("models", "remove", str(model.pk), status=1)
-    assert "1 run has this agent group" in hacrl("groups", "remove", model.agents.get().group.name, status=1)
+    assert hacrl("api", "DELETE", f"/groups/{made['id']}") == ""
+    assert "1 agent group has this model" in hacrl("api", "DELETE", f"/models/{model.pk}", status=1)
+    assert "1 run has this agent group" in hacrl("api", "DELETE", f"/groups/{model.agents.get().group_id}", status=1)
     assert "location" in hacrl("models", "add", "/etc", status=1)
 
 
@@ -430,4 +430,4 @@ def test_launcher_passes_on_the_commands_that_there_are():
     named = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
     groups = {group.name for group in main.app.registered_groups}
     commands = {one.name or one.callback.__name__.replace("_", "-") for one in main.app.registered_commands}
-    assert named == groups | commands
+    assert named == groups | commands | {words.split()[0] for words in main.FORMER}

@@ -10,6 +10,7 @@ from django.utils import timezone
 from hacrl_web.accounts.models import Membership, Project, User
 from hacrl_web.alerts.models import Alert
 from hacrl_web.client import command
+from hacrl_web.client.main import FORMER
 from hacrl_web.runs.models import Host, Run
 from tests.support.web.factories import launch_request, make_run, metrics
 from tests.web.client.test_client import HOSTILE, said_json, stored
@@ -27,7 +28,9 @@ def test_runs_are_labelled_put_away_and_deleted_one_or_many(hacrl, user, monkeyp
     assert "no comma" in hacrl("tag", "going", "--add", "a,b", status=1)
     assert [one["name"] for one in said_json(hacrl("runs", "--tag", "draft", "--json"))] == ["goose"]
     assert hacrl("runs", "--tag", "old", "--ids").split() == [str(run.pk) for run in reversed(runs)]
-    assert hacrl("note", "swan", "-", stdin="first\nsecond") == hacrl("note", "swan") == "first\nsecond\n"
+    labels = f"/runs/{runs[0].pk}/labels"
+    hacrl("api", "put", labels, "-d", "-", stdin=json.dumps({"notes": "first\nsecond"}))
+    assert said_json(hacrl("api", "GET", labels)) == {"tags": ["old"], "notes": "first\nsecond"}
     assert "second" in hacrl("show", "swan")
 
     # The one that goes on refuses, and does not keep the other from it.
@@ -36,7 +39,7 @@ def test_runs_are_labelled_put_away_and_deleted_one_or_many(hacrl, user, monkeyp
     assert "Archived: swan" in refused
     assert "swan" not in hacrl("runs")
     assert "swan" in hacrl("runs", "--archived")
-    assert said_json(hacrl("unarchive", "swan", "--json"))[0]["archived_at"] is None
+    assert said_json(hacrl("api", "POST", f"/runs/{runs[0].pk}/unarchive"))["archived_at"] is None
 
     shown = hacrl("delete", "swan", "goose", status=1)
     assert "2 runs, together" in shown
@@ -57,12 +60,12 @@ def test_runs_are_labelled_put_away_and_deleted_one_or_many(hacrl, user, monkeyp
 def test_name_that_commands_the_terminal_reaches_none(hacrl, user):
     run = make_run(user)
     Run.objects.update(name=f"evil {HOSTILE}")  # as an older version, or somebody with the database, wrote it
-    labels = ["note", str(run.pk), "fine"], ["show", str(run.pk)], ["tag", str(run.pk), "-a", "x"], ["runs"]
+    labels = ["show", str(run.pk)], ["tag", str(run.pk), "-a", "x"], ["runs"]
     refused = ["archive", str(run.pk)], ["delete", str(run.pk), "-y"]
     for words, status in [*((words, 0) for words in labels), *((words, 1) for words in refused)]:
         told = hacrl(*words, status=status)  # which looks for escapes itself
         assert "\u202e" not in told
-        assert words[0] == "note" or "evil ␛]0;owned␇" in told
+        assert "evil ␛]0;owned␇" in told
 
 
 def test_sweep_is_looked_after_as_one(hacrl, user, tmp_path):
@@ -76,47 +79,60 @@ def test_sweep_is_looked_after_as_one(hacrl, user, tmp_path):
     file = tmp_path / "sweep.json"
     file.write_text(json.dumps(request))
     hacrl("launch", str(file))
-    hacrl("sweeps", "seeds", "pair", "2")
+    (sweep,) = said_json(hacrl("sweeps", "--json"))
+    path = f"/sweeps/{sweep['id']}"
+    hacrl("api", "POST", f"{path}/seeds", "-d", '{"seeds": [2]}')
     assert "4 queued" in hacrl("sweeps", "show", "pair")
-    assert "pause, 4 runs" in hacrl("sweeps", "pause", "pair", "--why", "later")
-    assert "resume, 4 runs" in hacrl("sweeps", "resume", "pair")
+    assert len(said_json(hacrl("api", "POST", f"{path}/pause", "-d", '{"why": "later"}'))["changed"]) == 4
+    assert len(said_json(hacrl("api", "POST", f"{path}/resume"))["changed"]) == 4
     assert "is queued: stop it first" in hacrl("sweeps", "delete", "pair", "--yes", status=1)
     assert len(said_json(hacrl("sweeps", "stop", "pair", "--json"))["changed"]) == 4
-    hacrl("sweeps", "rename", "pair", "couple")
-    assert "retry, 4 runs" in hacrl("sweeps", "retry", "couple", "--stopped")
+    hacrl("api", "POST", f"{path}/rename", "-d", '{"name": "couple"}')
+    assert len(said_json(hacrl("api", "POST", f"{path}/retry", "-d", '{"state": "stopped"}'))["changed"]) == 4
     hacrl("sweeps", "stop", "couple")
     assert "--yes does it" in hacrl("sweeps", "delete", "couple", status=1)
     hacrl("sweeps", "delete", "couple", "--yes")
     assert Run.objects.get() == made
 
 
-def test_members_invitations_tokens_and_hosts(hacrl, user):
+def test_any_operation_is_called_by_its_address(hacrl, user, tmp_path):
     ann = User.objects.create_user("ann")
     User.objects.filter(pk=user.pk).update(is_staff=True)
     Host.objects.create(name="node-3", last_seen=timezone.now())
-    hacrl("projects", "add", "vision")
-    assert "/invitation/" in hacrl("projects", "invite", "vision", "--for", "Ann")
-    (invitation,) = said_json(hacrl("projects", "show", "vision", "--json"))["invitations"]
-    assert "Ann" in hacrl("projects", "show", "vision")
-    hacrl("projects", "withdraw", "vision", str(invitation["id"]))
-    project = Project.objects.get(name="vision")
-    Membership.objects.create(project=project, user=ann, role="viewer")
-    assert "member" in hacrl("projects", "role", "vision", "ann", "member")
-    assert "Choose one of" in hacrl("projects", "role", "vision", "ann", "boss", status=1)
-    assert "is no member" in hacrl("projects", "role", "vision", "nobody", "viewer", status=4)
-    hacrl("projects", "remove", "vision", "ann", status=1)
-    hacrl("projects", "remove", "vision", "ann", "--yes")
-    assert "vision" in hacrl("projects")
-    assert not project.memberships.filter(user=ann).exists()
+    body = tmp_path / "project.json"
+    body.write_text('{"name": "vision"}')
+    project = said_json(hacrl("api", "POST", "/projects", "-d", f"@{body}"))
+    path = f"/projects/{project['id']}"
+    invitation = said_json(hacrl("api", "POST", f"{path}/invitations", "-d", '{"role": "viewer", "comment": "Ann"}'))
+    assert "/invitation/" in invitation["link"]
+    assert hacrl("api", "DELETE", f"{path}/invitations/{invitation['id']}") == ""
+    member = Membership.objects.create(project=Project.objects.get(name="vision"), user=ann, role="viewer")
+    hacrl("api", "POST", f"{path}/members/{member.pk}", "-d", '{"role": "member"}')
+    assert "Choose one of" in hacrl("api", "POST", f"{path}/members/{member.pk}", "-d", '{"role": "boss"}', status=1)
+    hacrl("api", "DELETE", f"{path}/members/{member.pk}")
+    assert not Membership.objects.filter(user=ann, project__name="vision").exists()
 
-    hacrl("hosts", "drain", "node-3", "--why", "new driver")
-    assert "new driver" in hacrl("hosts")
-    hacrl("hosts", "resume", "node-3")
-    assert Host.objects.get().drain == "no"
+    hacrl("api", "POST", "/hosts/drain", "-d", '{"name": "node-3", "drain": "finish", "why": "new driver"}')
+    assert said_json(hacrl("api", "GET", "/hosts"))["items"][0]["drain_reason"].endswith(": new driver")
+    for name in ("one", "two", "three"):
+        make_run(user, name=name)
+    rows = said_json(hacrl("api", "GET", "/runs", "--all", "-q", "limit=1", "-q", "state=queued"))
+    assert sorted(row["name"] for row in rows) == ["one", "three", "two"]
 
-    assert "usable" in hacrl("tokens")
-    hacrl("tokens", "revoke", "cli")
-    assert "revoked" in hacrl("tokens", status=3)
+    assert "not one of GET" in hacrl("api", "PATCH", "/runs", status=1)
+    assert "not JSON" in hacrl("api", "POST", "/projects", "-d", "{", status=1)
+    assert "not NAME=VALUE" in hacrl("api", "GET", "/runs", "-q", "state", status=1)
+    assert "belong to GET" in hacrl("api", "DELETE", "/runs/1", "--all", status=1)
+    hacrl("api", "GET", "/nothing", status=4)
+    token = said_json(hacrl("api", "GET", "/tokens"))["items"][0]
+    hacrl("api", "POST", f"/tokens/{token['id']}/revoke")
+    assert "revoked" in hacrl("api", "GET", "/tokens", status=3)
+
+
+@pytest.mark.parametrize("words", FORMER)
+def test_command_of_before_names_the_operation_that_replaces_it(hacrl, user, words):
+    shown = hacrl(*words.split(), "x", status=2)
+    assert shown == f"hacrl: {words} is now: hacrl api {FORMER[words]}\n"
 
 
 def test_queue_checkpoints_scores_and_alerts(hacrl, user):
