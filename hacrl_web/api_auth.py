@@ -18,7 +18,7 @@ WINDOW_S = 60
 
 
 class ApiTokenAuth(HttpBearer):
-    """The owner of a token, which accounts.middleware.ByToken has found and checked before this is asked."""
+    """The user who owns the token; `accounts.middleware.TokenAuth` has already checked it."""
 
     def authenticate(self, request: HttpRequest, token: str) -> Any:
         return request.user if hasattr(request, "api_token") else None

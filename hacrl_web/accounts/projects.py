@@ -69,7 +69,7 @@ def _way_out(user: Any, project: Project, needed: str) -> str:
 
 
 def for_members(view: ViewT) -> ViewT:
-    """Mark a page that is a form and nothing else: middleware.Door tells a viewer so, in place of showing it."""
+    """Mark a page that is only a form: to a viewer, `middleware.ProjectRoleGuard` answers with a refusal instead."""
     view.is_for_members = True  # type: ignore[attr-defined]
     return view
 
