@@ -16,12 +16,12 @@ from unittest import mock
 import torch
 
 from tests.bench.models import BenchVerifier
-from workers.agents import local, objective, updates
+from workers.agents import objective, updates
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.model.policy import Policy
-from workers.trainer import step as step_view
-from workers.trainer import trainer
+from workers.rollouts import engine
+from workers.trainer import step, trainer
 from workers.trainer.prompt_lengths import questions_that_fit
 from workers.trainer.step import batch_of_step
 from workers.trainer.step_events import step_events
@@ -118,7 +118,7 @@ class Steps:
     def _watched(self) -> Iterator[None]:
         """Time the parts of a step. A forward pass within generation is in both `generation` and `sampling pass`."""
         is_sampling = False
-        timed_sample = self._timed("generation", local.sample)
+        timed_sample = self._timed("generation", engine.sample)
 
         def sample(*arguments: Any, **more: Any) -> Any:
             nonlocal is_sampling
@@ -139,14 +139,14 @@ class Steps:
 
             handles += [model.register_forward_pre_hook(before), model.register_forward_hook(after)]
         patches = [
-            mock.patch.object(local, "sample", sample),
+            mock.patch.object(engine, "sample", sample),
             mock.patch.object(torch.Tensor, "backward", self._timed("backward", torch.Tensor.backward)),
             mock.patch.object(Policy, "step", self._timed("optimizer", Policy.step)),
             mock.patch.object(Policy, "encode_response", self._timed("tokenizer", Policy.encode_response)),
             mock.patch.object(Policy, "decode", self._timed("tokenizer", Policy.decode)),
             mock.patch.object(objective, "loss", self._timed("loss", objective.loss)),
             mock.patch.object(updates, "_fill", self._timed("row results", updates._fill)),
-            mock.patch.object(step_view, "build_mini_batches", self._timed("plan", step_view.build_mini_batches)),
+            mock.patch.object(step, "build_mini_batches", self._timed("plan", step.build_mini_batches)),
             mock.patch.object(self.trainer, "phase", self._phase),
             mock.patch.object(self.trainer.scorer, "score_step", self._timed("verify", self.trainer.scorer.score_step)),
         ]

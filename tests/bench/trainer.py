@@ -147,7 +147,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--smoke", action="store_true", help="the smallest size, one repetition")
     options = parser.parse_args(arguments)
+    if options.smoke:
+        options.sizes, options.repeats = "0.1M", 1
     torch.set_num_threads(options.threads)
     transformers.utils.logging.set_verbosity_error()
     everything = {}
