@@ -1,6 +1,7 @@
-"""The rules of words: values are named by nouns, and a public name is defined in one package."""
+"""The rules of words: values are named by nouns, a public name is defined in one package,
+and every answer of the API has a type."""
 
-from tests.words import listed_names, participles, repeated_names, sources
+from tests.words import listed_names, participles, repeated_names, sources, untyped_answers
 
 MAX_PARTICIPLES = 59
 
@@ -16,3 +17,7 @@ def test_a_public_name_is_defined_in_one_package_or_listed_in_the_glossary():
 
 def test_the_glossary_lists_no_name_that_does_not_repeat():
     assert listed_names() - set(repeated_names()) == set()
+
+
+def test_every_operation_of_the_api_describes_its_answer():
+    assert untyped_answers() == []

@@ -13,6 +13,14 @@ from django.shortcuts import get_object_or_404
 from ninja import Query, Router
 
 from hacrl_web.accounts.models import User
+from hacrl_web.alerts.answers import (
+    AlertAnswer,
+    AlertsOfRunAnswer,
+    DeliveryAnswer,
+    QueuedAnswer,
+    RulesAnswer,
+    WishesAnswer,
+)
 from hacrl_web.alerts.forms import LABELS, NotificationForm
 from hacrl_web.alerts.models import Alert, Delivery, NotificationSettings
 from hacrl_web.alerts.notify import queue_test
@@ -21,7 +29,7 @@ from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.etags import check_version, edit_of, tagged
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import StrictBody
+from hacrl_web.web.schemas import PageOf, StrictBody
 
 NEVER = datetime(9999, 1, 1, tzinfo=UTC)
 Which = Literal["open", "cleared", "all"]
@@ -58,7 +66,7 @@ def _listing(alerts: Any, state: str, query: ListQuery) -> dict[str, Any]:
     return listing(alerts, query, alert_summary)
 
 
-@router.get("/alerts", response=dict, summary="Alerts of all visible runs, newest first")
+@router.get("/alerts", response=PageOf[AlertAnswer], summary="Alerts of all visible runs, newest first")
 def list_alerts(request: HttpRequest, query: Query[ListQuery], state: Which = "all", kind: str | None = None) -> Any:
     alerts = Alert.objects.visible_to(request.user)
     if kind is not None:
@@ -68,7 +76,9 @@ def list_alerts(request: HttpRequest, query: Query[ListQuery], state: Which = "a
     return _listing(alerts, state, query)
 
 
-@router.get("/runs/{run_id}/alerts", response=dict, summary="Alerts of a run: the open ones, then the others")
+@router.get(
+    "/runs/{run_id}/alerts", response=AlertsOfRunAnswer, summary="Alerts of a run: the open ones, then the others"
+)
 def list_alerts_of_run(request: HttpRequest, run_id: UUID, query: Query[ListQuery], state: Which = "all") -> Any:
     """Open ones newest first, then those cleared, the last one first. `num_open` counts all that are open."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
@@ -79,7 +89,7 @@ def list_alerts_of_run(request: HttpRequest, run_id: UUID, query: Query[ListQuer
     return _listing(alerts, state, query) | {"num_open": num_open}
 
 
-@router.get("/alert-rules", response=dict, summary="The rules with their limits and where these come from")
+@router.get("/alert-rules", response=RulesAnswer, summary="The rules with their limits and where these come from")
 def list_rules(request: HttpRequest) -> Any:
     names = ("kind", "title", "help", "scope", "metric", "chart", "source", "advice", "is_low")
     limits = ("raise_at", "raise_after", "clear_at", "clear_after")
@@ -112,12 +122,12 @@ def _told(wishes: NotificationSettings) -> dict[str, Any]:
     return {name: getattr(wishes, name) for name in LABELS}
 
 
-@router.get("/notifications", response=dict, summary="What you want to be told, and where, with its ETag")
+@router.get("/notifications", response=WishesAnswer, summary="What you want to be told, and where, with its ETag")
 def get_notifications(request: HttpRequest) -> Any:
     return tagged(request, _told(_wishes(request.user)))
 
 
-@router.put("/notifications", response=dict, summary="Change it; the ETag that you read goes into If-Match")
+@router.put("/notifications", response=WishesAnswer, summary="Change it; the ETag that you read goes into If-Match")
 def change_notifications(request: HttpRequest, payload: Wishes) -> Any:
     with edit_of(User, request.user.pk):  # the settings' own row may not be there yet
         wishes = _wishes(request.user)
@@ -132,7 +142,7 @@ def change_notifications(request: HttpRequest, payload: Wishes) -> Any:
     return tagged(request, _told(_wishes(request.user)))
 
 
-@router.post("/notifications/test", response=dict, summary="Send a test to each of your addresses")
+@router.post("/notifications/test", response=QueuedAnswer, summary="Send a test to each of your addresses")
 def test_notifications(request: HttpRequest) -> Any:
     user: Any = request.user
     count = queue_test(user)
@@ -142,7 +152,7 @@ def test_notifications(request: HttpRequest) -> Any:
     return {"queued": count}
 
 
-@router.get("/deliveries", response=dict, summary="What was sent to you, and what became of it")
+@router.get("/deliveries", response=PageOf[DeliveryAnswer], summary="What was sent to you, and what became of it")
 def list_deliveries(request: HttpRequest, query: Query[ListQuery]) -> Any:
     names = ("channel", "target", "subject", "state", "tries", "reason", "created_at", "sent_at")
     return listing(

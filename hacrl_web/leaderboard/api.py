@@ -8,7 +8,9 @@ from django.http import HttpRequest
 from ninja import Query, Router, Schema
 
 from hacrl_web.leaderboard import views
+from hacrl_web.leaderboard.answers import BoardAnswer, BoardHead
 from hacrl_web.leaderboard.board.boards import board_of, sources
+from hacrl_web.web.schemas import PageOf
 
 MAX_BOARDS = 50
 router = Router(tags=["leaderboard"])
@@ -33,7 +35,7 @@ class BoardQuery(Schema):
     reported: str = ""
 
 
-@router.get("/boards", response=dict, summary="The boards, newest first")
+@router.get("/boards", response=PageOf[BoardHead], summary="The boards, newest first")
 def list_boards(
     request: HttpRequest,
     q: Annotated[str, Query(max_length=200)] = "",
@@ -60,7 +62,7 @@ def list_boards(
     return {"items": items, "count": len(rows), "next": str(end) if end < len(rows) else None}
 
 
-@router.get("/boards/table", response=dict, summary="One board with all that stands behind it")
+@router.get("/boards/table", response=BoardAnswer, summary="One board with all that stands behind it")
 def get_board(request: HttpRequest, query: Query[BoardQuery]) -> Any:
     """The same bytes as the page's JSON file."""
     return views.board_json(request)

@@ -8,6 +8,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Status
 
+from hacrl_web.accounts.answers import (
+    AuditAnswer,
+    MemberAnswer,
+    NewInvitationAnswer,
+    PersonAnswer,
+    ProjectAnswer,
+    ProjectDetailAnswer,
+)
 from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.accounts.models import Invitation, Membership, Project, User
 from hacrl_web.accounts.people import people
@@ -16,7 +24,7 @@ from hacrl_web.accounts.people.invitation_views import invited, withdrawn
 from hacrl_web.accounts.people.project_views import manageable_member, managed_project, visible_project
 from hacrl_web.accounts.projects import role_in
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import StrictBody
+from hacrl_web.web.schemas import PageOf, StrictBody
 
 MAX_TEXT = 200
 router = Router(tags=["projects"])
@@ -75,25 +83,29 @@ def _detail(request: HttpRequest, project: Project) -> dict[str, Any]:
     return detail
 
 
-@router.get("/projects", response=dict, summary="List the projects that you are in, with your role; staff: all")
+@router.get(
+    "/projects", response=PageOf[ProjectAnswer], summary="List the projects that you are in, with your role; staff: all"
+)
 def list_projects(request: HttpRequest, query: Query[ListQuery]) -> Any:
     rows = Project.objects.visible_to(request.user)
     return listing(rows.order_by("name", "pk"), query, lambda project: _summary(project, _user(request)))
 
 
-@router.post("/projects", response={201: dict}, summary="Make a project (staff)")
+@router.post("/projects", response={201: ProjectDetailAnswer}, summary="Make a project (staff)")
 def create_project(request: HttpRequest, payload: Named) -> Any:
     return Status(201, _detail(request, people.make_project(_user(request), payload.name)))
 
 
 @router.get(
-    "/projects/{int:project_id}", response=dict, summary="A project with its members; open invitations for its admins"
+    "/projects/{int:project_id}",
+    response=ProjectDetailAnswer,
+    summary="A project with its members; open invitations for its admins",
 )
 def get_project(request: HttpRequest, project_id: int) -> Any:
     return _detail(request, visible_project(request, project_id))
 
 
-@router.post("/projects/{int:project_id}/rename", response=dict, summary="Rename a project")
+@router.post("/projects/{int:project_id}/rename", response=ProjectDetailAnswer, summary="Rename a project")
 def rename_project(request: HttpRequest, project_id: int, payload: Named) -> Any:
     project = managed_project(request, project_id)
     project.name = people.checked_name(payload.name)
@@ -101,7 +113,9 @@ def rename_project(request: HttpRequest, project_id: int, payload: Named) -> Any
     return _detail(request, project)
 
 
-@router.post("/projects/{int:project_id}/members/{int:member_id}", response=dict, summary="Give a member another role")
+@router.post(
+    "/projects/{int:project_id}/members/{int:member_id}", response=MemberAnswer, summary="Give a member another role"
+)
 def set_role(request: HttpRequest, project_id: int, member_id: int, payload: RoleIn) -> Any:
     member = manageable_member(request, visible_project(request, project_id), member_id, is_removed=False)
     people.set_role(member, people.checked_role(payload.role))
@@ -115,7 +129,9 @@ def remove_member(request: HttpRequest, project_id: int, member_id: int) -> Any:
     return Status(204, None)
 
 
-@router.post("/projects/{int:project_id}/invitations", response={201: dict}, summary="Invite somebody by a link")
+@router.post(
+    "/projects/{int:project_id}/invitations", response={201: NewInvitationAnswer}, summary="Invite somebody by a link"
+)
 def invite(request: HttpRequest, project_id: int, payload: InvitationIn, response: HttpResponse) -> Any:
     """`link` is in this answer and nowhere else."""
     project = managed_project(request, project_id)
@@ -144,19 +160,19 @@ def _for_staff(request: HttpRequest) -> User:
     return _user(request)
 
 
-@router.get("/people", response=dict, summary="List the people of the installation (staff)")
+@router.get("/people", response=PageOf[PersonAnswer], summary="List the people of the installation (staff)")
 def list_people(request: HttpRequest, query: Query[ListQuery]) -> Any:
     _for_staff(request)
     return listing(User.objects.order_by("username"), query, _person)
 
 
-@router.post("/people/{int:user_id}/close", response=dict, summary="Close an account (staff)")
+@router.post("/people/{int:user_id}/close", response=PersonAnswer, summary="Close an account (staff)")
 def close_account(request: HttpRequest, user_id: int) -> Any:
     """Its sessions, sockets, links and invitations end at once, and its tokens let nobody in."""
     return _set_active(request, user_id, is_active=False)
 
 
-@router.post("/people/{int:user_id}/open", response=dict, summary="Open a closed account again (staff)")
+@router.post("/people/{int:user_id}/open", response=PersonAnswer, summary="Open a closed account again (staff)")
 def open_account(request: HttpRequest, user_id: int) -> Any:
     return _set_active(request, user_id, is_active=True)
 
@@ -173,7 +189,9 @@ def _entry(row: AuditEntry) -> dict[str, Any]:
     return {"id": row.pk, **{name: getattr(row, name) for name in COLUMNS}}
 
 
-@router.get("/audit", response=dict, summary="The audit log, newest first (staff; admins of projects: theirs)")
+@router.get(
+    "/audit", response=PageOf[AuditAnswer], summary="The audit log, newest first (staff; admins of projects: theirs)"
+)
 def list_audit(request: HttpRequest, query: Query[AuditQuery]) -> Any:
     filters = {name: text.replace("\x00", "") for name, text in query.dict(exclude={"limit", "cursor"}).items()}
     return listing(filtered(visible_entries(request), filters), query, _entry)

@@ -8,11 +8,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router, Status
 
+from hacrl_web.accounts.answers import MeAnswer, NewTokenAnswer, TokenAnswer
 from hacrl_web.accounts.token_models import ApiToken
 from hacrl_web.accounts.tokens.tokens import MAX_DAYS, USUAL_DAYS, make_token
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import StrictBody
+from hacrl_web.web.schemas import PageOf, StrictBody
 
 router = Router(tags=["account"])
 
@@ -30,7 +31,7 @@ def token_summary(token: ApiToken) -> dict[str, Any]:
     return {"id": token.pk, **{name: getattr(token, name) for name in names}}
 
 
-@router.get("/me", response=dict, summary="Who asks, and with which token")
+@router.get("/me", response=MeAnswer, summary="Who asks, and with which token")
 def get_me(request: HttpRequest) -> Any:
     """`token` is null where a browser's session asks."""
     user: Any = request.user
@@ -43,12 +44,14 @@ def get_me(request: HttpRequest) -> Any:
     }
 
 
-@router.get("/tokens", response=dict, summary="List your API tokens, newest first")
+@router.get("/tokens", response=PageOf[TokenAnswer], summary="List your API tokens, newest first")
 def list_tokens(request: HttpRequest, query: Query[ListQuery]) -> Any:
     return listing(ApiToken.objects.visible_to(request.user), query, token_summary)
 
 
-@router.post("/tokens", response={201: dict}, summary="Make an API token; its text is in this answer and nowhere else")
+@router.post(
+    "/tokens", response={201: NewTokenAnswer}, summary="Make an API token; its text is in this answer and nowhere else"
+)
 def create_token(request: HttpRequest, payload: TokenIn, response: HttpResponse) -> Any:
     """Only for who is logged in with a browser: a stolen token must not be able to outlive itself."""
     if getattr(request, "api_token", None) is not None:
@@ -59,7 +62,9 @@ def create_token(request: HttpRequest, payload: TokenIn, response: HttpResponse)
     return Status(201, {**token_summary(token), "token": text})
 
 
-@router.post("/tokens/{int:pk}/revoke", response=dict, summary="Let a token in no more; asking twice does nothing")
+@router.post(
+    "/tokens/{int:pk}/revoke", response=TokenAnswer, summary="Let a token in no more; asking twice does nothing"
+)
 def revoke_token(request: HttpRequest, pk: int) -> Any:
     token = get_object_or_404(ApiToken.objects.visible_to(request.user), pk=pk)
     token.revoke()

@@ -11,11 +11,13 @@ from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router, Status
 
 from hacrl_web.accounts.tokens.idempotency import idempotent
+from hacrl_web.insight.answers import AskAnswer, CheckpointsAnswer
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints
 from hacrl_web.insight.checkpoints.more_steps import launch_extension
 from hacrl_web.insight.checkpoints.promotion import promote_checkpoint, proposed_name, taken_names
 from hacrl_web.insight.checkpoints.views import archive_of, found_checkpoint
 from hacrl_web.registry.api.models_and_groups import ModelOut
+from hacrl_web.runs.api.answers import RunAnswer
 from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.models import Run
 from hacrl_web.web.schemas import StrictBody
@@ -30,7 +32,7 @@ def _run(request: HttpRequest, run_id: UUID) -> Run:
     return get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
 
 
-@router.get("/runs/{run_id}/checkpoints", response=dict, summary="The checkpoints of a run, newest first")
+@router.get("/runs/{run_id}/checkpoints", response=CheckpointsAnswer, summary="The checkpoints of a run, newest first")
 def list_checkpoints(
     request: HttpRequest, run_id: UUID, verify: Annotated[int | None, Query(ge=0, le=MAX_STEP)] = None
 ) -> Any:
@@ -70,7 +72,7 @@ class Extension(StrictBody):
 
 
 @router.post(
-    "/runs/{run_id}/checkpoints/extend", response={201: dict}, summary="A new run that goes on from a checkpoint"
+    "/runs/{run_id}/checkpoints/extend", response={201: RunAnswer}, summary="A new run that goes on from a checkpoint"
 )
 @idempotent
 def extend_run(request: HttpRequest, run_id: UUID, payload: Extension) -> Any:
@@ -91,7 +93,7 @@ class AskBody(StrictBody):
     max_new_tokens: int | None = None
 
 
-@router.post("/runs/{run_id}/checkpoints/ask", response=dict, summary="Ask every agent of a checkpoint")
+@router.post("/runs/{run_id}/checkpoints/ask", response=AskAnswer, summary="Ask every agent of a checkpoint")
 def ask(request: HttpRequest, run_id: UUID, payload: AskBody) -> Any:
     """One answer for each agent, or its `error`; it may take a minute."""
     run = _run(request, run_id)

@@ -9,6 +9,7 @@ from django.http import Http404, HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router
 
+from hacrl_web.insight.answers import CollaborationAnswer, RatiosAnswer, StepAnswer, StepsAnswer, WholeRunAnswer
 from hacrl_web.insight.collaboration.collaboration import sentences, view
 from hacrl_web.insight.collaboration.progress import so_far
 from hacrl_web.insight.collaboration.ratio_histogram import clipping, window_steps
@@ -41,7 +42,11 @@ def _recorded(run: Run, step: int) -> dict[int, int]:
     return steps
 
 
-@router.get("/runs/{run_id}/collaboration", response=dict, summary="Recorded steps, and the metrics of pairs over time")
+@router.get(
+    "/runs/{run_id}/collaboration",
+    response=CollaborationAnswer,
+    summary="Recorded steps, and the metrics of pairs over time",
+)
 def get_collaboration(request: HttpRequest, run_id: UUID) -> Any:
     """`steps`: those with recorded contributions. `timeline`: at most 120 columns of equally many steps.
 
@@ -51,12 +56,14 @@ def get_collaboration(request: HttpRequest, run_id: UUID) -> Any:
     return {**_state(run), "timeline": timeline(run, spec), "so_far": so_far(run, recorded_steps(run))}
 
 
-@router.get("/runs/{run_id}/collaboration/steps", response=dict, summary="Recorded steps, and whether it has ended")
+@router.get(
+    "/runs/{run_id}/collaboration/steps", response=StepsAnswer, summary="Recorded steps, and whether it has ended"
+)
 def get_steps(request: HttpRequest, run_id: UUID) -> Any:
     return _state(_run(request, run_id)[0])
 
 
-@router.get("/runs/{run_id}/collaboration/step", response=dict, summary="Who taught whom in one step")
+@router.get("/runs/{run_id}/collaboration/step", response=StepAnswer, summary="Who taught whom in one step")
 def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
     """By ordered pair: what became of the source's rollouts, their weight, rescue and warn. 404: none is recorded."""
     run, spec = _run(request, run_id)
@@ -64,7 +71,9 @@ def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
     return {"step": step, **picture, "sentences": sentences(spec, picture)}
 
 
-@router.get("/runs/{run_id}/collaboration/run", response=dict, summary="Who taught whom in all recorded steps")
+@router.get(
+    "/runs/{run_id}/collaboration/run", response=WholeRunAnswer, summary="Who taught whom in all recorded steps"
+)
 def get_whole_run(request: HttpRequest, run_id: UUID) -> Any:
     """As for one step. `done` of `of` steps are added up; ask again for the rest."""
     run, spec = _run(request, run_id)
@@ -73,7 +82,9 @@ def get_whole_run(request: HttpRequest, run_id: UUID) -> Any:
     return {"done": done, "of": len(steps), **view(spec, summary)}
 
 
-@router.get("/runs/{run_id}/collaboration/ratios", response=dict, summary="Histograms of raw s of one learner's peers")
+@router.get(
+    "/runs/{run_id}/collaboration/ratios", response=RatiosAnswer, summary="Histograms of raw s of one learner's peers"
+)
 def get_ratios(
     request: HttpRequest,
     run_id: UUID,

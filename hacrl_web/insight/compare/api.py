@@ -6,6 +6,7 @@ from django.http import Http404, HttpRequest
 from ninja import Query, Router, Schema
 
 from hacrl_web.insight import settings_diff
+from hacrl_web.insight.answers import ComparedLines, ComparisonAnswer
 from hacrl_web.insight.compare import comparison
 from hacrl_web.insight.compare.views import compare_selection
 from hacrl_web.web.errors import FieldError, FieldErrors
@@ -27,7 +28,7 @@ class CompareQuery(Schema):
 Bound = Annotated[float | None, Query(ge=0, le=1e18, allow_inf_nan=False)]
 
 
-@router.get("/compare", response=dict, summary="The lines of a comparison", url_name="compare_lines")
+@router.get("/compare", response=ComparedLines, summary="The lines of a comparison", url_name="compare_lines")
 def compare_lines(request: HttpRequest, query: Query[CompareQuery], low: Bound = None, high: Bound = None) -> Any:
     """As the page's address: runs (repeated, at most 8), metric, x; between `low` and `high` of the x axis.
 
@@ -48,7 +49,9 @@ def compare_lines(request: HttpRequest, query: Query[CompareQuery], low: Bound =
     return {"metric": selection.metric, "x": selection.axis, "lines": lines}
 
 
-@router.get("/compare/table", response=dict, summary="The table of a comparison: best and last of each agent")
+@router.get(
+    "/compare/table", response=ComparisonAnswer, summary="The table of a comparison: best and last of each agent"
+)
 def compare_table(request: HttpRequest, query: Query[CompareQuery]) -> Any:
     """`runs` repeated, at most 8; `baseline` is one of them; `best`: high or low. `differing`: settings not alike."""
     selection = compare_selection(request)

@@ -11,15 +11,17 @@ from django.shortcuts import get_object_or_404
 from ninja import Body, Router, Status
 
 from hacrl_web.accounts.tokens.idempotency import idempotent
+from hacrl_web.insight.answers import EvaluationsAnswer
 from hacrl_web.insight.evaluations.evaluations import evaluation_summary
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
+from hacrl_web.runs.api.answers import RunAnswer
 from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.models import Run
 
 router = Router(tags=["insight"])
 
 
-@router.post("/evaluations", response={201: dict}, summary="Evaluate models: a run of no training step")
+@router.post("/evaluations", response={201: RunAnswer}, summary="Evaluate models: a run of no training step")
 @idempotent
 def create_evaluation(request: HttpRequest, payload: Annotated[dict[str, Any], Body()]) -> Any:
     """`models` (ids), `group`, or `run` and `step` of a checkpoint; `benchmarks` (ids); `num_samples`, `temperature`,
@@ -27,7 +29,7 @@ def create_evaluation(request: HttpRequest, payload: Annotated[dict[str, Any], B
     return Status(201, detail(launch_evaluation(request.user, payload)))
 
 
-@router.get("/runs/{run_id}/evaluations", response=dict, summary="What a run's evaluations found")
+@router.get("/runs/{run_id}/evaluations", response=EvaluationsAnswer, summary="What a run's evaluations found")
 def get_evaluations(request: HttpRequest, run_id: UUID) -> Any:
     """By benchmark, the run's own first: each agent's evaluations by step, with estimates and slices."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)

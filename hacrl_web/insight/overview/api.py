@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router
 
+from hacrl_web.insight.answers import BucketsAnswer, HistoryAnswer
 from hacrl_web.insight.downsample import MAX_POINTS
 from hacrl_web.insight.overview.history import history
 from hacrl_web.insight.overview.overview import XAxis, overview
@@ -26,7 +27,9 @@ def _json(body: dict[str, Any]) -> HttpResponse:
     return HttpResponse(frame_text(body), content_type="application/json")
 
 
-@router.get("/runs/{run_id}/buckets", response=dict, summary="Lines of chosen metrics, at most 1,500 points each")
+@router.get(
+    "/runs/{run_id}/buckets", response=BucketsAnswer, summary="Lines of chosen metrics, at most 1,500 points each"
+)
 def get_buckets(
     request: HttpRequest,
     run_id: UUID,
@@ -50,7 +53,9 @@ def get_buckets(
     return _json(overview(run, metric, points=points, first=first, last=last, x=x, over_seeds=over_seeds))
 
 
-@router.get("/runs/{run_id}/history", response=dict, summary="The newest log lines, and what the trainer reported")
+@router.get(
+    "/runs/{run_id}/history", response=HistoryAnswer, summary="The newest log lines, and what the trainer reported"
+)
 def get_history(request: HttpRequest, run_id: UUID, up_to: Annotated[int, Query(ge=0, le=2**62)] = 2**62) -> Any:
     """Events as the socket sends them, oldest first, with a seq of at most `up_to`."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)

@@ -10,6 +10,7 @@ from django.http import HttpRequest, QueryDict
 from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router, Schema, Status
 
+from hacrl_web.insight.answers import RolloutsAnswer, SavedQueryAnswer
 from hacrl_web.insight.models import MAX_QUERY, SavedQuery
 from hacrl_web.insight.rollouts.filter import read_cursor, read_filter
 from hacrl_web.insight.rollouts.search import search_rollouts
@@ -18,7 +19,7 @@ from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.etags import check_version, edit_of, tagged
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import StrictBody
+from hacrl_web.web.schemas import PageOf, StrictBody
 
 router = Router(tags=["insight"])
 
@@ -46,7 +47,9 @@ class RolloutQuery(Schema):
     max_advantage: str = Query("", max_length=40)
 
 
-@router.get("/runs/{run_id}/rollouts", response=dict, summary="Rollouts that a filter finds, in the order of steps")
+@router.get(
+    "/runs/{run_id}/rollouts", response=RolloutsAnswer, summary="Rollouts that a filter finds, in the order of steps"
+)
 def find_rollouts(request: HttpRequest, run_id: UUID, query: Query[RolloutQuery]) -> Any:
     """`next` and `previous` go into `after` and `before`. A search that takes long stops at `stopped_at`: go on with
     `next`. What cannot be read of the filter is refused. The texts: /runs/{run_id}/rollout-text?seq=.
@@ -95,22 +98,26 @@ def _mine(request: HttpRequest) -> Any:
     return SavedQuery.objects.all().visible_to(request.user)
 
 
-@router.get("/saved-queries", response=dict, summary="Your saved queries of the Rollouts tab")
+@router.get("/saved-queries", response=PageOf[SavedQueryAnswer], summary="Your saved queries of the Rollouts tab")
 def list_saved(request: HttpRequest, query: Query[ListQuery]) -> Any:
     return listing(_mine(request), query, saved)
 
 
-@router.get("/saved-queries/{int:pk}", response=dict, summary="One of them, with its ETag")
+@router.get("/saved-queries/{int:pk}", response=SavedQueryAnswer, summary="One of them, with its ETag")
 def get_saved(request: HttpRequest, pk: int) -> Any:
     return tagged(request, saved(get_object_or_404(_mine(request), pk=pk)))
 
 
-@router.post("/saved-queries", response={201: dict}, summary="Save a query under a name; the same name replaces it")
+@router.post(
+    "/saved-queries", response={201: SavedQueryAnswer}, summary="Save a query under a name; the same name replaces it"
+)
 def create_saved(request: HttpRequest, payload: SavedIn) -> Any:
     return Status(201, saved(_save(request, payload)))
 
 
-@router.put("/saved-queries/{int:pk}", response=dict, summary="Change a saved query; its ETag goes into If-Match")
+@router.put(
+    "/saved-queries/{int:pk}", response=SavedQueryAnswer, summary="Change a saved query; its ETag goes into If-Match"
+)
 def change_saved(request: HttpRequest, pk: int, payload: SavedIn) -> Any:
     with edit_of(SavedQuery, pk):
         row = get_object_or_404(_mine(request), pk=pk)

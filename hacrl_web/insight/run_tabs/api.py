@@ -11,6 +11,7 @@ from django.shortcuts import get_object_or_404
 from ninja import Query, Router
 
 from hacrl_web.insight import settings_diff
+from hacrl_web.insight.answers import ConfigAnswer, SystemAnswer, TimelineAnswer
 from hacrl_web.insight.run_tabs import event_list, system
 from hacrl_web.runs.models import Run
 
@@ -26,14 +27,14 @@ def _run(request: HttpRequest, run_id: UUID) -> Run:
     return get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
 
 
-@router.get("/runs/{run_id}/timeline", response=dict, summary="All that happened to a run, newest first")
+@router.get("/runs/{run_id}/timeline", response=TimelineAnswer, summary="All that happened to a run, newest first")
 def get_timeline(request: HttpRequest, run_id: UUID, kind: Kinds = NO_KINDS, before: Moment = None) -> Any:
     """States, starts and ends, evaluations, checkpoints, incidents, alerts. `next` goes into `before`."""
     items, following = event_list.event_page(_run(request, run_id), dict.fromkeys(kind) or get_args(Kind), before)
     return {"items": [asdict(item) for item in items], "next": following}
 
 
-@router.get("/runs/{run_id}/config", response=dict, summary="A run's settings, beside those of another run")
+@router.get("/runs/{run_id}/config", response=ConfigAnswer, summary="A run's settings, beside those of another run")
 def get_config(request: HttpRequest, run_id: UUID, against: UUID | None = None, only_different: bool = False) -> Any:
     """By dotted path: the values of this run and of `against`; null and `is_there` false where a run has none."""
     runs = [_run(request, run_id), *([_run(request, against)] if against else [])]
@@ -41,7 +42,7 @@ def get_config(request: HttpRequest, run_id: UUID, against: UUID | None = None, 
     return {"runs": [str(run.pk) for run in runs], "lines": settings_diff.as_rows(lines, only_different=only_different)}
 
 
-@router.get("/runs/{run_id}/system", response=dict, summary="Where a run spent its time and memory")
+@router.get("/runs/{run_id}/system", response=SystemAnswer, summary="Where a run spent its time and memory")
 def get_system(
     request: HttpRequest, run_id: UUID, buckets: Annotated[int, Query(ge=1, le=system.BUCKETS)] = system.BUCKETS
 ) -> Any:

@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router
 
+from hacrl_web.insight.answers import RolloutOrNone, WhatIfAnswer
 from hacrl_web.insight.what_if.answer import what_if_answer
 from hacrl_web.insight.what_if.rows import MAX_WINDOW
 from hacrl_web.runs.models import Run
@@ -24,7 +25,9 @@ Window = Annotated[int | None, Query(ge=1, le=MAX_WINDOW)]
 router = Router(tags=["insight"])
 
 
-@router.get("/runs/{run_id}/what-if", response=dict, summary="Recorded rollouts, weighed again with other settings")
+@router.get(
+    "/runs/{run_id}/what-if", response=WhatIfAnswer, summary="Recorded rollouts, weighed again with other settings"
+)
 def what_if(
     request: HttpRequest,
     run_id: UUID,
@@ -54,7 +57,9 @@ def what_if(
     return what_if_answer(run, first, last, changes, checks=check)
 
 
-@router.get("/runs/{run_id}/rollout-text", response=dict, summary="A recorded rollout with its prompt and its text")
+@router.get(
+    "/runs/{run_id}/rollout-text", response=RolloutOrNone, summary="A recorded rollout with its prompt and its text"
+)
 def rollout_text(
     request: HttpRequest, run_id: UUID, seq: Annotated[int, Query(ge=0, lt=2**62)] = 0, shown: bool = False
 ) -> Any:

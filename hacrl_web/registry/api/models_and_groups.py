@@ -11,6 +11,7 @@ from ninja import Query, Router, Schema, Status
 from pydantic import Field
 
 from hacrl_web.accounts.projects import require_delete
+from hacrl_web.registry.api.answers import ChecksAnswer, PairAnswer
 from hacrl_web.registry.language_models import deletion, services
 from hacrl_web.registry.language_models.model_pairs import ModelPair, is_measured, measured_facts
 from hacrl_web.registry.models import AgentGroup, LanguageModel
@@ -68,7 +69,9 @@ def get_model(request: HttpRequest, pk: int) -> Any:
     return get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
 
 
-@router.post("/models/{int:pk}/check", response=dict, summary="Check a registered model again; nothing is changed")
+@router.post(
+    "/models/{int:pk}/check", response=ChecksAnswer, summary="Check a registered model again; nothing is changed"
+)
 def check_model(request: HttpRequest, pk: int) -> Any:
     """Refused with what is wrong where its folder is gone or changed, or where a check fails."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
@@ -182,7 +185,9 @@ def delete_group(request: HttpRequest, pk: int) -> Any:
     return Status(204, None)
 
 
-@router.get("/groups/{int:pk}/pairs/{int:first}/{int:second}", response=dict, summary="What two agents have in common")
+@router.get(
+    "/groups/{int:pk}/pairs/{int:first}/{int:second}", response=PairAnswer, summary="What two agents have in common"
+)
 def get_pair(request: HttpRequest, pk: int, first: int, second: int) -> Any:
     """Places of the agents, the first the lower one. Measured now if it was not, which takes seconds."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)

@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Body, Query, Router
 
+from hacrl_web.runs.api.answers import CostAnswer, DiskAnswer, EventsAnswer, LogLineAnswer, OutputAnswer, SearchAnswer
 from hacrl_web.runs.archive.disk_use import disk_use
 from hacrl_web.runs.launch.cost import cost_of
 from hacrl_web.runs.launch.launch import plan_run
@@ -22,6 +23,7 @@ from hacrl_web.runs.pages.search import found_for
 from hacrl_web.runs.telemetry import logs
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
+from hacrl_web.web.schemas import PageOf
 from hacrl_web.web.streaming import download
 
 MAX_CURSOR = 2**62
@@ -33,7 +35,7 @@ def _visible_run(request: HttpRequest, run_id: UUID) -> Run:
     return get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
 
 
-@router.get("/runs/{run_id}/events", response=dict, summary="Events after a cursor: the socket's frame")
+@router.get("/runs/{run_id}/events", response=EventsAnswer, summary="Events after a cursor: the socket's frame")
 def get_events(
     request: HttpRequest,
     run_id: UUID,
@@ -55,7 +57,9 @@ def get_events(
     return HttpResponse(text, content_type="application/json; charset=utf-8")
 
 
-@router.get("/runs/{run_id}/log", response=dict, summary="Lines of the log, oldest first or newest first")
+@router.get(
+    "/runs/{run_id}/log", response=PageOf[LogLineAnswer], summary="Lines of the log, oldest first or newest first"
+)
 def get_log(
     request: HttpRequest,
     run_id: UUID,
@@ -75,7 +79,9 @@ def _log_line(event: TelemetryEvent) -> dict[str, Any]:
     return {"seq": event.seq, "attempt": event.attempt, **logs.line_of(event)}
 
 
-@router.get("/runs/{run_id}/output", response=dict, summary="The newest lines of the trainer's stdout and stderr")
+@router.get(
+    "/runs/{run_id}/output", response=OutputAnswer, summary="The newest lines of the trainer's stdout and stderr"
+)
 def get_output(request: HttpRequest, run_id: UUID, q: Search = "") -> Any:
     """At most 500. `lines` is null where the run directory lies on another host."""
     matches = logs.search_output(_visible_run(request, run_id), q.replace("\x00", ""))
@@ -88,19 +94,19 @@ def get_log_file(request: HttpRequest, run_id: UUID) -> StreamingHttpResponse:
     return download(request, logs.as_text(run), f"log-{run.pk}.txt", "text/plain")
 
 
-@router.get("/runs/{run_id}/disk", response=dict, summary="What a run takes on the disk")
+@router.get("/runs/{run_id}/disk", response=DiskAnswer, summary="What a run takes on the disk")
 def get_disk(request: HttpRequest, run_id: UUID) -> Any:
     """`files_bytes` is null where the run directory lies on another host."""
     return asdict(disk_use(_visible_run(request, run_id)))
 
 
-@router.post("/runs/estimate", response=dict, summary="What a run would cost; nothing is launched")
+@router.post("/runs/estimate", response=CostAnswer, summary="What a run would cost; nothing is launched")
 def estimate_run(request: HttpRequest, payload: Annotated[dict[str, Any], Body()]) -> Any:
     """The body is that of POST /runs. `device_seconds` is null where no run was measured yet, see `basis`."""
     spec, material = plan_run(request.user, payload)
     return cost_of(request.user, [spec], *material.pair).as_dict()
 
 
-@router.get("/find", response=dict, summary="Runs and what they are made of, by a part of the name")
+@router.get("/find", response=SearchAnswer, summary="Runs and what they are made of, by a part of the name")
 def find(request: HttpRequest, q: Search = "") -> Any:
     return {"found": found_for(request.user, q)}

@@ -17,6 +17,16 @@ from ninja import Body, Field, Query, Router, Status
 from hacrl_web.accounts.projects import require_delete
 from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.registry.models import Benchmark
+from hacrl_web.runs.api.answers import (
+    ContributionsAnswer,
+    HostAnswer,
+    LabelsAnswer,
+    PlacedRun,
+    RequestAnswer,
+    RunAnswer,
+    RunRow,
+    RunSeriesAnswer,
+)
 from hacrl_web.runs.archive import archive
 from hacrl_web.runs.archive.delete_benchmark import delete_benchmark
 from hacrl_web.runs.labels import MAX_TAG, labels_of, set_labels
@@ -33,7 +43,7 @@ from hacrl_web.runs.worker.hosts import set_drain
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.etags import check_version, edit_of, tagged
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import StrictBody
+from hacrl_web.web.schemas import PageOf, StrictBody
 
 MAX_CONTRIBUTIONS = 5000
 MAX_ID = 2**63 - 1
@@ -101,7 +111,7 @@ def _visible_run(request: HttpRequest, run_id: UUID) -> Run:
     return get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
 
 
-@router.post("/runs", response={201: dict}, summary="Launch a run")
+@router.post("/runs", response={201: RunAnswer}, summary="Launch a run")
 @idempotent
 def create_run(request: HttpRequest, payload: Payload) -> Any:
     """Name, group, benchmark, algorithm, seed, any RunSpec section, and the cautions to confirm.
@@ -111,7 +121,7 @@ def create_run(request: HttpRequest, payload: Payload) -> Any:
     return Status(201, detail(launch(request.user, payload)))
 
 
-@router.get("/runs", response=dict, summary="List runs, newest first")
+@router.get("/runs", response=PageOf[RunRow], summary="List runs, newest first")
 def list_runs(
     request: HttpRequest,
     query: Query[ListQuery],
@@ -135,12 +145,12 @@ def list_runs(
     return listing(runs.defer("spec"), query, run_summary_row)
 
 
-@router.get("/runs/{run_id}", response=dict, summary="A run with its settings and history")
+@router.get("/runs/{run_id}", response=RunAnswer, summary="A run with its settings and history")
 def get_run(request: HttpRequest, run_id: UUID) -> Any:
     return detail(_visible_run(request, run_id))
 
 
-@router.post("/runs/{run_id}/stop", response=dict, summary="Stop a run; asking twice, or after its end, does nothing")
+@router.post("/runs/{run_id}/stop", response=RunRow, summary="Stop a run; asking twice, or after its end, does nothing")
 def stop_run(request: HttpRequest, run_id: UUID) -> Any:
     run = _visible_run(request, run_id)
     run.request_stop(who("stopped", request))
@@ -154,7 +164,7 @@ class Why(StrictBody):
     why: Annotated[str, Field(max_length=200)] = ""
 
 
-@router.post("/runs/{run_id}/pause", response=dict, summary="Pause a run: after its step, with a checkpoint")
+@router.post("/runs/{run_id}/pause", response=RunRow, summary="Pause a run: after its step, with a checkpoint")
 def pause_run(request: HttpRequest, run_id: UUID, payload: Why | None = None) -> Any:
     """A queued run is held out of the queue. Asking twice, or after its end, does nothing."""
     run = _visible_run(request, run_id)
@@ -163,7 +173,9 @@ def pause_run(request: HttpRequest, run_id: UUID, payload: Why | None = None) ->
     return run_summary_row(run)
 
 
-@router.post("/runs/{run_id}/resume", response=dict, summary="Queue a paused run again; it goes on from its checkpoint")
+@router.post(
+    "/runs/{run_id}/resume", response=RunRow, summary="Queue a paused run again; it goes on from its checkpoint"
+)
 def resume_run(request: HttpRequest, run_id: UUID) -> Any:
     """Asking twice does nothing. 409 after its end, for then nothing goes on: see /runs/{run_id}/retry."""
     run = _visible_run(request, run_id)
@@ -175,19 +187,23 @@ def resume_run(request: HttpRequest, run_id: UUID) -> Any:
     return run_summary_row(run)
 
 
-@router.post("/runs/{run_id}/retry", response={201: dict}, summary="A new run of the same settings, from step 0")
+@router.post("/runs/{run_id}/retry", response={201: RunAnswer}, summary="A new run of the same settings, from step 0")
 @idempotent
 def retry_run(request: HttpRequest, run_id: UUID) -> Any:
     return Status(201, detail(retry(request.user, _visible_run(request, run_id))))
 
 
-@router.get("/runs/{run_id}/request", response=dict, summary="The request that would launch a run again, with its ETag")
+@router.get(
+    "/runs/{run_id}/request", response=RequestAnswer, summary="The request that would launch a run again, with its ETag"
+)
 def get_request(request: HttpRequest, run_id: UUID) -> Any:
     """Change what you like and send it to POST /runs: the new run remembers which one it is a clone of."""
     return tagged(request, request_of(request.user, _visible_run(request, run_id)))
 
 
-@router.put("/runs/{run_id}/request", response=dict, summary="Other settings for a draft; the ETag goes into If-Match")
+@router.put(
+    "/runs/{run_id}/request", response=RequestAnswer, summary="Other settings for a draft; the ETag goes into If-Match"
+)
 def edit_draft(request: HttpRequest, run_id: UUID, payload: Payload) -> Any:
     """The body of a launch takes the place of all its settings. 409 where it is no draft any more."""
     with edit_of(Run, run_id):
@@ -203,7 +219,7 @@ class Confirmed(StrictBody):
     confirm: list[Annotated[str, Field(max_length=80)]] = []
 
 
-@router.post("/runs/{run_id}/queue-draft", response={201: dict}, summary="Queue a draft")
+@router.post("/runs/{run_id}/queue-draft", response={201: RunAnswer}, summary="Queue a draft")
 @idempotent
 def queue_a_draft(request: HttpRequest, run_id: UUID, payload: Confirmed | None = None) -> Any:
     """What may have changed since it was saved is checked again. 409 where it is no draft any more."""
@@ -218,7 +234,7 @@ class Place(StrictBody):
     priority: Annotated[int, Field(ge=-queue.MAX_PRIORITY, le=queue.MAX_PRIORITY)] | None = None
 
 
-@router.post("/runs/{run_id}/queue", response=dict, summary="Change a waiting run's place or priority")
+@router.post("/runs/{run_id}/queue", response=PlacedRun, summary="Change a waiting run's place or priority")
 def queue_run(request: HttpRequest, run_id: UUID, payload: Place) -> Any:
     run = _visible_run(request, run_id)
     with transaction.atomic():  # a refused place leaves the priority as it was
@@ -236,12 +252,14 @@ class Labels(StrictBody):
     notes: str
 
 
-@router.get("/runs/{run_id}/labels", response=dict, summary="Tags and notes of a run, with their ETag")
+@router.get("/runs/{run_id}/labels", response=LabelsAnswer, summary="Tags and notes of a run, with their ETag")
 def get_labels(request: HttpRequest, run_id: UUID) -> Any:
     return tagged(request, labels_of(_visible_run(request, run_id)))
 
 
-@router.put("/runs/{run_id}/labels", response=dict, summary="Change tags and notes; their ETag goes into If-Match")
+@router.put(
+    "/runs/{run_id}/labels", response=LabelsAnswer, summary="Change tags and notes; their ETag goes into If-Match"
+)
 def change_labels(request: HttpRequest, run_id: UUID, payload: Labels) -> Any:
     with edit_of(Run, run_id):
         run = _visible_run(request, run_id)
@@ -250,7 +268,7 @@ def change_labels(request: HttpRequest, run_id: UUID, payload: Labels) -> Any:
     return tagged(request, labels_of(run))
 
 
-@router.post("/runs/{run_id}/archive", response=dict, summary="Archive a run: lists leave it out, nothing is lost")
+@router.post("/runs/{run_id}/archive", response=RunRow, summary="Archive a run: lists leave it out, nothing is lost")
 def archive_run(request: HttpRequest, run_id: UUID) -> Any:
     """409 before its end. Asking twice does nothing."""
     run = _visible_run(request, run_id)
@@ -258,7 +276,7 @@ def archive_run(request: HttpRequest, run_id: UUID) -> Any:
     return run_summary_row(run)
 
 
-@router.post("/runs/{run_id}/unarchive", response=dict, summary="Take an archived run back into the lists")
+@router.post("/runs/{run_id}/unarchive", response=RunRow, summary="Take an archived run back into the lists")
 def unarchive_run(request: HttpRequest, run_id: UUID) -> Any:
     run = _visible_run(request, run_id)
     archive.unarchive(request.user, run)
@@ -277,7 +295,7 @@ def host_summary(host: Host) -> dict[str, Any]:
     return {name: getattr(host, name) for name in names}
 
 
-@router.get("/hosts", response=dict, summary="Hosts that have been heard of")
+@router.get("/hosts", response=PageOf[HostAnswer], summary="Hosts that have been heard of")
 def list_hosts(request: HttpRequest, query: Query[ListQuery]) -> Any:
     return listing(Host.objects.order_by("name"), query, host_summary)
 
@@ -289,7 +307,7 @@ class DrainOrder(Why):
     drain: Literal["no", "finish", "now"]
 
 
-@router.post("/hosts/drain", response=dict, summary="Let a host take no more runs, or take them again; for staff")
+@router.post("/hosts/drain", response=HostAnswer, summary="Let a host take no more runs, or take them again; for staff")
 def drain_host(request: HttpRequest, payload: DrainOrder) -> Any:
     if not request.user.is_staff:
         raise FieldErrors([FieldError("forbidden", "Only staff may drain a host.", None)], 403)
@@ -300,14 +318,18 @@ def drain_host(request: HttpRequest, payload: DrainOrder) -> Any:
     return host_summary(host)
 
 
-@router.get("/runs/{run_id}/series", response=dict, summary="The plotted numbers, as columns")
+@router.get("/runs/{run_id}/series", response=RunSeriesAnswer, summary="The plotted numbers, as columns")
 def get_series(request: HttpRequest, run_id: UUID, metric: Names = NO_NAMES, agent: Names = NO_NAMES) -> Any:
     """Choose with ?metric=reward/mean&metric=capability&agent=A; without a choice, everything."""
     run = _visible_run(request, run_id)
     return {"run": str(run.pk), "last_seq": run.last_seq, "series": series(run, set(metric), set(agent))}
 
 
-@router.get("/runs/{run_id}/contributions", response=dict, summary="What each rollout of a step taught each learner")
+@router.get(
+    "/runs/{run_id}/contributions",
+    response=ContributionsAnswer,
+    summary="What each rollout of a step taught each learner",
+)
 def get_contributions(
     request: HttpRequest,
     run_id: UUID,

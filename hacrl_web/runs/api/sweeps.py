@@ -12,6 +12,7 @@ from django.shortcuts import get_object_or_404
 from ninja import Body, Field, Query, Router, Status
 
 from hacrl_web.accounts.tokens.idempotency import idempotent
+from hacrl_web.runs.api.answers import CostAnswer, SweepAnswer, SweepChange, SweepHead, SweepProgress, SweepRow
 from hacrl_web.runs.api.runs import Why, run_summary_row
 from hacrl_web.runs.archive import archive
 from hacrl_web.runs.launch.cost import cost_of
@@ -23,7 +24,7 @@ from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.state import state_of
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import StrictBody
+from hacrl_web.web.schemas import PageOf, StrictBody
 
 Payload = Annotated[dict[str, Any], Body()]
 router = Router(tags=["sweeps"])
@@ -53,7 +54,7 @@ def _visible_sweep(request: HttpRequest, sweep_id: int) -> Sweep:
     return get_object_or_404(Sweep.objects.visible_to(request.user).select_related("owner"), pk=sweep_id)
 
 
-@router.post("/sweeps", response={201: dict}, summary="Launch one run for each variant and seed")
+@router.post("/sweeps", response={201: SweepAnswer}, summary="Launch one run for each variant and seed")
 @idempotent
 def create_sweep(request: HttpRequest, payload: Payload) -> Any:
     """As POST /runs, with lists `algorithms` and `seeds` in place of the algorithm's name and the seed.
@@ -64,7 +65,7 @@ def create_sweep(request: HttpRequest, payload: Payload) -> Any:
     return Status(201, body_of(sweeps.launch_sweep(request.user, payload)))
 
 
-@router.post("/sweeps/estimate", response=dict, summary="What a sweep would cost; nothing is launched")
+@router.post("/sweeps/estimate", response=CostAnswer, summary="What a sweep would cost; nothing is launched")
 def estimate_sweep(request: HttpRequest, payload: Payload) -> Any:
     """The body is that of POST /sweeps. `device_seconds` is null where no run was measured yet, see `basis`.
 
@@ -74,18 +75,18 @@ def estimate_sweep(request: HttpRequest, payload: Payload) -> Any:
     return cost_of(request.user, plan.specs, *plan.material.pair).as_dict()
 
 
-@router.get("/sweeps", response=dict, summary="List sweeps, newest first")
+@router.get("/sweeps", response=PageOf[SweepRow], summary="List sweeps, newest first")
 def list_sweeps(request: HttpRequest, query: Query[ListQuery]) -> Any:
     sweeps = Sweep.objects.visible_to(request.user)
     return listing(sweeps, query, lambda sweep: _head(sweep) | {"request": sweep.request})
 
 
-@router.get("/sweeps/{int:sweep_id}", response=dict, summary="A sweep and its runs")
+@router.get("/sweeps/{int:sweep_id}", response=SweepAnswer, summary="A sweep and its runs")
 def get_sweep(request: HttpRequest, sweep_id: int) -> Any:
     return body_of(_visible_sweep(request, sweep_id))
 
 
-@router.get("/sweeps/{int:sweep_id}/progress", response=dict, summary="How far a sweep is")
+@router.get("/sweeps/{int:sweep_id}/progress", response=SweepProgress, summary="How far a sweep is")
 def get_progress(request: HttpRequest, sweep_id: int) -> Any:
     return state_of(_visible_sweep(request, sweep_id)).progress()
 
@@ -97,19 +98,19 @@ def _told(sweep: Sweep, runs: list[Run]) -> dict[str, Any]:
     return {**_head(sweep), "changed": [str(run.pk) for run in runs], "progress": state_of(sweep).progress()}
 
 
-@router.post("/sweeps/{int:sweep_id}/stop", response=dict, summary="Stop every run; asking twice does nothing")
+@router.post("/sweeps/{int:sweep_id}/stop", response=SweepChange, summary="Stop every run; asking twice does nothing")
 def stop_sweep(request: HttpRequest, sweep_id: int) -> Any:
     sweep = _visible_sweep(request, sweep_id)
     return _told(sweep, sweeps.stop_all(sweep, who("stopped with its sweep", request)))
 
 
-@router.post("/sweeps/{int:sweep_id}/pause", response=dict, summary="Pause every run")
+@router.post("/sweeps/{int:sweep_id}/pause", response=SweepChange, summary="Pause every run")
 def pause_sweep(request: HttpRequest, sweep_id: int, payload: Why | None = None) -> Any:
     sweep = _visible_sweep(request, sweep_id)
     return _told(sweep, sweeps.pause_all(sweep, who("paused with its sweep", request, payload.why if payload else "")))
 
 
-@router.post("/sweeps/{int:sweep_id}/resume", response=dict, summary="Queue every paused run again")
+@router.post("/sweeps/{int:sweep_id}/resume", response=SweepChange, summary="Queue every paused run again")
 def resume_sweep(request: HttpRequest, sweep_id: int) -> Any:
     sweep = _visible_sweep(request, sweep_id)
     return _told(sweep, sweeps.resume_all(sweep, who("resumed with its sweep", request)))
@@ -121,7 +122,7 @@ class RetryOrder(StrictBody):
     state: Literal["failed", "stopped"] = "failed"
 
 
-@router.post("/sweeps/{int:sweep_id}/retry", response=dict, summary="A new run in place of each that has failed")
+@router.post("/sweeps/{int:sweep_id}/retry", response=SweepChange, summary="A new run in place of each that has failed")
 def retry_sweep(request: HttpRequest, sweep_id: int, payload: RetryOrder | None = None) -> Any:
     """From step 0, with the same settings and seed; what was retried already is not retried again."""
     sweep = _visible_sweep(request, sweep_id)
@@ -134,7 +135,7 @@ class SeedsOrder(StrictBody):
     seeds: Annotated[list[int], Field(max_length=MAX_SWEEP_RUNS)] = []
 
 
-@router.post("/sweeps/{int:sweep_id}/seeds", response=dict, summary="Every variant on further seeds")
+@router.post("/sweeps/{int:sweep_id}/seeds", response=SweepChange, summary="Every variant on further seeds")
 def add_seeds(request: HttpRequest, sweep_id: int, payload: SeedsOrder) -> Any:
     sweep = _visible_sweep(request, sweep_id)
     return _told(sweep, sweeps.add_seeds(request.user, sweep, payload.seeds))
@@ -146,7 +147,7 @@ class NameOrder(StrictBody):
     name: str = ""
 
 
-@router.post("/sweeps/{int:sweep_id}/rename", response=dict, summary="Rename a sweep; its runs keep their names")
+@router.post("/sweeps/{int:sweep_id}/rename", response=SweepHead, summary="Rename a sweep; its runs keep their names")
 def rename_sweep(request: HttpRequest, sweep_id: int, payload: NameOrder) -> Any:
     sweep = _visible_sweep(request, sweep_id)
     sweeps.rename(sweep, payload.name)

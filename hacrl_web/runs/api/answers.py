@@ -1,0 +1,271 @@
+"""What the API answers about runs, sweeps, their events and their hosts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from hacrl_web.web.schemas import PageOf
+
+
+class RunRow(TypedDict):
+    """progress: the trainer's last report; sweep, group, benchmark: ids."""
+
+    id: str
+    name: str
+    url: str
+    algorithm: str
+    variant: str
+    seed: int
+    state: str
+    desired_state: str
+    reason: str
+    attempt: int
+    interruptions: int
+    priority: int
+    retry_of: str | None
+    cloned_from: str | None
+    start_step: int
+    step: int
+    total_steps: int
+    progress: dict[str, Any]
+    sweep: int | None
+    group: int | None
+    benchmark: int | None
+    worker_host: str
+    tags: list[str]
+    archived_at: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class PlacedRun(RunRow):
+    """place_in_queue: from 1; null where it does not wait."""
+
+    place_in_queue: int | None
+
+
+class StatusChangeAnswer(TypedDict):
+    from_state: str
+    to_state: str
+    attempt: int
+    reason: str
+    at: datetime
+
+
+class RunAnswer(PlacedRun):
+    """spec: the settings, as in docs/settings.md."""
+
+    notes: str
+    spec: dict[str, Any]
+    last_seq: int
+    status_changes: list[StatusChangeAnswer]
+
+
+class RequestAnswer(TypedDict, total=False):
+    """The body of POST /runs that would launch the run again; each section holds its settings."""
+
+    name: str
+    group: int | None
+    benchmark: int | None
+    seed: int
+    cloned_from: str
+    confirm: list[str]
+    draft: bool
+    agents: list[dict[str, Any]]
+    data: dict[str, Any]
+    algorithm: dict[str, Any]
+    rollout: dict[str, Any]
+    training: dict[str, Any]
+    evaluation: dict[str, Any]
+    checkpoint: dict[str, Any]
+    compute: dict[str, Any]
+    telemetry: dict[str, Any]
+
+
+class LabelsAnswer(TypedDict):
+    tags: list[str]
+    notes: str
+
+
+class HostAnswer(TypedDict):
+    name: str
+    last_seen: datetime | None
+    clock_offset_s: float | None
+    schema: str
+    versions: dict[str, str]
+    devices: list[dict[str, Any]]
+    drain: str
+    drain_reason: str
+
+
+class SeriesAnswer(TypedDict):
+    """One line: values by step; null where a ratio has no denominator or a number is not finite."""
+
+    metric: str
+    agent: str
+    source: str
+    steps: list[int]
+    values: list[float | None]
+
+
+class RunSeriesAnswer(TypedDict):
+    run: str
+    last_seq: int
+    series: list[SeriesAnswer]
+
+
+class ContributionAnswer(TypedDict):
+    """What one rollout of `source` taught the learner `agent`."""
+
+    seq: int
+    attempt: int
+    step: int
+    agent: str
+    source: str
+    prompt_id: str
+    sample: int
+    num_tokens: int
+    advantage: float | None
+    sequence_ratio: float | None
+    clipped_ratio: float | None
+    clip_side: str
+    omega: float | None
+    weight: float | None
+    mini_batch: int | None
+    drop_reason: str | None
+    reward: float | None
+    source_num_tokens: int | None
+    alpha: float | None
+    capability: float | None
+    source_capability: float | None
+
+
+class ContributionsAnswer(PageOf[ContributionAnswer]):
+    run: str
+    step: int
+
+
+class EventAnswer(TypedDict):
+    """payload: as docs/metrics.md has it, by type."""
+
+    seq: int
+    attempt: int
+    type: str
+    step: int | None
+    agent: str
+    source: str
+    time: float
+    payload: dict[str, Any]
+
+
+class StatusFrame(TypedDict):
+    op: str
+    run: str
+    state: str
+    desired_state: str
+    step: int
+    total_steps: int
+    attempt: int
+    progress: dict[str, Any]
+    reason: str
+
+
+class EventsAnswer(TypedDict):
+    """The socket's frame: events after `prev` up to `seq`, of `last_seq` in all."""
+
+    op: str
+    run: str
+    prev: int
+    seq: int
+    events: list[EventAnswer]
+    status: StatusFrame
+    last_seq: int
+
+
+class LogLineAnswer(TypedDict):
+    seq: int
+    attempt: int
+    at: datetime
+    level: str
+    text: str
+
+
+class OutputAnswer(TypedDict):
+    """lines: null where the output is not on this host."""
+
+    lines: list[str] | None
+
+
+class DiskAnswer(TypedDict):
+    num_rows: int
+    rows_bytes: int
+    files_bytes: int | None
+
+
+class CostAnswer(TypedDict):
+    """device_seconds: null where no run was measured yet; basis says what it rests on."""
+
+    runs: int
+    rollouts: int
+    max_tokens: int
+    device_seconds: float | None
+    disk_bytes: int
+    basis: str
+    basis_runs: int
+    memory: str
+
+
+class SearchResult(TypedDict):
+    kind: str
+    name: str
+    url: str
+
+
+class SearchAnswer(TypedDict):
+    found: list[SearchResult]
+
+
+class SweepHead(TypedDict):
+    id: int
+    name: str
+    url: str
+    created_at: datetime
+
+
+class SweepRow(SweepHead):
+    """request: the body of POST /sweeps."""
+
+    request: dict[str, Any]
+
+
+class SweepProgress(TypedDict):
+    runs: int
+    counts: dict[str, int]
+    steps: int
+    total_steps: int
+    eta_s: float | None
+    is_finished: bool
+
+
+class SweepChange(SweepHead):
+    """changed: ids of the runs that the act concerned."""
+
+    changed: list[str]
+    progress: SweepProgress
+
+
+class VariantAnswer(TypedDict):
+    label: str
+    runs: list[str]
+
+
+class SweepAnswer(SweepRow):
+    is_finished: bool
+    progress: SweepProgress
+    seeds: list[int]
+    variants: list[VariantAnswer]
+    runs: list[RunRow]
