@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from tests.bench.pairs import SMOKE
 from tests.bench.study import Run, interval, shown, signed, spec_of
 from tests.support.workers.peers import emit_noise, train_with_liar
 from tests.support.workers.tiny import records
@@ -92,8 +93,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--starts", type=int, default=1, help="warm starts per pair: run seed modulo this")
     parser.add_argument("--prompts", type=int, default=24)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--smoke", action="store_true", help="one seed of hardly trained agents, two steps")
     options = parser.parse_args(arguments)
-    todo = [(kind, case, seed) for seed, kind, case in product(range(options.seeds), KINDS, CASES)]
+    if options.smoke:
+        os.environ[SMOKE] = "1"
+        options.seeds = 1
+    kinds, cases = (list(KINDS)[:1], list(CASES)[:2]) if options.smoke else (list(KINDS), list(CASES))
+    todo = [(kind, case, seed) for seed, kind, case in product(range(options.seeds), kinds, cases)]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
         rest = (options.starts, options.prompts, options.out)

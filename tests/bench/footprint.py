@@ -20,6 +20,7 @@ from tests.bench.models import BenchVerifier, Size, make_model, write_questions
 
 # Every response is as long as max_completion_length: the models cannot end one.
 SIZES = {
+    "smoke": Size(512, 64, 192, 2, 4, 2, 16, prompts=2, tokens=8),
     "5M": Size(4096, 256, 768, 5, 8, 4, 32, prompts=8, tokens=96),
     "30M": Size(8192, 512, 1536, 8, 8, 4, 64, prompts=2, tokens=40),
     "100M": Size(16384, 768, 2304, 12, 12, 4, 64, prompts=2, tokens=24, group=4),
@@ -126,7 +127,7 @@ def main(arguments: list[str]) -> None:
         train(arguments[1], Path(arguments[2]), json.loads(arguments[3]))
         return
     print(f"{'size':>6} {'parameters':>12} {'estimate_memory':>10} {'measured':>10} {'ratio':>6}")
-    for name in arguments or SIZES:
+    for name in ["smoke"] if arguments == ["--smoke"] else arguments or list(SIZES)[1:]:
         found = measure(name)
         expected, measured = found["expected"] / 2**20, found["measured"] / 2**20
         print(f"{name:>6} {found['parameters']:12,} {expected:6.0f} MiB {measured:6.0f} MiB {measured / expected:6.3f}")

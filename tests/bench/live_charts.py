@@ -126,7 +126,9 @@ def main() -> None:
     parser.add_argument("--smooth", type=float, default=0)
     parser.add_argument("--agents", type=int, default=4)
     parser.add_argument("--feed", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--smoke", action="store_true", help="two seconds")
     arguments = parser.parse_args()
+    arguments.seconds = 2 if arguments.smoke else arguments.seconds
     agents = [f"agent {place}" for place in range(arguments.agents)]
     if arguments.feed:
         return feed(agents, arguments.feed)

@@ -57,9 +57,17 @@ PAIRS: dict[str, dict[str, WarmStart]] = {
 }
 
 
+SMOKE = "HACRL_BENCH_SMOKE"  # set for a smoke run and its child processes: hardly trained agents, two steps
+
+
+def is_smoke() -> bool:
+    return os.environ.get(SMOKE) == "1"
+
+
 def warm_start(agent: WarmStart, seed: int, cache: Path, steps: int = STEPS) -> Path:
     """The folder of a warm-started agent, made where the cache has none. Safe beside other processes."""
     code = "".join(Path(str(module.__file__)).read_text(encoding="utf-8") for module in (recipe, task))
+    steps = 5 if is_smoke() else steps
     identity = json.dumps([asdict(agent), seed, steps, code], sort_keys=True)
     folder = cache / f"{agent.architecture}-{seed}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     cache.mkdir(parents=True, exist_ok=True)
@@ -104,4 +112,7 @@ def run_spec(agents: Mapping[str, Path], data: Path, **sections: Any) -> RunSpec
     }
     for name, changes in sections.items():
         settings[name] = {**settings.get(name, {}), **changes} if isinstance(changes, dict) else changes
+    if is_smoke():
+        settings["training"] = {**settings["training"], "steps": 2, "warmup_steps": 1}
+        settings["evaluation"] = {**settings["evaluation"], "eval_interval": 2, "max_questions": 8}
     return RunSpec.model_validate(settings)

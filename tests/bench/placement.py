@@ -85,7 +85,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", choices=SIZES, default="5M")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--smoke", action="store_true", help="the smallest size, two steps")
     options = parser.parse_args(arguments)
+    if options.smoke:
+        options.size, options.steps = "0.1M", 2
     with tempfile.TemporaryDirectory() as folder:
         found = measure(options.agents, options.size, options.steps, Path(folder))
     told: dict[str, Any] = {name: spread(values) for name, values in found.items()}

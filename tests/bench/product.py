@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,18 @@ def running(data: str, **variables: str) -> Iterator[tuple[str, str]]:
     finally:
         up.terminate()
         up.wait(timeout=60)
+
+
+@contextlib.contextmanager
+def generated_runs() -> Iterator[str]:
+    """A data folder with a few generated runs."""
+    with tempfile.TemporaryDirectory() as data:
+        for command in (
+            ["manage.py", "migrate", "-v0"],
+            ["-m", "tools.generated_runs", "--runs", "3", "--steps", "20"],
+        ):
+            subprocess.run([sys.executable, *command], cwd=ROOT, env=environment(data), check=True, capture_output=True)
+        yield data
 
 
 @contextlib.contextmanager

@@ -78,7 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sources", default="0,1,2", help="max_sources_per_learner; 0: all peers")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--smoke", action="store_true", help="two agents, one repetition")
     options = parser.parse_args(arguments)
+    if options.smoke:
+        options.agents, options.sources, options.repeats = "1,2", "0", 1
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.pairs import PAIRS, questions, run_spec, warm_start
+from tests.bench.pairs import PAIRS, SMOKE, questions, run_spec, warm_start
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SPOOL_NAME, read_records
 
@@ -239,7 +239,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--prompts", type=int, default=24, help="prompts of a step (default: the demo's 24)")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--baseline", default=BASELINE)
+    parser.add_argument(
+        "--smoke", action="store_true", help="one seed of hardly trained agents, two steps; then the table"
+    )
     given = parser.parse_args(arguments)
+    if given.smoke:
+        os.environ[SMOKE] = "1"
+        given.pairs, given.options, given.seeds = "complementary", ";".join([BASELINE, *OPTIONS][:2]), 1
     pairs, options = given.pairs.split(";"), given.options.split(";")
     if given.action == "table":
         for pair in pairs:

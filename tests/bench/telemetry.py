@@ -352,9 +352,14 @@ def main() -> None:
     parser.add_argument("--peer-python", help="a Python with mlflow and trackio")
     parser.add_argument("--only", default="pipeline,peers,sockets,reader", help="parts, with commas between")
     parser.add_argument("--role", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--smoke", action="store_true", help="one small load on SQLite, five sockets")
     options = parser.parse_args()
     if options.role:
         play(options.role[0], options.role[1:])
+        return
+    if options.smoke:
+        pipeline("SQLite", "", [(500.0, 2.0)], 1000)
+        sockets(5, 100, 2)
         return
     parts = options.only.split(",")
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; Python {platform.python_version()}")
