@@ -44,6 +44,8 @@ def call_api(
     with connect() as client:
         if verb == "GET":
             values: dict[str, Any] = dict(parameters)
+            if everything:
+                values.pop("limit", None)  # pages are as long as the API allows
             answer = list(client.pages(path, **values)) if everything else client.get(path, **values)
         elif verb == "PUT":
             if not isinstance(body, dict):

@@ -359,8 +359,9 @@ def test_terminal_saves_and_queues_a_draft(hacrl, user, tmp_path):
     assert hacrl("launch", str(file), "--draft").startswith("Draft ")
     assert "Nobody trains a draft" in hacrl("launch", str(file), "--draft", "--watch", status=1)
     (run,) = said_json(hacrl("runs", "--state", "draft", "--json"))
-    assert "delta_above_half" in hacrl("queue-draft", run["id"], status=1)
-    assert "queued" in hacrl("queue-draft", run["id"], "--confirm", "delta_above_half")
+    path = f"/runs/{run['id']}/queue-draft"
+    assert "delta_above_half" in hacrl("api", "POST", path, status=1)
+    assert said_json(hacrl("api", "POST", path, "-d", '{"confirm": ["delta_above_half"]}'))["state"] == "queued"
     assert Run.objects.get().state == "queued"
     file.write_text("name: a\nseeds: [1]\ndraft: true\n")
     assert "A sweep cannot be a draft" in hacrl("launch", str(file), status=1)
