@@ -26,6 +26,7 @@ ADDRESSES: list[dict[str, Any]] = json.loads((FIXTURE / "addresses.json").read_t
 SPECS = sorted(path for path in (FIXTURE / "specs").glob("*.json") if not path.name.startswith("request_"))
 PARTS = ("status", "type", "location", "csv")
 MISSING = "no such value"
+GONE = "/api/v1/saved-queries"  # the address of the Rollouts tab is the query
 
 
 def child(verb: str, folder: Path) -> Any:
@@ -47,6 +48,9 @@ def test_every_old_address_answers_as_it_did(answers):
     assert len(answers) == len(ADDRESSES) > 200
     differences = []
     for before, now in zip(ADDRESSES, answers, strict=True):
+        if before["address"] == GONE:
+            assert now["status"] == 404
+            continue
         pairs = [
             (name, before[name], now.get(name)) for name in ("status", "type", "location", "csv") if name in before
         ]

@@ -488,11 +488,3 @@ class WhatIfAnswer(TypedDict):
     check: NotRequired[RecordedCheckAnswer | None]
     clone: NotRequired[str]
     elapsed_ms: NotRequired[float]
-
-
-class SavedQueryAnswer(TypedDict):
-    id: int
-    name: str
-    query: str
-    run: str | None
-    created_at: datetime

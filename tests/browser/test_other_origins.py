@@ -82,14 +82,14 @@ def test_script_of_another_origin_reads_nothing_and_opens_no_socket(
     stranger: Page, server: Server, run_url: str
 ) -> None:
     api = f"{server.url}/api/v1"
-    before = stranger.request.get(f"{api}/saved-queries").json()
+    before = stranger.request.get(f"{api}/tokens").json()
     assert stranger.evaluate(READ, f"{api}/me") == "not read"
     assert stranger.evaluate(READ, server.url + run_url) == "not read"
-    for path in ("saved-queries", "projects", f"{run_url.removeprefix('/')}/stop"):
+    for path in ("tokens", "projects", f"{run_url.removeprefix('/')}/stop"):
         with stranger.expect_response(f"{api}/{path}") as answer:
             stranger.evaluate(SEND, f"{api}/{path}")
         assert answer.value.status == 403
-    assert stranger.request.get(f"{api}/saved-queries").json() == before
+    assert stranger.request.get(f"{api}/tokens").json() == before
     address = server.url.replace("http:", "ws:") + "/ws"
     assert stranger.evaluate(SOCKET, address) == 1006  # never opened
     stranger.goto(f"{server.url}/runs/")

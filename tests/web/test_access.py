@@ -21,7 +21,6 @@ from websockets.sync.client import connect
 from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
-from hacrl_web.insight.models import SavedQuery
 from hacrl_web.registry.children import Ended
 from hacrl_web.registry.language_models.model_pairs import SAME_MODEL
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
@@ -38,8 +37,8 @@ pytestmark = pytest.mark.once
 OWN = {"logout", "account", "sessions/end", "projects/switch", "notifications", "notifications/test"}
 OWN |= {"account/tokens", "account/tokens/<int:pk>/revoke"}
 # What is one person's and nobody else's, whatever the project.
-PRIVATE = ("account/tokens/", "api/v1/tokens/", "api/v1/saved-queries/")
-OWN_OF_API = ("api/v1/tokens", "api/v1/saved-queries", "api/v1/alert", "api/v1/notifications")
+PRIVATE = ("account/tokens/", "api/v1/tokens/")
+OWN_OF_API = ("api/v1/tokens", "api/v1/alert", "api/v1/notifications")
 OVERLAP = "api/v1/benchmarks/<int:pk>/overlap"
 
 
@@ -210,14 +209,14 @@ def test_members_and_admins_reach_each_of_them(client, mine, children):
 
 def stored(mine: SimpleNamespace) -> list[Any]:
     """What a viewer might have changed."""
-    models = (Run, Sweep, LanguageModel, AgentGroup, Benchmark, SavedQuery, Membership, Invitation, Project, LoginLink)
+    models = (Run, Sweep, LanguageModel, AgentGroup, Benchmark, Membership, Invitation, Project, LoginLink)
     mine.run.refresh_from_db()
     return [*(model.objects.count() for model in models), mine.run.state, mine.run.desired_state, mine.run.priority]
 
 
 def name_hostile(mine: SimpleNamespace) -> None:
     """Everything that has a name has one that is markup."""
-    named = (mine.run, mine.sweep, mine.group, mine.benchmark, mine.model, mine.project, mine.saved, mine.token)
+    named = (mine.run, mine.sweep, mine.group, mine.benchmark, mine.model, mine.project, mine.token)
     for one in (*named, mine.group.agents.first()):
         type(one).objects.filter(pk=one.pk).update(name=MARKUP)
     Run.objects.filter(pk=mine.run.pk).update(notes=MARKUP, tags=f",{MARKUP},", reason=MARKUP)

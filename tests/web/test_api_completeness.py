@@ -87,7 +87,6 @@ PAGES = {
     "insight:collaboration": ("GET /runs/{run_id}/collaboration", "GET /runs/{run_id}/collaboration/step"),
     "insight:run_rollouts": (
         *("GET /runs/{run_id}/rollouts", "GET /runs/{run_id}/rollout-text", "GET /runs/{run_id}/contributions"),
-        *("GET /saved-queries", "POST /saved-queries", "PUT /saved-queries/{pk}", "DELETE /saved-queries/{pk}"),
     ),
     "insight:run_what_if": ("GET /runs/{run_id}/what-if",),
     "insight:run_config": ("GET /runs/{run_id}/config",),

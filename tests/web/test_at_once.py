@@ -31,11 +31,8 @@ def test_of_edits_that_name_the_same_version_one_is_written():
     run = make_run(user)
     web = Client()
     web.force_login(user)
-    query = json.dumps({"name": "hard", "query": "reward=0"})
-    saved = web.post("/api/v1/saved-queries", query, content_type="application/json").json()
     edits = {
         f"/api/v1/runs/{run.pk}/labels": {"tags": [], "notes": "{n}"},
-        f"/api/v1/saved-queries/{saved['id']}": {"name": "hard", "query": "step={n}"},
         "/api/v1/notifications": web.get("/api/v1/notifications").json() | {"email": "swan{n}@example.org"},
     }
     senders = [Client() for _ in range(AT_ONCE)]

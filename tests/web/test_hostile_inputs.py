@@ -206,7 +206,7 @@ def test_settings_of_runs(request_of, tries):
 
 def test_bodies(run, tries):
     renaming = f"projects/{run.project_id}/rename"
-    for path in ("runs", "sweeps", "models", "groups", renaming, "saved-queries", "tokens", "evaluations"):
+    for path in ("runs", "sweeps", "models", "groups", renaming, "tokens", "evaluations"):
         for body in BODIES:
             tries.api(path, body, OF_BODIES)
         for kind in ("text/plain", "application/xml", "multipart/form-data", ""):

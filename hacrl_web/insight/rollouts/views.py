@@ -1,4 +1,4 @@
-"""The Rollouts tab of a run: what was asked for, one prompt with all agents side by side, and saved queries."""
+"""The Rollouts tab of a run: what was asked for, and one prompt with all agents side by side."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_safe
 
-from hacrl_web.insight.models import MAX_QUERY, MAX_SAVED, SavedQuery
 from hacrl_web.insight.recorded_steps import end, step_after, step_before
 from hacrl_web.insight.rollouts.detail import group_of
 from hacrl_web.insight.rollouts.filter import CLIPS, SIGNS, Filter, PageCursor, read_cursor, read_filter
@@ -21,16 +19,12 @@ from hacrl_web.insight.rollouts.search import Hit, RolloutPage, first_that_taugh
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.runs import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.web.errors import FieldError, FieldErrors
-from hacrl_web.web.visible import visible
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_safe
 def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The rollouts that the query asks for, one of them in full. Odd values are named and left out."""
     run = run_or_404(request, run_id)
-    if request.method == "POST":
-        return _keep_query(request, run)
     rollout_filter = read_filter(request.GET, run.agent_names)
     ends = {"first": end(run.rollouts.all(), "step"), "last": end(run.rollouts.all(), "-step")}
     page = _page(run, rollout_filter, request.GET, ends["last"])
@@ -49,9 +43,6 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "steps": _steps(run, selected),
         "group": group,
         "selected": selected,
-        "saved": [
-            {"row": row, "url": f"?{row.query}"} for row in SavedQuery.objects.all().usable_in(request.user, run)
-        ],
         "text_url": reverse("api-1:rollout_text", args=[run.pk]),
         "keep": rollout_filter.query(after=request.GET.get("after"), before=request.GET.get("before")),
         "same_prompt": Filter(given={"prompt": group.prompt_id}).query() if group else "",
@@ -141,43 +132,3 @@ def _steps(run: Run, selected: Hit | None) -> dict[str, int | None]:
         return {}
     rows = run.rollouts.all()
     return {"before": step_before(rows, selected.step), "after": step_after(rows, selected.step)}
-
-
-def _keep_query(request: HttpRequest, run: Run) -> HttpResponse:
-    """Save the query under a name, or forget one of the user's own."""
-    rollout_filter = read_filter(request.POST, run.agent_names)
-    mine = SavedQuery.objects.all().visible_to(request.user)
-    back = redirect(reverse("insight:run_rollouts", args=[run.pk]) + f"?{rollout_filter.query()}".rstrip("?"))
-    forget = request.POST.get("forget", "")
-    if forget:
-        if forget.isascii() and forget.isdigit() and len(forget) <= 18:
-            mine.filter(pk=int(forget)).delete()
-        return back
-    of_run = None if request.POST.get("everywhere") else run
-    try:
-        saved = save_query(request.user, of_run, request.POST.get("name", ""), rollout_filter)
-        messages.success(request, f"Saved as {saved.name}.")
-    except FieldErrors as refused:
-        messages.error(request, " ".join(error.message for error in refused.errors))
-    return back
-
-
-def save_query(
-    user: Any, run: Run | None, name: str, rollout_filter: Filter, instead_of: SavedQuery | None = None
-) -> SavedQuery:
-    """Keep a filter under a name, for one run or every run; the same name again: its new query. Error: FieldErrors.
-
-    instead_of: the one that the caller forgets for it, so that it takes no further place.
-    """
-    name = visible(name.replace("\x00", "")).strip()[:60]
-    mine = SavedQuery.objects.all().visible_to(user)
-    if not name or not rollout_filter.given:
-        message = "A saved query needs a name and at least one filter."
-        raise FieldErrors([FieldError("missing", message, "query" if name else "name")])
-    if len(rollout_filter.query()) > MAX_QUERY:
-        message = f"These filters are too long to be kept: at most {MAX_QUERY} characters as they stand in an address."
-        raise FieldErrors([FieldError("too_long", message, "query")])
-    others = mine.exclude(pk=instead_of.pk) if instead_of else mine
-    if not mine.filter(name=name, run=run).exists() and others.count() >= MAX_SAVED:
-        raise FieldErrors([FieldError("too_many", f"You have {MAX_SAVED} saved queries: forget one first.", None)])
-    return mine.update_or_create(owner=user, run=run, name=name, defaults={"query": rollout_filter.query()})[0]

@@ -10,10 +10,10 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from hacrl_web.leaderboard.board.cells import BoardTable
-from hacrl_web.leaderboard.board.choice import COSTS, metric_formula
+from hacrl_web.leaderboard.board.choice import metric_formula
 from hacrl_web.leaderboard.board.identity import NOT_RECORDED
 from hacrl_web.leaderboard.board.rows import BoardRow
-from hacrl_web.leaderboard.render import drawing, figures, view
+from hacrl_web.leaderboard.render import view
 
 
 @dataclass(frozen=True)
@@ -68,31 +68,13 @@ def facts(rows: Sequence[BoardRow]) -> dict[str, list[str]]:
     return {name: sorted(values) for name, values in sorted(by_name.items())}
 
 
-def _dots(table: BoardTable) -> list[tuple[drawing.Dot, float | None]]:
-    """The scored rows as dots, and their cost."""
-    dots = []
-    for group in table.groups:
-        cell, start = table.cell(group), group.head.start
-        if cell.score is not None:
-            seeds = list(cell.by_seed.values())
-            began = start.mean if start else None
-            dot = drawing.Dot(group.row.label, cell.score.mean, cell.score.half_width, seeds, began)
-            dots.append((dot, table.cost(group.row, table.choice.cost)))
-    return dots
-
-
 def board_report(table: BoardTable, address: str) -> str:
     """The whole document. address: of the page that shows the same."""
-    dots = _dots(table)
-    priced = [(dot, cost) for dot, cost in dots if cost]
-    title = figures.score_words(table)
     context = {
         **view.context(table, "report", is_compact=True),
         "address": address,
         "made_at": timezone.now(),
         "formula": metric_formula(table.choice.metric),
-        "seeds_picture": drawing.seeds([dot for dot, _ in dots], title) if dots else "",
-        "cost_picture": drawing.costs(priced, title, COSTS[table.choice.cost]) if priced else "",
         "runs": [run for group in table.groups for run in seed_runs(table, group.row)],
         "shared_settings": shared_settings([group.row for group in table.groups]) if table.groups else {},
         "versions": versions_of_runs(table.board.rows),

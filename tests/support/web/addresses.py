@@ -20,7 +20,6 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from hacrl_web.accounts.models import Invitation
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
-from hacrl_web.insight.models import SavedQuery
 from hacrl_web.registry.benchmarks.uploads import stage
 from hacrl_web.runs.models import Contribution
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
@@ -86,7 +85,6 @@ def mine(db, tmp_path) -> SimpleNamespace:
         benchmark=run.benchmark,
         model=model,
         staged=staged,
-        saved=SavedQuery.objects.create(owner=owner, name="swan", query="step=1"),
         token=make_token(owner, name="swan", scopes=["read"], days=1)[0],
     )
 
@@ -115,7 +113,7 @@ def address(route: str, mine: SimpleNamespace) -> str:
     """The route with the owner's objects as its parameters."""
     section = route.removeprefix("api/v1/").partition("/")[0]
     own = {"models": mine.model, "groups": mine.group, "benchmarks": mine.benchmark}
-    own |= {"tokens": mine.token, "account": mine.token, "saved-queries": mine.saved}
+    own |= {"tokens": mine.token, "account": mine.token}
     values = {"run_id": mine.run.pk, "sweep_id": mine.sweep.pk, "first": 0, "second": 1, "token": "no-such-token"}
     values |= {"step": 1, "agent": 0, "staged": mine.staged.token, "project_id": mine.project.pk}
     values |= {"member_id": mine.member.pk, "invitation_id": mine.invitation.pk, "user_id": mine.owner.pk}
@@ -131,7 +129,6 @@ BODIES = {
     "api/v1/runs/<run_id>/checkpoints/ask": {"step": 1, "question": "?"},
     "api/v1/runs/<run_id>/checkpoints/extend": {"step": 1, "steps": 1},
     "api/v1/runs/<run_id>/labels": {"tags": [], "notes": ""},
-    "api/v1/saved-queries/<int:pk>": {"name": "own", "query": "step=1"},
     "api/v1/projects": {"name": "swan"},
     "api/v1/projects/<int:project_id>/rename": {"name": "swan"},
     "api/v1/projects/<int:project_id>/members/<int:member_id>": {"role": "admin"},

@@ -12,7 +12,6 @@ import pytest
 
 from hacrl_web.accounts.models import LaunchKey, Membership
 from hacrl_web.client import api
-from hacrl_web.insight.models import SavedQuery
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.live.event_reader import events_frame, read_batch, read_status
 from hacrl_web.runs.models import Run
@@ -104,45 +103,6 @@ def test_rollouts_are_found_and_odd_filters_named(web, run):
         assert name in error_of(answer)["message"]
 
 
-def test_saved_query_is_made_changed_with_its_version_and_forgotten(web, run):
-    body = {"name": "wrong ones", "query": "agent=A&reward=0", "run": str(run.pk)}
-    made = web.post("/api/v1/saved-queries", body, content_type=JSON).json()
-    address = f"/api/v1/saved-queries/{made['id']}"
-    tag = web.get(address)["ETag"]
-    assert web.get(address, headers={"If-None-Match": tag}).status_code == 304
-    renamed = body | {"name": "renamed"}
-    assert web.put(address, renamed, content_type=JSON).status_code == 428
-    changed = web.put(address, renamed, content_type=JSON, headers={"If-Match": tag})
-    assert changed.status_code == 200
-    address = f"/api/v1/saved-queries/{changed.json()['id']}"
-    again = web.put(address, body, content_type=JSON, headers={"If-Match": tag})
-    assert error_of(again)["code"] == "changed_meanwhile"
-    assert [row.name for row in SavedQuery.objects.all()] == ["renamed"]
-    for odd in ({"query": "evil=1"}, {"query": "step=x"}, {"query": ""}, {"name": ""}, {"run": "x"}, {"owner": 1}):
-        assert web.post("/api/v1/saved-queries", body | odd, content_type=JSON).status_code == 422, odd
-    assert web.delete(address).status_code == 204
-    assert not SavedQuery.objects.exists()
-
-
-def test_saved_query_that_no_column_could_hold_is_refused(web, run):
-    text = "\U0001f600" * 90  # 12 characters each as they stand in an address
-    body = {"name": "long", "query": f"q={text}&prompt={text}"}
-    refused = web.post("/api/v1/saved-queries", body, content_type=JSON)
-    assert (refused.status_code, error_of(refused)["code"]) == (422, "too_long")
-    web.post(f"/runs/{run.pk}/rollouts", {"name": "long", "q": text, "prompt": text})
-    assert not SavedQuery.objects.exists()
-
-
-def test_saved_query_gets_another_name_where_there_is_no_room_for_one_more(web, monkeypatch):
-    monkeypatch.setattr("hacrl_web.insight.rollouts.views.MAX_SAVED", 1)
-    body = {"name": "old", "query": "step=3"}
-    address = f"/api/v1/saved-queries/{web.post('/api/v1/saved-queries', body, content_type=JSON).json()['id']}"
-    headers = {"If-Match": web.get(address)["ETag"]}
-    assert web.put(address, body | {"name": "new"}, content_type=JSON, headers=headers).status_code == 200
-    assert [row.name for row in SavedQuery.objects.all()] == ["new"]
-    assert error_of(web.post("/api/v1/saved-queries", body, content_type=JSON))["code"] == "too_many"
-
-
 def test_same_key_launches_once(web, user):
     body = launch_request(user)
     first, again = (
@@ -214,7 +174,7 @@ def test_keys_of_two_users_are_two_keys(web, user, client):
         ("models", ["2026-11-22T00:00:00Z", 2**63]),
         ("hosts", ["\ud800"]),
         ("hosts", ["a\0b"]),
-        ("saved-queries", ["\ud800", 1]),
+        ("projects", ["\ud800", 1]),
     ],
 )
 def test_cursor_that_no_database_could_hold_is_refused(web, path, values):
