@@ -1,4 +1,4 @@
-"""The outcome of a demo in numbers: its board as text, and as JSON with what the demo promises of its differences."""
+"""The outcome of a demo in numbers: its board as text, and as JSON with HACPO's paired differences."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from hacrl_web.runs.models import Sweep
 
 HACPO = "hacpo"
 RISE = "start"
-# HACPO minus what -> at least so much, as the mean over three seeds of the mean of both agents (docs/LOG.md).
-PROMISED = {"gspo": 0.10, "gspox2": 0.05, RISE: 0.30, "naive_source": -0.05}
 
 
 def _scores(row: BoardRow, when: str = FINAL) -> dict[int, float]:
@@ -23,8 +21,8 @@ def _scores(row: BoardRow, when: str = FINAL) -> dict[int, float]:
     return row.by_seed(row.agents, [row.run.spec["data"]["benchmark"]], when=when)
 
 
-def paired_differences(board: Board) -> dict[str, dict[str, Any]]:
-    """HACPO minus each other algorithm, and minus its own start: paired by seed, with what was promised."""
+def paired_differences(board: Board) -> dict[str, MeanInterval]:
+    """HACPO minus each other algorithm, and minus its own start, paired by seed."""
     by_name = {row.algorithm: row for row in board.with_results}
     hacpo = by_name.pop(HACPO, None)
     if hacpo is None:
@@ -32,14 +30,7 @@ def paired_differences(board: Board) -> dict[str, dict[str, Any]]:
     own = _scores(hacpo)
     others = {name: _scores(row) for name, row in by_name.items()} | {RISE: _scores(hacpo, START)}
     result = {name: paired(own, scores) for name, scores in others.items()}
-    return {f"{HACPO} - {name}": _judged(gap, PROMISED.get(name)) for name, gap in result.items() if gap is not None}
-
-
-def _judged(value: MeanInterval, at_least: float | None) -> dict[str, Any]:
-    """is_met: of the mean, as it was promised. is_refuted: whether all of the interval lies below the promise."""
-    is_met = None if at_least is None else value.mean >= at_least
-    is_refuted = None if at_least is None or value.high is None else value.high < at_least
-    return (estimate_as_dict(value) or {}) | {"at_least": at_least, "is_met": is_met, "is_refuted": is_refuted}
+    return {f"{HACPO} - {name}": gap for name, gap in result.items() if gap is not None}
 
 
 def demo_summary(sweep: Sweep) -> dict[str, Any]:
@@ -47,7 +38,6 @@ def demo_summary(sweep: Sweep) -> dict[str, Any]:
     runs = list(sweep.runs.order_by("created_at"))
     results = run_results(runs)
     board = sweep_board(sweep)
-    by_name = paired_differences(board)
     gspo = next((_scores(row) for row in board.with_results if row.algorithm == "gspo"), {})
     gains = {row.algorithm: paired(_scores(row), gspo) for row in board.with_results if row.algorithm != "gspo"}
     return {
@@ -57,8 +47,7 @@ def demo_summary(sweep: Sweep) -> dict[str, Any]:
             for run in runs
         ],
         "gain_over_gspo": {name: gain.mean for name, gain in gains.items() if gain is not None},
-        "differences": by_name,
-        "acceptance_is_met": all(one["is_met"] for one in by_name.values() if one["at_least"] is not None),
+        "differences": {name: estimate_as_dict(gap) for name, gap in paired_differences(board).items()},
     }
 
 
@@ -78,7 +67,7 @@ def _run_numbers(result: RunResult) -> dict[str, Any]:
 
 
 def text_table(sweep: Sweep) -> str:
-    """The board for a terminal, best first, and the promised differences below it."""
+    """The board for a terminal, best first, and the differences below it."""
     board = sweep_board(sweep)
     lines = [f"{'':<14} {'start':>16} {'final':>16} {'rollouts':>9} {'seconds':>8}"]
     scored = [(row, mean_interval(list(_scores(row).values()))) for row in board.with_results]
@@ -86,17 +75,10 @@ def text_table(sweep: Sweep) -> str:
         start = mean_interval(list(_scores(row, START).values()))
         rollouts, seconds = row.mean_of("rollouts") or 0.0, row.mean_of("device_seconds") or 0.0
         lines.append(f"{row.algorithm:<14} {_words(start):>16} {_words(final):>16} {rollouts:>9.0f} {seconds:>8.1f}")
-    for name, one in paired_differences(board).items():
-        width = f" +- {one['half_width']:.3f}" if one["half_width"] else ""
-        promise = "" if one["at_least"] is None else f"  (promised: at least {one['at_least']:+.2f}{_verdict(one)})"
-        lines.append(f"{name}: {one['mean']:+.3f}{width} over {one['seeds']} seeds{promise}")
+    for name, gap in paired_differences(board).items():
+        width = f" +- {gap.half_width:.3f}" if gap.half_width else ""
+        lines.append(f"{name}: {gap.mean:+.3f}{width} over {gap.count} seeds")
     return "\n".join(lines)
-
-
-def _verdict(one: dict[str, Any]) -> str:
-    if one["is_met"]:
-        return ""
-    return "; missed" if one["is_refuted"] else "; missed, but so few seeds do not decide it"
 
 
 def _words(value: MeanInterval | None) -> str:

@@ -16,6 +16,7 @@ from hacrl_web.ops.up import parse
 from workers.contract.spec.run import RunSpec
 
 FILES = sorted(pages.FOLDER.glob("*.md"))
+AT_THE_DOOR = [django_settings.BASE_DIR / name for name in ("README.md", "CONTRIBUTING.md")]
 TEMPLATES = django_settings.BASE_DIR / "frontend" / "templates"
 # Of ./hacrl itself, which the launcher answers without up.py; the rest are of up.py and of manage.py.
 LAUNCHER = {"test", "chaos", "manage", "client", "seed_demo_data"}
@@ -64,7 +65,7 @@ def test_links_of_the_pages_to_the_docs_lead_somewhere():
     assert tried >= 10
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*FILES, *AT_THE_DOOR], ids=lambda path: path.name)
 def test_every_setting_and_command_that_the_docs_name_exists(path):
     text = path.read_text()
     sections = {name.partition(".")[0].removesuffix("[]") for name in reference.names()}
@@ -77,7 +78,7 @@ def test_every_setting_and_command_that_the_docs_name_exists(path):
     for module in re.findall(r"python -m ((?:workers|tests|hacrl_web)[\w.]*)", text):
         place = django_settings.BASE_DIR / module.replace(".", "/")
         assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
-    for file in re.findall(r"`((?:workers|hacrl_web|tests|docs|frontend)/[\w./]+)`", text):
+    for file in re.findall(r"`((?:workers|hacrl_web|tests|docs|frontend|tools)/[\w./-]+)`", text):
         assert (django_settings.BASE_DIR / file).exists(), file
 
 
