@@ -6,7 +6,7 @@ from datetime import datetime
 
 from typing_extensions import TypedDict
 
-from hacrl_web.web.schemas import Number, PageOf
+from hacrl_web.web.schemas import Number
 
 
 class AlertAnswer(TypedDict):
@@ -20,17 +20,22 @@ class AlertAnswer(TypedDict):
     number: float | None
     text: str
     advice: str
-    chart: str
+    chart: str | None
     url: str
     is_open: bool
-    raised_step: int | None
+    raised_step: int
     raised_at: datetime
     cleared_step: int | None
     cleared_at: datetime | None
     cleared_reason: str
 
 
-class AlertsOfRunAnswer(PageOf[AlertAnswer]):
+class AlertsOfRunAnswer(TypedDict):
+    """A page of alerts, the open ones first."""
+
+    items: list[AlertAnswer]
+    count: int
+    next: str | None
     num_open: int
 
 

@@ -22,6 +22,12 @@ class LineAnswer(TypedDict):
     high: NotRequired[list[float | None]]
 
 
+class BandAnswer(LineAnswer):
+    """Over the runs that differ only in the seed."""
+
+    seeds: list[int]
+
+
 class PositionsAnswer(TypedDict):
     """Where steps lie on another x axis."""
 
@@ -38,7 +44,7 @@ class BucketsAnswer(TypedDict):
     last: int
     width: int
     lines: list[LineAnswer]
-    bands: list[dict[str, Any]]
+    bands: list[BandAnswer]
     grids: list[list[int]]
     x: NotRequired[PositionsAnswer]
 
@@ -113,7 +119,7 @@ class AttemptAnswer(TypedDict):
     from_step: int | None
     device: str
     host: str
-    versions: dict[str, str]
+    versions: dict[str, Any]
     last_step: int | None
     ending: str
 
@@ -184,8 +190,12 @@ class StepsAnswer(TypedDict):
 
 
 class PairLine(TypedDict):
+    """A line in buckets; low and high where a bucket has more than one step."""
+
     steps: list[int]
-    last: list[float | None]
+    last: list[float]
+    low: NotRequired[list[float]]
+    high: NotRequired[list[float]]
 
 
 class PairTimeline(TypedDict):
@@ -213,7 +223,7 @@ class AgentProgress(TypedDict):
 
 
 class CollaborationAnswer(StepsAnswer):
-    timeline: TimelineOfPairs | None
+    timeline: TimelineOfPairs
     so_far: list[AgentProgress]
 
 
@@ -279,7 +289,9 @@ class WholeRunAnswer(TypedDict):
 
 
 class BandStep(TypedDict):
-    m: int
+    """The band after m updates; m is null where it is the same for all."""
+
+    m: int | None
     low: float
     high: float
 
@@ -398,7 +410,7 @@ class RolloutHit(TypedDict):
     sample: int
     agent: str
     reward: float | None
-    num_tokens: int
+    num_tokens: int | None
     taught: TaughtAnswer | None
 
 

@@ -59,7 +59,7 @@ class BoardRowAnswer(TypedDict):
     tokens: Number | None
     device_hours: Number | None
     gained_per_1000_rollouts: Number | None
-    facts: dict[str, str]
+    facts: dict[str, Any]
     settings: dict[str, Any]
     runs: list[dict[str, Any]]
 
@@ -68,7 +68,7 @@ class StartAnswer(TypedDict):
     """Scores before training, of agents that began alike."""
 
     agents: list[str]
-    seeds: int
+    seeds: list[int]
     lines: list[BoardLineAnswer]
 
 

@@ -12,6 +12,8 @@ import pytest
 from django.conf import settings
 from django.contrib.staticfiles.finders import find
 
+from hacrl_web.js_types import type_script
+
 FRONTEND = settings.BASE_DIR / "frontend"
 SCRIPTS = sorted((FRONTEND / "static" / "js").rglob("*.js"))
 TEMPLATES = sorted((FRONTEND / "templates").rglob("*.html"))
@@ -167,3 +169,9 @@ def test_ended_login_is_said_and_not_tried_again():
     result = play("sockets[0].open(); sockets[0].drop(4401);")
     assert result["links"][-1] == "ended"
     assert result["timers"] == 0
+
+
+def test_types_of_the_api_are_those_of_its_schemas():
+    """Modules name the API's answers as Api.X, which tsc checks against the answers' own schemas."""
+    written = (FRONTEND / "api-types.d.ts").read_text()
+    assert written == type_script(), "python -m hacrl_web.js_types > frontend/api-types.d.ts"

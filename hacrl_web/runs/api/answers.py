@@ -7,8 +7,6 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from hacrl_web.web.schemas import PageOf
-
 
 class RunRow(TypedDict):
     """progress: the trainer's last report; sweep, group, benchmark: ids."""
@@ -144,7 +142,10 @@ class ContributionAnswer(TypedDict):
     source_capability: float | None
 
 
-class ContributionsAnswer(PageOf[ContributionAnswer]):
+class ContributionsAnswer(TypedDict):
+    items: list[ContributionAnswer]
+    count: int
+    next: str | None
     run: str
     step: int
 
@@ -207,13 +208,13 @@ class DiskAnswer(TypedDict):
 
 
 class CostAnswer(TypedDict):
-    """device_seconds: null where no run was measured yet; basis says what it rests on."""
+    """device_seconds, disk_bytes: null where no run was measured yet; basis says what they rest on."""
 
     runs: int
     rollouts: int
     max_tokens: int
     device_seconds: float | None
-    disk_bytes: int
+    disk_bytes: int | None
     basis: str
     basis_runs: int
     memory: str

@@ -5,10 +5,9 @@ import { share, sum } from "./picture.js";
 import { canvas, drawLines, logTicks, pattern, shape } from "../lib/svg.js";
 
 /**
- * @typedef {{source: number, taught: number[][], lost: number[][], evaluated: number[], lower: number[], upper: number[],
- *   unused: number[], beyond: number[], trap: string}} Histogram
- * @typedef {{m: number | null, low: number, high: number}} Bound
- * @typedef {{learner: number, steps: number[], num_steps: number, edges: number[], band: Bound[], sources: Histogram[]}} Ratios
+ * @typedef {Api.SourceRatios} Histogram
+ * @typedef {Api.BandStep} Bound
+ * @typedef {Api.RatiosAnswer} Ratios
  * @typedef {import("./omega.js").Timeline} Timeline
  * @typedef {{agents: string[], trap_at: number, clip_gradient: string}} Rule
  */

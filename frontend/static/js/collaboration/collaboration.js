@@ -198,7 +198,7 @@ function drawSoFar(agents) {
   });
 }
 
-/** The sentences; as a run plays, their place only grows, so that what stands below does not jump. @param {Record<string, string>[]} sentences */
+/** The sentences; as a run plays, their place only grows, so that what stands below does not jump. @param {Api.SentenceAnswer[]} sentences */
 function drawFindings(sentences) {
   const findings = must("#findings");
   if (!player) findings.style.minHeight = "";
@@ -207,7 +207,7 @@ function drawFindings(sentences) {
     const line = make("li", kind === "trap" ? "trap" : "", lesson ? `${text} ` : text);
     if (lesson) {
       const link = make("a", "", "Show these rollouts");
-      link.setAttribute("href", `${page.dataset.rollouts}?${new URLSearchParams({ step: String(state.step), learner, source, lesson })}`);
+      link.setAttribute("href", `${page.dataset.rollouts}?${new URLSearchParams({ step: String(state.step), learner: learner ?? "", source: source ?? "", lesson })}`);
       line.append(link);
     }
     return line;

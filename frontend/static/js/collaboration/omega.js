@@ -5,9 +5,8 @@ import { canvas, pattern, shape, stepTicks } from "../lib/svg.js";
 
 /** @typedef {import("../lib/svg.js").Line} Line */
 /**
- * @typedef {{learner: number, source: number, omega: Line | null, clamped: number[], quarantined: number[],
- *   alignment: Line | null, clips: Record<string, Line | null>}} PairLines
- * @typedef {{first: number, last: number, width: number, capability: (Line | null)[], pairs: PairLines[]}} Timeline
+ * @typedef {Api.PairTimeline} PairLines
+ * @typedef {Api.TimelineOfPairs} Timeline
  * @typedef {{agents: string[], ratio_min: number, ratio_max: number, warmup: number}} Rule
  */
 

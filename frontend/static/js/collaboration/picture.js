@@ -5,17 +5,13 @@ import { canvas, shape } from "../lib/svg.js";
 
 /**
  * One agent of a step. verified: scored rollouts; right: with a reward above 0.
- * @typedef {{name: string, rollouts: number, verified: number, right: number, tokens: number, verified_tokens: number}} Agent
+ * @typedef {Api.AgentSums} Agent
  */
 /**
  * One ordered pair; lists [with A > 0, with A < 0] for weight, lost, evaluated, lower, upper; [rollouts, tokens] for
  * the fates; [prompts, of which taught] for rescue and warn.
- * @typedef {{learner: number, source: number, rows: number, tokens: number, used: number[], zero: number[], clipped: number[],
- *   other: number[], dropped: Record<string, number[]>, not_heard: number, weight: number[], lost: number[],
- *   evaluated: number[], lower: number[], upper: number[], positives_are_right: boolean, prompts: number,
- *   rescue: number[], warn: number[], omega: number | null, capability: number | null, source_capability: number | null,
- *   clamped: boolean}} Pair
- * @typedef {{agents: Agent[], pairs: Pair[], sentences?: Record<string, string>[]}} View
+ * @typedef {Api.PairSumsAnswer} Pair
+ * @typedef {{agents: Agent[], pairs: Pair[], sentences?: Api.SentenceAnswer[]}} View
  */
 
 /** @param {number[]} both */

@@ -7,7 +7,7 @@ const HEIGHT = 320;
 /** By the agent's place: the first is solid. */
 const AGENT_DASHES = [[], ...DASHES.slice(0, 7)];
 
-/** @typedef {{run: number, agent: string, x: number[], y: number[]}} Line */
+/** @typedef {Api.ComparedLine} Line */
 
 /** @type {{url: string, runs: string[], colours: number[], agents: string[], metric: string, axis: string}} */
 const settings = readJson("compare-data");

@@ -3,8 +3,7 @@
 import { count, duration, make, must, size } from "../lib/format.js";
 
 /**
- * @typedef {{runs: number, rollouts: number, max_tokens: number, device_seconds: number | null,
- *   disk_bytes: number | null, memory: string, basis: string}} Cost
+ * @typedef {Api.CostAnswer} Cost
  * @typedef {{code: string, message: string, field: string | null}} FieldError
  */
 

@@ -8,7 +8,7 @@ import { count, isTyping, make, must } from "./format.js";
 const SECOND_KEY_MS = 1500;
 const TYPING_PAUSE_MS = 150;
 
-/** @typedef {{kind: string, name: string, url: string}} Found */
+/** @typedef {Api.SearchResult} Found */
 
 const search = /** @type {HTMLDialogElement} */ (must("#search-dialog"));
 const help = /** @type {HTMLDialogElement} */ (must("#keys-dialog"));

@@ -7,8 +7,7 @@
  */
 
 /**
- * @typedef {{seq: number, attempt: number, type: string, step: number | null, agent: string, source: string,
- *   time: number, payload: any}} RunEvent
+ * @typedef {Omit<Api.EventAnswer, "payload"> & {payload: any}} RunEvent
  * @typedef {{state: string, desired_state: string, step: number, total_steps: number, attempt: number,
  *   progress: any, reason: string}} RunFrame
  * @typedef {{events?: (events: RunEvent[]) => void, run?: (frame: RunFrame) => void, synced?: (seq: number) => void,

@@ -87,7 +87,7 @@ export function stepTicks(low, high) {
 }
 
 /**
- * @typedef {{steps: number[], last: number[], low?: number[], high?: number[]}} Line
+ * @typedef {Api.PairLine} Line
  * @typedef {{line: Line | null, label: string, title: string, colour: string, dash: string, thick?: boolean}} Drawn
  */
 

@@ -7,12 +7,11 @@ const OPEN_SHOWN = 6;
 const LIMIT = 100;
 
 /**
- * @typedef {{id: number, title: string, text: string, advice: string, agent: string, source: string, chart: string | null,
- *   is_open: boolean, raised_step: number, cleared_step: number | null, cleared_reason: string}} Alert
+ * @typedef {Api.AlertAnswer} Alert
  */
 
 /**
- * @typedef {{items: Alert[], count: number, num_open: number}} Answer the open ones first; of many, not all are in it
+ * @typedef {Api.AlertsOfRunAnswer} Answer the open ones first; of many, not all are in it
  */
 
 /**

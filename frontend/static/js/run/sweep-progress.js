@@ -3,7 +3,7 @@
 import { count, duration, must } from "../lib/format.js";
 
 /**
- * @typedef {{runs: number, counts: Record<string, number>, steps: number, total_steps: number, eta_s: number | null}} Progress
+ * @typedef {Omit<Api.SweepProgress, "is_finished">} Progress
  */
 
 /** The numbers above the matrix are asked for at most so often. */

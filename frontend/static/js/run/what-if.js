@@ -2,8 +2,8 @@
 
 import { count, make, must, readJson, significant } from "../lib/format.js";
 
-/** @typedef {{rows: number, evaluated: number, lower: number, upper: number, used: number, unknown: number, weight: number, positive: number[], negative: number[], omega: number | null, omega_range: number[] | null, share: number | null}} Numbers */
-/** @typedef {{learner: number, source: number, recorded: Numbers, hypothetical: Numbers}} Pair */
+/** @typedef {Api.OutcomeAnswer} Numbers */
+/** @typedef {Api.HypotheticalPair} Pair */
 
 const data = readJson("what-if-data");
 const WAIT_MS = 60;

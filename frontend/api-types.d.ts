@@ -1,0 +1,1274 @@
+// The schemas of /api/v1 as types. Written by: python -m hacrl_web.js_types > frontend/api-types.d.ts
+declare namespace Api {
+  interface AgentIn {
+    model: number;
+    name?: string;
+    learning_rate?: unknown;
+    prompt_format?: unknown;
+    lora_rank?: unknown;
+    lora_alpha?: unknown;
+    seed?: unknown;
+    prompt_template?: unknown;
+    chat_template_kwargs?: unknown;
+  }
+  interface AgentOut {
+    model: number;
+    name: string;
+    position: number;
+    learning_rate: number | null;
+    prompt_format: string;
+    lora_rank: number;
+    lora_alpha: number;
+    seed: number | null;
+    prompt_template: string;
+    chat_template_kwargs: Record<string, boolean | number | string>;
+  }
+  interface AgentProgress {
+    name: string;
+    peers: string;
+    accuracy: string;
+  }
+  interface AgentReply {
+    agent: string;
+    text?: string;
+    finish_reason?: string;
+    num_tokens?: number;
+    seconds?: number;
+    verdict?: AskVerdict | null;
+    error?: string;
+  }
+  interface AgentSums {
+    name: string;
+    rollouts: number;
+    tokens: number;
+    verified: number;
+    verified_tokens: number;
+    right: number;
+  }
+  interface AlertAnswer {
+    id: number;
+    run: string;
+    kind: string;
+    title: string;
+    agent: string;
+    source: string;
+    attempt: number;
+    number: number | null;
+    text: string;
+    advice: string;
+    chart: string | null;
+    url: string;
+    is_open: boolean;
+    raised_step: number;
+    raised_at: string;
+    cleared_step: number | null;
+    cleared_at: string | null;
+    cleared_reason: string;
+  }
+  interface AlertsOfRunAnswer {
+    items: AlertAnswer[];
+    count: number;
+    next: string | null;
+    num_open: number;
+  }
+  interface AskAnswer {
+    step: number;
+    answers: AgentReply[];
+  }
+  interface AskBody {
+    step: number;
+    question: string;
+    expected?: string;
+    temperature?: number;
+    seed?: number;
+    max_new_tokens?: number | null;
+  }
+  interface AskVerdict {
+    reward: number | null;
+    reason: string;
+  }
+  interface AttemptAnswer {
+    number: number;
+    started_at: string | null;
+    from_step: number | null;
+    device: string;
+    host: string;
+    versions: Record<string, unknown>;
+    last_step: number | null;
+    ending: string;
+  }
+  interface AuditAnswer {
+    id: number;
+    at: string;
+    actor: string;
+    via: string;
+    address: string;
+    action: string;
+    kind: string;
+    object_id: string;
+    name: string;
+    project_id: number | null;
+    before: Record<string, unknown>;
+    after: Record<string, unknown>;
+  }
+  interface AuditQuery {
+    limit?: number;
+    cursor?: string;
+    actor?: string;
+    kind?: string;
+    action?: string;
+    q?: string;
+    project?: string;
+    since?: string;
+    until?: string;
+  }
+  interface BandAnswer {
+    metric: string;
+    agent: string;
+    source: string;
+    grid: number;
+    last: (number | null)[];
+    low?: (number | null)[];
+    high?: (number | null)[];
+    seeds: number[];
+  }
+  interface BandStep {
+    m: number | null;
+    low: number;
+    high: number;
+  }
+  interface BenchmarkIn {
+    name: string;
+    question_field?: string;
+    answer_field?: string;
+    answer_extraction?: string;
+    subject_field?: string;
+    difficulty_field?: string;
+    id_field?: string;
+    verifier?: string;
+    tolerance?: string;
+    prompt_template?: string;
+    held_out_fraction?: string;
+  }
+  interface BenchmarkOut {
+    id: number;
+    name: string;
+    question_field: string;
+    answer_field: string;
+    prompt_template: string;
+    verifier: string;
+    tolerance: number | null;
+    held_out_fraction: number;
+    num_train: number;
+    num_held_out: number;
+    source: string;
+    questions_sha: string;
+    facts: Record<string, unknown>;
+    created_at: string;
+  }
+  interface BenchmarkPage {
+    items: BenchmarkOut[];
+    count: number;
+    next: string | null;
+  }
+  interface BoardAnswer {
+    board: string;
+    address: string;
+    metric: string;
+    formula: string;
+    intervals: string;
+    baseline: string | null;
+    columns: BoardColumnAnswer[];
+    rows: BoardRowAnswer[];
+    starts: StartAnswer[];
+    reported: Record<string, unknown> | null;
+  }
+  interface BoardColumnAnswer {
+    title: string;
+    benchmarks: string[];
+    measured_by: string;
+  }
+  interface BoardHead {
+    name: string;
+    query: string;
+    url: string;
+    benchmarks: string[];
+    num_runs: number;
+    is_generated: boolean;
+  }
+  interface BoardLineAnswer {
+    agent: string | null;
+    start: number | null;
+    scores: Record<string, ScoreAnswer>;
+  }
+  interface BoardQuery {
+    sweep?: string[];
+    group?: string[];
+    benchmark?: string[];
+    metric?: string;
+    baseline?: string;
+    show?: string;
+    on?: string[];
+    algorithm?: string[];
+    column?: string[];
+    sort?: string;
+    cost?: string;
+    x?: string;
+    y?: string;
+    reported?: string;
+  }
+  interface BoardRowAnswer {
+    id: string;
+    algorithm: string;
+    told_apart_by: Record<string, unknown>;
+    seeds_launched: number;
+    without_a_score: unknown[];
+    lines: BoardLineAnswer[];
+    rollouts: number | null;
+    tokens: number | null;
+    device_hours: number | null;
+    gained_per_1000_rollouts: number | null;
+    facts: Record<string, unknown>;
+    settings: Record<string, unknown>;
+    runs: Record<string, unknown>[];
+  }
+  interface BoundsAnswer {
+    first: number;
+    last: number;
+    delta_step: number;
+  }
+  interface BucketsAnswer {
+    run: string;
+    seq: number;
+    first: number;
+    last: number;
+    width: number;
+    lines: LineAnswer[];
+    bands: BandAnswer[];
+    grids: number[][];
+    x?: PositionsAnswer;
+  }
+  interface BuiltInIn {
+    built_in: string;
+    location?: string;
+    name?: string;
+    held_out_fraction?: number | null;
+  }
+  interface BuiltInOut {
+    key: string;
+    name: string;
+    about: string;
+    dataset: string;
+    config: string;
+    split: string;
+    mapping: Record<string, string>;
+  }
+  interface CheckAnswer {
+    name: string;
+    ok: boolean;
+    detail: string;
+  }
+  interface CheckpointAgent {
+    name: string;
+    position: number;
+    num_files: number;
+    size_bytes: number;
+    accuracy: number | null;
+    proposed: string;
+  }
+  interface CheckpointAnswer {
+    step: number;
+    size_bytes: number;
+    num_files: number;
+    agents: CheckpointAgent[];
+    checked: string;
+    damage: string;
+    accuracy: number | null;
+    is_newest: boolean;
+    is_best: boolean;
+  }
+  interface CheckpointsAnswer {
+    is_here: boolean;
+    host: string;
+    num_removed: number;
+    items: CheckpointAnswer[];
+    count: number;
+    next: null;
+  }
+  interface ChecksAnswer {
+    checks: CheckAnswer[];
+  }
+  interface CollaborationAnswer {
+    ended: boolean;
+    attempt: number;
+    steps: number[];
+    timeline: TimelineOfPairs;
+    so_far: AgentProgress[];
+  }
+  interface CompareQuery {
+    runs?: string[];
+    metric?: string;
+    x?: string;
+    baseline?: string;
+    best?: string;
+    colour?: string[];
+  }
+  interface ComparedLine {
+    run: number;
+    agent: string;
+    x: number[];
+    y: (number | null)[];
+  }
+  interface ComparedLines {
+    metric: string;
+    x: string;
+    lines: ComparedLine[];
+  }
+  interface ComparedRow {
+    run: string;
+    agent: string | null;
+    best: number | null;
+    best_step: number | null;
+    last: number | null;
+    last_step: number | null;
+    best_difference: number | null;
+    last_difference: number | null;
+  }
+  interface ComparedRun {
+    id: string;
+    name: string;
+    algorithm: string;
+    seed: number;
+  }
+  interface ComparisonAnswer {
+    metric: string;
+    metrics: string[];
+    baseline: string;
+    runs: ComparedRun[];
+    rows: ComparedRow[];
+    differing: SettingAnswer[];
+  }
+  interface ConfigAnswer {
+    runs: string[];
+    lines: SettingAnswer[];
+  }
+  interface Confirmed {
+    confirm?: string[];
+  }
+  interface ContributionAnswer {
+    seq: number;
+    attempt: number;
+    step: number;
+    agent: string;
+    source: string;
+    prompt_id: string;
+    sample: number;
+    num_tokens: number;
+    advantage: number | null;
+    sequence_ratio: number | null;
+    clipped_ratio: number | null;
+    clip_side: string;
+    omega: number | null;
+    weight: number | null;
+    mini_batch: number | null;
+    drop_reason: string | null;
+    reward: number | null;
+    source_num_tokens: number | null;
+    alpha: number | null;
+    capability: number | null;
+    source_capability: number | null;
+  }
+  interface ContributionQuery {
+    limit?: number;
+    cursor?: string;
+  }
+  interface ContributionsAnswer {
+    items: ContributionAnswer[];
+    count: number;
+    next: string | null;
+    run: string;
+    step: number;
+  }
+  interface CostAnswer {
+    runs: number;
+    rollouts: number;
+    max_tokens: number;
+    device_seconds: number | null;
+    disk_bytes: number | null;
+    basis: string;
+    basis_runs: number;
+    memory: string;
+  }
+  interface DeliveryAnswer {
+    id: number;
+    channel: string;
+    target: string;
+    subject: string;
+    state: string;
+    tries: number;
+    reason: string;
+    created_at: string;
+    sent_at: string | null;
+  }
+  interface DiskAnswer {
+    num_rows: number;
+    rows_bytes: number;
+    files_bytes: number | null;
+  }
+  interface DrainOrder {
+    why?: string;
+    name: string;
+    drain: "no" | "finish" | "now";
+  }
+  interface EvaluatedAgent {
+    name: string;
+    points: EvaluationPointAnswer[];
+  }
+  interface EvaluatedBenchmark {
+    name: string;
+    is_own: boolean;
+    agents: EvaluatedAgent[];
+  }
+  interface EvaluationPointAnswer {
+    step: number;
+    value: number | null;
+    correct: number;
+    asked: number;
+    unscorable: number;
+    num_samples: number;
+    estimates: Record<string, number>;
+    slices: Record<string, number[]>;
+    questions: string;
+    verifier: string;
+  }
+  interface EvaluationsAnswer {
+    benchmarks: EvaluatedBenchmark[];
+  }
+  interface EventAnswer {
+    seq: number;
+    attempt: number;
+    type: string;
+    step: number | null;
+    agent: string;
+    source: string;
+    time: number;
+    payload: Record<string, unknown>;
+  }
+  interface EventsAnswer {
+    op: string;
+    run: string;
+    prev: number;
+    seq: number;
+    events: EventAnswer[];
+    status: StatusFrame;
+    last_seq: number;
+  }
+  interface Extension {
+    step: number;
+    steps: number;
+  }
+  interface FetchIn {
+    kind?: string;
+    location: string;
+    revision?: string;
+    name?: string;
+    question_field?: string | null;
+    answer_field?: string | null;
+    answer_extraction?: string | null;
+    subject_field?: string | null;
+    difficulty_field?: string | null;
+    id_field?: string | null;
+    verifier?: string | null;
+    tolerance?: number | null;
+    prompt_template?: string | null;
+    held_out_fraction?: number | null;
+  }
+  interface GroupIn {
+    name: string;
+    agents: AgentIn[];
+  }
+  interface GroupOut {
+    id: number;
+    name: string;
+    agents: AgentOut[];
+    created_at: string;
+  }
+  interface GroupPage {
+    items: GroupOut[];
+    count: number;
+    next: string | null;
+  }
+  interface HistoryAnswer {
+    run: string;
+    seq: number;
+    events: PastEvent[];
+  }
+  interface HostAnswer {
+    name: string;
+    last_seen: string | null;
+    clock_offset_s: number | null;
+    schema: string;
+    versions: Record<string, string>;
+    devices: Record<string, unknown>[];
+    drain: string;
+    drain_reason: string;
+  }
+  interface HypotheticalPair {
+    learner: number;
+    source: number;
+    recorded: OutcomeAnswer;
+    hypothetical: OutcomeAnswer;
+  }
+  interface IntervalAnswer {
+    mean: number;
+    half_width: number | null;
+    seeds: number;
+  }
+  interface InvitationAnswer {
+    id: number;
+    role: string;
+    comment: string;
+    expires_at: string;
+  }
+  interface InvitationIn {
+    role: string;
+    comment?: string;
+  }
+  interface Labels {
+    tags: string[];
+    notes: string;
+  }
+  interface LabelsAnswer {
+    tags: string[];
+    notes: string;
+  }
+  interface LineAnswer {
+    metric: string;
+    agent: string;
+    source: string;
+    grid: number;
+    last: (number | null)[];
+    low?: (number | null)[];
+    high?: (number | null)[];
+  }
+  interface ListQuery {
+    limit?: number;
+    cursor?: string;
+  }
+  interface LogLineAnswer {
+    seq: number;
+    attempt: number;
+    at: string;
+    level: string;
+    text: string;
+  }
+  interface MeAnswer {
+    id: number;
+    name: string;
+    is_staff: boolean;
+    token: TokenAnswer | null;
+  }
+  interface MemberAnswer {
+    id: number;
+    user: MemberName;
+    role: string;
+  }
+  interface MemberName {
+    id: number;
+    name: string;
+  }
+  interface ModelIn {
+    location: string;
+    kind?: string;
+    revision?: string;
+    name?: string;
+  }
+  interface ModelOut {
+    id: number;
+    name: string;
+    kind: string;
+    location: string;
+    revision: string;
+    architecture: string;
+    num_parameters: number | null;
+    vocab_size: number | null;
+    tokenizer_hash: string;
+    has_chat_template: boolean;
+    context_length: number | null;
+    facts: Record<string, unknown>;
+    created_at: string;
+  }
+  interface ModelPage {
+    items: ModelOut[];
+    count: number;
+    next: string | null;
+  }
+  interface NameOrder {
+    name?: string;
+  }
+  interface Named {
+    name: string;
+  }
+  interface NewInvitationAnswer {
+    id: number;
+    role: string;
+    comment: string;
+    expires_at: string;
+    link: string;
+  }
+  interface NewTokenAnswer {
+    id: number;
+    name: string;
+    hint: string;
+    scopes: string[];
+    state: string;
+    created_at: string;
+    expires_at: string | null;
+    last_used_at: string | null;
+    revoked_at: string | null;
+    token: string;
+  }
+  interface OutcomeAnswer {
+    rows: number;
+    evaluated: number;
+    lower: number;
+    upper: number;
+    used: number;
+    unknown: number;
+    weight: number;
+    positive: number[];
+    negative: number[];
+    omega: number | null;
+    omega_range: number[] | null;
+    share: number | null;
+  }
+  interface OutputAnswer {
+    lines: string[] | null;
+  }
+  interface OverlapOut {
+    num_asked: number;
+    num_same: number;
+    num_near: number;
+    examples: Record<string, unknown>[];
+  }
+  interface PageOfAlertAnswer {
+    items: AlertAnswer[];
+    count: number;
+    next: string | null;
+  }
+  interface PageOfAuditAnswer {
+    items: AuditAnswer[];
+    count: number;
+    next: string | null;
+  }
+  interface PageOfBoardHead {
+    items: BoardHead[];
+    count: number;
+    next: string | null;
+  }
+  interface PageOfDeliveryAnswer {
+    items: DeliveryAnswer[];
+    count: number;
+    next: string | null;
+  }
+  interface PageOfHostAnswer {
+    items: HostAnswer[];
+    count: number;
+    next: string | null;
+  }
+  interface PageOfLogLineAnswer {
+    items: LogLineAnswer[];
+    count: number;
+    next: string | null;
+  }
+  interface PageOfPersonAnswer {
+    items: PersonAnswer[];
+    count: number;
+    next: string | null;
+  }
+  interface PageOfProjectAnswer {
+    items: ProjectAnswer[];
+    count: number;
+    next: string | null;
+  }
+  interface PageOfRunRow {
+    items: RunRow[];
+    count: number;
+    next: string | null;
+  }
+  interface PageOfSweepRow {
+    items: SweepRow[];
+    count: number;
+    next: string | null;
+  }
+  interface PageOfTokenAnswer {
+    items: TokenAnswer[];
+    count: number;
+    next: string | null;
+  }
+  interface PairAnswer {
+    agents: string[];
+    kind: string;
+    drift: number | null;
+    warnings: string[];
+    facts: Record<string, unknown> | null;
+  }
+  interface PairLine {
+    steps: number[];
+    last: number[];
+    low?: number[];
+    high?: number[];
+  }
+  interface PairSumsAnswer {
+    learner: number;
+    source: number;
+    rows: number;
+    tokens: number;
+    used: number[];
+    zero: number[];
+    clipped: number[];
+    other: number[];
+    dropped: Record<string, number[]>;
+    weight: number[];
+    lost: number[];
+    evaluated: number[];
+    lower: number[];
+    upper: number[];
+    positives_are_right: boolean;
+    prompts: number;
+    rescue: number[];
+    warn: number[];
+    omega: number | null;
+    capability: number | null;
+    source_capability: number | null;
+    clamped: boolean;
+    not_heard: number;
+  }
+  interface PairTimeline {
+    learner: number;
+    source: number;
+    omega: PairLine | null;
+    clamped: number[];
+    quarantined: number[];
+    alignment: PairLine | null;
+    clips: Record<string, PairLine | null>;
+  }
+  interface PastEvent {
+    seq: number;
+    attempt: number;
+    type: string;
+    step: number | null;
+    agent: string;
+    source: string;
+    time: number;
+    payload: Record<string, unknown>;
+  }
+  interface PersonAnswer {
+    id: number;
+    name: string;
+    is_active: boolean;
+    is_staff: boolean;
+  }
+  interface Place {
+    place?: number | null;
+    priority?: number | null;
+  }
+  interface PlacedRun {
+    id: string;
+    name: string;
+    url: string;
+    algorithm: string;
+    variant: string;
+    seed: number;
+    state: string;
+    desired_state: string;
+    reason: string;
+    attempt: number;
+    interruptions: number;
+    priority: number;
+    retry_of: string | null;
+    cloned_from: string | null;
+    start_step: number;
+    step: number;
+    total_steps: number;
+    progress: Record<string, unknown>;
+    sweep: number | null;
+    group: number | null;
+    benchmark: number | null;
+    worker_host: string;
+    tags: string[];
+    archived_at: string | null;
+    created_at: string;
+    started_at: string | null;
+    finished_at: string | null;
+    place_in_queue: number | null;
+  }
+  interface PositionsAnswer {
+    steps: number[];
+    values: (number | null)[];
+  }
+  interface ProjectAnswer {
+    id: number;
+    name: string;
+    role: string | null;
+  }
+  interface ProjectDetailAnswer {
+    id: number;
+    name: string;
+    role: string | null;
+    members: MemberAnswer[];
+    invitations?: InvitationAnswer[];
+  }
+  interface Promotion {
+    step: number;
+    agent: number;
+    name?: string;
+  }
+  interface QuestionOut {
+    line: number;
+    id: string;
+    question: string;
+    answer: string;
+    subject: string;
+    difficulty: string;
+    is_held_out: boolean;
+  }
+  interface QuestionPageOut {
+    items: QuestionOut[];
+    next_start: number | null;
+  }
+  interface QuestionQuery {
+    file?: string;
+    start?: number;
+    q?: string;
+    subject?: string;
+    difficulty?: string;
+  }
+  interface QueuedAnswer {
+    queued: number;
+  }
+  interface RatiosAnswer {
+    learner: number;
+    steps: number[];
+    num_steps: number;
+    edges: number[];
+    band: BandStep[];
+    sources: SourceRatios[];
+  }
+  interface RecordedCheckAnswer {
+    rows: number;
+    weights: number;
+    sides: number;
+    worst: number;
+    strengths: number;
+    capabilities: number;
+    advantage: number;
+  }
+  interface RequestAnswer {
+    name?: string;
+    group?: number | null;
+    benchmark?: number | null;
+    seed?: number;
+    cloned_from?: string;
+    confirm?: string[];
+    draft?: boolean;
+    agents?: Record<string, unknown>[];
+    data?: Record<string, unknown>;
+    algorithm?: Record<string, unknown>;
+    rollout?: Record<string, unknown>;
+    training?: Record<string, unknown>;
+    evaluation?: Record<string, unknown>;
+    checkpoint?: Record<string, unknown>;
+    compute?: Record<string, unknown>;
+    telemetry?: Record<string, unknown>;
+  }
+  interface RetryOrder {
+    state?: "failed" | "stopped";
+  }
+  interface RoleIn {
+    role: string;
+  }
+  interface RolloutHit {
+    step: number;
+    seq: number;
+    attempt: number;
+    prompt_id: string;
+    sample: number;
+    agent: string;
+    reward: number | null;
+    num_tokens: number | null;
+    taught: TaughtAnswer | null;
+  }
+  interface RolloutOrNone {
+    rollout: RolloutTextAnswer | null;
+  }
+  interface RolloutQuery {
+    after?: string;
+    before?: string;
+    step?: string;
+    prompt?: string;
+    agent?: string;
+    source?: string;
+    reward?: string;
+    min_tokens?: string;
+    max_tokens?: string;
+    q?: string;
+    learner?: string;
+    sign?: string;
+    clip?: string;
+    lesson?: string;
+    min_advantage?: string;
+    max_advantage?: string;
+  }
+  interface RolloutTextAnswer {
+    step: number;
+    agent: string;
+    prompt_id: string;
+    sample: number;
+    prompt: string;
+    completion: string;
+    answer: string;
+    reward: number | null;
+    length?: number;
+    shown?: number;
+  }
+  interface RolloutsAnswer {
+    items: RolloutHit[];
+    next: string | null;
+    previous: string | null;
+    stopped_at: number | null;
+  }
+  interface RuleAnswer {
+    kind: string;
+    title: string;
+    help: string;
+    scope: string;
+    metric: string;
+    chart: string;
+    source: string;
+    advice: string;
+    is_low: boolean;
+    raise_at: number;
+    raise_after: number;
+    clear_at: number;
+    clear_after: number;
+  }
+  interface RulesAnswer {
+    rules: RuleAnswer[];
+  }
+  interface RunAnswer {
+    id: string;
+    name: string;
+    url: string;
+    algorithm: string;
+    variant: string;
+    seed: number;
+    state: string;
+    desired_state: string;
+    reason: string;
+    attempt: number;
+    interruptions: number;
+    priority: number;
+    retry_of: string | null;
+    cloned_from: string | null;
+    start_step: number;
+    step: number;
+    total_steps: number;
+    progress: Record<string, unknown>;
+    sweep: number | null;
+    group: number | null;
+    benchmark: number | null;
+    worker_host: string;
+    tags: string[];
+    archived_at: string | null;
+    created_at: string;
+    started_at: string | null;
+    finished_at: string | null;
+    place_in_queue: number | null;
+    notes: string;
+    spec: Record<string, unknown>;
+    last_seq: number;
+    status_changes: StatusChangeAnswer[];
+  }
+  interface RunRow {
+    id: string;
+    name: string;
+    url: string;
+    algorithm: string;
+    variant: string;
+    seed: number;
+    state: string;
+    desired_state: string;
+    reason: string;
+    attempt: number;
+    interruptions: number;
+    priority: number;
+    retry_of: string | null;
+    cloned_from: string | null;
+    start_step: number;
+    step: number;
+    total_steps: number;
+    progress: Record<string, unknown>;
+    sweep: number | null;
+    group: number | null;
+    benchmark: number | null;
+    worker_host: string;
+    tags: string[];
+    archived_at: string | null;
+    created_at: string;
+    started_at: string | null;
+    finished_at: string | null;
+  }
+  interface RunSeriesAnswer {
+    run: string;
+    last_seq: number;
+    series: SeriesAnswer[];
+  }
+  interface ScoreAnswer {
+    score: IntervalAnswer | null;
+    by_seed: Record<string, number>;
+    mark: string | null;
+    difference: IntervalAnswer | null;
+    verdict: string | null;
+  }
+  interface SearchAnswer {
+    found: SearchResult[];
+  }
+  interface SearchResult {
+    kind: string;
+    name: string;
+    url: string;
+  }
+  interface SeedsOrder {
+    seeds?: number[];
+  }
+  interface SentenceAnswer {
+    kind: string;
+    text: string;
+    learner?: string;
+    source?: string;
+    lesson?: string;
+  }
+  interface SeriesAnswer {
+    metric: string;
+    agent: string;
+    source: string;
+    steps: number[];
+    values: (number | null)[];
+  }
+  interface SettingAnswer {
+    path: string;
+    values: unknown[];
+    is_there: boolean[];
+    differs: boolean;
+  }
+  interface SourceRatios {
+    learner: number;
+    source: number;
+    taught: number[][];
+    lost: number[][];
+    evaluated: number[];
+    lower: number[];
+    upper: number[];
+    unused: number[];
+    beyond: number[];
+    positives_are_right: boolean;
+    trap: string;
+  }
+  interface StartAnswer {
+    agents: string[];
+    seeds: number[];
+    lines: BoardLineAnswer[];
+  }
+  interface StatusChangeAnswer {
+    from_state: string;
+    to_state: string;
+    attempt: number;
+    reason: string;
+    at: string;
+  }
+  interface StatusFrame {
+    op: string;
+    run: string;
+    state: string;
+    desired_state: string;
+    step: number;
+    total_steps: number;
+    attempt: number;
+    progress: Record<string, unknown>;
+    reason: string;
+  }
+  interface StepAnswer {
+    step: number;
+    agents: AgentSums[];
+    pairs: PairSumsAnswer[];
+    sentences: SentenceAnswer[];
+  }
+  interface StepsAnswer {
+    ended: boolean;
+    attempt: number;
+    steps: number[];
+  }
+  interface SweepAnswer {
+    id: number;
+    name: string;
+    url: string;
+    created_at: string;
+    request: Record<string, unknown>;
+    is_finished: boolean;
+    progress: SweepProgress;
+    seeds: number[];
+    variants: VariantAnswer[];
+    runs: RunRow[];
+  }
+  interface SweepChange {
+    id: number;
+    name: string;
+    url: string;
+    created_at: string;
+    changed: string[];
+    progress: SweepProgress;
+  }
+  interface SweepHead {
+    id: number;
+    name: string;
+    url: string;
+    created_at: string;
+  }
+  interface SweepProgress {
+    runs: number;
+    counts: Record<string, number>;
+    steps: number;
+    total_steps: number;
+    eta_s: number | null;
+    is_finished: boolean;
+  }
+  interface SweepRow {
+    id: number;
+    name: string;
+    url: string;
+    created_at: string;
+    request: Record<string, unknown>;
+  }
+  interface SystemAnswer {
+    buckets: SystemBucket[];
+    attempts: AttemptAnswer[];
+  }
+  interface SystemBucket {
+    first: number;
+    last: number;
+    seconds: number;
+    phase_s: Record<string, number>;
+    tokens: number;
+    rollouts: number;
+    resident_bytes: number | null;
+    device_peak_bytes: number | null;
+  }
+  interface TaughtAnswer {
+    learner: string;
+    advantage: number | null;
+    sequence_ratio: number | null;
+    clip_side: string;
+    weight: number | null;
+    drop_reason: string | null;
+  }
+  interface TimelineAnswer {
+    items: TimelineItem[];
+    next: number | null;
+  }
+  interface TimelineItem {
+    at: number;
+    order: number;
+    kind: string;
+    what: string;
+    detail: string;
+    attempt: number | null;
+    step: number | null;
+    state: string;
+    agent: string;
+    level: string;
+  }
+  interface TimelineOfPairs {
+    first: number;
+    last: number;
+    width: number;
+    capability: (PairLine | null)[];
+    pairs: PairTimeline[];
+  }
+  interface TokenAnswer {
+    id: number;
+    name: string;
+    hint: string;
+    scopes: string[];
+    state: string;
+    created_at: string;
+    expires_at: string | null;
+    last_used_at: string | null;
+    revoked_at: string | null;
+  }
+  interface TokenIn {
+    name: string;
+    scopes?: string[];
+    days?: number;
+  }
+  interface TryIn {
+    gold?: string;
+    response?: string;
+  }
+  interface VariantAnswer {
+    label: string;
+    runs: string[];
+  }
+  interface VerdictOut {
+    reward: number | null;
+    reason: string;
+    extracted: string | null;
+    seconds: number;
+  }
+  interface WhatIfAnswer {
+    nothing: string;
+    steps: number;
+    pairs: HypotheticalPair[];
+    agents?: string[];
+    first?: number | null;
+    last?: number | null;
+    is_thinned?: boolean;
+    rows?: number;
+    bounds?: BoundsAnswer[];
+    cautions?: string[];
+    check?: RecordedCheckAnswer | null;
+    clone?: string;
+    elapsed_ms?: number;
+  }
+  interface WholeRunAnswer {
+    done: number;
+    of: number;
+    agents: AgentSums[];
+    pairs: PairSumsAnswer[];
+  }
+  interface Why {
+    why?: string;
+  }
+  interface Wishes {
+    email_enabled: boolean;
+    email: string;
+    webhook_enabled: boolean;
+    webhook_url: string;
+    on_alert: boolean;
+    on_cleared: boolean;
+    on_failed: boolean;
+    on_lost: boolean;
+    on_completed: boolean;
+  }
+  interface WishesAnswer {
+    email_enabled: boolean;
+    email: string;
+    webhook_enabled: boolean;
+    webhook_url: string;
+    on_alert: boolean;
+    on_cleared: boolean;
+    on_failed: boolean;
+    on_lost: boolean;
+    on_completed: boolean;
+  }
+}
