@@ -66,7 +66,7 @@ class Client:
         # Redirects are not followed: a token goes to the address that it was meant for, or nowhere.
         try:
             self._http = httpx2.Client(
-                base_url=f"{self.url}/api/v1/",
+                base_url=self.url,  # checked here; requests name whole addresses
                 headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
                 timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S)),
                 follow_redirects=False,
@@ -111,9 +111,13 @@ class Client:
             return response
         raise _error_of(response, self.url)
 
+    def _address(self, path: str) -> str:
+        """Of this installation, whatever the path holds: the token goes to no other host."""
+        return f"{self.url}/api/v1/{path.lstrip('/')}"
+
     def _whole(self, verb: str, path: str, options: dict[str, Any]) -> httpx2.Response:
         """An answer with its body, unpacked. Errors: httpx2.RequestError; Unreachable where the body does not end."""
-        with self._http.stream(verb, path.lstrip("/"), **options) as response:
+        with self._http.stream(verb, self._address(path), **options) as response:
             body = bytearray()
             for piece in response.iter_bytes(CHUNK_BYTES):
                 body += piece
@@ -123,7 +127,7 @@ class Client:
         headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in packed]
         return httpx2.Response(response.status_code, headers=headers, content=bytes(body), request=response.request)
 
-    def get(self, path: str, **parameters: Any) -> Any:
+    def get(self, path: str, /, **parameters: Any) -> Any:
         """The JSON of an address. Parameters of None are left out; a list stands for a repeated one."""
         return self._body(self.request("GET", path, params=_given(parameters)))
 
@@ -156,7 +160,7 @@ class Client:
         except (ValueError, RecursionError):
             raise Unreachable(f"{self.url} answered with what is not JSON: is it HACRL Web?") from None
 
-    def pages(self, path: str, *, most: int | None = None, **parameters: Any) -> Iterator[Any]:
+    def pages(self, path: str, /, *, most: int | None = None, **parameters: Any) -> Iterator[Any]:
         """Every item of a list, page by page; `most`: no more than so many."""
         cursor: str | None = ""
         count = 0
@@ -178,7 +182,7 @@ class Client:
         unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
         size = 0
         try:
-            with self._http.stream("GET", path.lstrip("/"), params=_given(parameters)) as response:
+            with self._http.stream("GET", self._address(path), params=_given(parameters)) as response:
                 if not response.is_success:
                     response.read()
                     raise _error_of(response, self.url)

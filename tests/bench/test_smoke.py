@@ -19,14 +19,14 @@ BENCHES: dict[str, tuple[list[str], str]] = {
     "first_charts": ([], r"first chart +\d+\.\d\d s"),
     "first_paint": ([], r"first paint \d+\.\d\d s"),
     "footprint": ([], r"smoke +[\d,]+ +\d+ MiB +\d+ MiB +\d"),
-    "live_charts": ([], r'"frames_per_s": \d+'),
+    "live_charts": ([], r'"frames/s": \d+'),
     "pages": ([], r"runs list.* \d+ "),
     "placement": ([], r"ray / local \d+\.\d\d"),
-    "scaling": ([], r" 2 +0 +\d+"),
+    "scaling": ([], r" 2 +1 +\d+ +\d+"),
     "study": (["run", "OUT"], ""),
     "telemetry": ([], r"\d"),
     "trainer": ([], r"GSPO / TRL, dense +\d\.\d{3}"),
-    "verifier": ([], r"plain: ours [\d,]+/s, math-verify alone \d+/s, ratio"),
+    "verifier": ([], r"plain: ours [\d,]+/s, math-verify alone [\d,]+/s, ratio"),
 }
 NO_BENCH = {"peers", "pictures"}  # a part of telemetry, and the pictures of the docs
 IN_BROWSER = {"first_charts", "first_paint", "live_charts"}

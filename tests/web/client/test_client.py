@@ -431,3 +431,21 @@ def test_launcher_passes_on_the_commands_that_there_are():
     groups = {group.name for group in main.app.registered_groups}
     commands = {one.name or one.callback.__name__.replace("_", "-") for one in main.app.registered_commands}
     assert named == groups | commands | {words.split()[0] for words in main.FORMER}
+
+
+@pytest.mark.parametrize(
+    "path", ["http://other.example/x", "/http://other.example/x", "//other.example/x", "/../x", "/me"]
+)
+def test_token_goes_to_no_other_host_whatever_the_path(path, tmp_path):
+    hosts = []
+
+    def answer(request):
+        hosts.append(request.url.host)
+        return httpx2.Response(200, json={"items": [], "next": None})
+
+    client = Client("http://hacrl.test", "t", transport=httpx2.MockTransport(answer))
+    client.get(path)
+    client.post(path)
+    list(client.pages(path))
+    client.save(path, tmp_path / "file")
+    assert hosts == ["hacrl.test"] * 4
