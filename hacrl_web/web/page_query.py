@@ -1,0 +1,105 @@
+"""The query of a page's address: one frozen model per page, whose fields are the parameters that the page knows.
+
+Addresses are shared, kept and edited by hand, so a value that cannot be read counts as absent: the field keeps its
+default, and `ignored` names it. Forms use `whole_number` for single values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Self, get_origin
+from urllib.parse import urlencode
+
+from django.core.paginator import Page, Paginator
+from django.http import Http404, HttpRequest, QueryDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, ValidationError
+
+MAX_TEXT = 200
+MAX_WHOLE = 2**31 - 1  # of a 32-bit column
+MAX_ID = 2**63 - 1
+
+
+def clean_text(text: str) -> str:
+    """The text without NUL (no database takes one) and outer space, at most MAX_TEXT characters."""
+    return text.replace("\x00", "").strip()[:MAX_TEXT]
+
+
+def whole_number(text: Any, most: int = MAX_WHOLE) -> int | None:
+    """The number that ASCII digits spell, or None; also None above `most`."""
+    text = str(text)
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most)) and int(text) <= most
+    return int(text) if is_number else None
+
+
+def _whole_or_error(most: int) -> BeforeValidator:
+    def number(text: Any) -> int:
+        value = whole_number(text, most)
+        if value is None:
+            raise ValueError(f"a whole number from 0 to {most}")
+        return value
+
+    return BeforeValidator(number)
+
+
+Text = Annotated[str, BeforeValidator(clean_text)]
+Whole = Annotated[int, _whole_or_error(MAX_WHOLE)]
+RowId = Annotated[int, _whole_or_error(MAX_ID)]
+
+
+class PageQuery(BaseModel):
+    """Base of each page's query. A tuple field takes every value of its parameter, any other field the last one.
+
+    A parameter that is a Python word gets `Field(alias=...)`.
+    """
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+    _ignored: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Names of the parameters whose values could not be read."""
+        return self._ignored
+
+    @classmethod
+    def read(cls, query: QueryDict) -> Self:
+        """The query with unreadable values left out."""
+        values = {
+            key: query.getlist(key) if get_origin(field.annotation) is tuple else query[key]
+            for name, field in cls.model_fields.items()
+            if (key := field.alias or name) in query
+        }
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            unreadable = {str(one["loc"][0]) for one in error.errors()}
+        page_query = cls.model_validate({key: value for key, value in values.items() if key not in unreadable})
+        page_query._ignored = tuple(sorted(unreadable))
+        return page_query
+
+    @classmethod
+    def read_or_404(cls, query: QueryDict) -> Self:
+        """The query of a page that means nothing without every value. Error: Http404 for an unreadable one."""
+        page_query = cls.read(query)
+        if page_query.ignored:
+            raise Http404
+        return page_query
+
+    def encode(self, **changes: Any) -> str:
+        """The query string with some fields changed (by parameter name); defaults and empty values are left out."""
+        values = self.model_dump(mode="json", by_alias=True, exclude_defaults=True) | changes
+        return encode_query(values)
+
+
+def encode_query(values: Mapping[str, Any]) -> str:
+    """A query string of the values that are neither None nor empty."""
+    return urlencode({key: value for key, value in values.items() if value not in (None, "", [], ())}, doseq=True)
+
+
+def one_of(value: str, allowed: Iterable[str], default: str = "") -> str:
+    """The value where it is one of those known only at run time, else the default."""
+    return value if value in allowed else default
+
+
+def page_of(request: HttpRequest, rows: Any, size: int) -> Page:
+    """The page of `rows` that the address names by `page`: the first where it names none, the last where too high."""
+    return Paginator(rows, size).get_page(request.GET.get("page"))
