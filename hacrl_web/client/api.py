@@ -129,31 +129,31 @@ class Client:
 
     def get(self, path: str, /, **parameters: Any) -> Any:
         """The JSON of an address. Parameters of None are left out; a list stands for a repeated one."""
-        return self._body(self.request("GET", path, params=_given(parameters)))
+        return self.json_of(self.request("GET", path, params=_given(parameters)))
 
     def post(self, path: str, body: Any = None, *, key: str = "") -> Any:
         """key: of a launch, so that it happens once however often it is sent."""
         response = self.request("POST", path, json=body, headers={"Idempotency-Key": key} if key else {})
-        return self._body(response) if response.content else None
+        return self.json_of(response) if response.content else None
 
     def upload(self, path: str, fields: Mapping[str, str], files: Mapping[str, Any]) -> Any:
         """A form with files; `files`: by field, (name, open file)."""
-        return self._body(self.request("POST", path, data=fields, files=files))
+        return self.json_of(self.request("POST", path, data=fields, files=files))
 
     def delete(self, path: str) -> None:
         self.request("DELETE", path)
 
-    def change(self, path: str, **changes: Any) -> Any:
+    def change(self, path: str, /, **changes: Any) -> Any:
         """Read an object, change it, and send it back, unless somebody else changed it in between (ApiError 412).
 
         changes: new values by name; a function gets the old value and returns the new one.
         """
         current = self.request("GET", path)
-        old = self._body(current)
+        old = self.json_of(current)
         body = old | {name: new(old[name]) if callable(new) else new for name, new in changes.items()}
-        return self._body(self.request("PUT", path, json=body, headers={"If-Match": current.headers["ETag"]}))
+        return self.json_of(self.request("PUT", path, json=body, headers={"If-Match": current.headers["ETag"]}))
 
-    def _body(self, response: httpx2.Response) -> Any:
+    def json_of(self, response: httpx2.Response) -> Any:
         """Error: Unreachable, where it is no JSON: a proxy's page, say."""
         try:
             return response.json()

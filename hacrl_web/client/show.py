@@ -65,6 +65,11 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=1, ensure_ascii=True))
 
 
+def print_text(text: str) -> None:
+    """The text of a file: as it is for a pipe, with control characters written out in a terminal."""
+    sys.stdout.write("".join(f"{visible(one)}\n" for one in text.splitlines()) if sys.stdout.isatty() else text)
+
+
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str, folded: frozenset[str] = FOLDED) -> None:
     """Cells are Text, or are made safe. `empty` stands where there are no rows.
 

@@ -6,13 +6,15 @@ import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 
 from hacrl_web.client.command import ClientProblem, client_command, connect
-from hacrl_web.client.show import print_json
+from hacrl_web.client.show import print_json, print_text
 
 VERBS = ("GET", "POST", "PUT", "DELETE")
+PAGING = ("limit", "cursor")  # with --all the client sets them
 
 
 def add_to(app: typer.Typer) -> None:
@@ -31,33 +33,32 @@ def call_api(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every item of a list, not the first page.")] = False,
 ) -> None:
-    """Call any operation of the API and print its JSON.
+    """Call any operation of the API and print its answer: JSON, or the text of a file.
 
     Example: hacrl api POST /hosts/drain -d '{"name": "gpu-3", "drain": "finish"}'
     """
     verb = method.upper()
     if verb not in VERBS:
         raise ClientProblem(f"{method} is not one of {', '.join(VERBS)}.")
-    if verb != "GET" and (query or everything):
-        raise ClientProblem("--query and --all belong to GET.")
+    if everything and verb != "GET":
+        raise ClientProblem("--all belongs to GET.")
     body, parameters = read_data(data), read_query(query or [])
+    if verb == "PUT" and not isinstance(body, dict):
+        raise ClientProblem("PUT needs --data: a JSON object with the fields that change.")
+    address = f"{path}?{urlencode(parameters, doseq=True)}" if parameters else path
     with connect() as client:
-        if verb == "GET":
-            values: dict[str, Any] = dict(parameters)
-            if everything:
-                values.pop("limit", None)  # pages are as long as the API allows
-            answer = list(client.pages(path, **values)) if everything else client.get(path, **values)
-        elif verb == "PUT":
-            if not isinstance(body, dict):
-                raise ClientProblem("PUT needs --data: a JSON object with the fields that change.")
-            answer = client.change(path, **body)
-        elif verb == "POST":
-            answer = client.post(path, body)
-        else:
-            client.delete(path)
-            answer = None
-    if answer is not None:
-        print_json(answer)
+        if everything:
+            filters: dict[str, Any] = {name: values for name, values in parameters.items() if name not in PAGING}
+            return print_json(list(client.pages(path, **filters)))
+        if verb == "PUT":
+            return print_json(client.change(address, **body))
+        response = client.request(verb, address, json=body)
+        if "attachment" not in response.headers.get("Content-Disposition", ""):
+            return print_json(client.json_of(response)) if response.content else None
+    try:
+        return print_text(response.content.decode())
+    except UnicodeDecodeError:
+        raise ClientProblem("The answer is a file, and not one of text: hacrl export saves it.") from None
 
 
 def read_data(text: str) -> Any:

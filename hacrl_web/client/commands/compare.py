@@ -19,12 +19,10 @@ from hacrl_web.client.command import (
     complete_run,
     completer,
     connect,
-    is_interactive,
     object_id,
     run_id,
 )
-from hacrl_web.client.show import format_number, line, print_json, table
-from hacrl_web.web.visible import visible
+from hacrl_web.client.show import format_number, line, print_json, print_text, table
 
 
 def add_to(app: typer.Typer) -> None:
@@ -167,8 +165,7 @@ def export(
             return _write(json_module.dumps(series) + "\n", output)
         path, parameters = _file(client, what, name, kind, step, agent)
         if output is None and what is What.BOARD:
-            text = client.request("GET", path, params=parameters).text
-            return _write("".join(f"{visible(one)}\n" for one in text.splitlines()) if is_interactive() else text, None)
+            return print_text(client.request("GET", path, params=parameters).text)
         if output is None:
             raise ClientProblem("Name the file: --output FILE.")
         size = client.save(path, output, **parameters)

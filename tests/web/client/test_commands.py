@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from unittest import mock
 
+import httpx2
 import pytest
 from django.utils import timezone
 
 from hacrl_web.accounts.models import Membership, Project, User
 from hacrl_web.alerts.models import Alert
 from hacrl_web.client import command
+from hacrl_web.client.api import Client
 from hacrl_web.client.main import FORMER
 from hacrl_web.runs.models import Host, Run
 from tests.support.web.factories import launch_request, make_run, metrics
 from tests.web.client.test_client import HOSTILE, said_json, stored
 from tests.web.client.test_client import hacrl as hacrl  # its fixture
+from workers.contract.events import Log
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
+
+
+def answering(answer):
+    """While it lasts, `answer` takes the place of the installation."""
+    connected = functools.partial(Client, transport=httpx2.MockTransport(answer))
+    return mock.patch.object(command, "Client", connected)
 
 
 def test_runs_are_labelled_put_away_and_deleted_one_or_many(hacrl, user, monkeypatch):
@@ -122,11 +133,36 @@ def test_any_operation_is_called_by_its_address(hacrl, user, tmp_path):
     assert "not one of GET" in hacrl("api", "PATCH", "/runs", status=1)
     assert "not JSON" in hacrl("api", "POST", "/projects", "-d", "{", status=1)
     assert "not NAME=VALUE" in hacrl("api", "GET", "/runs", "-q", "state", status=1)
-    assert "belong to GET" in hacrl("api", "DELETE", "/runs/1", "--all", status=1)
+    assert "belongs to GET" in hacrl("api", "DELETE", "/runs/1", "--all", status=1)
     hacrl("api", "GET", "/nothing", status=4)
     token = said_json(hacrl("api", "GET", "/tokens"))["items"][0]
     hacrl("api", "POST", f"/tokens/{token['id']}/revoke")
     assert "revoked" in hacrl("api", "GET", "/tokens", status=3)
+
+
+def test_api_prints_the_text_of_a_file_and_of_no_other_kind(hacrl, user):
+    run = stored(make_run(user, name="swan"), Log(message="hello"))
+    assert "hello" in hacrl("api", "GET", f"/runs/{run.pk}/log.txt")
+    proxy = httpx2.Response(200, text="<html>")
+    archive = httpx2.Response(200, content=b"PK\xff", headers={"Content-Disposition": "attachment"})
+    for answer, status, message in ((proxy, 5, "not JSON"), (archive, 1, "not one of text")):
+        with answering(lambda _, answer=answer: answer):
+            assert message in hacrl("api", "GET", "/x", status=status)
+
+
+def test_api_sends_a_query_with_every_method(hacrl):
+    requests = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        requests.append((request.method, request.url.query, request.content))
+        return httpx2.Response(200, json={"name": "old"}, headers={"ETag": "1"})
+
+    with answering(answer):
+        for method in ("GET", "POST", "DELETE", "PUT"):
+            hacrl("api", method, "/x", "-q", "path=a b", "-q", "path=&", "-d", '{"path": 1}')
+    query = b"path=a+b&path=%26"
+    assert [(method, query) for method in ("GET", "POST", "DELETE", "GET", "PUT")] == [one[:2] for one in requests]
+    assert json.loads(requests[-1][2]) == {"name": "old", "path": 1}
 
 
 @pytest.mark.parametrize("words", FORMER)
