@@ -59,7 +59,7 @@ def _page(request: HttpRequest, run: Run, status: int = 200, **more: Any) -> Htt
         "time_limit_s": ask_agents.TIMEOUT_S,
         "example": str(sample[0].get("question", ""))[:200] if sample else "",
     }
-    return render(request, "insight/run_checkpoints.html", context | more, status=status)
+    return render(request, "insight/checkpoints/checkpoints.html", context | more, status=status)
 
 
 def _told(run: Run) -> list[dict[str, Any]]:
@@ -152,5 +152,5 @@ def ask(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     except FieldErrors as refused:
         context["ask_errors"], status = refused.errors, refused.status
     if getattr(request, "htmx", False):
-        return render(request, "insight/_answers.html", context | {"run": run}, status=status)
+        return render(request, "insight/checkpoints/_answers.html", context | {"run": run}, status=status)
     return _page(request, run, status, **context)

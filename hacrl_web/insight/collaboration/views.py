@@ -34,7 +34,7 @@ def run_collaboration(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "is_recorded": spec.telemetry.rollout_interval > 0,
         "page_data": _page_data(run, spec, steps, shares),
     }
-    return render(request, "insight/collaboration.html", context)
+    return render(request, "insight/collaboration/collaboration.html", context)
 
 
 def _page_data(run: Run, spec: RunSpec, steps: list[int], shares: bool) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def _show(
         "num_errors": len(errors),
         "most": MAX_AGENTS,
     }
-    return render(request, "insight/evaluate_form.html", context, status=status)
+    return render(request, "insight/evaluations/new_evaluation.html", context, status=status)
 
 
 def _choices(user: Any, values: dict[str, Any], origin: Any) -> tuple[Any, Any]:

@@ -114,7 +114,7 @@ def run_evaluations(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     benchmarks = evaluation_summary(run)
     context = header(run) | {"tab": "evaluations", "benchmarks": benchmarks}
     if not benchmarks:
-        return render(request, "insight/run_evaluations.html", context)
+        return render(request, "insight/evaluations/evaluations.html", context)
     selection = _asked(request, run, benchmarks)
     before, after = selection.before.step, selection.after.step
     pair, query = _pair(selection)
@@ -146,7 +146,7 @@ def run_evaluations(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "opened": opened,
         "runs": _comparable(request, run),
     }
-    return render(request, "insight/run_evaluations.html", context)
+    return render(request, "insight/evaluations/evaluations.html", context)
 
 
 def _comparable(request: HttpRequest, run: Run) -> Any:

@@ -47,7 +47,7 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "keep": rollout_filter.query(after=request.GET.get("after"), before=request.GET.get("before")),
         "same_prompt": Filter(given={"prompt": group.prompt_id}).query() if group else "",
     }
-    return render(request, "insight/rollouts.html", context)
+    return render(request, "insight/rollouts/rollouts.html", context)
 
 
 def _page(run: Run, rollout_filter: Filter, query: Any, last_step: int | None) -> RolloutPage:

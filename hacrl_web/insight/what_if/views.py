@@ -73,7 +73,7 @@ def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             "last": ends["last"],
         },
     }
-    return render(request, "insight/what_if.html", context)
+    return render(request, "insight/what_if/what_if.html", context)
 
 
 def _windows(rows: QuerySet[Any], first: int, last: int) -> list[dict[str, Any]]:
