@@ -15,7 +15,8 @@ from hacrl_web.accounts.people import people
 from hacrl_web.registry.language_models import deletion
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch import launch as launching
-from hacrl_web.runs.launch.launch import LaunchError, launch
+from hacrl_web.runs.launch.launch import launch
+from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.web.errors import FieldErrors

@@ -19,7 +19,8 @@ from pydantic import ValidationError
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.insight.checkpoints.linked_files import link, made_in
-from hacrl_web.runs.launch.launch import LaunchError, cannot_repeat, create_run
+from hacrl_web.runs.launch.launch import create_run
+from hacrl_web.runs.launch.plan import LaunchError, cannot_repeat
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldError, plain_errors

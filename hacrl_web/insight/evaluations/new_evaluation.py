@@ -23,11 +23,11 @@ from hacrl_web.insight.checkpoints.linked_files import made_in
 from hacrl_web.insight.checkpoints.promotion import copy_agent
 from hacrl_web.registry.language_models.services import check_unchanged
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, LanguageModel
-from hacrl_web.runs.launch.launch import (
+from hacrl_web.runs.launch.launch import create_run
+from hacrl_web.runs.launch.plan import (
     LaunchError,
     agent_values,
     changed_models,
-    create_run,
     data_values,
     find_benchmarks,
     of_one_project,

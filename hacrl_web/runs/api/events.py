@@ -16,7 +16,7 @@ from ninja import Body, Query, Router
 from hacrl_web.runs.api.answers import CostAnswer, DiskAnswer, EventsAnswer, LogLineAnswer, OutputAnswer, SearchAnswer
 from hacrl_web.runs.archive.disk_use import disk_use
 from hacrl_web.runs.launch.cost import cost_of
-from hacrl_web.runs.launch.launch import plan_run
+from hacrl_web.runs.launch.plan import plan_run
 from hacrl_web.runs.live.event_reader import BATCH_EVENTS, events_frame, read_batch, read_status
 from hacrl_web.runs.models import Run, TelemetryEvent
 from hacrl_web.runs.pages.search import found_for

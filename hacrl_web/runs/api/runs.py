@@ -33,7 +33,7 @@ from hacrl_web.runs.labels import MAX_TAG, labels_of, set_labels
 from hacrl_web.runs.launch import queue
 from hacrl_web.runs.launch.drafts import change_draft, queue_draft
 from hacrl_web.runs.launch.launch import launch, retry
-from hacrl_web.runs.launch.request import request_of
+from hacrl_web.runs.launch.plan import request_of
 from hacrl_web.runs.models import Contribution, Drain, Host, Run, RunQuerySet, State
 from hacrl_web.runs.pages.controls import who
 from hacrl_web.runs.pubsub import publish_update

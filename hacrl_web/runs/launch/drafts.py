@@ -17,8 +17,8 @@ from hacrl_web.accounts.audit_log import note_change
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.runs import worker_queue
-from hacrl_web.runs.launch.launch import LaunchError, columns_of, origin_of, plan_run
-from hacrl_web.runs.launch.request import request_of
+from hacrl_web.runs.launch.launch import columns_of, origin_of
+from hacrl_web.runs.launch.plan import LaunchError, plan_run, request_of
 from hacrl_web.runs.models import Run, State
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.stored_spec import stored_spec

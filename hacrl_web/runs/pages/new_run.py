@@ -28,7 +28,8 @@ from hacrl_web.runs.launch.form import (
     parse_form,
     parse_seeds,
 )
-from hacrl_web.runs.launch.launch import launch, plan_run
+from hacrl_web.runs.launch.launch import launch
+from hacrl_web.runs.launch.plan import plan_run
 from hacrl_web.runs.launch.presets import presets
 from hacrl_web.runs.launch.settings_import import read_settings
 from hacrl_web.runs.launch.variants import ABLATIONS, HACPO, MAX_SWEEP_RUNS, idle_ablations

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hacrl_web.runs.launch.launch import KEYS, SECTIONS, LaunchError, Material, check_spec, find_material
+from hacrl_web.runs.launch.plan import KEYS, SECTIONS, LaunchError, Material, check_spec, find_material
 from hacrl_web.runs.launch.variants import (
     ABLATIONS,
     HACPO,

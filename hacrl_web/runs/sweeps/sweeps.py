@@ -12,7 +12,8 @@ from django.db import transaction
 from pydantic import ValidationError
 
 from hacrl_web.registry import values
-from hacrl_web.runs.launch.launch import LaunchError, cannot_repeat, create_run, hold, retry
+from hacrl_web.runs.launch.launch import create_run, hold, retry
+from hacrl_web.runs.launch.plan import LaunchError, cannot_repeat
 from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.models import Desire, Run, State, Sweep
 from hacrl_web.runs.sweeps.plan import each_once, plan_sweep

@@ -15,7 +15,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from hacrl_web.registry.benchmarks import benchmarks, importing, questions, try_answer, uploads
 from hacrl_web.registry.children import Ended
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.runs.launch.launch import plan_run
+from hacrl_web.runs.launch.plan import plan_run
 from hacrl_web.runs.models import Run, State
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.factories import launch_request, make_member, make_run

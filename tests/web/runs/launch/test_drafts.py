@@ -13,7 +13,8 @@ from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.drafts import change_draft, queue_draft
-from hacrl_web.runs.launch.launch import LaunchError, launch
+from hacrl_web.runs.launch.launch import launch
+from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.launch.queue import places
 from hacrl_web.runs.models import Run, Worker
 from hacrl_web.runs.pages.new_run import run_command

@@ -7,7 +7,8 @@ from uuid import uuid4
 import pytest
 
 from hacrl_web.registry.models import LanguageModel
-from hacrl_web.runs.launch.launch import LaunchError, launch, plan_run
+from hacrl_web.runs.launch.launch import launch
+from hacrl_web.runs.launch.plan import LaunchError, plan_run
 from hacrl_web.runs.models import Host, Run, StatusChange, Sweep
 from hacrl_web.runs.pages.new_run import ALGORITHM_WORDS, ALGORITHMS
 from hacrl_web.runs.sweeps.sweeps import launch_sweep

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from hacrl_web.registry.models import AgentGroup, LanguageModel
-from hacrl_web.runs.launch.launch import LaunchError, launch
+from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.memory_fit import memory_needed
+from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.models import Drain, Host, Run
 from hacrl_web.runs.worker.hosts import write_heartbeat
 from tests.support.web.factories import make_benchmark, make_group, make_user

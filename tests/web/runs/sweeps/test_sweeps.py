@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hacrl_web.runs.launch.launch import LaunchError
+from hacrl_web.runs.launch.plan import LaunchError
 from hacrl_web.runs.launch.variants import ABLATIONS
 from hacrl_web.runs.models import Run, StatusChange, Sweep
 from hacrl_web.runs.sweeps.plan import plan_sweep

