@@ -1,30 +1,36 @@
-"""Short child processes, `python -m workers.<verb>`: the web loads no ML library, and what one asks may take too long.
+"""Short child processes, `python -m workers.<module>`: the web process loads no ML library.
 
-Time, memory and processor time are limited; no secret of ours is passed on; nothing that a child starts outlives it.
+Time, memory and processor time are limited. A child gets no secret of ours, and nothing that it starts outlives it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from django.conf import settings
 
-# What a child may know: where programs and the hub are, no secret of ours.
+from hacrl_web.web.errors import FieldError, FieldErrors
+
+# The variables that a child gets: where programs and the hub are.
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
 PASSED_ON_PREFIXES = ("HF_", "TRANSFORMERS_")
 PASSED_ON_PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+AT_ONCE = 2  # children of one program in one web process
 
 
 @dataclass(frozen=True)
-class Ended:
+class ChildResult:
     """What a child printed, and its exit status (negative: the signal). is_late: it was killed at its time limit."""
 
     output: bytes
@@ -36,6 +42,90 @@ class Ended:
         return f"signal {-self.status}" if self.status < 0 else f"exit status {self.status}"
 
 
+@dataclass
+class ChildProgram:
+    """A module of `workers` that answers with one JSON object. At most AT_ONCE of its processes run at a time."""
+
+    module: str
+    timeout_s: float
+    cpu_s: int
+    memory_bytes: int  # address space, of which an ML library maps much more than it uses
+    wait_s: float  # for a turn
+    busy: str  # the message where no turn came
+    turns: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(AT_ONCE))
+
+    def ask(
+        self, *arguments: str, at: str, request: dict[str, Any] | None = None, memory_bytes: int = 0
+    ) -> dict[str, Any]:
+        """The object that the child printed, its refusals included. Error: FieldErrors at the field `at`.
+
+        request: goes to the child's standard input as JSON. memory_bytes: instead of the program's own limit.
+        """
+        if not self.turns.acquire(timeout=self.wait_s):
+            raise FieldErrors([FieldError("busy", f"{self.busy} Try again in a minute.", at)], 503)
+        try:
+            stdin = None if request is None else json.dumps(request).encode()
+            result = self.run(arguments, stdin, memory_bytes or self.memory_bytes)
+        finally:
+            self.turns.release()
+        if result.is_late:
+            message = f"The inspection took longer than {self.timeout_s:.0f} s and was ended."
+            raise FieldErrors([FieldError("too_slow", message, at)])
+        try:
+            answer = json.loads(result.output, parse_constant=lambda text: None)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            message = (
+                f"The inspection ended without an answer ({result.ending}): the files may be damaged or too large."
+            )
+            raise FieldErrors([FieldError("inspection_failed", message, at)])
+        return _storable(answer)
+
+    def run(self, arguments: Sequence[str], stdin: bytes | None, memory_bytes: int) -> ChildResult:
+        limits = {"timeout_s": self.timeout_s, "cpu_s": self.cpu_s, "memory_bytes": memory_bytes}
+        return run_child(self.module, arguments, stdin=stdin, **limits)
+
+
+INSPECTOR = ChildProgram(
+    "workers.inspection.inspect_model",
+    timeout_s=60.0,
+    cpu_s=120,
+    memory_bytes=12 * 2**30,
+    wait_s=60.0,
+    busy="Too many inspections at once.",
+)
+IMPORTER = ChildProgram(
+    "workers.questions.import_cli",
+    timeout_s=600.0,
+    cpu_s=600,
+    memory_bytes=512 * 2**20,  # enough for 200 MB of JSONL
+    wait_s=60.0,
+    busy="Too many files are read at once.",
+)
+VERIFIER = ChildProgram(
+    "workers.verifiers.try_answer",
+    timeout_s=45.0,  # the verifier's process may take long to start on a busy machine
+    cpu_s=60,
+    memory_bytes=4 * 2**30,
+    wait_s=10.0,
+    busy="Other answers are being checked.",
+)
+
+
+def _storable(value: Any) -> Any:
+    """The value without what a database's JSON refuses: NUL, lone surrogates and integers beyond 64 bits."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_storable(key): _storable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_storable(item) for item in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return None
+    return value
+
+
 def run_child(
     module: str,
     arguments: Sequence[str] = (),
@@ -44,9 +134,9 @@ def run_child(
     memory_bytes: int,
     cpu_s: int,
     stdin: bytes | None = None,
-) -> Ended:
+) -> ChildResult:
     """Run `python -m module` to its end or its time limit."""
-    # An empty folder to stand in: nothing named there can be taken for a hub id or a module.
+    # In an empty folder, no file or folder can be mistaken for a hub id or a module.
     with tempfile.TemporaryDirectory(prefix="hacrl-child-") as empty:
         child = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
@@ -66,11 +156,11 @@ def run_child(
             output, _ = child.communicate()  # what it had printed by then
         finally:
             _kill_group(child)
-    return Ended(output, child.returncode, is_late)
+    return ChildResult(output, child.returncode, is_late)
 
 
 def _kill_group(child: subprocess.Popen[bytes]) -> None:
-    """Nothing that the child started outlives it."""
+    """Kill the child and all that it started."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)  # pgid = pid: it leads its own session
     child.wait()
@@ -78,7 +168,7 @@ def _kill_group(child: subprocess.Popen[bytes]) -> None:
 
 def _limit(pid: int, memory_bytes: int, cpu_s: int) -> None:
     """Memory and CPU limits, set from outside: code between fork and exec is unsafe beside threads."""
-    prlimit = getattr(resource, "prlimit", None)  # Linux only; elsewhere the time limit stands alone
+    prlimit = getattr(resource, "prlimit", None)  # Linux only; elsewhere only time is limited
     if prlimit is None:
         return
     with suppress(ProcessLookupError):

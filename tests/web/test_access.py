@@ -21,7 +21,7 @@ from websockets.sync.client import connect
 from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.api import api
-from hacrl_web.registry.children import Ended
+from hacrl_web.registry.children import IMPORTER, VERIFIER, ChildResult
 from hacrl_web.registry.language_models.model_pairs import SAME_MODEL
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, Sweep
@@ -104,11 +104,13 @@ def children(monkeypatch) -> None:
     """What pages ask of child processes is answered at once."""
     monkeypatch.setattr("hacrl_web.registry.pages.models_and_groups.measured_facts", lambda a, b: None)
     monkeypatch.setattr("hacrl_web.registry.api.models_and_groups.measured_facts", lambda a, b: SAME_MODEL)
-    monkeypatch.setattr("hacrl_web.insight.checkpoints.ask_agents.run_child", lambda *_, **__: Ended(b"", 0, False))
+    monkeypatch.setattr(
+        "hacrl_web.insight.checkpoints.ask_agents.run_child", lambda *_, **__: ChildResult(b"", 0, False)
+    )
     verdict = b'{"reward": 1, "reason": "right", "extracted": "1", "seconds": 0}'
-    monkeypatch.setattr("hacrl_web.registry.benchmarks.try_answer.run_child", lambda *_, **__: Ended(verdict, 0, False))
+    monkeypatch.setattr(VERIFIER, "run", lambda *_: ChildResult(verdict, 0, False))
     overlap = b'{"num_asked": 1, "num_same": 1, "num_near": 0, "examples": []}'
-    monkeypatch.setattr("hacrl_web.registry.benchmarks.importing._run_child", lambda _: Ended(overlap, 0, False))
+    monkeypatch.setattr(IMPORTER, "run", lambda *_: ChildResult(overlap, 0, False))
     answer_inspections(monkeypatch, *[PASSED] * 9)
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hacrl_web.accounts.models import ApiToken, User
 from hacrl_web.accounts.tokens.tokens import make_token
-from hacrl_web.registry.children import Ended
+from hacrl_web.registry.children import IMPORTER, INSPECTOR, VERIFIER, ChildResult
 from tests.support.web.factories import make_run, make_user, metrics
 from tests.web.client.test_client import stored
 
@@ -33,14 +33,10 @@ PHASES = (Phase.explicit, Phase.generate)  # a failure is told as it is: making 
 @pytest.fixture
 def without_children(monkeypatch):
     """No child processes: what they say of odd requests is tested where they are started."""
-    nothing = Ended(b"", 1, False)
-    for place in (
-        "registry.language_models.inspection",
-        "registry.benchmarks.try_answer",
-        "insight.checkpoints.ask_agents",
-    ):
-        monkeypatch.setattr(f"hacrl_web.{place}.run_child", lambda *_, **__: nothing)
-    monkeypatch.setattr("hacrl_web.registry.benchmarks.importing._run_child", lambda *_: nothing)
+    nothing = ChildResult(b"", 1, False)
+    monkeypatch.setattr("hacrl_web.insight.checkpoints.ask_agents.run_child", lambda *_, **__: nothing)
+    for program in (INSPECTOR, VERIFIER, IMPORTER):
+        monkeypatch.setattr(program, "run", lambda *_: nothing)
 
 
 @pytest.fixture

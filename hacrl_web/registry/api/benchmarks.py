@@ -13,7 +13,7 @@ from ninja.files import UploadedFile
 from hacrl_web.registry.benchmarks import benchmarks
 from hacrl_web.registry.benchmarks import try_answer as judging
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
-from hacrl_web.registry.benchmarks.overlaps import compare_with
+from hacrl_web.registry.benchmarks.importer import compare_with
 from hacrl_web.registry.benchmarks.questions import QuestionSearch, read_page
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldError, FieldErrors

@@ -18,7 +18,7 @@ from django.db import IntegrityError, transaction
 
 from hacrl_web.accounts.projects import project_of_new
 from hacrl_web.registry import locations, values
-from hacrl_web.registry.benchmarks import importing, uploads
+from hacrl_web.registry.benchmarks import importer, uploads
 from hacrl_web.registry.benchmarks.built_in import BY_KEY, BuiltIn
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import VERIFIERS, Benchmark
@@ -94,7 +94,7 @@ def _stage_fetched(owner: Any, location: str, revision: str, kind: str, field: s
         request |= {"train": list(entry.train), "held_out": list(entry.held_out)}
     with uploads.staging(owner) as staged:
         request |= {"verb": "fetch", "folder": str(staged.folder), "most_bytes": uploads.MAX_UPLOAD_BYTES}
-        answer = importing.ask_importer(request | {"progress": str(staged.folder / uploads.PROGRESS)}, field)
+        answer = importer.ask_importer(request | {"progress": str(staged.folder / uploads.PROGRESS)}, field)
         staged.train, staged.held_out = answer["train"], answer["held_out"]
         staged.source = f"{request['dataset']} at {answer['commit']}" if kind == "hub" else Path(request["place"]).name
         staged.name = (entry.name if entry else Path(location).stem)[: values.MAX_NAME]
@@ -105,12 +105,12 @@ def _stage_fetched(owner: Any, location: str, revision: str, kind: str, field: s
 
 def _look(staged: Staged, field: str, held_out_field: str, entry: BuiltIn | None = None) -> None:
     """Fill in what the files hold. Error: FieldErrors beside the file that is wrong."""
-    staged.found = importing.ask_importer({"verb": "look", "files": staged.train}, field)
+    staged.found = importer.ask_importer({"verb": "look", "files": staged.train}, field)
     if entry and all(staged.found_column(name) for name in entry.mapping.values() if name not in EXTRACTIONS):
         none = dict.fromkeys(COLUMNS, "") | {"extraction": "as_is"}
         staged.found["guess"] = none | {"id": staged.found["guess"]["id"]} | entry.mapping
     if staged.held_out:
-        importing.ask_importer({"verb": "look", "files": staged.held_out}, held_out_field)
+        importer.ask_importer({"verb": "look", "files": staged.held_out}, held_out_field)
     staged.note()
 
 
@@ -242,9 +242,9 @@ def _read(staged: Staged, options: BenchmarkOptions, folder: Path, is_upload: bo
         "progress": str(staged.folder / uploads.PROGRESS),
     }
     if is_upload:
-        return importing.ask_importer(request, "file", "held_out_file")
+        return importer.ask_importer(request, "file", "held_out_file")
     try:
-        return importing.ask_importer(request, "question_field")
+        return importer.ask_importer(request, "question_field")
     except FieldErrors as refused:
         raise FieldErrors([_at_column(error, options) for error in refused.errors], refused.status) from None
 

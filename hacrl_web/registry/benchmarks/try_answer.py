@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from typing import Any
 
 from hacrl_web.registry import values
-from hacrl_web.registry.children import run_child
-from hacrl_web.registry.language_models.inspection import read_answer
+from hacrl_web.registry.children import VERIFIER
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldError, FieldErrors
 
-TIMEOUT_S = 45.0  # the verifier's process may take long to start on a busy machine
-MEMORY_BYTES = 4 * 2**30
-CPU_S = 60
 MAX_GOLD = 10_000
 MAX_RESPONSE = 100_000
-AT_ONCE = 2
-WAIT_S = 10.0
-
-_turns = threading.BoundedSemaphore(AT_ONCE)
 
 
 def ask_verifier(benchmark: Benchmark, *, gold: object, response: object) -> dict[str, Any]:
@@ -29,25 +19,8 @@ def ask_verifier(benchmark: Benchmark, *, gold: object, response: object) -> dic
     gold = checker.take("gold", _text, gold, MAX_GOLD, "Write the reference answer.")
     response = checker.take("response", _text, response, MAX_RESPONSE, "Write a response.")
     gold, response = checker.finish(gold, response)
-    request = {
-        "verifier": benchmark.verifier,
-        "tolerance": benchmark.tolerance,
-        "gold": gold,
-        "response": response,
-    }
-    if not _turns.acquire(timeout=WAIT_S):
-        raise FieldErrors([FieldError("busy", "Other answers are being checked. Try again in a minute.", None)], 503)
-    try:
-        ended = run_child(
-            "workers.verifiers.try_answer",
-            timeout_s=TIMEOUT_S,
-            memory_bytes=MEMORY_BYTES,
-            cpu_s=CPU_S,
-            stdin=json.dumps(request).encode(),
-        )
-    finally:
-        _turns.release()
-    answer = read_answer(ended, TIMEOUT_S, "response")
+    request = {"verifier": benchmark.verifier, "tolerance": benchmark.tolerance, "gold": gold, "response": response}
+    answer = VERIFIER.ask(at="response", request=request)
     if answer.get("error"):
         raise FieldErrors([FieldError("verifier_failed", str(answer["error"]), None)], 503)
     return {key: answer.get(key) for key in ("reward", "reason", "extracted", "seconds")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hacrl_web.registry.language_models.inspection import inspect
+from hacrl_web.registry.children import INSPECTOR
 from hacrl_web.registry.models import Agent, LanguageModel, PairInspection
 
 # Ratio length `own` divides a shared rollout's log-probability by the learner's own token count: where the two
@@ -95,7 +95,7 @@ def measured_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any
         return stored_facts
     model_a, model_b = sorted((first, second), key=_pk)
     options = [f"--revision-{side}={m.revision}" for side, m in (("a", model_a), ("b", model_b)) if m.revision]
-    facts = inspect("pair", model_a.location, model_b.location, *options, field="agents")
+    facts = INSPECTOR.ask("pair", model_a.location, model_b.location, *options, at="agents")
     if is_measured(facts):  # a refusal is not kept: its cause may go away
         PairInspection.objects.get_or_create(model_a=model_a, model_b=model_b, defaults={"facts": facts})
     return facts

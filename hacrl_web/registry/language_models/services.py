@@ -15,8 +15,8 @@ from django.db import IntegrityError, models, transaction
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import project_of_new, require
 from hacrl_web.registry import locations, values
+from hacrl_web.registry.children import INSPECTOR
 from hacrl_web.registry.language_models.agent_settings import note_same_seeds, take_settings
-from hacrl_web.registry.language_models.inspection import inspect
 from hacrl_web.registry.models import MAX_AGENTS, Agent, AgentGroup, LanguageModel
 from hacrl_web.web.errors import FieldError, FieldErrors
 
@@ -98,8 +98,7 @@ def _checked_location(checker: values.Checker, kind: str, location: str) -> str 
 
 def read_model_facts(location: str, revision: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The checks, all passed, and the facts. Errors: FieldErrors, ModelRefused."""
-    arguments = ["model", location, *([f"--revision={revision}"] if revision else [])]
-    answer = inspect(*arguments, field="location")
+    answer = INSPECTOR.ask("model", location, *([f"--revision={revision}"] if revision else []), at="location")
     checks = [_check(check) for check in answer.get("checks") or [] if isinstance(check, dict)]
     failed = [check for check in checks if not check["ok"]]
     facts = answer.get("facts")

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 from hacrl_web.accounts.projects import for_members
 from hacrl_web.registry.benchmarks import benchmarks, try_answer, uploads
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
-from hacrl_web.registry.benchmarks.overlaps import compare_with
+from hacrl_web.registry.benchmarks.importer import compare_with
 from hacrl_web.registry.benchmarks.questions import PAGE_SIZE, QuestionSearch, read_page, read_row
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.locations import model_roots

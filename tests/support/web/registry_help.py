@@ -7,8 +7,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 
 from hacrl_web.accounts.models import User
 from hacrl_web.registry import children
-from hacrl_web.registry.children import Ended
-from hacrl_web.registry.language_models import inspection
+from hacrl_web.registry.children import INSPECTOR, ChildResult
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 
 FACTS = {
@@ -36,12 +35,12 @@ def answer_inspections(monkeypatch, *answers, status: int = 0) -> list[list[str]
     """Let the child answer these in turn, the last one for ever; returns what it is asked."""
     asked: list[list[str]] = []
 
-    def run_child(arguments):
-        asked.append(arguments)
+    def run(arguments, *_):
+        asked.append(list(arguments))
         answer = answers[min(len(asked), len(answers)) - 1]
-        return Ended(answer if isinstance(answer, bytes) else json.dumps(answer).encode(), status, False)
+        return ChildResult(answer if isinstance(answer, bytes) else json.dumps(answer).encode(), status, False)
 
-    monkeypatch.setattr(inspection, "_run_child", run_child)
+    monkeypatch.setattr(INSPECTOR, "run", run)
     return asked
 
 

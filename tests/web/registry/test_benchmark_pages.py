@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from hacrl_web.registry.benchmarks import benchmarks, importing, questions, try_answer, uploads
-from hacrl_web.registry.children import Ended
+from hacrl_web.registry.benchmarks import benchmarks, questions, try_answer, uploads
+from hacrl_web.registry.children import IMPORTER, VERIFIER, ChildResult
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.launch.plan import plan_run
 from hacrl_web.runs.models import Run, State
@@ -226,14 +226,14 @@ def test_columns_that_no_page_could_offer_are_refused(client, ada, folder, lines
 def test_files_that_another_tab_uses_up_meanwhile_are_said_to_be_gone(client, ada, folder, monkeypatch):
     address = upload(client)
     staged = uploads.find_upload(ada, address.rpartition("/")[2])
-    turn = importing._turns.acquire
+    turn = IMPORTER.turns.acquire
 
     def wait_for_a_turn(**limits) -> bool:
         if staged.folder.is_dir():
             staged.discard()
         return turn(**limits)
 
-    monkeypatch.setattr(importing._turns, "acquire", wait_for_a_turn)
+    monkeypatch.setattr(IMPORTER.turns, "acquire", wait_for_a_turn)
     answer = client.post(address, MAPPED)
     assert answer.status_code == 409
     assert "another tab has used or discarded them" in answer.content.decode()
@@ -262,7 +262,7 @@ def test_column_names_and_cells_are_text(client, ada):
     ],
 )
 def test_source_that_cannot_be_is_refused_without_a_child(client, ada, monkeypatch, asked, field):
-    monkeypatch.setattr(importing, "_run_child", lambda request: pytest.fail("no child is needed"))
+    monkeypatch.setattr(IMPORTER, "run", lambda *_: pytest.fail("no child is needed"))
     response = client.post("/benchmarks/new/fetch", asked, **JSON)
     assert [error["field"] for error in response.json()["errors"]] == [field]
     assert client.post("/benchmarks/new/fetch", asked).status_code == response.status_code == 422
@@ -453,7 +453,7 @@ def test_answer_is_tried_by_the_real_verifier(client, ada):
 )
 def test_try_without_texts_is_refused_without_a_child(client, ada, monkeypatch, field, value):
     row = make(ada, count=3)
-    monkeypatch.setattr(try_answer, "run_child", lambda *_, **__: pytest.fail("no child is needed"))
+    monkeypatch.setattr(VERIFIER, "run", lambda *_: pytest.fail("no child is needed"))
     response = client.post(f"/benchmarks/{row.pk}/try", {"gold": "1", "response": "1", field: value})
     assert response.status_code == 422
     body = json.dumps({"gold": "1", "response": "1", field: value})
@@ -463,7 +463,7 @@ def test_try_without_texts_is_refused_without_a_child(client, ada, monkeypatch, 
 
 def test_verifier_that_says_nothing_is_no_verdict(ada, monkeypatch):
     row = make(ada, count=3)
-    monkeypatch.setattr(try_answer, "run_child", lambda *_, **__: Ended(b"", -9, False))
+    monkeypatch.setattr(VERIFIER, "run", lambda *_: ChildResult(b"", -9, False))
     with pytest.raises(FieldErrors, match="signal 9"):
         try_answer.ask_verifier(row, gold="1", response="1")
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from hacrl_web.registry.benchmarks import benchmarks, importing, uploads
+from hacrl_web.registry.benchmarks import benchmarks, uploads
+from hacrl_web.registry.children import IMPORTER
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.registry_help import QUESTIONS, field_error, jsonl, make_user
@@ -37,8 +38,8 @@ def said(response) -> list[tuple[str, str]]:
 @pytest.fixture
 def asked(monkeypatch):
     """What the child is asked; it is never started."""
-    requests: list[dict] = []
-    monkeypatch.setattr(importing, "_run_child", lambda request: requests.append(request))
+    requests: list[bytes] = []
+    monkeypatch.setattr(IMPORTER, "run", lambda arguments, stdin, memory_bytes: requests.append(stdin))
     return requests
 
 

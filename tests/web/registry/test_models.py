@@ -1,12 +1,13 @@
 """Registering language models: what is checked, what is refused, and that a refusal writes nothing."""
 
+import json
 import os
 import time
 
 import pytest
 
 from hacrl_web.registry import children
-from hacrl_web.registry.language_models import inspection, services
+from hacrl_web.registry.language_models import services
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.hostile_inputs import FOLDERS, HUB_IDS, REVISIONS, make_hostile
@@ -215,7 +216,7 @@ def test_slow_child_is_ended(ada, root, monkeypatch, tmp_path):
     """A real child that would sleep for a minute, with a limit of half a second."""
     pid_file = tmp_path / "pid"
     code = f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
-    monkeypatch.setattr(inspection, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(children.INSPECTOR, "timeout_s", 0.5)
     replace_child(monkeypatch, tmp_path, "inspect_model", code)
     start = time.perf_counter()
     with pytest.raises(FieldErrors, match="took longer than"):
@@ -229,7 +230,7 @@ def test_slow_child_is_ended(ada, root, monkeypatch, tmp_path):
 @pytest.mark.skipif(os.uname().sysname != "Linux", reason="limits from outside are a feature of Linux")
 def test_child_that_eats_memory_is_refused(ada, root, monkeypatch, tmp_path):
     code = "import time\ntime.sleep(.2)\nfood = bytearray(2**30)\nprint('{}')"
-    monkeypatch.setattr(inspection, "MEMORY_BYTES", 2**29)
+    monkeypatch.setattr(children.INSPECTOR, "memory_bytes", 2**29)
     replace_child(monkeypatch, tmp_path, "inspect_model", code)
     with pytest.raises(FieldErrors, match="ended without an answer"):
         services.register_model(ada, location=str(model_folder(root)))
@@ -256,11 +257,11 @@ def test_name_is_unique_per_owner(ada, root, monkeypatch):
 def test_name_taken_while_the_model_is_inspected_is_no_crash(ada, root, monkeypatch):
     folder = model_folder(root)
 
-    def run_child(arguments):
+    def run(*_):
         make_model(ada, "tiny")
-        return children.Ended(inspection.json.dumps(PASSED).encode(), 0, False)
+        return children.ChildResult(json.dumps(PASSED).encode(), 0, False)
 
-    monkeypatch.setattr(inspection, "_run_child", run_child)
+    monkeypatch.setattr(children.INSPECTOR, "run", run)
     with pytest.raises(FieldErrors, match="already has one"):
         services.register_model(ada, location=str(folder))
     assert LanguageModel.objects.count() == 1

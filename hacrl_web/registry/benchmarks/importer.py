@@ -1,0 +1,44 @@
+"""Reads, imports and compares question files in a child process; the web process never holds an upload's questions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hacrl_web.registry.children import IMPORTER
+from hacrl_web.registry.models import Benchmark
+from hacrl_web.web.errors import FieldError, FieldErrors
+
+PARQUET_MEMORY_BYTES = 4 * 2**30  # pyarrow maps much more than it uses
+
+
+def ask_importer(request: dict[str, Any], field: str, held_out_field: str = "") -> dict[str, Any]:
+    """The child's answer. Error: FieldErrors with its message at `field`, or at `held_out_field` for that file."""
+    memory_bytes = PARQUET_MEMORY_BYTES if _needs_libraries(request) else 0
+    answer = IMPORTER.ask(at=field, request=request, memory_bytes=memory_bytes)
+    if answer.get("error"):
+        error_field = held_out_field if held_out_field and answer.get("is_held_out") else field
+        raise FieldErrors([FieldError("bad_file", str(answer["error"]), error_field)])
+    return answer
+
+
+def compare_with(own: Benchmark, other: Benchmark) -> dict[str, Any]:
+    """How many questions of `own` are also in `other`. Error: FieldErrors.
+
+    Returns {num_asked, num_same, num_near, examples: [{question, other, is_same}]}.
+    """
+    files = {
+        name: {"paths": benchmark.paths, "question_field": benchmark.question_field}
+        for name, benchmark in (("own", own), ("other", other))
+    }
+    return ask_importer({"verb": "compare", **files}, "other")
+
+
+def _needs_libraries(request: dict[str, Any]) -> bool:
+    """Whether the child loads pyarrow or the hub's client."""
+    files = [*request.get("files", []), *request.get("train", []), *request.get("held_out", [])]
+    return request["verb"] == "fetch" or any(_is_parquet(file["path"]) for file in files)
+
+
+def _is_parquet(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(4) == b"PAR1"
