@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +11,14 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 from django.urls import reverse
+from django.utils import timezone
 from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Membership, Project, Role, User, first_user
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, State, Sweep
-from tools.generated_runs.runs import (
-    BENCHMARK_FACTS,
-    NOT_TRAINED,
-    RUNS_APART_S,
-    Plan,
-    Store,
-    end_of,
-    new_run,
-    records,
-    run_id,
-)
-from tools.generated_runs.world import NUM_QUESTIONS
+from tools.generated_runs.runs import NOT_TRAINED, Plan, new_run, run_events, store_run
+from tools.generated_runs.world import NUM_QUESTIONS, SUBJECTS
 
 ALGORITHMS = ("hacpo", "gspo", "gspox2")
 MAX_ROWS = 20_000_000
@@ -41,7 +33,8 @@ LIMITS = {
     "questions": (0, NUM_QUESTIONS),
 }
 OWNER = "generated"
-SAY_EVERY_S = 5.0
+PROGRESS_EVERY_S = 5.0
+RUNS_APART = timedelta(minutes=1)
 
 
 class Command(BaseCommand):
@@ -74,48 +67,48 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         plan = _plan(options)
         began = time.monotonic()
+        agents = _agents(plan)
         try:
             for index in range(len(plan.variants)):
-                plan.spec(index, _agents(plan), NOT_TRAINED)
+                plan.spec(index, agents)
         except ValidationError as error:
             raise CommandError(f"No such run is possible: {error.errors()[0]['msg']}") from None
         if not User.objects.exists():
             first_user()  # otherwise the owner of these runs would be the only user there is
         owner, _ = User.objects.get_or_create(username=OWNER, defaults={"is_active": False, "password": "!"})
-        ids = [run_id(plan, index) for index in range(plan.runs)]
-        _remove_drafts(owner)
-        if _count(ids):
-            raise CommandError("These runs are there already. Another --seed makes others.")
+        for run in Run.objects.filter(owner=owner, state=State.DRAFT):  # of an interrupted command
+            run.delete()
+        if _count([plan.run_id(index) for index in range(plan.runs)]):
+            raise CommandError("These runs exist already. Another --seed makes others.")
         with transaction.atomic():
             project = _project(owner)
             group, benchmark = _group(owner, project, plan), _benchmark(owner, project)
-        store, sweep, said_at = Store(), None, began
+        sweep, num_rows, reported_at, now = None, 0, began, timezone.now()
         for index in range(plan.runs):
             if index % plan.runs_per_sweep == 0:
                 number = f"seed {plan.seed}, {index // plan.runs_per_sweep + 1}"
                 sweep = Sweep.objects.create(owner=owner, project=project, name=f"{NOT_TRAINED}: {number}")
-            spec = plan.spec(index, _agents(plan), NOT_TRAINED)
+            spec = plan.spec(index, agents)
             related = {"owner": owner, "project": project, "sweep": sweep, "group": group, "benchmark": benchmark}
-            run = new_run(plan, index, spec, **related)
-            ends_as, last_step = end_of(plan, index)
-            age_s = (plan.runs - 1 - index) * RUNS_APART_S
-            store.add(run, records(plan, index, spec, last_step), ends_as, age_s)
-            if time.monotonic() - said_at > SAY_EVERY_S:
-                said_at = time.monotonic()
-                self.stderr.write(f"{index + 1:,} of {plan.runs:,} runs, {store.num_rows:,} rows")
-        store.flush()
-        took = time.monotonic() - began
+            state, last_step = plan.end_of(index)
+            finished = now - (plan.runs - 1 - index) * RUNS_APART
+            timed_events = run_events(plan, index, spec, last_step)
+            num_rows += store_run(new_run(plan, index, spec, **related), timed_events, state, finished)
+            if time.monotonic() - reported_at > PROGRESS_EVERY_S:
+                reported_at = time.monotonic()
+                self.stderr.write(f"{index + 1:,} of {plan.runs:,} runs, {num_rows:,} rows")
+        seconds = time.monotonic() - began
         self.stdout.write(
-            f"{plan.runs:,} runs ({NOT_TRAINED}), {store.num_rows:,} rows in {took:.1f} s, "
-            f"{store.num_rows / took:,.0f} rows/s. First: {reverse('runs:run_detail', args=ids[:1])}"
+            f"{plan.runs:,} runs ({NOT_TRAINED}), {num_rows:,} rows in {seconds:.1f} s, "
+            f"{num_rows / seconds:,.0f} rows/s. First: {reverse('runs:run_detail', args=[plan.run_id(0)])}"
         )
 
 
 def _plan(options: dict[str, Any]) -> Plan:
     for name, (low, high) in LIMITS.items():
         if not low <= options[name] <= high:
-            given = f"--{name.replace('_', '-')} {options[name]}"
-            raise CommandError(f"{given} is out of bounds: {low:,} to {high:,} is possible.")
+            option = f"--{name.replace('_', '-')} {options[name]}"
+            raise CommandError(f"{option} is out of bounds: it must be {low:,} to {high:,}.")
     algorithms = options["algorithms"].split(",")
     unknown = [name for name in algorithms if name not in ALGORITHMS]
     if unknown:
@@ -123,13 +116,13 @@ def _plan(options: dict[str, Any]) -> Plan:
     try:
         deltas = [float(delta) for delta in options["deltas"].split(",")]
     except ValueError:
-        raise CommandError(f"--deltas wants numbers, such as 0.8,0.2; not {options['deltas']!r}") from None
+        raise CommandError(f"--deltas takes numbers, such as 0.8,0.2; not {options['deltas']!r}") from None
     variants = [(name, delta) for name in algorithms for delta in (deltas if name == "hacpo" else [0.2])]
     plan = Plan(variants=tuple(variants), **{name: options[name] for name in LIMITS})
     if plan.rows() > MAX_ROWS:
         raise CommandError(
-            f"That would be about {plan.rows():,} rows; at most {MAX_ROWS:,} are made at once. "
-            "Fewer runs, steps or prompts, or a larger --rollout-interval."
+            f"That would be about {plan.rows():,} rows; at most {MAX_ROWS:,} are possible at once: "
+            "use fewer runs, steps or prompts, or a larger --rollout-interval."
         )
     return plan
 
@@ -138,28 +131,22 @@ def _count(ids: list[Any]) -> int:
     return sum(Run.objects.filter(pk__in=ids[start : start + 500]).count() for start in range(0, len(ids), 500))
 
 
-def _remove_drafts(owner: User) -> None:
-    """What a generator that was interrupted has left."""
-    for run in Run.objects.filter(owner=owner, state=State.DRAFT):
-        run.delete()
-
-
 def _agents(plan: Plan) -> list[tuple[str, str]]:
-    """(name, folder) of each: there is no such folder, so that nobody can train one."""
+    """(name, folder) of each; the folder does not exist, so no run of these agents can be trained."""
     folder = Path(settings.MODELS_DIR) / "generated-not-trained"
     letters = "ABCDEFGH"[: plan.agents]
     return [(f"Generated {letter}", str(folder / letter)) for letter in letters]
 
 
 def _project(owner: User) -> Project:
-    """Where the generated runs go: into a project of whoever runs the installation, that they are seen at once."""
+    """The project of the generated runs: one of an administrator of the installation, who then sees them at once."""
     own = owner.memberships.first()
     if own is not None:
         return own.project
-    theirs = Membership.objects.filter(user__is_staff=True, user__is_active=True, role=Role.ADMIN).first()
-    if theirs is None:
+    admin = Membership.objects.filter(user__is_staff=True, user__is_active=True, role=Role.ADMIN).first()
+    if admin is None:
         return Project.objects.make(NOT_TRAINED, owner)
-    return Membership.objects.create(project=theirs.project, user=owner, role=Role.MEMBER).project
+    return Membership.objects.create(project=admin.project, user=owner, role=Role.MEMBER).project
 
 
 def _group(owner: User, project: Project, plan: Plan) -> AgentGroup:
@@ -174,5 +161,5 @@ def _group(owner: User, project: Project, plan: Plan) -> AgentGroup:
 
 
 def _benchmark(owner: User, project: Project) -> Benchmark:
-    values = {"train_path": NOT_TRAINED, **BENCHMARK_FACTS}
+    values = {"train_path": NOT_TRAINED, "num_train": NUM_QUESTIONS, "num_held_out": 50 * len(SUBJECTS)}
     return Benchmark.objects.get_or_create(owner=owner, project=project, name=NOT_TRAINED, defaults=values)[0]

@@ -1,7 +1,7 @@
-"""What is made up of a generated run: questions, how well agents answer them, how far apart their policies are.
+"""The simulated part of a generated run: questions, how well agents answer them, how far apart their policies are.
 
-No training, no model: a handful of curves and a seeded chance. Everything that follows from rewards and ratios by a
-formula is computed in generated_step.py.
+A few curves and a seeded random generator in place of models. What follows from rewards and ratios is computed by the
+trainer's own code (steps.py).
 """
 
 from __future__ import annotations
@@ -12,54 +12,52 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from workers.agents.messages import Response
 from workers.contract.spec.run import RunSpec
+from workers.questions.dataset import Question
 
 NUM_QUESTIONS = 400
-HELD_OUT = 50  # questions of each subject
 SUBJECTS = ("multiply first", "left to right", "brackets of a sum", "brackets of a difference")
-STRONG, WEAK = 0.6, -2.4  # log odds of a right answer at the start
+LEVELS = ("1 easy", "2 medium", "3 hard")
+STRONG, WEAK = 0.6, -2.4  # log odds of a correct answer at the start
 UNSCORABLE = 0.003
 
 
 @dataclass(frozen=True)
-class Question:
-    id: str
-    text: str
-    answer: int
+class Exercise:
+    """A question with its correct number, and how much harder than others it is, in log odds."""
+
+    question: Question
+    number: int
     subject: int
-    difficulty: float  # taken from the log odds
+    difficulty: float
 
-
-@dataclass(frozen=True)
-class Answer:
-    """One rollout; reward is None where it could not be scored. num_tokens are the agent's own, EOS included."""
-
-    text: str
-    reward: float | None
-    is_cut: bool
-    num_tokens: int
-    mean_logp: float
+    def text(self, number: int) -> str:
+        """An answer that ends with `number`."""
+        return f"{self.question.question}{number}, so \\boxed{{{number}}}"
 
 
 @cache
-def questions() -> tuple[Question, ...]:
+def exercises() -> tuple[Exercise, ...]:
     """Small sums of four kinds, the subjects in turn: the same for all runs, as those of a benchmark are."""
-    chance, found = random.Random("questions"), []
-    for number in range(NUM_QUESTIONS):
+    chance, result = random.Random("questions"), []
+    for index in range(NUM_QUESTIONS):
         a, b, c = (chance.randrange(2, 30) for _ in range(3))
-        subject = number % len(SUBJECTS)
-        text, answer = (
-            (f"{a}+{b}*{c}", a + b * c),
-            (f"{a}-{b}+{c}", a - b + c),
-            (f"{a}*({b}+{c})", a * (b + c)),
-            (f"({a}-{b})*{c}", (a - b) * c),
+        subject, difficulty = index % len(SUBJECTS), chance.gauss(0, 0.5)
+        text, number = (
+            (f"{a}+{b}*{c}=", a + b * c),
+            (f"{a}-{b}+{c}=", a - b + c),
+            (f"{a}*({b}+{c})=", a * (b + c)),
+            (f"({a}-{b})*{c}=", (a - b) * c),
         )[subject]
-        found.append(Question(f"generated-{number}", f"{text}=", answer, subject, chance.gauss(0, 0.5)))
-    return tuple(found)
+        level = LEVELS[(difficulty > -0.3) + (difficulty > 0.3)]
+        question = Question(f"generated-{index}", text, str(number), SUBJECTS[subject], level)
+        result.append(Exercise(question, number, subject, difficulty))
+    return tuple(result)
 
 
 class World:
-    """The agents of one run as they answer and come closer to each other, step by step."""
+    """The agents of one run: what each knows, and how close their policies have come."""
 
     def __init__(self, spec: RunSpec, chance: random.Random) -> None:
         self.spec, self.chance = spec, chance
@@ -70,63 +68,47 @@ class World:
             for agent in self.agents
         ]
         self.characters_per_token = [2.4 + 0.35 * (agent % 3) for agent in self.agents]
-        # How much of the way from a source's policy to the learner's is gone, 0 to 1.
+        # [learner][source]: share of the way from the source's policy to the learner's that is covered, 0 to 1
         self.closeness = [[0.0 for _ in self.agents] for _ in self.agents]
+        # Learning per step, so that a run of any length comes equally far; gspox2 makes twice the updates.
+        self.pace = (1.3 if spec.algorithm.name == "gspox2" else 1.0) / spec.training.steps
 
-    @property
-    def pace(self) -> float:
-        """Of a step, so that a run of any length comes equally far; gspox2 makes twice the updates."""
-        return (1.3 if self.spec.algorithm.name == "gspox2" else 1.0) / self.spec.training.steps
-
-    def chance_of(self, agent: int, subject: int, difficulty: float = 0.0) -> float:
-        """Of a right answer."""
+    def probability(self, agent: int, subject: int, difficulty: float = 0.0) -> float:
+        """Of a correct answer."""
         return 1 / (1 + math.exp(difficulty - self.log_odds[agent][subject]))
 
     def num_tokens(self, agent: int, text: str) -> int:
-        """Of a text in the agent's tokenizer, without the EOS."""
+        """Length of a text in the agent's tokenizer, without the EOS."""
         return max(1, round(len(text) / self.characters_per_token[agent]))
 
-    def batch(self) -> list[Question]:
-        return self.chance.sample(questions(), self.spec.training.train_batch_size)
-
-    def answer(self, agent: int, question: Question) -> Answer:
-        chance = self.chance
-        is_right = chance.random() < self.chance_of(agent, question.subject, question.difficulty)
-        given = question.answer if is_right else question.answer + chance.choice((-10, -2, -1, 1, 2, 10))
-        steps = chance.randrange(3)
-        text = f"{question.text}{given}, " * steps + f"so \\boxed{{{given}}}"
-        num_tokens, limit = self.num_tokens(agent, text) + 1, self.spec.rollout.max_completion_length
+    def answer(self, agent: int, exercise: Exercise) -> tuple[Response, float | None]:
+        """A rollout and its reward, None where it is unscorable."""
+        chance, limit = self.chance, self.spec.rollout.max_completion_length
+        is_correct = chance.random() < self.probability(agent, exercise.subject, exercise.difficulty)
+        number = exercise.number + (0 if is_correct else chance.choice((-10, -2, -1, 1, 2, 10)))
+        text = f"{exercise.question.question}{number}, " * chance.randrange(3) + f"so \\boxed{{{number}}}"
+        num_tokens = self.num_tokens(agent, text) + 1
         is_cut = num_tokens > limit
         if is_cut:
-            num_tokens, is_right = limit, False
-            text = text[: int(limit * self.characters_per_token[agent])]
-        is_scored = chance.random() >= UNSCORABLE
-        reward = float(is_right) if is_scored else None
-        return Answer(text, reward, is_cut, num_tokens, -abs(chance.gauss(0.4, 0.15)) - 0.02)
+            num_tokens, text = limit, text[: int(limit * self.characters_per_token[agent])]
+        reward = float(is_correct and not is_cut) if chance.random() >= UNSCORABLE else None
+        mean_logp = -abs(chance.gauss(0.4, 0.15)) - 0.02
+        return Response(text, text, "length" if is_cut else "stop", num_tokens, num_tokens, mean_logp), reward
 
     def log_ratio(self, learner: int, source: int) -> float:
-        """log s of one rollout of `source`, before any update: mostly below 0, for the text is not the learner's."""
+        """log s of one rollout of `source`: mostly below 0, for the text is not the learner's."""
         apart = 1 - self.closeness[learner][source]
         return self.chance.gauss(-0.05 - 0.75 * apart, 0.06 + 0.2 * apart)
 
     def learn(self, learner: int, used: Sequence[float]) -> None:
-        """A step has ended. used: by source, the share of its rollouts that taught the learner; 0 where none did."""
-        odds, pace = self.log_odds[learner], self.pace
+        """End a step. used: by source, the share of its rollouts whose gradient reached the learner."""
         for subject in range(len(SUBJECTS)):
-            own = self.chance_of(learner, subject)
-            # Where all answers are right, or all are wrong, there is nothing to tell apart.
-            odds[subject] += pace * 5.0 * own * (1 - own)
-            for source in self.agents:
-                if source != learner:
-                    odds[subject] += pace * 7.0 * used[source] * self.chance_of(source, subject) * (1 - own)
+            own = self.probability(learner, subject)
+            peers = sum(
+                7.0 * used[source] * self.probability(source, subject) for source in self.agents if source != learner
+            )
+            # Where all answers are correct, or none, there is no advantage.
+            self.log_odds[learner][subject] += self.pace * (5.0 * own + peers) * (1 - own)
         for source in self.agents:
             apart = 1 - self.closeness[learner][source]
-            self.closeness[learner][source] += min(apart, pace * 2.5 * used[source] * apart)
-
-    def evaluate(self, agent: int) -> dict[str, tuple[int, int]]:
-        """(right, asked) of the held-out questions by subject."""
-        found = {}
-        for subject, name in enumerate(SUBJECTS):
-            odds = self.chance_of(agent, subject)
-            found[name] = (sum(self.chance.random() < odds for _ in range(HELD_OUT)), HELD_OUT)
-        return found
+            self.closeness[learner][source] += min(apart, self.pace * 2.5 * used[source] * apart)

@@ -82,13 +82,6 @@ class TelemetryTable:
             return (run_id, record["seq"], *values)
         return (run_id, record["seq"], *values, _payload(record))
 
-    def plain_row(self, run_id: UUID, record: Record) -> Row:
-        """The row of a record that our own code made: its values have the columns' kinds and fit."""
-        values = tuple(map(record.get, self.makers))
-        if self.columns[-1] != "payload":
-            return (run_id, record["seq"], *values)
-        return (run_id, record["seq"], *values, _payload(record))
-
     def insert(self, rows: Sequence[Row]) -> None:
         """Store rows; those whose (run, seq) is there already are kept as they are."""
         if connection.vendor != "postgresql":
