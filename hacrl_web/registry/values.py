@@ -83,7 +83,7 @@ def key(value: object) -> str:
     return text(value, MAX_KEY)
 
 
-def whole_number(value: object, *, above: float | None = None, least: float | None = None, most: float) -> float:
+def bounded_number(value: object, *, above: float | None = None, least: float | None = None, most: float) -> float:
     """A finite number in its bounds."""
     bounds = f"above {above:g} and at most" if above is not None else f"from {least:g} to"
     allowed = f"A number {bounds} {most:g} is needed, with a decimal point, such as 0.1 or 1e-6."
@@ -114,7 +114,7 @@ def row_id_from(value: object) -> int:
     return int(written)
 
 
-def one_of(value: object, allowed: Iterable[str]) -> str:
+def choice(value: object, allowed: Iterable[str]) -> str:
     """One of a few words."""
     words = list(allowed)
     if not isinstance(value, str) or value not in words:

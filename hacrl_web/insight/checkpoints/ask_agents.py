@@ -81,7 +81,7 @@ def _whole(value: str, least: int, most: int) -> int:
 
 
 def _number(value: str, least: float, most: float) -> float:
-    return values.whole_number(value, least=least, most=most)
+    return values.bounded_number(value, least=least, most=most)
 
 
 def ask_checkpoint(user: Any, run: Run, manifest: Manifest, request: dict[str, Any]) -> list[dict[str, Any]]:

@@ -164,9 +164,9 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
     named = checker.take("name", values.name, fields.get("name", ""))
     columns = {part: _column(checker, part, fields) for part in COLUMNS}
     extraction = checker.take(
-        "answer_extraction", values.one_of, fields.get("answer_extraction", "as_is"), list(EXTRACTIONS)
+        "answer_extraction", values.choice, fields.get("answer_extraction", "as_is"), list(EXTRACTIONS)
     )
-    verifier = checker.take("verifier", values.one_of, fields.get("verifier", "math"), VERIFIERS)
+    verifier = checker.take("verifier", values.choice, fields.get("verifier", "math"), VERIFIERS)
     tolerance = _tolerance(checker, fields.get("tolerance"), verifier)
     template = checker.take("prompt_template", _template, fields.get("prompt_template", "{question}"))
     fraction = checker.take("held_out_fraction", _held_out_fraction, fields.get("held_out_fraction", 0.1))
@@ -191,7 +191,7 @@ def _column(checker: values.Checker, part: str, fields: Mapping[str, Any]) -> st
 def _tolerance(checker: values.Checker, value: Any, verifier: str | None) -> float | None:
     if value in (None, "") or verifier != "numeric":
         return None
-    return checker.take("tolerance", lambda: values.whole_number(value, least=0, most=1))
+    return checker.take("tolerance", lambda: values.bounded_number(value, least=0, most=1))
 
 
 def _template(value: object) -> str:
@@ -208,7 +208,7 @@ def _template(value: object) -> str:
 
 
 def _held_out_fraction(value: object) -> float:
-    return values.whole_number(value, least=0, most=MAX_HELD_OUT_FRACTION)
+    return values.bounded_number(value, least=0, most=MAX_HELD_OUT_FRACTION)
 
 
 def _make(owner: Any, staged: Staged, options: BenchmarkOptions, *, is_upload: bool) -> Benchmark:

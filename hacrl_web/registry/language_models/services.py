@@ -55,7 +55,7 @@ def register_model(
     Errors: FieldErrors, ModelRefused; then nothing is written.
     """
     checker = values.Checker()
-    checker.take("kind", values.one_of, kind, LanguageModel.Kind.values)
+    checker.take("kind", values.choice, kind, LanguageModel.Kind.values)
     where = _checked_location(checker, kind, location)
     version = checker.take("revision", locations.checked_revision, revision) if kind == "hub" else ""
     named = checker.take("name", values.name, name or (Path(where).name if where else "model"))
