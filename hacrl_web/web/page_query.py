@@ -1,7 +1,7 @@
 """The query of a page's address: one frozen model per page, whose fields are the parameters that the page knows.
 
 Addresses are shared, kept and edited by hand, so a value that cannot be read counts as absent: the field keeps its
-default, and `ignored` names it. Forms use `whole_number` for single values.
+default, and `ignored` names it. Forms use `whole_number` and `uuid_or_none` for single values.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Self, get_origin
 from urllib.parse import urlencode
+from uuid import UUID
 
 from django.core.paginator import Page, Paginator
 from django.http import Http404, HttpRequest, QueryDict
@@ -29,6 +30,14 @@ def whole_number(text: Any, most: int = MAX_WHOLE) -> int | None:
     text = str(text)
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most)) and int(text) <= most
     return int(text) if is_number else None
+
+
+def uuid_or_none(text: Any) -> UUID | None:
+    """The UUID that a text spells, or None."""
+    try:
+        return UUID(str(text))
+    except ValueError:
+        return None
 
 
 def _whole_or_error(most: int) -> BeforeValidator:

@@ -64,7 +64,7 @@ CAUTIONS = {
 }
 TOP_LEVEL = ("name", "group", "benchmark", "seed", "cloned_from")
 LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # chosen by boxes of their own
-OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "estimate", "download", "save", "draft")
+OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "draft")
 GRID_FIELDS = {f"grid.{name}": name for name in GRID}  # values of a sweep's grid, several in one text
 MAX_SEEDS = 20
 MAX_LIST_TEXT = 1000  # characters of seeds, of the values of a grid, or of confirmed ones

@@ -164,7 +164,7 @@ class Run(OfState, OfProject):
     # What people write on it (labels.py). Tags stand between commas, ",best,lr sweep,": a filter finds whole ones.
     tags = models.CharField(max_length=450, blank=True)
     notes = models.TextField(blank=True)
-    archived_at = models.DateTimeField(null=True, blank=True)  # lists leave it out (shelf.py)
+    archived_at = models.DateTimeField(null=True, blank=True)  # lists leave it out (runs/archive)
 
     objects = RunQuerySet.as_manager()
 

@@ -120,4 +120,4 @@ def _render(request: HttpRequest, act: str, entries: list[BulkEntry], status: in
         "elsewhere": [one for one in going if one.run.data_folder not in here],
         **more,
     }
-    return render(request, "runs/shelf.html", context, status=status)
+    return render(request, "runs/archive/confirm.html", context, status=status)

@@ -28,4 +28,4 @@ def benchmark_delete(request: HttpRequest, pk: int) -> HttpResponse:
     except FieldErrors as refused:
         errors, status = refused.errors, refused.status
     context = {"benchmark": benchmark, "loss": deletion_summary(benchmark), "errors": errors}
-    return render(request, "runs/benchmark_delete.html", context, status=status)
+    return render(request, "runs/archive/benchmark_delete.html", context, status=status)

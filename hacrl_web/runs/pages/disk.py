@@ -16,4 +16,4 @@ from hacrl_web.runs.models import Run
 def run_disk(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """What the run takes; asked for by the page after it is shown, because counting takes time."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-    return render(request, "runs/_disk.html", {"run": run, "use": disk_use(run)})
+    return render(request, "runs/archive/_disk.html", {"run": run, "use": disk_use(run)})

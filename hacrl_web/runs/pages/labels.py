@@ -40,4 +40,4 @@ def run_labels(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "known": tags_of(Run.objects.visible_to(request.user).filter(project=run.project_id)),
         "limits": {"tags": MAX_TAGS, "tag": MAX_TAG, "notes": MAX_NOTES, "text": MAX_TAGS * (MAX_TAG + 2)},
     }
-    return render(request, "runs/run_labels.html", context, status=status)
+    return render(request, "runs/pages/run_labels.html", context, status=status)

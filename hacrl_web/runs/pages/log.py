@@ -35,7 +35,7 @@ def log_search(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "is_cut": len(matches or []) > logs.FOUND_SHOWN,
     }
     is_part = bool(getattr(request, "htmx", False))
-    return render(request, "runs/_log_found.html" if is_part else "runs/run_log.html", context)
+    return render(request, "runs/pages/_log_found.html" if is_part else "runs/pages/run_log.html", context)
 
 
 @require_GET

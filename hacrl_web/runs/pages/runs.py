@@ -70,7 +70,7 @@ def home(request: HttpRequest) -> HttpResponse:
             {"label": "Start a run", "done": False, "name": "runs:run_create"},
         ],
     }
-    return render(request, "runs/home.html", context)
+    return render(request, "runs/pages/home.html", context)
 
 
 @require_GET
@@ -114,7 +114,7 @@ def run_list(request: HttpRequest) -> HttpResponse:
         "archived_query": _with(filters, archived="" if "archived" in filters else "1", state=""),
         "num_held": sum(counts.get(state, 0) for state in HELD),
     }
-    return render(request, "runs/run_list.html", context)
+    return render(request, "runs/pages/run_list.html", context)
 
 
 def _narrowed(runs: RunQuerySet, filters: dict[str, str]) -> RunQuerySet:
@@ -176,7 +176,7 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             "shares": spec.algorithm.shares_rollouts and len(spec.agents) > 1,
         },
     }
-    return render(request, "runs/run_detail.html", context)
+    return render(request, "runs/pages/run_detail.html", context)
 
 
 def _unmeasured(spec: RunSpec) -> list[str]:
@@ -223,7 +223,7 @@ def worker_list(request: HttpRequest) -> HttpResponse:
         "is_idle": not any(card.runs for card in cards),
         "paused": visible.filter(state=State.PAUSED).select_related("project").order_by("-created_at")[:500],
     }
-    return render(request, "runs/worker_list.html", context)
+    return render(request, "runs/pages/worker_list.html", context)
 
 
 class _Example(forms.Form):

@@ -29,7 +29,7 @@ def sweep_list(request: HttpRequest) -> HttpResponse:
     """All sweeps of the project, newest first, with how many runs of each are in which state."""
     page = Paginator(Sweep.objects.listed_for(request.user), PAGE_SIZE).get_page(request.GET.get("page"))
     rows = _rows(list(page.object_list))
-    return render(request, "runs/sweep_list.html", {"page": page, "rows": rows, "total": page.paginator.count})
+    return render(request, "runs/sweeps/sweep_list.html", {"page": page, "rows": rows, "total": page.paginator.count})
 
 
 def _rows(sweeps: list[Sweep]) -> list[dict[str, Any]]:
@@ -67,14 +67,14 @@ def _sweep(request: HttpRequest, sweep_id: int) -> Sweep:
 def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """The runs of a sweep, live; their results are added by the leaderboard's template tag."""
     sweep = _sweep(request, sweep_id)
-    return render(request, "runs/sweep_detail.html", _context(sweep, state_of(sweep)))
+    return render(request, "runs/sweeps/sweep_detail.html", _context(sweep, state_of(sweep)))
 
 
 def _refused(request: HttpRequest, sweep: Sweep, field: str, refused: FieldErrors) -> HttpResponse:
     """The page with the form open that was refused, what was typed in it, and why."""
     typed = {"field": field, "value": request.POST.get(field, ""), "errors": [one.message for one in refused.errors]}
     context = _context(sweep, state_of(sweep)) | {"refused": typed}
-    return render(request, "runs/sweep_detail.html", context, status=refused.status)
+    return render(request, "runs/sweeps/sweep_detail.html", context, status=refused.status)
 
 
 def _context(sweep: Sweep, state: SweepState) -> dict[str, Any]:

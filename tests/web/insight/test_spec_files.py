@@ -78,16 +78,15 @@ def test_form_hands_out_its_settings_and_queues_nothing(client, owner):
         "training.mini_batch_size": "4",
         "algorithm.delta": "0.8",  # a caution, which is asked about when a run is queued
         "seed": "3",
-        "download": "yaml",
     }
-    answer = client.post(reverse("runs:run_create"), form)
+    answer = client.post(reverse("runs:run_download"), form)
     assert answer.status_code == 200, answer.content.decode()
     assert answer["Content-Disposition"] == 'attachment; filename="run.yaml"'
     spec = RunSpec.model_validate(yaml.safe_load(answer.content))
     assert (spec.name, spec.seed, spec.algorithm.delta) == ("to keep", 3, 0.8)
-    wrong = client.post(reverse("runs:run_create"), {**form, "seed": "-1"})
+    wrong = client.post(reverse("runs:run_download"), {**form, "seed": "-1"})
     assert wrong.status_code == 422
     assert "Must be at least 0" in wrong.content.decode()
-    sweep = client.post(reverse("runs:run_create"), {**form, "compare": "1"})
+    sweep = client.post(reverse("runs:run_download"), {**form, "compare": "1"})
     assert (sweep.status_code, "A sweep is many runs" in sweep.content.decode()) == (422, True)
     assert not Run.objects.exists()

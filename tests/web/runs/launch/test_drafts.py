@@ -56,7 +56,6 @@ def form(user):
         "training.steps": "5",
         "training.train_batch_size": "4",
         "training.mini_batch_size": "4",
-        "save": "draft",
     }
 
 
@@ -173,7 +172,7 @@ def staff(db):
 
 class TestForm:
     def test_saves_a_draft_and_shows_it_with_its_buttons(self, web, form):
-        answer = web.post(reverse("runs:run_create"), form)
+        answer = web.post(reverse("runs:run_save"), form)
         run = Run.objects.get()
         assert (answer["Location"], run.state, run.seed) == (run.get_absolute_url(), "draft", 3)
         page = text_of(web.get(run.get_absolute_url()))
@@ -186,13 +185,13 @@ class TestForm:
         assert not Run.objects.exists()
 
     def test_wrong_value_is_told_beside_its_field_and_nothing_is_saved(self, web, form):
-        answer = web.post(reverse("runs:run_create"), form | {"training.steps": "-3"})
+        answer = web.post(reverse("runs:run_save"), form | {"training.steps": "-3"})
         assert answer.status_code == 422
         assert "at least 0" in field_of(answer, "training.steps")
         assert not Run.objects.exists()
 
     def test_caution_is_asked_about_on_the_page_of_the_draft(self, web, form):
-        web.post(reverse("runs:run_create"), form | {"algorithm.delta": "0.8"})
+        web.post(reverse("runs:run_save"), form | {"algorithm.delta": "0.8"})
         run = Run.objects.get()
         page = text_of(web.get(run.get_absolute_url()))
         assert "The lower bound becomes 0.2" in page
@@ -206,7 +205,7 @@ class TestForm:
         assert run.state == "queued"
 
     def test_edit_opens_its_settings_and_saves_them_in_its_place(self, web, form):
-        web.post(reverse("runs:run_create"), form | {"algorithm.delta": "0.8"})
+        web.post(reverse("runs:run_save"), form | {"algorithm.delta": "0.8"})
         run = Run.objects.get()
         page = web.get(reverse("runs:run_create"), {"draft": run.pk})
         assert f'name="draft" value="{run.pk}"' in text_of(page)
@@ -214,15 +213,14 @@ class TestForm:
         assert 'value="0.8"' in field_of(page, "algorithm.delta")
         assert "confirm" not in field_of(page, "algorithm.delta")
         edited = form | {"draft": str(run.pk), "name": "edited", "algorithm.delta": "0.3"}
-        refused = web.post(reverse("runs:run_create"), edited | {"seed": "-1"})
+        refused = web.post(reverse("runs:run_save"), edited | {"seed": "-1"})
         assert f'name="draft" value="{run.pk}"' in text_of(refused)
-        web.post(reverse("runs:run_create"), edited)
+        web.post(reverse("runs:run_save"), edited)
         changed = Run.objects.get()
         assert (changed.pk, changed.name, changed.state) == (run.pk, "edited", "draft")
         assert changed.spec["algorithm"]["delta"] == 0.3
 
     def test_edited_draft_is_queued_with_its_new_settings(self, web, draft, form):
-        del form["save"]
         sent = form | {"draft": str(draft.pk), "algorithm.delta": "0.8"}
         asked = web.post(reverse("runs:run_create"), sent)
         assert "did you mean 0.2?" in field_of(asked, "algorithm.delta")
@@ -237,19 +235,27 @@ class TestForm:
     def test_draft_that_is_gone_is_told(self, web, draft, form):
         Run.objects.all().delete()
         for named in (str(draft.pk), "no id"):
-            answer = web.post(reverse("runs:run_create"), form | {"draft": named})
+            answer = web.post(reverse("runs:run_save"), form | {"draft": named})
             assert (answer.status_code, "The draft was deleted" in text_of(answer)) == (404, True)
         assert not Run.objects.exists()
         assert web.get(reverse("runs:run_create"), {"draft": draft.pk}).status_code == 200
 
-    @pytest.mark.parametrize("sent", [{"estimate": "1"}, {"download": "yaml", "seed": "-1"}, {"odd": "1"}])
-    def test_odd_id_of_a_draft_is_left_out_of_the_form(self, web, form, sent):
-        answer = web.post(reverse("runs:run_create"), form | {"draft": "../odd", "save": ""} | sent)
-        assert (answer.status_code in (200, 422), "../odd" in text_of(answer)) == (True, False)
+    @pytest.mark.parametrize("sent", [{}, {"seed": "-1"}, {"odd": "1"}])
+    @pytest.mark.parametrize("button", ["run_cost", "run_download", "run_create", "run_save"])
+    def test_odd_id_of_a_draft_is_left_out_of_the_form(self, web, form, button, sent):
+        answer = web.post(reverse(f"runs:{button}"), form | {"draft": "../odd"} | sent)
+        assert (answer.status_code in (200, 404, 422), "../odd" in text_of(answer)) == (True, False)
+
+    def test_button_of_a_page_from_before_queues_nothing(self, web, form):
+        """Buttons had keys of their own and one address: a page that was left open is refused, not queued."""
+        for key in ("save", "estimate", "download"):
+            answer = web.post(reverse("runs:run_create"), form | {key: "1"})
+            assert (answer.status_code, 'value="from the form"' in field_of(answer, "name")) == (422, True)
+        assert not Run.objects.exists()
 
     def test_sweep_is_no_draft(self, web, form):
         sweep = form | {"compare": "1", "algorithms": ["gspo"], "seeds": "0"}
-        answer = web.post(reverse("runs:run_create"), sweep)
+        answer = web.post(reverse("runs:run_save"), sweep)
         assert (answer.status_code, "close Compare to save" in text_of(answer)) == (422, True)
         assert not Run.objects.exists()
 
@@ -263,7 +269,7 @@ class TestCommand:
         script = f"hacrl() {{ cat; }}\n{command}"
         text = subprocess.run(["sh", "-c", script], capture_output=True, check=True, text=True).stdout
         assert yaml.safe_load(text)["name"] == odd
-        downloaded = web.post(reverse("runs:run_create"), sent | {"download": "yaml", "save": ""})
+        downloaded = web.post(reverse("runs:run_download"), sent)
         assert text == downloaded.content.decode()
         assert not Run.objects.exists()
 
@@ -327,8 +333,9 @@ class TestApi:
             assert client.put(path, body, content_type=JSON, headers=version).status_code == status
             assert client.post(reverse("runs:run_queue_draft", args=[draft.pk])).status_code == status
             # Of a draft that a form names in its fields, nothing changes either.
-            sent = {"draft": str(draft.pk), "name": "taken", "save": "draft"}
-            assert client.post(reverse("runs:run_create"), sent).status_code in (403, 404)
+            sent = {"draft": str(draft.pk), "name": "taken"}
+            for button in ("runs:run_create", "runs:run_save"):
+                assert client.post(reverse(button), sent).status_code in (403, 404)
         draft.refresh_from_db()
         assert (draft.state, draft.name) == ("draft", "swan")
 
@@ -336,16 +343,16 @@ class TestApi:
         viewer = make_member(draft.project, "viewer")
         factories.make_user().memberships.get().project.memberships.create(user=viewer, role="member")
         client.force_login(viewer)
-        answer = client.post(reverse("runs:run_create"), form | {"draft": str(draft.pk)})
+        answer = client.post(reverse("runs:run_save"), form | {"draft": str(draft.pk)})
         assert answer.status_code == 403
         draft.refresh_from_db()
         assert draft.name == "swan"
 
 
 def test_audit_log_tells_what_became_of_a_draft(web, user, form):
-    web.post(reverse("runs:run_create"), form)
+    web.post(reverse("runs:run_save"), form)
     run = Run.objects.get()
-    web.post(reverse("runs:run_create"), form | {"draft": str(run.pk), "algorithm.alpha": "3"})
+    web.post(reverse("runs:run_save"), form | {"draft": str(run.pk), "algorithm.alpha": "3"})
     web.post(reverse("runs:run_queue_draft", args=[run.pk]))
     entries = list(AuditEntry.objects.filter(kind="run").order_by("pk"))
     assert [entry.action for entry in entries] == ["created", "edited", "changed"]

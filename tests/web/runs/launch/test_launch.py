@@ -10,7 +10,7 @@ from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.launch.plan import LaunchError, plan_run
 from hacrl_web.runs.models import Host, Run, StatusChange, Sweep
-from hacrl_web.runs.pages.new_run import ALGORITHM_WORDS, ALGORITHMS
+from hacrl_web.runs.pages.run_form import ALGORITHM_WORDS, ALGORITHMS
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
 from tests.support.web.factories import launch_request, make_group, make_run, make_user
 from workers.contract.spec.run import RunSpec

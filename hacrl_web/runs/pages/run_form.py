@@ -1,0 +1,199 @@
+"""The new-run form as a page: the values that it starts with, and what its template shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import render
+
+from hacrl_web.registry.models import AgentGroup, Benchmark
+from hacrl_web.runs.launch.cost import Cost
+from hacrl_web.runs.launch.form import (
+    CAUTIONS,
+    GRID_FIELDS,
+    LISTS,
+    FormField,
+    confirmed,
+    confirmed_by,
+    default_values,
+    draw,
+)
+from hacrl_web.runs.launch.presets import presets
+from hacrl_web.runs.launch.variants import ABLATIONS, HACPO, MAX_SWEEP_RUNS, idle_ablations
+from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.sweeps.sweeps import MAX_NAME
+from hacrl_web.web.errors import FieldError
+from hacrl_web.web.page_query import MAX_ID, PageQuery, RowId, uuid_or_none, whole_number
+from workers.contract.spec.algorithm import SHARING, AlgorithmSpec
+
+ALGORITHMS = get_args(AlgorithmSpec.model_fields["name"].annotation)
+COMPARED = ("hacpo", "gspo", "gspox2")  # ticked when Compare is opened
+ABLATION_SEEDS = 3
+CLONE = " (clone)"
+MAX_VALUE = 40  # characters of a setting in an address
+ALGORITHM_WORDS = {
+    "hacpo": "HACPO: agents learn from each other's verified rollouts",
+    "gspo": "GSPO: each agent alone",
+    "gspox2": "GSPOx2: each agent alone, with double rollouts and updates (the equal-cost baseline)",
+    "grpo": "GRPO: each agent alone, with a ratio for each token",
+    "naive_source": "Naive sharing: shared without HACPO's corrections, ratio against the source",
+    "naive_learner": "Naive sharing, ratio against the learner's own start of the step",
+}
+
+
+class NewRunQuery(PageQuery):
+    """What the form starts with. Settings of the algorithm may be in the address too, see `algorithm_settings`."""
+
+    draft: UUID | None = None
+    clone: UUID | None = None
+    ablate: Literal["", "1"] = ""
+    compare: Literal["", "1"] = ""
+    group: RowId | None = None
+    benchmark: RowId | None = None
+
+
+def algorithm_settings(query: QueryDict) -> dict[str, str]:
+    """Settings in the address that replace a clone's own, by dotted path. RunSpec checks them when the form is sent."""
+    names = {f"algorithm.{name}" for name in AlgorithmSpec.model_fields}
+    return {name: query[name][:MAX_VALUE] for name in query if name in names}
+
+
+def first_values(request: HttpRequest) -> dict[str, Any]:
+    """The values of an address: those of the draft to edit, of the run to clone or ablate, or the defaults."""
+    query = NewRunQuery.read(request.GET)
+    visible = Run.objects.visible_to(request.user)
+    values: dict[str, Any] = {"seeds": "0, 1, 2", "compare": bool(query.compare)}
+    if (draft := visible.filter(pk=query.draft, state=State.DRAFT).first()) is not None:
+        return values | _values_of(draft) | {"cloned_from": draft.cloned_from_id or "", "draft": draft.pk}
+    if (run := visible.filter(pk=query.clone).first()) is not None:
+        replaced = algorithm_settings(request.GET)
+        # A replaced value is not confirmed, and neither is a draft.
+        before = [] if run.state == State.DRAFT else confirmed_by(stored_spec(run))
+        values |= _values_of(run) | {
+            "name": run.name.removesuffix(CLONE)[: MAX_NAME - len(CLONE)] + CLONE,
+            "clone_of": run.name,
+            "cloned_from": run.pk,
+            "confirmed": [one for one in before if one.field not in replaced],
+            **replaced,
+        }
+        if query.ablate and run.algorithm == HACPO:
+            values |= _ablation_of(run)
+    return values | query.model_dump(include={"group", "benchmark"}, exclude_none=True)
+
+
+def _values_of(run: Run) -> dict[str, Any]:
+    return default_values(run.spec) | {"name": run.name, "group": run.group_id, "benchmark": run.benchmark_id}
+
+
+def _ablation_of(run: Run) -> dict[str, Any]:
+    """The sweep that ablates a HACPO run: itself, and without each of its parts, over three seeds."""
+    idle = idle_ablations(stored_spec(run).algorithm)
+    return {
+        "name": f"Ablation of {run.name}"[:MAX_NAME],
+        "compare": True,
+        "algorithms": [HACPO],
+        "ablations": [key for key in ABLATIONS if key not in idle],
+        "seeds": ", ".join(str(run.seed + number) for number in range(ABLATION_SEEDS)),
+    }
+
+
+def posted_values(post: QueryDict) -> dict[str, Any]:
+    """The values of a form that was sent."""
+    lists = {key: post.getlist(key) for key in LISTS}
+    return post.dict() | lists | {"compare": bool(post.get("compare")), "confirmed": confirmed(post)}
+
+
+def render_form(
+    request: HttpRequest,
+    values: Mapping[str, Any],
+    errors: Sequence[FieldError] = (),
+    status: int = 200,
+    cost: Cost | None = None,
+) -> HttpResponse:
+    """The form with these values, each error beside its field."""
+    cautions = [error for error in errors if error.code in CAUTIONS]
+    fields, sections, homeless = draw(values, [error for error in errors if error not in cautions], cautions)
+    groups, benchmarks = _choices(request.user, values.get("group"))
+    for key, rows in (("group", groups), ("benchmark", benchmarks)):
+        if fields[key].value is None and len(rows) == 1:
+            fields[key].value = rows[0].pk
+    offered = presets()
+    context = {
+        "fields": fields,
+        "sections": sections,
+        "homeless": homeless,
+        "num_errors": len(errors),
+        "groups": groups,
+        "benchmarks": benchmarks,
+        "further": _further(values.get("evaluation.benchmarks") or (), benchmarks),
+        "compare": values["compare"],
+        **_sweep_controls(fields, values),
+        "confirmed": values.get("confirmed", []),
+        "clone_of": values.get("clone_of"),
+        "cloned_from": values.get("cloned_from", ""),
+        "draft": uuid_or_none(values.get("draft")),
+        "cost": cost,
+        "presets": offered,
+        "form_data": {
+            "presets": offered,
+            "groups": [_group_data(group) for group in groups],
+            "sharing": list(SHARING),
+        },
+    }
+    return render(request, "runs/launch/run_form.html", context, status=status)
+
+
+def _choices(user: Any, group: Any) -> tuple[QuerySet[AgentGroup], QuerySet[Benchmark]]:
+    """Groups and benchmarks of one project: that of the chosen group, else the user's current one."""
+    visible = AgentGroup.objects.visible_to(user)
+    project = visible.filter(pk=whole_number(group, MAX_ID)).values_list("project", flat=True).first()
+    if project is None:
+        groups, benchmarks = AgentGroup.objects.listed_for(user), Benchmark.objects.listed_for(user)
+    else:
+        groups = visible.filter(project=project)
+        benchmarks = Benchmark.objects.visible_to(user).filter(project=project)
+    return groups.prefetch_related("agents__model"), benchmarks
+
+
+def _further(ticked: Sequence[Any], benchmarks: QuerySet[Benchmark]) -> list[dict[str, Any]]:
+    """The boxes of further benchmarks. ticked: ids as the form sends them, or entries of a spec, which have names."""
+    names = {entry.get("benchmark") for entry in ticked if isinstance(entry, dict)}
+    return [{"benchmark": row, "chosen": str(row.pk) in ticked or row.name in names} for row in benchmarks]
+
+
+@dataclass(frozen=True)
+class TickBox:
+    """A box to tick."""
+
+    value: str
+    label: str
+    help: str
+    chosen: bool
+
+
+def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) -> dict[str, Any]:
+    """What Compare opens."""
+    algorithms, ablations = values.get("algorithms", COMPARED), values.get("ablations", ())
+    grid = [fields[path] for path in GRID_FIELDS]
+    return {
+        "algorithms": [TickBox(a, ALGORITHM_WORDS.get(a, a), "", a in algorithms) for a in ALGORITHMS],
+        "ablations": [TickBox(a.key, a.label, a.sentence, a.key in ablations) for a in ABLATIONS.values()],
+        "grid": grid,
+        "is_grid_open": any(field.value or field.errors for field in grid),
+        "is_ablation_open": bool(ablations or fields["ablations"].errors),
+        "max_runs": MAX_SWEEP_RUNS,
+    }
+
+
+def _group_data(group: AgentGroup) -> dict[str, Any]:
+    agents = [
+        {"name": a.name, "model": a.model.name, "position": a.position, "context": a.model.context_length}
+        for a in group.agents.all()
+    ]
+    return {"id": group.pk, "name": group.name, "agents": agents}
