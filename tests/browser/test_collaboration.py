@@ -21,7 +21,7 @@ PICTURES = {
     "bars": ".histogram",
     "lines": ".panel > div:last-child",
     "ledger": "#ledger",
-    "lessons": "#lessons",
+    "rescued prompts": "#rescued-prompts",
 }
 
 

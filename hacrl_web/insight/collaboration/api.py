@@ -10,8 +10,7 @@ from django.shortcuts import get_object_or_404
 from ninja import Query, Router
 
 from hacrl_web.insight.answers import CollaborationAnswer, RatiosAnswer, StepAnswer, StepsAnswer, WholeRunAnswer
-from hacrl_web.insight.collaboration.collaboration import sentences, view
-from hacrl_web.insight.collaboration.progress import so_far
+from hacrl_web.insight.collaboration.collaboration import sentences, so_far, view
 from hacrl_web.insight.collaboration.ratio_histogram import clipping, window_steps
 from hacrl_web.insight.collaboration.step_summary import recorded_steps, run_summary, summary_of
 from hacrl_web.insight.collaboration.timeline import timeline

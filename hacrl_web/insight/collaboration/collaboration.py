@@ -1,22 +1,31 @@
-"""Who taught whom in a step, or in a whole run: a summary's sums as the Collaboration tab draws them, and in sentences.
+"""Who taught whom in a step or in a whole run: sums as the Collaboration tab draws them, and sentences about them.
 
-Shares of |weight| are taken within one learner: weights of different learners move different models.
+Shares of |weight| are within one learner: weights of different learners move different models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from hacrl_web.alerts.rules import BY_KIND
 from hacrl_web.alerts.signals import Facts
-from hacrl_web.insight.collaboration.step_summary import FATES, GeneratedCounts, PairSums, PromptLessons, Summary
+from hacrl_web.insight.checkpoints.checkpoints import accuracies
+from hacrl_web.insight.collaboration.step_summary import (
+    OUTCOMES,
+    GeneratedCounts,
+    PairSums,
+    PromptCounts,
+    Summary,
+    summary_of,
+)
+from hacrl_web.runs.models import Run
 from workers.contract.advantages import CAPABILITY_FLOOR
 from workers.contract.spec.run import RunSpec
 
 TRAP = BY_KIND["cross_clip"]
-MOST_TRAPS = 3  # told one by one
+MOST_TRAPS = 3  # with a sentence each
 
 Sentence = dict[str, str]
 
@@ -24,7 +33,7 @@ Sentence = dict[str, str]
 def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, Any]:
     """Agents and ordered pairs (own ones included) by their places in the run's list of agents.
 
-    step: of which the summary is; None where it is of several, which have no one omega.
+    step: the one that was summed up; None for several, which have no common omega.
     """
     names = [agent.name for agent in spec.agents]
     shares = spec.algorithm.shares_rollouts and len(names) > 1
@@ -36,7 +45,7 @@ def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, 
                 continue
             by_pair = {"learner": learner, "source": source, **_pair(summary, name, other)}
             by_pair |= _omega(spec, step, summary.factors.get((name, other)), is_own=learner == source)
-            # With max_sources_per_learner a learner does not hear everybody in each step.
+            # With max_sources_per_learner a learner does not use every source in each step.
             pairs.append(by_pair | {"not_heard": max(0, generated[source].verified - by_pair["rows"])})
     return {
         "agents": [{"name": name, **asdict(counts)} for name, counts in zip(names, generated, strict=True)],
@@ -45,14 +54,14 @@ def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, 
 
 
 def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
-    """The fate of a source's rollouts with one learner.
+    """The outcomes of a source's rollouts with one learner.
 
-    Fates are [rollouts, tokens]; lists by sign are [with A > 0, with A < 0]; lessons are [prompts, of which taught].
+    Outcomes are [rollouts, tokens]; lists by sign are [A > 0, A < 0]; rescue and warn are [prompts, of them taught].
     """
     sums = summary.pairs.get((learner, source), PairSums())
-    lessons = summary.lessons.get((learner, source), PromptLessons())
-    fates = {name: [getattr(sums, name), getattr(sums, f"{name}_tokens")] for name in FATES if name != "dropped"}
-    counts = [*fates.values(), [sums.dropped, sums.dropped_tokens]]
+    prompts = summary.prompts.get((learner, source), PromptCounts())
+    outcomes = {name: [getattr(sums, name), getattr(sums, f"{name}_tokens")] for name in OUTCOMES}
+    other = [sums.rows - sum(rows for rows, _ in outcomes.values()), sums.tokens - sum(t for _, t in outcomes.values())]
     by_sign = {
         name: [getattr(sums, f"{name}_positive"), getattr(sums, f"{name}_negative")]
         for name in ("weight", "lost", "evaluated", "lower", "upper")
@@ -60,8 +69,8 @@ def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
     return {
         "rows": sums.rows,
         "tokens": sums.tokens,
-        **fates,
-        "other": [sums.rows - sum(fate[0] for fate in counts), sums.tokens - sum(fate[1] for fate in counts)],
+        **outcomes,
+        "other": other,
         "dropped": {
             place[2]: [dropped.rows, dropped.tokens]
             for place, dropped in sorted(summary.dropped.items())
@@ -69,16 +78,16 @@ def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
         },
         **by_sign,
         "positives_are_right": sums.evaluated_positive > 0 and not sums.wrong_positive,
-        "prompts": lessons.prompts,
-        "rescue": [lessons.rescue, lessons.rescue_used],
-        "warn": [lessons.warn, lessons.warn_used],
+        "prompts": prompts.prompts,
+        "rescue": [prompts.rescued, prompts.rescued_taught],
+        "warn": [prompts.avoided, prompts.avoided_taught],
     }
 
 
 def _omega(
     spec: RunSpec, step: int | None, factors: tuple[float | None, ...] | None, *, is_own: bool
 ) -> dict[str, Any]:
-    """The factor that weighed the pair's rollouts in a step, and whether Eq. (8)'s clip made it what it is."""
+    """The factor on the weights of the pair's rollouts in a step, and whether the clamp of Eq. (8) changed it."""
     omega, learner, source = factors or (None, None, None)
     rule = spec.algorithm
     is_weighed = not is_own and rule.name == "hacpo" and rule.modulate_gradient
@@ -107,9 +116,9 @@ def as_percent(part: float, whole: float) -> str:
 
 
 def sentences(spec: RunSpec, picture: dict[str, Any]) -> list[Sentence]:
-    """What a reader should take from a view, in plain words; `trap` where the alert's limit is reached.
+    """What a view shows, in plain words; kind `trap` from the alert's limit on.
 
-    Where one is about certain rollouts, `learner`, `source` and `lesson` are the filter that finds them in a step.
+    Where a sentence is about certain rollouts, `learner`, `source` and `lesson` filter the Rollouts tab for them.
     """
     names = [short(agent["name"]) for agent in picture["agents"]]
     cross = [pair for pair in picture["pairs"] if pair["learner"] != pair["source"]]
@@ -118,15 +127,15 @@ def sentences(spec: RunSpec, picture: dict[str, Any]) -> list[Sentence]:
         pairs = [pair for pair in picture["pairs"] if pair["learner"] == learner]
         text = _teachers(names, pairs) if len(pairs) > 1 else _alone(names[learner], pairs[0])
         result += [{"kind": "teach", "text": text}] if text else []
-    if len(names) == 2:  # more pairs than these stand better in their table
+    if len(names) == 2:  # more pairs are easier to read in their table
         for pair in cross:
             between = {"learner": spec.agents[pair["learner"]].name, "source": spec.agents[pair["source"]].name}
-            result += [{"kind": "lesson", **between, **lesson} for lesson in _lessons(names, pair)]
+            result += [{"kind": "lesson", **between, **sentence} for sentence in _on_prompts(names, pair)]
     return result
 
 
 def _traps(spec: RunSpec, names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> list[str]:
-    """One sentence for each trapped pair, or one for all where they are many; the panels tell the rest."""
+    """One sentence for each trapped pair, or one for all where they are many."""
     trapped = [(pair, text) for pair in pairs if (text := trap(spec, names, pair))]
     if len(trapped) <= MOST_TRAPS:
         return [text for _, text in trapped]
@@ -143,7 +152,7 @@ def _traps(spec: RunSpec, names: Sequence[str], pairs: Sequence[dict[str, Any]])
 
 
 def trap(spec: RunSpec, names: Sequence[str], pair: dict[str, Any]) -> str:
-    """The delta trap of one pair, where it is true by the limit of the alert; else empty."""
+    """The sentence on one pair's delta trap; empty below the limit of the alert."""
     below, of = pair["lower"][0], pair["evaluated"][0]
     if not Facts.of(spec).can_trap or not of or not TRAP.is_over(below / of):
         return ""
@@ -157,7 +166,7 @@ def trap(spec: RunSpec, names: Sequence[str], pair: dict[str, Any]) -> str:
 
 
 def _teachers(names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> str:
-    """From whom one learner learns."""
+    """The sentence on the sources of one learner."""
     learner = names[pairs[0]["learner"]]
     total = sum(sum(pair["weight"]) for pair in pairs)
     peers = [pair for pair in pairs if pair["source"] != pair["learner"]]
@@ -171,15 +180,15 @@ def _teachers(names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> str:
         return f"{learner} learnt from itself alone: no rollout of a peer had a weight."
     used, rows = sum(pair["used"][0] for pair in peers), sum(pair["rows"] for pair in peers)
     lost = sum(sum(pair["lost"]) for pair in peers)
-    whom = names[best["source"]] if len(peers) == 1 else "its peers"
+    sources = names[best["source"]] if len(peers) == 1 else "its peers"
     most = "" if len(peers) == 1 else f", most from {names[best['source']]} ({as_percent(sum(best['weight']), total)})"
     clipped = f"; the clip took {lost} away" if lost else ""
-    share = f"{as_percent(shared, total)} of what moved {learner} came from {whom}{most}"
+    share = f"{as_percent(shared, total)} of what moved {learner} came from {sources}{most}"
     return f"{share}: {used} of {rows} rollouts taught{clipped}."
 
 
 def _alone(name: str, pair: dict[str, Any]) -> str:
-    """What became of the own rollouts of an agent that nobody shares with."""
+    """The sentence on an agent without peers: the outcomes of its own rollouts."""
     if not pair["rows"]:
         return ""
     rest = [f"{pair['zero'][0]} had no advantage"] if pair["zero"][0] else []
@@ -187,19 +196,54 @@ def _alone(name: str, pair: dict[str, Any]) -> str:
     return "; ".join([f"{pair['used'][0]} of {pair['rows']} own rollouts taught {name}", *rest]) + "."
 
 
-def _lessons(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
+def _on_prompts(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
+    """The sentences on rescued and on avoided prompts."""
     learner, source = names[pair["learner"]], names[pair["source"]]
-    lessons = []
+    result = []
     if pair["rescue"][0]:
         text = (
             f"Rescue: on {pair['rescue'][0]} of {pair['prompts']} prompts {learner} had no right answer and {source} "
             f"had one; on {pair['rescue'][1]} of them it taught {learner}."
         )
-        lessons.append({"lesson": "rescue", "text": text})
+        result.append({"lesson": "rescue", "text": text})
     if pair["warn"][0]:
         text = (
             f"Learnt from a mistake: on {pair['warn'][0]} of {pair['prompts']} prompts {learner} was always right and "
             f"{source} not; on {pair['warn'][1]} of them {source}'s wrong answer taught {learner} what to avoid."
         )
-        lessons.append({"lesson": "mistake", "text": text})
-    return lessons
+        result.append({"lesson": "mistake", "text": text})
+    return result
+
+
+def so_far(run: Run, steps: dict[int, int]) -> list[dict[str, Any]]:
+    """By agent: the peers' share of what moved it, and its held-out accuracy, at the first and at the newest step.
+
+    steps: from recorded_steps. Empty where no step is recorded; an unknown part is an empty text.
+    """
+    if not steps:
+        return []
+    ends = [summary_of(run, steps, step) for step in (min(steps), max(steps))]
+    scores = accuracies(run)
+    result = []
+    for name in run.agent_names:
+        first, newest = (_peers_share(summary, name) for summary in ends)
+        peers = f"{first} → {newest}" if first and newest else ""
+        result.append({"name": name, "peers": peers, "accuracy": _accuracy(scores, name)})
+    return result
+
+
+def _peers_share(summary: Summary, learner: str) -> str:
+    """The peers' share of |weight| in one learner's step; empty where all weights are 0 or it has no peer."""
+    weights = {
+        source: sums.weight_positive + sums.weight_negative
+        for (to, source), sums in summary.pairs.items()
+        if to == learner
+    }
+    total = sum(weights.values())
+    return as_percent(total - weights.get(learner, 0.0), total) if total and len(weights) > 1 else ""
+
+
+def _accuracy(scores: Mapping[int, Mapping[str, float]], agent: str) -> str:
+    """Of its first and its last evaluation; empty before the second one."""
+    values = [scores[step][agent] for step in sorted(scores) if agent in scores[step]]
+    return f"{values[0]:.3f} → {values[-1]:.3f}" if len(values) > 1 else ""

@@ -1,7 +1,7 @@
-"""The first look at a recorded step: its contribution rows, added up by what became of them.
+"""Sums over the contribution rows of a recorded step, by pair and by the outcome of each row.
 
-Everything on the Collaboration tab but its histograms is made of these sums. They are kept in memory: rows are only
-ever added, and a step that a resumed attempt has made again is another attempt's.
+The Collaboration tab shows them, except in its histograms. They are cached: rows are never changed, and when a resumed
+attempt repeats a step, its rows have another attempt number.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ TAUGHT = Q(weight__gt=0) | Q(weight__lt=0)  # the gradient is not zero
 POSITIVE, NEGATIVE = Q(advantage__gt=0), Q(advantage__lt=0)
 EVALUATED = Q(sequence_ratio__isnull=False)
 OUTSIDE = Q(clip_side="lower") | Q(clip_side="upper")
-# A row has the first fate that fits; the rest (a ratio at max_log_ratio, a number that is not finite) is "other".
-FATES = {
+# A row has the first outcome that fits; the rest (a ratio at max_log_ratio, a number that is not finite) is "other".
+OUTCOMES = {
     "used": KEPT & TAUGHT,
     "zero": KEPT & ~TAUGHT & Q(advantage=0),
     "clipped": KEPT & ~TAUGHT & OUTSIDE & (POSITIVE | NEGATIVE),
@@ -75,19 +75,19 @@ class PairSums(Counts):
 
 
 @dataclass
-class PromptLessons(Counts):
-    """Over the prompts of one ordered pair; the definitions stand in docs/metrics.md."""
+class PromptCounts(Counts):
+    """Prompts of one ordered pair: all, rescued and avoided ones, and those on which the source then taught."""
 
     prompts: int = 0
-    rescue: int = 0
-    rescue_used: int = 0
-    warn: int = 0
-    warn_used: int = 0
+    rescued: int = 0
+    rescued_taught: int = 0
+    avoided: int = 0
+    avoided_taught: int = 0
 
 
 @dataclass
 class GeneratedCounts(Counts):
-    """Over all rollouts of one agent, those included that could not be scored."""
+    """Over all rollouts of one agent, unscorable ones included."""
 
     rollouts: int = 0
     tokens: int = 0
@@ -97,7 +97,7 @@ class GeneratedCounts(Counts):
 
 
 @dataclass
-class Dropped(Counts):
+class DroppedCounts(Counts):
     """Rows left out of a learner's loss for one reason."""
 
     rows: int = 0
@@ -112,8 +112,8 @@ class Summary:
     """
 
     pairs: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    dropped: dict[tuple[str, str, str], Dropped] = field(default_factory=dict)
-    lessons: dict[tuple[str, str], PromptLessons] = field(default_factory=dict)
+    dropped: dict[tuple[str, str, str], DroppedCounts] = field(default_factory=dict)
+    prompts: dict[tuple[str, str], PromptCounts] = field(default_factory=dict)
     generated: dict[str, GeneratedCounts] = field(default_factory=dict)
     factors: dict[tuple[str, str], tuple[float | None, ...]] = field(default_factory=dict)
 
@@ -121,9 +121,9 @@ class Summary:
         for pair, sums in other.pairs.items():
             self.pairs.setdefault(pair, PairSums()).add(sums)
         for place, dropped in other.dropped.items():
-            self.dropped.setdefault(place, Dropped()).add(dropped)
-        for pair, lessons in other.lessons.items():
-            self.lessons.setdefault(pair, PromptLessons()).add(lessons)
+            self.dropped.setdefault(place, DroppedCounts()).add(dropped)
+        for pair, prompts in other.prompts.items():
+            self.prompts.setdefault(pair, PromptCounts()).add(prompts)
         for agent, generated in other.generated.items():
             self.generated.setdefault(agent, GeneratedCounts()).add(generated)
 
@@ -169,7 +169,7 @@ def _sums(**place: Any) -> Summary:
     """The sums of one step, or of some steps of one attempt."""
     sums = Summary()
     _add_pairs(sums, Contribution.objects.filter(**place).order_by())
-    _add_lessons(sums, Contribution.objects.filter(**place).order_by())
+    _add_prompts(sums, Contribution.objects.filter(**place).order_by())
     _add_generated(sums, RolloutSample.objects.filter(**place).order_by())
     return sums
 
@@ -181,12 +181,12 @@ _TOKENS = Coalesce("source_num_tokens", "num_tokens")
 def _columns() -> dict[str, Any]:
     """An aggregate for each field of PairSums."""
     columns: dict[str, Any] = {"rows": Count("pk"), "tokens": Sum(_TOKENS)}
-    for name, fate in FATES.items():
-        columns |= {name: Count("pk", filter=fate), f"{name}_tokens": Sum(_TOKENS, filter=fate)}
+    for name, outcome in OUTCOMES.items():
+        columns |= {name: Count("pk", filter=outcome), f"{name}_tokens": Sum(_TOKENS, filter=outcome)}
     for sign, of_sign in (("positive", POSITIVE), ("negative", NEGATIVE)):
         columns |= {
             f"weight_{sign}": Sum("weight", filter=KEPT & of_sign),
-            f"lost_{sign}": Count("pk", filter=FATES["clipped"] & of_sign),
+            f"lost_{sign}": Count("pk", filter=OUTCOMES["clipped"] & of_sign),
             f"evaluated_{sign}": Count("pk", filter=EVALUATED & of_sign),
             f"lower_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="lower")),
             f"upper_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="upper")),
@@ -209,42 +209,55 @@ def _add_pairs(summary: Summary, of_step: QuerySet[Contribution]) -> None:
         if sums.dropped:
             reasons = of_step.filter(~KEPT, agent=pair[0], source=pair[1]).values_list("drop_reason")
             for reason, rows, tokens in reasons.annotate(rows=Count("pk"), tokens=Sum(_TOKENS)):
-                summary.dropped[(*pair, reason)] = Dropped(rows, tokens or 0)
+                summary.dropped[(*pair, reason)] = DroppedCounts(rows, tokens or 0)
 
 
-def _add_lessons(summary: Summary, of_step: QuerySet[Contribution]) -> None:
-    """Rescue and warn of each pair, prompt by prompt."""
+Rewards = tuple[float, float]  # the lowest and the highest of an agent's own rollouts to one prompt
+
+
+def is_rescued(learner: Rewards, source: Rewards) -> bool:
+    """All of the learner's rollouts are incorrect, and one of the source's is correct."""
+    return learner[1] <= 0 < source[1]
+
+
+def is_avoided(learner: Rewards, source: Rewards) -> bool:
+    """All of the learner's rollouts are correct, and one of the source's is incorrect."""
+    return source[0] <= 0 < learner[0]
+
+
+def _add_prompts(summary: Summary, of_step: QuerySet[Contribution]) -> None:
     rows = list(
         of_step.values_list("step", "agent", "source", "prompt_id").annotate(
             low=Min("reward"),
             high=Max("reward"),
-            right=Count("pk", filter=TAUGHT & Q(reward__gt=0)),
-            wrong=Count("pk", filter=TAUGHT & Q(reward__lte=0)),
+            correct=Count("pk", filter=TAUGHT & Q(reward__gt=0)),
+            incorrect=Count("pk", filter=TAUGHT & Q(reward__lte=0)),
         )
     )
-    # Every agent hears all of its own scored rollouts: smallest and largest reward of each of its groups.
-    own = {(learner, step, prompt): ends for step, learner, source, prompt, *ends, _, _ in rows if learner == source}
-    used = {(learner, source, step, prompt): taught for step, learner, source, prompt, _, _, *taught in rows}
-    shares = any(learner != source for _, learner, source, *_ in rows)
-    agents = sorted({learner for learner, *_ in own}) if shares else []
-    for (learner, *prompt), (low, high) in own.items():
-        if low is None:
-            continue  # rows of a version that did not record rewards
+    # Every agent takes in all of its own scored rollouts. Rows of old versions have no rewards.
+    own = {
+        (agent, step, prompt): (low, high)
+        for step, agent, source, prompt, low, high, _, _ in rows
+        if agent == source and low is not None
+    }
+    num_taught = {(agent, source, step, prompt): counts for step, agent, source, prompt, _, _, *counts in rows}
+    shares = any(agent != source for _, agent, source, *_ in rows)
+    agents = sorted({agent for _, agent, source, *_ in rows if agent == source}) if shares else []
+    for (learner, *prompt), rewards in own.items():
         for source in agents:
             if source == learner:
                 continue
-            lessons = summary.lessons.setdefault((learner, source), PromptLessons())
-            lessons.prompts += 1
-            least, best = own.get((source, *prompt), (None, None))
-            if least is None or best is None:
+            counts = summary.prompts.setdefault((learner, source), PromptCounts())
+            counts.prompts += 1
+            if (peer := own.get((source, *prompt))) is None:
                 continue
-            right, wrong = used.get((learner, source, *prompt), (0, 0))
-            if high <= 0 < best:
-                lessons.rescue += 1
-                lessons.rescue_used += right > 0
-            elif low > 0 >= least:
-                lessons.warn += 1
-                lessons.warn_used += wrong > 0
+            correct, incorrect = num_taught.get((learner, source, *prompt), (0, 0))
+            if is_rescued(rewards, peer):
+                counts.rescued += 1
+                counts.rescued_taught += correct > 0
+            elif is_avoided(rewards, peer):
+                counts.avoided += 1
+                counts.avoided_taught += incorrect > 0
 
 
 def _add_generated(summary: Summary, of_step: QuerySet[RolloutSample]) -> None:

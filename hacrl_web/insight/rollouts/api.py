@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Schema
 
 from hacrl_web.insight.answers import RolloutsAnswer
-from hacrl_web.insight.rollouts.filter import read_cursor, read_filter
+from hacrl_web.insight.rollouts.filter import read_filter
 from hacrl_web.insight.rollouts.search import search_rollouts
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, FieldErrors
@@ -20,8 +20,8 @@ router = Router(tags=["insight"])
 
 
 class RolloutQuery(Schema):
-    """The filters of the tab: step `12` or `10-20`, reward `1` or `0.2..0.8` or `none`, `q` a part of the text; the
-    filters from `learner` on ask what a rollout taught, and find it once for each learner.
+    """The filters of the tab: step `12` or `10-20`, reward `1` or `0.2..0.8` or `none`, `q` a part of the text; those
+    from `learner` on are about what a rollout taught, and find it once for each learner.
     """
 
     after: str = Query("", max_length=40)
@@ -46,23 +46,15 @@ class RolloutQuery(Schema):
     "/runs/{run_id}/rollouts", response=RolloutsAnswer, summary="Rollouts that a filter finds, in the order of steps"
 )
 def find_rollouts(request: HttpRequest, run_id: UUID, query: Query[RolloutQuery]) -> Any:
-    """`next` and `previous` go into `after` and `before`. A search that takes long stops at `stopped_at`: go on with
-    `next`. What cannot be read of the filter is refused. The texts: /runs/{run_id}/rollout-text?seq=.
+    """`next` and `previous` go into `after` and `before`. A search that takes long stops at `stopped_at`: continue with
+    `next`. A filter that cannot be read is refused. The texts: /runs/{run_id}/rollout-text?seq=.
     """
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-    parameters = {name: value for name, value in query.dict().items() if value}
-    rollout_filter = read_filter(parameters, run.agent_names)
-    after, before = read_cursor(query.after), read_cursor(query.before)
-    cursors = (("after", after), ("before", before))
-    odd = [f"{name} {parameters[name]!r}" for name, cursor in cursors if name in parameters and cursor is None]
-    if odd or rollout_filter.ignored:
-        message = f"This cannot be read, or is not known in this run: {', '.join([*odd, *rollout_filter.ignored])}."
+    rollout_filter, ignored = read_filter(request.GET, run.agent_names)
+    if ignored:
+        message = f"This cannot be read, or is not known in this run: {', '.join(ignored)}."
         raise FieldErrors([FieldError("invalid", message, None)])
-    page = (
-        search_rollouts(run, rollout_filter, before, is_backward=True)
-        if before
-        else search_rollouts(run, rollout_filter, after)
-    )
+    page = search_rollouts(run, rollout_filter)
     return {
         "items": [asdict(hit) | {"taught": hit.taught._asdict() if hit.taught else None} for hit in page.hits],
         "next": str(page.after) if page.after else None,

@@ -1,4 +1,4 @@
-"""One prompt of one step, all agents side by side, and what each rollout taught each learner."""
+"""One prompt of one step: the rollouts of all agents side by side, and the weight of each for each learner."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hacrl_web.runs.models import Contribution, Run
 from hacrl_web.web.visible import visible
 from workers.contract.spec.algorithm import AlgorithmSpec
 
-TEXT_SHOWN = 4000  # characters of a rollout; the rest is asked for
-PROMPT_SHOWN = 8000
-PER_AGENT = 16  # rollouts of an agent that are drawn
+MAX_TEXT = 4000  # characters of a rollout; the page loads the rest on request
+MAX_PROMPT = 8000
+PER_AGENT = 16  # rollouts of an agent on the page
 
 
 @dataclass
-class Lesson:
-    """What a rollout taught one learner: a line of the card's table."""
+class LearnerContribution:
+    """The contribution of a rollout to one learner: a line of the card's table."""
 
     learner: str
     position: int
@@ -38,7 +38,7 @@ class Card:
     text: str
     is_cut: bool
     is_selected: bool
-    lessons: list[Lesson]
+    contributions: list[LearnerContribution]
 
 
 @dataclass
@@ -53,7 +53,7 @@ class AgentColumn:
 
 @dataclass
 class PromptGroup:
-    """A prompt of a step, in the latest attempt that made it."""
+    """A prompt of a step, in the latest attempt of that step."""
 
     step: int
     prompt_id: str
@@ -74,9 +74,9 @@ def group_of(run: Run, rule: AlgorithmSpec, hit: Hit) -> PromptGroup | None:
         run.rollouts.filter(**place, agent__in=agents)
         .order_by("sample", "seq")
         .annotate(
-            text=Substr("completion", 1, TEXT_SHOWN),
+            text=Substr("completion", 1, MAX_TEXT),
             length=Length("completion"),
-            shown_prompt=Substr("prompt", 1, PROMPT_SHOWN),
+            shown_prompt=Substr("prompt", 1, MAX_PROMPT),
             prompt_length=Length("prompt"),
             shown_answer=Substr("answer", 1, 200),
         )
@@ -85,7 +85,7 @@ def group_of(run: Run, rule: AlgorithmSpec, hit: Hit) -> PromptGroup | None:
     )  # fmt: skip
     if not rows:
         return None
-    lessons = _lessons(run, rule, place, agents)
+    contributions = _contributions(run, rule, place, agents)
     columns = [AgentColumn(agent, position) for position, agent in enumerate(agents)]
     selected = None
     for row in rows:
@@ -94,8 +94,8 @@ def group_of(run: Run, rule: AlgorithmSpec, hit: Hit) -> PromptGroup | None:
         if len(column.cards) >= PER_AGENT and not is_selected:
             column.num_more += 1
             continue
-        text = visible(row["text"])
-        card = Card(row, text, row["length"] > TEXT_SHOWN, is_selected, lessons.get((row["agent"], row["sample"]), []))
+        of_card = contributions.get((row["agent"], row["sample"]), [])
+        card = Card(row, visible(row["text"]), row["length"] > MAX_TEXT, is_selected, of_card)
         column.cards.append(card)
         selected = card if is_selected else selected
     head = rows[0]
@@ -103,23 +103,23 @@ def group_of(run: Run, rule: AlgorithmSpec, hit: Hit) -> PromptGroup | None:
         hit.step,
         hit.prompt_id,
         visible(head["shown_prompt"]),
-        head["prompt_length"] > PROMPT_SHOWN,
-        bool(head["prompt_length"]),  # no recorded prompt is empty: an empty one is a text that is gone
+        head["prompt_length"] > MAX_PROMPT,
+        bool(head["prompt_length"]),  # a recorded prompt is never empty; deleting old texts empties it
         visible(head["shown_answer"]),
         [column for column in columns if column.cards],
         selected,
-        waterfalls(rule, [(one.learner, one.position, one.row) for one in selected.lessons]) if selected else [],
+        waterfalls(rule, [(one.learner, one.position, one.row) for one in selected.contributions]) if selected else [],
     )
 
 
-def _lessons(
+def _contributions(
     run: Run, rule: AlgorithmSpec, place: dict[str, Any], agents: Sequence[str]
-) -> dict[tuple[str, int], list[Lesson]]:
+) -> dict[tuple[str, int], list[LearnerContribution]]:
     """By source and sample, in the order of the learners."""
-    by_rollout: dict[tuple[str, int], list[Lesson]] = {}
+    by_rollout: dict[tuple[str, int], list[LearnerContribution]] = {}
     for row in run.contributions.filter(**place, agent__in=agents, source__in=agents).order_by("seq"):
-        lesson = Lesson(row.agent, agents.index(row.agent), row, equation(rule, row))
-        by_rollout.setdefault((row.source, row.sample), []).append(lesson)
-    for lessons in by_rollout.values():
-        lessons.sort(key=lambda one: one.position)
+        contribution = LearnerContribution(row.agent, agents.index(row.agent), row, equation(rule, row))
+        by_rollout.setdefault((row.source, row.sample), []).append(contribution)
+    for contributions in by_rollout.values():
+        contributions.sort(key=lambda one: one.position)
     return by_rollout

@@ -1,91 +1,41 @@
-"""Which rollouts a page asks for: the query of the Rollouts tab, read without ever failing.
-
-What cannot be read is left out and named, so that an old or odd address still shows something.
-"""
+"""Which rollouts a page lists: the query of the Rollouts tab, shared with the API."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import urlencode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
-from hacrl_web.insight.rollouts.rescued_prompts import LESSONS
+from django.db.models import Q
+from django.http import QueryDict
+from pydantic import AfterValidator, Field
 
-MAX_TEXT = 200
-MAX_NUMBER = 2**31 - 1
-SIGNS = ("positive", "negative", "zero")
-CLIPS = {"lower": "lower", "inside": "none", "upper": "upper"}
+from hacrl_web.web.page_query import MAX_ID, PageQuery, Text, clean_text, whole_number
+
+SIGNS = {"positive": Q(advantage__gt=0), "negative": Q(advantage__lt=0), "zero": Q(advantage=0)}
+CLIPS = {"lower": "lower", "inside": "none", "upper": "upper"}  # in the address -> as recorded
+# The source's rollouts on rescued prompts, and on avoided ones.
+RESCUE_REWARDS = {"rescue": Q(reward__gt=0), "mistake": Q(reward__lte=0)}
 UNSCORABLE = "none"
 
 
 @dataclass(frozen=True)
-class Filter:
-    """What a rollout must be. agent: who sampled it; learner and the settings below it: what it taught whom."""
+class PageCursor:
+    """A place among the rows of a run: a step, and the number of one of its events."""
 
-    steps: tuple[int, int] | None = None
-    prompt: str = ""
-    agent: str = ""
-    reward: tuple[float, float] | None = None
-    is_unscorable: bool = False
-    min_tokens: int | None = None
-    max_tokens: int | None = None
-    text: str = ""
-    learner: str = ""
-    sign: str = ""
-    lesson: str = ""  # of one step, learner and agent only
-    clip: str = ""
-    min_advantage: float | None = None
-    max_advantage: float | None = None
-    given: Mapping[str, str] = field(default_factory=dict)  # what was understood, as it was written
-    ignored: tuple[str, ...] = ()
+    step: int
+    seq: int
 
-    @property
-    def is_of_learner(self) -> bool:
-        """Whether it asks what a rollout taught, so that a rollout is found once for each learner."""
-        return bool(self.learner or self.sign or self.clip) or (self.min_advantage, self.max_advantage) != (None, None)
-
-    def query(self, **more: Any) -> str:
-        """The address's query of this filter, and further parts of it."""
-        return urlencode({**self.given, **{name: value for name, value in more.items() if value not in (None, "")}})
+    def __str__(self) -> str:
+        return f"{self.step}.{self.seq}"
 
 
-class _ParameterReader:
-    """Takes values out of a query and remembers what it could not read."""
-
-    def __init__(self, query: Mapping[str, str]) -> None:
-        self.query = query
-        self.given: dict[str, str] = {}
-        self.ignored: list[str] = []
-
-    def text(self, name: str) -> str:
-        return str(self.query.get(name, "")).replace("\x00", "").strip()[:MAX_TEXT]
-
-    def keep(self, name: str, value: Any) -> Any:
-        """Note whether `value` could be made of what stands under a name."""
-        written = self.text(name)
-        if value is None:
-            if written:
-                self.ignored.append(f"{name} {written[:40]!r}")
-            return None
-        self.given[name] = written
-        return value
-
-    def one_of(self, name: str, allowed: Sequence[str] | Mapping[str, str]) -> str:
-        written = self.text(name)
-        return self.keep(name, written if written in allowed else None) or ""
-
-    def whole(self, name: str) -> int | None:
-        return self.keep(name, _whole(self.text(name)))
-
-    def number(self, name: str) -> float | None:
-        return self.keep(name, _number(self.text(name)))
-
-
-def _whole(text: str) -> int | None:
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
-    return None if number is None else min(number, MAX_NUMBER)
+def read_cursor(text: str) -> PageCursor | None:
+    """`12.3456`; None for any other text."""
+    step_text, _, seq_text = text.partition(".")
+    step, seq = whole_number(step_text), whole_number(seq_text, MAX_ID)
+    return None if step is None or seq is None else PageCursor(step, seq)
 
 
 def _number(text: str) -> float | None:
@@ -98,68 +48,95 @@ def _number(text: str) -> float | None:
 
 def _steps(text: str) -> tuple[int, int] | None:
     """`12` or `10-20`."""
-    low, dash, high = text.partition("-")
-    ends = _whole(low.strip()), _whole(high.strip() if dash else low.strip())
-    return None if None in ends else (min(ends), max(ends))  # type: ignore[type-var, return-value]
+    ends = [whole_number(end.strip()) for end in text.split("-", 1)]
+    numbers = [end for end in ends if end is not None]
+    return (min(numbers), max(numbers)) if len(numbers) == len(ends) else None
 
 
-def _reward(text: str) -> tuple[float, float] | None:
-    """`1`, or `0.2..0.8`."""
-    low, dots, high = text.partition("..")
-    ends = _number(low), _number(high if dots else low)
-    return None if None in ends else (min(ends), max(ends))  # type: ignore[type-var, return-value]
+def _rewards(text: str) -> tuple[float, float] | None:
+    """`1` or `0.2..0.8`."""
+    ends = [_number(end) for end in text.split("..", 1)]
+    numbers = [end for end in ends if end is not None]
+    return (min(numbers), max(numbers)) if len(numbers) == len(ends) else None
 
 
-def _is_of_one_pair(values: Mapping[str, Any]) -> bool:
-    """Whether it asks for one step, one learner and one peer of it."""
-    steps, learner, agent = values["steps"], values["learner"], values["agent"]
-    return bool(steps and steps[0] == steps[1] and learner and agent and learner != agent)
+def _readable(read: Callable[[str], object]) -> AfterValidator:
+    """Refuses a text for which `read` returns None."""
+
+    def checked(text: str) -> str:
+        if text and read(text) is None:
+            raise ValueError("cannot be read")
+        return text
+
+    return AfterValidator(checked)
 
 
-def read_filter(query: Mapping[str, str], agents: Sequence[str]) -> Filter:
-    """The filter that a query asks for. agents: names of the run's agents."""
-    reader = _ParameterReader(query)
-    is_unscorable = reader.text("reward") == UNSCORABLE
-    agent, source = reader.one_of("agent", agents), reader.one_of("source", agents)
-    if agent and source:  # two words for one thing: the second one counts
-        reader.given.pop("agent")
-    values = {
-        "steps": reader.keep("step", _steps(reader.text("step"))),
-        "prompt": reader.keep("prompt", reader.text("prompt") or None) or "",
-        "agent": source or agent,
-        "learner": reader.one_of("learner", agents),
-        "reward": reader.keep("reward", (0.0, 0.0) if is_unscorable else _reward(reader.text("reward"))),
-        "is_unscorable": is_unscorable,
-        "sign": reader.one_of("sign", SIGNS),
-        "clip": reader.one_of("clip", CLIPS),
-        "min_advantage": reader.number("min_advantage"),
-        "max_advantage": reader.number("max_advantage"),
-        "min_tokens": reader.whole("min_tokens"),
-        "max_tokens": reader.whole("max_tokens"),
-        "text": reader.keep("q", reader.text("q") or None) or "",
-    }
-    values["lesson"] = reader.one_of("lesson", LESSONS)
-    if values["lesson"] and not _is_of_one_pair(values):  # of many steps it would take long to find
-        reader.ignored.append("lesson without one step, a learner and another agent that sampled")
-        reader.given.pop("lesson")
-        values["lesson"] = ""
-    return Filter(**values, given=reader.given, ignored=tuple(reader.ignored))
+Whole = Annotated[Text, _readable(whole_number)]
+Number = Annotated[Text, _readable(_number)]
+Cursor = Annotated[Text, _readable(read_cursor)]
 
 
-@dataclass(frozen=True)
-class PageCursor:
-    """A place among the rows of a run: a step, and the number of an event of it."""
+class RolloutFilter(PageQuery):
+    """What a listed rollout must be, and where the page begins. Values stay as written, for links and form fields.
 
-    step: int
-    seq: int
+    agent, source: two names for who sampled it. From `learner` on: what it taught a learner.
+    """
 
-    def __str__(self) -> str:
-        return f"{self.step}.{self.seq}"
+    step: Annotated[Text, _readable(_steps)] = ""
+    prompt: Text = ""
+    agent: Text = ""
+    source: Text = ""
+    reward: Annotated[Text, _readable(lambda text: text == UNSCORABLE or _rewards(text))] = ""
+    min_tokens: Whole = ""
+    max_tokens: Whole = ""
+    text: Text = Field("", alias="q")
+    learner: Text = ""
+    sign: Annotated[Text, _readable(SIGNS.get)] = ""
+    clip: Annotated[Text, _readable(CLIPS.get)] = ""
+    lesson: Annotated[Text, _readable(RESCUE_REWARDS.get)] = ""  # only for one step, learner and agent
+    min_advantage: Number = ""
+    max_advantage: Number = ""
+    after: Cursor = ""
+    before: Cursor = ""
+
+    @property
+    def steps(self) -> tuple[int, int] | None:
+        return _steps(self.step)
+
+    @property
+    def rewards(self) -> tuple[float, float] | None:
+        return _rewards(self.reward)
+
+    @property
+    def is_unscorable(self) -> bool:
+        return self.reward == UNSCORABLE
+
+    @property
+    def is_of_learner(self) -> bool:
+        """Whether it is about what rollouts taught: then a rollout is listed once for each learner."""
+        return any((self.learner, self.sign, self.clip, self.min_advantage, self.max_advantage))
+
+    @property
+    def conditions(self) -> str:
+        """The query without the place of the page; empty where every rollout is listed."""
+        return self.encode(after=None, before=None)
+
+    @property
+    def is_of_one_pair(self) -> bool:
+        """Whether it names one step, one learner and one peer of it."""
+        steps = self.steps
+        return bool(steps and steps[0] == steps[1] and self.learner and self.agent not in ("", self.learner))
 
 
-def read_cursor(text: str) -> PageCursor | None:
-    """`12.3456`; None of anything else."""
-    step, _, seq = text.partition(".")
-    if not (step.isascii() and step.isdigit() and seq.isascii() and seq.isdigit() and len(text) <= 30):
-        return None
-    return PageCursor(min(int(step), MAX_NUMBER), min(int(seq), 2**62))
+def read_filter(query: QueryDict, agents: Sequence[str]) -> tuple[RolloutFilter, list[str]]:
+    """The filter of an address, and its parameters that are left out. agents: names of the run's agents."""
+    rollout_filter = RolloutFilter.read(query)
+    names = {name: getattr(rollout_filter, name) for name in ("agent", "source", "learner")}
+    unknown = {name: "" for name, agent in names.items() if agent and agent not in agents}
+    ignored = [f"{name} {clean_text(query[name])[:40]!r}" for name in (*rollout_filter.ignored, *unknown)]
+    source = "" if "source" in unknown else names["source"]
+    rollout_filter = rollout_filter.model_copy(update=unknown | ({"agent": source, "source": ""} if source else {}))
+    if rollout_filter.lesson and not rollout_filter.is_of_one_pair:  # over many steps the search would take long
+        ignored.append("lesson without one step, a learner and another agent that sampled")
+        rollout_filter = rollout_filter.model_copy(update={"lesson": ""})
+    return rollout_filter, ignored

@@ -1,7 +1,7 @@
-"""Finds the rollouts that a filter asks for, a page at a time, in a bounded time however many there are.
+"""Search for rollouts by a filter: a page at a time, in bounded time however many rows there are.
 
-Rows lie in the order of (attempt, step, seq), by index. They are looked through in pieces; when the time is over, the
-search says how far it came, and goes on from there if it is asked again.
+Rows are read in the order of their index (attempt, step, seq), in pieces. When the time is over, the search returns
+the step that it reached; the next one continues from there.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
 
-from hacrl_web.insight.collaboration.step_summary import TAUGHT
+from hacrl_web.insight.collaboration.step_summary import TAUGHT, is_avoided, is_rescued
 from hacrl_web.insight.recorded_steps import Segment, segments
-from hacrl_web.insight.rollouts.filter import CLIPS, Filter, PageCursor
-from hacrl_web.insight.rollouts.rescued_prompts import REWARDS, lesson_prompts
+from hacrl_web.insight.rollouts.filter import CLIPS, RESCUE_REWARDS, SIGNS, PageCursor, RolloutFilter, read_cursor
 from hacrl_web.runs.models import RolloutSample, Run
 
 PAGE_SIZE = 25
 BUDGET_S = 0.25
-PIECE = 8000  # rows looked through at once; fewer where texts are searched
+PIECE = 8000  # rows read at once; fewer where texts are searched
 TEXT_PIECE = 1000
 _OF_ROLLOUT = ("step", "seq", "attempt", "prompt_id", "sample", "agent", "reward", "num_tokens")
 _OF_LEARNER = (
@@ -98,21 +97,21 @@ def first_that_taught(run: Run, step: int) -> Hit | None:
     return None
 
 
-def search_rollouts(
-    run: Run, rollout_filter: Filter, cursor: PageCursor | None, *, is_backward: bool = False
-) -> RolloutPage:
-    """A page of hits after the cursor, or before it; without one, from the first or the last step on."""
+def search_rollouts(run: Run, rollout_filter: RolloutFilter) -> RolloutPage:
+    """The page of hits before or after the filter's cursor; without one, from the first step on."""
     rows: QuerySet[Any] = run.contributions.all() if rollout_filter.is_of_learner else run.rollouts.all()
+    is_backward = bool(rollout_filter.before)
+    cursor = read_cursor(rollout_filter.before or rollout_filter.after)
     first, last = rollout_filter.steps or (0, None)
     parts = segments(rows, first, last)
     page = RolloutPage()
-    asked_rows = _of_lesson(run, parts, rollout_filter)
+    on_prompts = _on_rescued_prompts(run, parts, rollout_filter)
     deadline = time.monotonic() + BUDGET_S
     edge = cursor
     for segment in reversed(parts) if is_backward else parts:
         for piece, end, count in _pieces(rows, segment, cursor, rollout_filter, is_backward):
             missing = PAGE_SIZE + 1 - len(page.hits)
-            page.hits += _hits(_matching(run, piece.filter(asked_rows), rollout_filter), rollout_filter, missing)
+            page.hits += _hits(_matching(run, piece.filter(on_prompts), rollout_filter), rollout_filter, missing)
             page.num_searched += count
             if len(page.hits) > PAGE_SIZE:
                 break
@@ -132,17 +131,29 @@ def search_rollouts(
     return page
 
 
-def _of_lesson(run: Run, parts: Sequence[Segment], rollout_filter: Filter) -> Q:
-    """The rows of a lesson: those of the one step that the filter then names."""
+def _on_rescued_prompts(run: Run, parts: Sequence[Segment], rollout_filter: RolloutFilter) -> Q:
+    """The source's rollouts on the rescued or avoided prompts of the filter's one step; docs/metrics.md defines them.
+
+    The Collaboration tab counts the same prompts, and its sentences link to these rollouts.
+    """
     if not rollout_filter.lesson or not parts:
         return Q()
-    of_step = run.contributions.filter(attempt=parts[0].attempt, step=parts[0].first)
-    prompts = lesson_prompts(of_step, rollout_filter.learner, rollout_filter.agent, rollout_filter.lesson)
-    return REWARDS[rollout_filter.lesson] & Q(prompt_id__in=prompts)
+    learner, source = rollout_filter.learner, rollout_filter.agent
+    of_step = run.contributions.filter(attempt=parts[0].attempt, step=parts[0].first, reward__isnull=False)
+    own = of_step.filter(Q(agent=learner, source=learner) | Q(agent=source, source=source)).order_by()
+    rewards = own.values_list("agent", "prompt_id").annotate(low=Min("reward"), high=Max("reward"))
+    ends = {(agent, prompt): (low, high) for agent, prompt, low, high in rewards}
+    is_match = is_rescued if rollout_filter.lesson == "rescue" else is_avoided
+    prompts = [
+        prompt
+        for (agent, prompt), of_learner in ends.items()
+        if agent == learner and (source, prompt) in ends and is_match(of_learner, ends[source, prompt])
+    ]
+    return RESCUE_REWARDS[rollout_filter.lesson] & Q(prompt_id__in=prompts)
 
 
 def _pieces(
-    rows: QuerySet[Any], segment: Segment, cursor: PageCursor | None, rollout_filter: Filter, is_backward: bool
+    rows: QuerySet[Any], segment: Segment, cursor: PageCursor | None, rollout_filter: RolloutFilter, is_backward: bool
 ) -> Iterator[tuple[QuerySet[Any], PageCursor | None, int]]:
     """Rows of a segment beyond the cursor, some at a time: (rows, their end, how many at most); None: the last ones."""
     order = ("-step", "-seq") if is_backward else ("step", "seq")
@@ -172,36 +183,34 @@ def _between(segment: Segment, begin: PageCursor | None, last: PageCursor | None
     return condition
 
 
-def _matching(run: Run, rows: QuerySet[Any], rollout_filter: Filter) -> QuerySet[Any]:
-    """The rows that are as the filter asks."""
+def _matching(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) -> QuerySet[Any]:
+    """The rows that match the filter."""
     source, tokens = ("source", "source_num_tokens") if rollout_filter.is_of_learner else ("agent", "num_tokens")
-    conditions: dict[str, Any] = {"prompt_id": rollout_filter.prompt, source: rollout_filter.agent}
+    conditions: dict[str, Any] = {
+        "prompt_id": rollout_filter.prompt,
+        source: rollout_filter.agent,
+        f"{tokens}__gte": rollout_filter.min_tokens,
+        f"{tokens}__lte": rollout_filter.max_tokens,
+    }
     if rollout_filter.is_of_learner:
-        conditions |= {"agent": rollout_filter.learner, "clip_side": CLIPS.get(rollout_filter.clip, "")}
-        ends = {"positive": "advantage__gt", "negative": "advantage__lt", "zero": "advantage"}
-        if rollout_filter.sign:
-            conditions[ends[rollout_filter.sign]] = 0.0
+        conditions |= {
+            "agent": rollout_filter.learner,
+            "clip_side": CLIPS.get(rollout_filter.clip, ""),
+            "advantage__gte": rollout_filter.min_advantage,
+            "advantage__lte": rollout_filter.max_advantage,
+        }
+        rows = rows.filter(SIGNS.get(rollout_filter.sign, Q()))
         if rollout_filter.clip:  # a row without a ratio lies on no side
             rows = rows.filter(sequence_ratio__isnull=False)
-        for name, value in (
-            ("advantage__gte", rollout_filter.min_advantage),
-            ("advantage__lte", rollout_filter.max_advantage),
-        ):
-            if value is not None:
-                conditions[name] = value
     rows = rows.filter(**{name: value for name, value in conditions.items() if value != ""})
     if rollout_filter.is_unscorable:
         rows = rows.filter(reward__isnull=True)
-    elif rollout_filter.reward is not None:
-        rows = rows.filter(reward__range=rollout_filter.reward)
-    if rollout_filter.min_tokens is not None:
-        rows = rows.filter(**{f"{tokens}__gte": rollout_filter.min_tokens})
-    if rollout_filter.max_tokens is not None:
-        rows = rows.filter(**{f"{tokens}__lte": rollout_filter.max_tokens})
+    elif rollout_filter.rewards is not None:
+        rows = rows.filter(reward__range=rollout_filter.rewards)
     return _with_text(run, rows, rollout_filter) if rollout_filter.text else rows
 
 
-def _with_text(run: Run, rows: QuerySet[Any], rollout_filter: Filter) -> QuerySet[Any]:
+def _with_text(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) -> QuerySet[Any]:
     holds = Q(completion__icontains=rollout_filter.text) | Q(prompt__icontains=rollout_filter.text)
     if not rollout_filter.is_of_learner:
         return rows.filter(holds)
@@ -210,7 +219,7 @@ def _with_text(run: Run, rows: QuerySet[Any], rollout_filter: Filter) -> QuerySe
     return rows.filter(Exists(sampled))
 
 
-def _hits(rows: QuerySet[Any], rollout_filter: Filter, count: int) -> list[Hit]:
+def _hits(rows: QuerySet[Any], rollout_filter: RolloutFilter, count: int) -> list[Hit]:
     columns, make = (_OF_LEARNER, _of_learner) if rollout_filter.is_of_learner else (_OF_ROLLOUT, _of_rollout)
     return [make(row) for row in rows.values_list(*columns)[:count]]
 

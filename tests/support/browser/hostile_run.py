@@ -37,11 +37,11 @@ def bodies() -> list[dict[str, Any]]:
     head = "".join(HOSTILE[:-1])
     for number, text in enumerate(HOSTILE):
         place = {"step": 1, "prompt_id": "<b>p</b>", "sample": number}
-        found += [_rollout("A", text, **place, prompt=head, answer=head[:150]), _lesson("B", "A", **place)]
+        found += [_rollout("A", text, **place, prompt=head, answer=head[:150]), _contribution("B", "A", **place)]
     for prompt, sample, agent in itertools.product(("first", "second"), range(2), ("A", "B")):
         place = {"step": 2, "prompt_id": prompt, "sample": sample}
         found.append(_rollout(agent, f"{GOOD} {prompt} {sample} of {agent}", **place, prompt=GOOD, answer="2"))
-        found += [_lesson(learner, agent, **place) for learner in ("A", "B")]
+        found += [_contribution(learner, agent, **place) for learner in ("A", "B")]
     return found
 
 
@@ -50,7 +50,7 @@ def _rollout(agent: str, text: str, **place: Any) -> dict[str, Any]:
     return {"type": "rollout", "agent": agent, "completion": text.replace("\x00", "\ufffd"), **numbers, **place}
 
 
-def _lesson(learner: str, source: str, **place: Any) -> dict[str, Any]:
+def _contribution(learner: str, source: str, **place: Any) -> dict[str, Any]:
     own = learner == source
     # .875^2 * 1.25 * 2 = 1.9140625, all of them float32 numbers
     return {

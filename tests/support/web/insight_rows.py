@@ -47,7 +47,7 @@ def made_up(run: Run, attempts: dict[int, range], seed: int = 0, agents: tuple[s
                 body = rollout(0, step, agent, prompt, sample, attempt, completion=text, **numbers)
                 told.append(body)
                 if body["reward"] is not None:
-                    told += [_lesson(chance, learner, body) for learner in agents]
+                    told += [_contribution(chance, learner, body) for learner in agents]
             told.sort(key=lambda record: record["type"], reverse=True)  # rollouts first, as the trainer tells them
             for record in told:
                 records.append({**record, "seq": len(records) + 1})
@@ -55,7 +55,7 @@ def made_up(run: Run, attempts: dict[int, range], seed: int = 0, agents: tuple[s
     return records
 
 
-def _lesson(chance: random.Random, learner: str, body: dict) -> dict:
+def _contribution(chance: random.Random, learner: str, body: dict) -> dict:
     advantage = chance.choice([-1.5, 0.0, 0.5, 2.0])
     ratio = chance.uniform(0.5, 1.2) if advantage else None
     side = "none" if ratio is None else "lower" if ratio < 0.8 else "upper" if ratio > 1 else "none"

@@ -103,7 +103,7 @@ def test_weights_of_each_pair_are_sums_of_absolute_weights_by_sign(world):
     assert pair_of(found, 1, 0)["weight"] == pytest.approx([0.0, 0.25], abs=1e-12)
 
 
-def test_each_rollout_has_one_fate_in_counts_and_tokens(world):
+def test_each_rollout_has_one_outcome_in_counts_and_tokens(world):
     found = seen(world)
     taken = pair_of(found, 0, 1)
     # [rollouts, tokens of B]: p0 clipped (3), p1 and q0 used (3 + 5), q1 dropped (5).
@@ -111,8 +111,8 @@ def test_each_rollout_has_one_fate_in_counts_and_tokens(world):
     assert pair_of(found, 1, 1)["zero"] == [1, 5]
     assert pair_of(found, 0, 0)["clipped"] == [1, 20]
     for pair in found["pairs"]:
-        fates = [pair["used"], pair["clipped"], pair["zero"], pair["other"], *pair["dropped"].values()]
-        assert [sum(column) for column in zip(*fates, strict=True)] == [pair["rows"], pair["tokens"]]
+        outcomes = [pair["used"], pair["clipped"], pair["zero"], pair["other"], *pair["dropped"].values()]
+        assert [sum(column) for column in zip(*outcomes, strict=True)] == [pair["rows"], pair["tokens"]]
     made = found["agents"][1]
     # B: four scored rollouts of 3 + 3 + 5 + 5 tokens, one of 5 that was not scored, two right.
     assert [made[name] for name in ("rollouts", "tokens", "verified", "verified_tokens", "right")] == [5, 21, 4, 16, 2]
@@ -129,7 +129,7 @@ def test_rescue_and_warning_are_counted_by_prompt(world):
     assert pair_of(seen(world), 0, 1)["rescue"] == [1, 1]
 
 
-def test_lesson_sentences_lead_to_its_rollouts_and_to_no_others(web, world):
+def test_sentences_on_prompts_lead_to_their_rollouts_and_to_no_others(web, world):
     told = {found["lesson"]: found for found in sentences(spec_of(world), seen(world)) if found["kind"] == "lesson"}
     assert told["rescue"]["text"].startswith("Rescue: on 1 of 2 prompts A had no right answer and B had one")
     assert told["mistake"]["text"].startswith("Learnt from a mistake: on 1 of 2 prompts A was always right")
@@ -141,11 +141,11 @@ def test_lesson_sentences_lead_to_its_rollouts_and_to_no_others(web, world):
 
 
 @pytest.mark.parametrize("query", [{"step": "1-2"}, {"learner": ""}, {"source": "A"}, {"step": ""}])
-def test_lesson_needs_one_step_and_one_pair(web, world, query):
+def test_filter_of_rescued_prompts_needs_one_step_and_one_pair(web, world, query):
     asked = {"step": "1", "learner": "A", "source": "B", "lesson": "rescue", **query}
     answer = web.get(reverse("insight:run_rollouts", args=[world.pk]), asked)
     assert "lesson without one step" in answer.content.decode()
-    assert answer.context["asked"].lesson == ""
+    assert answer.context["rollout_filter"].lesson == ""
 
 
 def test_latest_attempt_of_a_step_wins(world):
@@ -207,12 +207,12 @@ def test_steps_added_up_together_give_what_they_give_one_by_one(make_run):
     for step in steps:
         one_by_one.add(step_summary.summary_of(run, steps, step))
     assert done == 4
-    assert (whole.dropped, whole.lessons, whole.generated) == (
+    assert (whole.dropped, whole.prompts, whole.generated) == (
         one_by_one.dropped,
-        one_by_one.lessons,
+        one_by_one.prompts,
         one_by_one.generated,
     )
-    assert whole.lessons["A", "B"].prompts == 8, "a prompt of two steps is two"
+    assert whole.prompts["A", "B"].prompts == 8, "a prompt of two steps is two"
     for pair, sums in one_by_one.pairs.items():
         assert asdict(whole.pairs[pair]) == pytest.approx(asdict(sums), abs=1e-12)
 

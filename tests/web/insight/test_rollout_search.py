@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from urllib.parse import urlencode
 
 import pytest
 from django.http import QueryDict
 
 from hacrl_web.insight.recorded_steps import Segment, segments
 from hacrl_web.insight.rollouts import search as rollout_search
-from hacrl_web.insight.rollouts.filter import Filter, PageCursor, read_cursor, read_filter
+from hacrl_web.insight.rollouts.filter import PageCursor, RolloutFilter, read_cursor, read_filter
 from hacrl_web.insight.rollouts.search import search_rollouts
 from tests.support.web.insight_rows import AGENTS, contribution, made_up, rollout
 from tests.support.web.insight_rows import insert as insert_rows
@@ -24,16 +25,17 @@ def run(make_run):
     return make_run()
 
 
-def ask(query: str) -> Filter:
-    return read_filter(QueryDict(query).dict(), AGENTS)
+def ask(query: str) -> RolloutFilter:
+    return read_filter(QueryDict(query), AGENTS)[0]
 
 
-def all_hits(run, asked: Filter, *, is_backward: bool = False) -> list:
+def all_hits(run, asked: RolloutFilter, *, is_backward: bool = False) -> list:
     """Page after page to the end."""
     hits: list = []
     cursor = PageCursor(10**6, 10**6) if is_backward else None
     for _ in range(500):
-        page = search_rollouts(run, asked, cursor, is_backward=is_backward)
+        place = {"before" if is_backward else "after": str(cursor or "")}
+        page = search_rollouts(run, asked.model_copy(update=place))
         hits = [*page.hits, *hits] if is_backward else [*hits, *page.hits]
         cursor = page.before if is_backward else page.after
         if cursor is None:
@@ -41,7 +43,7 @@ def all_hits(run, asked: Filter, *, is_backward: bool = False) -> list:
     raise AssertionError("no end of pages")
 
 
-def expected(records: list[dict], asked: Filter) -> list[int]:
+def expected(records: list[dict], asked: RolloutFilter) -> list[int]:
     """The same by a plain loop, in the order of the steps."""
     kind = "contribution" if asked.is_of_learner else "rollout"
     texts = {
@@ -62,12 +64,12 @@ def expected(records: list[dict], asked: Filter) -> list[int]:
             not asked.agent or source == asked.agent,
             not asked.prompt or record["prompt_id"] == asked.prompt,
             not asked.is_unscorable or record["reward"] is None,
-            asked.min_tokens is None or tokens >= asked.min_tokens,
-            asked.max_tokens is None or tokens <= asked.max_tokens,
+            not asked.min_tokens or tokens >= int(asked.min_tokens),
+            not asked.max_tokens or tokens <= int(asked.max_tokens),
         ]
         if not all(checks) or asked.text.lower() not in texts[place].lower():
             return False
-        low, high = asked.reward or (-1.0, 2.0)
+        low, high = asked.rewards or (-1.0, 2.0)
         if not asked.is_unscorable and not low <= (-1.0 if record["reward"] is None else record["reward"]) <= high:
             return False
         if kind == "rollout":
@@ -80,8 +82,8 @@ def expected(records: list[dict], asked: Filter) -> list[int]:
             (not asked.learner or record["agent"] == asked.learner)
             and signs[asked.sign]
             and sides[asked.clip]
-            and (asked.min_advantage is None or a >= asked.min_advantage)
-            and (asked.max_advantage is None or a <= asked.max_advantage)
+            and (not asked.min_advantage or a >= float(asked.min_advantage))
+            and (not asked.max_advantage or a <= float(asked.max_advantage))
         )
 
     return [r["seq"] for r in sorted(records, key=lambda r: (r["step"], r["seq"])) if fits(r)]
@@ -115,7 +117,7 @@ def test_each_mix_of_filters_finds_what_a_plain_loop_finds(run, monkeypatch):
     mixes += [{name: chance.choice(values) for name, values in CHOICES.items()} for _ in range(12)]
     sizes = []
     for mix in mixes:
-        asked = read_filter(mix, AGENTS)
+        asked = ask(urlencode(mix))
         wanted = expected(records, asked)
         assert [hit.seq for hit in all_hits(run, asked)] == wanted, mix
         sizes.append(len(wanted))
@@ -128,7 +130,7 @@ def test_search_stops_in_time_says_how_far_it_came_and_goes_on(run, monkeypatch)
     monkeypatch.setattr(rollout_search, "PIECE", 4)
     monkeypatch.setattr(rollout_search, "BUDGET_S", 0.0)
     records = made_up(run, ATTEMPTS)
-    page = search_rollouts(run, ask("agent=B&step=1"), None)
+    page = search_rollouts(run, ask("agent=B&step=1"))
     assert page.num_searched == 4  # a step has eight rollouts, those of A first
     assert (page.hits, page.stopped_at) == ([], 1)
     asked = ask("agent=B")
@@ -152,23 +154,24 @@ def test_attempt_that_got_less_far_leaves_the_later_steps_to_the_earlier_one(run
 
 def test_same_prompt_in_a_later_step_stands_beside_the_earlier_one(run):
     insert_rows(run.pk, [rollout(step, step, "A", "again", 0, completion=f"of step {step}") for step in (1, 2, 3)])
-    assert [hit.step for hit in search_rollouts(run, ask("prompt=again"), None).hits] == [1, 2, 3]
+    assert [hit.step for hit in search_rollouts(run, ask("prompt=again")).hits] == [1, 2, 3]
     assert list(run.rollouts.values_list("completion", flat=True)) == ["of step 1", "of step 2", "of step 3"]
 
 
 def test_rollouts_of_another_run_are_not_found(run, make_run):
     other = make_run()
     insert_rows(other.pk, [rollout(1, 1, "A", "p", 0), contribution(2, 1, "B", "A", "p", 0)])
-    assert search_rollouts(run, ask(""), None).hits == []
-    assert search_rollouts(run, ask("learner=B"), None).hits == []
+    assert search_rollouts(run, ask("")).hits == []
+    assert search_rollouts(run, ask("learner=B")).hits == []
     assert rollout_search.hit_of(run, 1) is None
 
 
 def test_odd_values_are_named_and_left_out():
-    found = read_filter({"step": "x", "reward": "many", "sign": "up", "min_tokens": "-1", "agent": "C"}, AGENTS)
-    assert found == Filter(ignored=("agent 'C'", "step 'x'", "reward 'many'", "sign 'up'", "min_tokens '-1'"))
-    assert read_filter({"min_advantage": "nan", "max_advantage": "inf"}, AGENTS).given == {}
+    found, ignored = read_filter(QueryDict("step=x&reward=many&sign=up&min_tokens=-1&agent=C"), AGENTS)
+    assert found.encode() == ""
+    assert sorted(ignored) == ["agent 'C'", "min_tokens '-1'", "reward 'many'", "sign 'up'", "step 'x'"]
+    assert ask("min_advantage=nan&max_advantage=inf").encode() == ""
     assert ask("step=3-1").steps == (1, 3)
-    assert ask("source=A&agent=B").query() == "source=A"
+    assert ask("source=A&agent=B").encode() == "agent=A", "two names for one thing: source counts"
     assert read_cursor("12.34") == PageCursor(12, 34)
     assert [read_cursor(text) for text in ("", "1", "1.x", "-1.2", "1.2.3", "9" * 40 + ".1")] == [None] * 6

@@ -135,7 +135,7 @@ def test_views_follow_quarantine_and_options(cross_advantage, modulate_gradient)
 def by_hand(run: Run) -> None:
     """One step, one prompt. A's rewards 0, 0, B's 1, 0; P[A] = .25, P[B] = .5 as the metrics say."""
     place = {"prompt": "p", "step": 1}
-    lessons = [
+    rows = [
         # learner, source, sample, reward, A, s, m, omega, weight
         ("A", "A", 0, 0.0, -0.5, 1.0, 0, 1.0, -0.5),
         ("A", "A", 1, 0.0, -0.5, 1.0, 0, 1.0, -0.5),
@@ -149,7 +149,7 @@ def by_hand(run: Run) -> None:
             seq, place["step"], learner, source, place["prompt"], sample, reward=reward, advantage=a,
             sequence_ratio=s, clip_side="lower" if s == 0.5 else "none", omega=omega, mini_batch=m, weight=weight,
         )
-        for seq, (learner, source, sample, reward, a, s, m, omega, weight) in enumerate(lessons, start=1)
+        for seq, (learner, source, sample, reward, a, s, m, omega, weight) in enumerate(rows, start=1)
     ]  # fmt: skip
     for seq, (agent, strength) in enumerate((("A", 0.25), ("B", 0.5)), start=10):
         ratio = {"reward/mean": [4 * strength, 4.0]}

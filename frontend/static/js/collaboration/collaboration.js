@@ -1,7 +1,7 @@
 /** The Collaboration tab: one chosen step drives every picture; what is chosen stands in the address. */
 
 import { drawPanels } from "./clipping.js";
-import { drawLedger, drawLessons } from "./ledger.js";
+import { drawLedger, drawRescuedPrompts } from "./ledger.js";
 import { MEASURES, drawMatrix, moveByKeys } from "./matrix.js";
 import { OmegaMap } from "./omega.js";
 import { drawPicture } from "./picture.js";
@@ -223,10 +223,10 @@ function drawScoped() {
   if (rule.shares && matrix) drawMatrix(must("#matrix"), matrix, measure, rolloutsOf);
   const ledger = controls.ledger?.value === "run" ? state.whole : shown.view;
   const unit = controls.unit?.value === "tokens" ? 1 : 0;
-  must("#ledger-note").textContent = `Each ${unit ? "token" : "rollout"} that a learner heard has one fate, so a row's fates add up to all. ${unit ? "Tokens are counted as their source generated them." : "A peer's rollout has one fate with each learner."}${progressOf(controls.ledger?.value)}`;
+  must("#ledger-note").textContent = `Each ${unit ? "token" : "rollout"} that a learner took in has one outcome, so a row's outcomes add up to all. ${unit ? "Tokens are counted as their source generated them." : "A peer's rollout has one outcome with each learner."}${progressOf(controls.ledger?.value)}`;
   if (!ledger) return;
   drawLedger(must("#ledger"), ledger, unit, focusedLearner());
-  if (rule.shares) drawLessons(must("#lessons"), ledger, focusedLearner());
+  if (rule.shares) drawRescuedPrompts(must("#rescued-prompts"), ledger, focusedLearner());
 }
 
 /** @param {string | undefined} scope */

@@ -7,7 +7,7 @@ import { share } from "./picture.js";
 /** @typedef {import("./picture.js").View} View */
 
 /** Column titles, what each counts, and the name of its piece of the bar. */
-const FATES = /** @type {[string, string, string][]} */ ([
+const OUTCOMES = /** @type {[string, string, string][]} */ ([
   ["used", "taught", "The gradient is not zero."],
   ["clipped", "clipped", "It has an advantage, and the clip took its gradient away."],
   ["zero", "no advantage", "A is 0: all rewards of the prompt are equal, or the reward equals the baseline."],
@@ -17,11 +17,11 @@ const FATES = /** @type {[string, string, string][]} */ ([
 
 /**
  * @param {Pair} pair
- * @param {string} fate
+ * @param {string} outcome
  * @param {0 | 1} unit 0: rollouts, 1: tokens
  */
-function amount(pair, fate, unit) {
-  if (fate !== "dropped") return /** @type {Record<string, number[]>} */ (/** @type {unknown} */ (pair))[fate][unit];
+function amount(pair, outcome, unit) {
+  if (outcome !== "dropped") return /** @type {Record<string, number[]>} */ (/** @type {unknown} */ (pair))[outcome][unit];
   return Object.values(pair.dropped).reduce((total, counts) => total + counts[unit], 0);
 }
 
@@ -74,11 +74,11 @@ function chip(view, place) {
  */
 export function drawLedger(table, view, unit, learner) {
   const pairs = view.pairs.filter((pair) => learner === null || pair.learner === learner);
-  const shown = FATES.filter(([fate]) => fate !== "other" || pairs.some((pair) => amount(pair, fate, unit)));
+  const shown = OUTCOMES.filter(([outcome]) => outcome !== "other" || pairs.some((pair) => amount(pair, outcome, unit)));
   const isPartly = pairs.some((pair) => pair.not_heard);
   const columns = [column("Learner"), column("Source"), column("generated", "number", "By the source, for these prompts."), column("verified", "number", "Its answer could be scored.")];
   if (isPartly && !unit) columns.push(column("not heard", "number", "Not drawn for this learner in this step (max_sources_per_learner)."));
-  columns.push(...shown.map(([, title, help]) => column(title, "number", help)), column("fate of the verified"));
+  columns.push(...shown.map(([, title, help]) => column(title, "number", help)), column("outcome of the verified"));
   const rows = pairs.map((pair) => {
     const made = view.agents[pair.source];
     const row = make("tr", pair.learner === pair.source ? "own" : "");
@@ -86,7 +86,7 @@ export function drawLedger(table, view, unit, learner) {
     cells[0].append(chip(view, pair.learner));
     cells[1].append(chip(view, pair.source));
     if (isPartly && !unit) cells.push(make("td", "number", count(pair.not_heard)));
-    for (const [fate] of shown) cells.push(fateCell(pair, fate, unit));
+    for (const [outcome] of shown) cells.push(outcomeCell(pair, outcome, unit));
     const bar = make("td");
     bar.append(stack(pair, unit));
     row.append(...cells, bar);
@@ -97,32 +97,32 @@ export function drawLedger(table, view, unit, learner) {
 
 /**
  * @param {Pair} pair
- * @param {string} fate
+ * @param {string} outcome
  * @param {0 | 1} unit
  */
-function fateCell(pair, fate, unit) {
+function outcomeCell(pair, outcome, unit) {
   const whole = unit ? pair.tokens : pair.rows;
-  const found = amount(pair, fate, unit);
+  const found = amount(pair, outcome, unit);
   const cell = make("td", "number", count(found));
   cell.append(make("span", "part quiet", share(found, whole)));
-  if (fate === "dropped" && found) cell.title = Object.entries(pair.dropped).map(([reason, counts]) => `${reason}: ${count(counts[unit])}`).join(", ");
-  if (fate === "dropped" && found) cell.append(make("span", "part quiet", Object.keys(pair.dropped).join(", ")));
+  if (outcome === "dropped" && found) cell.title = Object.entries(pair.dropped).map(([reason, counts]) => `${reason}: ${count(counts[unit])}`).join(", ");
+  if (outcome === "dropped" && found) cell.append(make("span", "part quiet", Object.keys(pair.dropped).join(", ")));
   return cell;
 }
 
 /**
- * The fates as one bar; its numbers stand in the row.
+ * The outcomes as one bar; its numbers are in the row.
  * @param {Pair} pair
  * @param {0 | 1} unit
  */
 function stack(pair, unit) {
-  const bar = make("div", "fates");
+  const bar = make("div", "outcomes");
   bar.setAttribute("aria-hidden", "true");
   const whole = unit ? pair.tokens : pair.rows;
-  for (const [fate, title] of FATES) {
-    const found = amount(pair, fate, unit);
+  for (const [outcome, title] of OUTCOMES) {
+    const found = amount(pair, outcome, unit);
     if (!found || !whole) continue;
-    const piece = make("span", `fate fate-${fate}`);
+    const piece = make("span", `outcome outcome-${outcome}`);
     piece.style.flexGrow = String(found / whole);
     piece.title = `${title}: ${share(found, whole)}`;
     bar.append(piece);
@@ -135,7 +135,7 @@ function stack(pair, unit) {
  * @param {View} view
  * @param {number | null} learner
  */
-export function drawLessons(table, view, learner) {
+export function drawRescuedPrompts(table, view, learner) {
   const pairs = view.pairs.filter((pair) => pair.learner !== pair.source && (learner === null || pair.learner === learner));
   const columns = [column("Learner"), column("Source"), column("prompts", "number"), column("rescue", "number"), column("of them taught", "number"), column("mistake", "number"), column("of them taught", "number")];
   const rows = pairs.map((pair) => {

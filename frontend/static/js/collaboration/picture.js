@@ -9,7 +9,7 @@ import { canvas, shape } from "../lib/svg.js";
  */
 /**
  * One ordered pair; lists [with A > 0, with A < 0] for weight, lost, evaluated, lower, upper; [rollouts, tokens] for
- * the fates; [prompts, of which taught] for rescue and warn.
+ * the outcomes; [prompts, of which taught] for rescue and warn.
  * @typedef {Api.PairSumsAnswer} Pair
  * @typedef {{agents: Agent[], pairs: Pair[], sentences?: Api.SentenceAnswer[]}} View
  */
