@@ -1,21 +1,22 @@
-"""A long line as few points that keep its shape: lowest, highest and last value of each bucket of steps.
+"""Long series as few points that keep their shape: the buckets of steps of every chart, picture and table.
 
-Buckets are a power of two wide and begin at multiples of their width: the same steps always fall together, so two
-loads draw the same picture, and a run that grows keeps the buckets it has.
+A bucket is a power of two wide and begins at a multiple of its width: the same steps always fall together, so two loads
+draw the same picture, and a run that grows keeps the buckets it has.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 
 MAX_POINTS = 1500  # of a line in one answer
 
 
 @dataclass
 class Buckets:
-    """One entry for each bucket with a value; `steps` are those of the last values."""
+    """Lowest, highest and last value of each bucket with a value; `steps` are those of the last values."""
 
     steps: list[int] = field(default_factory=list)
     low: list[float] = field(default_factory=list)
@@ -36,20 +37,38 @@ def width_for(first: int, last: int, points: int) -> int:
     return width
 
 
-def bucketed(steps: Sequence[int], values: Sequence[float | None], width: int) -> Buckets:
-    """The line in buckets. steps: ascending.  values: None is no point (not finite, or an average of nothing)."""
-    if None in values:
-        places = [place for place, value in enumerate(values) if value is not None]
-        steps = [steps[place] for place in places]
-        values = [values[place] for place in places]
-    buckets = Buckets()
+def bucket_places(steps: Sequence[int], width: int) -> Iterator[range]:
+    """The places in `steps`, which ascend, of each bucket that holds any."""
     start = 0
     while start < len(steps):
         end = bisect_left(steps, (steps[start] // width + 1) * width, start)
-        part: list[float] = values[start:end]  # type: ignore[assignment] # without None
-        buckets.steps.append(steps[end - 1])
+        yield range(start, end)
+        start = end
+
+
+def downsample(steps: Sequence[int], values: Sequence[float], width: int) -> Buckets:
+    """A series in buckets. NaN is no point: not finite, or an average of nothing."""
+    if any(map(isnan, values)):
+        places = [place for place, value in enumerate(values) if not isnan(value)]
+        steps, values = [steps[place] for place in places], [values[place] for place in places]
+    buckets = Buckets()
+    for bucket in bucket_places(steps, width):
+        part = values[bucket.start : bucket.stop]
+        buckets.steps.append(steps[bucket[-1]])
         buckets.low.append(min(part))
         buckets.high.append(max(part))
         buckets.last.append(part[-1])
-        start = end
     return buckets
+
+
+def extreme_places(steps: Sequence[int], values: Sequence[float], points: int) -> list[int]:
+    """At most `points` places: of each bucket the lowest, the highest and the last value, in order; all where few."""
+    if len(steps) <= points:
+        return list(range(len(steps)))
+    value_at = values.__getitem__
+    buckets = bucket_places(steps, width_for(steps[0], steps[-1], points // 3))
+    return [
+        place
+        for bucket in buckets
+        for place in sorted({min(bucket, key=value_at), max(bucket, key=value_at), bucket[-1]})
+    ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hacrl_web.insight.downsample import Buckets, bucketed, width_for
+from hacrl_web.insight.downsample import downsample, width_for
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.telemetry.series import series
+from hacrl_web.runs.telemetry.metric_series import Key, MetricSeries, read_series
 from workers.contract.spec.run import RunSpec
 
 COLUMNS = 120
@@ -16,16 +16,14 @@ SIGNS = ("positive", "negative")
 CLIPS = [f"clip_{side}_frac/{sign}" for side in SIDES for sign in SIGNS]
 OF_PAIRS = ("omega", "omega_clamped", "gradient_alignment", "quarantined", *CLIPS)
 
-Lines = dict[tuple[str, str, str], dict[str, Any]]  # by (metric, agent, source)
+SeriesByKey = dict[Key, MetricSeries]
 
 
 def timeline(run: Run, spec: RunSpec) -> dict[str, Any]:
     """Columns of equally many steps, and by ordered pair what they hold; places in `columns` are a step's bucket."""
-    lines: Lines = {
-        (line["metric"], line["agent"], line["source"]): line for line in series(run, {*OF_PAIRS, "capability"})
-    }
+    lines: SeriesByKey = {one.key: one for one in read_series(run, {*OF_PAIRS, "capability"})}
     names = [agent.name for agent in spec.agents]
-    steps_of_lines = [line["steps"] for (metric, _, source), line in lines.items() if source or metric == "capability"]
+    steps_of_lines = [line.steps for line in lines.values() if line.source or line.metric == "capability"]
     first = min((steps[0] for steps in steps_of_lines), default=0)
     last = max((steps[-1] for steps in steps_of_lines), default=-1)
     width = width_for(first, last, COLUMNS) if last >= first else 1
@@ -44,7 +42,7 @@ def timeline(run: Run, spec: RunSpec) -> dict[str, Any]:
     }
 
 
-def _pair(lines: Lines, learner: str, source: str, width: int) -> dict[str, Any]:
+def _pair(lines: SeriesByKey, learner: str, source: str, width: int) -> dict[str, Any]:
     def of(metric: str) -> dict[str, Any] | None:
         return _line(lines.get((metric, learner, source)), width)
 
@@ -57,15 +55,13 @@ def _pair(lines: Lines, learner: str, source: str, width: int) -> dict[str, Any]
     }
 
 
-def _line(line: dict[str, Any] | None, width: int) -> dict[str, Any] | None:
+def _line(line: MetricSeries | None, width: int) -> dict[str, Any] | None:
     """Lowest, highest and last value of each bucket; without the first two where no bucket hides a value."""
     if line is None:
         return None
-    buckets = bucketed(line["steps"], line["values"], width)
-    return _plain(buckets) if buckets.steps else None
-
-
-def _plain(buckets: Buckets) -> dict[str, Any]:
+    buckets = downsample(line.steps, line.values, width)
+    if not buckets.steps:
+        return None
     body: dict[str, Any] = {"steps": buckets.steps, "last": _short(buckets.last)}
     return body if buckets.is_exact else body | {"low": _short(buckets.low), "high": _short(buckets.high)}
 
@@ -75,8 +71,6 @@ def _short(values: Sequence[float]) -> list[float]:
     return [float(f"{value:.6g}") for value in values]
 
 
-def _where(line: dict[str, Any] | None, width: int) -> list[int]:
+def _where(line: MetricSeries | None, width: int) -> list[int]:
     """The buckets, step // width, in which a flag was raised at least once."""
-    if line is None:
-        return []
-    return sorted({step // width for step, value in zip(line["steps"], line["values"], strict=True) if value})
+    return sorted({step // width for step, value in line.points() if value}) if line else []

@@ -1,4 +1,4 @@
-"""The REST API's part for the Overview and Logs tabs: lines in buckets, and what was said so far."""
+"""The API of the Overview and Logs tabs: lines in buckets, and past events."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from ninja import Query, Router
 
 from hacrl_web.insight.answers import BucketsAnswer, HistoryAnswer
 from hacrl_web.insight.downsample import MAX_POINTS
-from hacrl_web.insight.overview.history import history
-from hacrl_web.insight.overview.overview import XAxis, overview
+from hacrl_web.insight.overview.overview import XAxis, history, overview
 from hacrl_web.runs.live.event_reader import frame_text
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, FieldErrors

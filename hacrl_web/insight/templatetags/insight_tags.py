@@ -10,7 +10,7 @@ from uuid import UUID
 from django import template
 
 from hacrl_web.insight.compare.comparison import MAX_RUNS
-from hacrl_web.insight.overview.seed_bands import same_but_seed
+from hacrl_web.insight.overview.overview import same_but_seed
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
 

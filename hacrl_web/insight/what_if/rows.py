@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from math import isclose, isnan
+from math import isclose
 from typing import Any
 from uuid import UUID
 
 from hacrl_web.insight.recorded_steps import segments, spread_steps
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.telemetry.chunks import SeriesColumn, columns
+from hacrl_web.runs.telemetry.metric_series import MetricSeries, read_series
 from workers.contract.advantages import CAPABILITY_FLOOR, RewardGroup
 
 # About 0.2 s to read. Of a longer choice of steps, evenly many are taken.
@@ -192,11 +192,12 @@ class _RowReader:
 def _read_capabilities(run: Run, rows: Rows, places: dict[str, int], window: int) -> None:
     """Mean rewards by step, from the metrics, and where a capability began anew (after an audit)."""
     first, last = rows.steps[0], rows.steps[-1]
-    series = columns(run, ("reward/mean", "capability"), first=first - MAX_HISTORY, last=last)
+    metrics = ("reward/mean", "capability")
+    series = {one.key: one for one in read_series(run, metrics, first=first - MAX_HISTORY, last=last)}
     steps = set(rows.steps)
     for name, agent in places.items():
-        rewards, recorded = (series.get((metric, name, ""), SeriesColumn()) for metric in ("reward/mean", "capability"))
-        means = [(step, mean) for step, mean in zip(rewards.steps, rewards.values, strict=True) if not isnan(mean)]
+        rewards, recorded = (series.get((metric, name, ""), MetricSeries(metric, name)) for metric in metrics)
+        means = list(rewards.points())
         strengths = dict(zip(recorded.steps, recorded.values, strict=True))
         rows.means.append((array("q", (step for step, _ in means)), array("d", (mean for _, mean in means))))
         rows.anew.append([])

@@ -37,8 +37,7 @@ from hacrl_web.runs.launch.plan import request_of
 from hacrl_web.runs.models import Contribution, Drain, Host, Run, RunQuerySet, State
 from hacrl_web.runs.pages.controls import who
 from hacrl_web.runs.pubsub import publish_update
-from hacrl_web.runs.telemetry.reports import contributions_of_step
-from hacrl_web.runs.telemetry.series import series
+from hacrl_web.runs.telemetry.metric_series import read_series
 from hacrl_web.runs.worker.hosts import set_drain
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.etags import check_version, edit_of, tagged
@@ -322,7 +321,17 @@ def drain_host(request: HttpRequest, payload: DrainOrder) -> Any:
 def get_series(request: HttpRequest, run_id: UUID, metric: Names = NO_NAMES, agent: Names = NO_NAMES) -> Any:
     """Choose with ?metric=reward/mean&metric=capability&agent=A; without a choice, everything."""
     run = _visible_run(request, run_id)
-    return {"run": str(run.pk), "last_seq": run.last_seq, "series": series(run, set(metric), set(agent))}
+    series = [
+        {
+            "metric": one.metric,
+            "agent": one.agent,
+            "source": one.source,
+            "steps": one.steps.tolist(),
+            "values": one.numbers(),
+        }
+        for one in read_series(run, set(metric), set(agent))
+    ]
+    return {"run": str(run.pk), "last_seq": run.last_seq, "series": series}
 
 
 @router.get(
@@ -343,8 +352,9 @@ def get_contributions(
     run = _visible_run(request, run_id)
     if step is None:
         step = run.contributions.aggregate(Max("step"))["step__max"] or 0
-    rows = contributions_of_step(run, step).order_by("seq").values("seq", *CONTRIBUTION_FIELDS)
-    return {"run": str(run.pk), "step": step, **listing(rows, query)}
+    of_step = run.contributions.filter(step=step)
+    rows = of_step.filter(attempt=of_step.aggregate(Max("attempt"))["attempt__max"] or 0).order_by("seq")
+    return {"run": str(run.pk), "step": step, **listing(rows.values("seq", *CONTRIBUTION_FIELDS), query)}
 
 
 @router.post("/benchmarks/{int:pk}/delete", response={204: None}, summary="Delete a benchmark")

@@ -25,7 +25,7 @@ from hacrl_web.runs.launch.queue import place_in_queue
 from hacrl_web.runs.launch.queue import places as queue_places
 from hacrl_web.runs.models import HELD, QUEUE_ORDER, Run, RunQuerySet, State
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.runs.telemetry.reports import metric_rows
+from hacrl_web.runs.telemetry.metric_series import metric_rows
 from hacrl_web.runs.worker.host_report import add_devices, host_cards
 from hacrl_web.runs.worker.resumption import under_way
 from hacrl_web.web.streaming import Echo, csv_cell, download

@@ -1,4 +1,4 @@
-"""Keeps a run's rows small and quick to read: old rollouts lose their texts, metrics are packed (chunks.py).
+"""Keeps a run's rows small and quick to read: old rollouts lose their texts, metrics are packed (metric_series.py).
 
 The numbers and places of such rollouts stay, and so do the events of packed metrics.
 
@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import F, Max
 
 from hacrl_web.runs.models import HELD, RolloutSample, Run
-from hacrl_web.runs.telemetry.chunks import MIN_EVENTS, pack_block
+from hacrl_web.runs.telemetry.metric_series import MIN_EVENTS, pack_block
 
 EVERY_S = 5.0
 BUDGET_S = 0.2

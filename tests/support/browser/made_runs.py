@@ -39,7 +39,7 @@ def learning(seed: int) -> Iterator[dict[str, Any]]:
 
 
 def store(run: Any, bodies: Iterable[dict[str, Any]], attempt: int = 1) -> None:
-    from hacrl_web.runs.telemetry.chunks import pack_block
+    from hacrl_web.runs.telemetry.metric_series import pack_block
     from hacrl_web.runs.telemetry.tables import insert
 
     records = [{"seq": seq, "attempt": attempt, "time": 1.7e9 + seq, **body} for seq, body in enumerate(bodies, 1)]

@@ -14,7 +14,7 @@ from hacrl_web.insight.checkpoints import checkpoints
 from hacrl_web.insight.evaluations import answer_sheets as sheets
 from hacrl_web.insight.evaluations import evaluations
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.telemetry.chunks import columns
+from hacrl_web.runs.telemetry.metric_series import read_series
 from tests.support.web.factories import make_benchmark, make_user
 from tests.support.web.insight_help import claimed, store, stored
 from workers.contract.events import Answers, Body, Evaluation, Questions
@@ -292,9 +292,8 @@ def two(owner) -> Run:
 
 
 def test_charts_and_best_checkpoint_are_of_the_run_s_own_benchmark(two):
-    column = columns(two)["accuracy", "A", ""]
-    assert list(column.steps) == [0, 10]
-    assert column.numbers() == [1 / 6, 2 / 6]
+    (accuracy,) = read_series(two, {"accuracy"}, {"A"})
+    assert list(accuracy.points()) == [(0, 1 / 6), (10, 2 / 6)]
     scores = checkpoints.accuracies(two)
     assert scores == {0: {"A": 1 / 6, "B": 1 / 6}, 10: {"A": 2 / 6, "B": 2 / 6}}
     assert checkpoints.best_step(scores, [0, 10], 2) == 10

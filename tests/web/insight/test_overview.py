@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from math import sqrt
+from math import isnan, nan, sqrt
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hacrl_web.insight.downsample import Buckets, bucketed, width_for
-from hacrl_web.insight.overview.history import history
-from hacrl_web.insight.overview.overview import overview, positions
-from hacrl_web.insight.overview.seed_bands import same_but_seed, seed_band
+from hacrl_web.insight.downsample import Buckets, downsample, width_for
+from hacrl_web.insight.overview.overview import history, overview, positions, same_but_seed, seed_band
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.support.web import factories
@@ -42,17 +40,17 @@ class TestBuckets:
         assert width_for(63, 64, 1) == 128  # a bucket begins at a multiple of its width
 
     def test_worked_by_hand(self):
-        line = bucketed([1, 2, 3, 4, 9], [5.0, None, 1.0, 2.0, 7.0], 4)
+        line = downsample([1, 2, 3, 4, 9], [5.0, nan, 1.0, 2.0, 7.0], 4)
         # steps 1 to 3 are bucket 0, 4 to 7 bucket 1, 8 to 11 bucket 2
         assert line == Buckets([3, 4, 9], low=[1.0, 2.0, 7.0], high=[5.0, 2.0, 7.0], last=[1.0, 2.0, 7.0])
         assert not line.is_exact
-        assert bucketed([1, 2], [0.5, 0.25], 1).is_exact
-        assert bucketed([1, 2], [None, None], 1).steps == []
+        assert downsample([1, 2], [0.5, 0.25], 1).is_exact
+        assert downsample([1, 2], [nan, nan], 1).steps == []
 
     @settings(max_examples=200, deadline=None)
     @given(
         st.lists(
-            st.tuples(st.integers(0, 3000), st.none() | st.floats(allow_nan=False, allow_infinity=False)),
+            st.tuples(st.integers(0, 3000), st.just(nan) | st.floats(allow_nan=False, allow_infinity=False)),
             max_size=200,
             unique_by=lambda point: point[0],
         ),
@@ -62,10 +60,10 @@ class TestBuckets:
         points.sort(key=lambda point: point[0])
         steps, values = [step for step, _ in points], [value for _, value in points]
         width = width_for(steps[0], steps[-1], at_most) if steps else 1
-        found = bucketed(steps, values, width)
+        found = downsample(steps, values, width)
         expected = []
         for number in range(3001 // width + 1):
-            inside = [(s, v) for s, v in points if number * width <= s < (number + 1) * width and v is not None]
+            inside = [(s, v) for s, v in points if number * width <= s < (number + 1) * width and not isnan(v)]
             if inside:
                 kept = [v for _, v in inside]
                 expected.append((inside[-1][0], min(kept), max(kept), inside[-1][1]))
@@ -77,7 +75,7 @@ class TestBuckets:
     def test_spike_of_one_point_in_100_000_is_kept(self, place):
         values = [0.5] * 100_000
         values[place] = 9.0
-        line = bucketed(range(1, 100_001), values, width_for(1, 100_000, 1500))
+        line = downsample(range(1, 100_001), values, width_for(1, 100_000, 1500))
         assert len(line.steps) <= 1500
         assert line.high.count(9.0) == 1
         assert max(line.low) == 0.5
@@ -155,7 +153,7 @@ def seeds_of_a_sweep(user, *lines: list[float], **changes) -> list[Run]:
 
 class TestSeeds:
     def test_bands_worked_by_hand(self):
-        lines = [bucketed([1, 2], [0.4, 1.0], 1), bucketed([1, 2], [0.5, 3.0], 1), bucketed([1], [0.6], 1)]
+        lines = [downsample([1, 2], [0.4, 1.0], 1), downsample([1, 2], [0.5, 3.0], 1), downsample([1], [0.6], 1)]
         assert seed_band(lines, 1, "range") == Buckets(
             [1, 2], low=[0.4, 1.0], high=[0.6, 3.0], last=[pytest.approx(0.5), 2.0]
         )
@@ -252,7 +250,7 @@ class TestApi:
         assert answer["seq"] == run.last_seq == 6
         assert [event["seq"] for event in answer["events"]] == [1, 2, 4, 5, 6]
         assert set(answer["events"][0]) == {"seq", "attempt", "type", "step", "agent", "source", "time", "payload"}
-        monkeypatch.setattr("hacrl_web.insight.overview.history.MAX_LINES", 2)
+        monkeypatch.setattr("hacrl_web.insight.overview.overview.MAX_LINES", 2)
         # the newest two lines, and the incident however old
         assert [event["payload"]["message"] for event in history(run, 6)] == ["trouble", "line 2", "line 3"]
         assert [event["seq"] for event in history(run, 4)] == [1, 2, 4]

@@ -9,8 +9,7 @@ from django.db import OperationalError
 
 from hacrl_web.runs.models import Contribution, RolloutSample, Run, State, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry import shipper as telemetry
-from hacrl_web.runs.telemetry.reports import metric_rows
-from hacrl_web.runs.telemetry.series import series
+from hacrl_web.runs.telemetry.metric_series import metric_rows, read_series
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from tests.support.fake_trainer import rollouts
 from tests.support.web.factories import make_run, metrics, write_spool
@@ -269,8 +268,8 @@ class TestLimits:
         assert seqs(run) == [1, 2, 3, 4, 5]
         (said,) = warnings(run)
         assert said.endswith("of A could not be stored: it goes back to step 4, after step 5")
-        (column,) = series(run, {"x"})
-        assert (column["steps"], column["values"]) == ([5, 6], [4.0, 3.0])
+        (series,) = read_series(run, {"x"})
+        assert list(series.points()) == [(5, 4.0), (6, 3.0)]
 
     def test_word_of_an_older_attempt_is_refused(self, run):
         write_spool(run.run_dir, 2, metrics(1, x=1.0))
@@ -426,7 +425,7 @@ class TestSeries:
             Evaluation(step=2, agent="A", benchmark="b", metric="accuracy", value=0.5, correct=1, asked=2),
         )
         shipper(run).ship()
-        found = {(c["metric"], c["agent"], c["source"]): (c["steps"], c["values"]) for c in series(run)}
+        found = {series.key: (series.steps.tolist(), series.numbers()) for series in read_series(run)}
         assert found == {
             ("capability", "A", ""): ([1, 2], [0.25, 0.5]),
             ("omega", "A", "B"): ([1], [1.5]),
@@ -434,23 +433,21 @@ class TestSeries:
             ("reward/mean", "B", ""): ([2], [None]),  # of none
             ("accuracy", "A", ""): ([2], [0.5]),
         }
-        assert [c["metric"] for c in series(run, {"omega"})] == ["omega"]
-        assert {c["agent"] for c in series(run, agents={"B"})} == {"B"}
+        assert [series.metric for series in read_series(run, {"omega"})] == ["omega"]
+        assert {series.agent for series in read_series(run, agents={"B"})} == {"B"}
 
     def test_highest_attempt_of_a_step_wins(self, run):
         write_spool(run.run_dir, 1, *(metrics(step, x=float(step)) for step in (1, 2, 3)))
         write_spool(run.run_dir, 2, *(metrics(step, x=10.0 * step) for step in (2, 3, 4)))
         shipper(run).ship()
-        (column,) = series(run)
-        assert (column["steps"], column["values"]) == ([1, 2, 3, 4], [1.0, 20.0, 30.0, 40.0])
+        (series,) = read_series(run)
+        assert list(series.points()) == [(1, 1.0), (2, 20.0), (3, 30.0), (4, 40.0)]
 
     def test_csv_has_the_plotted_numbers(self, run, client):
         write_spool(run.run_dir, 1, *(metrics(step, x=step / 3) for step in (1, 2)))
         shipper(run).ship()
-        (column,) = series(run)
-        assert [(step, value) for step, _, _, _, value in metric_rows(run)] == list(
-            zip(column["steps"], column["values"], strict=True)
-        )
+        (series,) = read_series(run)
+        assert [(step, value) for step, _, _, _, value in metric_rows(run)] == list(series.points())
 
 
 def test_every_field_of_a_contribution_arrives_in_its_row_and_is_served(run, client):

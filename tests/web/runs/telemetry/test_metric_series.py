@@ -13,11 +13,9 @@ from django.urls import reverse
 from hacrl_web.runs.archive.disk_use import disk_use
 from hacrl_web.runs.live.event_reader import read_batch
 from hacrl_web.runs.models import MetricChunk, Run, State, TelemetryEvent
-from hacrl_web.runs.telemetry import chunks, retention
-from hacrl_web.runs.telemetry.chunks import SeriesColumn, pack, pack_block, unpack
-from hacrl_web.runs.telemetry.reports import metric_rows
+from hacrl_web.runs.telemetry import metric_series, retention
+from hacrl_web.runs.telemetry.metric_series import MetricSeries, metric_rows, pack, pack_block, read_series, unpack
 from hacrl_web.runs.telemetry.retention import Retention
-from hacrl_web.runs.telemetry.series import series
 from hacrl_web.runs.telemetry.tables import insert
 
 Record = dict[str, Any]
@@ -30,8 +28,8 @@ def run(make_run):
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(chunks, "MIN_EVENTS", 6)
-    monkeypatch.setattr(chunks, "BLOCK_EVENTS", 20)
+    monkeypatch.setattr(metric_series, "MIN_EVENTS", 6)
+    monkeypatch.setattr(metric_series, "BLOCK_EVENTS", 20)
 
 
 def tell(run: Run, attempt: int, first: int, last: int, chance: random.Random) -> None:
@@ -106,16 +104,15 @@ def test_chosen_columns_and_steps_are_cut_out_of_all_numbers(run) -> None:
     tell(run, 1, 1, 20, random.Random(0))
     pack_block(run)
     tell(run, 2, 15, 30, random.Random(1))
-    every = series(run)
-    assert {column["metric"] for column in every} == {"loss", "kl", "gradient_alignment", "reward/mean", "accuracy"}
-    some = series(run, {"kl", "accuracy"}, {"A"}, first=4, last=17)
+    every = read_series(run)
+    assert {one.metric for one in every} == {"loss", "kl", "gradient_alignment", "reward/mean", "accuracy"}
+    some = read_series(run, {"kl", "accuracy"}, {"A"}, first=4, last=17)
     expected = []
-    for column in every:
-        if column["metric"] in ("kl", "accuracy") and column["agent"] == "A":
-            inside = [place for place, step in enumerate(column["steps"]) if 4 <= step <= 17]
-            cut = {name: [column[name][place] for place in inside] for name in ("steps", "values")}
-            expected.append(column | cut)
-    assert some == expected
+    for one in every:
+        if one.metric in ("kl", "accuracy") and one.agent == "A":
+            points = zip(one.steps, one.values, strict=True)
+            expected.append((one.key, [(step, value) for step, value in points if 4 <= step <= 17]))
+    assert [(one.key, list(zip(one.steps, one.values, strict=True))) for one in some] == expected
     assert len(some) == 3
 
 
@@ -152,9 +149,8 @@ def test_a_payload_of_no_trainer_of_ours_stops_neither_reading_nor_packing(run) 
     store(run, 1, [{"type": "metrics", "step": step, "agent": "A", "source": "", **odd} for step in range(1, 8)])
     expected = {"a": None, "b": None, "c": None, "d": 0.5, "e": None, "f": None, "g": 0.75}
     for _ in range(2):
-        assert {column["metric"]: column["values"] for column in series(run)} == {
-            name: [value] * 7 for name, value in expected.items()
-        }
+        numbers = {series.metric: series.numbers() for series in read_series(run)}
+        assert numbers == {name: [value] * 7 for name, value in expected.items()}
         pack_block(run)
     assert run.metric_chunks.count() == 7
 
@@ -163,10 +159,10 @@ def test_a_payload_of_no_trainer_of_ours_stops_neither_reading_nor_packing(run) 
 def test_of_two_that_pack_the_same_events_one_does(run, monkeypatch) -> None:
     tell(run, 1, 1, 20, random.Random(4))
     expected = list(metric_rows(run))
-    before = chunks._packed_seq(run)
+    before = metric_series._packed_seq(run)
     assert pack_block(run) == 20
     stored = MetricChunk.objects.count()
-    monkeypatch.setattr(chunks, "_packed_seq", lambda _: before)  # the other looked before the first was done
+    monkeypatch.setattr(metric_series, "_packed_seq", lambda _: before)  # the other looked before the first was done
     assert pack_block(run) == 0
     monkeypatch.undo()
     assert MetricChunk.objects.count() == stored
@@ -184,10 +180,10 @@ def test_a_crash_while_packing_leaves_everything_as_it_was(run, monkeypatch) -> 
         raise DatabaseError("full")
 
     monkeypatch.setattr(MetricChunk.objects, "bulk_create", crash)
-    seq = chunks._packed_seq(run)
+    seq = metric_series._packed_seq(run)
     with pytest.raises(DatabaseError):
         pack_block(run)
-    assert chunks._packed_seq(run) == seq
+    assert metric_series._packed_seq(run) == seq
     assert list(MetricChunk.objects.order_by("pk").values()) == before
     assert list(metric_rows(run)) == expected
 
@@ -200,26 +196,26 @@ def test_numbers_are_whole_where_packing_happens_while_they_are_read(run, monkey
     pack_block(run)
     tell(run, 2, 5, 40, random.Random(8))  # packing it trims the first chunks
     expected = list(read_plainly(run))
-    plain, times = getattr(chunks._SeriesReader, moment), []
+    plain, times = getattr(metric_series._SeriesReader, moment), []
 
     def interrupted(reader: Any, *arguments: Any) -> None:
         if always or not times:
             times.append(pack_block(run))
         plain(reader, *arguments)
 
-    monkeypatch.setattr(chunks._SeriesReader, moment, interrupted)
+    monkeypatch.setattr(metric_series._SeriesReader, moment, interrupted)
     assert list(metric_rows(run)) == expected
     assert times[0] == 20
 
 
 @pytest.mark.parametrize("steps", [[1], [1, 2, 3], [10, 20, 30], [1, 2, 4], [5, 5, 5], [5, 5, 6], [0, 3, 7]])
 def test_blob_gives_back_every_bit(steps: list[int]) -> None:
-    column = SeriesColumn()
+    series = MetricSeries("loss", "A")
     for step, value in zip(steps, [0.1, None, -1e-300], strict=False):
-        column.add(step, value)
-    read = unpack(pack(column), len(steps), steps[0], steps[-1])
-    assert read.steps.tolist() == steps
-    assert read.numbers() == [0.1, None, -1e-300][: len(steps)]
+        series.add(step, value)
+    unpacked = MetricSeries("loss", "A", "", *unpack(pack(series.steps, series.values), len(steps), steps[0], steps[-1]))
+    assert unpacked.steps.tolist() == steps
+    assert unpacked.numbers() == [0.1, None, -1e-300][: len(steps)]
 
 
 @pytest.mark.django_db
