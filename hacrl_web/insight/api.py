@@ -9,7 +9,6 @@ from hacrl_web.insight.evaluations.api import router as evaluation_router
 from hacrl_web.insight.overview.api import router as overview_router
 from hacrl_web.insight.rollouts.api import router as rollout_router
 from hacrl_web.insight.run_tabs.api import router as tabs_router
-from hacrl_web.insight.run_tabs.config_api import router as spec_router
 from hacrl_web.insight.what_if.api import router as what_if_router
 
 router = Router(tags=["insight"])
@@ -18,7 +17,6 @@ router.add_router("", compare_router)
 router.add_router("", evaluation_router)
 router.add_router("", overview_router)
 router.add_router("", what_if_router)
-router.add_router("", spec_router)
 router.add_router("", checkpoint_router)
 router.add_router("", rollout_router)
 router.add_router("", tabs_router)

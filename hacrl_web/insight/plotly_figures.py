@@ -1,4 +1,4 @@
-"""What all Plotly pictures share: their layout, and their way to the page as JSON, where js/lib/figures.js draws them.
+"""What all Plotly pictures share: their layout, their texts, and their form as JSON, which js/lib/figures.js draws.
 
 Text and grid colours are set by the page, for light and dark grounds.
 """
@@ -6,6 +6,7 @@ Text and grid colours are set by the page, for light and dark grounds.
 from __future__ import annotations
 
 import json
+from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
@@ -26,3 +27,9 @@ def as_json(figure: go.Figure, **layout: Any) -> dict[str, Any]:
     figure.update_layout(**layout)
     plain: dict[str, Any] = json.loads(figure.to_json())
     return plain
+
+
+def plain_text(text: str, most: int = 1000) -> str:
+    """At most `most` letters without HTML tags, some of which Plotly would read."""
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    return escape(text, quote=False).replace("\n", "<br>")

@@ -8,7 +8,7 @@ from hacrl_web.insight.compare import views as compare_views
 from hacrl_web.insight.evaluations import new_evaluation_views
 from hacrl_web.insight.evaluations import views as evaluation_views
 from hacrl_web.insight.rollouts import views as rollout_views
-from hacrl_web.insight.run_tabs import config_views, event_views, system_views
+from hacrl_web.insight.run_tabs import views as run_tab_views
 from hacrl_web.insight.what_if import views as what_if_views
 
 app_name = "insight"
@@ -17,11 +17,11 @@ urlpatterns = [
     path("runs/<uuid:run_id>/collaboration", collaboration_views.run_collaboration, name="collaboration"),
     path("runs/<uuid:run_id>/rollouts", rollout_views.run_rollouts, name="run_rollouts"),
     path("runs/<uuid:run_id>/what-if", what_if_views.run_what_if, name="run_what_if"),
-    path("runs/<uuid:run_id>/config", config_views.run_config, name="run_config"),
-    path("runs/<uuid:run_id>/config.yaml", config_views.run_yaml, name="run_yaml"),
-    path("runs/<uuid:run_id>/verl.yaml", config_views.run_verl_yaml, name="run_verl_yaml"),
-    path("runs/<uuid:run_id>/events", event_views.run_events, name="run_events"),
-    path("runs/<uuid:run_id>/system", system_views.run_system, name="run_system"),
+    path("runs/<uuid:run_id>/config", run_tab_views.run_config, name="run_config"),
+    path("runs/<uuid:run_id>/config.yaml", run_tab_views.run_yaml, name="run_yaml"),
+    path("runs/<uuid:run_id>/verl.yaml", run_tab_views.run_verl_yaml, name="run_verl_yaml"),
+    path("runs/<uuid:run_id>/events", run_tab_views.run_events, name="run_events"),
+    path("runs/<uuid:run_id>/system", run_tab_views.run_system, name="run_system"),
     path("runs/<uuid:run_id>/evaluations", evaluation_views.run_evaluations, name="run_evaluations"),
     path("runs/<uuid:run_id>/evaluations.csv", evaluation_views.evaluations_csv, name="evaluations_csv"),
     path("evaluate", new_evaluation_views.evaluate, name="evaluate"),

@@ -1,5 +1,6 @@
-"""The REST API's part for the Compare page."""
+"""The API of the Compare page."""
 
+from math import inf
 from typing import Annotated, Any
 
 from django.http import Http404, HttpRequest
@@ -15,7 +16,7 @@ router = Router(tags=["insight"])
 
 
 class CompareQuery(Schema):
-    """The parameters of the page's address, which compare_views.choice reads; odd values mean what is usual."""
+    """The parameters of the page's address, which `compare_selection` reads; unreadable values mean the default."""
 
     runs: list[str] = Query([])
     metric: str = ""
@@ -32,20 +33,18 @@ Bound = Annotated[float | None, Query(ge=0, le=1e18, allow_inf_nan=False)]
 def compare_lines(request: HttpRequest, query: Query[CompareQuery], low: Bound = None, high: Bound = None) -> Any:
     """As the page's address: runs (repeated, at most 8), metric, x; between `low` and `high` of the x axis.
 
-    At most 1,500 points a line: of each bucket the least, the greatest and the last.
+    At most 1,500 points a line: of each bucket the lowest, the highest and the last.
     """
     selection = compare_selection(request)
     if selection is None:
         return {"metric": "", "x": "step", "lines": []}
-    infinite = float("inf")
-    lines_of_runs = comparison.drawn(
+    lines = comparison.compared_lines(
         selection.runs,
         selection.metric,
         selection.axis,
-        -infinite if low is None else low,
-        infinite if high is None else high,
+        -inf if low is None else low,
+        inf if high is None else high,
     )
-    lines = [{"run": line.run, "agent": line.agent, "x": line.xs, "y": line.ys} for line in lines_of_runs]
     return {"metric": selection.metric, "x": selection.axis, "lines": lines}
 
 
@@ -53,15 +52,15 @@ def compare_lines(request: HttpRequest, query: Query[CompareQuery], low: Bound =
     "/compare/table", response=ComparisonAnswer, summary="The table of a comparison: best and last of each agent"
 )
 def compare_table(request: HttpRequest, query: Query[CompareQuery]) -> Any:
-    """`runs` repeated, at most 8; `baseline` is one of them; `best`: high or low. `differing`: settings not alike."""
+    """`runs` repeated, at most 8; `baseline` is one of them; `best`: high or low.
+
+    `differing`: the settings in which the runs differ.
+    """
     selection = compare_selection(request)
     if selection is None:
         raise FieldErrors([FieldError("missing", "Name the runs to compare.", "runs")])
     if query.baseline and query.baseline not in {str(run.pk) for run in selection.runs}:
         raise Http404
-    rows = comparison.comparison_table(
-        selection.runs, selection.metric, selection.baseline, lowest=selection.best == "low"
-    )
     lines = settings_diff.diff_lines([settings_diff.effective(run) for run in selection.runs])
     names = ("best", "best_step", "last", "last_step", "best_difference", "last_difference")
     return {
@@ -75,7 +74,7 @@ def compare_table(request: HttpRequest, query: Query[CompareQuery]) -> Any:
         "rows": [
             {"run": str(row.run.pk), "agent": None if row.is_mean else row.agent}
             | {name: getattr(row, name) for name in names}
-            for row in rows
+            for row in selection.table()
         ],
         "differing": settings_diff.as_rows(lines, only_different=True),
     }

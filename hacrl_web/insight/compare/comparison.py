@@ -1,4 +1,5 @@
-"""Several runs beside each other: one metric of each agent over a chosen axis, and a table of what each reached."""
+"""Several runs beside each other: one metric of each agent over an axis, a table of its best and last values, and
+parallel coordinates of the settings that differ."""
 
 from __future__ import annotations
 
@@ -6,17 +7,32 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any, Literal
 
+import plotly.graph_objects as go
+
+from hacrl_web.insight.answers import ComparedLine
+from hacrl_web.insight.downsample import MAX_POINTS, extreme_places
+from hacrl_web.insight.overview.overview import XAxis, positions
+from hacrl_web.insight.plotly_figures import as_json, plain_text
+from hacrl_web.insight.settings_diff import ABSENT, SettingLine
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.telemetry.series import series
+from hacrl_web.runs.telemetry.metric_series import read_series
 
 MAX_RUNS = 8  # as many as there are colours
-BUCKETS = 500  # of up to three points each: the least, the greatest and the last
 ACCURACY = "accuracy"
-MEAN = ""  # in the place of an agent: the row over all of them; an agent may well be called "mean"
-# Name in the address -> label; the key of a progress event is beside it.
-AXES = {"step": "step", "rollouts": "rollouts generated", "tokens": "tokens generated", "time": "training time, s"}
-_PROGRESS_KEY = {"rollouts": "rollouts_generated", "tokens": "tokens_generated", "time": "elapsed_s"}
+MEAN = ""  # in the place of an agent: the row over all of them; an agent may be called "mean"
+MAX_AXES = 10
+MAX_LETTERS = 24
+PARALLEL_HEIGHT = 340
+Axis = Literal["step", "rollouts", "tokens", "time"]  # as in addresses
+AXES: dict[Axis, str] = {
+    "step": "step",
+    "rollouts": "rollouts generated",
+    "tokens": "tokens generated",
+    "time": "training time, s",
+}
+_POSITIONS: dict[Axis, XAxis] = {"rollouts": "rollouts", "tokens": "tokens", "time": "elapsed"}
 # Of these the lowest is best.
 LOWER_IS_BETTER = ("loss", "kl", "skipped_updates", "guard_frac", "grad_norm", "completions/clipped_ratio")
 LOWER_FAMILIES = ("verifier/", "audit/disagreement", "frac_reward_zero_std", "clip_ratio/", "sampling_logp_difference/")
@@ -44,10 +60,9 @@ def lowest_is_best(metric: str) -> bool:
 def points(run: Run, metric: str) -> dict[str, list[Point]]:
     """The agents' (step, value) by step, the latest attempt of each; steps without a number are left out."""
     by_agent: dict[str, list[Point]] = {name: [] for name in run.agent_names}
-    for column in series(run, {metric}):
-        if not column["source"] and column["agent"] in by_agent:
-            pairs = zip(column["steps"], column["values"], strict=True)
-            by_agent[column["agent"]] = [(step or 0, value) for step, value in pairs if value is not None]
+    for series in read_series(run, {metric}, by_agent):
+        if not series.source:
+            by_agent[series.agent] = list(series.points())
     return by_agent
 
 
@@ -60,56 +75,28 @@ def mean_points(by_agent: Mapping[str, Sequence[Point]]) -> list[Point]:
     return [(step, fmean(column[step] for column in columns)) for step in sorted(shared)]
 
 
-def axis_of(run: Run, axis: str) -> dict[int, float] | None:
-    """step -> place on the axis; None where the axis is the step itself. The untrained start stands at 0."""
-    if axis not in _PROGRESS_KEY:
-        return None
-    rows = run.events.filter(type="progress").order_by("attempt", "seq").values_list("step", "payload")
-    positions = {
-        step or 0: float(payload.get(_PROGRESS_KEY[axis]) or 0) for step, payload in rows.iterator(chunk_size=2000)
-    }
-    return {0: 0.0} | positions
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """One line of the picture: run and agent by their places."""
-
-    run: int
-    agent: str
-    xs: list[float]
-    ys: list[float]
-
-
-def drawn(runs: Sequence[Run], metric: str, axis: str, low: float = -math.inf, high: float = math.inf) -> list[Drawn]:
-    """Each run's agents, between low and high of the axis, in at most 3 BUCKETS points."""
-    lines = []
+def compared_lines(
+    runs: Sequence[Run], metric: str, axis: Axis, low: float = -math.inf, high: float = math.inf
+) -> list[ComparedLine]:
+    """Each run's agents between low and high of the axis: of each bucket the lowest, the highest and the last value."""
+    lines: list[ComparedLine] = []
     for place, run in enumerate(runs):
-        where = axis_of(run, axis)
-        for agent, line in points(run, metric).items():
-            placed = [(float(step), y) if where is None else (where.get(step), y) for step, y in line]
-            inside = [(x, y) for x, y in placed if x is not None and low <= x <= high]
-            bucket_points = bucketed_line(inside)
-            lines.append(Drawn(place, agent, [x for x, _ in bucket_points], [y for _, y in bucket_points]))
+        by_agent = points(run, metric)
+        steps = sorted({step for line in by_agent.values() for step, _ in line})
+        xs = steps if axis == "step" else positions(run, steps, _POSITIONS[axis])
+        x_of_step = {step: float(x) for step, x in zip(steps, xs, strict=True) if x is not None and low <= x <= high}
+        for agent, line in by_agent.items():
+            inside = [(step, value) for step, value in line if step in x_of_step]
+            steps, values = [step for step, _ in inside], [value for _, value in inside]
+            places = extreme_places(steps, values, MAX_POINTS)
+            x, y = [x_of_step[steps[at]] for at in places], [values[at] for at in places]
+            lines.append({"run": place, "agent": agent, "x": [*x], "y": [*y]})
     return lines
-
-
-def bucketed_line(line: Sequence[tuple[float, float]], count: int = BUCKETS) -> list[tuple[float, float]]:
-    """Of each bucket of consecutive points the least, the greatest and the last, in their order; all where few."""
-    if len(line) <= 3 * count:
-        return list(line)
-    result: list[tuple[float, float]] = []
-    for number in range(count):
-        start, end = number * len(line) // count, (number + 1) * len(line) // count
-        places = range(start, end)
-        extremes = {min(places, key=lambda i: line[i][1]), max(places, key=lambda i: line[i][1]), end - 1}
-        result += [line[i] for i in sorted(extremes)]
-    return result
 
 
 @dataclass
 class CompareRow:
-    """What one agent of a run reached, or the mean of all; differences are to the baseline run's row of this agent."""
+    """Best and last value of an agent, or of the mean of a run's agents; differences to the baseline run's same row."""
 
     run: Run
     place: int
@@ -135,7 +122,7 @@ class CompareRow:
 def _row(run: Run, place: int, agent: str, line: Sequence[Point], lowest: bool) -> CompareRow:
     row = CompareRow(run, place, agent)
     if line:
-        # The first of equals: who is there earlier was better.
+        # The first of equals: the run that reached it earlier was better.
         row.best_step, row.best = (min if lowest else max)(line, key=lambda point: point[1])
         row.last_step, row.last = line[-1]
     return row
@@ -167,3 +154,105 @@ def _difference(a: float | None, b: float | None) -> float | None:
 def result_of(rows: Iterable[CompareRow], run: Run) -> float | None:
     """A run's last value: the mean of its agents, or its one agent's."""
     return next((row.last for row in rows if row.run.pk == run.pk), None)
+
+
+# ---- parallel coordinates: an upright axis for each setting that differs, the last one for the result ----------------
+
+
+def is_drawable(line: SettingLine) -> bool:
+    """Whether every value is a number, a switch or a short word; the run's name is no setting to compare."""
+    return (
+        line.path != "name"
+        and line.differs
+        and all(
+            value is None
+            or value is ABSENT
+            or isinstance(value, int | float)
+            or (isinstance(value, str) and len(value) <= 40)
+            for value in line.values
+        )
+    )
+
+
+def parallel_axes(lines: Sequence[SettingLine]) -> list[SettingLine]:
+    """The settings to draw, numbers first."""
+    fit = [line for line in lines if is_drawable(line)]
+    return sorted(fit, key=lambda line: not _is_numeric(line.values))[:MAX_AXES]
+
+
+def _is_numeric(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def scaled(values: Sequence[Any]) -> tuple[list[float | None], list[tuple[float, str]]]:
+    """Each value's height from 0 to 1, and the marks (height, text) of the axis. Words are in alphabetical order."""
+    if _is_numeric([value for value in values if value is not None]):
+        numbers = [None if value is None else float(value) for value in values]
+        present = [number for number in numbers if number is not None]
+        if not present:
+            return [None] * len(values), []
+        low, high = min(present), max(present)
+        span = high - low
+        heights = [None if n is None else (n - low) / span if span else 0.5 for n in numbers]
+        return heights, [(0.0, f"{low:.4g}"), (1.0, f"{high:.4g}")] if span else [(0.5, f"{low:.4g}")]
+    words = [_word(value) for value in values]
+    order = sorted(set(words))
+    height = {word: place / (len(order) - 1) if len(order) > 1 else 0.5 for place, word in enumerate(order)}
+    return [height[word] for word in words], [(height[word], word[:MAX_LETTERS]) for word in order]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
+
+
+def parallel_figure(
+    names: Sequence[str],
+    colours: Sequence[int],
+    lines: Sequence[SettingLine],
+    result: Sequence[float | None],
+    metric: str,
+) -> dict[str, Any]:
+    """names, colours: of the runs, a colour from 0 to 7.  result: each run's last value of the metric."""
+    titles = [line.path for line in lines] + [f"{metric}, last"]
+    columns = [line.values for line in lines] + [tuple(result)]
+    placed = [scaled(values) for values in columns]
+    picture = go.Figure()
+    for place, name in enumerate(names):
+        texts = [f"{title}: {_word(values[place])}" for title, values in zip(titles, columns, strict=True)]
+        picture.add_scatter(
+            x=list(range(len(titles))),
+            y=[heights[place] for heights, _ in placed],
+            name=plain_text(name, 40),
+            text=[plain_text(text) for text in texts],
+            mode="lines+markers",
+            line={"width": 2},
+            marker={"size": 7, "symbol": colours[place]},
+            meta={"place": colours[place]},  # figures.js puts its colour in
+            hovertemplate="%{text}<extra>%{fullData.name}</extra>",
+        )
+    for at, (_, marks) in enumerate(placed):
+        is_last = at == len(placed) - 1
+        beside: dict[str, Any] = {"xanchor": "right", "xshift": -6} if is_last else {"xanchor": "left", "xshift": 6}
+        picture.add_vline(x=at, line={"color": "#8b8e93", "width": 1})
+        for height, text in marks:
+            picture.add_annotation(
+                x=at, y=height, text=plain_text(text), showarrow=False, yshift=9, font={"size": 11}, **beside
+            )
+    ticks = [plain_text(_wrapped(title)) for title in titles]
+    return as_json(
+        picture,
+        height=PARALLEL_HEIGHT,
+        margin={"l": 32, "r": 32, "t": 24, "b": 64},
+        hovermode="closest",
+        showlegend=False,
+        xaxis={"tickvals": list(range(len(titles))), "ticktext": ticks, "showgrid": False, "zeroline": False,
+               "range": [-0.25, len(titles) - 0.75]},
+        yaxis={"visible": False, "range": [-0.08, 1.12]},
+    )  # fmt: skip
+
+
+def _wrapped(title: str) -> str:
+    head, point, tail = title.rpartition(".")
+    return f"{head}{point}\n{tail}" if head else title

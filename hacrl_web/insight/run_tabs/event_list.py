@@ -1,6 +1,6 @@
-"""All that happened to a run in one list by time: its states, its trainer's words, its alerts, what was left out.
+"""All that happened to a run in one list by time: its states, its trainer's reports, its alerts, events left out.
 
-Four tables are read from a moment backwards, and merged: a page never reads more than a page of each.
+Several tables are read from a moment backwards, and merged: a page never reads more than a page of each.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from django.db.models import Q
 
@@ -18,30 +18,26 @@ from hacrl_web.runs.templatetags.show import count, plain_significant, size
 from hacrl_web.runs.worker.resumption import resumption_of
 
 PAGE = 100
-# Name in the address, what the filter says.
-KINDS = (
-    ("state", "state"),
-    ("trainer", "trainer start and end"),
-    ("evaluation", "evaluation"),
-    ("checkpoint", "checkpoint"),
-    ("incident", "incident"),
-    ("alert", "alert"),
-    ("left_out", "left out"),
-)
-_TYPES = {
-    "trainer": ("started", "finished"),
-    "evaluation": ("evaluation",),
-    "checkpoint": ("checkpoint",),
-    "left_out": ("left_out",),
+YEAR_10000 = 253_402_300_800
+Kind = Literal["state", "trainer", "evaluation", "checkpoint", "incident", "alert", "left_out"]
+# Kind in the address -> label of its filter.
+KINDS: dict[Kind, str] = {
+    "state": "state",
+    "trainer": "trainer start and end",
+    "evaluation": "evaluation",
+    "checkpoint": "checkpoint",
+    "incident": "incident",
+    "alert": "alert",
+    "left_out": "left out",
 }
 
 
 @dataclass(frozen=True)
-class Item:
-    """One line. state, agent: shown as a badge or a chip where there is one; level: of the words."""
+class TimelineEntry:
+    """One line of the list. state, agent: shown as a badge or a chip; level: info, warning or error."""
 
     at: float
-    order: int  # among those of the same moment and kind
+    order: int  # among entries of the same moment and kind
     kind: str
     what: str
     detail: str
@@ -56,28 +52,28 @@ class Item:
         return datetime.fromtimestamp(self.at, UTC)
 
 
-def event_page(run: Run, kinds: Iterable[str], before: float | None) -> tuple[list[Item], float | None]:
-    """The newest PAGE items of these kinds from before a moment, and the moment where the next page begins.
+def event_page(run: Run, kinds: Iterable[str], before: float | None) -> tuple[list[TimelineEntry], float | None]:
+    """The newest PAGE entries of these kinds from before a moment, and the moment where the next page begins.
 
-    Items of the same moment stand on one page, so that none is passed over.
+    All entries of a moment are on one page, so that no page skips any.
     """
-    items: list[Item] = []
+    entries: list[TimelineEntry] = []
     has_more = False
     for kind in kinds:
-        for rows, column, make in _sources(run, kind):
+        for rows, column, entry_of in _sources(run, kind):
             newest, is_cut = _whole_moments(rows, column, before)
-            items += [make(row) for row in newest]
+            entries += [entry_of(row) for row in newest]
             has_more = has_more or is_cut
-    items.sort(key=lambda item: (item.at, item.order), reverse=True)
-    if len(items) <= PAGE and not has_more:
-        return items, None
-    edge = items[min(PAGE, len(items)) - 1].at
-    recent = [item for item in items if item.at >= edge]
-    return recent, edge if has_more or len(recent) < len(items) else None
+    entries.sort(key=lambda entry: (entry.at, entry.order), reverse=True)
+    if len(entries) <= PAGE and not has_more:
+        return entries, None
+    edge = entries[min(PAGE, len(entries)) - 1].at
+    recent = [entry for entry in entries if entry.at >= edge]
+    return recent, edge if has_more or len(recent) < len(entries) else None
 
 
-def _sources(run: Run, kind: str) -> list[tuple[Any, str, Callable[[Any], Item]]]:
-    """(rows, their column of time, what makes an item of one) of a kind."""
+def _sources(run: Run, kind: str) -> list[tuple[Any, str, Callable[[Any], TimelineEntry]]]:
+    """(rows, their column of time, function from row to entry) of a kind."""
     if kind == "state":
         return [(run.status_changes.all(), "at", _of_change)]
     if kind == "alert":
@@ -86,11 +82,12 @@ def _sources(run: Run, kind: str) -> list[tuple[Any, str, Callable[[Any], Item]]
     if kind == "incident":
         incidents = Q(type="log", payload__incident__isnull=False) & ~Q(payload__incident=None)
         return [(run.events.filter(incidents), "time", _of_event)]
-    return [(run.events.filter(type__in=_TYPES[kind]), "time", _of_event)]
+    types = ("started", "finished") if kind == "trainer" else (kind,)
+    return [(run.events.filter(type__in=types), "time", _of_event)]
 
 
 def _whole_moments(rows: Any, column: str, before: float | None) -> tuple[list[Any], bool]:
-    """All rows; or, and True, more than a page of the newest, with all of the oldest one's moment."""
+    """All rows and False; or the newest, with all rows of the last moment, and True where they are more than a page."""
     is_time = column == "time"
     if before is not None:
         rows = rows.filter(**{f"{column}__lt": before if is_time else datetime.fromtimestamp(before, UTC)})
@@ -102,29 +99,29 @@ def _whole_moments(rows: Any, column: str, before: float | None) -> tuple[list[A
     return [*newest, *rows.filter(**{column: edge}).order_by("-pk")], True
 
 
-def _of_change(change: Any) -> Item:
+def _of_change(change: Any) -> TimelineEntry:
     what = f"{change.from_state} → {change.to_state}" if change.from_state else change.to_state
     at = change.at.timestamp()
-    return Item(at, change.pk, "state", what, change.reason, change.attempt, state=change.to_state)
+    return TimelineEntry(at, change.pk, "state", what, change.reason, change.attempt, state=change.to_state)
 
 
-def _raised(alert: Alert) -> Item:
+def _raised(alert: Alert) -> TimelineEntry:
     at, pair = alert.raised_at.timestamp(), f" ← {alert.source}" if alert.source else ""
     detail = f"{alert.agent}{pair}: {alert.text}"
-    return Item(
+    return TimelineEntry(
         at, alert.pk, "alert", f"alert: {alert.title}", detail, alert.attempt, alert.raised_step, level="warning"
     )
 
 
-def _cleared(alert: Alert) -> Item:
+def _cleared(alert: Alert) -> TimelineEntry:
     assert alert.cleared_at is not None
     pair = f" ← {alert.source}" if alert.source else ""
     detail = f"{alert.agent}{pair}: raised at step {alert.raised_step}; {alert.cleared_reason or 'cleared'}"
     at = alert.cleared_at.timestamp()
-    return Item(at, alert.pk, "alert", f"cleared: {alert.title}", detail, alert.attempt, alert.cleared_step)
+    return TimelineEntry(at, alert.pk, "alert", f"cleared: {alert.title}", detail, alert.attempt, alert.cleared_step)
 
 
-def _of_event(event: Any) -> Item:
+def _of_event(event: Any) -> TimelineEntry:
     body, kind, level, agent = event.payload, event.type, "info", ""
     if kind == "started":
         resumed = resumption_of(event)
@@ -145,4 +142,4 @@ def _of_event(event: Any) -> Item:
         what, detail = str(body.get("incident")), str(body.get("message") or "")
         level = str(body.get("level") or "warning")
     kind = {"started": "trainer", "finished": "trainer", "log": "incident"}.get(kind, kind)
-    return Item(event.time, event.seq, kind, what, detail, event.attempt, event.step, agent=agent, level=level)
+    return TimelineEntry(event.time, event.seq, kind, what, detail, event.attempt, event.step, agent=agent, level=level)

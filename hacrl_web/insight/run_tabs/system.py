@@ -1,22 +1,32 @@
-"""Where a run spent its time and memory: its progress events as buckets of steps, and its attempts."""
+"""Where a run spent its time and memory: progress events in buckets of steps, attempts, and pictures of them."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
+import plotly.graph_objects as go
+
+from hacrl_web.insight.downsample import bucket_places, width_for
+from hacrl_web.insight.plotly_figures import as_json
 from hacrl_web.runs.models import Run
 
 BUCKETS = 240
 PHASES = ("generate", "verify", "update", "telemetry", "evaluate", "checkpoint", "other")
+# Okabe and Ito's colours in mid-tones, legible on light and dark grounds.
+COLOURS = ("#2f8fc9", "#009e73", "#c07f00", "#bb6293", "#d55e00", "#a39800", "#8b8e93")
+GREY = "#8b8e93"
+GIB = 2**30
+FEW_STEPS = 8  # with fewer, the axis would name halves
 
 
 @dataclass
-class Bucket:
-    """Consecutive steps, first to last. Sums over them; memory is the highest."""
+class TimeBucket:
+    """Consecutive steps, first to last: sums over them, and the highest memory."""
 
     first: int
     last: int
@@ -51,7 +61,7 @@ class Bucket:
 
 @dataclass
 class Attempt:
-    """One life of the trainer."""
+    """One start of the trainer."""
 
     number: int
     started_at: datetime | None = None
@@ -65,7 +75,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class TimedStep:
-    """What one progress event tells of its step alone."""
+    """What one step took by itself."""
 
     step: int
     attempt: int
@@ -77,10 +87,10 @@ class TimedStep:
     device_peak_bytes: int | None
 
 
-def steps(run: Run) -> list[TimedStep]:
-    """Each step once, of its latest attempt. A resumed attempt first tells the totals that it goes on from.
+def timed_steps(run: Run) -> list[TimedStep]:
+    """Each step once, of its latest attempt. A resumed attempt first repeats the totals that it continues from.
 
-    Step 0 is none: a run that only evaluates tells there how far it is.
+    Step 0 is left out: it is the progress of a run that only evaluates.
     """
     begins = dict(run.events.filter(type="started").order_by("seq").values_list("attempt", "step"))
     events = run.events.filter(type="progress", step__gt=0).order_by("attempt", "seq")
@@ -116,27 +126,27 @@ def _rise(payload: dict[str, Any], last: dict[str, Any], name: str) -> float:
     return max(0.0, float(payload.get(name) or 0) - float(last.get(name) or 0))
 
 
-def buckets(steps: Sequence[TimedStep], count: int = BUCKETS) -> list[Bucket]:
-    """At most `count` buckets of as many consecutive steps each."""
-    width = max(1, -(-len(steps) // count))
-    result = []
-    for start in range(0, len(steps), width):
-        members = steps[start : start + width]
-        one = Bucket(members[0].step, members[-1].step)
-        for step in members:
-            one.seconds += step.seconds
-            one.tokens += step.tokens
-            one.rollouts += step.rollouts
-            for name, value in step.phase_s.items():
-                one.phase_s[name] = one.phase_s.get(name, 0.0) + value
-            one.resident_bytes = _highest(one.resident_bytes, step.resident_bytes)
-            one.device_peak_bytes = _highest(one.device_peak_bytes, step.device_peak_bytes)
-        result.append(one)
-    return result
+def buckets(steps: Sequence[TimedStep], most: int = BUCKETS) -> list[TimeBucket]:
+    """At most `most` buckets. steps: ascending."""
+    numbers = [one.step for one in steps]
+    width = width_for(numbers[0], numbers[-1], most) if numbers else 1
+    return [_bucket(steps[places.start : places.stop]) for places in bucket_places(numbers, width)]
 
 
-def _highest(a: int | None, b: int | None) -> int | None:
-    return max((value for value in (a, b) if value is not None), default=None)
+def _bucket(steps: Sequence[TimedStep]) -> TimeBucket:
+    phase_s: Counter[str] = Counter()
+    for step in steps:
+        phase_s.update(step.phase_s)
+    return TimeBucket(
+        steps[0].step,
+        steps[-1].step,
+        sum(step.seconds for step in steps),
+        dict(phase_s),
+        sum(step.tokens for step in steps),
+        sum(step.rollouts for step in steps),
+        max((step.resident_bytes for step in steps if step.resident_bytes is not None), default=None),
+        max((step.device_peak_bytes for step in steps if step.device_peak_bytes is not None), default=None),
+    )
 
 
 def attempts(run: Run) -> list[Attempt]:
@@ -164,3 +174,96 @@ def attempts(run: Run) -> list[Attempt]:
 def interruptions(steps: Sequence[TimedStep]) -> list[int]:
     """First steps of later attempts: before each of them the run was interrupted or paused."""
     return [b.step for a, b in pairwise(steps) if a.attempt != b.attempt]
+
+
+# ---- pictures, which js/lib/figures.js draws -------------------------------------------------------------------------
+
+
+def figures(buckets: Sequence[TimeBucket], breaks: Sequence[int]) -> dict[str, Any]:
+    """Seconds a step by phase, rates, and memory where it was recorded.
+
+    breaks: steps before which the run was interrupted.
+    """
+    middles = [(one.first + one.last) / 2 for one in buckets]
+    is_short = bool(buckets) and buckets[-1].last - buckets[0].first < FEW_STEPS
+    by_name = {
+        "phases": _as_json(_phases(buckets, middles), "seconds a step", breaks, is_short),
+        "rates": _as_json(_rates(buckets, middles), "tokens/s", breaks, is_short),
+    }
+    memory = _memory(buckets, middles)
+    if memory.data:
+        by_name["memory"] = _as_json(memory, "GiB", breaks, is_short)
+    return by_name
+
+
+def _phases(buckets: Sequence[TimeBucket], middles: list[float]) -> go.Figure:
+    figure = go.Figure()
+    for place, name in enumerate(PHASES):
+        seconds = [one.phases[place] for one in buckets]
+        if any(seconds):
+            figure.add_bar(
+                x=middles,
+                y=seconds,
+                name=name,
+                customdata=[one.label for one in buckets],
+                marker={"color": COLOURS[place], "line": {"width": 0}},
+                width=[one.steps for one in buckets],
+                hovertemplate=f"{name}: %{{y:.3g}} s, step %{{customdata}}<extra></extra>",
+            )
+    return figure.update_layout(barmode="stack", bargap=0, hovermode="closest")
+
+
+def _rates(buckets: Sequence[TimeBucket], middles: list[float]) -> go.Figure:
+    figure = go.Figure()
+    figure.add_scatter(
+        x=middles,
+        y=[one.tokens_per_s for one in buckets],
+        name="tokens/s (left)",
+        mode="lines",
+        line={"color": COLOURS[0]},
+    )
+    figure.add_scatter(
+        x=middles,
+        y=[one.rollouts_per_s for one in buckets],
+        name="rollouts/s (right)",
+        yaxis="y2",
+        mode="lines",
+        line={"color": COLOURS[2], "dash": "dot"},
+    )
+    right = {"title": {"text": "rollouts/s"}, "overlaying": "y", "side": "right", "rangemode": "tozero"}
+    # Ticks that match the left axis would be odd numbers.
+    ticks = {"showgrid": False, "automargin": True, "fixedrange": True, "tickmode": "auto"}
+    return figure.update_layout(hovermode="x", yaxis2=right | ticks)
+
+
+def _memory(buckets: Sequence[TimeBucket], middles: list[float]) -> go.Figure:
+    figure = go.Figure(layout={"hovermode": "x"})
+    for name, values, colour, dash in (
+        ("process, in RAM", [one.resident_bytes for one in buckets], COLOURS[0], "solid"),
+        ("GPU tensors, peak", [one.device_peak_bytes for one in buckets], COLOURS[4], "dot"),
+    ):
+        if any(value is not None for value in values):
+            gib = [None if value is None else value / GIB for value in values]
+            figure.add_scatter(x=middles, y=gib, name=name, mode="lines", line={"color": colour, "dash": dash})
+    return figure
+
+
+def _as_json(figure: go.Figure, title: str, breaks: Sequence[int], is_short: bool) -> dict[str, Any]:
+    """The figure as JSON, with a dashed line at each break."""
+    for step in breaks:
+        figure.add_vline(x=step - 0.5, line={"color": GREY, "width": 1.5, "dash": "dash"})
+    return as_json(
+        figure,
+        margin={"l": 56, "r": 24, "t": 8, "b": 40},
+        showlegend=True,
+        legend={
+            "orientation": "h",
+            "y": -0.3,
+            "yanchor": "top",
+            "traceorder": "normal",
+            "itemclick": False,
+            "itemdoubleclick": False,
+        },
+        xaxis={"title": {"text": "step", "standoff": 4}} | ({"dtick": 1} if is_short else {}),
+        yaxis={"title": {"text": title}, "rangemode": "tozero"},
+    )

@@ -1,6 +1,6 @@
 """What a run's trainer reported, as rows: one model for each kind of event that is asked for by its columns.
 
-Only telemetry.py, chunks.py and retention.py write them. Each names its attempt: a resumed run may repeat steps.
+Only shipper.py, metric_series.py and retention.py write them. Each names its attempt: a resumed run may repeat steps.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TelemetryEvent(models.Model):
 
 
 class MetricChunk(models.Model):
-    """Points of one metric of one attempt, packed: a copy of what events tell that is quicker to read (chunks.py)."""
+    """Values of one metric of one attempt, packed: a copy that is quicker to read than events (metric_series.py)."""
 
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="metric_chunks", db_index=False)
     attempt = models.PositiveIntegerField()

@@ -157,7 +157,7 @@ class Run(OfState, OfProject):
     texts_from = models.PositiveIntegerField(
         default=0
     )  # rollouts of earlier steps have lost their texts (retention.py)
-    packed_seq = models.BigIntegerField(default=0)  # metrics up to it are in chunks too (chunks.py)
+    packed_seq = models.BigIntegerField(default=0)  # metrics up to it are in chunks too (metric_series.py)
     step = models.PositiveIntegerField(default=0)
     total_steps = models.PositiveIntegerField(default=0)
 

@@ -204,9 +204,8 @@ class _SeriesReader:
         bounds |= {name: value for name, value in limits.items() if value is not None}
         chunks = MetricChunk.objects.filter(run=self.run, **bounds).order_by("first_step", "pk")
         rows = chunks.values_list("metric", "agent", "source", "place", "attempt", *_BLOB)
-        for *key, place, attempt, packed, count, first_step, last_step in rows.iterator(chunk_size=500):
-            piece = MetricSeries(*key, *unpack(packed, count, first_step, last_step))
-            piece = piece.without_repeated(attempt, self.latest)
+        for metric, agent, source, place, attempt, *blob in rows.iterator(chunk_size=500):
+            piece = MetricSeries(metric, agent, source, *unpack(*blob)).without_repeated(attempt, self.latest)
             series = self._series(piece.key, place)
             series.steps.extend(piece.steps)
             series.values.extend(piece.values)
@@ -295,11 +294,9 @@ def pack_block(run: Run) -> int:
             places[key] = max(places.get(key, 0), place)
             all_series.setdefault(key, MetricSeries(metric, agent, source)).add(step, value)
     chunks = []
-    for (attempt, key), series in all_series.items():
-        metric, agent, source = key
-        place = places[attempt, key]
-        chunk = MetricChunk(run=run, attempt=attempt, metric=metric, agent=agent, source=source, place=place)
-        chunks.append(_fill(chunk, series.in_order()))
+    for key, series in all_series.items():
+        names = {"metric": series.metric, "agent": series.agent, "source": series.source}
+        chunks.append(_fill(MetricChunk(run=run, attempt=key[0], place=places[key], **names), series.in_order()))
     last_attempt, *_, last_seq, _ = rows[-1]
     with transaction.atomic():
         if not Run.objects.filter(pk=run.pk, packed_seq=before).update(packed_seq=last_seq):

@@ -9,7 +9,8 @@ import re
 import pytest
 from django.urls import reverse
 
-from hacrl_web.insight.compare import comparison, parallel
+from hacrl_web.insight.compare import comparison
+from hacrl_web.insight.downsample import extreme_places
 from hacrl_web.insight.settings_diff import SettingLine
 from tests.support.web.factories import launch_request, make_group, make_run, metrics
 from tests.support.web.insight_help import evaluation, store, stored
@@ -146,24 +147,24 @@ def test_lines_over_tokens_stand_where_the_tokens_were(client, owner):
 
 
 def test_spike_of_one_point_in_100_000_is_drawn_and_twice_the_same():
-    line = [(float(i), math.sin(i / 1000)) for i in range(100_000)]
-    line[54_321] = (54_321.0, 50.0)
-    kept = comparison.bucketed_line(line)
-    assert (54_321.0, 50.0) in kept
-    assert kept[-1] == line[-1]
-    assert len(kept) <= 1500
-    assert kept == sorted(kept)
-    assert kept == comparison.bucketed_line(list(line))
-    assert comparison.bucketed_line(line[:1500]) == line[:1500]
+    steps, values = list(range(100_000)), [math.sin(step / 1000) for step in range(100_000)]
+    values[54_321] = 50.0
+    places = extreme_places(steps, values, 1500)
+    assert 54_321 in places
+    assert places[-1] == steps[-1]
+    assert len(places) <= 1500
+    assert places == sorted(places)
+    assert places == extreme_places(list(steps), list(values), 1500)
+    assert extreme_places(steps[:1500], values[:1500], 1500) == steps[:1500]
 
 
 def test_parallel_axes_scale_numbers_and_order_words():
     """lr .1, .3, .2 on an axis from .1 to .3; words in alphabetical order; a missing result leaves a gap."""
-    assert parallel.scaled((0.1, 0.3, 0.2))[0] == pytest.approx([0, 1, 0.5])
-    assert parallel.scaled(("b", "a", "c")) == ([0.5, 0.0, 1.0], [(0.0, "a"), (0.5, "b"), (1.0, "c")])
-    assert parallel.scaled((None, 2.0, 4.0))[0] == [None, 0.0, 1.0]
-    assert parallel.scaled((True, False)) == ([1.0, 0.0], [(0.0, "no"), (1.0, "yes")])
-    drawn = parallel.axes(
+    assert comparison.scaled((0.1, 0.3, 0.2))[0] == pytest.approx([0, 1, 0.5])
+    assert comparison.scaled(("b", "a", "c")) == ([0.5, 0.0, 1.0], [(0.0, "a"), (0.5, "b"), (1.0, "c")])
+    assert comparison.scaled((None, 2.0, 4.0))[0] == [None, 0.0, 1.0]
+    assert comparison.scaled((True, False)) == ([1.0, 0.0], [(0.0, "no"), (1.0, "yes")])
+    drawn = comparison.parallel_axes(
         [
             SettingLine("name", ("x", "y")),
             SettingLine("w", ("a", "b")),
@@ -172,7 +173,7 @@ def test_parallel_axes_scale_numbers_and_order_words():
         ]
     )
     assert [line.path for line in drawn] == ["n", "w"]
-    picture = parallel.figure(["<b>x</b>", "y"], [0, 3], drawn, [0.5, None], "m<i>")
+    picture = comparison.parallel_figure(["<b>x</b>", "y"], [0, 3], drawn, [0.5, None], "m<i>")
     assert [trace["y"] for trace in picture["data"]] == [[0, 0, 0.5], [1, 1, None]]
     assert picture["layout"]["xaxis"]["ticktext"] == ["n", "w", "m&lt;i&gt;, last"]
     assert picture["data"][0]["name"] == "&lt;b&gt;x&lt;/b&gt;"

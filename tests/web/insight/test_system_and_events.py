@@ -11,7 +11,7 @@ from django.db.models import F
 from django.urls import reverse
 
 from hacrl_web.alerts.models import Alert
-from hacrl_web.insight.run_tabs import event_list, system, system_figures
+from hacrl_web.insight.run_tabs import event_list, system
 from hacrl_web.runs.models import Run
 from tests.support.web.factories import make_run, make_user
 from tests.support.web.insight_help import add_checkpoint, evaluation, store, stored
@@ -71,7 +71,7 @@ class TestSystem:
     def test_steps_by_hand(self, run):
         """Step 1: 4 s of phases (the 12 s hold the loading). Step 2: 5 s, of which 1 in no phase. Step 3, attempt 2:
         8 s, of which 2 in none, 200 tokens, 8 rollouts."""
-        found = system.steps(run)
+        found = system.timed_steps(run)
         assert [(one.step, one.attempt, one.seconds, one.tokens, one.rollouts) for one in found] == [
             (1, 1, 4, 100, 8),
             (2, 1, 5, 200, 8),
@@ -93,13 +93,13 @@ class TestSystem:
         assert {one.phases[0] for one in made} == {1.0}
 
     def test_figures_mark_the_interruption_and_leave_unmeasured_memory_out(self, run):
-        found = system_figures.figures(system.buckets(system.steps(run)), [3])
+        found = system.figures(system.buckets(system.timed_steps(run)), [3])
         assert [trace["name"] for trace in found["phases"]["data"]] == ["generate", "update", "other"]
         assert [shape["x0"] for shape in found["phases"]["layout"]["shapes"]] == [2.5]
         assert [trace["name"] for trace in found["memory"]["data"]] == ["process, in RAM", "GPU tensors, peak"]
         assert found["phases"]["layout"]["xaxis"]["dtick"] == 1, "there is no half step"
-        bare = [system.Bucket(1, 1, 1.0, {"update": 1.0}, 1, 1)]
-        assert "memory" not in system_figures.figures(bare, [])
+        bare = [system.TimeBucket(1, 1, 1.0, {"update": 1.0}, 1, 1)]
+        assert "memory" not in system.figures(bare, [])
 
     def test_page_names_attempts_and_their_hosts(self, client, run):
         Run.objects.get(pk=run.pk).requeue(reason="the worker died", attempt=2, is_interruption=True)
@@ -113,8 +113,7 @@ class TestSystem:
 
 class TestEvents:
     def whats(self, run, *kinds: str) -> list[str]:
-        names = kinds or [name for name, _ in event_list.KINDS]
-        return [item.what for item in event_list.event_page(run, names, None)[0]]
+        return [entry.what for entry in event_list.event_page(run, kinds or event_list.KINDS, None)[0]]
 
     def test_all_kinds_stand_in_one_list_by_time(self, client):
         owner = make_user()
@@ -158,8 +157,8 @@ class TestEvents:
         seen: list[int | None] = []
         before = None
         for _ in range(10):
-            items, before = event_list.event_page(run, ["evaluation"], before)
-            seen += [item.step for item in items]
+            entries, before = event_list.event_page(run, ["evaluation"], before)
+            seen += [entry.step for entry in entries]
             if before is None:
                 break
         assert sorted(seen) == list(range(25))

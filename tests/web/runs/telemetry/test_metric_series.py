@@ -213,7 +213,9 @@ def test_blob_gives_back_every_bit(steps: list[int]) -> None:
     series = MetricSeries("loss", "A")
     for step, value in zip(steps, [0.1, None, -1e-300], strict=False):
         series.add(step, value)
-    unpacked = MetricSeries("loss", "A", "", *unpack(pack(series.steps, series.values), len(steps), steps[0], steps[-1]))
+    unpacked = MetricSeries(
+        "loss", "A", "", *unpack(pack(series.steps, series.values), len(steps), steps[0], steps[-1])
+    )
     assert unpacked.steps.tolist() == steps
     assert unpacked.numbers() == [0.1, None, -1e-300][: len(steps)]
 

@@ -1,0 +1,139 @@
+"""The Config, Events and System tabs of a run, and its settings as files. Views parse, call and render."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+from pydantic import Field
+
+from hacrl_web.insight import settings_diff
+from hacrl_web.insight.checkpoints.checkpoints import agent_slug
+from hacrl_web.insight.run_tabs import event_list, spec_files, system
+from hacrl_web.runs.models import Host, Run
+from hacrl_web.runs.pages.runs import header, run_or_404
+from hacrl_web.web.page_query import PageQuery, Text, encode_query
+from hacrl_web.web.streaming import download_text
+
+YAML = "application/yaml"
+ROWS_SHOWN = 40
+
+
+class ConfigQuery(PageQuery):
+    """against: the other run; without it the run's origin, or the sweep's baseline.  only: "1" hides equal settings.
+
+    q: text to search other runs by.
+    """
+
+    q: Text = ""
+    against: Literal["", "none"] | UUID = ""
+    only: Literal["", "1"] = ""
+
+
+class EventsQuery(PageQuery):
+    """kind: kinds of events, all without it.  before: seconds since 1970, where a page begins."""
+
+    kind: tuple[Text, ...] = ()
+    before: Annotated[float, Field(gt=0, lt=event_list.YEAR_10000)] | None = None
+
+
+@require_GET
+def run_config(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """A foreign or unknown run in `against` is 404."""
+    run, query = run_or_404(request, run_id), ConfigQuery.read(request.GET)
+    if "against" in query.ignored:
+        raise Http404
+    other = _other_run(request, run, query)
+    only = query.only == "1" and other is not None
+    specs = [settings_diff.effective(one) for one in (run, other) if one is not None]
+    sections = settings_diff.sections(settings_diff.diff_lines(specs))
+    context: dict[str, Any] = header(run) | {
+        "tab": "config",
+        "other": other,
+        "is_default": other is not None and not query.against,
+        "only": only,
+        "search": query.q,
+        "matches": settings_diff.runs_matching(request.user, query.q, run.pk) if query.q else [],
+        "sections": [section for section in sections if section.num_different] if only else sections,
+        "num_settings": sum(len(section.lines) for section in sections),
+        "num_different": sum(section.num_different for section in sections),
+        "against": query.against,
+        "all_query": encode_query({"against": query.against}),
+        "only_query": encode_query({"against": query.against, "only": "1"}),
+        "verl_refusal": spec_files.verl_refusal(run),
+        "spec_json": json.dumps(run.spec, indent=2, ensure_ascii=False),
+    }
+    return render(request, "insight/run_tabs/config.html", context)
+
+
+def _other_run(request: HttpRequest, run: Run, query: ConfigQuery) -> Run | None:
+    if isinstance(query.against, UUID):
+        return run_or_404(request, query.against)
+    if query.against == "none":
+        return None
+    return settings_diff.origin_of_run(run, request.user) or settings_diff.cloned_baseline(run, request.user)
+
+
+@require_GET
+def run_yaml(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """The settings as a file that `python -m workers` trains."""
+    run = run_or_404(request, run_id)
+    return download_text(spec_files.as_yaml(run), f"{agent_slug(run.name)}.yaml", YAML)
+
+
+@require_GET
+def run_verl_yaml(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """The settings for verl's HACPO recipe; 409 with the reason where it would train something else."""
+    run = run_or_404(request, run_id)
+    return download_text(spec_files.as_verl_yaml(run), f"{agent_slug(run.name)}-verl.yaml", YAML)
+
+
+@require_GET
+def run_events(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """One list by time, filtered by kind; a part of it for htmx."""
+    run, query = run_or_404(request, run_id), EventsQuery.read(request.GET)
+    kinds = [kind for kind in event_list.KINDS if kind in query.kind]
+    entries, following = event_list.event_page(run, kinds or event_list.KINDS, query.before)
+    context: dict[str, Any] = header(run) | {
+        "tab": "events",
+        "entries": entries,
+        "kinds": [
+            {
+                "label": label,
+                "is_on": kind in kinds,
+                "query": encode_query({"kind": [one for one in event_list.KINDS if (one in kinds) != (one == kind)]}),
+            }
+            for kind, label in event_list.KINDS.items()
+        ],
+        "is_all": not kinds,
+        "before": query.before,
+        "query": encode_query({"kind": kinds}),
+        "next_query": encode_query({"kind": kinds, "before": following}) if following is not None else "",
+        "places": {name: place for place, name in enumerate(run.agent_names)},
+        "is_live": query.before is None and not run.is_terminal,
+    }
+    template = "_event_rows" if getattr(request, "htmx", False) else "events"
+    return render(request, f"insight/run_tabs/{template}.html", context)
+
+
+@require_GET
+def run_system(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """Pictures over all steps, and a table of at most ROWS_SHOWN rows behind them."""
+    run = run_or_404(request, run_id)
+    steps = system.timed_steps(run)
+    breaks = system.interruptions(steps)
+    context: dict[str, Any] = header(run) | {
+        "tab": "system",
+        "figures": system.figures(system.buckets(steps), breaks) if steps else {},
+        "rows": system.buckets(steps, ROWS_SHOWN),
+        "total": next(iter(system.buckets(steps, 1)), None),
+        "phase_names": system.PHASES,
+        "breaks": breaks,
+        "attempts": system.attempts(run),
+        "host": Host.objects.filter(name=run.worker_host).first() if run.worker_host else None,
+    }
+    return render(request, "insight/run_tabs/system.html", context)
