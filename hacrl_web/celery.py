@@ -1,4 +1,4 @@
-"""The Celery application: doorbells for the GPU workers. The job itself is a row."""
+"""The Celery application: messages that notify workers of queued runs. The job itself is a row."""
 
 import os
 

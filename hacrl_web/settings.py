@@ -145,11 +145,11 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout"
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
-CELERY_TASK_ACKS_LATE = False  # the row is the job: a lost message is rung again
+CELERY_TASK_ACKS_LATE = False  # the row is the job: the dispatcher sends a lost message again
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_DISABLE_PREFETCH = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
-CELERY_TASK_PUBLISH_RETRY = False  # the dispatcher rings again
+CELERY_TASK_PUBLISH_RETRY = False  # the dispatcher sends it again
 
 # Requests of one user to the API in each minute, counted by each web process; 0: no limit.
 API_READS_PER_MINUTE = int(os.environ.get("HACRL_API_READS_PER_MINUTE") or 1200)

@@ -229,7 +229,7 @@ def short_temporary_folder() -> str:
 
 
 def redis_command(folder: Path) -> list[str]:
-    """Nothing is kept on disk: rows are the jobs, Redis only rings. The socket is for this user alone."""
+    """Nothing is kept on disk: rows are the jobs, Redis only carries hints. The socket is for this user alone."""
     options = {
         "port": "0", "unixsocket": str(folder / "redis.sock"), "unixsocketperm": "700", "save": "", "appendonly": "no",
         "dir": str(folder), "daemonize": "no",

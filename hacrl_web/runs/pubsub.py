@@ -1,48 +1,56 @@
-"""How this process talks to Redis without ever waiting for it: short time-outs, and a pause after each failure.
+"""Redis without ever waiting for it: short time-outs, and a pause after each failure.
 
-Redis carries only hints (the bell, the doorbell); everything that must not be lost is a row.
+Redis carries only hints; everything that must not be lost is a row.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from typing import TypeVar
 from uuid import UUID
 
 import redis
 from django.conf import settings
+from kombu.exceptions import OperationalError
 
-BELL_CHANNEL = "hacrl:bell"
+# Names of the wire protocol: during an update, processes of two versions use them at once.
+UPDATE_CHANNEL = "hacrl:bell"
 LOGOUT_CHANNEL = "hacrl:logout"
 RIGHTS_CHANNEL = "hacrl:rights"
 TIMEOUT_S = 1.0
 PAUSE_S = 5.0
+ResultT = TypeVar("ResultT")
 log = logging.getLogger(__name__)
 
 
-class Guard:
-    """Keeps away from Redis for a while after a failure, so that a frozen one costs a second now and then."""
+class RedisGuard:
+    """Calls Redis, except in the seconds after a failure: a frozen Redis then costs one time-out per pause."""
 
     def __init__(self) -> None:
         self._closed_until = 0.0
         self._is_down = False
 
-    def is_open(self) -> bool:
-        return time.monotonic() >= self._closed_until
-
-    def failed(self, what: str, error: Exception) -> None:
-        self._closed_until = time.monotonic() + PAUSE_S
-        if not self._is_down:
-            log.warning("Redis is not reachable (%s: %s); trying again every %g s", what, error, PAUSE_S)
-        self._is_down = True
-
-    def succeeded(self) -> None:
+    def call(self, purpose: str, function: Callable[[], ResultT]) -> ResultT | None:
+        """What `function` returns; None where Redis did not answer, now or within the last PAUSE_S seconds."""
+        if time.monotonic() < self._closed_until:
+            return None
+        try:
+            result = function()
+        except (redis.RedisError, OperationalError, OSError) as error:
+            self._closed_until = time.monotonic() + PAUSE_S
+            if not self._is_down:
+                log.warning("Redis is unreachable (%s: %s); retrying every %g s", purpose, error, PAUSE_S)
+            self._is_down = True
+            return None
         if self._is_down:
             log.info("Redis is reachable again")
         self._is_down = False
+        return result
 
 
-guard = Guard()
+guard = RedisGuard()
 _client: redis.Redis | None = None
 
 
@@ -56,28 +64,20 @@ def client() -> redis.Redis:
     return _client
 
 
-def publish_update(run_id: UUID) -> bool:
-    """Tell the hubs that a run has news; False where Redis is down: they poll."""
-    return _publish(BELL_CHANNEL, run_id.hex)
+def publish_update(run_id: UUID) -> None:
+    """Tell every hub that a run has news. Without Redis the hubs find out by their poll."""
+    _publish(UPDATE_CHANNEL, run_id.hex)
 
 
-def publish_logout(session_digest: str) -> bool:
-    """Tell the hubs that a session was logged out; False where Redis is down: they look every minute."""
-    return _publish(LOGOUT_CHANNEL, session_digest)
+def publish_logout(session_digest: str) -> None:
+    """Tell every hub that a session was logged out. Without Redis the sockets find out within a minute."""
+    _publish(LOGOUT_CHANNEL, session_digest)
 
 
-def publish_rights(user_id: int) -> bool:
-    """Tell the hubs that somebody's rights have changed; False where Redis is down: they look every minute."""
-    return _publish(RIGHTS_CHANNEL, str(user_id))
+def publish_rights(user_id: int) -> None:
+    """Tell every hub that a user's rights have changed. Without Redis the sockets find out within a minute."""
+    _publish(RIGHTS_CHANNEL, str(user_id))
 
 
-def _publish(channel: str, text: str) -> bool:
-    if not guard.is_open():
-        return False
-    try:
-        client().publish(channel, text)
-    except redis.RedisError as error:
-        guard.failed("bell", error)
-        return False
-    guard.succeeded()
-    return True
+def _publish(channel: str, text: str) -> None:
+    guard.call("publish", lambda: client().publish(channel, text))

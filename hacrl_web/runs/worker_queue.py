@@ -1,15 +1,12 @@
-"""The doorbell: a Celery message that tells a worker to look at a run. Losing or doubling one does no harm.
+"""Celery messages that notify workers of queued runs. A lost or repeated message does no harm: the row is the job.
 
-Any worker may take a run that has not begun. One that has waits for the data folder with its files, and its message
-goes to the workers of that folder alone: another one would take the message and could do nothing for the run.
+Any worker may take a run that has not begun. A run that has begun waits for the data folder with its files, and its
+message goes to the workers of that folder alone: another worker would consume the message in vain.
 """
 
 from __future__ import annotations
 
 from uuid import UUID
-
-import redis
-from kombu.exceptions import OperationalError
 
 from hacrl_web.celery import app
 from hacrl_web.runs.pubsub import TIMEOUT_S, client, guard
@@ -25,13 +22,12 @@ def queue_of(folder: str) -> str:
 
 
 def notify_worker(run_id: UUID, folder: str = "") -> bool:
-    """Send the message; False where Redis does not answer within a second: the dispatcher rings again.
+    """Send the message; False where Redis does not answer within a second: the dispatcher sends it again.
 
     folder: the data folder that the run waits for, if any.
     """
-    if not guard.is_open():
-        return False
-    try:
+
+    def send() -> bool:
         client().ping()  # Celery's connection tries a frozen Redis several times before it gives up
         with app.connection_for_write(transport_options=_FAST) as connection:
             app.send_task(
@@ -42,21 +38,11 @@ def notify_worker(run_id: UUID, folder: str = "") -> bool:
                 retry=False,
                 ignore_result=True,
             )
-    except (OperationalError, redis.RedisError, OSError) as error:
-        guard.failed("doorbell", error)
-        return False
-    guard.succeeded()
-    return True
+        return True
+
+    return guard.call("message to a worker", send) or False
 
 
 def waiting(folder: str = "") -> int | None:
     """Messages that no worker (of a folder) has taken yet; None where Redis does not answer."""
-    if not guard.is_open():
-        return None
-    try:
-        length = client().llen(queue_of(folder))
-    except redis.RedisError as error:
-        guard.failed("queue length", error)
-        return None
-    guard.succeeded()
-    return int(length)
+    return guard.call("queue length", lambda: int(client().llen(queue_of(folder))))

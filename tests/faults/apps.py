@@ -23,7 +23,7 @@ SHORT = {
     "hacrl_web.runs.worker.supervisor.STOP_GRACE_S": (30.0, 3.0),
     "hacrl_web.runs.worker.supervisor.DATABASE_PAUSE_S": (2.0, 0.3),
     "hacrl_web.runs.worker.supervisor.HEARTBEAT_S": (2.0, 0.5),
-    "hacrl_web.runs.worker.dispatcher.RING_EVERY_S": (10.0, 2.0),
+    "hacrl_web.runs.worker.dispatcher.NOTIFY_EVERY_S": (10.0, 2.0),
     "hacrl_web.runs.worker.dispatcher.LEASE_S": (45.0, 9.0),
     "hacrl_web.runs.pubsub.PAUSE_S": (5.0, 1.0),
 }
@@ -55,8 +55,8 @@ class FaultsConfig(AppConfig):
         # A batch is stored and the supervisor does not know yet; a batch is half stored.
         shipper.publish_update = _may_crash("after-commit", shipper.publish_update)  # type: ignore[assignment]
         shipper.insert = _may_crash("in-transaction", shipper.insert, after=True)  # type: ignore[assignment]
-        if "dispatch" not in sys.argv:  # a run is stored and its doorbell is not rung
-            worker_queue.notify_worker = _may_crash("before-ring", worker_queue.notify_worker)  # type: ignore[assignment]
+        if "dispatch" not in sys.argv:  # a run is stored and no worker is notified
+            worker_queue.notify_worker = _may_crash("before-notify", worker_queue.notify_worker)  # type: ignore[assignment]
 
 
 def _data() -> Path:

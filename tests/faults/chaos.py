@@ -273,7 +273,7 @@ class Lane:
             finally:
                 process.resume()
 
-    def doorbells(self) -> None:
+    def repeated_messages(self) -> None:
         """5"""
         url = f"redis+socket://{self.world.redis.socket}?virtual_host=0"
         with Celery(broker=url).connection_for_write() as connection:
@@ -299,7 +299,7 @@ class Lane:
         time.sleep(self.chance.uniform(1, 5))
         self.world.redis_proxy.delay_s = 0.0
 
-    def bells_lost(self) -> None:
+    def updates_lost(self) -> None:
         """11"""
         self.world.redis_proxy.cut()
         time.sleep(self.chance.uniform(0.1, 5))
@@ -320,7 +320,7 @@ class Lane:
 
     def crash_point(self) -> None:
         """9"""
-        path = self.world.crash_at(self.chance.choice(["after-commit", "in-transaction", "before-ring"]))
+        path = self.world.crash_at(self.chance.choice(["after-commit", "in-transaction", "before-notify"]))
         with contextlib.suppress(TooLate):
             wait(lambda: not path.exists(), "someone comes to the point", 5)
         path.unlink(missing_ok=True)
@@ -344,9 +344,9 @@ class Lane:
 FAULTS = {
     "processes": (
         *("worker_killed", "pool_child_killed", "trainer_killed", "second_worker_killed", "supervisor_frozen"),
-        *("doorbells", "second_up", "crash_point", "web_killed", "dispatcher_killed", "browser_deaf"),
+        *("repeated_messages", "second_up", "crash_point", "web_killed", "dispatcher_killed", "browser_deaf"),
     ),
-    "services": ("redis_restarted", "redis_frozen", "redis_slow", "bells_lost", "database_locked"),
+    "services": ("redis_restarted", "redis_frozen", "redis_slow", "updates_lost", "database_locked"),
 }
 
 

@@ -65,7 +65,7 @@ def test_killed_process_costs_seconds_and_no_event(world: World, report: Report,
 
 
 def test_begun_run_goes_on_at_once_though_other_hosts_are_idle(world: World, report: Report) -> None:
-    """Two hosts with other data folders take any bell that is for all; those of a begun run are not for them."""
+    """Two hosts with other data folders take any message that is for all; those of a begun run are not for them."""
     run_id = world.launch()
     world.until_step(run_id, 12)
     names = ["elsewhere-1", "elsewhere-2"]
@@ -142,23 +142,23 @@ def test_thawed_supervisor_writes_nothing_and_ends_its_trainer(world: World, rep
     report.ends(run_id, recovered_s=recovered_s)
 
 
-def test_hundred_doorbells_are_one_claim_and_old_ones_are_dropped(world: World, report: Report) -> None:
+def test_hundred_messages_are_one_claim_and_old_ones_are_dropped(world: World, report: Report) -> None:
     """Fault 5."""
     from celery import Celery
 
-    bell = Celery(broker=world.redis_url.replace("unix://", "redis+socket://").replace("?db=", "?virtual_host="))
+    sender = Celery(broker=world.redis_url.replace("unix://", "redis+socket://").replace("?db=", "?virtual_host="))
     old = world.launch("complete", steps=3)
     world.until_state(old, "completed")
     run_id = world.launch("complete", steps=30)
     log_before = len(world.log("worker"))
-    report.kills("nothing: 100 doorbells, and those of a finished run")
-    with bell.connection_for_write() as connection:
+    report.kills("nothing: 100 messages, and those of a finished run")
+    with sender.connection_for_write() as connection:
         for _ in range(100):
-            bell.send_task(TASK, args=[str(run_id)], connection=connection)
-            bell.send_task(TASK, args=[str(old)], connection=connection)
+            sender.send_task(TASK, args=[str(run_id)], connection=connection)
+            sender.send_task(TASK, args=[str(old)], connection=connection)
     world.until_state(run_id, "completed")
     client = world.redis_client()
-    wait(lambda: client.llen("celery") == 0, "all bells are answered")
+    wait(lambda: client.llen("celery") == 0, "all messages are taken")
     client.close()
     assert (world.attempt(run_id), world.attempt(old)) == (1, 1)
     assert [to for to, _ in world.changes(run_id)] == ["queued", "starting", "running", "completed"]

@@ -22,11 +22,11 @@ from tests.faults.records import numbers
 from tests.faults.world import World, wait
 
 pytestmark = pytest.mark.slow
-RING_S = SHORT["hacrl_web.runs.worker.dispatcher.RING_EVERY_S"][1]
+NOTIFY_S = SHORT["hacrl_web.runs.worker.dispatcher.NOTIFY_EVERY_S"][1]
 LEASE_S = SHORT["hacrl_web.runs.worker.dispatcher.LEASE_S"][1]
 SUBMIT_S = 2.0  # promised
 START_S = 30.0  # promised after Redis is back
-RING_WITHIN_S = RING_S + 5.0  # promised: 15 s, with a ring every 10 s
+NOTIFIED_WITHIN_S = NOTIFY_S + 5.0  # promised: 15 s, with a message every 10 s
 
 
 def away(world: World, how: str) -> None:
@@ -165,17 +165,17 @@ def test_supervisor_that_dies_while_it_stores_loses_and_repeats_nothing(
     report.ends(run_id, browsers, recovered_s)
 
 
-def test_run_whose_doorbell_was_never_rung_is_started_all_the_same(world: World, report: Report) -> None:
-    """Fault 9: the web is killed between the commit of a launch and its ring."""
-    report.kills("web between commit and ring")
-    path = world.crash_at("before-ring")
+def test_run_that_no_worker_was_notified_of_is_started_all_the_same(world: World, report: Report) -> None:
+    """Fault 9: the web is killed between the commit of a launch and its message to the workers."""
+    report.kills("web between commit and message")
+    path = world.crash_at("before-notify")
     before = set(world.database.states())
     with pytest.raises(OSError):
         world.ask("/api/v1/runs", world.request("complete", 5))
     assert not path.exists()
     (run_id,) = set(world.database.states()) - before
     world.runs.append(run_id)
-    wait(lambda: world.state(run_id) != "queued", "the dispatcher has rung", RING_WITHIN_S)
+    wait(lambda: world.state(run_id) != "queued", "the dispatcher has notified a worker", NOTIFIED_WITHIN_S)
     started_s = report.seconds
     world.until_state(run_id, "completed")
     wait(lambda: _serves(world), "the web is back")
@@ -230,13 +230,13 @@ def test_browser_that_takes_nothing_costs_no_memory_and_misses_nothing(
 
 
 @pytest.mark.full
-def test_bell_that_is_lost_costs_one_poll(world: World, report: Report) -> None:
-    """Fault 11: Redis is slow to the point that no bell comes in time; no event waits longer than the poll."""
+def test_update_that_is_lost_costs_one_poll(world: World, report: Report) -> None:
+    """Fault 11: Redis is slow to the point that no update comes in time; no event waits longer than the poll."""
     browsers = world.browsers()
     run_id = world.launch()
     browsers.watch(run_id)
     world.until_step(run_id, 5)
-    report.kills("the bell: Redis is cut off")
+    report.kills("the updates: Redis is cut off")
     world.redis_proxy.cut()
     longest_s = _longest_silence(world, run_id, browsers, 6)
     assert longest_s < POLL_S + 1.5

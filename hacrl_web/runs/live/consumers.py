@@ -23,7 +23,7 @@ from django.http import HttpRequest
 from hacrl_web.accounts.login.sessions import session_digest, session_ended
 from hacrl_web.accounts.models import Membership
 from hacrl_web.runs.live.event_reader import events_frame, find_visible, frame_text
-from hacrl_web.runs.live.hub import Hub, Subscription, end_sockets, get_hub, look_again
+from hacrl_web.runs.live.hub import Hub, Subscription, end_sockets, get_hub, recheck_rights
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.same_origin import is_same_origin
 
@@ -63,7 +63,7 @@ def _end_sockets_of_ended(sender: Any, session_key: str, **_: Any) -> None:
 
 @receiver([post_save, post_delete], sender=Membership)
 def _look_at_member(sender: Any, instance: Membership, **_: Any) -> None:
-    transaction.on_commit(lambda: look_again(instance.user_id))
+    transaction.on_commit(lambda: recheck_rights(instance.user_id))
 
 
 def _still_visible(user: Any, run_ids: Iterable[UUID]) -> set[UUID]:
@@ -236,7 +236,7 @@ class RunConsumer(AsyncWebsocketConsumer):
         """Send one subscription's next frames; True where there is more already."""
         if self.subscriptions.get(subscription.run_id) is not subscription:
             return False
-        if subscription.is_gone:
+        if subscription.is_deleted:
             await self._drop(subscription.run_id)
             return False
         status = self.hub.feeds[subscription.run_id].status

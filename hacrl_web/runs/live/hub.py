@@ -1,7 +1,7 @@
 """The hub: one reader of the database per web process, for all browsers that watch runs.
 
-Redis only rings ("run X has news"); a poll every two seconds covers lost bells. Events go from the reader to each
-subscription's short queue; a browser that is too slow loses its queue, not events: it reads again from its own cursor.
+Redis only carries updates ("run X has news"); a poll every two seconds covers lost ones. Events go from the reader to
+each subscription's short queue. A browser that is too slow loses its queue but no event: it reads from its cursor.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -23,32 +24,32 @@ from django.db import Error, connections
 
 from hacrl_web.accounts.login.sessions import session_digest
 from hacrl_web.runs.live.event_reader import EventBatch, Status, read_batch, read_status
-from hacrl_web.runs.pubsub import BELL_CHANNEL, LOGOUT_CHANNEL, RIGHTS_CHANNEL, publish_logout, publish_rights
+from hacrl_web.runs.pubsub import LOGOUT_CHANNEL, RIGHTS_CHANNEL, UPDATE_CHANNEL, publish_logout, publish_rights
 
 POLL_S = 2.0
-BELL_CHECK_S = 3.0  # a quiet bell is asked whether it is still there
-COALESCE_S = 0.05  # bells within this time cost one read
+PING_AFTER_S = 3.0  # of silence on the connection to Redis
+COALESCE_S = 0.05  # updates within this time cost one read
 MAX_QUEUED_BATCHES = 20
 FRAME_CHARACTERS = 500_000
 ResultT = TypeVar("ResultT")
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class Subscription:
     """One browser's cursor over one run."""
 
-    def __init__(self, run_id: UUID, cursor: int, wake: asyncio.Event) -> None:
-        self.run_id = run_id
-        self.cursor = cursor
-        self.wake = wake  # of the browser's sender
-        self.is_live = False  # False: the sender reads the backlog by itself
-        self.is_synced = False  # "synced" was sent
-        self.queue: deque[EventBatch] = deque()
-        self.sent_status = ""
-        self.is_gone = False  # the run was deleted
+    run_id: UUID
+    cursor: int
+    wake: asyncio.Event  # of the browser's sender
+    is_live: bool = False  # False: the sender reads the backlog by itself
+    is_synced: bool = False  # "synced" was sent
+    queue: deque[EventBatch] = field(default_factory=deque)
+    sent_status: str = ""
+    is_deleted: bool = False  # the run
 
     def offer(self, batch: EventBatch) -> None:
-        """Queue a batch for the sender; on overflow forget the queue and fall back to reading."""
+        """Queue a batch for the sender; on overflow drop the queue: the sender reads the backlog again."""
         if self.is_live:
             if len(self.queue) >= MAX_QUEUED_BATCHES:
                 self.queue.clear()
@@ -58,7 +59,7 @@ class Subscription:
         self.wake.set()
 
     def take(self) -> list[EventBatch]:
-        """What is queued, up to the size of one frame."""
+        """Remove and return what is queued, up to the size of one frame."""
         batches: list[EventBatch] = []
         size = 0
         while self.queue and size < FRAME_CHARACTERS:
@@ -68,13 +69,16 @@ class Subscription:
 
 
 class Feed:
-    """One run that somebody in this process watches."""
+    """One run that a browser of this process watches."""
 
     def __init__(self, run_id: UUID, status: Status) -> None:
-        self.run_id = run_id
-        self.status = status
+        self.run_id, self.status = run_id, status
         self.read_to = status.last_seq  # live subscriptions were offered everything up to here, others read up to here
         self.subscriptions: set[Subscription] = set()
+
+    def wake(self) -> None:
+        for subscription in self.subscriptions:
+            subscription.wake.set()
 
 
 class Member(Protocol):
@@ -83,22 +87,22 @@ class Member(Protocol):
     user: Any
     session: str  # session_digest
     subscriptions: dict[UUID, Subscription]
-    rights_changed: asyncio.Event  # its watch looks at once
+    rights_changed: asyncio.Event  # set: its session is checked at once
 
     async def end_session(self) -> None: ...
 
 
 class Hub:
-    """All feeds of this process, their bell and their poll."""
+    """All feeds of this process, their updates from Redis and their poll."""
 
     def __init__(self) -> None:
         self.feeds: dict[UUID, Feed] = {}
         self.members: set[Member] = set()
         self._endings: set[asyncio.Task[None]] = set()
-        self._rung: set[UUID] = set()
-        self._ring = asyncio.Event()
+        self._updated: set[UUID] = set()
+        self._has_updates = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.is_delayed = False  # True: no bell, only the poll; the pages say so
+        self.is_delayed = False  # True: no updates from Redis, only the poll; pages show it
         # One thread, one connection: the database is read once, however many watch.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="hub-reader")
 
@@ -109,9 +113,9 @@ class Hub:
         return result
 
     def start(self) -> None:
-        """Start the bell, the poll and the pump; they run while the process does."""
+        """Start the subscription to Redis, the poll and the reader; they run while the process does."""
         if not self._tasks:
-            jobs = (self._listen(), self._poll(), self._pump())
+            jobs = (self._receive_updates(), self._poll(), self._read_updates())
             self._tasks = [asyncio.create_task(job) for job in jobs]
 
     async def close(self) -> None:
@@ -128,7 +132,7 @@ class Hub:
         self.note_update(subscription.run_id)
 
     async def read_backlog(self, subscription: Subscription) -> EventBatch:
-        """What lies between cursor and feed, at most one batch; with the last of it the subscription is live."""
+        """The next batch between the cursor and the feed; with the last one the subscription becomes live."""
         feed = self.feeds[subscription.run_id]
         read_to = feed.read_to
         batch = await self.read(read_batch, subscription.run_id, subscription.cursor, read_to)
@@ -146,8 +150,8 @@ class Hub:
 
     def note_update(self, run_id: UUID) -> None:
         if run_id in self.feeds:
-            self._rung.add(run_id)
-            self._ring.set()
+            self._updated.add(run_id)
+            self._has_updates.set()
 
     async def _poll(self) -> None:
         while True:
@@ -155,32 +159,32 @@ class Hub:
             for run_id in self.feeds:
                 self.note_update(run_id)
 
-    async def _listen(self) -> None:
-        """Hear the bell; without Redis keep trying, with growing pauses."""
+    async def _receive_updates(self) -> None:
+        """Subscribe to Redis; while it is unreachable keep trying, with growing pauses."""
         pause_s = 1.0
         while True:
             try:
                 client = redis.asyncio.Redis.from_url(settings.REDIS_URL, socket_timeout=None, socket_connect_timeout=2)
-                async with client, client.pubsub() as bell:
-                    async with asyncio.timeout(BELL_CHECK_S):
-                        await bell.subscribe(BELL_CHANNEL, LOGOUT_CHANNEL, RIGHTS_CHANNEL)
+                async with client, client.pubsub() as channels:
+                    async with asyncio.timeout(PING_AFTER_S):
+                        await channels.subscribe(UPDATE_CHANNEL, LOGOUT_CHANNEL, RIGHTS_CHANNEL)
                         await client.ping()
                     self._set_delayed(False)
                     pause_s = 1.0
-                    for run_id in list(self.feeds):  # what rang meanwhile was not heard
+                    for run_id in self.feeds:  # messages published before this moment are lost
                         self.note_update(run_id)
-                    self.look_again()
+                    self.recheck_rights()
                     while True:
-                        message = await bell.get_message(ignore_subscribe_messages=True, timeout=BELL_CHECK_S)
+                        message = await channels.get_message(ignore_subscribe_messages=True, timeout=PING_AFTER_S)
                         if message is not None:
-                            self._heard(message)
+                            self._handle_message(message)
                             continue
-                        # Silence is no proof: a frozen Redis keeps its connections open.
-                        async with asyncio.timeout(BELL_CHECK_S):
+                        # A frozen Redis keeps its connections open.
+                        async with asyncio.timeout(PING_AFTER_S):
                             await client.ping()
             except (redis.RedisError, OSError) as error:
                 if not self.is_delayed:
-                    log.warning("the bell is not heard (%r); polling every %g s", error, POLL_S)
+                    log.warning("Redis is unreachable (%r): live updates come by the poll every %g s", error, POLL_S)
             self._set_delayed(True)
             await asyncio.sleep(pause_s)
             pause_s = min(10.0, pause_s * 2)
@@ -189,48 +193,45 @@ class Hub:
         if is_delayed != self.is_delayed:
             self.is_delayed = is_delayed
             for feed in self.feeds.values():
-                for subscription in feed.subscriptions:
-                    subscription.wake.set()
+                feed.wake()
 
-    def _heard(self, message: dict[str, Any]) -> None:
-        if message["type"] != "message":
-            return
+    def _handle_message(self, message: dict[str, Any]) -> None:
         text = bytes(message["data"]).decode("ascii", "replace")
         channel = bytes(message["channel"]).decode()
         with contextlib.suppress(ValueError):
             if channel == LOGOUT_CHANNEL:
                 self.end_session(text)
             elif channel == RIGHTS_CHANNEL:
-                self.look_again(int(text))
+                self.recheck_rights(int(text))
             else:
                 self.note_update(UUID(text))
 
     def end_session(self, digest: str) -> None:
-        """Close the sockets of a session that was logged out."""
+        """Close the sockets of a session that has ended."""
         for member in [member for member in self.members if member.session == digest]:
             task = asyncio.create_task(member.end_session())
             self._endings.add(task)
             task.add_done_callback(self._endings.discard)
 
-    def look_again(self, user_id: int | None = None) -> None:
-        """Somebody's rights have changed (None: anybody's may have): the sockets ask now what they may still show."""
+    def recheck_rights(self, user_id: int | None = None) -> None:
+        """Have the sockets of a user (None: of all) check now what they may still show."""
         for member in self.members:
             if user_id in (None, member.user.pk):
                 member.rights_changed.set()
 
-    async def _pump(self) -> None:
-        """Read what rang, one round for all runs, and offer it to those who watch."""
+    async def _read_updates(self) -> None:
+        """Read the news of all updated runs in one round, and offer them to their subscriptions."""
         while True:
-            await self._ring.wait()
+            await self._has_updates.wait()
             await asyncio.sleep(COALESCE_S)
-            self._ring.clear()
-            rung, self._rung = self._rung, set()
+            self._has_updates.clear()
+            updated, self._updated = self._updated, set()
             try:
-                await self._read_round(list(rung))
+                await self._read_round(list(updated))
             except Error as error:
-                log.warning("the hub cannot read the database (%s); the poll tries again", error)
+                log.warning("live updates: the database cannot be read (%s); the next poll tries again", error)
             except Exception:
-                log.exception("the hub failed; the poll tries again")
+                log.exception("live updates failed; the next poll tries again")
 
     async def _read_round(self, run_ids: list[UUID]) -> None:
         statuses = await self.read(read_status, run_ids)
@@ -241,24 +242,22 @@ class Hub:
             status = statuses.get(run_id)
             if status is None:
                 for subscription in feed.subscriptions:
-                    subscription.is_gone = True
-                    subscription.wake.set()
+                    subscription.is_deleted = True
+                feed.wake()
                 continue
             if any(s.is_live for s in feed.subscriptions):
                 await self._read_events(feed, status.last_seq)
             else:
                 feed.read_to = max(feed.read_to, status.last_seq)
-            # After its events: a browser that is told "completed" has everything.
+            # After its events: a browser that reads "completed" has everything.
             feed.status = status
-            for subscription in feed.subscriptions:
-                subscription.wake.set()
+            feed.wake()
 
     async def _read_events(self, feed: Feed, last_seq: int) -> None:
         while feed.read_to < last_seq:
             batch = await self.read(read_batch, feed.run_id, feed.read_to)
-            # Rollouts have numbers too, but no events: past the last event the cursor may move to last_seq.
-            seq = batch.seq if batch.is_full else max(batch.seq, last_seq)
-            feed.read_to = seq
+            # Rollouts have numbers too, but are no events: past the last event the cursor may move to last_seq.
+            feed.read_to = batch.seq if batch.is_full else max(batch.seq, last_seq)
             if batch.count:
                 for subscription in feed.subscriptions:
                     subscription.offer(batch)
@@ -268,7 +267,7 @@ _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
 
 
 def get_hub() -> Hub:
-    """This process' hub (one per event loop), started when first asked for."""
+    """The hub of this process (one per event loop), started when first used."""
     loop = asyncio.get_running_loop()
     hub = _hubs.get(loop)
     if hub is None:
@@ -278,18 +277,18 @@ def get_hub() -> Hub:
 
 
 def end_sockets(session_key: str) -> None:
-    """Close the sockets of a session that is logged out: here at once, in other processes through Redis.
+    """Close the sockets of a session that has ended: here at once, in other processes through Redis.
 
-    Without Redis those end within a minute, when they look at their session again.
+    Without Redis those close within a minute, when they check their session.
     """
     digest = session_digest(session_key)
     _in_each_hub(lambda hub: hub.end_session(digest))
     publish_logout(digest)
 
 
-def look_again(user_id: int) -> None:
-    """Somebody's rights have changed: their sockets look what they may still show, as end_sockets reaches them."""
-    _in_each_hub(lambda hub: hub.look_again(user_id))
+def recheck_rights(user_id: int) -> None:
+    """Have a user's sockets check what they may still show, in the processes that end_sockets reaches."""
+    _in_each_hub(lambda hub: hub.recheck_rights(user_id))
     publish_rights(user_id)
 
 

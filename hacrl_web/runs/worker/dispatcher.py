@@ -1,15 +1,15 @@
-"""Keeps the queue moving: rings for queued runs until a worker has them, and takes back runs whose supervisor is gone.
+"""The dispatcher keeps the queue moving: it notifies workers of queued runs and requeues runs that lost their worker.
 
-It trusts only its own watch: a run is lost when its heartbeat did not change for a while in which this process could
-read the database. So clock jumps, reboots and a database that was away lose nobody.
+It trusts only its own clock: a run is lost when its heartbeat has not changed for a while in which this process could
+read the database. So clock jumps, reboots and an unreachable database lose no run.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -19,31 +19,26 @@ from django.db.models import Q
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import HELD, USER_STOP, Desire, Host, Run, State
 from hacrl_web.runs.pubsub import publish_update
-from hacrl_web.runs.worker.finish_lost import finish_lost_run
-from hacrl_web.runs.worker.hosts import boot_id, host_name, process_start
+from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
+from hacrl_web.runs.worker.hosts import boot_id, data_folder_id, host_name, process_start
+from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
-RING_EVERY_S = 10.0
-RINGS_AT_ONCE = 20
+NOTIFY_EVERY_S = 10.0
+NOTIFY_AT_ONCE = 20
 LEASE_S = 45.0  # above the 20 s that SQLite may keep a writer waiting
+FINISH_S = 1.0  # longest call of finish_lost_run: other runs wait meanwhile
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class Watched:
-    """When this process saw a run's heartbeat change."""
-
-    beat: tuple[int, datetime | None]
-    changed_at: float
+Heartbeat = tuple[UUID, int, datetime | None]  # run, attempt, when
 
 
 class Dispatcher:
-    """`tick` once a second; every tick is complete in itself, so errors of one do not matter to the next."""
+    """`tick` once a second. Every tick is complete in itself, so an error in one does not matter to the next."""
 
-    def __init__(self, watch: Callable[[], float] = time.monotonic) -> None:
-        self._now = watch
-        self._rung_at: dict[UUID, float] = {}
-        self._watched: dict[UUID, Watched] = {}
-        self._last_look = watch()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._now = clock
+        self._notified_at: dict[UUID, float] = {}
+        self._first_seen: dict[Heartbeat, float] = {}  # when this process first read the heartbeat
+        self._last_look = clock()
 
     def tick(self) -> None:
         self.reap()
@@ -51,68 +46,85 @@ class Dispatcher:
         self.notify_workers()
 
     def notify_workers(self) -> int:
-        """Ring for queued runs that were not rung lately; returns how often it rang.
+        """Send messages for queued runs that had none lately; returns how many.
 
-        A message that waits means that no worker is free, so more of them would only pile up: it rings when none waits.
+        A message that waits means that no worker is free, and more would only pile up: so only where none waits.
         """
         now = self._now()
         queued = dict(Run.objects.in_queue().values_list("pk", "data_folder")[:500])
-        self._rung_at = {pk: at for pk, at in self._rung_at.items() if pk in queued}
+        self._notified_at = {pk: at for pk, at in self._notified_at.items() if pk in queued}
         due: dict[str, list[UUID]] = {}  # by the folder that they wait for
         for pk, folder in queued.items():
-            if now - self._rung_at.get(pk, -RING_EVERY_S) >= RING_EVERY_S:
+            if now - self._notified_at.get(pk, -NOTIFY_EVERY_S) >= NOTIFY_EVERY_S:
                 due.setdefault(folder, []).append(pk)
-        rung = 0
+        count = 0
         for folder, runs in due.items():
             if worker_queue.waiting(folder) != 0:
                 continue
-            for pk in runs[:RINGS_AT_ONCE]:
+            for pk in runs[:NOTIFY_AT_ONCE]:
                 if not worker_queue.notify_worker(pk, folder):
-                    return rung
-                self._rung_at[pk] = now
-                rung += 1
-        return rung
+                    return count
+                self._notified_at[pk] = now
+                count += 1
+        return count
 
     def reap(self) -> None:
-        """Take back each held run whose supervisor's process is gone from this host, or which has stopped to beat."""
+        """Mark each held run as lost whose supervisor's process is gone from this host, or whose heartbeat stopped."""
         now = self._now()
-        runs = list(Run.objects.filter(state__in=HELD))
         if now - self._last_look > LEASE_S / 3:  # this process slept or could not read: what it missed proves nothing
-            self._watched.clear()
+            self._first_seen.clear()
         self._last_look = now
-        earlier, self._watched = self._watched, {}
-        for run in runs:
-            beat = (run.attempt, run.heartbeat_at)
-            before = earlier.get(run.pk)
-            self._watched[run.pk] = before if before and before.beat == beat else Watched(beat, now)
+        held = {(run.pk, run.attempt, run.heartbeat_at): run for run in Run.objects.filter(state__in=HELD)}
+        self._first_seen = {heartbeat: self._first_seen.get(heartbeat, now) for heartbeat in held}
+        silent_s = {run.pk: now - self._first_seen[heartbeat] for heartbeat, run in held.items()}
         boots = dict(Host.objects.values_list("name", "boot_id")) | {host_name(): boot_id()}
-        _each(runs, lambda run: self._take_back_if_gone(run, boots))
-
-    def _take_back_if_gone(self, run: Run, boots: dict[str, str]) -> None:
-        silent_s = self._last_look - self._watched[run.pk].changed_at
-        if _is_rebooted(run, boots):
-            self._take_back(run, f"host {run.worker_host} was restarted")
-        elif _is_process_gone(run):
-            self._take_back(run, f"its worker process on {run.worker_host} is gone")
-        elif silent_s > LEASE_S:
-            self._take_back(run, f"no heartbeat from {run.worker_host} for {silent_s:.0f} s")
-
-    def _take_back(self, run: Run, reason: str) -> None:
-        # Only from the attempt just seen: a supervisor that ends the run meanwhile wins.
-        if run.transition_to(State.LOST, reason=reason, attempt=run.attempt):
-            log.warning("run %s is lost: %s", run.pk, reason)
-            publish_update(run.pk)
+        _each(held.values(), lambda run: _mark_if_lost(run, boots.get(run.worker_host, ""), silent_s[run.pk]))
 
     def revive(self) -> None:
-        """Give lost runs back to the queue; end those interrupted too often, and idle ones that are to stop."""
-        # An idle run that is to stop: it was lost once, or whoever wished it died before the end was written.
-        unwanted = Q(state__in=[State.QUEUED, State.PAUSED], desired_state=Desire.STOP)
-        held_out = Q(state=State.QUEUED, desired_state=Desire.PAUSE)
-        _each(Run.objects.filter(unwanted | held_out | Q(state=State.LOST)), _revive)
-        # A paused run that is to go on: whoever resumed it died in between.
+        """Requeue lost runs; end those interrupted too often, and idle ones that are to stop."""
+        # An idle run that is to stop was lost once, or the process that asked for it died before it wrote the end.
+        to_stop = Q(state__in=[State.QUEUED, State.PAUSED], desired_state=Desire.STOP)
+        to_pause = Q(state=State.QUEUED, desired_state=Desire.PAUSE)
+        _each(Run.objects.filter(to_stop | to_pause | Q(state=State.LOST)), _revive)
+        # A paused run that is to continue: the process that resumed it died halfway.
         for run in Run.objects.filter(state=State.PAUSED, desired_state=Desire.RUN):
             run.transition_to(State.QUEUED, reason="resumed")
             publish_update(run.pk)
+
+
+def _each(runs: Iterable[Run], function: Callable[[Run], None]) -> None:
+    """Call `function` with every run: one that fails, such as by an unreadable folder, does not hold up the others."""
+    for run in runs:
+        try:
+            function(run)
+        except (OperationalError, InterfaceError):  # the database is unreachable for all of them
+            raise
+        except Exception:
+            log.exception("run %s could not be checked; trying again", run.pk)
+
+
+def _mark_if_lost(run: Run, boot: str, silent_s: float) -> None:
+    """boot: the boot id of the run's host as last known, or empty."""
+    if boot and run.worker_boot and boot != run.worker_boot:  # no process of the run can have survived
+        reason = f"host {run.worker_host} was restarted"
+    elif _is_process_gone(run):
+        reason = f"its worker process on {run.worker_host} is gone"
+    elif silent_s > LEASE_S:
+        reason = f"no heartbeat from {run.worker_host} for {silent_s:.0f} s"
+    else:
+        return
+    # Only from the attempt just seen: a supervisor that ends the run meanwhile wins.
+    if run.transition_to(State.LOST, reason=reason, attempt=run.attempt):
+        log.warning("run %s is lost: %s", run.pk, reason)
+        publish_update(run.pk)
+
+
+def _is_process_gone(run: Run) -> bool:
+    """True where the supervisor ran on this host and its process no longer exists."""
+    if run.worker_host != host_name() or not run.worker_pid or run.worker_started is None:
+        return False
+    started = process_start(run.worker_pid)
+    return started is None or abs(started - run.worker_started) > 2
 
 
 def _revive(run: Run) -> None:
@@ -128,26 +140,31 @@ def _revive(run: Run) -> None:
     publish_update(run.pk)
 
 
-def _each(runs: Iterable[Run], act: Callable[[Run], None]) -> None:
-    """Act on every run: one that fails, such as by an unreadable run directory, does not keep the others from it."""
-    for run in runs:
-        try:
-            act(run)
-        except (OperationalError, InterfaceError):  # the database is away for all of them
-            raise
-        except Exception:
-            log.exception("run %s: it could not be looked at; trying again", run.pk)
+def finish_lost_run(run: Run) -> bool:
+    """Store the rest of an idle run's spool. False: the run cannot end yet, for there is more or its trainer lives.
 
-
-def _is_rebooted(run: Run, boots: dict[str, str]) -> bool:
-    """True where the run's host has started anew since it was claimed: nothing of the run can be left there."""
-    now = boots.get(run.worker_host)
-    return bool(now and run.worker_boot and now != run.worker_boot)
-
-
-def _is_process_gone(run: Run) -> bool:
-    """True where the supervisor ran on this host and its process no longer exists."""
-    if run.worker_host != host_name() or not run.worker_pid or run.worker_started is None:
+    A run that has ended has all its events and no process, which a supervisor that is killed or frozen cannot ensure.
+    Where the run directory is on another machine, it cannot be read here, and the run may end.
+    """
+    if run.data_folder != data_folder_id():
+        return True
+    try:
+        lock = lock_run_dir(run.run_dir)
+    except FileNotFoundError:
+        return True
+    except RunDirBusy:
+        log.warning("run %s cannot end yet: the trainer of a lost attempt is still alive", run.pk)
         return False
-    started = process_start(run.worker_pid)
-    return started is None or abs(started - run.worker_started) > 2
+    except OSError as error:
+        log.warning("run %s cannot end yet: its directory cannot be locked: %s", run.pk, error)
+        return False
+    try:
+        shipper = Shipper(run.pk, run.run_dir, run.attempt, Run.objects.left_by)
+        deadline = time.monotonic() + FINISH_S
+        while shipper.has_more and time.monotonic() < deadline:
+            shipper.ship()
+        return not shipper.has_more
+    except LeaseLost:  # it is no longer idle
+        return False
+    finally:
+        os.close(lock)

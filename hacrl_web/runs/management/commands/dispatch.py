@@ -1,4 +1,4 @@
-"""`manage.py dispatch`: the dispatcher process, until it is told to end."""
+"""`manage.py dispatch`: the dispatcher process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hacrl_web.runs.worker.dispatcher import Dispatcher
 
 
 class Command(BaseCommand):
-    help = "Ring for queued runs, take back lost ones and clear old texts, until ended."
+    help = "Notify workers of queued runs, requeue lost ones and clear old texts, until ended."
 
     def add_arguments(self, parser: Any) -> None:
-        parser.add_argument("--interval", type=float, default=0.5, help="seconds between two looks")
+        parser.add_argument("--interval", type=float, default=0.5, help="seconds between two ticks")
 
     def handle(self, *args: Any, **options: Any) -> None:
         ended = threading.Event()

@@ -31,12 +31,12 @@ JSON = "application/json"
 
 
 @pytest.fixture
-def rung(monkeypatch) -> list:
-    """The runs that the doorbell was rung for."""
-    found: list = []
-    monkeypatch.setattr(worker_queue, "notify_worker", lambda pk, folder="": found.append(pk) or True)
+def notified(monkeypatch) -> list:
+    """The runs that workers were notified of."""
+    run_ids: list = []
+    monkeypatch.setattr(worker_queue, "notify_worker", lambda pk, folder="": run_ids.append(pk) or True)
     monkeypatch.setattr(worker_queue, "waiting", lambda folder: 0)
-    return found
+    return run_ids
 
 
 @pytest.fixture
@@ -63,7 +63,9 @@ def codes(refused: FieldErrors) -> dict:
     return {error.field: error.code for error in refused.errors}
 
 
-def test_draft_has_its_whole_spec_and_neither_queue_nor_worker_knows_it(user, rung, django_capture_on_commit_callbacks):
+def test_draft_has_its_whole_spec_and_neither_queue_nor_worker_knows_it(
+    user, notified, django_capture_on_commit_callbacks
+):
     with django_capture_on_commit_callbacks(execute=True):
         run = launch(user, launch_request(user, draft=True))
     assert (run.state, run.spec["training"]["learning_rate"], run.total_steps) == ("draft", 1e-6, 5)
@@ -71,7 +73,7 @@ def test_draft_has_its_whole_spec_and_neither_queue_nor_worker_knows_it(user, ru
     assert list(changes) == [("", "draft", f"saved by {user.username}")]
     dispatcher = Dispatcher()
     dispatcher.tick()
-    assert (places(), rung) == ({}, [])
+    assert (places(), notified) == ({}, [])
     assert Run.objects.claim(run.pk, Worker("here", 1, 0.0, "folder")) is None
     run.refresh_from_db()
     assert (run.state, run.attempt) == ("draft", 0)
@@ -88,11 +90,11 @@ def test_draft_is_checked_as_a_launch_is(user, changes, field):
     assert not Run.objects.exists()
 
 
-def test_queued_draft_goes_behind_those_that_wait(user, draft, rung, django_capture_on_commit_callbacks):
+def test_queued_draft_goes_behind_those_that_wait(user, draft, notified, django_capture_on_commit_callbacks):
     waiting = make_run(user)
     with django_capture_on_commit_callbacks(execute=True):
         run = queue_draft(user, draft)
-    assert (run.state, rung) == ("queued", [run.pk])
+    assert (run.state, notified) == ("queued", [run.pk])
     assert sorted(places().items(), key=lambda one: one[1]) == [(waiting.pk, 1), (run.pk, 2)]
     assert run.status_changes.last().reason == f"queued by {user.username}"
     with pytest.raises(FieldErrors) as caught:

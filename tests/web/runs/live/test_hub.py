@@ -37,7 +37,7 @@ class TestStream:
         assert (tab.seqs, tab.synced) == ([1, 2, 3], [3])
         assert tab.runs[0]["state"] == "running"
         emit(run, 2, start=3)
-        tab.until(lambda: tab.cursor == 5)  # by the bell: there is no poll for a minute
+        tab.until(lambda: tab.cursor == 5)  # by the update: there is no poll for a minute
         assert tab.seqs == [1, 2, 3, 4, 5]
         assert tab.synced == [3]
 

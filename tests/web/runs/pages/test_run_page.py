@@ -91,14 +91,14 @@ def test_stop_says_that_a_run_that_nobody_began_loses_nothing(web, user):
     assert dict(hidden.findall(text_of(web.get(run.get_absolute_url())))) == {"no": " hidden", "yes": ""}
 
 
-def test_stop_button_rings_the_bell_as_the_api_does(web, user, monkeypatch):
-    rung = []
+def test_stop_button_publishes_an_update_as_the_api_does(web, user, monkeypatch):
+    published = []
     for module in ("pages.controls", "api.runs"):
-        monkeypatch.setattr(f"hacrl_web.runs.{module}.publish_update", rung.append)
+        monkeypatch.setattr(f"hacrl_web.runs.{module}.publish_update", published.append)
     for path in ("/runs/{}/stop", "/api/v1/runs/{}/stop"):
         run = factories.make_run(user)
         web.post(path.format(run.pk))
-        assert rung.pop() == run.pk
+        assert published.pop() == run.pk
 
 
 def test_csv_holds_the_plotted_numbers_of_the_highest_attempt(web, user):

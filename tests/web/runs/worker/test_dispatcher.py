@@ -1,4 +1,4 @@
-"""The queue moves: doorbells without piling up, and runs whose supervisor is gone come back."""
+"""The queue moves: messages without piling up, and runs whose supervisor is gone come back."""
 
 import os
 
@@ -7,8 +7,8 @@ import pytest
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import Host, Run, State, Worker
 from hacrl_web.runs.worker import dispatcher as module
-from hacrl_web.runs.worker.dispatcher import LEASE_S, RING_EVERY_S, Dispatcher
-from hacrl_web.runs.worker.supervisor import this_worker
+from hacrl_web.runs.worker.claim import this_worker
+from hacrl_web.runs.worker.dispatcher import LEASE_S, NOTIFY_EVERY_S, Dispatcher
 from tests.support.web.factories import make_run, metrics, write_spool
 from workers.contract.trainer_process import LOCK_NAME, lock_run_dir
 
@@ -31,23 +31,23 @@ def watch():
 
 
 @pytest.fixture
-def bell(monkeypatch):
-    """The queue of doorbells as a list; the test takes messages away like a worker does."""
-    queue: list = []
-    monkeypatch.setattr(worker_queue, "waiting", lambda folder: len(queue))
-    monkeypatch.setattr(worker_queue, "notify_worker", lambda pk, folder: queue.append(pk) or True)
-    return queue
+def queue(monkeypatch):
+    """The queue of messages as a list; the test takes them away like a worker does."""
+    messages: list = []
+    monkeypatch.setattr(worker_queue, "waiting", lambda folder: len(messages))
+    monkeypatch.setattr(worker_queue, "notify_worker", lambda pk, folder: messages.append(pk) or True)
+    return messages
 
 
 @pytest.fixture
-def bells(monkeypatch):
+def queues(monkeypatch):
     """The same by the data folder whose workers are meant; empty: all."""
-    queues: dict[str, list] = {}
-    monkeypatch.setattr(worker_queue, "waiting", lambda folder: len(queues.get(folder, [])))
+    messages: dict[str, list] = {}
+    monkeypatch.setattr(worker_queue, "waiting", lambda folder: len(messages.get(folder, [])))
     monkeypatch.setattr(
-        worker_queue, "notify_worker", lambda pk, folder: queues.setdefault(folder, []).append(pk) or True
+        worker_queue, "notify_worker", lambda pk, folder: messages.setdefault(folder, []).append(pk) or True
     )
-    return queues
+    return messages
 
 
 def elsewhere(run: Run) -> Run:
@@ -56,19 +56,19 @@ def elsewhere(run: Run) -> Run:
     return claimed
 
 
-class TestRing:
-    def test_queued_runs_are_rung_in_order_and_again_until_claimed(self, watch, bell):
+class TestNotify:
+    def test_queued_runs_are_notified_in_order_and_again_until_claimed(self, watch, queue):
         first, second = make_run(), make_run()
         dispatcher = Dispatcher(watch)
         dispatcher.tick()
-        assert bell == [first.pk, second.pk]
+        assert queue == [first.pk, second.pk]
         elsewhere(first)
-        bell.clear()
-        watch.now += RING_EVERY_S
+        queue.clear()
+        watch.now += NOTIFY_EVERY_S
         dispatcher.tick()
-        assert bell == [second.pk]
+        assert queue == [second.pk]
 
-    def test_busy_worker_does_not_pile_up_messages(self, watch, bell):
+    def test_busy_worker_does_not_pile_up_messages(self, watch, queue):
         """One worker holds a run for ten hours, three runs wait: their messages stay three."""
         for _ in range(3):
             make_run()
@@ -76,47 +76,47 @@ class TestRing:
         for _ in range(36_000 // 60):
             dispatcher.notify_workers()
             watch.now += 60
-        assert len(bell) == 3
+        assert len(queue) == 3
 
-    def test_lost_messages_are_sent_again_within_15_seconds(self, watch, bell):
+    def test_lost_messages_are_sent_again_within_15_seconds(self, watch, queue):
         run = make_run()
         dispatcher = Dispatcher(watch)
         dispatcher.tick()
-        bell.clear()  # Redis restarted empty
+        queue.clear()  # Redis restarted empty
         for _ in range(15):
             watch.now += 1
             dispatcher.notify_workers()
-        assert bell == [run.pk]
+        assert queue == [run.pk]
 
-    def test_thousand_queued_runs_are_rung_a_few_at_a_time(self, watch, bell, user):
+    def test_thousand_queued_runs_are_notified_a_few_at_a_time(self, watch, queue, user):
         run = make_run(user)
         made = {"owner": user, "project": run.project, "name": "r", "spec": run.spec, "algorithm": "hacpo"}
         Run.objects.bulk_create(Run(**made, seed=seed) for seed in range(1000))
         dispatcher = Dispatcher(watch)
         dispatcher.notify_workers()
-        assert len(bell) == module.RINGS_AT_ONCE
-        bell.clear()
+        assert len(queue) == module.NOTIFY_AT_ONCE
+        queue.clear()
         dispatcher.notify_workers()
-        assert len(set(bell)) == module.RINGS_AT_ONCE
+        assert len(set(queue)) == module.NOTIFY_AT_ONCE
 
-    def test_begun_run_is_rung_for_the_workers_of_its_folder(self, watch, bells):
+    def test_begun_run_is_notified_to_the_workers_of_its_folder(self, watch, queues):
         """Another host's worker would take the message, and could do nothing."""
         begun, new = make_run(), make_run()
         elsewhere(begun).requeue(reason="silent", attempt=1, is_interruption=True)
         dispatcher = Dispatcher(watch)
         assert dispatcher.notify_workers() == 2
-        assert bells == {"there": [begun.pk], "": [new.pk]}
-        bells[""].clear()  # somebody took it; the other one waits for a host that is away
+        assert queues == {"there": [begun.pk], "": [new.pk]}
+        queues[""].clear()  # somebody took it; the other one waits for a host that is away
         for _ in range(100):
-            watch.now += RING_EVERY_S
+            watch.now += NOTIFY_EVERY_S
             dispatcher.notify_workers()
-            bells[""].clear()
-        assert bells["there"] == [begun.pk]
+            queues[""].clear()
+        assert queues["there"] == [begun.pk]
 
-    def test_stopped_run_is_not_rung(self, watch, bell):
+    def test_stopped_run_is_not_notified(self, watch, queue):
         make_run().request_stop()
         Dispatcher(watch).tick()
-        assert bell == []
+        assert queue == []
 
     def test_without_redis_it_goes_on(self, watch):
         make_run()
@@ -127,7 +127,7 @@ class TestRing:
 
 class TestReap:
     @pytest.fixture(autouse=True)
-    def _quiet(self, bell):
+    def _quiet(self, queue):
         pass
 
     def test_silent_run_is_lost_and_requeued(self, watch):
@@ -141,7 +141,7 @@ class TestReap:
         assert "no heartbeat from another host" in run.reason
         assert [c.to_state for c in run.status_changes.all()] == ["queued", "starting", "lost", "queued"]
 
-    def test_beating_run_is_never_lost(self, watch):
+    def test_run_with_a_heartbeat_is_never_lost(self, watch):
         run = elsewhere(make_run())
         dispatcher = Dispatcher(watch)
         for second in range(200):
@@ -295,11 +295,11 @@ class TestReap:
         assert list(states.values()) == ["failed"]
 
 
-class TestSettle:
+class TestFinishLost:
     """A run that its supervisor left without a word ends with all its events, and not before its trainer."""
 
     @pytest.fixture
-    def left(self, bell):
+    def left(self, queue):
         """Claimed here and lost, with an event in the spool that nobody has stored."""
         run = Run.objects.claim(make_run().pk, this_worker())
         run.transition_to(State.RUNNING, reason="", attempt=1)

@@ -77,7 +77,7 @@ def test_thread_beats_and_ends():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_beat_that_fails_does_not_end_the_thread(monkeypatch):
+def test_heartbeat_that_fails_does_not_end_the_thread(monkeypatch):
     real, tries = hosts.devices, []
 
     def odd():
@@ -87,7 +87,7 @@ def test_beat_that_fails_does_not_end_the_thread(monkeypatch):
         return real()
 
     monkeypatch.setattr(hosts, "devices", odd)
-    monkeypatch.setattr(hosts, "BEAT_S", 0.01)
+    monkeypatch.setattr(hosts, "HEARTBEAT_S", 0.01)
     thread = HeartbeatThread()
     thread.start()
     try:

@@ -34,7 +34,7 @@ class TestPause:
         assert processes_of(run) == []
         paused_at = run.events.filter(type="checkpoint").last().step
         assert 3 <= paused_at < 400
-        assert not supervise(run.pk)  # an old doorbell
+        assert not supervise(run.pk)  # an old message
         run.request_resume("resumed by ada")
         assert (run.state, run.desired_state, run.reason) == ("queued", "run", "resumed by ada")
         assert supervise(run.pk)
@@ -49,13 +49,13 @@ class TestPause:
 
     def test_pause_taken_back_before_it_is_reached_is_no_interruption(self, monkeypatch):
         run = make_run(training=LONG)
-        real = supervisor.RunSupervisor._ask_pause
+        real = supervisor.RunSupervisor._request_pause
 
         def ask_and_resume(self, trainer):
             real(self, trainer)
             Run.objects.get(pk=run.pk).request_resume("resumed by ada")
 
-        monkeypatch.setattr(supervisor.RunSupervisor, "_ask_pause", ask_and_resume)
+        monkeypatch.setattr(supervisor.RunSupervisor, "_request_pause", ask_and_resume)
         thread = during(run, lambda: has_step(run, 1), lambda: Run.objects.get(pk=run.pk).request_pause("ada"))
         supervise(run.pk)
         thread.join()
@@ -81,13 +81,13 @@ class TestPause:
     def test_pause_taken_back_while_loading_is_no_interruption(self, monkeypatch):
         monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)
         run = make_run(name="load")
-        real = supervisor.RunSupervisor._ask_pause
+        real = supervisor.RunSupervisor._request_pause
 
         def ask_and_resume(self, trainer):
             real(self, trainer)
             Run.objects.get(pk=run.pk).request_resume("resumed by ada")
 
-        monkeypatch.setattr(supervisor.RunSupervisor, "_ask_pause", ask_and_resume)
+        monkeypatch.setattr(supervisor.RunSupervisor, "_request_pause", ask_and_resume)
         thread = during(run, lambda: processes_of(run), lambda: Run.objects.get(pk=run.pk).request_pause("ada"))
         supervise(run.pk)
         thread.join()
@@ -112,7 +112,7 @@ class TestPause:
 
     def test_crash_during_a_pause_is_paused_with_both_reasons(self, monkeypatch):
         run = make_run(name="crash")
-        monkeypatch.setattr(supervisor.RunSupervisor, "_ask_pause", lambda *_: None)
+        monkeypatch.setattr(supervisor.RunSupervisor, "_request_pause", lambda *_: None)
         thread = during(run, lambda: is_running(run), lambda: Run.objects.get(pk=run.pk).request_pause("paused by ada"))
         supervise(run.pk)
         thread.join()

@@ -237,5 +237,5 @@ def test_claim_pause_and_stop_at_once_leave_a_run_that_goes_the_users_way():
             )
             run.refresh_from_db()
             assert run.desired_state == "stop"
-            # Held: its supervisor obeys. Otherwise it has ended, and nobody can claim it.
+            # Held: its supervisor ends it. Otherwise it has ended, and nobody can claim it.
             assert run.state in ({"starting"} if run.attempt else {"stopped"})

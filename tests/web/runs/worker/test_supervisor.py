@@ -27,7 +27,9 @@ from hacrl_web.runs.models import (
 )
 from hacrl_web.runs.telemetry import shipper
 from hacrl_web.runs.worker import supervisor
-from hacrl_web.runs.worker.supervisor import data_folder_id, supervise, trainer_environment
+from hacrl_web.runs.worker.hosts import data_folder_id
+from hacrl_web.runs.worker.supervisor import supervise
+from hacrl_web.runs.worker.trainer_environment import trainer_environment
 from tests.support.waiting import wait_until
 from tests.support.web.factories import make_run
 from workers.contract import trainer_log
@@ -242,7 +244,7 @@ def test_term_to_the_supervisor_itself_requeues_too():
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_doorbell_100_times_is_one_claim():
+def test_message_100_times_is_one_claim():
     run = make_run()
     assert [supervise(run.pk) for _ in range(100)] == [True] + [False] * 99
     run.refresh_from_db()
@@ -306,7 +308,7 @@ def test_run_directory_that_cannot_be_locked_is_passed_over():
     assert (unreadable.state, unreadable.attempt, second.state) == ("queued", 0, "completed")
 
 
-@pytest.mark.parametrize("station", ["_mend_spool", "_handle_wish", "_drain", "_conclude"])
+@pytest.mark.parametrize("station", ["_mend_spool", "_handle_requests", "_drain", "_conclude"])
 def test_supervisor_that_fails_itself_says_so_and_the_run_goes_on(monkeypatch, station):
     def fail(*_):
         raise RuntimeError("a bug")
@@ -410,7 +412,11 @@ def test_spool_shortened_by_a_power_cut_does_not_reuse_numbers():
     assert run.state == "completed"
     assert stored_seqs(run) == list(range(1, run.last_seq + 1))
     assert run.last_seq > len(stored)
-    assert run.events.get(seq=len(stored) + 1).payload["message"].endswith("were lost from the spool, not from here")
+    assert (
+        run.events.get(seq=len(stored) + 1)
+        .payload["message"]
+        .endswith("were lost from the spool; the database has them")
+    )
 
 
 def test_damaged_end_of_the_spool_that_nobody_stored_is_said_on_the_run():
@@ -535,8 +541,8 @@ def test_trainer_works_in_its_run_directory_and_finds_our_code(tmp_path, monkeyp
     assert (run_dir / "trainer.log").read_text() == f"{run_dir.resolve()} False True\n"
 
 
-def test_bell_starts_the_run_that_is_next_and_not_the_one_it_was_rung_for():
-    """An interrupted run waits in its old place, with bells of later ones still in the broker before its own."""
+def test_message_starts_the_run_that_is_next_and_not_the_one_it_names():
+    """An interrupted run waits in its old place, with messages of later ones still in the broker before its own."""
     first, second = make_run(), make_run()
     supervise(second.pk)
     first.refresh_from_db()
@@ -547,7 +553,7 @@ def test_bell_starts_the_run_that_is_next_and_not_the_one_it_was_rung_for():
     supervise(second.pk)
     third.refresh_from_db()
     assert third.state == "completed"
-    supervise(first.pk)  # an old bell
+    supervise(first.pk)  # an old message
     second.refresh_from_db()
     assert second.state == "queued"
 

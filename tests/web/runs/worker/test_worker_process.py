@@ -37,9 +37,9 @@ def test_redis_that_is_frozen_cannot_hold_a_sender_for_ever():
     assert app.conf.broker_connection_max_retries is None  # the worker comes back, however long Redis is away
 
 
-def test_worker_hears_the_bells_for_all_and_those_for_its_own_folder():
+def test_worker_consumes_the_messages_for_all_and_those_for_its_own_folder():
     worker = SimpleNamespace(app=Celery("worker"))
-    tasks._listen_for_this_folder(worker)
+    tasks._consume_queue_of_folder(worker)
     assert set(worker.app.amqp.queues.consume_from) == {"celery", f"celery.{data_folder_id()}"}
 
 
@@ -86,7 +86,7 @@ def test_worker_that_sees_a_run_through_loads_no_ml_library(settings):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("fake_trainer")
-def test_doorbell_of_a_run_that_has_ended_is_dropped_quietly(caplog):
+def test_message_of_a_run_that_has_ended_is_dropped_quietly(caplog):
     run = make_run()
     run.request_stop()
     before = run.status_changes.count()
