@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 
 from tests.bench.models import BenchVerifier
-from workers.agents import objective, updates
+from workers.agents import gradients, objective
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.model.policy import Policy
@@ -145,7 +145,7 @@ class Steps:
             mock.patch.object(Policy, "encode_response", self._timed("tokenizer", Policy.encode_response)),
             mock.patch.object(Policy, "decode", self._timed("tokenizer", Policy.decode)),
             mock.patch.object(objective, "loss", self._timed("loss", objective.loss)),
-            mock.patch.object(updates, "_fill", self._timed("row results", updates._fill)),
+            mock.patch.object(gradients, "_fill_results", self._timed("row results", gradients._fill_results)),
             mock.patch.object(step, "build_mini_batches", self._timed("plan", step.build_mini_batches)),
             mock.patch.object(self.trainer, "phase", self._phase),
             mock.patch.object(self.trainer.scorer, "score_step", self._timed("verify", self.trainer.scorer.score_step)),

@@ -32,16 +32,17 @@ def test_an_idle_agent_holds_no_memory_of_the_gpu(tmp_path):
     policy = Policy(spec.agents[0], spec, torch.device("cuda", 0))
 
     def on_gpu() -> int:
-        states = [value for state in policy.optimizer.state.values() for value in state.values()]
-        return sum(tensor.is_cuda for tensor in [*policy.model.parameters(), *policy._masters.values(), *states])
+        optimizer = policy.optimizer
+        states = [value for state in optimizer.adamw.state.values() for value in state.values()]
+        return sum(tensor.is_cuda for tensor in [*policy.model.parameters(), *optimizer.masters.values(), *states])
 
     assert on_gpu() == 0
     with policy.at_work():
         logps, _ = policy.token_logps([[2, 3]], [[4, 5, 6]])
-        policy.backward(-logps.sum())
-        policy.step(1e-4, is_sound=True)
+        policy.optimizer.backward(-logps.sum())
+        policy.optimizer.step(1e-4, is_sound=True)
         held = torch.cuda.memory_allocated()
         assert on_gpu() > 0
     assert on_gpu() == 0
     # At least weights in bfloat16, and three float32 numbers for each of them, are gone from there.
-    assert held - torch.cuda.memory_allocated() >= 14 * policy.num_trained
+    assert held - torch.cuda.memory_allocated() >= 14 * policy.optimizer.num_trained

@@ -1,6 +1,6 @@
-"""One agent in this process: its model, its tokenizer, and between two calls the token ids of its own rollouts.
+"""One agent in this process: it samples and scores rollouts, re-tokenises those of others, learns, evaluates, saves.
 
-It answers the trainer (`Agent`, placement.py) in text and numbers.
+It answers the trainer (`AgentInterface`) in text and numbers.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from workers import heartbeat
+from workers.agents.gradients import LOWER_LENGTH, Inputs, RowInputs
 from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, RolloutsMissing, UpdateReport
 from workers.agents.objective import needs_token_logps, rescores_shared
-from workers.agents.updates import LOWER_LENGTH, Inputs, measure_alignment, retokenize, run_updates
+from workers.agents.updates import measure_alignment, run_updates
 from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 from workers.model.memory import OutOfMemory, halving
 from workers.model.policy import Policy
@@ -31,21 +33,24 @@ from workers.randomness import derived_key
 from workers.rollouts.engine import logp_difference, make_engine, truncated_weight
 from workers.rollouts.sampler import Sample
 
-MAX_ROLL_BACKS = 3  # in a run and agent
-Place = tuple[int, int, int]  # source, prompt, sample
+MAX_ROLL_BACKS = 3  # in a run, by agent
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
 
 
+class ResponseTooLong(ValueError):
+    """overflow: error, and a shared rollout does not fit."""
+
+
 def _at_work(method: Callable[Concatenate[LocalAgent, P], Answer]) -> Callable[Concatenate[LocalAgent, P], Answer]:
-    """A method that needs the agent's model on its device."""
+    """Decorator of a method that needs the agent's model on its device."""
 
     @wraps(method)
-    def working(agent: LocalAgent, *args: P.args, **kwargs: P.kwargs) -> Answer:
+    def wrapper(agent: LocalAgent, *args: P.args, **kwargs: P.kwargs) -> Answer:
         with agent.policy.at_work():
             return method(agent, *args, **kwargs)
 
-    return working
+    return wrapper
 
 
 class LocalAgent:
@@ -62,20 +67,20 @@ class LocalAgent:
         self._rollout_batch_size = spec.rollout.rollout_batch_size  # halved where memory runs out
         self._failures_in_a_row = 0
         self._num_roll_backs = 0
-        self._untold: list[str] = []  # of an evaluation or a measurement, told with the next rollouts
-        self._encoded: dict[str, Sequence[int]] = {}  # of all questions
+        self._pending_notes: list[str] = []  # of evaluations and measurements, sent with the next rollouts
+        self._encoded: dict[str, Sequence[int]] = {}  # by question
         self._prompts: list[Sequence[int]] = []
         self._own: dict[tuple[int, int], Inputs | str] = {}
         self._scoring_differences: list[float] = []
         self._importance_weights: list[float] = []
 
     def describe(self) -> dict[str, Any]:
-        """What people want to read about the agent in the log, and what a checkpoint will weigh."""
+        """The agent in numbers: for the log, and to estimate a checkpoint's size."""
         model = self.policy.model
         return {
             "architecture": type(model).__name__,
             "num_parameters": self.policy.num_parameters,
-            "num_trained": self.policy.num_trained,
+            "num_trained": self.policy.optimizer.num_trained,
             "num_bytes": sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()),
             "dtype": str(self.policy.dtype).removeprefix("torch."),
             "context_length": self.policy.context_length,
@@ -87,20 +92,20 @@ class LocalAgent:
         return [0 < len(self._encode(question)) <= limit for question in questions]
 
     def longest_prompt(self, questions: Sequence[Question]) -> int:
-        """Tokens of the longest of these questions' prompts."""
+        """Number of tokens of the longest of these questions' prompts."""
         return max((len(self._encode(question)) for question in questions), default=0)
 
     def _encode(self, question: Question) -> Sequence[int]:
         if question.prompt not in self._encoded:
             heartbeat.send_heartbeat()
-            # A list of numbers takes nine times the memory.
+            # A list takes nine times the memory.
             self._encoded[question.prompt] = array("i", self.policy.encode_prompt(question.prompt))
         return self._encoded[question.prompt]
 
     def _sample(
         self, kind: str, step: int, questions: Sequence[Question], per_prompt: int, temperature: float
     ) -> tuple[list[Sample], list[str]]:
-        """One sample for each question and number, and what people should be told. Error: OutOfMemory."""
+        """`per_prompt` samples of each question, and notes for the log. Error: OutOfMemory."""
         agent_seed = self.policy.agent.stable_seed
         keys = [
             derived_key(kind, self.spec.seed, agent_seed, step, question.id, number)
@@ -157,7 +162,7 @@ class LocalAgent:
         return GeneratedRollouts(responses, entropy, notes=(*self.take_notes(), *notes))
 
     def _weigh(self, sampled: Sequence[Sequence[float]], scored: Sequence[Sequence[float]]) -> list[float]:
-        """What each rollout's loss is multiplied by; see importance.py. Both: log-probabilities by row and token."""
+        """The factor of each rollout's loss (rollouts/engine.py) from log-probabilities by row and token."""
         rollout = self.spec.rollout
         if rollout.importance_correction == "none":
             return [1.0] * len(scored)
@@ -173,7 +178,7 @@ class LocalAgent:
         return row.token_ids[:-1] if stripped else row.token_ids
 
     def _text(self, row: Sample) -> str:
-        """What the agent said, without the EOS."""
+        """The response without the EOS."""
         return self.policy.decode(row.token_ids[:-1] if row.finished else row.token_ids)
 
     def _response(self, row: Sample, ids: list[int], mean_logp: float) -> Response:
@@ -220,34 +225,29 @@ class LocalAgent:
             return self._own[row.prompt, row.sample]
         if not row.response.length:
             return "empty"
-        if not math.isfinite(row.response.mean_logp):  # the source's trouble: it must not cost this agent an update
+        if not math.isfinite(row.response.mean_logp):  # a fault of the source must not cost this agent an update
             return "not finite"
         ids = retokenize(self.policy, row.response, self.spec.algorithm, self.spec.rollout.max_completion_length)
         if isinstance(ids, str):
             return ids
         return Inputs(self._prompts[row.prompt], ids, row.response.mean_logp, row.response.length)
 
-    def _rescored(self, mini_batches: Sequence[Sequence[LearnerRow]], notes: list[str]) -> dict[Place, Inputs | str]:
-        """Shared rows with this agent's own log-probabilities of before the step's updates (naive_learner)."""
-        by_place: dict[Place, Inputs | str] = {
+    def _inputs_by_row(self, mini_batches: Sequence[Sequence[LearnerRow]], notes: list[str]) -> RowInputs:
+        """`_inputs`; for naive_learner, shared rows with this agent's own log-probabilities before the step's updates."""
+        if not rescores_shared(self.spec.algorithm):
+            return self._inputs
+        shared = {
             (row.source, row.prompt, row.sample): self._inputs(row)
             for rows in mini_batches
             for row in rows
             if not row.is_self
         }
-        fitting = [(place, inputs) for place, inputs in by_place.items() if isinstance(inputs, Inputs)]
+        fitting = [(place, inputs) for place, inputs in shared.items() if isinstance(inputs, Inputs)]
         scored = self._score([(place[1], inputs.response) for place, inputs in fitting], notes)
         for (place, inputs), logps in zip(fitting, scored, strict=True):
             # Both sides are this agent's tokens now, so both are divided by their number.
-            by_place[place] = replace(inputs, mean_logp=_mean(logps), length=len(logps))
-        return by_place
-
-    def _finder(
-        self, mini_batches: Sequence[Sequence[LearnerRow]], notes: list[str]
-    ) -> Callable[[LearnerRow], Inputs | str]:
-        """How these rows are found in this agent's tokens, the shared ones scored again where the rule wants that."""
-        rescored = self._rescored(mini_batches, notes) if rescores_shared(self.spec.algorithm) else {}
-        return lambda row: rescored.get((row.source, row.prompt, row.sample)) or self._inputs(row)
+            shared[place] = replace(inputs, mean_logp=_mean(logps), length=len(logps))
+        return lambda row: shared.get((row.source, row.prompt, row.sample)) or self._inputs(row)
 
     @_at_work
     def update(
@@ -259,7 +259,7 @@ class LocalAgent:
             self.policy,
             self.spec,
             mini_batches,
-            self._finder(mini_batches, notes),
+            self._inputs_by_row(mini_batches, notes),
             learning_rate,
             self._failures_in_a_row,
             may_roll_back=self._num_roll_backs < MAX_ROLL_BACKS,
@@ -279,32 +279,24 @@ class LocalAgent:
 
     @_at_work
     def measure_alignment(self, rows: Sequence[LearnerRow]) -> dict[int, float | None]:
-        """By source: the cosine of its gradient with this agent's own; see `updates`. Changes no weight."""
-        notes: list[str] = []
-        cosines = measure_alignment(
-            self.policy,
-            self.spec,
-            rows,
-            self._finder([rows], notes),
-            notes,
-        )
-        self._untold += notes
-        return cosines
+        """By source: the cosine of its gradient with this agent's own. Changes no weight."""
+        notes = self._pending_notes
+        return measure_alignment(self.policy, self.spec, rows, self._inputs_by_row([rows], notes), notes)
 
     @_at_work
     def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]:
-        """Response texts, `num_samples` of a question and then of the next: greedy unless the spec says otherwise."""
+        """Response texts, `num_samples` of a question and then of the next, at the evaluation's temperature."""
         samples, notes = self._sample("evaluation", step, questions, num_samples, self.spec.evaluation.temperature)
-        self._untold += notes
+        self._pending_notes += notes
         return [self._text(row) for row in samples]
 
     def take_notes(self) -> list[str]:
-        """What people should be told of evaluations and measurements since the last rollouts."""
-        notes, self._untold = self._untold, []
+        """Notes for the log on evaluations and measurements since the last rollouts."""
+        notes, self._pending_notes = self._pending_notes, []
         return notes
 
     def close(self) -> None:
-        """End the engine, where it is a process of its own."""
+        """End the engine, which may be another process."""
         self.engine.close()
 
     @_at_work  # adapters are merged on the device
@@ -319,10 +311,8 @@ class LocalAgent:
         """
         if not (self.ranks.is_first or self.ranks.is_sharded):
             return
-        tensors = self.policy.state_tensors()
-        snapshot = self.policy.snapshot
-        if self._failures_in_a_row and snapshot.is_fresh:  # else the next update takes a new one
-            tensors |= {f"snapshot/{name}": value for name, value in snapshot.tensors.items()}
+        # Without failures the next update takes a new snapshot.
+        tensors = self.policy.optimizer.state_tensors(with_snapshot=self._failures_in_a_row > 0)
         save_file(tensors, self._state_file(stem))
         if not self.ranks.is_first:
             return
@@ -340,18 +330,30 @@ class LocalAgent:
 
     def load_state(self, stem: Path) -> None:
         """The reverse of save_state."""
-        tensors = load_file(self._state_file(stem))
-        mark = "snapshot/"
-        self.policy.snapshot.load(
-            {name.removeprefix(mark): value for name, value in tensors.items() if name.startswith(mark)}
-        )
-        self.policy.load_state_tensors({name: value for name, value in tensors.items() if not name.startswith(mark)})
+        self.policy.optimizer.load_state_tensors(load_file(self._state_file(stem)))
         counters = json.loads(stem.with_suffix(".json").read_text())
         self._failures_in_a_row = counters["failures_in_a_row"]
         self._num_roll_backs = counters.get("num_roll_backs", 0)
         self.policy.micro_batch_size = counters.get("micro_batch_size", self.policy.micro_batch_size)
         self._rollout_batch_size = counters.get("rollout_batch_size", self._rollout_batch_size)
         self.engine.take_weights()
+
+
+def retokenize(policy: Policy, response: Response, algorithm: AlgorithmSpec, max_length: int) -> list[int] | str:
+    """A shared rollout in the learner's tokens, or the reason why it is dropped. Error: ResponseTooLong."""
+    ids = policy.encode_response(response.shared_text, literal=algorithm.eos == "literal")
+    if algorithm.eos == "map" and response.finish_reason == "stop":
+        ids.append(policy.turn_eos)
+    if len(ids) > max_length:
+        if algorithm.overflow == "error":
+            raise ResponseTooLong(
+                f"a shared rollout has {len(ids)} tokens for agent {policy.agent.name}, more than "
+                f"max_completion_length {max_length}: raise it, or set algorithm.overflow to drop"
+            )
+        if algorithm.overflow == "drop":
+            return "overflow"
+        ids = ids[:max_length]
+    return ids or "empty"
 
 
 def _mean(values: Sequence[float]) -> float:

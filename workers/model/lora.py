@@ -22,11 +22,11 @@ ADAPTER = "default"
 def add_adapter(model: Any, agent: AgentSpec, seed: int) -> None:
     """Put matrices of rank lora_rank beside every linear layer but the output's; only they are trained.
 
-    seed: of the random half of them; the other half is zero, so that the model starts as it was.
+    seed: of the random matrices. The others are zero, so the model starts unchanged.
     """
     config = LoraConfig(
         r=agent.lora_rank,
-        lora_alpha=agent.lora_alpha,  # type: ignore[arg-type]  # a ratio: any number will do
+        lora_alpha=agent.lora_alpha,  # type: ignore[arg-type]  # a ratio: any number works
         target_modules="all-linear",
         lora_dropout=0.0,
         bias="none",
@@ -56,7 +56,7 @@ def adapter_off(model: Any) -> Iterator[None]:
 
 @torch.no_grad()
 def merge_into(start: Any, model: Any) -> None:
-    """Add what the adapters of `model` have learnt to `start`, its starting model without adapters."""
+    """Add the adapters of `model` to the weights of `start`, its starting model without adapters."""
     for name, layer in model.named_modules():
         if isinstance(layer, Linear):
             weight = start.get_submodule(name).weight

@@ -1,7 +1,4 @@
-"""Memory: how much the trainer uses, and what to do when a device has no more.
-
-Then the same work is done again in halves, and a line says so.
-"""
+"""Memory: how much the trainer uses, and smaller batches where a device runs out of it."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ Result = TypeVar("Result")
 
 
 class OutOfMemory(RuntimeError):
-    """Not even one sequence at a time fits."""
+    """One sequence alone does not fit into memory."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that memory ran out; a CPU says so in a plain RuntimeError."""
+    """Whether an error means that memory ran out; on a CPU it is a plain RuntimeError."""
     return isinstance(error, torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
     )
@@ -28,12 +25,11 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def resident_bytes() -> int:
     """Memory of this process that is in RAM now, its children not counted."""
-    num_bytes: int = psutil.Process().memory_info().rss
-    return num_bytes
+    return int(psutil.Process().memory_info().rss)
 
 
 def device_peak_bytes() -> int | None:
-    """The most that tensors took on a GPU since the last call, the highest of all GPUs; None without one."""
+    """Peak memory of tensors since the last call, on the GPU that used most; None without a GPU."""
     if not torch.cuda.is_available() or not torch.cuda.is_initialized():
         return None
     devices = range(torch.cuda.device_count())
@@ -49,9 +45,9 @@ def used_bytes() -> tuple[int, int | None]:
 
 
 def halving(work: Callable[[int], Result], size: int, what: str, advice: str, notes: list[str]) -> tuple[Result, int]:
-    """work(size), halved as often as memory runs out. Returns its result and the size that fitted.
+    """work(size), with size halved as often as memory runs out. Returns its result and the size that fitted.
 
-    `work` starts from nothing each time. notes: gets a line for each halving. Error: OutOfMemory.
+    `work` starts from the beginning each time. notes: gets a line for each halving. Error: OutOfMemory.
     """
     while True:
         try:
@@ -60,7 +56,7 @@ def halving(work: Callable[[int], Result], size: int, what: str, advice: str, no
             if not is_out_of_memory(error):
                 raise
             reason = str(error).splitlines()[0][:200]
-        # Out here the error no longer holds the tensors of the failed work.
+        # After the except block the error no longer references the tensors of the failed work.
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

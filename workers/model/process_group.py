@@ -1,7 +1,7 @@
-"""The processes of one agent, its ranks: who they are and what they tell each other. No model, no algorithm.
+"""The processes of one agent, its ranks, and what they exchange. No model, no algorithm.
 
-All ranks make the same calls on the same arguments; where rows are split between them, they meet here. An agent of
-one process is `ALONE`: nothing is split, nothing is sent.
+All ranks make the same calls with the same arguments; rows are split between them here. An agent of one process is
+`ALONE`: nothing is split, nothing is sent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among the agent's. is_sharded: each holds its share of the weights, else all of them."""
+    """This process among the agent's. is_sharded: each process holds a share of the weights, else all of them."""
 
     rank: int = 0
     size: int = 1
@@ -30,7 +30,7 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process answers for all, and writes what all have in common."""
+        """Whether this process answers for all, and writes the files that all share."""
         return self.rank == 0
 
     @property
@@ -38,20 +38,20 @@ class Ranks:
         return self.size == 1
 
     def block(self, count: int) -> range:
-        """This rank's share of `count` rows, neighbours together."""
+        """This rank's share of `count` rows: a contiguous block."""
         return range(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def rounds(self, rows: Sequence[Value], size: int) -> list[list[Sequence[Value]]]:
-        """Rows in chunks of at most `size`, and those in rounds: in each round, chunk r is rank r's.
+        """Rows in chunks of at most `size`, and the chunks in rounds: in each round, chunk r belongs to rank r.
 
-        A last round may have fewer chunks. Chunks are made smaller where ranks would have nothing to do.
+        The last round may have fewer chunks. Chunks are smaller where ranks would otherwise be idle.
         """
         width = max(1, min(size, -(-len(rows) // self.size)))
         chunks = [rows[start : start + width] for start in range(0, len(rows), width)]
         return [chunks[start : start + self.size] for start in range(0, len(chunks), self.size)]
 
     def mine(self, chunks: Sequence[Sequence[Value]]) -> Sequence[Value]:
-        """This rank's chunk of a round; empty where there is none for it."""
+        """This rank's chunk of a round, or an empty one."""
         return chunks[self.rank] if self.rank < len(chunks) else ()
 
     def gather(self, value: Value) -> list[Value]:
@@ -63,11 +63,11 @@ class Ranks:
         return values  # type: ignore[return-value]  # every place is filled
 
     def all(self, is_true: bool) -> bool:
-        """Whether it is true in every rank: what must be decided together."""
+        """Whether it is true in every rank."""
         return is_true if self.is_alone else all(self.gather(is_true))
 
     def sum(self, value: float) -> float:
-        """Added up over the ranks, in their order."""
+        """The sum over the ranks, in their order."""
         return value if self.is_alone else sum(self.gather(value))
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
@@ -77,10 +77,10 @@ class Ranks:
                 dist.all_reduce(tensor)
 
     def together(self, work: Callable[[int], Result]) -> Callable[[int], Result]:
-        """`work`, out of memory in all ranks where it is in one, so that all try again with half the size.
+        """`work` that runs out of memory in all ranks where it does in one, so that all try again with half the size.
 
-        Within `work` the ranks must not meet. With shards they do, in every layer: there the one that is out of memory
-        ends the agent.
+        `work` must not communicate between ranks. With shards every layer does: there, a rank out of memory ends the
+        agent.
         """
         if self.is_alone or self.is_sharded:
             return work

@@ -1,4 +1,4 @@
-"""A question as an agent's model reads it, and the tokens that end a response. No weights."""
+"""How an agent's tokenizer encodes a question, and which tokens end a response. No weights."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ def eos_ids(tokenizer: Any, model: Any) -> list[int]:
     for value in [tokenizer.eos_token_id, *(getattr(config, "eos_token_id", None) for config in configs)]:
         ids += value if isinstance(value, list) else [] if value is None else [value]
     if not ids:
-        raise ValueError("the model names no end-of-sequence token: set eos_token in its tokenizer")
+        raise ValueError("the model has no end-of-sequence token: set eos_token in its tokenizer")
     return list(dict.fromkeys(ids))
 
 
 def turn_eos(tokenizer: Any, agent: AgentSpec, stops: Sequence[int]) -> int:
-    """The id that ends an agent's answer: the stop that its chat template writes behind one, else the tokenizer's EOS.
+    """The id that ends an agent's answer: the stop that its chat template writes after one, else the tokenizer's EOS.
 
-    Some families end a turn with another token than a text, such as Gemma's <end_of_turn> beside its <eos>.
+    Some families end a turn and a text with different tokens, such as Gemma's <end_of_turn> and <eos>.
     """
-    for token in _ids_behind_an_answer(tokenizer, agent) if uses_chat(tokenizer, agent) else ():
+    for token in _ids_after_an_answer(tokenizer, agent) if uses_chat(tokenizer, agent) else ():
         if token in stops:
             return token
     return stops[0] if tokenizer.eos_token_id is None else int(tokenizer.eos_token_id)
 
 
-def _ids_behind_an_answer(tokenizer: Any, agent: AgentSpec) -> list[int]:
+def _ids_after_an_answer(tokenizer: Any, agent: AgentSpec) -> list[int]:
     answer = "forty-two"
     turns = [{"role": "user", "content": "6 * 7"}, {"role": "assistant", "content": answer}]
     try:
         text = tokenizer.apply_chat_template(turns, tokenize=False, **agent.chat_template_kwargs)
-    except Exception:  # a template may raise anything, and need not know answers
+    except Exception:  # a template may raise anything, and need not support answers
         return []
     _, separator, rest = text.rpartition(answer)
     return list(tokenizer(rest, add_special_tokens=False).input_ids) if separator else []

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from tests.support.workers.tiny import make_agent, make_pair, make_spec, train, weights
-from workers.model.gradient_checkpointing import recompute_layers
-from workers.model.loading import CPU, choose_device
+from workers.model.loading import CPU, choose_device, recompute_layers
 from workers.model.policy import Policy
 from workers.trainer.trainer import Trainer
 
@@ -107,5 +106,5 @@ def test_processes_and_agents_take_the_gpus_in_turn(tmp_path, monkeypatch, compu
     assert [[choose_device(spec, agent, rank).index for rank in ranks] for agent in range(3)] == expected
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     if spec.compute.processes_per_agent > 1:
-        with pytest.raises(ValueError, match="processes_per_agent is 2, each with a GPU of its own, but there are 1"):
+        with pytest.raises(ValueError, match="processes_per_agent is 2, one GPU each, but this machine has 1"):
             choose_device(spec)

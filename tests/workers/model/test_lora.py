@@ -31,10 +31,10 @@ def test_adapters_start_as_the_model_itself_and_few_weights_are_trained(tmp_path
     plain = Policy(make_spec(tmp_path, pair).agents[0], spec, torch.device("cpu"))
     small = Policy(spec.agents[0], spec, torch.device("cpu"))
     assert torch.equal(small.token_logps(PROMPTS, RESPONSES)[0], plain.token_logps(PROMPTS, RESPONSES)[0])
-    assert small.num_parameters == plain.num_parameters == plain.num_trained
+    assert small.num_parameters == plain.num_parameters == plain.optimizer.num_trained
     # Rank 4 beside q, k, v, o, gate, up, down of two layers: 4 * (in + out) each. Hidden 32, q and o 32 wide, k and v
     # 16, feed-forward 48: 4 * (64 + 48 + 48 + 64 + 80 + 80 + 80) * 2 = 3712.
-    assert small.num_trained == 3712
+    assert small.optimizer.num_trained == 3712
     assert small.reference is None  # no second copy
 
 

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from tests.support.workers.tiny import make_agent, make_pair, make_spec
-from workers.agents.local import LocalAgent
+from workers.agents.local import LocalAgent, ResponseTooLong, retokenize
 from workers.agents.messages import Response
-from workers.agents.updates import ResponseTooLong, retokenize
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import load_model
 from workers.model.policy import Policy
@@ -175,17 +174,17 @@ def test_model_without_safetensors_is_refused(tmp_path):
 
 def test_small_steps_are_not_lost_in_bfloat16(tmp_path):
     policy, _ = make_policy(tmp_path, compute={"dtype": "bfloat16"}, training={"weight_decay": 0.0})
-    before = {name: master.clone() for name, master in policy._masters.items()}
+    before = {name: master.clone() for name, master in policy.optimizer.masters.items()}
     for _ in range(2):
         logps, _ = policy.token_logps([[2, 3]], [[4, 5, 6]])
-        policy.backward(-logps.sum())
-        _, taken = policy.step(1e-6, is_sound=True)
+        policy.optimizer.backward(-logps.sum())
+        _, taken = policy.optimizer.step(1e-6, is_sound=True)
         assert taken
     name = "model.layers.0.mlp.up_proj.weight"
     assert policy.model.dtype == torch.bfloat16
-    moved = (policy._masters[name] - before[name]).abs().max().item()
+    moved = (policy.optimizer.masters[name] - before[name]).abs().max().item()
     assert 1e-6 < moved < 3e-6  # two steps of 1e-6, kept in float32
-    assert torch.equal(policy.model.get_parameter(name), policy._masters[name].bfloat16())
+    assert torch.equal(policy.model.get_parameter(name), policy.optimizer.masters[name].bfloat16())
 
 
 def test_update_without_finite_gradient_changes_nothing(tmp_path):
@@ -194,7 +193,7 @@ def test_update_without_finite_gradient_changes_nothing(tmp_path):
     for poison, is_sound in ((float("nan"), True), (1.0, False)):
         logps, _ = policy.token_logps([[2, 3]], [[4, 5, 6]])
         (logps.sum() * poison).backward()
-        _, taken = policy.step(1.0, is_sound=is_sound)
+        _, taken = policy.optimizer.step(1.0, is_sound=is_sound)
         assert not taken
     assert all(torch.equal(value, before[name]) for name, value in policy.model.state_dict().items())
 

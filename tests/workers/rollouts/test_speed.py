@@ -12,9 +12,10 @@ import torch
 from transformers import DynamicCache
 
 from tests.support.workers.tiny import make_agent, make_spec
+from workers.agents.gradients import Inputs
 from workers.agents.local import LocalAgent
 from workers.agents.messages import LearnerRow
-from workers.agents.updates import Inputs, run_updates
+from workers.agents.updates import run_updates
 from workers.model.policy import Policy
 from workers.questions.dataset import split_questions
 from workers.rollouts import sampler
@@ -115,4 +116,4 @@ def test_micro_batches_hold_rows_of_like_length(tmp_path):
 
 def test_optimizer_is_the_fused_one(tmp_path):
     policy, _ = make_policy(tmp_path)
-    assert policy.optimizer.defaults["fused"] is True
+    assert policy.optimizer.adamw.defaults["fused"] is True

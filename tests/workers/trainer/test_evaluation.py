@@ -296,9 +296,9 @@ def test_run_of_no_step_evaluates_and_keeps_nothing_for_training(tmp_path, pair)
     assert not (tmp_path / "run" / "checkpoints").exists()
     for place in (0, 1):
         policy = trainer.agents[place].policy  # type: ignore[attr-defined]
-        assert policy.num_trained == 0
+        assert policy.optimizer.num_trained == 0
         assert policy.reference is None
-        assert policy.state_tensors() == {}
+        assert policy.optimizer.state_tensors() == {}
         assert not any(parameter.requires_grad for parameter in policy.model.parameters())
     messages = [record["message"] for record in records(tmp_path / "run", "log")]
     assert "6 questions of questions, 0 left out as too long" in messages

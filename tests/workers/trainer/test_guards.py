@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train, weights
+from workers.agents.gradients import Inputs
 from workers.agents.local import LocalAgent
 from workers.agents.messages import LearnerRow, RowResult
-from workers.agents.updates import Inputs, run_updates
+from workers.agents.updates import run_updates
 from workers.algorithms import hacpo
 from workers.contract.events import Log
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_records
@@ -95,19 +96,19 @@ def test_three_bad_updates_roll_back_to_the_last_good_weights(tmp_path, pair, mo
         return run_updates(policy, spec, [rows] * batches, lambda row: given, 1e-3, 0)  # type: ignore[arg-type]
 
     update(1)
-    good = {name: value.clone() for name, value in policy.state_tensors().items()}
+    good = {name: value.clone() for name, value in policy.optimizer.state_tensors().items()}
     start = {name: value.clone() for name, value in policy.model.state_dict().items()}
     # Update 2 is finite and moves; 3, 4, 5 are not, 6 is not made: back to before update 2, optimizer included.
     PoisonedForward(monkeypatch, lambda call: call > 1)
     report = update(5)
     assert (report.rolled_back, report.failures_in_a_row, report.skipped_updates) == (True, 0, 4)
     assert all(torch.equal(value, start[name]) for name, value in policy.model.state_dict().items())
-    state = policy.state_tensors()
+    state = policy.optimizer.state_tensors()
     assert state.keys() == good.keys()
     assert all(torch.equal(state[name], good[name]) for name in good)
     skipped = ["update skipped"] * 3
     assert [outcome.drop_reason for (outcome,) in report.results] == [None, *skipped, "rolled back"]
-    assert not policy.snapshot.is_fresh  # a second time there is nothing to gain from the same weights
+    assert not policy.optimizer.has_fresh_snapshot  # a second time there is nothing to gain from the same weights
 
 
 def test_run_rolls_back_once_and_then_stops_with_step_and_reason(tmp_path, pair, monkeypatch):

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
+from workers.agents.gradients import Inputs, gather_gradients, prepare_rows
 from workers.agents.local import LocalAgent
 from workers.agents.messages import LearnerRow, Response
-from workers.agents.updates import Inputs, _gather, _prepare, run_updates
+from workers.agents.updates import run_updates
 from workers.model.policy import Policy
 from workers.questions.dataset import split_questions
 
@@ -90,8 +91,8 @@ def test_bfloat16_scores_its_own_rollouts_again(tmp_path, trio, monkeypatch, nam
     told = values(run_dir, "Qwen", None, "sampling_logp_difference/max")
     assert told == pytest.approx([2e-3] * 3, abs=1e-5)
     resumed = train(spec, run_dir, attempt=2)
-    for name, master in resumed.agents[0].policy._masters.items():  # type: ignore[attr-defined]
-        assert torch.equal(master, trainer.agents[0].policy._masters[name])  # type: ignore[attr-defined]
+    for name, master in resumed.agents[0].policy.optimizer.masters.items():  # type: ignore[attr-defined]
+        assert torch.equal(master, trainer.agents[0].policy.optimizer.masters[name])  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("changes", [{"eos": "strip"}, {"eos": "literal"}, {"ratio_length": "source"}, {"beta": 0.1}])
@@ -150,9 +151,9 @@ def test_gradients_of_any_micro_batch_size_are_the_same_in_float64(tmp_path, tri
     found = []
     for size in (32, 8, 1, 5):
         policy.micro_batch_size = size
-        results, active = _prepare(rows, lambda row: inputs[row.sample], spec.rule, {})
-        gathered = _gather(policy, spec.rule, active, 1, 40, [])
-        found.append((gathered.loss, torch.cat([part.flatten() for part in policy.gradients()])))
+        results, active = prepare_rows(rows, lambda row: inputs[row.sample], spec.rule, {})
+        gathered = gather_gradients(policy, spec.rule, active, 1, 40, [])
+        found.append((gathered.loss, torch.cat([part.flatten() for part in policy.optimizer.pop_gradients()])))
         assert len(active) == 32
         assert any(result.gradient_flows for result in results)
     assert found[0][1].dtype == torch.float64
