@@ -1,4 +1,4 @@
-/** Draws the formulas of a page of the docs. Without this file their source stands there. */
+/** Draws the formulas of a docs page. Without this file the page shows their source. */
 
 import { drawn } from "./maths.js";
 

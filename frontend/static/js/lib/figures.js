@@ -7,12 +7,12 @@ export function colour(property) {
   const probe = document.createElement("span");
   document.body.append(probe);
   probe.style.color = `var(${property})`;
-  const found = getComputedStyle(probe).color;
+  const colour = getComputedStyle(probe).color;
   probe.remove();
-  return found;
+  return colour;
 }
 
-/** What depends on the colour scheme, over the figure's own layout. */
+/** Layout that depends on the colour scheme, on top of the figure's own. */
 function scheme() {
   const line = colour("--line");
   const axes = Object.fromEntries(
@@ -31,7 +31,7 @@ async function recolour(element) {
   await window.Plotly.restyle(element, { "error_y.color": colour("--text") });
   const traces = readJson(element.dataset.figure ?? "").data;
   for (const [index, trace] of traces.entries()) {
-    // A trace that belongs to an agent, or to a run of a comparison, has the colour of its place.
+    // The trace of an agent, or of a run of a comparison, has the colour of its position.
     if (trace.meta?.place === undefined) continue;
     const own = colour(`--agent-${trace.meta.place % 8}`);
     await window.Plotly.restyle(element, { "line.color": own, "marker.color": own }, [index]);
@@ -47,14 +47,14 @@ async function draw(element) {
 }
 
 /**
- * A picture as a file, on the page's own ground, whether it was scrolled to or not.
+ * A figure as a file, on the page's background, also if it was not scrolled into view.
  * @param {HTMLElement} button
  */
 async function savePicture(button) {
   const element = document.querySelector(`[data-figure="${button.dataset.png}"]`);
   if (!(element instanceof HTMLElement)) return;
   if (!element.dataset.drawn) {
-    seen.unobserve(element);
+    observer.unobserve(element);
     await draw(element);
   }
   await window.Plotly.relayout(element, { paper_bgcolor: colour("--surface") });
@@ -64,23 +64,23 @@ async function savePicture(button) {
   await recolour(element);
 }
 
-// A board far down costs nothing until it is scrolled to.
-const seen = new IntersectionObserver(
+// A figure far down the page costs nothing until it is scrolled into view.
+const observer = new IntersectionObserver(
   (entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting || !(entry.target instanceof HTMLElement)) continue;
-      seen.unobserve(entry.target);
+      observer.unobserve(entry.target);
       draw(entry.target);
     }
   },
   { rootMargin: "400px" },
 );
 function watch() {
-  for (const element of document.querySelectorAll("[data-figure]:not([data-drawn])")) seen.observe(element);
+  for (const element of document.querySelectorAll("[data-figure]:not([data-drawn])")) observer.observe(element);
 }
 
 watch();
-// Results that come while the page is open, in place of those before.
+// Results that arrive while the page is open replace the former ones.
 document.body.addEventListener("htmx:afterSettle", watch);
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
@@ -89,7 +89,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   }
 });
 
-// Also of pictures that come later, in place of others.
+// Also for figures that are replaced later.
 document.addEventListener("click", (event) => {
   const button = event.target instanceof Element ? event.target.closest("[data-png]") : null;
   if (button instanceof HTMLElement) savePicture(button);

@@ -43,7 +43,7 @@ export function size(amount) {
 }
 
 /**
- * A name that leaves room for another beside it; where it is cut, the whole stands in a title.
+ * A name cut to leave room for another beside it; the title has the whole name.
  * @param {string} name
  */
 export function cut(name) {

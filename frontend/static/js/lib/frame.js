@@ -1,20 +1,20 @@
-/** What every page has: a live count of running runs, times that go on, banners that go, scrolling tables, menus. */
+/** Parts of every page: the live count of running runs, relative times, banners, scrolling tables, menus. */
 
 import { count, duration } from "./format.js";
 import { reloadPage } from "./reload.js";
 
 const PULSE_MS = 10_000;
-/** While the demo is being made, its page waits for it. */
+/** While the demo is being created, its page waits for it. */
 const WAITING_MS = 2000;
 const TICK_MS = 5000;
 
-/** @param {number} seconds since a moment; negative where it is still to come */
+/** @param {number} seconds since a moment; negative before it */
 function ago(seconds) {
   if (Math.abs(seconds) < 5) return "just now";
   return seconds > 0 ? `${duration(seconds)} ago` : `in ${duration(-seconds)}`;
 }
 
-/** The server's clock minus ours: a reader's clock that is wrong must not make a heartbeat look late. */
+/** The server's clock minus the browser's: an incorrect browser clock must not make a heartbeat look late. */
 const skew = Date.parse(document.documentElement.dataset.now ?? "") - Date.now() || 0;
 
 function tick() {
@@ -25,12 +25,12 @@ function tick() {
 }
 
 async function pulse() {
-  const shown = document.querySelector("[data-pulse]");
-  if (!(shown instanceof HTMLElement)) return;
+  const counter = document.querySelector("[data-pulse]");
+  if (!(counter instanceof HTMLElement)) return;
   if (!document.hidden) {
-    const answer = await fetch(shown.dataset.pulse ?? "").catch(() => null);
+    const answer = await fetch(counter.dataset.pulse ?? "").catch(() => null);
     if (answer?.redirected) return; // the login is over: the next page says so
-    if (answer?.ok) showPulse(shown, await answer.json());
+    if (answer?.ok) showPulse(counter, await answer.json());
   }
   setTimeout(pulse, pause());
 }
@@ -40,11 +40,11 @@ function pause() {
 }
 
 /**
- * @param {HTMLElement} shown
+ * @param {HTMLElement} counter
  * @param {{running: number, demo: string}} now
  */
-function showPulse(shown, now) {
-  shown.textContent = count(now.running);
+function showPulse(counter, now) {
+  counter.textContent = count(now.running);
   const banner = document.querySelector("[data-demo]");
   if (!(banner instanceof HTMLElement) || banner.dataset.demo === now.demo) return;
   const doing = banner.querySelector("[data-doing]");
@@ -52,13 +52,13 @@ function showPulse(shown, now) {
   else doing.textContent = banner.dataset.demo = now.demo;
 }
 
-/** What was said of the last page's deed is not said twice. */
+/** A message about the last action is shown once. */
 function dropBanners() {
   for (const banner of document.querySelectorAll("[data-banner]")) banner.remove();
 }
 
 /**
- * A table or text that is larger than its place can be scrolled by keyboard, and has a name.
+ * A table or text that is larger than its box can be scrolled by keyboard, and has a name.
  * @param {Element} scroller
  */
 function nameScroller(scroller) {
@@ -97,7 +97,7 @@ document.addEventListener("click", (event) => {
 });
 /** @returns {NodeListOf<HTMLDetailsElement>} */
 const openMenus = () => document.querySelectorAll("details.menu[open]");
-// A press elsewhere closes a menu, else two of them lie on each other; so does opening one by keyboard, which is a click.
+// A click elsewhere closes a menu, else two menus would overlap; opening another by keyboard counts as a click.
 document.addEventListener("click", (event) => {
   for (const menu of openMenus()) if (!event.composedPath().includes(menu)) menu.open = false;
 });

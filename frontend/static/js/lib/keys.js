@@ -8,17 +8,17 @@ import { count, isTyping, make, must } from "./format.js";
 const SECOND_KEY_MS = 1500;
 const TYPING_PAUSE_MS = 150;
 
-/** @typedef {Api.SearchResult} Found */
+/** @typedef {Api.SearchResult} Result */
 
 const search = /** @type {HTMLDialogElement} */ (must("#search-dialog"));
 const help = /** @type {HTMLDialogElement} */ (must("#keys-dialog"));
 const words = /** @type {HTMLInputElement} */ (must("#search-words"));
 const list = must("#search-found");
-const said = must("#search-said");
-let asked = 0;
+const summary = must("#search-summary");
+let newest = 0;
 let pause = 0;
 
-/** @returns {Found[]} pages of the rail whose names have the words in them */
+/** @returns {Result[]} pages of the navigation whose names contain the words */
 function pages() {
   const part = words.value.trim().toLowerCase();
   const links = [...document.querySelectorAll(".rail-list a")];
@@ -27,10 +27,10 @@ function pages() {
     .filter(({ name }) => name.toLowerCase().includes(part));
 }
 
-/** @param {Found[]} found */
-function show(found) {
+/** @param {Result[]} results */
+function show(results) {
   list.replaceChildren(
-    ...found.map(({ kind, name, url }) => {
+    ...results.map(({ kind, name, url }) => {
       const link = make("a");
       link.href = url;
       link.append(make("span", "", name), make("span", "small quiet", kind));
@@ -39,19 +39,19 @@ function show(found) {
       return item;
     }),
   );
-  said.textContent = found.length ? `${count(found.length)} found` : "Nothing of this name.";
+  summary.textContent = results.length ? `${count(results.length)} found` : "Nothing of this name.";
 }
 
 async function look() {
-  const mine = (asked += 1);
+  const mine = (newest += 1);
   const text = words.value.trim();
   if (!text) return show(pages());
   const answer = await fetch(`${search.dataset.url}?q=${encodeURIComponent(text)}`).catch(() => null);
-  if (mine !== asked) return; // more was typed meanwhile
+  if (mine !== newest) return; // more was typed meanwhile
   if (answer?.ok && !answer.redirected) show([...pages(), ...(await answer.json()).found]);
   else {
     show(pages());
-    said.textContent = "Only pages: the server did not answer.";
+    summary.textContent = "Only pages: the server did not answer.";
   }
 }
 
@@ -64,7 +64,7 @@ function open(dialog) {
   look();
 }
 
-/** Arrows go through the input and what was found. @param {number} places */
+/** Arrow keys move through the input and the results. @param {number} places */
 function move(places) {
   const stops = [words, ...list.querySelectorAll("a")];
   const at = stops.findIndex((stop) => stop === document.activeElement);
@@ -107,10 +107,10 @@ function go(key) {
   if (link instanceof HTMLAnchorElement) location.href = link.href;
 }
 
-/** The field that filters or searches what the page lists; else the first of its links that do. Null without either. */
+/** The field that filters or searches the list of the page, else the first filter link; null without either. */
 function filterOfPage() {
-  const found = ['main input[type="search"]', "main a.filter"].flatMap((way) => [...document.querySelectorAll(way)]);
-  return found.find((one) => one instanceof HTMLElement && one.checkVisibility()) ?? null;
+  const fields = ['main input[type="search"]', "main a.filter"].flatMap((way) => [...document.querySelectorAll(way)]);
+  return fields.find((one) => one instanceof HTMLElement && one.checkVisibility()) ?? null;
 }
 
 /** @param {KeyboardEvent} event */

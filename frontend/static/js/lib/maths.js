@@ -1,5 +1,5 @@
 /**
- * Draws the mathematics of a model's text. The text is never markup: KaTeX builds elements, what it cannot read stays
+ * Draws the formulas in a model's text. The text is never markup: KaTeX builds elements, what it cannot read stays
  * text, commands that link, load or style are refused, and every text has a bound on formulas, length and time.
  */
 
@@ -9,10 +9,10 @@ import { make } from "./format.js";
 const MAX_FORMULA = 2000; // characters
 const MAX_FORMULAS = 200; // of one text
 const MAX_MS = 400; // of one text
-/** Display: $$ $$, \[ \]. Inline: \( \), $ $ on one line, and a \boxed{ } that stands in plain text. */
+/** Display: $$ $$, \[ \]. Inline: \( \), $ $ on one line, and \boxed{ } in plain text. */
 const FORMULA = /\$\$([\s\S]+?)\$\$|\\\[([\s\S]+?)\\\]|\\\(([\s\S]+?)\\\)|\$(?![\s\d]*\$)([^\s$](?:[^$\n]*[^\s$])?)\$(?!\d)|(\\boxed\{)/g;
 
-/** @param {string} text @param {number} open where its brace stands */
+/** @param {string} text @param {number} open position of the opening brace */
 function closing(text, open) {
   let depth = 0;
   for (let index = open; index < Math.min(text.length, open + MAX_FORMULA); index++) {
@@ -29,7 +29,7 @@ function closing(text, open) {
  * @returns {{text: string, formula?: string, isDisplay?: boolean}[]}
  */
 export function pieces(text) {
-  const found = [];
+  const parts = [];
   let end = 0;
   FORMULA.lastIndex = 0;
   for (let match = FORMULA.exec(text); match; match = FORMULA.exec(text)) {
@@ -41,12 +41,12 @@ export function pieces(text) {
       formula = text.slice(match.index, stop);
     }
     if (formula.length > MAX_FORMULA) continue;
-    if (match.index > end) found.push({ text: text.slice(end, match.index) });
-    found.push({ text: text.slice(match.index, stop), formula, isDisplay: (match[1] ?? match[2]) !== undefined });
+    if (match.index > end) parts.push({ text: text.slice(end, match.index) });
+    parts.push({ text: text.slice(match.index, stop), formula, isDisplay: (match[1] ?? match[2]) !== undefined });
     end = FORMULA.lastIndex = stop;
   }
-  if (end < text.length) found.push({ text: text.slice(end) });
-  return found;
+  if (end < text.length) parts.push({ text: text.slice(end) });
+  return parts;
 }
 
 /**

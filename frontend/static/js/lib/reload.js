@@ -1,6 +1,6 @@
-/** Fetches the page anew, but never while the user is on the way to another one: that would throw its answer away. */
+/** Reloads the page, but never while the user is leaving for another one: that would discard its answer. */
 
-/** After so long the user has not left: the link was a download. */
+/** After this time without leaving, the link was a download. */
 const LEAVING_MS = 10_000;
 let isLeaving = false;
 let isWanted = false;

@@ -1,4 +1,4 @@
-/** What is drawn after the page has come, and is too large for its place, can be reached and scrolled by keyboard. */
+/** Drawings that are larger than their box can be reached and scrolled by keyboard. */
 
 /** @param {HTMLElement} drawing */
 export function letFocus(drawing) {

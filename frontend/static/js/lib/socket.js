@@ -2,8 +2,8 @@
  * The browser's end of the cursor protocol: one socket for a page, one cursor for each run.
  *
  * The server's frames carry the cursor they start from (`prev`) and the one they end at (`seq`). A frame that does not
- * start at our cursor means that something is missing: we subscribe again from where we are. A frame we have already
- * seen is dropped. So a reload, a lost connection or a restarted server leaves no gap and no duplicate.
+ * start at our cursor means that something is missing: we subscribe again from where we are. A frame that was
+ * received before is dropped. So a reload, a lost connection or a restarted server leaves no gap and no duplicate.
  */
 
 /**
@@ -17,33 +17,33 @@
 
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 15_000;
-/** The server's close code for a login that is over: coming back would not help. */
+/** The server's close code for a login that has ended: reconnecting would not help. */
 const SESSION_ENDED = 4401;
-/** The server's close code for a database that is busy; and how many tries its return is worth. */
+/** The server's close code for a busy database, and the number of reconnects to try. */
 const TRY_AGAIN_LATER = 1013;
 const BUSY_TRIES = 3;
 /** The server's close code for a user who has too many sockets open. */
 const TOO_MANY_SOCKETS = 4430;
 const PING_MS = 15_000;
-/** Without a word for this long (pings are answered) the connection is taken for dead. */
+/** Without a message for this long (pings are answered) the connection counts as dead. */
 const SILENCE_MS = 35_000;
 /** Reconnecting for this long is shown as "live updates delayed". */
 const DELAYED_MS = 10_000;
 
 export class RunSocket {
-  /** @param {(link: Link) => void} onLink is told what the reader should know about the connection */
+  /** @param {(link: Link) => void} onLink is called with each new state of the connection */
   constructor(onLink) {
-    /** @type {Map<string, {cursor: number, asked: number, handlers: Handlers}>} */
+    /** @type {Map<string, {cursor: number, subscribedAt: number, handlers: Handlers}>} */
     this.runs = new Map();
     this.onLink = onLink;
-    this.isGone = false; // the last run of the page was taken from it
+    this.isGone = false; // the page no longer follows any run
     this.tries = 0;
     this.lostAt = 0;
     this.heardAt = 0;
     /** @type {WebSocket | null} */
     this.socket = null;
     setInterval(() => this.#beat(), PING_MS);
-    // A laptop that wakes up, or a network that returns, should not wait out a long pause.
+    // A laptop that wakes up, or a network that returns, should not wait for a long pause to end.
     addEventListener("online", () => this.#open());
     // Without a network the socket would stay silent for half a minute before we knew.
     addEventListener("offline", () => this.#abandon());
@@ -56,7 +56,7 @@ export class RunSocket {
    * @param {Handlers} handlers
    */
   subscribe(run, after, handlers) {
-    this.runs.set(run, { cursor: after, asked: -1, handlers });
+    this.runs.set(run, { cursor: after, subscribedAt: -1, handlers });
     this.isGone = false;
     this.#subscribe(run);
   }
@@ -70,7 +70,7 @@ export class RunSocket {
   #subscribe(run) {
     const followed = this.runs.get(run);
     if (!followed) return;
-    followed.asked = followed.cursor;
+    followed.subscribedAt = followed.cursor;
     this.#send({ op: "sub", run, after: followed.cursor });
   }
 
@@ -97,7 +97,7 @@ export class RunSocket {
     };
     socket.onclose = (event) => {
       if (socket !== this.socket) return;
-      // An open socket counts as a success; one that is closed so is none.
+      // Only an open socket counts as a success.
       if (event.code === TRY_AGAIN_LATER || event.code === TOO_MANY_SOCKETS) this.tries = Math.max(this.tries, BUSY_TRIES);
       if (event.code === SESSION_ENDED) this.onLink("ended");
       else this.#lost();
@@ -111,7 +111,7 @@ export class RunSocket {
     this.onLink(Date.now() - this.lostAt > DELAYED_MS ? "delayed" : "reconnecting");
     const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.tries);
     this.tries += 1;
-    // Jitter: fifty browsers must not return in the same moment after a restart.
+    // Jitter: fifty browsers must not reconnect in the same moment after a restart.
     setTimeout(() => this.#open(), longest * (0.5 + Math.random() / 2));
   }
 
@@ -121,7 +121,7 @@ export class RunSocket {
     else this.#send({ op: "ping" });
   }
 
-  /** Take the connection for lost without waiting for the browser to notice. */
+  /** Treat the connection as lost without waiting for the browser to notice. */
   #abandon() {
     const dead = this.socket;
     if (!dead) return;
@@ -150,7 +150,7 @@ export class RunSocket {
   }
 
   /**
-   * A run that was deleted, or that its reader may not see any more: a page that still said "live" would lie.
+   * A run that was deleted, or that its reader may no longer see: the page must not show "live".
    * @param {string} run
    * @param {Handlers} handlers
    * @param {string} message
@@ -164,18 +164,18 @@ export class RunSocket {
 
   /**
    * @param {{run: string, prev: number, seq: number, events: RunEvent[]}} frame
-   * @param {{cursor: number, asked: number, handlers: Handlers}} followed
+   * @param {{cursor: number, subscribedAt: number, handlers: Handlers}} followed
    */
   #take(frame, followed) {
     if (frame.seq <= followed.cursor) return;
     if (frame.prev > followed.cursor) {
-      // Frames sent before our question arrived have the same gap: ask once for each cursor.
-      if (followed.asked !== followed.cursor) this.#subscribe(frame.run);
+      // Frames sent before our subscription arrived have the same gap: subscribe once for each cursor.
+      if (followed.subscribedAt !== followed.cursor) this.#subscribe(frame.run);
       return;
     }
     const events = frame.events.filter((event) => event.seq > followed.cursor);
     followed.cursor = frame.seq;
-    followed.asked = -1;
+    followed.subscribedAt = -1;
     if (events.length) followed.handlers.events?.(events);
   }
 }
@@ -191,14 +191,14 @@ const WORDS = {
 };
 
 /**
- * A socket whose condition is shown in the page's `[data-link]` element.
+ * A socket whose state is shown in the page's `[data-link]` element.
  * @returns {RunSocket}
  */
 export function pageSocket() {
-  const shown = document.querySelector("[data-link]");
+  const status = document.querySelector("[data-link]");
   return new RunSocket((link) => {
-    if (!(shown instanceof HTMLElement)) return;
-    shown.dataset.link = link;
-    shown.textContent = WORDS[link];
+    if (!(status instanceof HTMLElement)) return;
+    status.dataset.link = link;
+    status.textContent = WORDS[link];
   });
 }

@@ -1,4 +1,4 @@
-/** Small pictures drawn as SVG: elements, a log axis, patterns, and lines over steps. Text never becomes markup. */
+/** Small SVG pictures: elements, a log axis, patterns, and lines over steps. Text never becomes markup. */
 
 import { make, significant } from "./format.js";
 
@@ -19,10 +19,10 @@ export function shape(tag, attributes = {}, text = "") {
 }
 
 /**
- * An empty picture of a size, which says in words what it shows.
+ * An empty picture of a given size, with a text alternative.
  * @param {number} width
  * @param {number} height
- * @param {string} label empty: its parts speak for themselves
+ * @param {string} label empty where its parts have labels
  */
 export function canvas(width, height, label) {
   const picture = shape("svg", { viewBox: `0 0 ${Math.round(width)} ${Math.round(height)}`, width: Math.round(width), height: Math.round(height), class: "svg" });
@@ -39,32 +39,32 @@ let patterns = 0;
  * A hatch or dots in the text's colour, so that a mark is never colour alone.
  * @param {SVGSVGElement} picture
  * @param {"hatch" | "dots"} kind
- * @param {string} name of the class that colours it
+ * @param {string} name class that colours it
  * @returns {string} for `fill`
  */
 export function pattern(picture, kind, name) {
   const id = `pattern-${(patterns += 1)}`;
-  const found = shape("pattern", { id, width: 5, height: 5, patternUnits: "userSpaceOnUse", ...(kind === "hatch" ? { patternTransform: "rotate(45)" } : {}) });
-  if (kind === "hatch") found.append(shape("line", { x1: 1, y1: 0, x2: 1, y2: 5, class: `pattern-line ${name}` }));
-  else found.append(shape("circle", { cx: 2, cy: 2, r: 1, class: `pattern-dot ${name}` }));
+  const pattern = shape("pattern", { id, width: 5, height: 5, patternUnits: "userSpaceOnUse", ...(kind === "hatch" ? { patternTransform: "rotate(45)" } : {}) });
+  if (kind === "hatch") pattern.append(shape("line", { x1: 1, y1: 0, x2: 1, y2: 5, class: `pattern-line ${name}` }));
+  else pattern.append(shape("circle", { cx: 2, cy: 2, r: 1, class: `pattern-dot ${name}` }));
   const definitions = shape("defs");
-  definitions.append(found);
+  definitions.append(pattern);
   picture.append(definitions);
   return `url(#${id})`;
 }
 
 /**
- * Readable places on a log axis: 1, 2, 5 times powers of ten, or even steps where the axis is shorter than that.
+ * Readable ticks of a log axis: 1, 2, 5 times powers of ten, or even steps where the axis is shorter than that.
  * @param {number} low
  * @param {number} high
  * @returns {number[]}
  */
 export function logTicks(low, high) {
-  const found = [];
+  const ticks = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
-    for (const digit of [1, 2, 5]) found.push(Number(`${digit}e${power}`));
+    for (const digit of [1, 2, 5]) ticks.push(Number(`${digit}e${power}`));
   }
-  const inside = found.filter((tick) => tick >= low && tick <= high);
+  const inside = ticks.filter((tick) => tick >= low && tick <= high);
   if (inside.length >= 3) return inside;
   const rough = (high - low) / 5;
   const size = 10 ** Math.floor(Math.log10(rough));
@@ -81,9 +81,9 @@ export function logTicks(low, high) {
  */
 export function stepTicks(low, high) {
   const size = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 1_000_000].find((one) => (high - low) / one <= 6) ?? 1e7;
-  const found = [];
-  for (let tick = Math.ceil(low / size) * size; tick <= high; tick += size) found.push(tick);
-  return found;
+  const ticks = [];
+  for (let tick = Math.ceil(low / size) * size; tick <= high; tick += size) ticks.push(tick);
+  return ticks;
 }
 
 /**
@@ -107,7 +107,7 @@ export function valueAt(line, step, width) {
 }
 
 /**
- * Lines over steps with a mark at the chosen one, and a legend that tells their values there.
+ * Lines over steps with a mark at the chosen one, and a legend with their values there.
  * @param {HTMLElement} root emptied first
  * @param {{lines: Drawn[], first: number, last: number, width: number, range: [number, number], step: number | null,
  *   height?: number, limit?: {value: number, label: string}, label: string, bars?: {places: number[], colour: string, dash: string}[],
@@ -182,9 +182,9 @@ function legend(chart) {
     const stroke = shape("line", { x1: 0, x2: 26, y1: 5, y2: 5, "stroke-dasharray": dash, "stroke-width": thick ? 3 : 2 });
     stroke.style.stroke = colour;
     mark.append(stroke);
-    const found = chart.step === null ? null : valueAt(line, chart.step, chart.width);
-    const spans = found && found.low !== found.high ? ` (${significant(found.low)} to ${significant(found.high)})` : "";
-    item.append(mark, make("span", "line-name", label), make("span", "number", line ? `${significant(found?.value)}${spans}` : "not measured"));
+    const point = chart.step === null ? null : valueAt(line, chart.step, chart.width);
+    const spans = point && point.low !== point.high ? ` (${significant(point.low)} to ${significant(point.high)})` : "";
+    item.append(mark, make("span", "line-name", label), make("span", "number", line ? `${significant(point?.value)}${spans}` : "not measured"));
     list.append(item);
   }
   return list;

@@ -1,4 +1,4 @@
-/** The alerts of a run above its charts: asked for every few seconds while it goes on, and once more after its end. */
+/** The alerts of a run above its charts: fetched every few seconds while it is active, and once more after its end. */
 
 import { count, make } from "../lib/format.js";
 
@@ -15,12 +15,12 @@ const LIMIT = 100;
  */
 
 /**
- * @param {HTMLElement} root whose data-url lists the run's alerts
+ * @param {HTMLElement} root its data-url lists the run's alerts
  * @param {() => boolean} hasEnded
  * @param {(alerts: Alert[]) => void} onChange
  */
 export function watchAlerts(root, hasEnded, onChange) {
-  let seen = "";
+  let shownText = "";
   let isLast = false;
   const look = async () => {
     const isEnd = hasEnded();
@@ -32,12 +32,12 @@ export function watchAlerts(root, hasEnded, onChange) {
       /** @type {Answer} */
       const answer = JSON.parse(text);
       isLast = isEnd && !answer.num_open;
-      if (text === seen) return;
-      seen = text;
+      if (text === shownText) return;
+      shownText = text;
       show(root, answer);
       onChange(answer.items);
     } catch {
-      // The page says itself that its link is lost; the next look tries again.
+      // The page itself shows that the connection is lost; the next round tries again.
     }
   };
   look();
@@ -53,7 +53,7 @@ function show(root, { items: alerts, count: total, num_open: numOpen }) {
   const open = alerts.filter((alert) => alert.is_open);
   const closed = alerts.filter((alert) => !alert.is_open);
   const wasOpen = root.querySelector("details")?.open ?? false;
-  /** One box for each kind, the one raised first on top: often it is the cause of the others. @type {Map<string, Alert[]>} */
+  /** One box for each kind, the first one on top: often it is the cause of the others. @type {Map<string, Alert[]>} */
   const kinds = new Map();
   for (const alert of [...open].reverse()) kinds.set(alert.title, [...(kinds.get(alert.title) ?? []), alert]);
   /** @type {HTMLElement[]} */
@@ -85,8 +85,8 @@ function openAlerts(alerts) {
 }
 
 /**
- * @param {Alert[]} closed those that were sent
- * @param {number} total of all that are closed
+ * @param {Alert[]} closed the closed alerts in the answer
+ * @param {number} total number of closed alerts
  * @param {boolean} isOpen
  */
 function earlier(closed, total, isOpen) {

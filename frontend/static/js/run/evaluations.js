@@ -8,7 +8,7 @@ document.addEventListener("keydown", (event) => {
   if (link instanceof HTMLAnchorElement) link.click();
 });
 
-// Fields left empty need no place in the address.
+// Empty fields are left out of the address.
 const choice = document.querySelector(".answer-choice");
 choice?.addEventListener("submit", () => {
   for (const field of choice.querySelectorAll("input, select")) {

@@ -1,4 +1,4 @@
-/** The header that all tabs of a run share: state, progress and buttons, as the run's socket tells them. */
+/** The header that all tabs of a run share: state, progress and buttons, kept up to date by the run's socket. */
 
 import { count, duration, must, showState } from "../lib/format.js";
 
@@ -15,7 +15,7 @@ export function show(name, text) {
   }
 }
 
-/** Says that numbers go backwards, from a resume until its steps are made up for. @param {number} before @param {number} step @param {number} attempt */
+/** Shows that the step number fell, from a resume until the run has reached its former step again. @param {number} before @param {number} step @param {number} attempt */
 function showResumed(before, step, attempt) {
   const notice = must("#resumed");
   const until = Math.max(Number(notice.dataset.until), before);
@@ -51,7 +51,7 @@ export function showRun(frame) {
   }
   const bar = document.querySelector(".run-progress progress");
   if (bar instanceof HTMLProgressElement) showResumed(bar.value, frame.step, frame.attempt);
-  // Until a resumed attempt has made a step, the last word of progress is that of the attempt before.
+  // Until a resumed attempt has completed a step, the latest progress is that of the attempt before.
   if (frame.progress?.step !== undefined) showProgress({ ...frame.progress, step: frame.step });
   show("attempt", String(frame.attempt));
   const ended = TERMINAL.has(frame.state);
@@ -59,7 +59,7 @@ export function showRun(frame) {
   must("#stopping").hidden = !stopping;
   must("#stop").hidden = stopping || ended || frame.state === "draft"; // a draft is deleted
   for (const button of header.querySelectorAll("[data-draft]")) /** @type {HTMLElement} */ (button).hidden = frame.state !== "draft";
-  for (const told of header.querySelectorAll("[data-started]")) /** @type {HTMLElement} */ (told).hidden = (told.getAttribute("data-started") === "yes") !== frame.attempt > 0;
+  for (const part of header.querySelectorAll("[data-started]")) /** @type {HTMLElement} */ (part).hidden = (part.getAttribute("data-started") === "yes") !== frame.attempt > 0;
   must("#pausing").hidden = frame.desired_state !== "pause" || ended || frame.state === "paused";
   must("#pause").hidden = frame.desired_state !== "run" || ended || frame.state === "paused" || frame.state === "draft";
   must("#resume").hidden = frame.desired_state !== "pause" || ended;

@@ -1,4 +1,4 @@
-/** The Rollouts tab: keys from rollout to rollout, mathematics on request, and the rest of a long text. */
+/** The Rollouts tab: keys from rollout to rollout, formulas on request, and the rest of a long text. */
 
 import { count, isTyping, make, must } from "../lib/format.js";
 
@@ -24,7 +24,7 @@ function keepSwitch() {
   }
 }
 
-/** Draws each text's mathematics below it, or takes the drawings away; the text itself stays. */
+/** Draws the formulas of each text below it, or removes the drawings; the text itself stays. */
 async function showMaths() {
   for (const drawing of page.querySelectorAll(".maths")) drawing.remove();
   if (!isAsked()) return;
@@ -45,7 +45,7 @@ if (maths instanceof HTMLInputElement) {
   });
 }
 
-// Fields left empty need no place in the address; the switch goes on.
+// Empty fields are left out of the address; the switch is kept.
 document.querySelector("#filters")?.addEventListener("submit", (event) => {
   const form = /** @type {HTMLFormElement} */ (event.target);
   for (const field of form.querySelectorAll("input, select")) {
@@ -67,14 +67,14 @@ for (const button of page.querySelectorAll("[data-whole]")) {
   button.addEventListener("click", async () => {
     const seq = /** @type {HTMLElement} */ (button).dataset.whole ?? "";
     const answer = await fetch(`${page.dataset.text}?seq=${seq}&shown=true`).catch(() => null);
-    const found = answer?.ok ? (await answer.json()).rollout : null;
+    const rollout = answer?.ok ? (await answer.json()).rollout : null;
     const text = button.closest("article")?.querySelector("[data-maths]");
-    if (!found || !text) {
+    if (!rollout || !text) {
       button.textContent = "The server does not answer. Try again";
       return;
     }
-    text.textContent = found.completion;
-    button.replaceWith(found.shown < found.length ? `The first ${count(found.shown)} of ${count(found.length)} characters.` : "");
+    text.textContent = rollout.completion;
+    button.replaceWith(rollout.shown < rollout.length ? `The first ${count(rollout.shown)} of ${count(rollout.length)} characters.` : "");
     showMaths();
   });
 }
@@ -84,5 +84,5 @@ showMaths();
 const list = document.querySelector(".hits-scroll");
 const line = document.querySelector(".hits .is-selected");
 if (list && line instanceof HTMLElement) list.scrollTop = line.offsetTop - list.clientHeight / 2;
-// From rollout to rollout the picture stays where it is.
+// The scroll position stays the same from rollout to rollout.
 if (new URLSearchParams(location.search).has("rollout")) document.querySelector(".rollout-page")?.scrollIntoView();

@@ -1,4 +1,4 @@
-/** The run page: charts from the server's buckets, logs and events from its history, and all of it live by the socket. */
+/** The run page: charts from the server's buckets, logs and events from its history, kept live by the socket. */
 
 import { watchAlerts } from "./alerts.js";
 import { RunCharts } from "../charts/charts.js";
@@ -44,7 +44,7 @@ function addLine(time, level, message) {
   lines.append(line);
   while (lines.childElementCount > LOG_LINES) lines.firstElementChild?.remove();
   must("#log-empty").hidden = true;
-  // Who scrolled up to read stays there.
+  // A reader who has scrolled up stays there.
   if (follows) lines.scrollTop = lines.scrollHeight;
 }
 
@@ -65,7 +65,7 @@ function tell(events) {
   }
 }
 
-/** @param {import("../lib/socket.js").RunEvent} event @returns {boolean} false of an evaluation that is on no chart */
+/** @param {import("../lib/socket.js").RunEvent} event @returns {boolean} false for an evaluation that no chart shows */
 function isCharted(event) {
   return event.type !== "evaluation" || !settings.further.includes(event.payload.benchmark);
 }
@@ -78,14 +78,14 @@ function takeEvents(events) {
   mark(events[events.length - 1].seq);
 }
 
-/** @param {number} seq for browser tests: what the charts have been given so far */
+/** @param {number} seq for browser tests: the newest event in the charts */
 function mark(seq) {
   container.dataset.points = String(charts.store.points);
   container.dataset.lastSeq = String(seq);
   container.dataset.updates = String(updates);
 }
 
-/** @param {number} seq up to which the past is told; asked for until it is there */
+/** @param {number} seq fetch until the history reaches it */
 async function tellHistory(seq) {
   for (;;) {
     const answer = await fetch(`${page.dataset.history}?up_to=${seq}`).catch(() => null);
@@ -124,7 +124,7 @@ addEventListener("popstate", () => openTab(currentTab()));
 watchAlerts(must("#run-alerts"), () => TERMINAL.has(page.dataset.state ?? ""), (alerts) => charts.setMarks(alerts));
 mark(0);
 
-/** @returns {Promise<number>} the seq from which the socket goes on */
+/** @returns {Promise<number>} the seq from which the socket continues */
 async function start() {
   const seq = await charts.load();
   return seq ?? start(); // the reader has zoomed before the first answer came

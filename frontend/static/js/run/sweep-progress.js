@@ -1,4 +1,4 @@
-/** The page of a sweep: how far all of it is, and its results as runs complete. sweep.js says when something changed. */
+/** The page of a sweep: its progress, and its results as runs complete. sweep.js signals each change. */
 
 import { count, duration, must } from "../lib/format.js";
 
@@ -6,7 +6,7 @@ import { count, duration, must } from "../lib/format.js";
  * @typedef {Omit<Api.SweepProgress, "is_finished">} Progress
  */
 
-/** The numbers above the matrix are asked for at most so often. */
+/** Least time between two fetches of the numbers above the matrix. */
 const PAUSE_MS = 2000;
 const url = must("#sweep").dataset.progress ?? "";
 let isWaiting = false;
@@ -25,7 +25,7 @@ async function ask() {
     const answer = await fetch(url);
     if (answer.ok) showProgress(await answer.json());
   } catch {
-    // Without a connection the header of the page says so; the next change asks again.
+    // Without a connection the page header shows it; the next change tries again.
   }
 }
 
@@ -49,7 +49,7 @@ function showProgress(progress) {
 }
 
 document.body.addEventListener("run-changed", (event) => {
-  // htmx fetches the results anew when it hears this.
+  // htmx fetches the results again on this event.
   if (event instanceof CustomEvent && event.detail) document.body.dispatchEvent(new Event("results"));
   if (isWaiting) return;
   isWaiting = true;

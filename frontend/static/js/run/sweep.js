@@ -1,6 +1,6 @@
 /**
- * Pages that list runs (sweep, runs, home): each element with `data-run` follows its run's state and progress. What has
- * changed is told to the page by the event "run-changed"; its detail is true where a run has ended.
+ * Pages that list runs (sweep, runs, home): each element with `data-run` follows its run's state and progress. Each
+ * change fires the event "run-changed" on the page; its detail is true when a run has ended.
  */
 
 import { count, duration, showState } from "../lib/format.js";
@@ -12,7 +12,7 @@ const HELD = new Set(["starting", "running"]);
 const rows = [...document.querySelectorAll("[data-run]")].filter((row) => row instanceof HTMLElement);
 /** The server refuses more subscriptions than this on one socket. */
 const MOST_FOLLOWED = 60;
-/** @type {Map<string, HTMLElement[]>} a run may stand on the page twice: in the matrix of its sweep and in the table */
+/** @type {Map<string, HTMLElement[]>} a run may be on the page twice: in the matrix of its sweep and in the table */
 const open = new Map();
 for (const row of rows) {
   const run = row.dataset.run ?? "";
@@ -65,7 +65,7 @@ function showRun(row, frame) {
 }
 
 function reloadWhenDone() {
-  // The finished page has more on it (the leaderboard of a sweep): fetch it once all its runs are done.
+  // The page of a finished sweep has a leaderboard: fetch it once all runs have ended.
   const reload = document.querySelector("[data-reload-when-done]");
   if (reload && rows.every((one) => TERMINAL.has(one.dataset.state ?? ""))) reloadPage();
 }
@@ -73,7 +73,7 @@ function reloadWhenDone() {
 if (open.size) {
   const socket = pageSocket();
   for (const [run, places] of open) {
-    // The events themselves are on the run's own page: start at the end of what the row already shows.
+    // Events are shown on the run's own page alone: start after what the row already shows.
     socket.subscribe(run, Number(places[0]?.dataset.lastSeq ?? 0), {
       run: (frame) => {
         for (const row of places) showRun(row, frame);

@@ -1,4 +1,4 @@
-/** A tab of a run that is a page of its own: its header stays live as long as the run has not ended. */
+/** A tab of a run on a separate page: its header stays live until the run ends. */
 
 import { count, must } from "../lib/format.js";
 import { show, showRun } from "./header.js";
@@ -6,7 +6,7 @@ import { pageSocket } from "../lib/socket.js";
 
 const { run = "", lastSeq = "0" } = must(".run-header").dataset;
 
-// What the events say is on the page already: it goes on from where it was drawn.
+// The page already shows the events so far: the socket continues from there.
 pageSocket().subscribe(run, Number(lastSeq), {
   run: showRun,
   events: (events) => {
