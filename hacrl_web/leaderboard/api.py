@@ -1,4 +1,4 @@
-"""The leaderboard's part of the REST API: the boards, and one board as the page's files hold it."""
+"""The API of the leaderboard: the boards, and one board as the page's files hold it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest
 from ninja import Query, Router, Schema
+from typing_extensions import TypedDict
 
 from hacrl_web.leaderboard import views
-from hacrl_web.leaderboard.answers import BoardAnswer, BoardHead
 from hacrl_web.leaderboard.board.boards import board_of, sources
-from hacrl_web.web.schemas import PageOf
+from hacrl_web.web.page_query import clean_text
+from hacrl_web.web.schemas import Number, PageOf
 
 MAX_BOARDS = 50
 router = Router(tags=["leaderboard"])
@@ -35,6 +36,84 @@ class BoardQuery(Schema):
     reported: str = ""
 
 
+class BoardHead(TypedDict):
+    """query: the parameters that name the board."""
+
+    name: str
+    query: str
+    url: str
+    benchmarks: list[str]
+    num_runs: int
+    is_generated: bool
+
+
+class IntervalAnswer(TypedDict):
+    mean: float
+    half_width: float | None
+    seeds: int
+
+
+class ScoreAnswer(TypedDict):
+    score: IntervalAnswer | None
+    by_seed: dict[str, float]
+    mark: str | None
+    difference: IntervalAnswer | None
+    verdict: str | None
+
+
+class BoardLineAnswer(TypedDict):
+    """agent: null for the mean over agents."""
+
+    agent: str | None
+    start: float | None
+    scores: dict[str, ScoreAnswer]
+
+
+class BoardColumnAnswer(TypedDict):
+    title: str
+    benchmarks: list[str]
+    measured_by: str
+
+
+class BoardRowAnswer(TypedDict):
+    id: str
+    algorithm: str
+    told_apart_by: dict[str, Any]
+    seeds_launched: int
+    without_a_score: list[Any]
+    lines: list[BoardLineAnswer]
+    rollouts: Number | None
+    tokens: Number | None
+    device_hours: Number | None
+    gained_per_1000_rollouts: Number | None
+    facts: dict[str, Any]
+    settings: dict[str, Any]
+    runs: list[dict[str, Any]]
+
+
+class StartAnswer(TypedDict):
+    """Scores before training, of agents that began alike."""
+
+    agents: list[str]
+    seeds: list[int]
+    lines: list[BoardLineAnswer]
+
+
+class BoardAnswer(TypedDict):
+    """reported: the paper's rows, which enter no comparison."""
+
+    board: str
+    address: str
+    metric: str
+    formula: str
+    intervals: str
+    baseline: str | None
+    columns: list[BoardColumnAnswer]
+    rows: list[BoardRowAnswer]
+    starts: list[StartAnswer]
+    reported: dict[str, Any] | None
+
+
 @router.get("/boards", response=PageOf[BoardHead], summary="The boards, newest first")
 def list_boards(
     request: HttpRequest,
@@ -43,7 +122,7 @@ def list_boards(
     cursor: Annotated[str, Query(max_length=6, pattern="^[0-9]*$")] = "",
 ) -> Any:
     """`query` names a board in /boards/table and /boards/file. `cursor`: `next` of the page before."""
-    rows = sources(request.user, q.replace("\x00", "").strip())
+    rows = sources(request.user, clean_text(q))
     start = int(cursor or 0)
     page = [board_of(request.user, source) for source in rows[start : start + limit]]  # each costs several queries
     items = [

@@ -142,7 +142,7 @@ def sources(user: Any, search: str = "") -> list[Source]:
     return [*sweeps, *((group, benchmark) for group, benchmark, _ in pairs.order_by("-newest"))]
 
 
-def boards(user: Any, selection: Iterable[Source]) -> list[Board]:
+def boards(user: Any, board_sources: Iterable[Source]) -> list[Board]:
     """The boards of these sources that have a score: each costs several queries."""
-    result = [board_of(user, source) for source in selection]
+    result = [board_of(user, source) for source in board_sources]
     return [board for board in result if board is not None and board.with_results]

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from hacrl_web.insight.statistics import MeanInterval, mean_interval
 from hacrl_web.leaderboard.board.boards import Board
-from hacrl_web.leaderboard.board.choice import AVERAGE, BoardSelection
 from hacrl_web.leaderboard.board.rows import BoardRow
+from hacrl_web.leaderboard.board.selection import AVERAGE, BoardSelection
 
 MEAN = ""  # in an agent's place: the mean of the row's agents
 BySeed = Mapping[int, float]
@@ -95,7 +95,7 @@ class BoardTable:
     """A board under one look: its rows best first, or as they were asked to be sorted."""
 
     board: Board
-    choice: BoardSelection
+    selection: BoardSelection
     columns: list[BoardColumn]
     groups: list[BoardGroup]
     starts: list[StartGroup] = field(default_factory=list)

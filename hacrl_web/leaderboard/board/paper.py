@@ -28,7 +28,7 @@ ALL = "avg"  # the paper's average over its seven
 
 
 @dataclass(frozen=True)
-class Reported:
+class ReportedScores:
     """One printed line: an algorithm's scores of one agent."""
 
     table: str
@@ -47,16 +47,16 @@ class PaperSection:
 
     key: str  # table and group, as in an address
     columns: tuple[tuple[str, str], ...]  # (benchmark's name here, column of the file)
-    lines: tuple[Reported, ...]
+    lines: tuple[ReportedScores, ...]
 
 
 @cache
-def reported() -> tuple[Reported, ...]:
+def reported() -> tuple[ReportedScores, ...]:
     with open(_FILE, newline="", encoding="utf-8") as file:
         sections = []
         for row in csv.DictReader(file):
             scores = tuple((name, row[name]) for name in (*_NAMES, ALL))
-            sections.append(Reported(row["table"], row["group"], row["model"], row["algorithm"], scores))
+            sections.append(ReportedScores(row["table"], row["group"], row["model"], row["algorithm"], scores))
     return tuple(sections)
 
 
@@ -71,7 +71,7 @@ def keys() -> list[str]:
     return list(dict.fromkeys(_key(line) for line in reported()))
 
 
-def _key(line: Reported) -> str:
+def _key(line: ReportedScores) -> str:
     return f"Table {line.table}: {line.group}"
 
 

@@ -1,17 +1,34 @@
-"""Runs as rows: one algorithm under one set of settings and facts, over its seeds, whatever became of each of them."""
+"""Runs as rows: one algorithm under one set of settings and facts, over its seeds.
+
+Facts are the verifier's version, the digest of the questions and the state of the models. A change in any setting that
+acts or in any fact makes another row; a run of an earlier version, which recorded no facts, has its own row.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from hacrl_web.leaderboard.board import identity
+from hacrl_web.insight.settings_diff import effective, flat
 from hacrl_web.leaderboard.board.results import FINAL, MEAN_OF_SAMPLES, RunResult, run_results
+from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run, State
+from workers.contract.spec.algorithm import OWN_EPSILONS, SEQUENCE_EPSILONS, SHARING, acts_on_shared
 
+EVALUATION_ONLY = "evaluation only"  # in an algorithm's place: a run of no steps
+NOT_RECORDED = "not recorded"
+_COMPARED = ("algorithm", "rollout", "training", "evaluation", "agents", "data")
+# What acts on an untrained agent's score, so that runs which agree in it have the same start.
+_ACTS_ON_START = ("data.", "evaluation.", "rollout.max_prompt_length", "rollout.max_completion_length")
+_ACTS_ON_AGENT = ("name", "model", "revision", "prompt_format", "prompt_template", "chat_template_kwargs")
+# Above 0: the run went on from a checkpoint of another, whose steps its own settings do not tell.
+_START_STEP = "training.start_step"
+Settings = Mapping[str, Any]
 NOT_EVALUATED = "not evaluated"  # completed, but without a score of every agent
 TO_COME = "to come"
 LABEL_LETTERS = 24
@@ -29,7 +46,7 @@ class BoardRow:
     results: dict[int, RunResult]  # by seed, ascending
     others: dict[int, Run]  # seeds without a result
     num_replaced: int = 0  # runs whose seed was run again
-    told_apart_by: dict[str, Any] = field(default_factory=dict)  # settings and facts that other rows do not share
+    distinctions: dict[str, Any] = field(default_factory=dict)  # settings and facts that other rows do not share
 
     @property
     def run(self) -> Run:
@@ -42,7 +59,7 @@ class BoardRow:
 
     @property
     def start_key(self) -> str:
-        return identity.start_key(self.all_settings, self.facts)
+        return start_key(self.all_settings, self.facts)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -67,7 +84,7 @@ class BoardRow:
 
     def label_without(self, setting: str) -> str:
         """The same without one setting: of a line in a picture whose axis it is."""
-        differences = ", ".join(f"{plain_path(p)} {_short(v)}" for p, v in self.told_apart_by.items() if p != setting)
+        differences = ", ".join(f"{plain_path(p)} {_short(v)}" for p, v in self.distinctions.items() if p != setting)
         return f"{self.algorithm} ({differences})" if differences else self.algorithm
 
     @property
@@ -87,7 +104,7 @@ class BoardRow:
     @property
     def commits(self) -> list[str]:
         """Versions of the code that trained it; more than one is said on the page."""
-        return sorted({result.versions.get("hacrl") or identity.NOT_RECORDED for result in self.results.values()})
+        return sorted({result.versions.get("hacrl") or NOT_RECORDED for result in self.results.values()})
 
     def by_seed(
         self, agents: Sequence[str], benchmarks: Sequence[str], metric: str = MEAN_OF_SAMPLES, when: str = FINAL
@@ -125,13 +142,13 @@ def rows(runs: Iterable[Run]) -> list[BoardRow]:
     by_id: dict[str, BoardRow] = {}
     without: list[tuple[Run, BoardRow]] = []
     for run in ordered:
-        algorithm = identity.algorithm_of(run)
-        every = identity.all_settings(run)
-        settings = identity.relevant_settings(every, algorithm)
-        models, result = identity.model_facts(run), results.get(run.pk)
-        facts = models | (identity.score_facts(result) if result else {})
-        key = identity.key_of(algorithm, settings, facts)
-        row = by_id.setdefault(key, BoardRow(identity.row_id(key), algorithm, every, settings, facts, {}, {}))
+        algorithm = algorithm_of(run)
+        every = all_settings(run)
+        settings = relevant_settings(every, algorithm)
+        models, result = model_facts(run), results.get(run.pk)
+        facts = models | (score_facts(result) if result else {})
+        key = key_of(algorithm, settings, facts)
+        row = by_id.setdefault(key, BoardRow(row_id(key), algorithm, every, settings, facts, {}, {}))
         if result is None:
             without.append((run, row))
         else:
@@ -142,7 +159,7 @@ def rows(runs: Iterable[Run]) -> list[BoardRow]:
     planned = [row for row in by_id.values() if row.num_planned]
     for row in planned:
         row.results = dict(sorted(row.results.items()))
-        _tell_apart(row, [other for other in planned if other is not row])
+        _set_distinctions(row, [other for other in planned if other is not row])
     return planned
 
 
@@ -162,7 +179,7 @@ def _is_row_of(row: BoardRow, of_run: BoardRow) -> bool:
     return is_same and of_run.facts.items() <= row.facts.items()
 
 
-def _tell_apart(row: BoardRow, others: Sequence[BoardRow]) -> None:
+def _set_distinctions(row: BoardRow, others: Sequence[BoardRow]) -> None:
     """Group and own benchmark where rows differ in them; settings only among rows of the same algorithm on the same.
 
     Facts are told where any rows of the same models differ in them.
@@ -170,11 +187,104 @@ def _tell_apart(row: BoardRow, others: Sequence[BoardRow]) -> None:
     alike = [other for other in others if other.models == row.models]
     on_same = [other for other in alike if other.benchmark == row.benchmark]
     rivals = [other for other in on_same if other.algorithm == row.algorithm]
-    row.told_apart_by = identity.differing_facts(row.settings, [other.settings for other in rivals])
+    row.distinctions = differing_facts(row.settings, [other.settings for other in rivals])
     if len(alike) < len(others):
-        row.told_apart_by["group"] = row.run.group.name if row.run.group else " + ".join(row.agents)
+        row.distinctions["group"] = row.run.group.name if row.run.group else " + ".join(row.agents)
     if len(on_same) < len(alike):
-        row.told_apart_by["benchmark"] = row.benchmark
-    row.told_apart_by |= {
+        row.distinctions["benchmark"] = row.benchmark
+    row.distinctions |= {
         name: value for name, value in row.facts.items() if any(o.facts.get(name, value) != value for o in alike)
     }
+
+
+# ---- what makes a row: the settings that act, and the facts behind its scores ---------------------------------------
+
+
+def algorithm_of(run: Run) -> str:
+    """Its algorithm's name, in the words of RunSpec; of a run that only evaluates, that it does."""
+    return run.algorithm if run.total_steps else EVALUATION_ONLY
+
+
+def all_settings(run: Run) -> dict[str, Any]:
+    """Every compared setting of a run by its dotted path, with today's defaults for those that came later."""
+    spec = effective(run)
+    settings = {path: value for section in _COMPARED for path, value in flat(spec.get(section), section)}
+    return settings | ({_START_STEP: run.start_step} if run.start_step else {})
+
+
+def relevant_settings(settings: Settings, algorithm: str) -> dict[str, Any]:
+    """The settings without what `algorithm` has no use for: runs that agree in them are one row.
+
+    An epsilon that a run leaves empty is the algorithm's own: a row of its own only where the number differs.
+    """
+    relevant = {path: value for path, value in settings.items() if path != "algorithm.name"}
+    if algorithm == EVALUATION_ONLY:
+        return {path: value for path, value in relevant.items() if _acts_on_start(path)}
+    own = OWN_EPSILONS.get(algorithm, SEQUENCE_EPSILONS)
+    for path, epsilon in zip(("algorithm.epsilon", "algorithm.epsilon_high"), own, strict=True):
+        if relevant.get(path) is None:
+            relevant[path] = epsilon
+    return (
+        relevant if algorithm in SHARING else {path: value for path, value in relevant.items() if not _is_cross(path)}
+    )
+
+
+def _is_cross(path: str) -> bool:
+    section, _, name = path.partition(".")
+    return section == "algorithm" and acts_on_shared(name)
+
+
+def _acts_on_start(path: str) -> bool:
+    if path.startswith("agents."):
+        return path.split(".")[2] in _ACTS_ON_AGENT
+    return path.startswith(_ACTS_ON_START) and path != "evaluation.eval_interval"
+
+
+def model_facts(run: Run) -> dict[str, str]:
+    """The state of each agent's model: the hub's commit, or the local folder's fingerprint when it was registered."""
+    members = {agent.name: agent.model for agent in run.group.agents.all()} if run.group else {}
+    facts = {}
+    for agent in run.spec["agents"]:
+        model, state = members.get(agent["name"]), agent.get("revision") or ""
+        if not state and model is not None and model.location == agent["model"]:
+            state = model.revision if model.kind == LanguageModel.Kind.HUB else model.facts.get("folder_fingerprint")
+        facts[f"model of {agent['name']}"] = str(state or NOT_RECORDED)
+    return facts
+
+
+def score_facts(result: RunResult) -> dict[str, str]:
+    """Verifier and questions of each benchmark; every agent was asked the same, by the same verifier."""
+    facts = {}
+    for scores in result.final.values():
+        for benchmark, score in scores.items():
+            facts[f"verifier of {benchmark}"] = score.verifier or NOT_RECORDED
+            facts[f"questions of {benchmark}"] = score.questions or NOT_RECORDED
+    return dict(sorted(facts.items()))
+
+
+def key_of(*parts: Any) -> str:
+    """The same for equal parts, whatever the order of their keys."""
+    return json.dumps(parts, sort_keys=True, default=str)
+
+
+def row_id(key: str) -> str:
+    """Short and stable, for addresses."""
+    return hashlib.sha256(key.encode()).hexdigest()[:10]
+
+
+def start_key(settings: Settings, facts: Mapping[str, str]) -> str:
+    """Rows that agree in it started from the same scores; those that went on from a checkpoint have no start."""
+    return key_of({path: value for path, value in settings.items() if _acts_on_start(path)}, facts)
+
+
+def differing_facts(own: Settings, others: Sequence[Settings]) -> dict[str, Any]:
+    """What is different in any of the others. An agent's model and name are told by its lines, not here."""
+    return {
+        path: value
+        for path, value in own.items()
+        if not _is_told_by_lines(path) and any(other.get(path) != value for other in others)
+    }
+
+
+def _is_told_by_lines(path: str) -> bool:
+    return path.startswith("agents.") and path.endswith((".name", ".model"))

@@ -1,4 +1,4 @@
-"""Makes the Table of a board for one look at it: its columns, its rows with their differences and marks, its starts."""
+"""The table of a board under one selection: columns, rows with differences and marks, starts, headline."""
 
 from __future__ import annotations
 
@@ -6,37 +6,45 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from hacrl_web.insight.statistics import MeanInterval, mean_interval
-from hacrl_web.leaderboard.board import identity
 from hacrl_web.leaderboard.board.boards import Board
-from hacrl_web.leaderboard.board.cells import MEAN, BoardColumn, BoardGroup, BoardLine, BoardTable, Cell, StartGroup
-from hacrl_web.leaderboard.board.choice import AVERAGE, BoardSelection
-from hacrl_web.leaderboard.board.compare import baseline_of, baseline_words, compare_rows, mark_best
+from hacrl_web.leaderboard.board.cells import (
+    MEAN,
+    BoardColumn,
+    BoardGroup,
+    BoardLine,
+    BoardTable,
+    Cell,
+    StartGroup,
+    paired,
+)
 from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES, START
-from hacrl_web.leaderboard.board.rows import BoardRow
+from hacrl_web.leaderboard.board.rows import EVALUATION_ONLY, BoardRow, key_of, relevant_settings
+from hacrl_web.leaderboard.board.selection import AVERAGE, NO_BASELINE, BoardSelection
+from hacrl_web.runs.templatetags.show import plain_significant, signed
 
 
-def make_table(board: Board, choice: BoardSelection) -> BoardTable:
-    columns = _columns(board, choice)
-    selection = [row for row in board.rows if not choice.algorithm or row.algorithm in choice.algorithm]
-    groups = [BoardGroup(row, _lines(row, columns, choice.metric)) for row in selection]
-    table = BoardTable(board, choice, columns, groups, unlike=_unlike(selection))
+def make_table(board: Board, selection: BoardSelection) -> BoardTable:
+    columns = _columns(board, selection)
+    rows = [row for row in board.rows if not selection.algorithm or row.algorithm in selection.algorithm]
+    groups = [BoardGroup(row, _lines(row, columns, selection.metric)) for row in rows]
+    table = BoardTable(board, selection, columns, groups, unlike=_unlike(rows))
     for group in groups:
-        base = baseline_of(group.row, board.with_results, choice.baseline)
-        group.is_baseline = choice.baseline in (group.row.id, group.row.algorithm)
+        base = baseline_of(group.row, board.with_results, selection.baseline)
+        group.is_baseline = selection.baseline in (group.row.id, group.row.algorithm)
         if base is not None:
-            compare_rows(group, base, columns, choice.metric)
-    table.baseline = baseline_words(board, choice.baseline)
+            compare_rows(group, base, columns, selection.metric)
+    table.baseline = baseline_words(board, selection.baseline)
     mark_best(groups, columns)
     _sort(table)
-    table.starts = _starts(selection, columns, choice.metric)
+    table.starts = _starts(rows, columns, selection.metric)
     return table
 
 
-def _columns(board: Board, choice: BoardSelection) -> list[BoardColumn]:
-    names = [name for name in board.benchmarks if not choice.on or name in choice.on]
-    columns = [BoardColumn(name, (name,), _measured_by(board, name, choice.metric)) for name in names]
+def _columns(board: Board, selection: BoardSelection) -> list[BoardColumn]:
+    names = [name for name in board.benchmarks if not selection.on or name in selection.on]
+    columns = [BoardColumn(name, (name,), _measured_by(board, name, selection.metric)) for name in names]
     if len(columns) != 1:
-        columns.append(BoardColumn(AVERAGE, tuple(names), choice.metric))
+        columns.append(BoardColumn(AVERAGE, tuple(names), selection.metric))
     return columns
 
 
@@ -65,14 +73,14 @@ def _line(row: BoardRow, name: str, agents: Sequence[str], columns: Sequence[Boa
         by_seed = row.by_seed(agents, column.benchmarks, metric)
         cells[column.key] = Cell(by_seed, mean_interval(list(by_seed.values())))
     start = None
-    if row.algorithm != identity.EVALUATION_ONLY:
+    if row.algorithm != EVALUATION_ONLY:
         start = mean_interval(list(row.by_seed(agents, columns[-1].benchmarks, metric, START).values()))
     return BoardLine(name, row.agents.index(name) if name else 0, cells, start)
 
 
 def _sort(table: BoardTable) -> None:
     """Best first; costs ascending; rows without the number last."""
-    sort = table.choice.sort or table.last.key
+    sort = table.selection.sort or table.last.key
 
     def key(group: BoardGroup) -> tuple[bool, float, str]:
         value, sign = _sort_value(table, group, sort)
@@ -100,7 +108,7 @@ def _starts(rows: Sequence[BoardRow], columns: Sequence[BoardColumn], metric: st
     """One for all rows that began alike; a seed's start is the mean over those rows."""
     by_key: dict[str, list[BoardRow]] = {}
     for row in rows:
-        is_training = row.algorithm != identity.EVALUATION_ONLY
+        is_training = row.algorithm != EVALUATION_ONLY
         if is_training and any(result.start for result in row.results.values()):
             by_key.setdefault(row.start_key, []).append(row)
     starts = []
@@ -111,7 +119,7 @@ def _starts(rows: Sequence[BoardRow], columns: Sequence[BoardColumn], metric: st
         for name, members in [*everyone, *((agent, [agent]) for agent in agents)]:
             cells = {column.key: _start_cell(alike, members, column, metric) for column in columns}
             lines.append(BoardLine(name, agents.index(name) if name else 0, cells))
-        group_only = {key: value for key, value in alike[0].told_apart_by.items() if key == "group"}
+        group_only = {key: value for key, value in alike[0].distinctions.items() if key == "group"}
         seeds = sorted({seed for row in alike for seed, result in row.results.items() if result.start})
         starts.append(StartGroup(tuple(agents), str(group_only.get("group", "")), seeds, lines))
     return starts
@@ -137,3 +145,132 @@ def _unlike(rows: Sequence[BoardRow]) -> list[str]:
             if not name.startswith("model of "):
                 differing.setdefault(name, set()).add(value)
     return sorted(name for name, values in differing.items() if len(values) > 1)
+
+
+# ---- differences to the baseline, and the best of a column: only between rows that were measured alike ---------------
+
+
+def baseline_of(row: BoardRow, rows: Sequence[BoardRow], baseline: str) -> BoardRow | None:
+    """The row to compare with: the chosen one, or the algorithm's as the same request would have had it."""
+    if baseline in (NO_BASELINE, row.id, row.algorithm) or row.algorithm == EVALUATION_ONLY:
+        return None
+    row_of_id = next((other for other in rows if other.id == baseline), None)
+    if row_of_id is not None:
+        return row_of_id
+    settings = relevant_settings(row.all_settings, baseline)
+    alike = [other for other in rows if other.algorithm == baseline and other.settings == settings]
+    # Of several, which differ in their facts, the one that shares most with this row.
+    return max(alike, key=lambda other: len(other.facts.items() & row.facts.items()), default=None)
+
+
+def is_comparable(row: BoardRow, other: BoardRow, column: BoardColumn) -> bool:
+    """Whether both rows measured the same thing: same models, verifier and questions."""
+    return row.models == other.models and row.facts_of(column.benchmarks) == other.facts_of(column.benchmarks)
+
+
+def compare_rows(group: BoardGroup, base: BoardRow, columns: Sequence[BoardColumn], metric: str) -> None:
+    """Differences on common seeds, where verifier, questions and models are the same."""
+    for line in group.lines:
+        agents = [line.agent] if line.agent else base.agents
+        for column in columns:
+            if is_comparable(group.row, base, column):
+                cell = line.cells[column.key]
+                cell.difference = paired(cell.by_seed, base.by_seed(agents, column.benchmarks, metric))
+
+
+def baseline_words(board: Board, baseline: str) -> str:
+    """The baseline's name for heads and files; empty where this board has none."""
+    for row in board.with_results:
+        if baseline in (row.id, row.algorithm):
+            return row.label if baseline == row.id else row.algorithm
+    return ""
+
+
+def mark_best(groups: Sequence[BoardGroup], columns: Sequence[BoardColumn]) -> None:
+    """Per column and agent, among rows of the same models, verifier and questions."""
+    for column in columns:
+        rivals: dict[str, list[Cell]] = {}
+        for group in groups:
+            if group.row.algorithm == EVALUATION_ONLY:
+                continue
+            for line in group.lines:
+                key = key_of(line.agent, group.row.facts_of(column.benchmarks))
+                if line.cells[column.key].by_seed:
+                    rivals.setdefault(key, []).append(line.cells[column.key])
+        for cells in rivals.values():
+            _mark(cells)
+
+
+def _mark(cells: Sequence[Cell]) -> None:
+    """What no other is clearly above, on the seeds that both have; nothing where that is said of all.
+
+    Nothing either where two of them have fewer than two seeds in common: of such a pair no interval tells anything.
+    """
+    gaps = [[paired(other.by_seed, cell.by_seed) for other in cells if other is not cell] for cell in cells]
+    if any(gap is None or gap.half_width is None for of_cell in gaps for gap in of_cell):
+        return
+    top = [cell for cell, of_cell in zip(cells, gaps, strict=True) if not any(map(_is_above, of_cell))]
+    if len(top) < len(cells):
+        for cell in top:
+            cell.mark = "best" if len(top) == 1 else "tied best"
+
+
+def _is_above(gap: MeanInterval | None) -> bool:
+    return gap is not None and gap.is_clear and gap.mean > 0
+
+
+# ---- the headline ---------------------------------------------------------------------------------------------------
+
+
+def verdict(table: BoardTable) -> str:
+    """`Highest: hacpo 0.663. Over gspo 0.446: +0.216, one seed, no interval, 1.9 times the device time.`
+
+    HACPO's best row against the baseline is always said, also where another row is highest. Empty without a pair.
+    """
+    scored = [group for group in table.groups if table.cell(group).by_seed]
+    scored.sort(key=lambda group: -_mean(table, group))
+    if not scored:
+        return ""
+    top, rest = scored[0], scored[1:]
+    baseline = [group for group in rest if group.is_baseline]
+    beside = {group.row.id: group for group in [*baseline, *rest[:1]]}
+    sentences = [f"Over {words}" for group in beside.values() if (words := _over(table, top, group))]
+    ours = next((group for group in scored if group.row.algorithm == "hacpo"), top)
+    if ours is not top and baseline and (words := _over(table, ours, baseline[0])):
+        sentences.append(f"{_score(table, ours)} over {words}")
+    return " ".join([f"Highest: {_score(table, top)}.", *sentences]) if sentences else ""
+
+
+def _mean(table: BoardTable, group: BoardGroup) -> float:
+    score = table.cell(group).score
+    return score.mean if score else 0.0
+
+
+def _score(table: BoardTable, group: BoardGroup) -> str:
+    return f"{group.row.label} {plain_significant(_mean(table, group))}"
+
+
+def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> str:
+    """The other row and what `top` has over it; empty where no difference may be taken."""
+    is_alike = is_comparable(top.row, other.row, table.last) and top.row.agents == other.row.agents
+    scores = [table.cell(group).by_seed for group in (top, other)]
+    gap = paired(*scores)
+    if gap is None or not is_alike:
+        return ""
+    is_of_all = scores[0].keys() == scores[1].keys()
+    parts = [f"{_score(table, other)}: {signed(gap.mean)}", _certainty(gap, is_of_all)]
+    mine, theirs = (table.cost(group.row, "device_hours") for group in (top, other))
+    if mine and theirs:
+        parts.append(f"{plain_significant(mine / theirs, 2)} times the device time")
+    return ", ".join(parts) + "."
+
+
+def _certainty(gap: MeanInterval, is_of_all: bool) -> str:
+    """How sure it is. is_of_all: both rows have the same seeds; else their means need not differ by as much."""
+    both = "" if is_of_all else " that both have"
+    if gap.half_width is None:
+        return f"one seed{both}, no interval"
+    if gap.are_seeds_equal:
+        return f"all {gap.count} seeds{both} are equal"
+    text = f"± {plain_significant(gap.half_width, 2)} over {gap.count} seeds{both}"
+    return text if gap.is_clear else f"{text} (a tie)"

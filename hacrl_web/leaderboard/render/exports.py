@@ -10,8 +10,8 @@ from typing import Any
 from hacrl_web.insight.statistics import MeanInterval
 from hacrl_web.leaderboard.board import paper
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
-from hacrl_web.leaderboard.board.choice import metric_formula
 from hacrl_web.leaderboard.board.rows import BoardRow
+from hacrl_web.leaderboard.board.selection import metric_formula
 from hacrl_web.web.streaming import csv_cell
 
 MEASURED = "measured"
@@ -55,7 +55,7 @@ def _csv_head(table: BoardTable) -> list[str]:
 
 def _csv_cells(table: BoardTable, group: BoardGroup, line: BoardLine) -> list[Any]:
     row = group.row
-    differences = "; ".join(f"{path} = {value}" for path, value in row.told_apart_by.items())
+    differences = "; ".join(f"{path} = {value}" for path, value in row.distinctions.items())
     who = [MEASURED, row.id, row.algorithm, differences, line.agent or "mean", " ".join(map(str, row.seeds))]
     costs: list[Any] = [""] * 4
     if line is group.head:  # they are the run's, not an agent's
@@ -88,8 +88,8 @@ def board_as_json(table: BoardTable, section: paper.PaperSection | None, address
     return {
         "board": table.board.name,
         "address": address,
-        "metric": table.choice.metric,
-        "formula": metric_formula(table.choice.metric),
+        "metric": table.selection.metric,
+        "formula": metric_formula(table.selection.metric),
         "intervals": INTERVALS,
         "baseline": table.baseline or None,
         "columns": [
@@ -114,7 +114,7 @@ def _json_row(table: BoardTable, group: BoardGroup) -> dict[str, Any]:
     return {
         "id": row.id,
         "algorithm": row.algorithm,
-        "told_apart_by": row.told_apart_by,
+        "told_apart_by": row.distinctions,
         "seeds_launched": row.num_planned,
         "without_a_score": row.missing,
         "lines": [_json_line(table, line) for line in group.lines],

@@ -6,15 +6,16 @@ Colours are mid-tones that stand on light and dark grounds alike; the page sets 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
 
 from hacrl_web.insight.plotly_figures import HEIGHT, as_json
 from hacrl_web.insight.statistics import MeanInterval
-from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable
-from hacrl_web.leaderboard.board.choice import COSTS
-from hacrl_web.leaderboard.board.grid import Curve, Grid, cells_of
+from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable, Cell
+from hacrl_web.leaderboard.board.selection import COSTS
+from hacrl_web.web.page_query import one_of
 
 BEST, OTHER, AMBER = "#2590a1", "#8b8e93", "#d08300"
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down")
@@ -103,7 +104,7 @@ def _colour(table: BoardTable, group: BoardGroup) -> str:
 def front(table: BoardTable) -> list[BoardGroup]:
     """The Pareto front, cheapest first: rows that no row of the same or a lower cost reaches."""
     points: list[tuple[BoardGroup, MeanInterval]] = []
-    costs = [(table.cost(group.row, table.choice.cost), group, score) for group, score in _scored(table)]
+    costs = [(table.cost(group.row, table.selection.cost), group, score) for group, score in _scored(table)]
     priced = [(cost, group, score) for cost, group, score in costs if cost]
     for _, group, score in sorted(priced, key=lambda item: (item[0], -item[2].mean)):
         if not points or score.mean > points[-1][1].mean:
@@ -117,7 +118,7 @@ def pareto(table: BoardTable) -> dict[str, Any]:
     joined = front(table)
     if len(joined) > 1:
         figure.add_scatter(
-            x=[table.cost(group.row, table.choice.cost) for group in joined],
+            x=[table.cost(group.row, table.selection.cost) for group in joined],
             y=[table.cell(group).score.mean for group in joined],  # type: ignore[union-attr]
             mode="lines",
             line={"color": BEST, "width": 1.5, "dash": "dot", "shape": "hv"},
@@ -127,7 +128,7 @@ def pareto(table: BoardTable) -> dict[str, Any]:
     # Names stand in the legend: beside the marks, those of rows that cost the same would cover each other.
     for place, (group, score) in enumerate(_scored(table)):
         figure.add_scatter(
-            x=[table.cost(group.row, table.choice.cost)],
+            x=[table.cost(group.row, table.selection.cost)],
             y=[score.mean],
             error_y=_intervals([score]),
             mode="markers",
@@ -135,7 +136,7 @@ def pareto(table: BoardTable) -> dict[str, Any]:
             marker={"size": 11, "symbol": SYMBOLS[place % len(SYMBOLS)], "color": _colour(table, group)},
             hovertemplate="%{y:.3f} at %{x:,}",
         )
-    plain = _plain(figure, COSTS[table.choice.cost], score_words(table), **_legend(len(table.groups)))
+    plain = _plain(figure, COSTS[table.selection.cost], score_words(table), **_legend(len(table.groups)))
     plain["layout"]["xaxis"]["rangemode"] = "tozero"
     return plain
 
@@ -144,6 +145,85 @@ def _legend(num_names: int) -> dict[str, Any]:
     """Names below the picture, which is the higher for them."""
     place = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "itemclick": False}
     return {"showlegend": True, "legend": place, "height": HEIGHT + LEGEND_ROW * max(0, num_names - 2)}
+
+
+# ---- settings that vary over the rows: the axes of the sensitivity picture and of the heat map -----------------------
+
+
+@dataclass(frozen=True)
+class GridPoint:
+    """One row on the axis."""
+
+    x: float
+    group: BoardGroup
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Rows of one algorithm that differ in nothing but the axis."""
+
+    label: str
+    points: tuple[GridPoint, ...]  # by x
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What varies, what is drawn over it, and the curves."""
+
+    settings: tuple[str, ...]  # numbers that vary within an algorithm, by dotted path
+    x: str
+    y: str  # second axis, of the heat map; empty where only one setting varies
+    curves: tuple[Curve, ...]
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def varying(groups: Sequence[BoardGroup]) -> list[str]:
+    """Settings with two or more numbers among the rows of one algorithm."""
+    values: dict[tuple[str, str], set[float]] = {}
+    for group in groups:
+        for path, value in group.row.settings.items():
+            number = _number(value)
+            if number is not None and path in group.row.distinctions:
+                values.setdefault((path, group.row.algorithm), set()).add(number)
+    return sorted({path for (path, _), numbers in values.items() if len(numbers) > 1})
+
+
+def make_grid(table: BoardTable) -> Grid | None:
+    """None where no number varies."""
+    scored = [group for group in table.groups if table.cell(group).score is not None]
+    settings = varying(scored)
+    if not settings:
+        return None
+    x = one_of(table.selection.x, settings, settings[0])
+    others = [path for path in settings if path != x]
+    y = one_of(table.selection.y, others, next(iter(others), ""))
+    return Grid(tuple(settings), x, y, tuple(_curves(table, scored, x)))
+
+
+def _curves(table: BoardTable, groups: Sequence[BoardGroup], x: str) -> list[Curve]:
+    """A row without a number there, such as an algorithm that has no use for the setting, is on no curve."""
+    curves: dict[str, list[GridPoint]] = {}
+    for group in groups:
+        number = _number(group.row.settings.get(x))
+        if number is not None and x in group.row.distinctions:
+            curves.setdefault(group.row.label_without(x), []).append(GridPoint(number, group, table.cell(group)))
+    return [Curve(label, tuple(sorted(points, key=lambda point: point.x))) for label, points in curves.items()]
+
+
+def cells_of(grid: Grid, curves_algorithm: str) -> dict[tuple[float, float], Cell]:
+    """(x, y) -> score of one algorithm's rows, where only these two settings tell them apart."""
+    cells = {}
+    for curve in grid.curves:
+        for point in curve.points:
+            row = point.group.row
+            y = _number(row.settings.get(grid.y))
+            if row.algorithm == curves_algorithm and y is not None and set(row.distinctions) <= {grid.x, grid.y}:
+                cells[point.x, y] = point.cell
+    return cells
 
 
 def sensitivity(table: BoardTable, grid: Grid) -> dict[str, Any]:
@@ -163,7 +243,7 @@ def sensitivity(table: BoardTable, grid: Grid) -> dict[str, Any]:
         )
     for group in table.groups:
         score = table.cell(group).score
-        if group.is_baseline and score is not None and grid.x not in group.row.told_apart_by:
+        if group.is_baseline and score is not None and grid.x not in group.row.distinctions:
             line = {"color": OTHER, "width": 1.5, "dash": "dot"}
             figure.add_hline(y=score.mean, line=line, annotation_text=axis_label(group))
     return _plain(figure, grid.x, score_words(table), **_legend(len(grid.curves)))

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from hacrl_web.insight.statistics import MeanInterval
 from hacrl_web.leaderboard.board import paper
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
+from hacrl_web.leaderboard.render.context import extras
 from hacrl_web.leaderboard.render.exports import INTERVALS
-from hacrl_web.leaderboard.render.view import extras
 from hacrl_web.runs.templatetags.show import MISSING, count, plain_significant, signed
 
 _ESCAPED = {
@@ -88,7 +88,7 @@ def _cells(table: BoardTable, group: BoardGroup, line: BoardLine, names: Sequenc
     yield _agent(line)
     for column in table.columns:
         cell = line.cells[column.key]
-        yield _difference(cell) if table.choice.show == "difference" else _score(cell)
+        yield _difference(cell) if table.selection.show == "difference" else _score(cell)
     for name in names:
         if name == "gain":
             yield _difference(line.cells[table.last.key])

@@ -9,11 +9,11 @@ from django.utils.html import format_html
 
 from hacrl_web.leaderboard.board.boards import Board, sweep_board
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
-from hacrl_web.leaderboard.board.choice import BoardSelection
-from hacrl_web.leaderboard.board.paper import Reported
+from hacrl_web.leaderboard.board.paper import ReportedScores
 from hacrl_web.leaderboard.board.rows import plain_path
+from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import make_table
-from hacrl_web.leaderboard.render import view
+from hacrl_web.leaderboard.render.context import board_context
 from hacrl_web.runs.models import Sweep
 from hacrl_web.runs.templatetags.show import MISSING, count, duration, middle, plain_significant, signed
 
@@ -32,7 +32,7 @@ def show_board(board: Board, key: str, size: str = "whole") -> dict[str, Any]:
 
     size: compact leaves out single agents and pictures.
     """
-    return view.context(make_table(board, BoardSelection()), key, is_compact=size == "compact")
+    return board_context(make_table(board, BoardSelection()), key, is_compact=size == "compact")
 
 
 @register.filter
@@ -53,7 +53,7 @@ def middle_of_long(text: str) -> str:
 
 
 @register.filter
-def printed(line: Reported, column: str) -> str:
+def printed(line: ReportedScores, column: str) -> str:
     """A score of the paper's, with the digits that it has there."""
     return line.score(column)
 

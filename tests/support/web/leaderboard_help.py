@@ -7,7 +7,7 @@ from typing import Any
 
 from hacrl_web.leaderboard.board.boards import Board, sweep_board
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable, Cell
-from hacrl_web.leaderboard.board.choice import BoardSelection
+from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.runs.models import Run, State, Sweep, TelemetryEvent
 from hacrl_web.runs.sweeps.sweeps import launch_sweep

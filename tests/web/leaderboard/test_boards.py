@@ -7,10 +7,10 @@ from hacrl_web.insight.statistics import MeanInterval
 from hacrl_web.leaderboard import views
 from hacrl_web.leaderboard.board import boards as boards_module
 from hacrl_web.leaderboard.board.boards import alone_board, boards, sources, sweep_board
-from hacrl_web.leaderboard.board.choice import AVERAGE
 from hacrl_web.leaderboard.board.results import run_results
 from hacrl_web.leaderboard.board.rows import rows
-from hacrl_web.leaderboard.board.verdict import verdict
+from hacrl_web.leaderboard.board.selection import AVERAGE
+from hacrl_web.leaderboard.board.table import verdict
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, State
@@ -154,7 +154,7 @@ def test_run_that_went_on_from_a_checkpoint_takes_the_place_of_none(user):
     table = alone(user, request)
     assert sorted(table.cell(group).score.mean for group in table.groups) == pytest.approx([0.5, 0.7])
     assert [group.row.num_replaced for group in table.groups] == [0, 0]
-    told = [group.row.told_apart_by.get("training.start_step") for group in table.groups]
+    told = [group.row.distinctions.get("training.start_step") for group in table.groups]
     assert sorted(told, key=str) == [3, None]
     # What it began with was trained already: neither a start nor a gain for its cost.
     untrained = [group.head.start and group.head.start.mean for group in table.groups]
@@ -182,7 +182,7 @@ def test_settings_of_the_cross_rollouts_make_rows_but_do_not_part_them_from_gspo
     finish(launch(user, {**request, "algorithm": {"name": "hacpo", "alpha": 3.0}}), {"A": 0.6, "B": 0.6})
     finish(launch(user, {**request, "algorithm": {"name": "gspo", "alpha": 1.0}}), {"A": 0.3, "B": 0.3})
     table = alone(user, request)
-    found = [(group.row.algorithm, group.row.told_apart_by, table.cell(group).difference) for group in table.groups]
+    found = [(group.row.algorithm, group.row.distinctions, table.cell(group).difference) for group in table.groups]
     assert found == [
         ("hacpo", {"algorithm.alpha": 3.0}, MeanInterval(pytest.approx(0.3), None, 1)),
         ("hacpo", {"algorithm.alpha": 1.0}, MeanInterval(pytest.approx(0.2), None, 1)),
@@ -196,7 +196,7 @@ def test_baseline_can_be_any_algorithm_a_row_or_none(user):
     finish(launch(user, {**request, "algorithm": {"name": "hacpo", "alpha": 3.0}}), {"A": 0.6, "B": 0.6})
     finish(launch(user, {**request, "algorithm": {"name": "gspo"}}), {"A": 0.3, "B": 0.3})
     board = alone_board(user, request["group"], request["benchmark"])
-    row = next(row for row in board.rows if row.told_apart_by == {"algorithm.alpha": 1.0})
+    row = next(row for row in board.rows if row.distinctions == {"algorithm.alpha": 1.0})
 
     def differences(**choice):
         table = table_of(board, **choice)
@@ -254,7 +254,7 @@ def test_another_verifier_or_other_questions_make_another_row(user, told, name):
     table = alone(user, request)
     assert sorted(group.row.seeds for group in table.groups) == [[1, 2], [3]]
     fact = name.format(first.spec["data"]["benchmark"])
-    assert all(list(group.row.told_apart_by) == [fact] for group in table.groups)
+    assert all(list(group.row.distinctions) == [fact] for group in table.groups)
     assert table.unlike == [fact]
 
 
@@ -348,7 +348,7 @@ def test_run_launched_alone_is_paired_with_a_gspo_that_left_the_cross_settings_a
     table = alone(user, request)
     assert cells_of(table)["hacpo"].difference == MeanInterval(pytest.approx(0.3), None, 1)
     gspo = groups_of(table)["gspo"].row
-    assert (gspo.seeds, gspo.told_apart_by) == ([1, 2], {})
+    assert (gspo.seeds, gspo.distinctions) == ([1, 2], {})
 
 
 @pytest.mark.parametrize("epsilon", [{}, {"epsilon": 0.2, "epsilon_high": 0.28}, {"epsilon": 3e-4}])
@@ -377,7 +377,7 @@ def test_empty_epsilon_is_the_algorithms_own_and_options_of_sharing_part_no_gspo
     table = alone(user, request)
     assert cells_of(table)["hacpo"].difference == MeanInterval(pytest.approx(0.2), None, 1)
     gspo = groups_of(table)["gspo"].row
-    assert (gspo.seeds, gspo.told_apart_by) == ([request["seed"], 2], {})
+    assert (gspo.seeds, gspo.distinctions) == ([request["seed"], 2], {})
 
 
 @pytest.mark.parametrize("changed", [{"scale_rewards": "none"}, {"beta": 0.5}, {"epsilon": 0.1}, {"eos": "strip"}])
@@ -395,8 +395,8 @@ def test_several_sweeps_on_one_board_keep_their_groups_apart(user):
     table = table_of(sweep_board(first, second))
     assert len(table.groups) == 4
     names = {first.runs.first().group.name, second.runs.first().group.name}
-    assert [set(group.row.told_apart_by) for group in table.groups] == [{"group"}] * 4
-    assert {group.row.told_apart_by["group"] for group in table.groups} == names
+    assert [set(group.row.distinctions) for group in table.groups] == [{"group"}] * 4
+    assert {group.row.distinctions["group"] for group in table.groups} == names
     assert len(table.starts) == 2
     # Each HACPO row has the GSPO of its own group.
     gains = [table.cell(group).difference for group in table.groups if group.row.algorithm == "hacpo"]
@@ -406,7 +406,7 @@ def test_several_sweeps_on_one_board_keep_their_groups_apart(user):
 def test_sweeps_on_two_benchmarks_are_told_apart_by_these_and_not_by_their_settings(user):
     first = finished_sweep(user, {"gspo": (0.3,)})
     other = finished_sweep(user, {"gspo": (0.5,)}, group=first.runs.get().group_id, rollout={"temperature": 0.5})
-    told = [row.told_apart_by for row in sweep_board(first, other).rows]
+    told = [row.distinctions for row in sweep_board(first, other).rows]
     assert told == [{"benchmark": sweep.runs.get().benchmark.name} for sweep in (first, other)]
 
 

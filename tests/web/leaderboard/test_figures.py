@@ -3,9 +3,8 @@
 import pytest
 
 from hacrl_web.leaderboard.board.boards import alone_board
-from hacrl_web.leaderboard.board.grid import make_grid
 from hacrl_web.leaderboard.render import figures
-from hacrl_web.leaderboard.render.view import pictures
+from hacrl_web.leaderboard.render.context import pictures
 from hacrl_web.runs.launch.launch import launch
 from tests.support.web.factories import launch_request
 from tests.support.web.leaderboard_help import by_name, finish, finished_sweep, sweep_of, table_of
@@ -92,7 +91,7 @@ def grid_of(user, values, **gspo):
 def test_sensitivity_has_a_line_for_each_other_setting(user):
     values = {(0.0, 1): 0.4, (1.0, 1): 0.5, (0.0, 5): 0.6, (1.0, 5): 0.7}
     table = table_of(grid_of(user, values))
-    grid = make_grid(table, table.choice)
+    grid = figures.make_grid(table)
     assert (grid.settings, grid.x) == (("algorithm.alpha", "algorithm.capability_window"), "algorithm.alpha")
     drawn = traces(figures.sensitivity(table, grid), "lines+markers")
     assert {trace["name"]: (trace["x"], trace["y"]) for trace in drawn} == {
@@ -106,25 +105,25 @@ def test_sensitivity_has_a_line_for_each_other_setting(user):
 
 def test_other_axis_is_chosen_in_the_address(user):
     table = table_of(grid_of(user, {(0.0, 1): 0.4, (1.0, 5): 0.7}), x="algorithm.capability_window")
-    grid = make_grid(table, table.choice)
+    grid = figures.make_grid(table)
     assert (grid.x, grid.y) == ("algorithm.capability_window", "algorithm.alpha")
 
 
 def test_heat_map_leaves_a_cell_without_a_run_empty(user):
     values = {(0.0, 1): 0.4, (1.0, 1): 0.5, (0.0, 5): 0.6, (1.0, 5): 0.7, (2.0, 5): 0.8}
     table = table_of(grid_of(user, values))
-    (heat,) = figures.heat_map(table, make_grid(table, table.choice))["data"]
+    (heat,) = figures.heat_map(table, figures.make_grid(table))["data"]
     assert (heat["x"], heat["y"]) == (["0", "1", "2"], ["1", "5"])
     assert heat["z"] == [[0.4, 0.5, None], [0.6, 0.7, 0.8]]
 
 
 def test_board_without_a_grid_has_no_sensitivity_picture(user):
     table = table_of(finished_sweep(user, {"gspo": (0.4,), "hacpo": (0.5,)}))
-    assert make_grid(table, table.choice) is None
+    assert figures.make_grid(table) is None
 
 
 def test_markup_in_a_name_is_text_in_a_picture(user):
     sweep = finished_sweep(user, {"gspo": (0.4,)})
     table = table_of(sweep)
-    table.groups[0].row.told_apart_by["group"] = "<b>&"
+    table.groups[0].row.distinctions["group"] = "<b>&"
     assert figures.axis_label(table.groups[0]) == "gspo (group &lt;b>&amp;)"

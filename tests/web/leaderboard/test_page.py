@@ -50,7 +50,7 @@ def test_look_is_kept_in_every_address_of_the_page(web, user):
     look = {"baseline": "hacpo", "show": "difference", "cost": "tokens", "sort": "algorithm"}
     response = show(web, sweep, **look, column=["seeds", "gain"])
     html = text(response)
-    assert response.context["choice"].baseline == "hacpo"
+    assert response.context["selection"].baseline == "hacpo"
     assert "−0.225" in part(html, "gspo")
     links = re.findall(r'href="[^"?]*board\.(?:csv|tex|json)\?([^"]+)"', html)
     assert len(links) == 3

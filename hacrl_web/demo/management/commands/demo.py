@@ -20,9 +20,8 @@ from hacrl_web.accounts.models import User, first_user
 from hacrl_web.demo import launch as demo
 from hacrl_web.demo.outcome import demo_summary, text_table
 from hacrl_web.leaderboard.board.boards import sweep_board
-from hacrl_web.leaderboard.board.choice import BoardSelection
-from hacrl_web.leaderboard.board.table import make_table
-from hacrl_web.leaderboard.board.verdict import verdict
+from hacrl_web.leaderboard.board.selection import BoardSelection
+from hacrl_web.leaderboard.board.table import make_table, verdict
 from hacrl_web.runs.demo_state import preparing
 from hacrl_web.runs.models import TERMINAL, State, Sweep
 from hacrl_web.web.errors import FieldErrors

@@ -1,16 +1,20 @@
-"""What the templates need of a Table: heads with their sorting, pictures, notes, and the addresses of the same look."""
+"""The template contexts of a board (heads with their sorting, pictures, notes) and of its report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.template.loader import render_to_string
+from django.utils import timezone
+
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable
-from hacrl_web.leaderboard.board.choice import COSTS, EXTRA, metric_formula
-from hacrl_web.leaderboard.board.grid import make_grid
-from hacrl_web.leaderboard.board.verdict import verdict
+from hacrl_web.leaderboard.board.rows import NOT_RECORDED, BoardRow
+from hacrl_web.leaderboard.board.selection import COSTS, EXTRA, metric_formula
+from hacrl_web.leaderboard.board.table import verdict
 from hacrl_web.leaderboard.render import figures
+from hacrl_web.leaderboard.render.figures import make_grid
 
 NAMED = 2  # rows that a sentence names; more are counted
 SAME = 0.01  # share of a cost by which device time differs for no reason
@@ -26,7 +30,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Head:
+class ColumnHead:
     """The head of a column: title, what stands below it, the hover, and where a click sorts."""
 
     key: str
@@ -39,15 +43,15 @@ class Head:
 
 def extras(table: BoardTable) -> list[str]:
     """The columns beside the scores: the chosen ones, without a difference where there is no baseline."""
-    return [name for name in EXTRA if table.choice.has_column(name) and (name != "gain" or table.baseline)]
+    return [name for name in EXTRA if table.selection.has_column(name) and (name != "gain" or table.baseline)]
 
 
-def heads(table: BoardTable) -> list[Head]:
-    choice = table.choice
-    sort = choice.sort or table.last.key
+def heads(table: BoardTable) -> list[ColumnHead]:
+    selection = table.selection
+    sort = selection.sort or table.last.key
     cells = []
     for column in table.columns:
-        cells.append(_head(table, column.key, column.title, column.measured_by, metric_formula(choice.metric), sort))
+        cells.append(_head(table, column.key, column.title, column.measured_by, metric_formula(selection.metric), sort))
     return cells + [_head(table, name, *_words(table, name), sort) for name in extras(table)]
 
 
@@ -57,9 +61,11 @@ def _words(table: BoardTable, name: str) -> tuple[str, str, str]:
     return _WORDS[name]
 
 
-def _head(table: BoardTable, key: str, title: str, below: str, hover: str, sort: str) -> Head:
+def _head(table: BoardTable, key: str, title: str, below: str, hover: str, sort: str) -> ColumnHead:
     order = "ascending" if key in COSTS else "descending"
-    return Head(key, title, below, hover, table.choice.query(table.board, sort=key), order if key == sort else "")
+    return ColumnHead(
+        key, title, below, hover, table.selection.query(table.board, sort=key), order if key == sort else ""
+    )
 
 
 def pictures(table: BoardTable) -> list[dict[str, Any]]:
@@ -88,7 +94,7 @@ def _front_words(table: BoardTable) -> str:
         return "; the dotted line is the Pareto front"
     if not on_front or len(table.groups) < 2:
         return ""
-    top, axis = on_front[0], table.choice.cost
+    top, axis = on_front[0], table.selection.cost
     text = f"; no row scores higher than {top.row.label} or costs less in {COSTS[axis]}"
     if alike := _rows_at(table, axis, lambda gap: abs(gap) < SAME, top):
         text += f" ({alike} the same)"
@@ -110,7 +116,7 @@ def _rows_at(table: BoardTable, cost: str, is_meant: Callable[[float], bool], to
 
 
 def _grid_pictures(table: BoardTable) -> list[dict[str, Any]]:
-    grid = make_grid(table, table.choice)
+    grid = make_grid(table)
     if grid is None:
         return []
     entries = [
@@ -128,19 +134,89 @@ def _grid_pictures(table: BoardTable) -> list[dict[str, Any]]:
     return entries
 
 
-def context(table: BoardTable, key: str, *, is_compact: bool = False) -> dict[str, Any]:
+def board_context(table: BoardTable, key: str, *, is_compact: bool = False) -> dict[str, Any]:
     """Of _board.html; `key` makes the ids on the page unique.  is_compact: without single agents and pictures."""
-    choice = table.choice
+    selection = table.selection
     return {
         "table": table,
         "board": table.board,
-        "choice": choice,
+        "selection": selection,
         "key": key,
         "heads": heads(table),
         "extras": extras(table),
-        "formula": metric_formula(choice.metric),
-        "query": choice.query(table.board),
+        "formula": metric_formula(selection.metric),
+        "query": selection.query(table.board),
         "is_compact": is_compact,
         "verdict": verdict(table),
         "pictures": [] if is_compact else [one | {"id": f"{one['name']}-{key}"} for one in pictures(table)],
     }
+
+
+# ---- the report: one page without scripts or anything fetched, to keep or to send ------------------------------------
+
+
+@dataclass(frozen=True)
+class SeedRun:
+    """One run behind a row; a score where it has one, else the reason."""
+
+    algorithm: str
+    seed: int
+    state: str
+    score: float | None
+    reason: str
+    commit: str
+
+
+def seed_runs(table: BoardTable, row: BoardRow) -> list[SeedRun]:
+    """Every seed of a row, those without a score included."""
+    values = row.by_seed(row.agents, table.last.benchmarks, table.selection.metric)
+    runs = [
+        SeedRun(row.label, seed, result.run.state, values.get(seed), "", result.versions.get("hacrl", NOT_RECORDED))
+        for seed, result in row.results.items()
+    ]
+    runs += [SeedRun(row.label, seed, run.state, None, run.reason, "") for seed, run in row.others.items()]
+    return sorted(runs, key=lambda one: one.seed)
+
+
+def shared_settings(rows: Sequence[BoardRow]) -> dict[str, Any]:
+    """Settings in which all rows agree, by dotted path."""
+    first, *rest = rows
+    return {
+        path: value
+        for path, value in first.settings.items()
+        if all(path not in row.settings or row.settings[path] == value for row in rest)
+    }
+
+
+def versions_of_runs(rows: Sequence[BoardRow]) -> dict[str, list[str]]:
+    """package -> the versions that the runs started with."""
+    by_name: dict[str, set[str]] = {}
+    for row in rows:
+        for result in row.results.values():
+            for name, version in result.versions.items():
+                by_name.setdefault(name, set()).add(version)
+    return {name: sorted(values) for name, values in sorted(by_name.items())}
+
+
+def facts(rows: Sequence[BoardRow]) -> dict[str, list[str]]:
+    """Verifier, questions and models -> their states over all rows."""
+    by_name: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.facts.items() if row.results else ():
+            by_name.setdefault(name, set()).add(value)
+    return {name: sorted(values) for name, values in sorted(by_name.items())}
+
+
+def board_report(table: BoardTable, address: str) -> str:
+    """The whole document. address: of the page that shows the same."""
+    context = {
+        **board_context(table, "report", is_compact=True),
+        "address": address,
+        "made_at": timezone.now(),
+        "formula": metric_formula(table.selection.metric),
+        "runs": [run for group in table.groups for run in seed_runs(table, group.row)],
+        "shared_settings": shared_settings([group.row for group in table.groups]) if table.groups else {},
+        "versions": versions_of_runs(table.board.rows),
+        "facts": facts(table.board.rows),
+    }
+    return render_to_string("leaderboard/report.html", context)

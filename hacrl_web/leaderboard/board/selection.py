@@ -1,0 +1,104 @@
+"""How a board is shown: the parameters of its address, and the addresses of the same board with other parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Literal
+from urllib.parse import urlencode
+
+from django.http import QueryDict
+
+from hacrl_web.leaderboard.board.boards import Board
+from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES
+from hacrl_web.web.page_query import PageQuery, Text, one_of
+
+BASELINE = "gspo"
+NO_BASELINE = "none"
+AVERAGE = "/average"  # the column over all shown benchmarks; no benchmark has a slash in its name
+CELL_CONTENTS = {"score": "scores", "difference": "differences to the baseline"}
+# Columns beside the benchmarks, in their order on the page.
+EXTRA = {
+    "seeds": "Seeds",
+    "gain": "Difference to the baseline",
+    "start": "Start",
+    "rollouts": "Rollouts per run",
+    "tokens": "Tokens per run",
+    "device_hours": "Device-hours per run",
+    "per_1000": "Score gained per 1,000 rollouts",
+}
+COSTS = {
+    "rollouts": "rollouts generated per run",
+    "tokens": "tokens generated per run",
+    "device_hours": "device-hours per run",
+}
+# By family of estimates.
+FORMULAS = {
+    "avg": "mean over questions of the share of their k samples that are right",
+    "pass": "mean over questions of 1 − C(n − c, k) / C(n, k), c of their n samples being right: without bias",
+    "maj": "mean over questions of the chance that the most frequent answer of their k samples is right; of t equally "
+    "frequent ones each wins with 1 / t",
+    "best": "share of questions that at least one of the k samples solves: the paper's best@k",
+}
+
+
+def metric_formula(metric: str) -> str:
+    """What an estimate is, for the hover."""
+    return f"{metric}: {FORMULAS.get(metric.partition('@')[0], 'as its runs recorded it')}"
+
+
+class BoardSelection(PageQuery):
+    """What a board shows; the defaults are those of an address that only names the board."""
+
+    metric: Text = MEAN_OF_SAMPLES
+    baseline: Text = BASELINE  # an algorithm (of each row's own settings), a row's id, or none
+    show: Literal["score", "difference"] = "score"
+    on: tuple[Text, ...] = ()  # benchmarks that are columns; empty: all
+    algorithm: tuple[Text, ...] = ()  # whose rows are shown; empty: all
+    column: tuple[Text, ...] = ()  # which of EXTRA; empty: all
+    sort: Text = ""  # a benchmark, AVERAGE, one of EXTRA or `algorithm`; empty: the last score column
+    cost: Literal["rollouts", "tokens", "device_hours"] = "rollouts"  # axis of the Pareto picture
+    x: Text = ""  # setting on the axis of the sensitivity picture; empty: the first that varies
+    y: Text = ""  # second setting, of the heat map
+    reported: Text = ""  # the group of the paper whose rows are shown below
+
+    def parameters(self, board: Board, **changes: str) -> list[tuple[str, str]]:
+        """Name and value of each parameter of this board's address with some changed, defaults left out."""
+        values = self.model_dump(exclude_defaults=True) | changes
+        lists = {name: [value] if isinstance(value, str) else value for name, value in values.items()}
+        return [*board.source_query, *((name, item) for name, items in lists.items() for item in items if item)]
+
+    def query(self, board: Board, **changes: str) -> str:
+        """The query of this board's address with some parameters changed."""
+        return urlencode(self.parameters(board, **changes))
+
+    def has_column(self, name: str) -> bool:
+        return not self.column or name in self.column
+
+
+def read_selection(query: QueryDict, board: Board) -> BoardSelection:
+    """The selection of an address; a value that this board does not have counts as absent."""
+    named, algorithms = BoardSelection.read(query), sorted({row.algorithm for row in board.rows})
+    baselines = {NO_BASELINE, *algorithms, *(row.id for row in board.rows)}
+    return named.model_copy(
+        update={
+            "metric": one_of(named.metric, board.metrics, MEAN_OF_SAMPLES),
+            "baseline": one_of(named.baseline, baselines, BASELINE),
+            "on": _some_of(named.on, board.benchmarks),
+            "algorithm": _some_of(named.algorithm, algorithms),
+            "column": _some_of(named.column, EXTRA),
+            "sort": one_of(named.sort, {AVERAGE, "algorithm", *EXTRA, *board.benchmarks}),
+        }
+    )
+
+
+def _some_of(values: Iterable[str], possible: Collection[str]) -> tuple[str, ...]:
+    """The possible ones among these values; empty where they are all."""
+    some = tuple(value for value in possible if value in set(values))
+    return () if len(some) == len(possible) else some
+
+
+def baseline_labels(board: Board) -> Mapping[str, str]:
+    """Possible baseline -> its label: none, each algorithm, and each row of an algorithm with several."""
+    names = [row.algorithm for row in board.with_results]
+    labels = {NO_BASELINE: "none"} | {name: name for name in dict.fromkeys(names)}
+    return labels | {row.id: row.label for row in board.with_results if names.count(row.algorithm) > 1}
