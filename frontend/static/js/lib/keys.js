@@ -14,7 +14,7 @@ const search = /** @type {HTMLDialogElement} */ (must("#search-dialog"));
 const help = /** @type {HTMLDialogElement} */ (must("#keys-dialog"));
 const words = /** @type {HTMLInputElement} */ (must("#search-words"));
 const list = must("#search-found");
-const summary = must("#search-summary");
+const summary = must("#search-said");
 let newest = 0;
 let pause = 0;
 
