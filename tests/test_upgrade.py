@@ -19,7 +19,6 @@ from django.db.migrations.recorder import MigrationRecorder
 from hacrl_web.ops import schema
 from tests.support.upgrade import FIXTURE
 from workers.contract.spec.run import RunSpec
-from workers.contract.spec.yaml_files import from_file
 
 ROOT = Path(__file__).resolve().parents[1]
 ADDRESSES: list[dict[str, Any]] = json.loads((FIXTURE / "addresses.json").read_text())
@@ -95,7 +94,7 @@ def test_stored_settings_of_before_are_accepted_and_unchanged(path):
 
 def test_settings_as_yaml_of_before_are_read():
     path = FIXTURE / "specs" / "hacpo.yaml"
-    assert from_file(path) == RunSpec.model_validate(yaml.safe_load(path.read_text()))
+    assert RunSpec.from_file(path) == RunSpec.model_validate(yaml.safe_load(path.read_text()))
 
 
 @pytest.mark.django_db

@@ -14,13 +14,10 @@ import traceback
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
 from workers import heartbeat
 from workers.agents.messages import AgentLost
 from workers.contract import events, trainer_process
-from workers.contract.spec import yaml_files
-from workers.contract.spec.run import RunSpec
+from workers.contract.spec.run import InvalidSettings, RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_spool
 from workers.trainer.stop_signals import Paused, StopFlag, StopNow, Stopped
 
@@ -38,33 +35,18 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
-        spec = read_spec(options.spec)
+        spec = RunSpec.from_file(options.spec)
         attempt = prepare(spec, options.run_dir, options.attempt)
-    except RunRefused as refusal:
+    except (RunRefused, InvalidSettings) as refusal:
         print(f"python -m workers: {refusal}", file=sys.stderr)
         return 2
     return run(spec, options.run_dir, attempt)
 
 
-def read_spec(path: Path) -> RunSpec:
-    """The spec, or Refused with one line for each field that is wrong."""
-    try:
-        return yaml_files.from_file(path)
-    except OSError as error:
-        raise RunRefused(f"cannot read {path}: {error.strerror}") from None
-    except ValidationError as error:
-        lines = [
-            f"{'.'.join(map(str, item['loc'])) or 'spec'}: {item['msg']}" for item in error.errors(include_url=False)
-        ]
-        raise RunRefused(f"{path} is not a valid run spec: " + "; ".join(lines)) from None
-    except ValueError as error:
-        raise RunRefused(f"cannot read {path}: {error}") from None
-
-
 def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
     """Make the run directory ours and put the spec into it; say what may not be meant.
 
-    Returns the attempt. Error: Refused.
+    Returns the attempt. Errors: RunRefused, InvalidSettings.
     """
     is_supervised = trainer_process.DEATH_PIPE_VARIABLE in os.environ  # then the lock was inherited with the pipe
     trainer_process.die_with_supervisor()
@@ -77,7 +59,7 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
             for caution in spec.cautions():
                 print(f"python -m workers: {caution.message}", file=sys.stderr)
         own = run_dir / trainer_process.SPEC_NAME
-        if own.exists() and read_spec(own) != spec:
+        if own.exists() and RunSpec.from_file(own) != spec:
             raise RunRefused(f"{run_dir} holds another run: choose an empty folder")
         if not own.exists():
             own.write_text(spec.to_json(), encoding="utf-8")

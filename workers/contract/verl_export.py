@@ -1,8 +1,7 @@
 """Part of the contract: a run of two agents as the YAML of verl's HACPO recipe, for models that outgrow our trainer.
 
-Each key means there what it means here: `cross_clip_delta` is the distance, not the lower bound 1 - delta that the
-paper's table prints. What the recipe has no key for stands in comments at the top; what it would not train at all is
-refused. `python -m workers.contract.verl_export SPEC.json` prints it. No torch, no Django.
+Comments at the top list the settings that the recipe has no key for; a run that it would not train at all is refused.
+`python -m workers.contract.verl_export SPEC.json` prints the YAML. No torch, no Django.
 """
 
 from __future__ import annotations
@@ -14,42 +13,39 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from workers.contract.advantages import CAPABILITY_FLOOR, EPSILON
-from workers.contract.spec import yaml_files
 from workers.contract.spec.agent import AgentSpec
-from workers.contract.spec.run import RunSpec
+from workers.contract.spec.run import InvalidSettings, RunSpec, dump_yaml
 
-MISSING = "???"  # OmegaConf's word for a value that must be given before the start
+MISSING = "???"  # OmegaConf: a value that must be set before the start
 LEAST_TOKENS_PER_GPU = 16384  # verl's default of ppo_max_token_len_per_gpu
 HEADER = """\
-HACPO of two agents for the official recipe of verl (recipe/hacpo), which this file completes:
+HACPO of two agents for the official recipe of verl (recipe/hacpo). Start it with this file:
     python -m recipe.hacpo.main_hacpo --config-dir FOLDER --config-name NAME data.val_files=[...]
-FOLDER is where this file lies, NAME its name without .yaml. A value ??? must be given, here or on that line."""
+FOLDER is the folder of this file, NAME its name without .yaml. Set every value ???, here or on that line."""
 
 
 class CannotHandOver(ValueError):
-    """The recipe would train something else; the text says what."""
+    """A run that the recipe does not support; the text says why."""
 
 
 def refuse_unsupported(spec: RunSpec) -> None:
     """Error: CannotHandOver."""
     adapted = next((agent.name for agent in spec.agents if agent.lora_rank), None)
     if len(spec.agents) != 2:
-        raise CannotHandOver(f"The recipe trains two agents, and this run has {len(spec.agents)}.")
+        raise CannotHandOver(f"The recipe trains two agents, but this run has {len(spec.agents)}.")
     if spec.algorithm.name != "hacpo":
-        raise CannotHandOver(f"The recipe trains by HACPO, and this run by {spec.algorithm.name}.")
+        raise CannotHandOver(f"The recipe trains by HACPO, but this run by {spec.algorithm.name}.")
     if not spec.algorithm.sharing:
-        raise CannotHandOver("The recipe trains by HACPO, and this run shares no rollouts: it is two runs of GSPO.")
+        raise CannotHandOver("The recipe trains by HACPO, but this run shares no rollouts: it is two runs of GSPO.")
     if spec.is_evaluation_only:
         raise CannotHandOver("This run only evaluates: there is nothing to train.")
     if adapted is not None:
-        raise CannotHandOver(f"The recipe trains all weights, and agent {adapted!r} of this run has LoRA matrices.")
+        raise CannotHandOver(f"The recipe trains all weights, but agent {adapted!r} of this run has LoRA matrices.")
 
 
 def recipe(spec: RunSpec) -> dict[str, Any]:
-    """The values, by block. Error: CannotHandOver."""
+    """The values by block, as the recipe names them. Error: CannotHandOver."""
     refuse_unsupported(spec)
     return {
         "defaults": ["hacpo_trainer", "_self_"],
@@ -79,21 +75,20 @@ def _agent(agent: AgentSpec, learning_rate: float) -> dict[str, Any]:
 
 def _hacpo(spec: RunSpec) -> dict[str, Any]:
     rule = spec.rule
-    # Omega 1 throughout is the plain baseline and no modulation: exactly our two ablations together.
-    no_omega = not rule.uses_omega
+    no_omega = not rule.uses_omega  # then omega is 1 in the recipe: our two ablations together
     return {
         "agents": [_agent(agent, spec.training.learning_rate) for agent in spec.agents],
         "validation_agent_ids": [agent.name for agent in spec.agents],
         "loss": {
             "self_clip_low": rule.epsilon,
             "self_clip_high": rule.epsilon_high,
-            "cross_clip_delta": rule.delta,
+            "cross_clip_delta": rule.delta,  # the distance, not the lower bound 1 - delta of the paper's table
             "cross_clip_step": rule.delta_step,
             "alpha": rule.alpha,
             "max_abs_log_ratio": rule.max_log_ratio,
         },
         "capability": {
-            "metric": "reward_mean",  # Eq. (9); no verifier of ours gives less than 0
+            "metric": "reward_mean",  # Eq. (9); our rewards are never negative
             "window_size": rule.capability_window,
             "minimum": CAPABILITY_FLOOR,
             "ratio_min": 1.0 if no_omega else rule.ratio_min,
@@ -131,26 +126,33 @@ def _data(spec: RunSpec) -> dict[str, Any]:
 
 
 def _actor_rollout_ref(spec: RunSpec) -> dict[str, Any]:
-    rollout, evaluation = spec.rollout, spec.evaluation
+    rollout, evaluation, training = spec.rollout, spec.evaluation, spec.training
+    total_length = rollout.max_prompt_length + rollout.max_completion_length
+    optimizer: dict[str, Any] = {
+        "lr": training.learning_rate,
+        "lr_warmup_steps": training.warmup_steps,
+        "weight_decay": training.weight_decay,
+        "betas": [training.adam_beta1, training.adam_beta2],
+    }
+    if training.lr_schedule == "cosine":
+        optimizer["lr_scheduler_type"] = "cosine"
     offload = {"param_offload": True, "optimizer_offload": True}  # the agents take turns on the same GPUs
     return {
         "model": {"enable_gradient_checkpointing": True},
         "actor": {
             "strategy": "fsdp",
             "ppo_mini_batch_size": spec.mini_batch_prompts,
-            "ppo_epochs": spec.training.num_iterations,
+            "ppo_epochs": training.num_iterations,
             "shuffle": False,  # self first, then cross: Eq. (14) counts updates in that order
             "use_dynamic_bsz": True,
-            "ppo_max_token_len_per_gpu": max(
-                LEAST_TOKENS_PER_GPU, rollout.max_prompt_length + rollout.max_completion_length
-            ),
+            "ppo_max_token_len_per_gpu": max(LEAST_TOKENS_PER_GPU, total_length),
             "loss_agg_mode": "seq-mean-token-mean",
             "use_kl_loss": spec.algorithm.beta > 0,
             "kl_loss_coef": spec.algorithm.beta,
             "kl_loss_type": "low_var_kl",  # k3
             "entropy_coeff": 0.0,
-            "grad_clip": spec.training.max_grad_norm,
-            "optim": _optimizer(spec),
+            "grad_clip": training.max_grad_norm,
+            "optim": optimizer,
             "fsdp_config": offload,
         },
         "ref": {"fsdp_config": {"param_offload": True}},
@@ -162,10 +164,10 @@ def _actor_rollout_ref(spec: RunSpec) -> dict[str, Any]:
             "top_p": 1.0,
             "top_k": -1,
             "seed": spec.seed,
-            "max_model_len": rollout.max_prompt_length + rollout.max_completion_length,
+            "max_model_len": total_length,
             "tensor_model_parallel_size": 1,
             "free_cache_engine": True,
-            "calculate_log_probs": False,  # the trainer's weights score, not the engine's
+            "calculate_log_probs": False,  # the trainer computes them
             "val_kwargs": {
                 "n": evaluation.num_samples,
                 "do_sample": evaluation.temperature > 0,
@@ -177,23 +179,12 @@ def _actor_rollout_ref(spec: RunSpec) -> dict[str, Any]:
     }
 
 
-def _optimizer(spec: RunSpec) -> dict[str, Any]:
-    training = spec.training
-    values: dict[str, Any] = {
-        "lr": training.learning_rate,
-        "lr_warmup_steps": training.warmup_steps,
-        "weight_decay": training.weight_decay,
-        "betas": [training.adam_beta1, training.adam_beta2],
-    }
-    return values | ({"lr_scheduler_type": "cosine"} if training.lr_schedule == "cosine" else {})
-
-
 def _trainer(spec: RunSpec) -> dict[str, Any]:
     steps = spec.training.steps
     return {
         "project_name": spec.data.benchmark,
         "experiment_name": spec.name,
-        "total_epochs": steps,  # an epoch has one step at least: total_training_steps decides
+        "total_epochs": steps,  # at least one step each, so total_training_steps decides
         "total_training_steps": steps,
         "val_before_train": True,
         "test_freq": spec.evaluation.eval_interval or steps,
@@ -207,10 +198,10 @@ def _trainer(spec: RunSpec) -> dict[str, Any]:
 
 
 def to_do(spec: RunSpec) -> list[str]:
-    """What the user of the file has to see to before it trains."""
+    """What the user has to do before the recipe can train."""
     data, bound = spec.data, 1 - spec.rule.delta
     notes = [
-        "data.train_files names our JSONL. verl reads parquet, with prompt, data_source and reward_model (its "
+        "data.train_files names our JSONL. verl reads parquet with prompt, data_source and reward_model (its "
         f"ground_truth) in each row: convert {_quoted(data.question_field)} and {_quoted(data.answer_field)}.",
         "reward.custom_reward_function.path: a file with compute_score. Our verifier is "
         f"{data.verifier}{f', tolerance {data.tolerance:g}' if data.verifier == 'numeric' else ''}; the recipe brings "
@@ -220,31 +211,31 @@ def to_do(spec: RunSpec) -> list[str]:
     ]
     if not data.eval_path:
         notes.append(
-            f"data.val_files: this run holds out {data.held_out_fraction:g} of its questions by a hash; take them out "
-            "of the training file."
+            f"data.val_files: this run holds out {data.held_out_fraction:g} of its questions by a hash; move them "
+            "there from the training file."
         )
     return notes
 
 
 def not_carried(spec: RunSpec) -> list[str]:
-    """What this run does and the recipe has no key for."""
+    """Settings of this run that the recipe has no key for, with what it does instead."""
     rule, data, training = spec.rule, spec.data, spec.training
     correction = spec.rollout.importance_correction
     cases: list[tuple[bool, str]] = [
         (rule.overflow == "drop", "algorithm.overflow drop: a shared rollout that is too long is cut, not left out."),
         (rule.eos != "strip", f"algorithm.eos {rule.eos}: the recipe strips the end of sequence of every rollout."),
         (rule.ratio_length != "own", "algorithm.ratio_length source: each side is divided by its own length."),
-        (rule.cross_advantage != "learner", "algorithm.cross_advantage source: the learner's baseline stands there."),
+        (rule.cross_advantage != "learner", "algorithm.cross_advantage source: the learner's baseline is used."),
         (rule.scale_rewards == "batch", "algorithm.scale_rewards batch: each prompt's deviation divides its rewards."),
         (rule.uses_omega and rule.advantage == "plain", "algorithm.advantage plain: omega acts in the baseline."),
         (rule.uses_omega and not rule.modulate_gradient, "algorithm.modulate_gradient false: omega weighs gradients."),
         (not rule.clip_cross, "algorithm.clip_cross false: shared ratios are clipped."),
-        (rule.cross_weight != 1, f"algorithm.cross_weight {rule.cross_weight:g}: shared rollouts have the weight 1."),
+        (rule.cross_weight != 1, f"algorithm.cross_weight {rule.cross_weight:g}: the weight is 1."),
         (rule.cross_clip_gradient != "zero", f"algorithm.cross_clip_gradient {rule.cross_clip_gradient}: it is zero."),
         (rule.cross_order == "mixed", "algorithm.cross_order mixed: shared rollouts keep the order of the prompts."),
         (rule.cross_kl, "algorithm.cross_kl: the KL penalty is on own rollouts only."),
         (rule.on_missing_source == "degrade", "algorithm.on_missing_source degrade: a missing agent ends the run."),
-        (rule.peer_quarantine, "algorithm.peer_quarantine: no source is kept from teaching."),
+        (rule.peer_quarantine, "algorithm.peer_quarantine: no source is excluded."),
         (rule.audit_share > 0, f"algorithm.audit_share {rule.audit_share:g}: no second verifier checks rewards."),
         (correction != "none", f"rollout.importance_correction {correction}: every own rollout weighs the same."),
         (training.num_iterations > 1, "training.num_iterations: passes go over own and shared rollouts in turn."),
@@ -252,32 +243,34 @@ def not_carried(spec: RunSpec) -> list[str]:
         (data.prompt_template != "{question}", "data.prompt_template: put its text around the questions of the files."),
         (bool(spec.evaluation.benchmarks), "evaluation.benchmarks: add their files to data.val_files."),
         (spec.checkpoint.keep_best, "checkpoint.keep_best: the newest checkpoints are kept."),
-        (True, "training.max_unscorable: an answer without a verdict is left out here; there it has a reward."),
-        (True, "seed: random choices are drawn in another way, so the same seed gives another run."),
-        (True, "compute, telemetry and batch sizes that only spare memory: verl's own settings."),
+        (True, "training.max_unscorable: an unscorable answer is left out here; there it has a reward."),
+        (True, "seed: random choices are drawn differently, so the same seed gives another run."),
+        (True, "compute, telemetry and batch sizes that only save memory: verl's own settings."),
     ]
-    return [text for is_so, text in cases if is_so] + [
-        text for place, agent in enumerate(spec.agents) for text in _of_agent(place, agent)
-    ]
-
-
-def _of_agent(place: int, agent: AgentSpec) -> list[str]:
-    cases = [
-        (agent.revision is not None, f"revision {_quoted(agent.revision or '')}: load it first and name its folder."),
-        (agent.seed is not None, "seed: the run's seed is that of both agents."),
-        (agent.prompt_format != "auto", f"prompt_format {agent.prompt_format}: the chat template is applied."),
-        (agent.prompt_template != "{question}", "prompt_template: both agents read the same files."),
-    ]
-    return [f"agents.{place}.{text}" for is_so, text in cases if is_so]
+    for place, agent in enumerate(spec.agents):
+        path = f"agents.{place}"
+        cases += [
+            (
+                agent.revision is not None,
+                f"{path}.revision {_quoted(agent.revision or '')}: download it, name its folder.",
+            ),
+            (agent.seed is not None, f"{path}.seed: both agents use the run's seed."),
+            (
+                agent.prompt_format != "auto",
+                f"{path}.prompt_format {agent.prompt_format}: the chat template is applied.",
+            ),
+            (agent.prompt_template != "{question}", f"{path}.prompt_template: both agents read the same files."),
+        ]
+    return [text for applies, text in cases if applies]
 
 
 def _quoted(text: str) -> str:
-    """In ASCII: some characters beyond it would end a YAML comment."""
+    """In ASCII, because some other characters would end a YAML comment."""
     return json.dumps(text)
 
 
 def _literal(value: Any) -> Any:
-    """The value, with texts that OmegaConf would fill in from elsewhere kept as they are."""
+    """The value with `${` escaped, which OmegaConf would interpolate."""
     if isinstance(value, dict):
         return {key: _literal(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -286,12 +279,12 @@ def _literal(value: Any) -> Any:
 
 
 def to_recipe_yaml(spec: RunSpec) -> str:
-    """The file: how to start it, what to do first, what is not in it, and the values. Error: CannotHandOver."""
-    values = yaml_files.dump_yaml(_literal(recipe(spec)))
+    """The file: how to start it, what to do first, what it leaves out, and the values. Error: CannotHandOver."""
+    values = dump_yaml(_literal(recipe(spec)))
     lines = HEADER.splitlines()
     for title, texts in (
         ("To do first:", to_do(spec)),
-        ("Of this run, not carried over, and what the recipe does instead:", not_carried(spec)),
+        ("Settings of this run that are not carried over, and what the recipe does instead:", not_carried(spec)),
     ):
         lines += ["", title]
         for text in texts:
@@ -300,19 +293,18 @@ def to_recipe_yaml(spec: RunSpec) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the YAML; exit status 1 with the reason where there is none."""
+    """Print the YAML, or exit with status 1 and the reason."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.contract.verl_export", description="A run for verl's HACPO recipe."
     )
     parser.add_argument("spec", type=Path, metavar="SPEC.json", help="a run's settings, also as YAML")
     options = parser.parse_args(arguments)
     try:
-        print(to_recipe_yaml(yaml_files.from_file(options.spec)), end="")
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        print(f"{options.spec}: {'.'.join(map(str, first['loc'])) or 'spec'}: {first['msg']}", file=sys.stderr)
+        print(to_recipe_yaml(RunSpec.from_file(options.spec)), end="")
+    except InvalidSettings as error:
+        print(error, file=sys.stderr)
         return 1
-    except (OSError, ValueError) as error:
+    except CannotHandOver as error:
         print(f"{options.spec}: {error}", file=sys.stderr)
         return 1
     return 0

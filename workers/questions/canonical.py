@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workers.contract.held_out import question_key, split_position
+from workers.contract.spec.data import question_key, split_position
 from workers.questions.columns import QuestionMapping
 from workers.questions.dataset import Question
 from workers.questions.files import MAX_LINE_BYTES, MAX_QUESTIONS, BenchmarkError, QuestionFileError, Source

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workers.contract.held_out import held_out_limit, question_key, split_position
-from workers.contract.spec.data import DataSpec
+from workers.contract.spec.data import DataSpec, held_out_limit, question_key, split_position
 from workers.questions.files import (
     MAX_QUESTIONS,
     BenchmarkError,

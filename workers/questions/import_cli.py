@@ -22,7 +22,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from workers.contract.held_out import held_out_limit, split_position
+from workers.contract.spec.data import held_out_limit, split_position
 from workers.questions.canonical import Written, read_canonical, write_canonical
 from workers.questions.columns import QuestionMapping, guess
 from workers.questions.files import MAX_COLUMNS, BenchmarkError, Source

@@ -5,13 +5,12 @@ from __future__ import annotations
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldError, FieldErrors
-from workers.contract.spec.yaml_files import to_yaml
 from workers.contract.verl_export import CannotHandOver, to_recipe_yaml
 
 
 def as_yaml(run: Run) -> str:
     """Error: FieldErrors (409), where another version stored them."""
-    return to_yaml(stored_spec(run))
+    return stored_spec(run).to_yaml()
 
 
 def as_verl_yaml(run: Run) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hacrl_web.registry.models import Benchmark
-from workers.contract.held_out import split_position
+from workers.contract.spec.data import split_position
 
 PAGE_SIZE = 50
 LINES_PER_INDEX = 50  # as workers.questions.canonical writes it

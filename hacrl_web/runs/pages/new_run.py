@@ -29,7 +29,6 @@ from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import uuid_or_none
 from hacrl_web.web.settings_file import MAX_BYTES
 from hacrl_web.web.streaming import download_text
-from workers.contract.spec.yaml_files import to_yaml
 
 View = Callable[[HttpRequest], HttpResponse]
 
@@ -157,7 +156,7 @@ def _yaml(request: HttpRequest) -> str:
     """Error: FieldErrors."""
     _require_one(request, "download")
     spec, _ = plan_run(request.user, _run_request(request.POST) | {"confirm": list(CAUTIONS)})
-    return to_yaml(spec)
+    return spec.to_yaml()
 
 
 def _require_one(request: HttpRequest, what: str) -> None:

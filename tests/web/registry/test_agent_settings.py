@@ -115,7 +115,7 @@ def test_group_and_run_pages_show_them(client, user, two):
         ("chat_template_kwargs", '{"a": "\\u0000"}', "No NUL"),
         ("chat_template_kwargs", '{"a": NaN}', "A JSON object"),
         ("chat_template_kwargs", "[" * 15_000, "A JSON object"),
-        ("chat_template_kwargs", '{"tokenize": true}', "&#x27;tokenize&#x27; is none of the template"),
+        ("chat_template_kwargs", '{"tokenize": true}', "&#x27;tokenize&#x27; is not an argument of the template"),
     ],
 )
 def test_bad_setting_is_explained_beside_its_field_in_an_open_fold(client, two, field, value, message):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from workers.contract.spec.agent import NOT_OF_TEMPLATES, AgentSpec
+from workers.contract.spec.agent import RESERVED_KEYWORDS, AgentSpec
 from workers.contract.spec.run import RunSpec
 
 BASE = {"agents": [{"name": "a", "model": "m"}, {"name": "b", "model": "m"}], "data": {"train_path": "q.jsonl"}}
@@ -204,6 +204,6 @@ def test_keywords_that_the_trainer_sets_itself_are_refused_for_a_chat_template()
     transformers = pytest.importorskip("transformers")
     parameters = inspect.signature(transformers.PreTrainedTokenizerBase.apply_chat_template).parameters.values()
     named = {one.name for one in parameters if one.kind is not one.VAR_KEYWORD}
-    assert named <= NOT_OF_TEMPLATES
+    assert named <= RESERVED_KEYWORDS
     agent = {"name": "a", "model": "m", "chat_template_kwargs": {"enable_thinking": False, "tokenize": True}}
     assert "'tokenize'" in refused(agents=[agent])[("agents", 0, "chat_template_kwargs")]

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from workers.contract import verl_export
-from workers.contract.spec import yaml_files
 from workers.contract.spec.run import RunSpec
 from workers.contract.verl_export import CannotHandOver, not_carried, recipe, to_do, to_recipe_yaml
 
@@ -169,7 +168,7 @@ def test_without_omega_its_ratio_is_1():
 @pytest.mark.parametrize(
     ("over", "reason"),
     [
-        ({"agents": AGENTS[:1]}, "trains two agents, and this run has 1"),
+        ({"agents": AGENTS[:1]}, "trains two agents, but this run has 1"),
         ({"agents": [*AGENTS, {"name": "third", "model": "m"}]}, "this run has 3"),
         ({"algorithm": {"name": "gspo"}}, "this run by gspo"),
         ({"algorithm": {"sharing": False}}, "shares no rollouts"),
@@ -260,7 +259,7 @@ def test_command_prints_the_file_or_why_not(tmp_path, capsys):
     assert yaml.safe_load(capsys.readouterr().out) == recipe(spec())
     path.write_text(spec(algorithm={"name": "grpo"}).to_json())
     assert verl_export.main([str(path)]) == 1
-    assert capsys.readouterr().err == f"{path}: The recipe trains by HACPO, and this run by grpo.\n"
+    assert capsys.readouterr().err == f"{path}: The recipe trains by HACPO, but this run by grpo.\n"
     path.write_text(json.dumps({"agents": AGENTS, "data": DATA, "algorithm": {"delta": 2}}))
     assert verl_export.main([str(path)]) == 1
     assert "algorithm.delta: " in capsys.readouterr().err
@@ -276,8 +275,8 @@ def test_settings_as_yaml_read_back_the_same(tmp_path, suffix):
         agents=[{**AGENTS[0], "name": "\u00e9 1e3", "prompt_template": "a\n{question}\t: #"}, AGENTS[1]],
     )
     path = tmp_path / f"spec{suffix}"
-    path.write_text(run.to_json() if suffix == ".json" else yaml_files.to_yaml(run))
-    assert yaml_files.from_file(path) == run
+    path.write_text(run.to_json() if suffix == ".json" else run.to_yaml())
+    assert RunSpec.from_file(path) == run
 
 
 @pytest.mark.parametrize("text", ["a: [", "&a [*a", "!!python/object/apply:os.system ['true']"])
@@ -285,4 +284,4 @@ def test_what_is_no_yaml_is_refused_in_words(tmp_path, text):
     path = tmp_path / "spec.yaml"
     path.write_text(text)
     with pytest.raises(ValueError, match="not YAML"):
-        yaml_files.from_file(path)
+        RunSpec.from_file(path)

@@ -7,10 +7,10 @@ from typing import Literal
 
 from pydantic import field_validator
 
-from workers.contract.spec.fields import UNPRINTABLE, Count, Number, SettingsSection, holds_question, setting
+from workers.contract.spec.fields import UNPRINTABLE, Count, Number, PromptTemplate, SettingsSection, setting
 
-# Parameters of apply_chat_template itself, and what it hands to every template.
-NOT_OF_TEMPLATES = frozenset(
+# Parameters of apply_chat_template itself, and the values that it passes to every template.
+RESERVED_KEYWORDS = frozenset(
     {
         "self",
         "conversation",
@@ -33,10 +33,10 @@ NOT_OF_TEMPLATES = frozenset(
 
 
 class AgentSpec(SettingsSection):
-    """One learner: a language model, and what differs between it and its peers."""
+    """One agent: its language model, and the settings in which it differs from its peers."""
 
     name: str = setting(
-        help="Unique within the run; the agent's name in every chart.",
+        help="Unique within the run; labels the agent in every chart.",
         source="product",
         min_length=1,
         max_length=80,
@@ -62,18 +62,15 @@ class AgentSpec(SettingsSection):
         le=2**31 - 1,
     )
     learning_rate: Number | None = setting(
-        None, help="Learning rate of this agent alone; empty: the run's.", source="product", gt=0, le=1
+        None, help="Learning rate of this agent; empty: the run's.", source="product", gt=0, le=1
     )
     prompt_format: Literal["auto", "chat", "plain"] = setting(
         "auto",
-        help="chat: the tokenizer's chat template; plain: the bare prompt; auto: chat where there is a template.",
+        help="chat: the tokenizer's chat template; plain: the bare prompt; auto: chat if the tokenizer has a template.",
         source="design: tokenizers and text",
     )
-    prompt_template: str = setting(
-        "{question}",
-        help="Text of the prompt; {question} is replaced by the question.",
-        source="product",
-        max_length=20_000,
+    prompt_template: PromptTemplate = setting(
+        "{question}", help="Text of the prompt; {question} is replaced by the question.", source="product"
     )
     chat_template_kwargs: dict[str, bool | int | str] = setting(
         {}, help="Extra arguments of the chat template, such as enable_thinking.", source="official recipe"
@@ -95,16 +92,11 @@ class AgentSpec(SettingsSection):
         le=10_000,
     )
 
-    _template_holds_question = field_validator("prompt_template")(holds_question)
-
     @field_validator("chat_template_kwargs")
     @classmethod
-    def _keywords_are_the_templates(cls, keywords: dict[str, bool | int | str]) -> dict[str, bool | int | str]:
-        reserved = sorted(set(keywords) & NOT_OF_TEMPLATES)
-        if reserved:
-            raise ValueError(
-                f"{reserved[0]!r} is none of the template's arguments: the trainer sets it, or cannot use it"
-            )
+    def _no_reserved_keywords(cls, keywords: dict[str, bool | int | str]) -> dict[str, bool | int | str]:
+        if reserved := sorted(set(keywords) & RESERVED_KEYWORDS):
+            raise ValueError(f"{reserved[0]!r} is not an argument of the template: remove it")
         return keywords
 
     @property

@@ -1,91 +1,73 @@
-"""RunSpec's algorithm: the rule that turns verified rollouts into updates, its options and their numbers."""
+"""RunSpec's algorithm section: how verified rollouts become updates, with its options and their numbers."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from workers.contract.spec.fields import Count, Number, OwnNumber, SettingsSection, setting
+from workers.contract.spec.fields import Count, Number, OwnNumber, SettingsSection, Share, setting
 
 # Algorithms in which learners train on other agents' rollouts, unless `sharing` is off.
 SHARING = ("hacpo", "naive_source", "naive_learner")
-# What acts on shared rollouts only: the algorithms without sharing do not have it.
+# Settings of shared rollouts: without effect in algorithms that do not share.
 _OF_SHARED = frozenset({"sharing", "delta", "delta_step", "alpha", "overflow", "advantage", "modulate_gradient"})
 _OF_SHARED |= {"clip_cross", "max_sources_per_learner", "on_missing_source", "peer_quarantine"}
 _OF_SHARED_PREFIXES = ("cross_", "capability_", "ratio_", "quarantine_", "audit_")
-# Of these, what naive sharing does not have either: the stepwise clip, the exponent, and omega.
+# Of these, the settings without effect in naive sharing: of the stepwise clip, of omega, and the rest of HACPO.
 _OF_CLIP = frozenset({"delta", "delta_step", "cross_clip_schedule", "cross_clip_gradient"})
 _OF_OMEGA = frozenset({"capability_window", "ratio_min", "ratio_max", "ratio_warmup_steps"})
 _OF_HACPO = frozenset({"alpha", "advantage", "modulate_gradient", "clip_cross", "cross_weight"})
-# epsilon, epsilon_high where a run names none. The others clip whole sequences, as GSPO does.
+# Defaults of (epsilon, epsilon_high). All but GRPO clip whole sequences, as GSPO does.
 OWN_EPSILONS = {"grpo": (0.2, 0.28)}
 SEQUENCE_EPSILONS = (3e-4, 4e-4)
 
 
 class AlgorithmSpec(SettingsSection):
-    """The rule that turns verified rollouts into updates, and its numbers. The loss reads this object by attribute."""
+    """The algorithm, its options and its numbers. The loss reads them by attribute."""
 
     name: Literal["hacpo", "gspo", "gspox2", "grpo", "naive_source", "naive_learner"] = setting(
         "hacpo",
-        help="hacpo: rollouts are shared; gspo: each agent alone; gspox2: alone with double rollouts and updates; "
+        help="hacpo: agents share rollouts; gspo: each agent alone; gspox2: alone with twice the rollouts and updates; "
         "grpo: alone, token-level ratio; naive_source, naive_learner: shared without HACPO's corrections, the old "
-        "log-probability the source's, or the learner's own.",
+        "log-probability being the source's or the learner's own.",
         source="Sec. 3, Sec. 4.1",
         label="Algorithm",
     )
     sharing: bool = setting(
-        True,
-        help="A sharing algorithm without sharing is n independent GSPO runs, bit for bit.",
-        source="design",
+        True, help="Off: a sharing algorithm becomes n independent GSPO runs, bit for bit.", source="design"
     )
     epsilon: OwnNumber = setting(
-        None,
-        help="Lower clip of the self ratio; empty: the algorithm's own, 3e-4 (grpo: 0.2).",
-        source="GSPO; Eq. (47)",
-        gt=0,
-        lt=1,
+        None, help="Lower clip of the self ratio; empty: 3e-4 (grpo: 0.2).", source="GSPO; Eq. (47)", gt=0, lt=1
     )
     epsilon_high: OwnNumber = setting(
-        None,
-        help="Upper clip of the self ratio; empty: the algorithm's own, 4e-4 (grpo: 0.28).",
-        source="GSPO; Eq. (47)",
-        gt=0,
-        le=10,
+        None, help="Upper clip of the self ratio; empty: 4e-4 (grpo: 0.28).", source="GSPO; Eq. (47)", gt=0, le=10
     )
-    delta: Number = setting(
-        0.2, help="The cross ratio's lower bound is 1 - delta at m = 0.", source="Eq. (14), Sec. 3.4", ge=0, le=1
+    delta: Share = setting(
+        0.2, help="The cross ratio's lower bound is 1 - delta at m = 0.", source="Eq. (14), Sec. 3.4"
     )
-    delta_step: Number = setting(
-        0.025,
-        help="The lower bound rises by this much with each update within a step.",
-        source="Eq. (14), Table 5",
-        ge=0,
-        le=1,
+    delta_step: Share = setting(
+        0.025, help="The lower bound rises by this with each update of a step.", source="Eq. (14), Table 5"
     )
     alpha: Number = setting(1.0, help="Exponent of the stop-gradient cross ratio.", source="Eq. (12)", ge=0, le=10)
     advantage: Literal["capability", "plain"] = setting(
         "capability",
-        help="Baseline of shared groups: weighed by omega, or the plain joint mean (the paper's -adv).",
+        help="Baseline of shared groups: weighted by omega, or the plain joint mean (the paper's -adv).",
         source="Eq. (7); Sec. 4.3",
     )
     cross_advantage: Literal["learner", "source"] = setting(
         "learner",
-        help="Whose baseline stands behind a shared rollout's advantage.",
+        help="Whose baseline a shared rollout's advantage is measured against.",
         source="App. E; Eq. (10): source",
     )
     scale_rewards: Literal["group", "batch", "none"] = setting(
         "group",
-        help="Advantages are divided by the standard deviation of the prompt's rewards, of all rewards, or not.",
+        help="Divide advantages by the standard deviation of the prompt's rewards, of all rewards, or not at all.",
         source="Eq. (6); batch, none: TRL",
     )
     modulate_gradient: bool = setting(
-        True,
-        help="Shared rollouts are weighed by omega; off is the paper's -omega.",
-        source="Eq. (10); Sec. 4.3",
+        True, help="Weight shared rollouts by omega; off is the paper's -omega.", source="Eq. (10); Sec. 4.3"
     )
     clip_cross: bool = setting(
-        True,
-        help="The ratio of shared rollouts is clipped; off is the paper's no_clip.",
-        source="Eq. (50); Sec. 4.3",
+        True, help="Clip the ratio of shared rollouts; off is the paper's no_clip.", source="Eq. (50); Sec. 4.3"
     )
     cross_weight: Number = setting(
         1.0, help="Factor on every cross rollout; 1/(n-1) keeps many peers in check.", source="design", ge=0, le=10
@@ -105,15 +87,15 @@ class AlgorithmSpec(SettingsSection):
     )
     max_sources_per_learner: Count = setting(
         0,
-        help="A learner trains on at most this many peers in a step, drawn anew each step; 0: all. All peers still "
-        "count in its baseline.",
+        help="A learner trains on at most this many peers in a step, drawn anew each step; 0: all. Its baseline still "
+        "includes all peers.",
         source="design",
         ge=0,
         le=7,
     )
     on_missing_source: Literal["error", "degrade"] = setting(
         "error",
-        help="An agent that delivers no rollouts in a step: the run fails, or the others go on without them.",
+        help="When an agent delivers no rollouts in a step: the run fails, or the others continue without them.",
         source="design",
     )
     peer_quarantine: bool = setting(
@@ -124,7 +106,7 @@ class AlgorithmSpec(SettingsSection):
     )
     quarantine_interval: Count = setting(
         1,
-        help="Alignment is measured for the quarantine every so many steps (as costly as that step's updates).",
+        help="Steps between measurements of alignment for the quarantine (each costs as much as a step's updates).",
         source="ours",
         unit="steps",
         ge=1,
@@ -132,37 +114,33 @@ class AlgorithmSpec(SettingsSection):
     )
     quarantine_smoothing: Number = setting(
         0.8,
-        help="What earlier alignments weigh at each new one: the mean is over about 1 / (1 - this) of them.",
+        help="Weight of earlier alignments in the smoothed one, a mean over about 1 / (1 - this) of them.",
         source="ours",
         ge=0,
         lt=1,
     )
-    quarantine_margin: Number = setting(
+    quarantine_margin: Share = setting(
         0.05,
         help="A quarantine begins when the smoothed alignment is below minus this, and ends when it is above this.",
         source="ours",
-        ge=0,
-        le=1,
     )
-    audit_share: Number = setting(
+    audit_share: Share = setting(
         0.0,
         help="Share of each agent's rollouts whose rewards a second, independent verifier checks; 0: none. It decides "
         "clear cases only.",
         source="ours",
-        ge=0,
-        le=1,
     )
     audit_threshold: Number = setting(
         0.2,
-        help="Others stop learning from an agent whose rewards the second verifier contradicts more often than this "
-        "(smoothed), until it is half as often.",
+        help="Others stop learning from an agent when the second verifier contradicts more than this share of its "
+        "rewards (smoothed), until the share has halved.",
         source="ours",
         gt=0,
         le=1,
     )
     audit_smoothing: Number = setting(
         0.8,
-        help="What earlier steps weigh in that share at each new step: it is over about 1 / (1 - this) steps.",
+        help="Weight of earlier steps in the smoothed share, a mean over about 1 / (1 - this) steps.",
         source="ours",
         ge=0,
         lt=1,
@@ -171,15 +149,11 @@ class AlgorithmSpec(SettingsSection):
         "own", help="Length that divides the learner's log-probability of a cross rollout.", source="Eq. (11)"
     )
     max_log_ratio: Number = setting(
-        10.0,
-        help="The log of a sequence ratio is clamped to plus or minus this.",
-        source="official recipe",
-        gt=0,
-        le=50,
+        10.0, help="Sequence ratios are clamped to exp(±this).", source="official recipe", gt=0, le=50
     )
     beta: Number = setting(
         1e-3,
-        help="Weight of the KL penalty to the starting model (self rollouts).",
+        help="Weight of the KL penalty against the starting model (self rollouts).",
         source="first public code",
         ge=0,
         le=10,
@@ -187,7 +161,7 @@ class AlgorithmSpec(SettingsSection):
     cross_kl: bool = setting(
         False,
         label="KL on shared rollouts",
-        help="The KL penalty is on shared rollouts too.",
+        help="Apply the KL penalty to shared rollouts too.",
         source="design; off: first public code",
     )
     capability_window: Count = setting(
@@ -201,12 +175,12 @@ class AlgorithmSpec(SettingsSection):
     eos: Literal["map", "strip", "literal"] = setting(
         "map",
         label="End of sequence",
-        help="End of a shared rollout: the learner's own EOS, none, or the source's text.",
+        help="How a shared rollout ends: with the learner's own EOS, without one, or with the source's text.",
         source="design: tokenizers and text",
     )
     overflow: Literal["drop", "truncate", "error"] = setting(
         "drop",
-        help="A shared rollout longer than max_completion_length in the learner's tokens.",
+        help="What happens to a shared rollout longer than max_completion_length in the learner's tokens.",
         source="design: tokenizers and text",
     )
 
@@ -223,11 +197,11 @@ class AlgorithmSpec(SettingsSection):
 
     @property
     def clips_shared(self) -> bool:
-        """True where delta, delta_step and the rest of HACPO's cross clip act."""
+        """True where HACPO's cross clip acts."""
         return self.name == "hacpo" and self.sharing and self.clip_cross
 
     def uses(self, name: str) -> bool:
-        """False where a setting changes nothing of the training: GSPO has no delta, nor has HACPO without its clip."""
+        """False where a setting has no effect: GSPO has no delta, and neither has HACPO without its clip."""
         if not self.shares_rollouts:
             return not acts_on_shared(name) or (name == "sharing" and self.name in SHARING)
         if name in _OF_CLIP:
@@ -238,5 +212,5 @@ class AlgorithmSpec(SettingsSection):
 
 
 def acts_on_shared(name: str) -> bool:
-    """True for a setting of the shared rollouts, which makes no run of an algorithm without sharing another one."""
+    """True for a setting of shared rollouts: without sharing, its value does not change the run."""
     return name in _OF_SHARED or name.startswith(_OF_SHARED_PREFIXES)

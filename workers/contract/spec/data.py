@@ -1,17 +1,20 @@
-"""RunSpec's sections of questions: what is trained on, what is held out, and how agents are examined."""
+"""RunSpec's sections of questions: training set, held-out set and evaluation; and the split into the two sets."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
+
 from pydantic import ValidationInfo, field_validator
 
-from workers.contract.spec.fields import Count, Number, SettingsSection, holds_question, setting
+from workers.contract.spec.fields import Count, Number, PromptTemplate, SettingsSection, setting
 from workers.contract.verifier_kinds import DEFAULT_TOLERANCE, RULES, VerifierKind
 
-_GREEDY_TWICE = "{count} samples at temperature 0 would all be the same: raise evaluation.temperature, or ask once"
+_GREEDY_TWICE = "{count} samples at temperature 0 would all be the same: raise evaluation.temperature, or take 1 sample"
 
 
 class DataSpec(SettingsSection):
-    """The questions: what is trained on, what is held out, and who checks the answers."""
+    """A benchmark: its training questions, its held-out questions, and the verifier of answers."""
 
     benchmark: str = setting(
         "questions", help="Name shown in charts and leaderboards.", source="product", min_length=1, max_length=120
@@ -38,11 +41,10 @@ class DataSpec(SettingsSection):
     answer_field: str = setting(
         "answer", help="Key of the reference answer in each line.", source="product", min_length=1, max_length=120
     )
-    prompt_template: str = setting(
+    prompt_template: PromptTemplate = setting(
         "{question}",
         help="Text around every question, before the agent's own template; {question} is replaced by the question.",
         source="product",
-        max_length=20_000,
     )
     verifier: VerifierKind = setting(
         "math", help="; ".join(f"{kind}: {rules.line}" for kind, rules in RULES.items()) + ".", source="Sec. 4.1"
@@ -55,21 +57,19 @@ class DataSpec(SettingsSection):
         le=0.5,
     )
 
-    _template_holds_question = field_validator("prompt_template")(holds_question)
-
 
 class EvaluationBenchmark(DataSpec):
-    """A further benchmark: its held-out questions are asked, or all where none are held out. Never trained on."""
+    """A further benchmark for evaluation only: its held-out questions, or all of them where none are held out."""
 
     held_out_fraction: Number = setting(
         0.0,
-        help="Only the share held out by a stable hash is asked, where eval_path is empty; 0: every question.",
+        help="Share of the questions to evaluate on, chosen by a stable hash, where eval_path is empty; 0: all.",
         source="product",
         ge=0,
         le=0.9,
     )
     num_samples: Count | None = setting(
-        None, help="Samples of each question; empty: as many as of the run's own.", source="product", ge=1, le=1024
+        None, help="Samples of each question; empty: as many as for the run's own.", source="product", ge=1, le=1024
     )
 
 
@@ -85,7 +85,7 @@ class EvaluationSpec(SettingsSection):
         le=1_000_000,
     )
     max_questions: Count = setting(
-        0, help="Held-out questions asked; 0: all.", source="product", unit="questions", ge=0, le=1_000_000
+        0, help="Held-out questions to use; 0: all.", source="product", unit="questions", ge=0, le=1_000_000
     )
     temperature: Number = setting(0.0, help="0: greedy.", source="product", ge=0, le=5)
     num_samples: Count = setting(
@@ -97,7 +97,10 @@ class EvaluationSpec(SettingsSection):
         le=1024,
     )
     benchmarks: tuple[EvaluationBenchmark, ...] = setting(
-        (), help="Further benchmarks, asked before the first step and after the last.", source="product", max_length=20
+        (),
+        help="Further benchmarks, evaluated before the first step and after the last.",
+        source="product",
+        max_length=20,
     )
 
     @field_validator("num_samples")
@@ -115,7 +118,26 @@ class EvaluationSpec(SettingsSection):
         names = [one.benchmark for one in benchmarks]
         for one in benchmarks:
             if names.count(one.benchmark) > 1:
-                raise ValueError(f"{one.benchmark!r} is named twice: one benchmark is asked once")
+                raise ValueError(f"{one.benchmark!r} is listed twice: remove one of the two")
             if (one.num_samples or 1) > 1 and info.data.get("temperature") == 0:
                 raise ValueError(f"{one.benchmark!r}: " + _GREEDY_TWICE.format(count=one.num_samples))
         return benchmarks
+
+
+def question_key(question: str) -> str:
+    """The question with single spaces: two questions with one key are the same question."""
+    return " ".join(question.split())
+
+
+def split_position(question: str) -> float:
+    """A stable number from 0 to 1, by the question's text alone."""
+    digest = hashlib.sha256(b"held out:" + question_key(question).encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def held_out_limit(positions: Iterable[float], fraction: float) -> float:
+    """The highest split position that is held out; negative: nothing is. Neither side is left empty."""
+    in_order = sorted(positions)
+    if fraction == 0 or len(in_order) < 2:
+        return -1.0
+    return min(max(fraction, in_order[0]), in_order[-2])

@@ -1,16 +1,19 @@
-"""Part of the contract: RunSpec, everything a run is told before it starts.
+"""Part of the contract: RunSpec, all settings of a run, and the files that hold them (JSON or YAML).
 
-Every hyperparameter lives once in its section (spec_*.py), with its bounds, its help text and its source; the form,
-the API and the command line are drawn from it and show its errors. Unknown keys are refused. No torch, no Django.
+Each setting is defined once, in its section in this folder, with bounds, help text and source; the form, the API and
+the command line are generated from it and show its errors. Unknown keys are refused. No torch, no Django.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from workers.contract.contribution_weight import clip_lower_bound
 from workers.contract.spec.agent import AgentSpec
@@ -22,10 +25,13 @@ from workers.contract.verifier_kinds import VerifierKind
 
 # Kinds of verifier whose rewards the second verifier (workers.verifiers.cross_check) hardly checks, and why.
 BARELY_AUDITED: dict[VerifierKind, str] = {"regex": "matches no expressions", "python": "runs no code"}
+YAML_SUFFIXES = (".yaml", ".yml")
+# Words that every YAML reader takes for text; the dumper itself quotes words such as null and yes.
+_PLAIN_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 class RunSpec(SettingsSection):
-    """All of a run: who learns, on what, by which rule."""
+    """All settings of a run."""
 
     schema_version: Literal[1] = 1
     name: str = setting(
@@ -46,7 +52,7 @@ class RunSpec(SettingsSection):
 
     @field_validator("agents")
     @classmethod
-    def _agents_differ_by_name(cls, agents: tuple[AgentSpec, ...]) -> tuple[AgentSpec, ...]:
+    def _agents_differ(cls, agents: tuple[AgentSpec, ...]) -> tuple[AgentSpec, ...]:
         names = [agent.name for agent in agents]
         for name in names:
             if names.count(name) > 1:
@@ -63,18 +69,24 @@ class RunSpec(SettingsSection):
 
     @field_validator("evaluation")
     @classmethod
-    def _benchmarks_differ_by_name(cls, evaluation: EvaluationSpec, info: ValidationInfo) -> EvaluationSpec:
+    def _benchmarks_differ(cls, evaluation: EvaluationSpec, info: ValidationInfo) -> EvaluationSpec:
         data = info.data.get("data")
         if data and any(one.benchmark == data.benchmark for one in evaluation.benchmarks):
-            raise ValueError(f"{data.benchmark!r} is the run's own benchmark, which is asked anyway")
+            raise ValueError(f"{data.benchmark!r} is the run's own benchmark, which is evaluated anyway: remove it")
         return evaluation
 
     @field_validator("compute")
     @classmethod
-    def _engine_is_of_one_process(cls, compute: ComputeSpec, info: ValidationInfo) -> ComputeSpec:
+    def _processes_suit_engine_and_lora(cls, compute: ComputeSpec, info: ValidationInfo) -> ComputeSpec:
         rollout = info.data.get("rollout")
         if rollout and rollout.engine == "vllm" and compute.processes_per_agent > 1:
-            raise ValueError("a vllm engine belongs to an agent of one process: set processes_per_agent to 1")
+            raise ValueError("a vllm engine serves an agent of one process: set processes_per_agent to 1")
+        by_lora = [agent.name for agent in info.data.get("agents", ()) if agent.lora_rank]
+        if compute.sharding == "fsdp2" and by_lora:
+            raise ValueError(
+                f"sharding fsdp2 needs agents that train all weights, and {by_lora[0]!r} trains LoRA matrices beside "
+                "frozen weights: set sharding to none, or its lora_rank to 0"
+            )
         return compute
 
     @field_validator("training")
@@ -82,23 +94,12 @@ class RunSpec(SettingsSection):
     def _gspox2_halves_mini_batches(cls, training: TrainingSpec, info: ValidationInfo) -> TrainingSpec:
         algorithm = info.data.get("algorithm")
         if algorithm and algorithm.name == "gspox2" and training.mini_batch_size % 2:
-            raise ValueError("mini_batch_size must be even, for gspox2 halves it")
+            raise ValueError("mini_batch_size must be even, because gspox2 halves it")
         return training
-
-    @field_validator("compute")
-    @classmethod
-    def _lora_is_not_sharded(cls, compute: ComputeSpec, info: ValidationInfo) -> ComputeSpec:
-        by_lora = [agent.name for agent in info.data.get("agents", ()) if agent.lora_rank]
-        if compute.sharding == "fsdp2" and by_lora:
-            raise ValueError(
-                f"sharding fsdp2 is for weights that are all trained, and {by_lora[0]!r} trains LoRA matrices beside "
-                "frozen ones: set sharding to none, or its lora_rank to 0"
-            )
-        return compute
 
     @property
     def is_evaluation_only(self) -> bool:
-        """True where nobody learns: every agent is evaluated once, and that is the run."""
+        """True for a run without training: every agent is evaluated once."""
         return self.training.steps == 0
 
     @property
@@ -125,7 +126,7 @@ class RunSpec(SettingsSection):
 
     @property
     def rule(self) -> AlgorithmSpec:
-        """The algorithm with every number filled in: what the loss reads."""
+        """The algorithm with every number filled in, as the loss reads it."""
         low, high = OWN_EPSILONS.get(self.algorithm.name, SEQUENCE_EPSILONS)
         epsilon, epsilon_high = self.algorithm.epsilon, self.algorithm.epsilon_high
         return self.algorithm.model_copy(
@@ -150,59 +151,93 @@ class RunSpec(SettingsSection):
         return clip_lower_bound(self.num_blocks * self.updates_per_block - 1, self.rule)
 
     def cautions(self) -> list[Caution]:
-        """What is allowed but probably not meant; a request confirms each by its code."""
-        result: list[Caution] = []
-        if self.algorithm.audit_share > 0 and self.data.verifier in BARELY_AUDITED:
-            result.append(
-                Caution(
-                    code="audit_decides_little",
-                    field="algorithm.audit_share",
-                    message=f"The second verifier {BARELY_AUDITED[self.data.verifier]}: with verifier "
-                    f"{self.data.verifier} it decides almost nothing.",
-                )
+        """Settings that are allowed but probably a mistake; a request confirms each by its code."""
+        algorithm, result = self.algorithm, []
+        if algorithm.audit_share > 0 and self.data.verifier in BARELY_AUDITED:
+            message = (
+                f"The second verifier {BARELY_AUDITED[self.data.verifier]}: with verifier {self.data.verifier} it "
+                "decides almost nothing."
             )
-        if not self.algorithm.clips_shared or len(self.agents) == 1 or self.is_evaluation_only:
+            result.append(Caution(code="audit_decides_little", field="algorithm.audit_share", message=message))
+        if not algorithm.clips_shared or len(self.agents) == 1 or self.is_evaluation_only:
             return result
-        if self.algorithm.delta > 0.5:
-            bound = 1 - self.algorithm.delta
-            result.append(
-                Caution(
-                    code="delta_above_half",
-                    field="algorithm.delta",
-                    message=f"The lower bound becomes {bound:.3g}; the paper's Table 5 prints the lower bound, "
-                    f"did you mean {bound:.3g}?",
-                )
+        if algorithm.delta > 0.5:
+            bound = f"{1 - algorithm.delta:.3g}"
+            message = (
+                f"The lower bound becomes {bound}; the paper's Table 5 prints the lower bound, did you mean {bound}?"
             )
+            result.append(Caution(code="delta_above_half", field="algorithm.delta", message=message))
         if self.last_lower_bound >= 1:
-            taught = {
+            effect = {
                 "zero": "teaches nothing",
                 "keep": "weighs every shared rollout as if its ratio were 1",
                 "sided": "teaches only where a step moves the ratio towards 1",
-            }[self.algorithm.cross_clip_gradient]
-            result.append(
-                Caution(
-                    code="last_bound_reaches_one",
-                    field="algorithm.delta_step",
-                    message=f"The last cross mini-batch of each step has a lower bound of 1 and {taught}: "
-                    "lower delta_step or raise mini_batch_size.",
-                )
+            }[algorithm.cross_clip_gradient]
+            message = (
+                f"The last cross mini-batch of each step has a lower bound of 1 and {effect}: lower delta_step or "
+                "raise mini_batch_size."
             )
+            result.append(Caution(code="last_bound_reaches_one", field="algorithm.delta_step", message=message))
         return result
 
     def to_json(self) -> str:
         """The canonical text of this spec: sorted keys, all defaults written out."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, indent=1, ensure_ascii=False)
 
+    def to_yaml(self) -> str:
+        """All settings in the order of their sections, defaults written out."""
+        return dump_yaml(self.model_dump(mode="json"))
+
     @classmethod
     def from_file(cls, path: Path) -> RunSpec:
-        """Read a spec file. Errors: OSError, pydantic.ValidationError."""
-        return cls.model_validate_json(path.read_bytes())
+        """Read a settings file: YAML by its suffix, else JSON. Error: InvalidSettings."""
+        try:
+            if path.suffix.lower() in YAML_SUFFIXES:
+                return cls.model_validate(yaml.safe_load(path.read_bytes()))
+            return cls.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise InvalidSettings(f"cannot read {path}: {error.strerror}") from None
+        except yaml.YAMLError as error:
+            raise InvalidSettings(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        except ValidationError as error:
+            problems = [
+                f"{'.'.join(map(str, item['loc'])) or 'file'}: {item['msg']}"
+                for item in error.errors(include_url=False)
+            ]
+            raise InvalidSettings(f"{path} does not hold the settings of a run: " + "; ".join(problems)) from None
+
+
+class InvalidSettings(ValueError):
+    """A settings file that cannot be used; the text names the file and each setting that is refused."""
 
 
 class Caution(BaseModel):
-    """A setting to confirm: `code` is what the request repeats to say "I mean it"."""
+    """A setting to confirm: a request repeats `code` to say "I mean it"."""
 
     model_config = ConfigDict(frozen=True)
     code: str
     field: str
     message: str
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text that is not a plain word, and repeats values instead of writing references to them.
+
+    So that every reader finds the same types: YAML 1.1 and 1.2 disagree about plain words such as 1e-6 and no.
+    """
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None if _PLAIN_TEXT.fullmatch(text) else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def dump_yaml(values: Mapping[str, Any]) -> str:
+    """YAML in the order of the keys; characters beyond ASCII are escaped."""
+    return yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=False, width=110)
