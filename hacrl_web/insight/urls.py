@@ -5,7 +5,6 @@ from django.urls import path
 from hacrl_web.insight.checkpoints import views as checkpoint_views
 from hacrl_web.insight.collaboration import views as collaboration_views
 from hacrl_web.insight.compare import views as compare_views
-from hacrl_web.insight.evaluations import new_evaluation_views
 from hacrl_web.insight.evaluations import views as evaluation_views
 from hacrl_web.insight.rollouts import views as rollout_views
 from hacrl_web.insight.run_tabs import views as run_tab_views
@@ -24,7 +23,7 @@ urlpatterns = [
     path("runs/<uuid:run_id>/system", run_tab_views.run_system, name="run_system"),
     path("runs/<uuid:run_id>/evaluations", evaluation_views.run_evaluations, name="run_evaluations"),
     path("runs/<uuid:run_id>/evaluations.csv", evaluation_views.evaluations_csv, name="evaluations_csv"),
-    path("evaluate", new_evaluation_views.evaluate, name="evaluate"),
+    path("evaluate", evaluation_views.evaluate, name="evaluate"),
     path("runs/<uuid:run_id>/checkpoints", checkpoint_views.run_checkpoints, name="run_checkpoints"),
     path(
         "runs/<uuid:run_id>/checkpoints/<int:step>/<int:agent>.zip",

@@ -1,4 +1,4 @@
-"""The REST API's part for checkpoints: list, download, make a model of, ask."""
+"""The REST API's part for checkpoints: list, download, promote, extend, ask."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from ninja import Field, Query, Router, Status
 
 from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.insight.answers import AskAnswer, CheckpointsAnswer
-from hacrl_web.insight.checkpoints import ask_agents, checkpoints
-from hacrl_web.insight.checkpoints.more_steps import launch_extension
-from hacrl_web.insight.checkpoints.promotion import promote_checkpoint, proposed_name, taken_names
-from hacrl_web.insight.checkpoints.views import archive_of, found_checkpoint
+from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse
+from hacrl_web.insight.checkpoints.views import archive_of, manifest_and_agent
 from hacrl_web.registry.api.models_and_groups import ModelOut
 from hacrl_web.runs.api.answers import RunAnswer
 from hacrl_web.runs.api.runs import detail
@@ -36,10 +34,15 @@ def _run(request: HttpRequest, run_id: UUID) -> Run:
 def list_checkpoints(
     request: HttpRequest, run_id: UUID, verify: Annotated[int | None, Query(ge=0, le=MAX_STEP)] = None
 ) -> Any:
-    """`verify`: the step whose every byte is read now. `is_here` is false where the files lie on another host."""
+    """`verify`: the step whose files are read byte by byte. `is_here` is false where they are on another host."""
     listing = checkpoints.list_of_checkpoints(_run(request, run_id), verify=verify)
     answer = {"is_here": listing.is_here, "host": listing.host, "num_removed": listing.num_removed}
-    return {**answer, "items": [asdict(one) for one in listing.shown], "count": len(listing.shown), "next": None}
+    return {
+        **answer,
+        "items": [asdict(one) for one in listing.checkpoints],
+        "count": len(listing.checkpoints),
+        "next": None,
+    }
 
 
 @router.get("/runs/{run_id}/checkpoints/{int:step}/{int:agent}.zip", response={200: None}, summary="An agent's folder")
@@ -59,31 +62,31 @@ class Promotion(StrictBody):
 @router.post("/runs/{run_id}/checkpoints/promote", response={201: ModelOut}, summary="Make a model of a trained agent")
 def promote_agent(request: HttpRequest, run_id: UUID, payload: Promotion) -> Any:
     run = _run(request, run_id)
-    manifest, agent = found_checkpoint(run, payload.step, payload.agent)
-    name = payload.name or proposed_name(run, agent, payload.step, taken_names(run))
-    return Status(201, promote_checkpoint(request.user, run, manifest, agent, name))
+    manifest, agent = manifest_and_agent(run, payload.step, payload.agent)
+    name = payload.name or reuse.proposed_name(run, agent, payload.step, reuse.model_names(run))
+    return Status(201, reuse.promote_checkpoint(request.user, run, manifest, agent, name))
 
 
 class Extension(StrictBody):
-    """`step`: of the checkpoint to go on from.  `steps`: how many more."""
+    """`step`: of the checkpoint to continue from.  `steps`: how many more."""
 
     step: Step
     steps: Annotated[int, Field(ge=1, le=MAX_STEP)]
 
 
 @router.post(
-    "/runs/{run_id}/checkpoints/extend", response={201: RunAnswer}, summary="A new run that goes on from a checkpoint"
+    "/runs/{run_id}/checkpoints/extend", response={201: RunAnswer}, summary="A new run that continues from a checkpoint"
 )
 @idempotent
 def extend_run(request: HttpRequest, run_id: UUID, payload: Extension) -> Any:
-    """With the run's settings but for its steps, and all that the checkpoint holds; the run itself stays as it is."""
+    """With the run's settings except the steps, and everything in the checkpoint; the run itself does not change."""
     run = _run(request, run_id)
-    manifest, _ = found_checkpoint(run, payload.step, 0)
-    return Status(201, detail(launch_extension(request.user, run, manifest, payload.steps)))
+    manifest, _ = manifest_and_agent(run, payload.step, 0)
+    return Status(201, detail(reuse.launch_extension(request.user, run, manifest, payload.steps)))
 
 
 class AskBody(StrictBody):
-    """What every agent of a checkpoint is asked; `expected` is checked where it is given."""
+    """A question to every agent of a checkpoint, with sampling settings; `expected` is optional."""
 
     step: Step
     question: str
@@ -95,9 +98,9 @@ class AskBody(StrictBody):
 
 @router.post("/runs/{run_id}/checkpoints/ask", response=AskAnswer, summary="Ask every agent of a checkpoint")
 def ask(request: HttpRequest, run_id: UUID, payload: AskBody) -> Any:
-    """One answer for each agent, or its `error`; it may take a minute."""
+    """One answer for each agent, or its `error`; this may take a minute."""
     run = _run(request, run_id)
     texts = {name: "" if value is None else str(value) for name, value in payload.dict(exclude={"step"}).items()}
     question = ask_agents.checked_question(texts, run)
-    manifest, _ = found_checkpoint(run, payload.step, 0)
+    manifest, _ = manifest_and_agent(run, payload.step, 0)
     return {"step": payload.step, "answers": ask_agents.ask_checkpoint(request.user, run, manifest, question)}

@@ -1,4 +1,4 @@
-"""A question to the agents of a checkpoint, answered in a short child process with limits; one at a time per user."""
+"""A prompt for the agents of a checkpoint, answered in a child process with limits; one at a time per user."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import psutil
@@ -22,8 +23,8 @@ from workers.contract.checkpoint_manifest import Manifest
 from workers.contract.verifier_kinds import DEFAULT_TOLERANCE
 
 TIMEOUT_S = 60.0
-CPU_S = 600  # several threads use it up faster than the clock goes
-BASE_MEMORY_BYTES = 12 * 2**30  # address space, of which an ML library maps much more than it uses
+CPU_S = 600  # above TIMEOUT_S: several threads share it
+BASE_MEMORY_BYTES = 12 * 2**30  # address space; ML libraries map much more than they use
 BESIDE_WEIGHTS_BYTES = 2**30
 MAX_QUESTION = 4000
 MAX_EXPECTED = 1000
@@ -31,7 +32,7 @@ MAX_NEW_TOKENS = 2048
 DEFAULT_NEW_TOKENS = 256
 WAIT_S = 10.0
 
-_turns = threading.BoundedSemaphore(1)  # the runs need the processors
+_turns = threading.BoundedSemaphore(1)  # runs need the processors, too
 
 
 def checked_question(fields: Mapping[str, str], run: Run) -> dict[str, Any]:
@@ -39,7 +40,9 @@ def checked_question(fields: Mapping[str, str], run: Run) -> dict[str, Any]:
     checker = values.Checker()
     question = checker.take("question", _text, fields.get("question", ""), MAX_QUESTION, 1)
     expected = checker.take("expected", _text, fields.get("expected", ""), MAX_EXPECTED, 0)
-    temperature = checker.take("temperature", _number, fields.get("temperature") or "0", 0, 5)
+    temperature = checker.take(
+        "temperature", partial(values.bounded_number, least=0, most=5), fields.get("temperature") or "0"
+    )
     limit = most_tokens(run)
     tokens = checker.take("max_new_tokens", _whole, fields.get("max_new_tokens") or str(default_tokens(run)), 1, limit)
     seed = checker.take("seed", _whole, fields.get("seed") or "0", 0, 2**31 - 1)
@@ -80,10 +83,6 @@ def _whole(value: str, least: int, most: int) -> int:
     return int(value)
 
 
-def _number(value: str, least: float, most: float) -> float:
-    return values.bounded_number(value, least=least, most=most)
-
-
 def ask_checkpoint(user: Any, run: Run, manifest: Manifest, request: dict[str, Any]) -> list[dict[str, Any]]:
     """One object for each agent of the checkpoint, in their order: its answer, or `error`. Error: FieldErrors."""
     _check_memory(manifest)
@@ -122,7 +121,7 @@ def _lines(output: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _largest(manifest: Manifest) -> int:
-    """Bytes of the largest agent's weights in float32, at most: those on disk may have half as many."""
+    """Upper bound on the bytes of the largest agent's weights in float32: those on disk may be 16-bit numbers."""
     sizes = [sum(int(e["size"]) for e in manifest.files_of(name).values()) for name in manifest.folders]
     return 2 * max(sizes, default=0)
 
@@ -138,7 +137,7 @@ def _check_memory(manifest: Manifest) -> None:
 
 @contextmanager
 def _turn_of(user: Any) -> Iterator[None]:
-    """One question at a time: of this user in all web processes, of all users in this one. Error: FieldErrors."""
+    """A lock: one question of the user in all web processes, one of all users in this process. Error: FieldErrors."""
     folder = settings.DATA_DIR / "asking"
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(folder / f"{user.pk}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

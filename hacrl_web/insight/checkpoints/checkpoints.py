@@ -1,4 +1,4 @@
-"""The checkpoints of a run: what lies in its folder on this host, what the trainer said of them, and which is best."""
+"""The checkpoints of a run: those in its folder on this host, how many the trainer recorded, and which is best."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
 from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, Manifest, read_manifest, step_folders
 
-SHOWN = 100
-# So many bytes are read each time that the checkpoints are listed, of the newest ones first.
-READ_AT_ONCE_BYTES = 64 * 2**20
+MAX_LISTED = 100
+READ_AT_ONCE_BYTES = 64 * 2**20  # checked byte by byte in each list, beginning with the newest checkpoint
 
 
 @dataclass
 class AgentFolder:
-    """One agent of a checkpoint; proposed: a name for a model made of it."""
+    """One agent of a checkpoint; proposed: a name for a model of it."""
 
     name: str
     position: int
@@ -29,8 +28,8 @@ class AgentFolder:
 
 
 @dataclass
-class Shown:
-    """One checkpoint in the list. damage: what is wrong with it; checked: how far that was looked at."""
+class CheckpointSummary:
+    """One checkpoint in the list. checked: what was compared with the manifest.  damage: the problem, or empty."""
 
     step: int
     size_bytes: int
@@ -44,21 +43,21 @@ class Shown:
 
 
 @dataclass
-class Listing:
-    """All checkpoints that are here, newest first, and where the others are."""
+class CheckpointList:
+    """The checkpoints on this host, newest first. host: of the run's folder, where it is another one."""
 
-    shown: list[Shown] = field(default_factory=list)
-    num_told: int = 0  # steps of which the trainer said that it saved one
+    checkpoints: list[CheckpointSummary] = field(default_factory=list)
+    num_recorded: int = 0  # checkpoints in the trainer's events
     is_here: bool = True
     host: str = ""
 
     @property
     def num_removed(self) -> int:
-        return max(0, self.num_told - len(self.shown))
+        return max(0, self.num_recorded - len(self.checkpoints))
 
 
 def is_here(run: Run) -> bool:
-    """Whether the run's folder is of this data folder; a run that never began has none."""
+    """Whether the run's folder is in this data folder; a run that has not begun has no folder."""
     return run.data_folder in ("", data_folder_id()) and run.run_dir.is_dir()
 
 
@@ -76,38 +75,38 @@ def accuracies(run: Run) -> dict[int, dict[str, float]]:
 
 
 def best_step(scores: dict[int, dict[str, float]], steps: list[int], num_agents: int) -> int | None:
-    """The step with the highest mean over all agents, the first of equals; None where no step was evaluated."""
+    """The first step with the highest mean over all agents; None without an evaluation of all agents."""
     means = {step: fmean(scores[step].values()) for step in steps if len(scores.get(step, {})) == num_agents}
     return max(sorted(means), key=lambda step: means[step]) if means else None
 
 
-def list_of_checkpoints(run: Run, *, verify: int | None = None) -> Listing:
+def list_of_checkpoints(run: Run, *, verify: int | None = None) -> CheckpointList:
     """The checkpoints of a run. verify: the step whose every byte is read."""
     steps_recorded = set(run.events.filter(type="checkpoint").order_by().values_list("step", flat=True))
     if not is_here(run):
-        return Listing(num_told=len(steps_recorded), is_here=False, host=run.worker_host)
+        return CheckpointList(num_recorded=len(steps_recorded), is_here=False, host=run.worker_host)
     scores = accuracies(run)
     rows = []
     budget = READ_AT_ONCE_BYTES
-    for path in reversed(step_folders(run.run_dir / FOLDER_NAME)[-SHOWN:]):
+    for path in reversed(step_folders(run.run_dir / FOLDER_NAME)[-MAX_LISTED:]):
         try:
             manifest = read_manifest(path)
         except DamagedCheckpoint as error:
             step = int(path.name.removeprefix("step-"))
-            rows.append(Shown(step, 0, 0, [], "its manifest cannot be read", str(error)))
+            rows.append(CheckpointSummary(step, 0, 0, [], "its manifest cannot be read", str(error)))
             continue
         is_small = manifest.size_bytes <= budget
         budget -= manifest.size_bytes * is_small
         reads = is_small or manifest.step == verify
-        rows.append(_shown(run, manifest, scores.get(manifest.step, {}), reads=reads))
-    best = best_step(scores, [one.step for one in rows if not one.damage], len(run.agent_names))
+        rows.append(_summary(run, manifest, scores.get(manifest.step, {}), reads=reads))
     sound = [one.step for one in rows if not one.damage]
+    best = best_step(scores, sound, len(run.agent_names))
     for one in rows:
         one.is_newest, one.is_best = one.step == max(sound, default=None), one.step == best
-    return Listing(rows, len(steps_recorded | {one.step for one in rows}))
+    return CheckpointList(rows, len(steps_recorded | {one.step for one in rows}))
 
 
-def _shown(run: Run, manifest: Manifest, scores: dict[str, float], *, reads: bool) -> Shown:
+def _summary(run: Run, manifest: Manifest, scores: dict[str, float], *, reads: bool) -> CheckpointSummary:
     agents = []
     places = {name: place for place, name in enumerate(run.agent_names)}
     for name in manifest.folders:
@@ -120,15 +119,15 @@ def _shown(run: Run, manifest: Manifest, scores: dict[str, float], *, reads: boo
     except (DamagedCheckpoint, OSError) as error:
         checked, damage = "damaged", str(error)
     mean = fmean(scores.values()) if len(scores) == len(run.agent_names) else None
-    return Shown(manifest.step, manifest.size_bytes, len(manifest.files), agents, checked, damage, mean)
+    return CheckpointSummary(manifest.step, manifest.size_bytes, len(manifest.files), agents, checked, damage, mean)
 
 
 class NoSuchCheckpoint(LookupError):
-    """It is not here; the text says so to people."""
+    """There is no such checkpoint on this host; the text is for users."""
 
 
 def find_checkpoint(run: Run, step: int) -> Manifest:
-    """The checkpoint of a step, its files as long as they were. Errors: NoSuchCheckpoint, DamagedCheckpoint."""
+    """The checkpoint of a step, the sizes of its files checked. Errors: NoSuchCheckpoint, DamagedCheckpoint."""
     if not is_here(run):
         raise NoSuchCheckpoint(f"The files of this run are on {run.worker_host or 'another host'}, not on this one.")
     for path in step_folders(run.run_dir / FOLDER_NAME):

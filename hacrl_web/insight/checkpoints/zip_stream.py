@@ -1,7 +1,7 @@
 """An agent's model folder as a zip archive that is sent while it is read: no temporary file, little memory.
 
-Stored, not deflated: weights do not get smaller. A file whose bytes are not those of the manifest breaks the archive
-off before its end, so that no damaged model arrives as a whole one.
+Files are stored, not deflated: weights hardly compress. Where a file does not match the manifest, the archive breaks
+off before its end, so that it cannot be opened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHUNK_BYTES = 2**20
 
 
 class _Sink(io.RawIOBase):
-    """What zipfile writes to: keeps it until it is taken, and cannot seek, as a socket cannot."""
+    """A file for zipfile that collects what it writes; like a socket, it cannot seek."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -39,7 +39,7 @@ class _Sink(io.RawIOBase):
 
 
 def zip_of_agent(manifest: Manifest, agent: str, folder: str) -> Iterator[bytes]:
-    """The archive's bytes, its files inside `folder`. Errors, also amid it: OSError, DamagedCheckpoint."""
+    """The archive's bytes, its files inside `folder`. Errors, at any time: OSError, DamagedCheckpoint."""
     sink = _Sink()
     when = time.gmtime()[:6]
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
@@ -47,7 +47,7 @@ def zip_of_agent(manifest: Manifest, agent: str, folder: str) -> Iterator[bytes]
             info = zipfile.ZipInfo(f"{folder}/{name}", date_time=when)
             info.external_attr = 0o644 << 16
             digest = hashlib.sha256()
-            # No link is followed: the archive holds what lies in the checkpoint.
+            # No link is followed: the archive holds files of the checkpoint only.
             descriptor = os.open(manifest.path / manifest.folders[agent] / name, os.O_RDONLY | os.O_NOFOLLOW)
             with os.fdopen(descriptor, "rb") as file, archive.open(info, "w", force_zip64=True) as target:
                 while chunk := file.read(CHUNK_BYTES):

@@ -1,7 +1,7 @@
-"""The answers to single questions: two evaluations side by side, agent by agent, and those that a filter asks for.
+"""The answers to single questions: two evaluations side by side, agent by agent, and the questions that match a filter.
 
-Answers lie in chunks of a hundred questions, in columns. The chunks of two steps are read in one query, without their
-responses; those are read for the one question that is opened.
+Answers are stored in chunks of a hundred questions, in columns. The chunks of two steps are read in one query, without
+their responses; responses are read for the opened question alone.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 from pydantic_core import from_json
 
 from hacrl_web.runs.models import Run
+from hacrl_web.web.page_query import PageQuery, Text
 from hacrl_web.web.visible import visible
 from workers.contract.events import RIGHT, UNSCORABLE
 
-# Name in the address -> what the filter says.
+# Name in the address -> label.
 FILTERS = {
     "": "all questions",
     "gained": "newly solved",
@@ -29,7 +30,7 @@ FILTERS = {
 
 @dataclass(frozen=True)
 class QuestionSet:
-    """A benchmark's questions as a run asked them, in columns."""
+    """A benchmark's questions in the run's order, in columns."""
 
     ids: list[str] = field(default_factory=list)
     subjects: list[str] = field(default_factory=list)
@@ -39,7 +40,7 @@ class QuestionSet:
 
 @dataclass(frozen=True)
 class Sheet:
-    """One agent's answers in one evaluation. marks: a letter for each sample; empty where it was not asked."""
+    """One agent's answers in one evaluation. marks: by question a letter for each sample; empty for other questions."""
 
     marks: list[str]
     majority: list[str]
@@ -47,7 +48,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Mark:
-    """One agent's answer to one question. num_scored 0: none of its samples could be scored, or it was not asked."""
+    """One agent's answer to one question. num_samples 0: the question was not in the agent's evaluation."""
 
     num_right: int
     num_scored: int
@@ -56,7 +57,7 @@ class Mark:
 
     @property
     def is_solved(self) -> bool | None:
-        """At least half of the scored samples are right; None where there are none."""
+        """At least half of the scored samples are correct; None without scored samples."""
         return None if not self.num_scored else 2 * self.num_right >= self.num_scored
 
     @property
@@ -88,7 +89,7 @@ def mark(letters: str, majority: str = "") -> Mark:
 
 
 def read_question_set(run: Run, benchmark: str) -> QuestionSet:
-    """In the order in which they were asked; the latest attempt that told them wins."""
+    """In the order of the evaluation; the latest attempt that recorded them wins."""
     columns = ("ids", "subjects", "difficulties", "answers")
     chunks = run.question_chunks.filter(benchmark=benchmark).order_by("attempt", "seq")
     by_first = {first: texts for first, *texts in chunks.values_list("first", *columns)}
@@ -112,8 +113,8 @@ def read_sheets(run: Run, benchmark: str, steps: Collection[int], count: int) ->
 
 
 @dataclass(frozen=True)
-class Side:
-    """One of the two evaluations that are compared."""
+class EvaluatedStep:
+    """An evaluation: a run and a step of it."""
 
     run: Run
     step: int
@@ -123,8 +124,8 @@ class Side:
 class EvaluationPair:
     """Two evaluations of the same questions. agents: (place, name in `after`, name in `before`)."""
 
-    before: Side
-    after: Side
+    before: EvaluatedStep
+    after: EvaluatedStep
     questions: QuestionSet
     agents: Sequence[tuple[int, str, str]]
     sheets_before: Sequence[Sheet]
@@ -139,7 +140,7 @@ class EvaluationPair:
         return before, mark(new.marks[place], new.majority[place])
 
 
-def read_pair(benchmark: str, before: Side, after: Side) -> EvaluationPair:
+def read_pair(benchmark: str, before: EvaluatedStep, after: EvaluatedStep) -> EvaluationPair:
     """Both evaluations. Agents of another run are those of the same names, or places where no name is shared."""
     questions = read_question_set(after.run, benchmark)
     count = len(questions.ids)
@@ -171,27 +172,26 @@ def read_pair(benchmark: str, before: Side, after: Side) -> EvaluationPair:
 
 
 def _partner(name: str, place: int, names: Sequence[str], others: Sequence[str]) -> str:
-    """Who stands for an agent in the other run; empty where nobody does."""
+    """The agent of the other run to compare with; empty where there is none."""
     if name in others:
         return name
     return others[place] if not set(names) & set(others) and place < len(others) else ""
 
 
-@dataclass(frozen=True)
-class SheetQuery:
-    """Which questions are asked for. agent: only this one counts, by its place among the pair's agents."""
+class QuestionQuery(PageQuery):
+    """Which questions are listed. show: a key of FILTERS.  agent: the only one that counts.  q: a part of the id."""
 
-    show: str = ""
-    agent: int | None = None
-    subject: str = ""
-    difficulty: str = ""
-    text: str = ""  # in the id
+    show: Text = ""
+    agent: Text = ""
+    subject: Text = ""
+    difficulty: Text = ""
+    q: Text = ""
 
 
-def matching_places(pair: EvaluationPair, query: SheetQuery) -> tuple[list[int], dict[str, int]]:
-    """Places of the questions that are asked for, in their order; and how many each of the filters would show."""
-    questions, needle = pair.questions, query.text.lower()
-    agents = range(len(pair.agents)) if query.agent is None else [query.agent]
+def matching_places(pair: EvaluationPair, query: QuestionQuery) -> tuple[list[int], dict[str, int]]:
+    """Places of the questions that match, in their order; and how many questions each of FILTERS would list."""
+    questions, needle = pair.questions, query.q.lower()
+    agents = [at for at, (_, name, _) in enumerate(pair.agents) if name == query.agent] or range(len(pair.agents))
     places = [
         place
         for place in range(len(questions.ids))
@@ -201,29 +201,29 @@ def matching_places(pair: EvaluationPair, query: SheetQuery) -> tuple[list[int],
     ]
     counted, matching, marks = dict.fromkeys(FILTERS, 0), [], _MarkCache()
     for place in places:
-        shows = _shows(pair, place, agents, marks)
-        for show in shows:
+        passed = _passed(pair, place, agents, marks)
+        for show in passed:
             counted[show] += 1
-        if query.show in shows:
+        if query.show in passed:
             matching.append(place)
     return matching, counted
 
 
 class _MarkCache(dict[str, Mark]):
-    """Marks by their letters: there are few different ones."""
+    """Marks by their letters, of which there are few different ones."""
 
     def __missing__(self, letters: str) -> Mark:
         self[letters] = value = mark(letters)
         return value
 
 
-def _shows(pair: EvaluationPair, place: int, agents: Sequence[int], marks: _MarkCache) -> list[str]:
+def _passed(pair: EvaluationPair, place: int, agents: Sequence[int], marks: _MarkCache) -> list[str]:
     """The filters that a question passes."""
     at = pair.places_before[place]
     after = [marks[pair.sheets_after[agent].marks[place]] for agent in agents]
     before = [marks["" if at is None else pair.sheets_before[agent].marks[at]] for agent in agents]
     turns = {(old.is_solved, new.is_solved) for old, new in zip(before, after, strict=True)}
-    passed = {
+    is_passed = {
         "": True,
         "gained": (False, True) in turns,
         "lost": (True, False) in turns,
@@ -231,10 +231,7 @@ def _shows(pair: EvaluationPair, place: int, agents: Sequence[int], marks: _Mark
         "disagree": {True, False} <= {is_solved for _, is_solved in turns},
         "unscorable": any(one.num_scored < one.num_samples for one in after),
     }
-    return [show for show, is_passed in passed.items() if is_passed]
-
-
-# ---- texts ----------------------------------------------------------------------------------------------------------
+    return [show for show, passes in is_passed.items() if passes]
 
 
 def texts_of_questions(run: Run, benchmark: str, places: Collection[int], per_chunk: int) -> dict[int, str]:
@@ -249,12 +246,12 @@ def texts_of_questions(run: Run, benchmark: str, places: Collection[int], per_ch
     }
 
 
-def responses(side: Side, benchmark: str, place: int, per_chunk: int) -> dict[str, str]:
+def responses(evaluation: EvaluatedStep, benchmark: str, place: int, per_chunk: int) -> dict[str, str]:
     """agent -> its first response to the question at a place, as it is stored."""
     first = place // per_chunk * per_chunk
-    chunks = side.run.answer_chunks.filter(benchmark=benchmark, step=side.step, first=first).order_by("attempt", "seq")
+    chunks = evaluation.run.answer_chunks.filter(benchmark=benchmark, step=evaluation.step, first=first)
     by_agent: dict[str, str] = {}
-    for agent, text in chunks.values_list("agent", "responses"):
+    for agent, text in chunks.order_by("attempt", "seq").values_list("agent", "responses"):
         texts: list[Any] = from_json(text)
         if place - first < len(texts):
             by_agent[agent] = visible(texts[place - first])

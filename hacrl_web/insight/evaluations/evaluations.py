@@ -1,11 +1,10 @@
-"""What a run's evaluations found, by benchmark, agent and step: the estimates, their slices, and their curve.
+"""The evaluations of a run, by benchmark, agent and step: estimates, slices, and their curve.
 
-Read from the evaluation events, one small row for each agent, benchmark and step; the latest attempt of a step wins.
+They are read from the evaluation events, one for each agent, benchmark and step; the latest attempt of a step wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,7 +20,7 @@ MAX_LEGEND = 24  # characters of a name in the picture; the table has it in full
 
 @dataclass(frozen=True)
 class EvaluationPoint:
-    """One evaluation of one agent. `value` is avg@k; estimates of runs of older versions are empty."""
+    """One evaluation of one agent. value: avg@k.  slices: [correct, scored] by name; empty in old versions."""
 
     step: int
     value: float | None
@@ -30,7 +29,7 @@ class EvaluationPoint:
     unscorable: int
     num_samples: int
     estimates: dict[str, float]
-    slices: dict[str, tuple[int, int]]
+    slices: dict[str, list[int]]
     questions: str
     verifier: str
 
@@ -47,14 +46,14 @@ class EvaluationPoint:
             unscorable=int(payload.get("unscorable") or 0),
             num_samples=count,
             estimates=estimates or ({} if value is None else {f"avg@{count}": value}),
-            slices={name: (right, of) for name, (right, of) in (payload.get("slices") or {}).items()},
+            slices=payload.get("slices") or {},
             questions=str(payload.get("questions") or ""),
             verifier=str(payload.get("verifier") or ""),
         )
 
 
 @dataclass
-class OfAgent:
+class AgentEvaluations:
     """One agent's evaluations on one benchmark, by step."""
 
     name: str
@@ -80,19 +79,19 @@ class OfAgent:
 
 
 @dataclass
-class OfBenchmark:
-    """All evaluations of a run on one benchmark. is_own: it is what the run trains on, or was asked first."""
+class BenchmarkEvaluations:
+    """All evaluations of a run on one benchmark. is_own: the run's own, not a further one."""
 
     name: str
     is_own: bool
-    agents: list[OfAgent]
+    agents: list[AgentEvaluations]
 
     @cached_property
     def steps(self) -> list[int]:
         return sorted({point.step for agent in self.agents for point in agent.points})
 
     def estimate_names(self, step: int | None) -> list[dict[str, str]]:
-        """What was estimated at a step, each with its formula."""
+        """The estimates of a step, each with its formula."""
         names: dict[str, None] = {}
         for agent in self.agents:
             if point := agent.at(step):
@@ -103,8 +102,8 @@ class OfBenchmark:
         return sorted({name for agent in self.agents if (point := agent.at(step)) for name in point.slices})
 
 
-def evaluation_summary(run: Run) -> list[OfBenchmark]:
-    """By benchmark, the run's own first; benchmarks without an evaluation yet are not there."""
+def evaluation_summary(run: Run) -> list[BenchmarkEvaluations]:
+    """By benchmark, the run's own first; benchmarks without an evaluation yet are left out."""
     rows = run.events.filter(type="evaluation", step__isnull=False).order_by("attempt", "seq")
     latest: dict[str, dict[str, dict[int, dict[str, Any]]]] = {}
     for agent, step, payload in rows.values_list("agent", "step", "payload").iterator(chunk_size=500):
@@ -115,25 +114,26 @@ def evaluation_summary(run: Run) -> list[OfBenchmark]:
     for name in sorted(latest, key=lambda name: name in further):
         by_agent = latest[name]
         agents = [
-            OfAgent(agent, place, [EvaluationPoint.of(step, by_agent[agent][step]) for step in sorted(by_agent[agent])])
+            AgentEvaluations(agent, place, [EvaluationPoint.of(*item) for item in sorted(by_agent[agent].items())])
             for place, agent in enumerate(run.agent_names)
             if agent in by_agent
         ]
-        benchmarks.append(OfBenchmark(name, name not in further, agents))
+        benchmarks.append(BenchmarkEvaluations(name, name not in further, agents))
     return benchmarks
 
 
-def curve(benchmark: OfBenchmark) -> dict[str, Any] | None:
-    """The picture of avg@k over the steps, a line for each agent; None of a single step."""
+def curve(benchmark: BenchmarkEvaluations) -> dict[str, Any] | None:
+    """The Plotly figure of avg@k over the steps, a line for each agent; None for a single step."""
     if len(benchmark.steps) < 2:
         return None
     figure = go.Figure(layout={"hovermode": "x"})
+    last = benchmark.agents[0].last
     for agent in benchmark.agents:
         name = agent.name if len(agent.name) <= MAX_LEGEND else f"{agent.name[: MAX_LEGEND - 1]}…"
         figure.add_scatter(
             x=[point.step for point in agent.points],
             y=[point.value for point in agent.points],
-            name=_as_text(name),
+            name=name.replace("&", "&amp;").replace("<", "&lt;"),  # Plotly reads a few tags in names
             mode="lines+markers",
             meta={"place": agent.position},
             hovertemplate="%{y:.3g}",
@@ -144,15 +144,5 @@ def curve(benchmark: OfBenchmark) -> dict[str, Any] | None:
         showlegend=True,
         legend={"orientation": "h", "y": -0.25, "yanchor": "top", "itemclick": False, "itemdoubleclick": False},
         xaxis={"title": {"text": "step", "standoff": 4}},
-        yaxis={"title": {"text": _measure(benchmark.agents)}, "range": [0, 1.02]},
+        yaxis={"title": {"text": f"avg@{last.num_samples}" if last else "accuracy"}, "range": [0, 1.02]},
     )
-
-
-def _measure(agents: Sequence[OfAgent]) -> str:
-    last = agents[0].last if agents else None
-    return f"avg@{last.num_samples}" if last else "accuracy"
-
-
-def _as_text(name: str) -> str:
-    """Plotly reads a few tags in names."""
-    return name.replace("&", "&amp;").replace("<", "&lt;")

@@ -1,7 +1,8 @@
-"""From a request to an evaluation run: registered models, a group's agents and a checkpoint's, side by side.
+"""Start of an evaluation of registered models, a group's agents and a checkpoint's agents, side by side.
 
-It is an ordinary run of no training step: same queue, same trainer. Agents of a checkpoint are copied into its folder
-first, for a checkpoint may be removed while the run waits. All that is wrong is collected; then nothing is written.
+It is a run without training steps, in the same queue, by the same trainer. Agents of a checkpoint are copied into its
+folder first, because the checkpoint may be removed while the run waits. All errors are collected; then nothing is
+written.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from pydantic import ValidationError
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.insight.checkpoints import checkpoints
-from hacrl_web.insight.checkpoints.linked_files import made_in
-from hacrl_web.insight.checkpoints.promotion import copy_agent
+from hacrl_web.insight.checkpoints.reuse import copy_agent, removed_on_error
 from hacrl_web.registry.language_models.services import check_unchanged
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, LanguageModel
 from hacrl_web.runs.launch.launch import create_run
@@ -35,11 +35,13 @@ from hacrl_web.runs.launch.plan import (
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
+from hacrl_web.web.page_query import MAX_ID, whole_number
 from workers.contract.checkpoint_manifest import DamagedCheckpoint, Manifest
 from workers.contract.spec.run import RunSpec
 
+LISTS = ("models", "benchmarks")
 KEYS = (
-    *("name", "seed", "models", "group", "run", "step", "benchmarks"),
+    *("name", "seed", *LISTS, "group", "run", "step"),
     *("num_samples", "temperature", "max_completion_length", "max_questions"),
 )
 MAX_PROMPT = 1024  # tokens, as in training; less where a model's context is short
@@ -50,10 +52,10 @@ _FIELDS = {"agents": "models", "data": "benchmarks"}
 
 @dataclass
 class SelectedAgents:
-    """Who is evaluated. manifest: of the checkpoint whose agents are copied to `folder` before."""
+    """The agents of an evaluation. manifest: of the checkpoint whose agents are copied."""
 
     agents: list[dict[str, Any]] = field(default_factory=list)
-    contexts: list[int] = field(default_factory=list)  # tokens, of the models that name a limit
+    contexts: list[int] = field(default_factory=list)  # tokens, of the models with a limit
     group: AgentGroup | None = None
     manifest: Manifest | None = None
     sources: list[tuple[str, Any]] = field(default_factory=list)  # (field, row) that the agents come from
@@ -78,8 +80,8 @@ def launch_evaluation(user: Any, request: Any) -> Run:
     require(user, benchmarks[0].project, Role.MEMBER)  # before a checkpoint is copied
     further: dict[str, Any] = {"id": run_id}
     if selection.manifest is not None:
-        further["data_folder"] = data_folder_id()  # its files are here and nowhere else
-    with made_in(folder.parent):
+        further["data_folder"] = data_folder_id()  # its files are on this host only
+    with removed_on_error(folder.parent):
         if selection.manifest is not None:
             folder.parent.mkdir(mode=0o700, parents=True)
             for place, name in enumerate(selection.manifest.folders):
@@ -104,7 +106,10 @@ def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: 
         if model is None:
             errors.append(FieldError("not_found", "There is no such model.", "models"))
             continue
-        _check(model, errors)
+        try:
+            check_unchanged(model, field="models")
+        except FieldErrors as error:
+            errors += error.errors
         selection.sources.append(("models", model))
         revision = (model.revision or None) if model.kind == LanguageModel.Kind.HUB else None
         selection.agents.append({"name": model.name, "model": model.location, "revision": revision})
@@ -128,32 +133,23 @@ def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: 
     return selection
 
 
-def _check(model: LanguageModel, errors: list[FieldError]) -> None:
-    try:
-        check_unchanged(model, field="models")
-    except FieldErrors as refused:
-        errors += refused.errors
-
-
 def visible_row(model: Any, user: Any, key: Any) -> Any:
     """The user's object with this id, or None."""
-    text = str(key) if isinstance(key, str | int) and not isinstance(key, bool) else ""
-    is_id = text.isascii() and text.isdigit() and len(text) < 19
-    return model.objects.visible_to(user).filter(pk=int(text)).first() if is_id else None
+    pk = whole_number(key, MAX_ID)
+    return None if pk is None else model.objects.visible_to(user).filter(pk=pk).first()
 
 
 def _add_checkpoint(
     user: Any, request: Mapping[str, Any], folder: Path, selection: SelectedAgents, errors: list[FieldError]
 ) -> None:
-    """The agents of a run's checkpoint, each in the prompt format in which it learnt."""
-    run, step = find_run(user, request.get("run")), str(request.get("step", ""))
+    """The agents of a run's checkpoint, each in the prompt format of its training."""
+    run, step = find_run(user, request.get("run")), whole_number(request.get("step", ""))
     if run is None:
         errors.append(FieldError("not_found", "There is no such run.", "run"))
         return
     selection.sources.append(("run", run))
     try:
-        whole = int(step) if step.isascii() and step.isdigit() and len(step) < 10 else -1
-        selection.manifest = checkpoints.find_checkpoint(run, whole)
+        selection.manifest = checkpoints.find_checkpoint(run, -1 if step is None else step)
     except checkpoints.NoSuchCheckpoint as error:
         errors.append(FieldError("not_found", str(error), "step"))
         return
@@ -163,7 +159,7 @@ def _add_checkpoint(
     names = ("prompt_format", "prompt_template", "chat_template_kwargs")
     specs = {agent["name"]: agent for agent in run.spec["agents"]}
     for place, name in enumerate(selection.manifest.folders):
-        suffix = f" step {whole}"
+        suffix = f" step {step}"
         own = {key: specs[name][key] for key in names if key in specs.get(name, {})}
         named = {"name": name[: MAX_NAME - len(suffix)] + suffix, "model": str(folder / str(place))}
         selection.agents.append(own | named)
@@ -181,7 +177,7 @@ def find_run(user: Any, key: Any) -> Run | None:
 def _spec(
     user: Any, request: Mapping[str, Any], selection: SelectedAgents, errors: list[FieldError]
 ) -> tuple[RunSpec | None, Sequence[Any]]:
-    """The checked spec and its benchmarks; what is wrong is added to `errors`."""
+    """The checked spec and its benchmarks; problems are added to `errors`."""
     ids = _listed(request, "benchmarks", errors)
     benchmarks = find_benchmarks(user, ids, "benchmarks", errors)
     if not request.get("benchmarks"):
@@ -194,10 +190,10 @@ def _spec(
     names = ", ".join(agent["name"] for agent in selection.agents)
     draft = {
         "name": request["name"] if request.get("name") not in (None, "") else f"Evaluation of {names}"[:120],
-        # A stand-in where there are none; that they are too many is said already.
+        # A placeholder where there are none; too many are in `errors` already.
         "agents": selection.agents[:MAX_AGENTS] or [{"name": "-", "model": "-"}],
         "data": data[0] if data else {"train_path": "-"},
-        "algorithm": {"name": "gspo", "beta": 0.0},  # nobody learns
+        "algorithm": {"name": "gspo", "beta": 0.0},  # not used
         "rollout": rollout,
         "training": {"steps": 0},
         "evaluation": {**evaluation, "benchmarks": data[1:]},
@@ -223,7 +219,7 @@ def _field(path: str | None) -> str | None:
 
 
 def _within_contexts(spec: RunSpec, contexts: Sequence[int], errors: list[FieldError]) -> RunSpec:
-    """Prompts may be as long as the shortest context leaves room for."""
+    """The spec with the longest prompts that fit into the shortest context."""
     limit = spec.rollout.max_completion_length
     room = min(contexts, default=limit + MAX_PROMPT) - limit
     if room < 1:

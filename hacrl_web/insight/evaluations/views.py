@@ -1,7 +1,7 @@
-"""The Evaluations tab: estimates by agent, their curve and slices, and every question with the agents side by side.
+"""The Evaluations tab of a run, its CSV, and the form that starts an evaluation.
 
-Two evaluations are compared: two steps of this run, or a step of another run (`against`) and one of this. What an
-address asks for and is not there is left out, so that an old one still shows something.
+The tab compares two evaluations: two steps of this run, or a step of another run (`against`) and one of this run. It
+leaves out values of its address that do not exist, so that old addresses still show something.
 """
 
 from __future__ import annotations
@@ -11,139 +11,133 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
-from django.core.paginator import Paginator
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_safe
+from pydantic import Field
 
+from hacrl_web.accounts.projects import for_members
 from hacrl_web.insight.evaluations import answer_sheets as sheets
-from hacrl_web.insight.evaluations.evaluations import OfBenchmark, curve, evaluation_summary
+from hacrl_web.insight.evaluations.evaluations import BenchmarkEvaluations, curve, evaluation_summary
+from hacrl_web.insight.evaluations.new_evaluation import KEYS, LISTS, find_run, launch_evaluation, visible_row
+from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.runs import header, run_or_404
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.page_query import PageQuery, Text, Whole, one_of, page_of
 from hacrl_web.web.streaming import Echo, csv_cell, download
 from workers.contract.events import ANSWERS_AT_ONCE
+from workers.contract.spec.sections import RolloutSpec
 
 PAGE_SIZE = 50
 RUNS_OFFERED = 30
-NEVER = 2**31 - 1
+MAX_CHOICES = 500
+# Name, label, help, unit.
+NUMBERS = (
+    ("num_samples", "Samples per question", "k of avg@k, pass@k, maj@k and best@k.", ""),
+    ("temperature", "Temperature", "0: greedy; more than one sample needs more than 0.", ""),
+    (
+        "max_completion_length",
+        "Response tokens at most",
+        "As in training, for scores to be compared with it.",
+        "tokens",
+    ),
+    ("max_questions", "Questions of each benchmark at most", "0: all that are held out.", "questions"),
+    ("seed", "Seed", "Of sampling.", ""),
+)
+DEFAULTS = {"num_samples": "1", "temperature": "0", "max_questions": "0", "seed": "0"}
+
+
+class EvaluationsQuery(sheets.QuestionQuery):
+    """Which evaluations are compared, and which questions are listed. question: the place of the opened one."""
+
+    benchmark: Text = ""
+    before: Whole | None = Field(None, alias="from")
+    after: Whole | None = Field(None, alias="to")
+    against: Text = ""
+    question: Whole | None = None
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the address chooses, already sound. against: the other run, None where it is this one."""
+class EvaluationChoice:
+    """The evaluations that an address chooses. against: the other run; None where both are of this one."""
 
-    benchmark: OfBenchmark
-    benchmark_before: OfBenchmark  # as the other run asked it
-    before: sheets.Side
-    after: sheets.Side
+    benchmark: BenchmarkEvaluations
+    benchmark_before: BenchmarkEvaluations  # in the other run
+    before: sheets.EvaluatedStep
+    after: sheets.EvaluatedStep
     against: Run | None
-    wanted: sheets.SheetQuery
-    given: Mapping[str, str]
-
-    def query(self, **changes: Any) -> str:
-        """The address of the same view with changes; None or empty leaves a part out."""
-        return urlencode({key: value for key, value in {**self.given, **changes}.items() if value not in (None, "")})
+    query: EvaluationsQuery  # of what exists, without an opened question
 
 
-def _asked(request: HttpRequest, run: Run, benchmarks: list[OfBenchmark]) -> Asked:
-    query = request.GET
-    benchmark = next((one for one in benchmarks if one.name == query.get("benchmark")), benchmarks[0])
-    against = _other_run(request, run)
-    after = _step(query.get("to", ""), benchmark.steps, benchmark.steps[-1])
-    other = next((one for one in evaluation_summary(against) if one.name == benchmark.name), None) if against else None
+def _choice(user: Any, query: EvaluationsQuery, run: Run, benchmarks: list[BenchmarkEvaluations]) -> EvaluationChoice:
+    benchmark = next((one for one in benchmarks if one.name == query.benchmark), benchmarks[0])
+    against = find_run(user, query.against)
+    against = None if against == run else against
+    others = evaluation_summary(against) if against else []
+    other = next((one for one in others if one.name == benchmark.name), None)
     against = against if other else None
     steps = (other or benchmark).steps
-    before = _step(query.get("from", ""), steps, steps[-1] if other else steps[0])
-    names = run.agent_names
-    agent = query.get("agent", "")
-    show = query.get("show", "")
-    sheet_query = sheets.SheetQuery(
-        show=show if show in sheets.FILTERS else "",
-        agent=names.index(agent) if agent in names else None,
-        subject=_text(query.get("subject", "")),
-        difficulty=_text(query.get("difficulty", "")),
-        text=_text(query.get("q", "")),
-    )
-    parameters = {
+    after = query.after if query.after in benchmark.steps else benchmark.steps[-1]
+    before = query.before if query.before in steps else steps[-1 if other else 0]
+    changes = {
         "benchmark": benchmark.name if benchmark is not benchmarks[0] else "",
-        "from": str(before),
-        "to": str(after),
+        "before": before,
+        "after": after,
         "against": str(against.pk) if against else "",
-        "show": sheet_query.show,
-        "agent": agent if sheet_query.agent is not None else "",
-        "subject": sheet_query.subject,
-        "difficulty": sheet_query.difficulty,
-        "q": sheet_query.text,
+        "show": one_of(query.show, sheets.FILTERS),
+        "agent": one_of(query.agent, run.agent_names),
+        "question": None,
     }
-    sides = sheets.Side(against or run, before), sheets.Side(run, after)
-    return Asked(benchmark, other or benchmark, *sides, against, sheet_query, parameters)
-
-
-def _text(text: str) -> str:
-    return text.replace("\x00", "").strip()[:200]
-
-
-def _step(text: str, steps: list[int], otherwise: int) -> int:
-    step = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else NEVER
-    return step if step in steps else otherwise
-
-
-def _other_run(request: HttpRequest, run: Run) -> Run | None:
-    try:
-        other = uuid.UUID(request.GET.get("against", ""))
-    except ValueError:
-        return None
-    runs: Any = Run.objects.visible_to(request.user)
-    return None if other == run.pk else runs.filter(pk=other).first()
-
-
-def _pair(selection: Asked) -> tuple[sheets.EvaluationPair, sheets.SheetQuery]:
-    """Both evaluations, and what is wanted with the agent's place among those that were evaluated."""
-    pair = sheets.read_pair(selection.benchmark.name, selection.before, selection.after)
-    place = next((at for at, (place, _, _) in enumerate(pair.agents) if place == selection.wanted.agent), None)
-    query = selection.wanted
-    return pair, sheets.SheetQuery(query.show, place, query.subject, query.difficulty, query.text)
+    return EvaluationChoice(
+        benchmark,
+        other or benchmark,
+        sheets.EvaluatedStep(against or run, before),
+        sheets.EvaluatedStep(run, after),
+        against,
+        query.model_copy(update=changes),
+    )
 
 
 @require_safe
 def run_evaluations(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The tab. `question` opens one: its place among the questions of the benchmark."""
+    """The tab; `question` opens the question at a place of the benchmark."""
     run = run_or_404(request, run_id)
     benchmarks = evaluation_summary(run)
     context = header(run) | {"tab": "evaluations", "benchmarks": benchmarks}
     if not benchmarks:
         return render(request, "insight/evaluations/evaluations.html", context)
-    selection = _asked(request, run, benchmarks)
-    before, after = selection.before.step, selection.after.step
-    pair, query = _pair(selection)
+    page_query = EvaluationsQuery.read(request.GET)
+    choice = _choice(request.user, page_query, run, benchmarks)
+    benchmark, query = choice.benchmark, choice.query
+    before, after = choice.before.step, choice.after.step
+    pair = sheets.read_pair(benchmark.name, choice.before, choice.after)
     places, counted = sheets.matching_places(pair, query)
-    page = Paginator(places, PAGE_SIZE).get_page(request.GET.get("page"))
-    texts = sheets.texts_of_questions(run, selection.benchmark.name, page.object_list, ANSWERS_AT_ONCE)
-    opened = _opened(request.GET.get("question", ""), selection, pair, places)
+    page = page_of(request, places, PAGE_SIZE)
+    texts = sheets.texts_of_questions(run, benchmark.name, page.object_list, ANSWERS_AT_ONCE)
     context |= {
-        "asked": selection,
-        "benchmark": selection.benchmark,
-        "questions_differ": _digests(selection.benchmark_before, before) != _digests(selection.benchmark, after),
-        "names": selection.benchmark.estimate_names(after),
-        "agent_rows": _agent_rows(selection),
-        "slice_rows": _slice_rows(selection),
-        "figure": curve(selection.benchmark),
-        "links": [{"name": one.name, "query": selection.query(benchmark=one.name, q=None)} for one in benchmarks],
+        "choice": choice,
+        "benchmark": benchmark,
+        "questions_differ": _digests(choice.benchmark_before, before) != _digests(benchmark, after),
+        "names": benchmark.estimate_names(after),
+        "agent_rows": _agent_rows(benchmark, after),
+        "slice_rows": _slice_rows(benchmark, after),
+        "figure": curve(benchmark),
+        "links": [{"name": one.name, "query": query.encode(benchmark=one.name, q=None)} for one in benchmarks],
         "filters": [
-            {"show": show, "label": label, "count": counted[show], "query": selection.query(show=show)}
+            {"show": show, "label": label, "count": counted[show], "query": query.encode(show=show)}
             for show, label in sheets.FILTERS.items()
-            if selection.before != selection.after or show not in ("gained", "lost")
+            if choice.before != choice.after or show not in ("gained", "lost")
         ],
         "pair": pair,
         "page": page,
-        "query": selection.query(),
-        "rows": [_row(pair, place, texts, selection, page.number) for place in page.object_list],
+        "query": query.encode(),
+        "rows": [_row(pair, place, texts, query, page.number) for place in page.object_list],
         "subjects": sorted(set(pair.questions.subjects) - {""}),
         "difficulties": sorted(set(pair.questions.difficulties) - {""}),
-        "has_difficulties": any(pair.questions.difficulties),
-        "opened": opened,
+        "opened": _opened(page_query.question, choice, pair, places),
         "runs": _comparable(request, run),
     }
     return render(request, "insight/evaluations/evaluations.html", context)
@@ -155,36 +149,36 @@ def _comparable(request: HttpRequest, run: Run) -> Any:
     return runs.only("pk", "name").order_by("-created_at")[:RUNS_OFFERED] if run.benchmark_id else []
 
 
-def _digests(benchmark: OfBenchmark, step: int) -> set[str]:
-    """Of the questions that were asked at a step."""
+def _digests(benchmark: BenchmarkEvaluations, step: int) -> set[str]:
+    """Of the questions of a step's evaluations."""
     return {point.questions for agent in benchmark.agents if (point := agent.at(step))}
 
 
-def _agent_rows(selection: Asked) -> list[dict[str, Any]]:
-    names = [one["name"] for one in selection.benchmark.estimate_names(selection.after.step)]
+def _agent_rows(benchmark: BenchmarkEvaluations, step: int) -> list[dict[str, Any]]:
+    names = [one["name"] for one in benchmark.estimate_names(step)]
     rows = []
-    for agent in selection.benchmark.agents:
-        point = agent.at(selection.after.step)
+    for agent in benchmark.agents:
+        point = agent.at(step)
         values = [{"name": name, "value": point.estimates.get(name) if point else None} for name in names]
         rows.append({"agent": agent, "point": point, "values": values})
     return rows
 
 
-def _slice_rows(selection: Asked) -> list[dict[str, Any]]:
-    """Of each slice, each agent's share at the chosen step, and at the start of this run."""
+def _slice_rows(benchmark: BenchmarkEvaluations, step: int) -> list[dict[str, Any]]:
+    """Each agent's share of correct answers in each slice."""
     rows = []
-    for name in selection.benchmark.slice_names(selection.after.step):
+    for name in benchmark.slice_names(step):
         cells = []
-        for agent in selection.benchmark.agents:
-            point = agent.at(selection.after.step)
-            right, scored = point.slices.get(name, (0, 0)) if point else (0, 0)
-            cells.append({"share": right / scored if scored else None, "right": right, "scored": scored})
+        for agent in benchmark.agents:
+            point = agent.at(step)
+            correct, scored = point.slices.get(name, (0, 0)) if point else (0, 0)
+            cells.append({"share": correct / scored if scored else None, "right": correct, "scored": scored})
         rows.append({"name": name, "cells": cells})
     return rows
 
 
 def _row(
-    pair: sheets.EvaluationPair, place: int, texts: Mapping[int, str], selection: Asked, page_number: int | None = None
+    pair: sheets.EvaluationPair, place: int, texts: Mapping[int, str], query: EvaluationsQuery, page_number: int = 1
 ) -> dict[str, Any]:
     questions = pair.questions
     return {
@@ -199,32 +193,35 @@ def _row(
             for at, agent in enumerate(pair.agents)
             for before, after in [pair.marks(place, at)]
         ],
-        "query": selection.query(page=page_number if page_number != 1 else None, question=place),
+        "query": query.encode(page=page_number if page_number > 1 else None, question=place),
     }
 
 
-def _opened(text: str, selection: Asked, pair: sheets.EvaluationPair, places: list[int]) -> dict[str, Any] | None:
-    """The question in full, with what each agent answered in both evaluations, and its neighbours in the list."""
-    place = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else NEVER
-    if place >= len(pair.questions.ids):
+def _opened(
+    place: int | None, choice: EvaluationChoice, pair: sheets.EvaluationPair, places: list[int]
+) -> dict[str, Any] | None:
+    """The question in full, with each agent's responses in both evaluations, and its neighbours in the list."""
+    if place is None or place >= len(pair.questions.ids):
         return None
-    name, at = selection.benchmark.name, pair.places_before[place]
-    after = sheets.responses(selection.after, name, place, ANSWERS_AT_ONCE)
-    before = {} if at is None else sheets.responses(selection.before, name, at, ANSWERS_AT_ONCE)
-    row = _row(pair, place, sheets.texts_of_questions(selection.after.run, name, [place], ANSWERS_AT_ONCE), selection)
+    name, at = choice.benchmark.name, pair.places_before[place]
+    after = sheets.responses(choice.after, name, place, ANSWERS_AT_ONCE)
+    before = {} if at is None else sheets.responses(choice.before, name, at, ANSWERS_AT_ONCE)
+    texts = sheets.texts_of_questions(choice.after.run, name, [place], ANSWERS_AT_ONCE)
+    row = _row(pair, place, texts, choice.query)
     for mark in row["marks"]:
         _, agent, partner = mark["agent"]
         mark["response_before"], mark["response_after"] = before.get(partner), after.get(agent)
-    here = places.index(place) if place in places else None
-    beside = {} if here is None else {"p": places[:here][-1:], "n": places[here + 1 : here + 2]}
-    links = {key: _query_of(selection, places, other) for key, one in beside.items() for other in one}
-    return row | {"links": links, "closed": selection.query(page=here // PAGE_SIZE + 1 if here else None)}
 
+    def link(at: int, **question: int) -> str:
+        """To the page of the list with its entry number `at`."""
+        return choice.query.encode(page=at // PAGE_SIZE + 1 if at >= PAGE_SIZE else None, **question)
 
-def _query_of(selection: Asked, places: list[int], place: int) -> str:
-    """The address of a question, on the page of the list where it stands."""
-    page = places.index(place) // PAGE_SIZE + 1
-    return selection.query(page=page if page > 1 else None, question=place)
+    if place not in places:
+        return row | {"links": {}, "closed": choice.query.encode()}
+    here = places.index(place)
+    beside = {"p": here - 1, "n": here + 1}
+    links = {key: link(at, question=places[at]) for key, at in beside.items() if 0 <= at < len(places)}
+    return row | {"links": links, "closed": link(here)}
 
 
 @require_safe
@@ -238,21 +235,21 @@ def evaluations_csv(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse | S
         if not benchmarks:
             yield writer.writerow(["question"])
             return
-        selection = _asked(request, run, benchmarks)
-        pair, query = _pair(selection)
-        sides = (
-            f"step {selection.before.step}{' of the other run' if selection.against else ''}",
-            f"step {selection.after.step}",
+        choice = _choice(request.user, EvaluationsQuery.read(request.GET), run, benchmarks)
+        pair = sheets.read_pair(choice.benchmark.name, choice.before, choice.after)
+        steps = (
+            f"step {choice.before.step}{' of the other run' if choice.against else ''}",
+            f"step {choice.after.step}",
         )
         heads = [
-            f"{name}, {side}, {what}"
+            f"{name}, {step}, {column}"
             for _, name, _ in pair.agents
-            for side in sides
-            for what in ("right", "scored", "most frequent answer")
+            for step in steps
+            for column in ("right", "scored", "most frequent answer")
         ]
         yield writer.writerow(csv_cell(cell) for cell in ["question", "subject", "difficulty", "reference", *heads])
-        for place in sheets.matching_places(pair, query)[0]:
-            row = _row(pair, place, {}, selection)
+        for place in sheets.matching_places(pair, choice.query)[0]:
+            row = _row(pair, place, {}, choice.query)
             cells = [row["id"], row["subject"], row["difficulty"], row["answer"]]
             for mark in row["marks"]:
                 for one in (mark["before"], mark["after"]):
@@ -260,3 +257,84 @@ def evaluations_csv(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse | S
             yield writer.writerow(csv_cell(cell) for cell in cells)
 
     return download(request, lines(), f"evaluation-{run.pk}.csv", "text/csv")
+
+
+@for_members
+@require_http_methods(["GET", "HEAD", "POST"])
+def evaluate(request: HttpRequest) -> HttpResponse:
+    """The form of a new evaluation, filled in from the address; or queue what it sends."""
+    if request.method != "POST":
+        return _show(request, _first_values(request))
+    fields: dict[str, Any] = {
+        key: request.POST[key].strip() for key in KEYS if key in request.POST and key not in LISTS
+    }
+    fields |= {key: request.POST.getlist(key) for key in LISTS}
+    try:
+        if any("\x00" in value for value in fields.values() if isinstance(value, str)):
+            raise FieldErrors([FieldError("invalid_text", "A text holds a NUL character.", None)])
+        run = launch_evaluation(request.user, fields)
+    except FieldErrors as error:
+        return _show(request, fields, error.errors, error.status)
+    messages.success(request, f"{run.name} is in the queue.")
+    return redirect(run)
+
+
+class NewEvaluationQuery(PageQuery):
+    """What the form opens with: ids of models, a group, or a run and the step of its checkpoint; ids of benchmarks."""
+
+    models: tuple[Text, ...] = ()
+    group: Text = ""
+    run: Text = ""
+    step: Text = ""
+    benchmarks: tuple[Text, ...] = ()
+
+
+def _first_values(request: HttpRequest) -> dict[str, Any]:
+    values: dict[str, Any] = DEFAULTS | NewEvaluationQuery.read(request.GET).model_dump()
+    run = find_run(request.user, values["run"])
+    if run is not None:
+        values["max_completion_length"] = run.spec.get("rollout", {}).get("max_completion_length")
+        values["benchmarks"] = values["benchmarks"] or [str(run.benchmark_id or "")]
+    return values
+
+
+def _show(
+    request: HttpRequest, values: dict[str, Any], errors: list[FieldError] | None = None, status: int = 200
+) -> HttpResponse:
+    errors = errors or []
+    by_field: dict[str, list[str]] = {}
+    for error in errors:
+        by_field.setdefault(error.field or "", []).append(error.message)
+    group = visible_row(AgentGroup, request.user, values.get("group"))
+    run = find_run(request.user, values.get("run"))
+    models, benchmarks = _choices(request.user, values, group or run)
+    usual = RolloutSpec.model_fields["max_completion_length"].default
+    names = {*(name for name, *_ in NUMBERS), *LISTS, "name"}
+    context = {
+        "values": values,
+        "models": [{"model": one, "is_checked": str(one.pk) in values["models"]} for one in models],
+        "benchmarks": [{"benchmark": one, "is_checked": str(one.pk) in values["benchmarks"]} for one in benchmarks],
+        "group": group,
+        "run": run,
+        "numbers": [
+            {"name": name, "label": label, "help": help_text, "unit": unit, "errors": by_field.get(name, [])}
+            | {"value": usual if values.get(name) is None else values[name]}
+            for name, label, help_text, unit in NUMBERS
+        ],
+        "errors_of": {name: by_field.get(name, []) for name in (*LISTS, "name")},
+        "other_errors": [message for name, messages in by_field.items() if name not in names for message in messages],
+        "num_errors": len(errors),
+        "most": MAX_AGENTS,
+    }
+    return render(request, "insight/evaluations/new_evaluation.html", context, status=status)
+
+
+def _choices(user: Any, values: dict[str, Any], origin: Any) -> tuple[Any, Any]:
+    """Models and benchmarks of one project: of the object that the form was opened with, else the current one."""
+    for kind, key in ((LanguageModel, "models"), (Benchmark, "benchmarks")):
+        origin = origin or visible_row(kind, user, next(iter(values[key]), None))
+    models, benchmarks = LanguageModel.objects.listed_for(user), Benchmark.objects.listed_for(user)
+    if origin is not None:
+        models = LanguageModel.objects.visible_to(user).filter(project=origin.project_id)
+        benchmarks = Benchmark.objects.visible_to(user).filter(project=origin.project_id)
+    return models[:MAX_CHOICES], benchmarks[:MAX_CHOICES]

@@ -17,8 +17,8 @@ import pytest
 from django.urls import reverse
 from django.utils.html import escape
 
-from hacrl_web.insight.checkpoints import ask_agents, checkpoints, promotion
-from hacrl_web.insight.checkpoints.more_steps import launch_extension
+from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse
+from hacrl_web.insight.checkpoints.reuse import launch_extension
 from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.models import Run
@@ -60,7 +60,7 @@ def run(owner):
 def promoted() -> list[LanguageModel]:
     """Models with a folder each, and no folder without a model; those that the run started from aside."""
     found = list(LanguageModel.objects.exclude(provenance={}))
-    folders = [name for name in os.listdir(promotion.settings.MODELS_DIR) if not name.startswith("made")]
+    folders = [name for name in os.listdir(reuse.settings.MODELS_DIR) if not name.startswith("made")]
     assert sorted(folders) == sorted(os.path.basename(model.location) for model in found)
     return found
 
@@ -72,17 +72,17 @@ def address(name: str, run: Run, *more: int) -> str:
 class TestList:
     def test_newest_and_best_are_those_that_are_sound(self, run):
         found = checkpoints.list_of_checkpoints(run)
-        assert [(one.step, one.is_newest, one.is_best, one.accuracy) for one in found.shown] == [
+        assert [(one.step, one.is_newest, one.is_best, one.accuracy) for one in found.checkpoints] == [
             (20, True, False, 0.25),
             (15, False, False, None),
             (10, False, True, 0.5),
             (5, False, False, None),
         ]
-        assert {one.checked for one in found.shown} == {"every byte matches its checksum"}
+        assert {one.checked for one in found.checkpoints} == {"every byte matches its checksum"}
         (run.run_dir / "checkpoints/step-000020/agents/0-a/weights.bin").unlink()
         (run.run_dir / "checkpoints/step-000010/manifest.json").write_text("{}")
         found = checkpoints.list_of_checkpoints(run)
-        assert [(one.step, one.is_newest, one.is_best, bool(one.damage)) for one in found.shown] == [
+        assert [(one.step, one.is_newest, one.is_best, bool(one.damage)) for one in found.checkpoints] == [
             (20, False, False, True),
             (15, True, False, False),
             (10, False, False, True),
@@ -102,18 +102,23 @@ class TestList:
         path.write_text(path.read_text().rstrip()[:-1] + f", {lie}}}")
         assert client.get(address("run_checkpoints", run)).status_code == 200
         assert client.get(address("agent_archive", run, 20, 0)).status_code == 409
-        assert [bool(one.damage) for one in checkpoints.list_of_checkpoints(run).shown] == [True, False, False, False]
+        assert [bool(one.damage) for one in checkpoints.list_of_checkpoints(run).checkpoints] == [
+            True,
+            False,
+            False,
+            False,
+        ]
 
     def test_flipped_bit_is_found_where_every_byte_is_read(self, client, run, monkeypatch):
         path = run.run_dir / "checkpoints/step-000020/agents/1-b/weights.bin"
         data = bytearray(path.read_bytes())
         data[7] ^= 1
         path.write_bytes(data)
-        assert "agents/1-b/weights.bin does not match" in checkpoints.list_of_checkpoints(run).shown[0].damage
+        assert "agents/1-b/weights.bin does not match" in checkpoints.list_of_checkpoints(run).checkpoints[0].damage
         monkeypatch.setattr(checkpoints, "READ_AT_ONCE_BYTES", 0)
-        assert checkpoints.list_of_checkpoints(run).shown[0].checked == "sizes match"
+        assert checkpoints.list_of_checkpoints(run).checkpoints[0].checked == "sizes match"
         monkeypatch.setattr(checkpoints, "READ_AT_ONCE_BYTES", 2 * read_manifest(path.parents[2]).size_bytes)
-        labels = [one.checked for one in checkpoints.list_of_checkpoints(run).shown]
+        labels = [one.checked for one in checkpoints.list_of_checkpoints(run).checkpoints]
         assert labels[1:] == ["every byte matches its checksum",
                                                                               "sizes match", "sizes match"]  # fmt: skip
         assert "does not match" in client.get(address("run_checkpoints", run), {"verify": "20"}).content.decode()
@@ -259,7 +264,7 @@ class TestPromote:
 
     def test_twice_with_one_name_is_refused_and_the_next_name_is_proposed(self, client, run, monkeypatch):
         answer_inspections(monkeypatch, PASSED)
-        name = promotion.proposed_name(run, "A", 10, promotion.taken_names(run))
+        name = reuse.proposed_name(run, "A", 10, reuse.model_names(run))
         assert name == "A hacpo seed 1 step 10"
         form = {"step": "10", "agent": "0", "name": name}
         assert client.post(address("promote_agent", run), form).status_code == 302
@@ -267,7 +272,7 @@ class TestPromote:
         assert again.status_code == 422
         assert "already has one named" in again.content.decode()
         self.assert_form_kept(again, name, "already has one named")
-        assert promotion.proposed_name(run, "A", 10, promotion.taken_names(run)) == "A hacpo seed 1 step 10 2"
+        assert reuse.proposed_name(run, "A", 10, reuse.model_names(run)) == "A hacpo seed 1 step 10 2"
         assert client.post(address("promote_agent", run), form | {"name": name + " 2"}).status_code == 302
         assert len(promoted()) == 2
 

@@ -11,7 +11,7 @@ from django.conf import settings as django_settings
 from django.urls import reverse
 
 from hacrl_web.accounts.models import Project, User
-from hacrl_web.insight.checkpoints import linked_files
+from hacrl_web.insight.checkpoints import reuse
 from hacrl_web.leaderboard.board import boards
 from hacrl_web.registry.models import Benchmark, LanguageModel
 from hacrl_web.runs.launch.launch import EVALUATION_ONLY, retry
@@ -114,8 +114,8 @@ def test_checkpoint_that_cannot_be_copied_leaves_nothing(client, owner, request_
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(linked_files.shutil, "copyfile", full)
-    monkeypatch.setattr(linked_files.os, "link", full)
+    monkeypatch.setattr(reuse.shutil, "copyfile", full)
+    monkeypatch.setattr(reuse.os, "link", full)
     answer = post(client, request_of(run=str(trained.pk), step=3))
     assert (answer.status_code, answer.json()["error"]["field"]) == (507, "step")
     assert Run.objects.count() == 1
