@@ -110,13 +110,7 @@ def row(request: HttpRequest) -> HttpResponse:
     context = board_context(table, "row", is_compact=True) | {
         "row": board_row,
         "not_recorded": NOT_RECORDED,
-        "runs": [
-            {
-                "one": one,
-                "run": board_row.results[one.seed].run if one.seed in board_row.results else board_row.others[one.seed],
-            }
-            for one in seed_runs(table, board_row)
-        ],
+        "runs": seed_runs(table, board_row),
         "scores": [
             {"seed": seed, "agent": agent, "benchmark": benchmark, "score": score}
             for seed, result in board_row.results.items()

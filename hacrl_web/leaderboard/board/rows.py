@@ -26,7 +26,7 @@ _COMPARED = ("algorithm", "rollout", "training", "evaluation", "agents", "data")
 # What acts on an untrained agent's score, so that runs which agree in it have the same start.
 _ACTS_ON_START = ("data.", "evaluation.", "rollout.max_prompt_length", "rollout.max_completion_length")
 _ACTS_ON_AGENT = ("name", "model", "revision", "prompt_format", "prompt_template", "chat_template_kwargs")
-# Above 0: the run went on from a checkpoint of another, whose steps its own settings do not tell.
+# Above 0: the run continued from another run's checkpoint, whose steps are not in its own settings.
 _START_STEP = "training.start_step"
 Settings = Mapping[str, Any]
 NOT_EVALUATED = "not evaluated"  # completed, but without a score of every agent
@@ -59,11 +59,12 @@ class BoardRow:
 
     @property
     def start_key(self) -> str:
-        return start_key(self.all_settings, self.facts)
+        """Equal for rows that started from the same scores."""
+        return key_of({path: value for path, value in self.all_settings.items() if _acts_on_start(path)}, self.facts)
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Where the agents' models lie: rows that differ in it are of different groups."""
+        """Locations of the agents' models: rows that differ in them are of different groups."""
         return tuple(agent["model"] for agent in self.run.spec["agents"])
 
     @property
@@ -72,18 +73,18 @@ class BoardRow:
         return str(self.run.spec["data"]["benchmark"])
 
     def facts_of(self, benchmarks: Sequence[str]) -> list[str]:
-        """Models, verifier and questions behind the scores on these benchmarks: only what agrees in it is compared."""
+        """Models, verifier and questions of the scores on these benchmarks: rows are compared where these are equal."""
         names = [f"model of {agent}" for agent in self.agents]
         names += [f"{kind} of {name}" for name in benchmarks for kind in ("verifier", "questions")]
         return [*self.models, *(self.facts.get(name, "") for name in names)]
 
     @property
     def label(self) -> str:
-        """Its algorithm and what tells it from its like, in one line."""
+        """Its algorithm and its distinctions, in one line."""
         return self.label_without("")
 
     def label_without(self, setting: str) -> str:
-        """The same without one setting: of a line in a picture whose axis it is."""
+        """The label without one setting, for a line in a picture whose axis it is."""
         differences = ", ".join(f"{plain_path(p)} {_short(v)}" for p, v in self.distinctions.items() if p != setting)
         return f"{self.algorithm} ({differences})" if differences else self.algorithm
 
@@ -97,13 +98,13 @@ class BoardRow:
 
     @property
     def missing(self) -> list[str]:
-        """What became of the seeds without a result: `1 of 3 seeds failed`."""
+        """The outcomes of the seeds without a result: `1 of 3 seeds failed`."""
         counts = Counter(_outcome(run) for run in self.others.values())
-        return [f"{count} of {self.num_planned} seeds {fate}" for fate, count in sorted(counts.items())]
+        return [f"{count} of {self.num_planned} seeds {outcome}" for outcome, count in sorted(counts.items())]
 
     @property
     def commits(self) -> list[str]:
-        """Versions of the code that trained it; more than one is said on the page."""
+        """Versions of the code that trained its runs; the page warns of more than one."""
         return sorted({result.versions.get("hacrl") or NOT_RECORDED for result in self.results.values()})
 
     def by_seed(
@@ -119,12 +120,12 @@ class BoardRow:
 
 
 def plain_path(path: str) -> str:
-    """A setting for people: the algorithm's own need no section before them."""
+    """A setting's path as pages show it: without the section for settings of the algorithm."""
     return path.removeprefix("algorithm.")
 
 
 def _short(value: Any) -> str:
-    """A value for a label; a digest is known by its ends."""
+    """A value for a label: of a digest both ends."""
     text = str(value)
     return text if len(text) <= LABEL_LETTERS else f"{text[:8]}…{text[-4:]}"
 
@@ -136,7 +137,7 @@ def _outcome(run: Run) -> str:
 
 
 def rows(runs: Iterable[Run]) -> list[BoardRow]:
-    """Rows in the order in which they were launched; drafts are nobody's."""
+    """Rows in the order in which they were launched, without drafts."""
     ordered = sorted((run for run in runs if run.state != State.DRAFT), key=lambda run: run.created_at)
     results = run_results(ordered)
     by_id: dict[str, BoardRow] = {}
@@ -148,7 +149,8 @@ def rows(runs: Iterable[Run]) -> list[BoardRow]:
         models, result = model_facts(run), results.get(run.pk)
         facts = models | (score_facts(result) if result else {})
         key = key_of(algorithm, settings, facts)
-        row = by_id.setdefault(key, BoardRow(row_id(key), algorithm, every, settings, facts, {}, {}))
+        row_id = hashlib.sha256(key.encode()).hexdigest()[:10]  # short and stable, for addresses
+        row = by_id.setdefault(row_id, BoardRow(row_id, algorithm, every, settings, facts, {}, {}))
         if result is None:
             without.append((run, row))
         else:
@@ -164,7 +166,7 @@ def rows(runs: Iterable[Run]) -> list[BoardRow]:
 
 
 def _place(run: Run, own: BoardRow, every: Sequence[BoardRow]) -> None:
-    """A run without scores has no facts of them: it belongs to the newest row of its settings and models that has."""
+    """Put a run without scores, and so without facts of them, into the newest row with its settings and models."""
     alike = [row for row in every if row.results and _is_row_of(row, own)]
     row = alike[-1] if alike else own
     if any(run.seed in other.results for other in alike):
@@ -180,14 +182,13 @@ def _is_row_of(row: BoardRow, of_run: BoardRow) -> bool:
 
 
 def _set_distinctions(row: BoardRow, others: Sequence[BoardRow]) -> None:
-    """Group and own benchmark where rows differ in them; settings only among rows of the same algorithm on the same.
-
-    Facts are told where any rows of the same models differ in them.
+    """Group and benchmark where any row differs, facts where a row of the same models does, and settings where one of
+    the same models, benchmark and algorithm does.
     """
     alike = [other for other in others if other.models == row.models]
     on_same = [other for other in alike if other.benchmark == row.benchmark]
     rivals = [other for other in on_same if other.algorithm == row.algorithm]
-    row.distinctions = differing_facts(row.settings, [other.settings for other in rivals])
+    row.distinctions = differing_settings(row.settings, [other.settings for other in rivals])
     if len(alike) < len(others):
         row.distinctions["group"] = row.run.group.name if row.run.group else " + ".join(row.agents)
     if len(on_same) < len(alike):
@@ -201,7 +202,7 @@ def _set_distinctions(row: BoardRow, others: Sequence[BoardRow]) -> None:
 
 
 def algorithm_of(run: Run) -> str:
-    """Its algorithm's name, in the words of RunSpec; of a run that only evaluates, that it does."""
+    """The algorithm's name in RunSpec, or EVALUATION_ONLY."""
     return run.algorithm if run.total_steps else EVALUATION_ONLY
 
 
@@ -213,9 +214,9 @@ def all_settings(run: Run) -> dict[str, Any]:
 
 
 def relevant_settings(settings: Settings, algorithm: str) -> dict[str, Any]:
-    """The settings without what `algorithm` has no use for: runs that agree in them are one row.
+    """The settings that `algorithm` uses: runs with equal ones are one row.
 
-    An epsilon that a run leaves empty is the algorithm's own: a row of its own only where the number differs.
+    An empty epsilon becomes the algorithm's default, so that only another number makes another row.
     """
     relevant = {path: value for path, value in settings.items() if path != "algorithm.name"}
     if algorithm == EVALUATION_ONLY:
@@ -224,14 +225,11 @@ def relevant_settings(settings: Settings, algorithm: str) -> dict[str, Any]:
     for path, epsilon in zip(("algorithm.epsilon", "algorithm.epsilon_high"), own, strict=True):
         if relevant.get(path) is None:
             relevant[path] = epsilon
-    return (
-        relevant if algorithm in SHARING else {path: value for path, value in relevant.items() if not _is_cross(path)}
-    )
-
-
-def _is_cross(path: str) -> bool:
-    section, _, name = path.partition(".")
-    return section == "algorithm" and acts_on_shared(name)
+    if algorithm in SHARING:
+        return relevant
+    section = "algorithm."
+    shared = [path for path in relevant if path.startswith(section) and acts_on_shared(path.removeprefix(section))]
+    return {path: value for path, value in relevant.items() if path not in shared}
 
 
 def _acts_on_start(path: str) -> bool:
@@ -253,7 +251,7 @@ def model_facts(run: Run) -> dict[str, str]:
 
 
 def score_facts(result: RunResult) -> dict[str, str]:
-    """Verifier and questions of each benchmark; every agent was asked the same, by the same verifier."""
+    """Verifier and questions of each benchmark, which are the same for every agent."""
     facts = {}
     for scores in result.final.values():
         for benchmark, score in scores.items():
@@ -262,29 +260,29 @@ def score_facts(result: RunResult) -> dict[str, str]:
     return dict(sorted(facts.items()))
 
 
+def facts_of_rows(rows: Iterable[BoardRow]) -> dict[str, list[str]]:
+    """Name of a fact -> its values over all rows with results."""
+    return values_by_name(item for row in rows if row.results for item in row.facts.items())
+
+
+def values_by_name(items: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Name -> its different values; both sorted."""
+    values: dict[str, set[str]] = {}
+    for name, value in items:
+        values.setdefault(name, set()).add(value)
+    return {name: sorted(values[name]) for name in sorted(values)}
+
+
 def key_of(*parts: Any) -> str:
     """The same for equal parts, whatever the order of their keys."""
     return json.dumps(parts, sort_keys=True, default=str)
 
 
-def row_id(key: str) -> str:
-    """Short and stable, for addresses."""
-    return hashlib.sha256(key.encode()).hexdigest()[:10]
-
-
-def start_key(settings: Settings, facts: Mapping[str, str]) -> str:
-    """Rows that agree in it started from the same scores; those that went on from a checkpoint have no start."""
-    return key_of({path: value for path, value in settings.items() if _acts_on_start(path)}, facts)
-
-
-def differing_facts(own: Settings, others: Sequence[Settings]) -> dict[str, Any]:
-    """What is different in any of the others. An agent's model and name are told by its lines, not here."""
+def differing_settings(own: Settings, others: Sequence[Settings]) -> dict[str, Any]:
+    """Settings that differ in any of the others, but for agents' models and names, which the row's lines show."""
     return {
         path: value
         for path, value in own.items()
-        if not _is_told_by_lines(path) and any(other.get(path) != value for other in others)
+        if not (path.startswith("agents.") and path.endswith((".name", ".model")))
+        and any(other.get(path) != value for other in others)
     }
-
-
-def _is_told_by_lines(path: str) -> bool:
-    return path.startswith("agents.") and path.endswith((".name", ".model"))

@@ -18,7 +18,13 @@ from hacrl_web.leaderboard.board.cells import (
     paired,
 )
 from hacrl_web.leaderboard.board.results import MEAN_OF_SAMPLES, START
-from hacrl_web.leaderboard.board.rows import EVALUATION_ONLY, BoardRow, key_of, relevant_settings
+from hacrl_web.leaderboard.board.rows import (
+    EVALUATION_ONLY,
+    BoardRow,
+    facts_of_rows,
+    key_of,
+    relevant_settings,
+)
 from hacrl_web.leaderboard.board.selection import AVERAGE, NO_BASELINE, BoardSelection
 from hacrl_web.runs.templatetags.show import plain_significant, signed
 
@@ -27,7 +33,10 @@ def make_table(board: Board, selection: BoardSelection) -> BoardTable:
     columns = _columns(board, selection)
     rows = [row for row in board.rows if not selection.algorithm or row.algorithm in selection.algorithm]
     groups = [BoardGroup(row, _lines(row, columns, selection.metric)) for row in rows]
-    table = BoardTable(board, selection, columns, groups, unlike=_unlike(rows))
+    unlike = [
+        name for name, values in facts_of_rows(rows).items() if len(values) > 1 and not name.startswith("model of ")
+    ]
+    table = BoardTable(board, selection, columns, groups, unlike=unlike)
     for group in groups:
         base = baseline_of(group.row, board.with_results, selection.baseline)
         group.is_baseline = selection.baseline in (group.row.id, group.row.algorithm)
@@ -62,20 +71,23 @@ def _measured_by(board: Board, benchmark: str, metric: str) -> str:
 
 
 def _lines(row: BoardRow, columns: Sequence[BoardColumn], metric: str) -> list[BoardLine]:
-    everyone = [(MEAN, row.agents)] if len(row.agents) > 1 else []
-    places = [*everyone, *((agent, [agent]) for agent in row.agents)]
-    return [_line(row, name, agents, columns, metric) for name, agents in places]
+    lines = []
+    for place, name, agents in _line_agents(row.agents):
+        cells = {}
+        for column in columns:
+            by_seed = row.by_seed(agents, column.benchmarks, metric)
+            cells[column.key] = Cell(by_seed, mean_interval(list(by_seed.values())))
+        start = None
+        if row.algorithm != EVALUATION_ONLY:
+            start = mean_interval(list(row.by_seed(agents, columns[-1].benchmarks, metric, START).values()))
+        lines.append(BoardLine(name, place, cells, start))
+    return lines
 
 
-def _line(row: BoardRow, name: str, agents: Sequence[str], columns: Sequence[BoardColumn], metric: str) -> BoardLine:
-    cells = {}
-    for column in columns:
-        by_seed = row.by_seed(agents, column.benchmarks, metric)
-        cells[column.key] = Cell(by_seed, mean_interval(list(by_seed.values())))
-    start = None
-    if row.algorithm != EVALUATION_ONLY:
-        start = mean_interval(list(row.by_seed(agents, columns[-1].benchmarks, metric, START).values()))
-    return BoardLine(name, row.agents.index(name) if name else 0, cells, start)
+def _line_agents(agents: Sequence[str]) -> list[tuple[int, str, Sequence[str]]]:
+    """(position, name, agents) of each line: the mean of several agents first, then each agent."""
+    mean = [(0, MEAN, agents)] if len(agents) > 1 else []
+    return [*mean, *((place, agent, [agent]) for place, agent in enumerate(agents))]
 
 
 def _sort(table: BoardTable) -> None:
@@ -90,7 +102,7 @@ def _sort(table: BoardTable) -> None:
 
 
 def _sort_value(table: BoardTable, group: BoardGroup, sort: str) -> tuple[float | None, int]:
-    """The number to sort by, and 1 where the lowest stands first, else -1."""
+    """The number to sort by, and 1 where the lowest comes first, else -1."""
     if sort == "algorithm":
         return 0.0, 1
     if sort in ("rollouts", "tokens", "device_hours"):
@@ -100,12 +112,12 @@ def _sort_value(table: BoardTable, group: BoardGroup, sort: str) -> tuple[float 
     if sort == "seeds":
         return float(len(group.row.seeds)), -1
     cell = group.head.cells.get(sort, table.cell(group))
-    mean_interval = cell.difference if sort == "gain" else group.head.start if sort == "start" else cell.score
-    return None if mean_interval is None else mean_interval.mean, -1
+    interval = cell.difference if sort == "gain" else group.head.start if sort == "start" else cell.score
+    return None if interval is None else interval.mean, -1
 
 
 def _starts(rows: Sequence[BoardRow], columns: Sequence[BoardColumn], metric: str) -> list[StartGroup]:
-    """One for all rows that began alike; a seed's start is the mean over those rows."""
+    """One for all rows with the same start; a seed's start is the mean over those rows."""
     by_key: dict[str, list[BoardRow]] = {}
     for row in rows:
         is_training = row.algorithm != EVALUATION_ONLY
@@ -113,15 +125,13 @@ def _starts(rows: Sequence[BoardRow], columns: Sequence[BoardColumn], metric: st
             by_key.setdefault(row.start_key, []).append(row)
     starts = []
     for alike in by_key.values():
-        agents = alike[0].agents
-        everyone = [(MEAN, agents)] if len(agents) > 1 else []
-        lines = []
-        for name, members in [*everyone, *((agent, [agent]) for agent in agents)]:
-            cells = {column.key: _start_cell(alike, members, column, metric) for column in columns}
-            lines.append(BoardLine(name, agents.index(name) if name else 0, cells))
-        group_only = {key: value for key, value in alike[0].distinctions.items() if key == "group"}
+        lines = [
+            BoardLine(name, place, {column.key: _start_cell(alike, agents, column, metric) for column in columns})
+            for place, name, agents in _line_agents(alike[0].agents)
+        ]
         seeds = sorted({seed for row in alike for seed, result in row.results.items() if result.start})
-        starts.append(StartGroup(tuple(agents), str(group_only.get("group", "")), seeds, lines))
+        label = str(alike[0].distinctions.get("group", ""))
+        starts.append(StartGroup(tuple(alike[0].agents), label, seeds, lines))
     return starts
 
 
@@ -133,25 +143,15 @@ def _start_cell(alike: Sequence[BoardRow], agents: Sequence[str], column: BoardC
     by_seed = {seed: fmean(scores) for seed, scores in sorted(values.items())}
     score = mean_interval(list(by_seed.values()))
     if score is not None and score.are_seeds_equal:
-        score = MeanInterval(score.mean, None, score.count)  # the same model, asked alike: seeds have no part in it
+        score = MeanInterval(score.mean, None, score.count)  # the same model, measured alike: seeds do not matter
     return Cell(by_seed, score)
-
-
-def _unlike(rows: Sequence[BoardRow]) -> list[str]:
-    """Facts that rows do not share, so that no difference between them is drawn."""
-    differing: dict[str, set[str]] = {}
-    for row in rows:
-        for name, value in row.facts.items() if row.results else ():
-            if not name.startswith("model of "):
-                differing.setdefault(name, set()).add(value)
-    return sorted(name for name, values in differing.items() if len(values) > 1)
 
 
 # ---- differences to the baseline, and the best of a column: only between rows that were measured alike ---------------
 
 
 def baseline_of(row: BoardRow, rows: Sequence[BoardRow], baseline: str) -> BoardRow | None:
-    """The row to compare with: the chosen one, or the algorithm's as the same request would have had it."""
+    """The row to compare with: the one of this id, or this algorithm's row with the same settings."""
     if baseline in (NO_BASELINE, row.id, row.algorithm) or row.algorithm == EVALUATION_ONLY:
         return None
     row_of_id = next((other for other in rows if other.id == baseline), None)
@@ -179,7 +179,7 @@ def compare_rows(group: BoardGroup, base: BoardRow, columns: Sequence[BoardColum
 
 
 def baseline_words(board: Board, baseline: str) -> str:
-    """The baseline's name for heads and files; empty where this board has none."""
+    """The baseline's name in headings and files; empty where this board has no such row."""
     for row in board.with_results:
         if baseline in (row.id, row.algorithm):
             return row.label if baseline == row.id else row.algorithm
@@ -187,7 +187,7 @@ def baseline_words(board: Board, baseline: str) -> str:
 
 
 def mark_best(groups: Sequence[BoardGroup], columns: Sequence[BoardColumn]) -> None:
-    """Per column and agent, among rows of the same models, verifier and questions."""
+    """In each column and of each agent, among rows of the same models, verifier and questions."""
     for column in columns:
         rivals: dict[str, list[Cell]] = {}
         for group in groups:
@@ -202,21 +202,21 @@ def mark_best(groups: Sequence[BoardGroup], columns: Sequence[BoardColumn]) -> N
 
 
 def _mark(cells: Sequence[Cell]) -> None:
-    """What no other is clearly above, on the seeds that both have; nothing where that is said of all.
+    """Mark the cells that no other is clearly above on the seeds that both have, unless those are all.
 
-    Nothing either where two of them have fewer than two seeds in common: of such a pair no interval tells anything.
+    Mark none where two of them have fewer than two seeds in common: their difference has no interval.
     """
     gaps = [[paired(other.by_seed, cell.by_seed) for other in cells if other is not cell] for cell in cells]
-    if any(gap is None or gap.half_width is None for of_cell in gaps for gap in of_cell):
-        return
-    top = [cell for cell, of_cell in zip(cells, gaps, strict=True) if not any(map(_is_above, of_cell))]
+    top = []
+    for cell, gaps_to_others in zip(cells, gaps, strict=True):
+        intervals = [gap for gap in gaps_to_others if gap is not None and gap.half_width is not None]
+        if len(intervals) < len(gaps_to_others):
+            return
+        if not any(gap.is_clear and gap.mean > 0 for gap in intervals):
+            top.append(cell)
     if len(top) < len(cells):
         for cell in top:
             cell.mark = "best" if len(top) == 1 else "tied best"
-
-
-def _is_above(gap: MeanInterval | None) -> bool:
-    return gap is not None and gap.is_clear and gap.mean > 0
 
 
 # ---- the headline ---------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def _is_above(gap: MeanInterval | None) -> bool:
 def verdict(table: BoardTable) -> str:
     """`Highest: hacpo 0.663. Over gspo 0.446: +0.216, one seed, no interval, 1.9 times the device time.`
 
-    HACPO's best row against the baseline is always said, also where another row is highest. Empty without a pair.
+    HACPO's best row is always compared with the baseline, even if another row is highest. Empty without two rows.
     """
     scored = [group for group in table.groups if table.cell(group).by_seed]
     scored.sort(key=lambda group: -_mean(table, group))
@@ -251,7 +251,7 @@ def _score(table: BoardTable, group: BoardGroup) -> str:
 
 
 def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> str:
-    """The other row and what `top` has over it; empty where no difference may be taken."""
+    """The other row and the difference of `top` to it; empty where they are not comparable."""
     is_alike = is_comparable(top.row, other.row, table.last) and top.row.agents == other.row.agents
     scores = [table.cell(group).by_seed for group in (top, other)]
     gap = paired(*scores)
@@ -266,7 +266,7 @@ def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> str:
 
 
 def _certainty(gap: MeanInterval, is_of_all: bool) -> str:
-    """How sure it is. is_of_all: both rows have the same seeds; else their means need not differ by as much."""
+    """How certain a difference is. is_of_all: both rows have the same seeds, so it is that of their means."""
     both = "" if is_of_all else " that both have"
     if gap.half_width is None:
         return f"one seed{both}, no interval"

@@ -10,16 +10,16 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable
-from hacrl_web.leaderboard.board.rows import NOT_RECORDED, BoardRow
+from hacrl_web.leaderboard.board.rows import NOT_RECORDED, BoardRow, facts_of_rows, values_by_name
 from hacrl_web.leaderboard.board.selection import COSTS, EXTRA, metric_formula
 from hacrl_web.leaderboard.board.table import verdict
 from hacrl_web.leaderboard.render import figures
-from hacrl_web.leaderboard.render.figures import make_grid
+from hacrl_web.runs.models import Run
 
 NAMED = 2  # rows that a sentence names; more are counted
-SAME = 0.01  # share of a cost by which device time differs for no reason
-# Title, what stands below it, and the hover.
-_WORDS = {
+SAME = 0.01  # relative difference of device times that means nothing
+# Title, second line and hover.
+_HEADS = {
     "start": ("Start", "before training", "The same score at step 0"),
     "per_1000": ("Gained", "per 1,000 rollouts", "(score - start) / rollouts generated x 1,000"),
     "device_hours": ("Device-hours", "per run", "Time of training on its device, mean over the seeds"),
@@ -31,7 +31,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class ColumnHead:
-    """The head of a column: title, what stands below it, the hover, and where a click sorts."""
+    """The head of a column: title, second line, hover, and the address that sorts by it."""
 
     key: str
     title: str
@@ -47,30 +47,21 @@ def extras(table: BoardTable) -> list[str]:
 
 
 def heads(table: BoardTable) -> list[ColumnHead]:
-    selection = table.selection
+    selection, formula = table.selection, metric_formula(table.selection.metric)
+    gain = (f"Difference to {table.baseline}", "paired by seed", "Mean over common seeds of the difference")
+    columns = [(column.key, column.title, column.measured_by, formula) for column in table.columns]
+    columns += [(name, *(gain if name == "gain" else _HEADS[name])) for name in extras(table)]
     sort = selection.sort or table.last.key
-    cells = []
-    for column in table.columns:
-        cells.append(_head(table, column.key, column.title, column.measured_by, metric_formula(selection.metric), sort))
-    return cells + [_head(table, name, *_words(table, name), sort) for name in extras(table)]
-
-
-def _words(table: BoardTable, name: str) -> tuple[str, str, str]:
-    if name == "gain":
-        return f"Difference to {table.baseline}", "paired by seed", "Mean over common seeds of the difference"
-    return _WORDS[name]
-
-
-def _head(table: BoardTable, key: str, title: str, below: str, hover: str, sort: str) -> ColumnHead:
-    order = "ascending" if key in COSTS else "descending"
-    return ColumnHead(
-        key, title, below, hover, table.selection.query(table.board, sort=key), order if key == sort else ""
-    )
+    order = "ascending" if sort in COSTS else "descending"
+    return [
+        ColumnHead(key, title, below, hover, selection.query(table.board, sort=key), order if key == sort else "")
+        for key, title, below, hover in columns
+    ]
 
 
 def pictures(table: BoardTable) -> list[dict[str, Any]]:
-    """Figures with their words; `name` ends the id of each on its page."""
-    entries = [
+    """Figures with their texts; ids on the page begin with `name`."""
+    entries: list[dict[str, Any]] = [
         {
             "name": "seeds",
             "title": "Score of each seed",
@@ -80,15 +71,25 @@ def pictures(table: BoardTable) -> list[dict[str, Any]]:
         {
             "name": "pareto",
             "title": "Score against cost",
-            "text": f"Up and to the left is better{_front_words(table)}.",
+            "text": f"Up and to the left is better{_front_text(table)}.",
             "figure": figures.pareto(table),
         },
     ]
-    return entries + _grid_pictures(table)
+    grid = figures.make_grid(table)
+    if grid is None:
+        return entries
+    text = "Mean over seeds with its 95 % interval; one line for each setting of the rest."
+    figure = figures.sensitivity(table, grid)
+    entries.append({"name": "sensitivity", "title": f"Sensitivity to {grid.x}", "text": text, "figure": figure})
+    heat = figures.heat_map(table, grid)
+    if heat is not None:
+        text = "Mean over seeds ± 95 % interval; an empty cell has no completed run."
+        entries.append({"name": "heat", "title": f"{grid.x} and {grid.y}", "text": text, "figure": heat})
+    return entries
 
 
-def _front_words(table: BoardTable) -> str:
-    """What the Pareto front says, and by which cost: in another one, the row that stands on it alone may be beaten."""
+def _front_text(table: BoardTable) -> str:
+    """The Pareto front in words; where one row is all of it, also which rows cost as little, or less by other costs."""
     on_front = figures.front(table)
     if len(on_front) > 1:
         return "; the dotted line is the Pareto front"
@@ -96,16 +97,16 @@ def _front_words(table: BoardTable) -> str:
         return ""
     top, axis = on_front[0], table.selection.cost
     text = f"; no row scores higher than {top.row.label} or costs less in {COSTS[axis]}"
-    if alike := _rows_at(table, axis, lambda gap: abs(gap) < SAME, top):
+    if alike := _rows_costing(table, axis, lambda gap: abs(gap) < SAME, top):
         text += f" ({alike} the same)"
     for name, words in COSTS.items():
-        if name != axis and (less := _rows_at(table, name, lambda gap: gap <= -SAME, top)):
+        if name != axis and (less := _rows_costing(table, name, lambda gap: gap <= -SAME, top)):
             text += f"; in {words}, {less} less"
     return text
 
 
-def _rows_at(table: BoardTable, cost: str, is_meant: Callable[[float], bool], top: BoardGroup) -> str:
-    """The other rows whose cost is so much above or below the top's (share of it), as a subject: `gspo costs`."""
+def _rows_costing(table: BoardTable, cost: str, is_meant: Callable[[float], bool], top: BoardGroup) -> str:
+    """`gspo costs`: the other rows for whose cost, relative to the top's minus 1, `is_meant` holds."""
     of_top = table.cost(top.row, cost)
     scored = [group for group in table.groups if group is not top and table.cell(group).score is not None]
     costs = [(group.row.label, table.cost(group.row, cost)) for group in scored]
@@ -115,27 +116,8 @@ def _rows_at(table: BoardTable, cost: str, is_meant: Callable[[float], bool], to
     return f"{' and '.join(names)} cost{'' if len(names) > 1 else 's'}" if names else ""
 
 
-def _grid_pictures(table: BoardTable) -> list[dict[str, Any]]:
-    grid = make_grid(table)
-    if grid is None:
-        return []
-    entries = [
-        {
-            "name": "sensitivity",
-            "title": f"Sensitivity to {grid.x}",
-            "text": "Mean over seeds with its 95 % interval; one line for each setting of the rest.",
-            "figure": figures.sensitivity(table, grid),
-        }
-    ]
-    heat = figures.heat_map(table, grid)
-    if heat is not None:
-        text = "Mean over seeds ± 95 % interval; an empty cell has no completed run."
-        entries.append({"name": "heat", "title": f"{grid.x} and {grid.y}", "text": text, "figure": heat})
-    return entries
-
-
 def board_context(table: BoardTable, key: str, *, is_compact: bool = False) -> dict[str, Any]:
-    """Of _board.html; `key` makes the ids on the page unique.  is_compact: without single agents and pictures."""
+    """The context of _board.html. key: makes the ids on the page unique.  is_compact: no single agents, no pictures."""
     selection = table.selection
     return {
         "table": table,
@@ -157,24 +139,24 @@ def board_context(table: BoardTable, key: str, *, is_compact: bool = False) -> d
 
 @dataclass(frozen=True)
 class SeedRun:
-    """One run behind a row; a score where it has one, else the reason."""
+    """One run of a row; a score where it has one, else the reason."""
 
-    algorithm: str
+    row: BoardRow
     seed: int
-    state: str
-    score: float | None
-    reason: str
-    commit: str
+    run: Run
+    score: float | None = None
+    reason: str = ""
+    commit: str = ""
 
 
 def seed_runs(table: BoardTable, row: BoardRow) -> list[SeedRun]:
     """Every seed of a row, those without a score included."""
     values = row.by_seed(row.agents, table.last.benchmarks, table.selection.metric)
     runs = [
-        SeedRun(row.label, seed, result.run.state, values.get(seed), "", result.versions.get("hacrl", NOT_RECORDED))
+        SeedRun(row, seed, result.run, values.get(seed), commit=result.versions.get("hacrl", NOT_RECORDED))
         for seed, result in row.results.items()
     ]
-    runs += [SeedRun(row.label, seed, run.state, None, run.reason, "") for seed, run in row.others.items()]
+    runs += [SeedRun(row, seed, run, reason=run.reason) for seed, run in row.others.items()]
     return sorted(runs, key=lambda one: one.seed)
 
 
@@ -188,35 +170,16 @@ def shared_settings(rows: Sequence[BoardRow]) -> dict[str, Any]:
     }
 
 
-def versions_of_runs(rows: Sequence[BoardRow]) -> dict[str, list[str]]:
-    """package -> the versions that the runs started with."""
-    by_name: dict[str, set[str]] = {}
-    for row in rows:
-        for result in row.results.values():
-            for name, version in result.versions.items():
-                by_name.setdefault(name, set()).add(version)
-    return {name: sorted(values) for name, values in sorted(by_name.items())}
-
-
-def facts(rows: Sequence[BoardRow]) -> dict[str, list[str]]:
-    """Verifier, questions and models -> their states over all rows."""
-    by_name: dict[str, set[str]] = {}
-    for row in rows:
-        for name, value in row.facts.items() if row.results else ():
-            by_name.setdefault(name, set()).add(value)
-    return {name: sorted(values) for name, values in sorted(by_name.items())}
-
-
 def board_report(table: BoardTable, address: str) -> str:
     """The whole document. address: of the page that shows the same."""
+    results = [result for row in table.board.rows for result in row.results.values()]
     context = {
         **board_context(table, "report", is_compact=True),
         "address": address,
         "made_at": timezone.now(),
-        "formula": metric_formula(table.selection.metric),
         "runs": [run for group in table.groups for run in seed_runs(table, group.row)],
         "shared_settings": shared_settings([group.row for group in table.groups]) if table.groups else {},
-        "versions": versions_of_runs(table.board.rows),
-        "facts": facts(table.board.rows),
+        "versions": values_by_name(item for result in results for item in result.versions.items()),
+        "facts": facts_of_rows(table.board.rows),
     }
     return render_to_string("leaderboard/report.html", context)
