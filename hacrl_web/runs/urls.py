@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from hacrl_web.runs.pages import archive, controls, delete_benchmark, disk, labels, log, new_run, runs, search, sweeps
+from hacrl_web.runs.pages import archive, controls, home, new_run, runs, sweeps
 
 app_name = "runs"
 
@@ -25,12 +25,12 @@ urlpatterns = [
     path("runs/<uuid:run_id>/retry", controls.run_retry, name="run_retry"),
     path("runs/<uuid:run_id>/queue-draft", controls.run_queue_draft, name="run_queue_draft"),
     path("runs/<uuid:run_id>/queue", controls.run_queue, name="run_queue"),
-    path("runs/<uuid:run_id>/labels", labels.run_labels, name="run_labels"),
+    path("runs/<uuid:run_id>/labels", runs.run_labels, name="run_labels"),
     path("runs/<uuid:run_id>/clone", new_run.run_clone, name="run_clone"),
     path("runs/<uuid:run_id>/metrics.csv", runs.metrics_csv, name="metrics_csv"),
-    path("runs/<uuid:run_id>/log", log.log_search, name="log_search"),
-    path("runs/<uuid:run_id>/log.txt", log.log_download, name="log_download"),
-    path("runs/<uuid:run_id>/disk", disk.run_disk, name="run_disk"),
+    path("runs/<uuid:run_id>/log", runs.log_search, name="log_search"),
+    path("runs/<uuid:run_id>/log.txt", runs.log_download, name="log_download"),
+    path("runs/<uuid:run_id>/disk", runs.run_disk, name="run_disk"),
     path("sweeps/", sweeps.sweep_list, name="sweep_list"),
     path("sweeps/<int:sweep_id>", sweeps.sweep_detail, name="sweep_detail"),
     path("sweeps/<int:sweep_id>/stop", sweeps.sweep_stop, name="sweep_stop"),
@@ -40,10 +40,10 @@ urlpatterns = [
     path("sweeps/<int:sweep_id>/seeds", sweeps.sweep_seeds, name="sweep_seeds"),
     path("sweeps/<int:sweep_id>/rename", sweeps.sweep_rename, name="sweep_rename"),
     path("sweeps/<int:sweep_id>/delete", archive.sweep_delete, name="sweep_delete"),
-    path("benchmarks/<int:pk>/delete", delete_benchmark.benchmark_delete, name="benchmark_delete"),
+    path("benchmarks/<int:pk>/delete", archive.benchmark_delete, name="benchmark_delete"),
     path("workers/drain", controls.host_drain, name="host_drain"),
-    path("pulse", runs.pulse, name="pulse"),
-    path("find", search.find_page, name="find"),
-    path("workers/", runs.worker_list, name="worker_list"),
-    path("components", runs.components, name="components"),
+    path("pulse", home.pulse, name="pulse"),
+    path("find", home.find_page, name="find"),
+    path("workers/", home.worker_list, name="worker_list"),
+    path("components", home.components, name="components"),
 ]

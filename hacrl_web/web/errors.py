@@ -31,6 +31,11 @@ class FieldErrors(ValueError):
         self.status = status
         super().__init__("; ".join(f"{e.field}: {e.message}" if e.field else e.message for e in self.errors))
 
+    @property
+    def text(self) -> str:
+        """All messages as one text, without their fields."""
+        return " ".join(error.message for error in self.errors)
+
 
 # pydantic's words are for programmers; these are for the person who filled in the field.
 _PLAIN = {

@@ -94,7 +94,7 @@ def refused(request: HttpRequest, errors: FieldErrors) -> HttpResponse:
     if request.path_info.startswith(API_PREFIX):
         body = [error.as_dict() for error in errors.errors]
         return JsonResponse({"error": body[0], "errors": body}, status=errors.status)
-    context = {"code": errors.status, "text": " ".join(error.message for error in errors.errors)}
+    context = {"code": errors.status, "text": errors.text}
     return render(request, "refused.html", context, status=errors.status)
 
 

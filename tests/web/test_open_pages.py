@@ -17,7 +17,7 @@ from django.urls import reverse
 from hacrl_web.runs import demo_state
 from hacrl_web.runs.demo_state import preparation, preparing
 from hacrl_web.runs.models import Run, TelemetryEvent
-from hacrl_web.runs.pages import search
+from hacrl_web.runs.pages import home
 from tests.support.web import factories
 
 
@@ -61,7 +61,7 @@ def test_search_finds_what_its_user_sees_by_a_part_of_the_name(client, user):
 
 
 def test_search_tells_the_newest_few_of_a_kind(client, user, monkeypatch):
-    monkeypatch.setattr(search, "MOST_OF_A_KIND", 2)
+    monkeypatch.setattr(home, "MOST_OF_A_KIND", 2)
     for number in range(3):
         factories.make_model(user, name=f"swan {number}")
     client.force_login(user)
@@ -193,7 +193,7 @@ def test_each_error_has_a_page_of_ours(client, user, monkeypatch):
     client.raise_request_exception = False
 
     def refuse(error):
-        monkeypatch.setattr("hacrl_web.runs.pages.runs.preparation", lambda: (_ for _ in ()).throw(error))
+        monkeypatch.setattr("hacrl_web.runs.pages.home.preparation", lambda: (_ for _ in ()).throw(error))
 
     user.is_staff = True
     user.save()

@@ -1,32 +1,28 @@
-"""The sweeps' part of the REST API: estimate, launch, look, stop, pause, resume, retry, more seeds.
-
-It parses and answers; sweeps.py decides.
-"""
+"""The API's part for sweeps: estimate, launch, read, stop, pause, resume, retry, add seeds, rename, delete."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
 from django.http import HttpRequest
-from django.shortcuts import get_object_or_404
-from ninja import Body, Field, Query, Router, Status
+from ninja import Field, Query, Router, Status
 
 from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.runs.api.answers import CostAnswer, SweepAnswer, SweepChange, SweepHead, SweepProgress, SweepRow
-from hacrl_web.runs.api.runs import Why, run_summary_row
+from hacrl_web.runs.api.controls import Why
+from hacrl_web.runs.api.runs import Payload, run_summary_row
 from hacrl_web.runs.archive import archive
 from hacrl_web.runs.launch.cost import cost_of
 from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.models import Run, Sweep
-from hacrl_web.runs.pages.controls import who
 from hacrl_web.runs.pubsub import publish_update
+from hacrl_web.runs.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.state import state_of
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
 
-Payload = Annotated[dict[str, Any], Body()]
 router = Router(tags=["sweeps"])
 
 
@@ -48,10 +44,6 @@ def body_of(sweep: Sweep) -> dict[str, Any]:
 
 def _head(sweep: Sweep) -> dict[str, Any]:
     return {"id": sweep.pk, "name": sweep.name, "url": sweep.get_absolute_url(), "created_at": sweep.created_at}
-
-
-def _visible_sweep(request: HttpRequest, sweep_id: int) -> Sweep:
-    return get_object_or_404(Sweep.objects.visible_to(request.user).select_related("owner"), pk=sweep_id)
 
 
 @router.post("/sweeps", response={201: SweepAnswer}, summary="Launch one run for each variant and seed")
@@ -83,16 +75,16 @@ def list_sweeps(request: HttpRequest, query: Query[ListQuery]) -> Any:
 
 @router.get("/sweeps/{int:sweep_id}", response=SweepAnswer, summary="A sweep and its runs")
 def get_sweep(request: HttpRequest, sweep_id: int) -> Any:
-    return body_of(_visible_sweep(request, sweep_id))
+    return body_of(visible_sweep(request, sweep_id))
 
 
 @router.get("/sweeps/{int:sweep_id}/progress", response=SweepProgress, summary="How far a sweep is")
 def get_progress(request: HttpRequest, sweep_id: int) -> Any:
-    return state_of(_visible_sweep(request, sweep_id)).progress()
+    return state_of(visible_sweep(request, sweep_id)).progress()
 
 
-def _told(sweep: Sweep, runs: list[Run]) -> dict[str, Any]:
-    """What was done to which runs, after their supervisors were told."""
+def _published(sweep: Sweep, runs: list[Run]) -> dict[str, Any]:
+    """The answer of an act that changed these runs, after their supervisors were notified."""
     for run in runs:
         publish_update(run.pk)
     return {**_head(sweep), "changed": [str(run.pk) for run in runs], "progress": state_of(sweep).progress()}
@@ -100,20 +92,22 @@ def _told(sweep: Sweep, runs: list[Run]) -> dict[str, Any]:
 
 @router.post("/sweeps/{int:sweep_id}/stop", response=SweepChange, summary="Stop every run; asking twice does nothing")
 def stop_sweep(request: HttpRequest, sweep_id: int) -> Any:
-    sweep = _visible_sweep(request, sweep_id)
-    return _told(sweep, sweeps.stop_all(sweep, who("stopped with its sweep", request)))
+    sweep = visible_sweep(request, sweep_id)
+    return _published(sweep, sweeps.stop_all(sweep, change_reason("stopped with its sweep", request)))
 
 
 @router.post("/sweeps/{int:sweep_id}/pause", response=SweepChange, summary="Pause every run")
 def pause_sweep(request: HttpRequest, sweep_id: int, payload: Why | None = None) -> Any:
-    sweep = _visible_sweep(request, sweep_id)
-    return _told(sweep, sweeps.pause_all(sweep, who("paused with its sweep", request, payload.why if payload else "")))
+    sweep = visible_sweep(request, sweep_id)
+    return _published(
+        sweep, sweeps.pause_all(sweep, change_reason("paused with its sweep", request, payload.why if payload else ""))
+    )
 
 
 @router.post("/sweeps/{int:sweep_id}/resume", response=SweepChange, summary="Queue every paused run again")
 def resume_sweep(request: HttpRequest, sweep_id: int) -> Any:
-    sweep = _visible_sweep(request, sweep_id)
-    return _told(sweep, sweeps.resume_all(sweep, who("resumed with its sweep", request)))
+    sweep = visible_sweep(request, sweep_id)
+    return _published(sweep, sweeps.resume_all(sweep, change_reason("resumed with its sweep", request)))
 
 
 class RetryOrder(StrictBody):
@@ -125,8 +119,8 @@ class RetryOrder(StrictBody):
 @router.post("/sweeps/{int:sweep_id}/retry", response=SweepChange, summary="A new run in place of each that has failed")
 def retry_sweep(request: HttpRequest, sweep_id: int, payload: RetryOrder | None = None) -> Any:
     """From step 0, with the same settings and seed; what was retried already is not retried again."""
-    sweep = _visible_sweep(request, sweep_id)
-    return _told(sweep, sweeps.retry_all(request.user, sweep, (payload or RetryOrder()).state))
+    sweep = visible_sweep(request, sweep_id)
+    return _published(sweep, sweeps.retry_all(request.user, sweep, (payload or RetryOrder()).state))
 
 
 class SeedsOrder(StrictBody):
@@ -137,8 +131,8 @@ class SeedsOrder(StrictBody):
 
 @router.post("/sweeps/{int:sweep_id}/seeds", response=SweepChange, summary="Every variant on further seeds")
 def add_seeds(request: HttpRequest, sweep_id: int, payload: SeedsOrder) -> Any:
-    sweep = _visible_sweep(request, sweep_id)
-    return _told(sweep, sweeps.add_seeds(request.user, sweep, payload.seeds))
+    sweep = visible_sweep(request, sweep_id)
+    return _published(sweep, sweeps.add_seeds(request.user, sweep, payload.seeds))
 
 
 class NameOrder(StrictBody):
@@ -149,7 +143,7 @@ class NameOrder(StrictBody):
 
 @router.post("/sweeps/{int:sweep_id}/rename", response=SweepHead, summary="Rename a sweep; its runs keep their names")
 def rename_sweep(request: HttpRequest, sweep_id: int, payload: NameOrder) -> Any:
-    sweep = _visible_sweep(request, sweep_id)
+    sweep = visible_sweep(request, sweep_id)
     sweeps.rename(sweep, payload.name)
     return _head(sweep)
 
@@ -157,5 +151,5 @@ def rename_sweep(request: HttpRequest, sweep_id: int, payload: NameOrder) -> Any
 @router.post("/sweeps/{int:sweep_id}/delete", response={204: None}, summary="Delete a sweep with all its runs")
 def remove_sweep(request: HttpRequest, sweep_id: int) -> Any:
     """With everything they have recorded; 409, and nothing is deleted, while one of them has not ended."""
-    archive.delete_sweep(request.user, _visible_sweep(request, sweep_id))
+    archive.delete_sweep(request.user, visible_sweep(request, sweep_id))
     return Status(204, None)

@@ -74,12 +74,12 @@ def _delete(user: Any, runs: Sequence[Run]) -> None:
 
 def _require_free(user: Any, runs: Sequence[Run]) -> None:
     """Error: FieldErrors with what stands in the way of any of them."""
-    refusals = [refusal for run in runs if (refusal := why_kept(user, run))]
+    refusals = [refusal for run in runs if (refusal := deletion_refusal(user, run))]
     if refusals:
         raise FieldErrors([error for one in refusals for error in one.errors], refusals[0].status)
 
 
-def why_kept(user: Any, run: Run) -> FieldErrors | None:
+def deletion_refusal(user: Any, run: Run) -> FieldErrors | None:
     """What a deletion would be refused with."""
     try:
         require_delete(user, run)

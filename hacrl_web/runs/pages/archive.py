@@ -1,8 +1,7 @@
-"""The page that asks before ticked runs are archived, taken back or deleted, or a sweep is: it names them first."""
+"""Pages that ask before runs are archived, taken back or deleted, or a sweep or a benchmark is: GET asks, POST acts."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,20 +11,23 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
-from hacrl_web.accounts.projects import for_members
+from hacrl_web.accounts.projects import for_members, require_delete
+from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.archive import archive
+from hacrl_web.runs.archive.delete_benchmark import delete_benchmark, deletion_summary
 from hacrl_web.runs.archive.disk_use import DiskUse, disk_use
 from hacrl_web.runs.models import GENERATED, Run, Sweep
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.page_query import uuid_or_none
 
-MOST_RUNS = 50  # a page of the list; the disk use of each is counted
+MAX_RUNS = 50  # a page of the list; the disk use of each is counted
 require_page = require_http_methods(["GET", "HEAD", "POST"])
 
 
 @dataclass(frozen=True)
 class BulkEntry:
-    """A ticked run. refusal: why it stays as it is; empty where nothing is in the way."""
+    """A ticked run. refusal: why it stays as it is, or empty. The rest: what a deletion would lose."""
 
     run: Run
     refusal: str = ""
@@ -36,44 +38,44 @@ class BulkEntry:
 @for_members
 @require_page
 def runs_archive(request: HttpRequest) -> HttpResponse:
-    return _page(request, "archive", archive.archive, "archived")
+    return _change_runs(request, "archive", archive.archive, "archived")
 
 
 @for_members
 @require_page
 def runs_unarchive(request: HttpRequest) -> HttpResponse:
-    return _page(request, "unarchive", archive.unarchive, "back in the list")
+    return _change_runs(request, "unarchive", archive.unarchive, "back in the list")
 
 
 @for_members
 @require_page
 def runs_delete(request: HttpRequest) -> HttpResponse:
-    return _page(request, "delete", archive.delete_run, "deleted")
+    return _change_runs(request, "delete", archive.delete_run, "deleted")
 
 
-def _page(request: HttpRequest, act: str, do: Callable[[Any, Run], None], done: str) -> HttpResponse:
-    """GET asks, POST does it. Runs that refuse stay, and the page says why; the others go."""
-    runs = _ticked(request)
-    if request.method != "POST":
-        entries = [_looked_at(request, run) if act == "delete" else BulkEntry(run) for run in runs]
-        return _render(request, act, entries)
-    refused = []
+def _change_runs(request: HttpRequest, act: str, change: Callable[[Any, Run], None], result: str) -> HttpResponse:
+    """The runs that `runs` names. A refused run does not keep the others from being changed."""
+    is_post = request.method == "POST"
+    ids = [uuid_or_none(text) for text in (request.POST if is_post else request.GET).getlist("runs")[:MAX_RUNS]]
+    runs = Run.objects.visible_to(request.user).filter(pk__in=ids).select_related("project", "sweep")
+    if not is_post:
+        return _confirm(request, act, [_loss(request, run) if act == "delete" else BulkEntry(run) for run in runs])
+    num_changed, refusals = 0, []
     for run in runs:
         try:
-            do(request.user, run)
-        except FieldErrors as errors:
-            refused.append(BulkEntry(run, str(errors)))
-    if done_runs := len(runs) - len(refused):
-        messages.info(request, f"{done_runs} run{'s are' if done_runs > 1 else ' is'} {done}.")
-    if refused:
-        return _render(request, act, refused, 409)
-    return redirect("runs:run_list")
+            change(request.user, run)
+            num_changed += 1
+        except FieldErrors as refused:
+            refusals.append(BulkEntry(run, str(refused)))
+    if num_changed:
+        messages.info(request, f"{num_changed} run{'s are' if num_changed > 1 else ' is'} {result}.")
+    return _confirm(request, act, refusals, 409) if refusals else redirect("runs:run_list")
 
 
 @for_members
 @require_page
 def sweep_delete(request: HttpRequest, sweep_id: int) -> HttpResponse:
-    """GET names its runs and what is lost, POST deletes the sweep with all of them, or none."""
+    """Deletes the sweep with all its runs, or none."""
     sweep = get_object_or_404(Sweep.objects.visible_to(request.user).select_related("project"), pk=sweep_id)
     error, status = "", 200
     if request.method == "POST":
@@ -82,42 +84,47 @@ def sweep_delete(request: HttpRequest, sweep_id: int) -> HttpResponse:
             messages.info(request, f"{sweep.name} is deleted.")
             return redirect("runs:sweep_list")
         except FieldErrors as refused:
-            error, status = " ".join(one.message for one in refused.errors), refused.status
-    runs = [_looked_at(request, run) for run in sweep.runs.select_related("project", "sweep")]
-    return _render(request, "delete", runs, status, sweep=sweep, error=error)
+            error, status = refused.text, refused.status
+    entries = [_loss(request, run) for run in sweep.runs.select_related("project", "sweep")]
+    return _confirm(request, "delete", entries, status, sweep=sweep, error=error)
 
 
-def _ticked(request: HttpRequest) -> list[Run]:
-    """The runs that the request names and the user may see; what is no id is passed over."""
-    texts = (request.POST if request.method == "POST" else request.GET).getlist("runs")[:MOST_RUNS]
-    ids = []
-    for text in texts:
-        try:
-            ids.append(uuid.UUID(text))
-        except ValueError:
-            continue
-    return list(Run.objects.visible_to(request.user).filter(pk__in=ids).select_related("project", "sweep"))
+@for_members
+@require_page
+def benchmark_delete(request: HttpRequest, pk: int) -> HttpResponse:
+    benchmark = get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk)
+    errors, status = [], 200
+    try:
+        require_delete(request.user, benchmark)
+        if request.method == "POST":
+            name = benchmark.name
+            delete_benchmark(benchmark)
+            messages.info(request, f"{name} is deleted.")
+            return redirect("registry:benchmark_list")
+    except FieldErrors as refused:
+        errors, status = refused.errors, refused.status
+    context = {"benchmark": benchmark, "loss": deletion_summary(benchmark), "errors": errors}
+    return render(request, "runs/archive/benchmark_delete.html", context, status=status)
 
 
-def _looked_at(request: HttpRequest, run: Run) -> BulkEntry:
-    """What would be lost with it."""
-    if refusal := archive.why_kept(request.user, run):
+def _loss(request: HttpRequest, run: Run) -> BulkEntry:
+    if refusal := archive.deletion_refusal(request.user, run):
         return BulkEntry(run, str(refusal))
     saved = run.events.filter(type="checkpoint").order_by("-seq").values_list("step", flat=True).first()
     return BulkEntry(run, use=disk_use(run), last_checkpoint=saved)
 
 
-def _render(request: HttpRequest, act: str, entries: list[BulkEntry], status: int = 200, **more: Any) -> HttpResponse:
-    going = [one for one in entries if not one.refusal]
-    uses = [one.use for one in going if one.use]
-    here = ("", GENERATED, data_folder_id())
+def _confirm(request: HttpRequest, act: str, entries: list[BulkEntry], status: int = 200, **more: Any) -> HttpResponse:
+    going = [entry for entry in entries if not entry.refusal]
+    uses = [entry.use for entry in going if entry.use]
+    reachable = ("", GENERATED, data_folder_id())
     context = {
         "act": act,
         "going": going,
-        "staying": [one for one in entries if one.refusal],
+        "staying": [entry for entry in entries if entry.refusal],
         "num_bytes": sum(use.rows_bytes + (use.files_bytes or 0) for use in uses),
-        # Files on another host stay there: nobody here can reach them.
-        "elsewhere": [one for one in going if one.run.data_folder not in here],
+        # Files on another host stay there.
+        "elsewhere": [entry for entry in going if entry.run.data_folder not in reachable],
         **more,
     }
     return render(request, "runs/archive/confirm.html", context, status=status)

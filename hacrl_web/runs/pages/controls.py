@@ -1,17 +1,13 @@
-"""The buttons of the run header, the queue and the hosts: stop, pause, resume, retry, reorder, drain.
-
-They ask; models, queue and launch decide.
-"""
+"""The buttons of the run header, the queue and the hosts: stop, pause, resume, retry, reorder, drain."""
 
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from hacrl_web.runs.launch import queue
@@ -19,8 +15,10 @@ from hacrl_web.runs.launch.drafts import queue_draft
 from hacrl_web.runs.launch.launch import retry
 from hacrl_web.runs.models import HELD, Desire, Drain, Host, Run, State
 from hacrl_web.runs.pubsub import publish_update
+from hacrl_web.runs.requests import change_reason, visible_run
 from hacrl_web.runs.worker import hosts
 from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.page_query import whole_number
 
 MOVES = {"first": -(10**6), "up": -1, "down": 1, "last": 10**6}
 DRAIN_WORDS = {
@@ -30,29 +28,19 @@ DRAIN_WORDS = {
 }
 
 
-def _run(request: HttpRequest, run_id: uuid.UUID) -> Run:
-    return get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-
-
 def _back(request: HttpRequest, run: Run) -> HttpResponse:
-    """Where the button was: the queue, or the run's page."""
+    """To the page of the button: the queue, or the run."""
     return redirect("runs:worker_list") if request.POST.get("from") == "queue" else redirect(run)
-
-
-def who(verb: str, request: HttpRequest, why: Any = "") -> str:
-    """The reason of a change that a person asked for: "paused by ada: lunch"."""
-    text = str(why or "").replace("\x00", "").strip()[:200]
-    return f"{verb} by {request.user.get_username()}" + (f": {text}" if text else "")
 
 
 @require_POST
 def run_stop(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Ask for the run's end; stopping twice, or a run that has ended, changes nothing and says so."""
-    run = _run(request, run_id)
+    """A second stop, or one after the end, changes nothing."""
+    run = visible_run(request, run_id)
     if run.is_terminal:
         messages.info(request, f"The run had already ended: {run.state}.")
     else:
-        run.request_stop(who("stopped", request))
+        run.request_stop(change_reason("stopped", request))
         publish_update(run.pk)
         messages.info(request, _stopping(run))
     return redirect(run)
@@ -69,9 +57,9 @@ def _stopping(run: Run) -> str:
 @require_POST
 def run_pause(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Hold a queued run out of the queue, or end a running one after its step with a checkpoint."""
-    run = _run(request, run_id)
+    run = visible_run(request, run_id)
     if run.can_pause:
-        run.request_pause(who("paused", request, request.POST.get("why")))
+        run.request_pause(change_reason("paused", request, request.POST.get("why")))
         publish_update(run.pk)
     messages.info(request, _pausing(run))
     return _back(request, run)
@@ -92,13 +80,13 @@ def _pausing(run: Run) -> str:
 @require_POST
 def run_resume(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Back to the queue."""
-    run = _run(request, run_id)
+    run = visible_run(request, run_id)
     if run.can_resume:
-        run.request_resume(who("resumed", request))
+        run.request_resume(change_reason("resumed", request))
         publish_update(run.pk)
-        # A pause that was not reached is taken back: somebody may train it still.
-        goes_on = "it goes on" if run.state in HELD else "it goes on from its newest checkpoint when a worker is free"
-        messages.info(request, f"Resumed: {goes_on}.")
+        # A run that has not paused yet still trains.
+        outlook = "it goes on" if run.state in HELD else "it goes on from its newest checkpoint when a worker is free"
+        messages.info(request, f"Resumed: {outlook}.")
     else:
         messages.info(request, f"The run is not paused: {run.state}.")
     return _back(request, run)
@@ -107,43 +95,45 @@ def run_resume(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 @require_POST
 def run_retry(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """A new run with the same settings."""
-    run = _run(request, run_id)
+    run = visible_run(request, run_id)
     try:
         return redirect(retry(request.user, run))
     except FieldErrors as refused:
-        messages.error(request, " ".join(error.message for error in refused.errors))
+        messages.error(request, refused.text)
         return redirect(run)
 
 
 @require_POST
 def run_queue_draft(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """A draft goes into the queue, its cautions confirmed by the ticked boxes (`confirm`); or why not."""
-    run = _run(request, run_id)
+    """Queue a draft. `confirm`: the codes of the ticked cautions."""
+    run = visible_run(request, run_id)
     try:
         queue_draft(request.user, run, request.POST.getlist("confirm"))
         messages.success(request, f"{run.name} is in the queue.")
     except FieldErrors as refused:
-        messages.error(request, "It stays as it was. " + " ".join(error.message for error in refused.errors))
+        messages.error(request, "It stays as it was. " + refused.text)
     return redirect(run)
 
 
 @require_POST
 def run_queue(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Another place (`place`, or `move`: first, up, down, last) or another `priority`. Odd values change nothing."""
-    run = _run(request, run_id)
-    place, step = request.POST.get("place", ""), MOVES.get(request.POST.get("move", ""))
-    priority = request.POST.get("priority", "")
+    run = visible_run(request, run_id)
+    place = whole_number(request.POST.get("place", ""))
+    step = MOVES.get(request.POST.get("move", ""))
+    text = request.POST.get("priority", "")
+    priority = whole_number(text.removeprefix("-"))
     try:
         with transaction.atomic():  # a refused place leaves the priority as it was
-            if priority.removeprefix("-").isdecimal() and len(priority) < 6:
-                queue.set_priority(request.user, run, int(priority))
-            if place.isdecimal() and len(place) < 8:
-                queue.move_run(request.user, run, int(place))
+            if priority is not None:
+                queue.set_priority(request.user, run, -priority if text.startswith("-") else priority)
+            if place is not None:
+                queue.move_run(request.user, run, place)
             elif step is not None:
                 order = list(queue.movable(request.user, run).values_list("pk", flat=True))
                 queue.move_run(request.user, run, (order.index(run.pk) if run.pk in order else 0) + 1 + step)
     except FieldErrors as refused:
-        messages.error(request, " ".join(error.message for error in refused.errors))
+        messages.error(request, refused.text)
     return _back(request, run)
 
 
@@ -157,6 +147,6 @@ def host_drain(request: HttpRequest) -> HttpResponse:
     elif host is None or drain not in Drain.values:
         messages.error(request, "There is no such host.")
     else:
-        hosts.set_drain(host, drain, who("drained", request, request.POST.get("why")))
+        hosts.set_drain(host, drain, change_reason("drained", request, request.POST.get("why")))
         messages.info(request, DRAIN_WORDS[Drain(drain)].format(host.name))
     return redirect("runs:worker_list")

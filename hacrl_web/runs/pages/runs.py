@@ -1,148 +1,93 @@
-"""Pages that show runs: home, list, run, workers. Views parse, call and render; nothing is decided here."""
+"""Pages of runs: their list, and of one run the page, its log, metrics as CSV, disk use, tags and notes."""
 
 from __future__ import annotations
 
 import csv
 import uuid
 from collections.abc import Iterator
-from datetime import timedelta
-from typing import Any
-from urllib.parse import urlencode
+from typing import Any, Literal
 
-from django import forms
-from django.core.paginator import Paginator
+from django.contrib import messages
 from django.db.models import Count, Q
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_GET, require_http_methods
 
-from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
-from hacrl_web.runs.demo_state import preparation
-from hacrl_web.runs.labels import tags_of
+from hacrl_web.runs.archive.disk_use import disk_use
+from hacrl_web.runs.labels import MAX_NOTES, MAX_TAG, MAX_TAGS, set_labels, split_tags, tags_of
 from hacrl_web.runs.launch.drafts import open_cautions
 from hacrl_web.runs.launch.queue import place_in_queue
-from hacrl_web.runs.launch.queue import places as queue_places
-from hacrl_web.runs.models import HELD, QUEUE_ORDER, Run, RunQuerySet, State
+from hacrl_web.runs.models import HELD, Run, RunQuerySet, State
+from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.runs.telemetry import logs
 from hacrl_web.runs.telemetry.metric_series import metric_rows
-from hacrl_web.runs.worker.host_report import add_devices, host_cards
 from hacrl_web.runs.worker.resumption import under_way
+from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.page_query import PageQuery, Text, one_of, page_of
 from hacrl_web.web.streaming import Echo, csv_cell, download
 from workers.contract.spec.run import RunSpec
 
 PAGE_SIZE = 50
-QUEUE_SHOWN = 500
-TABS = ("overview", "logs")
-OWN_PAGES = ("config", "events")  # once tabs of the page of a run
-ACTIVE = (State.STARTING, State.RUNNING, State.PAUSED, State.LOST)
-FAILED_SHOWN = 10
 TAGS_SHOWN = 40
 UNDER_WAY = "held"  # in the list's `state`: what the number in the header counts
 
 
-@require_GET
-def home(request: HttpRequest) -> HttpResponse:
-    """Running now, queue, failed today, and what finished last; with nothing yet, the way to the first run."""
-    runs = Run.objects.listed_for(request.user).select_related("benchmark", "group")
-    shelf = runs.filter(archived_at=None)
-    has_model = LanguageModel.objects.listed_for(request.user).exists()
-    has_group = AgentGroup.objects.listed_for(request.user).exists()
-    has_benchmark = Benchmark.objects.listed_for(request.user).exists()
-    since = timezone.now() - timedelta(hours=24)
-    running = list(runs.filter(state__in=ACTIVE).order_by("-started_at"))
-    add_devices(running)
-    context = {
-        "running": running,
-        "queue": runs.filter(state=State.QUEUED).order_by(*QUEUE_ORDER)[:20],
-        "failed": shelf.filter(state=State.FAILED, finished_at__gte=since).order_by("-finished_at")[:FAILED_SHOWN],
-        "finished": shelf.filter(state=State.COMPLETED).order_by("-finished_at")[:FAILED_SHOWN],
-        "has_runs": runs.exists(),
-        "demo": preparation() if request.user.is_staff else None,
-        "start": [
-            {"label": "Register the models to train", "done": has_model, "name": "registry:model_create"},
-            {"label": "Put them into an agent group", "done": has_group, "name": "registry:group_create"},
-            {
-                "label": "Add a benchmark: questions with answers",
-                "done": has_benchmark,
-                "name": "registry:benchmark_create",
-            },
-            {"label": "Start a run", "done": False, "name": "runs:run_create"},
-        ],
-    }
-    return render(request, "runs/pages/home.html", context)
+class RunListQuery(PageQuery):
+    """Filters of the list of runs; `q` is a part of the name of a run or its sweep."""
 
-
-@require_GET
-def pulse(request: HttpRequest) -> JsonResponse:
-    """What a page that stays open asks for: the running count of its header, and what a demo prepares."""
-    demo = preparation() if request.user.is_staff else None
-    running = Run.objects.listed_for(request.user).filter(state__in=HELD).count()
-    return JsonResponse({"running": running, "demo": demo.doing if demo else ""}, headers={"Cache-Control": "no-store"})
+    state: State | Literal["", "held"] = ""
+    tag: Text = ""
+    archived: Literal["", "1"] = ""
+    q: Text = ""
 
 
 @require_GET
 def run_list(request: HttpRequest) -> HttpResponse:
-    """Runs of the project, newest first. `state`, `tag` and `archived` filter, `q` looks in names; odd values: none."""
+    """Runs of the project, newest first."""
+    query = RunListQuery.read(request.GET)
     every = Run.objects.listed_for(request.user)
-    filters = _asked(request)
-    shelf = every.filter(archived_at__isnull="archived" not in filters)
-    tags = tags_of(shelf)
-    if filters.get("tag") not in tags:
-        filters.pop("tag", None)
-    matches = _narrowed(shelf, filters)
+    listed = every.filter(archived_at__isnull=not query.archived)
+    tags = tags_of(listed)
+    query = query.model_copy(update={"tag": one_of(query.tag, tags)})
+    matches = _narrowed(listed, query)
     counts = dict(matches.order_by().values_list("state").annotate(Count("pk")))
     runs = matches.select_related("benchmark", "group", "sweep")
-    if "state" in filters:
-        runs = runs.filter(state__in=HELD) if filters["state"] == UNDER_WAY else runs.filter(state=filters["state"])
+    if query.state:
+        runs = runs.filter(state__in=HELD if query.state == UNDER_WAY else [query.state])
     context = {
-        "page": Paginator(runs, PAGE_SIZE).get_page(request.GET.get("page")),
-        "query": urlencode(filters),
-        "asked": filters,
+        "page": page_of(request, runs, PAGE_SIZE),
+        "query": query.encode(),
+        "filters": query,
+        "hidden": query.model_dump(mode="json", exclude={"q"}, exclude_defaults=True),
         "states": [
-            (state, counts.get(state, 0), _with(filters, state=state))
+            (state, counts.get(state, 0), query.encode(state=state))
             for state in State.values
-            if counts.get(state) or state == filters.get("state")
+            if counts.get(state) or state == query.state
         ],
-        "all_query": _with(filters, state=""),
-        "held_query": _with(filters, state=UNDER_WAY),
-        "tags": [(tag, _with(filters, tag="" if tag == filters.get("tag") else tag)) for tag in tags[:TAGS_SHOWN]],
-        "search": filters.get("q", ""),
+        "all_query": query.encode(state=""),
+        "held_query": query.encode(state=UNDER_WAY),
+        "tags": [(tag, query.encode(tag="" if tag == query.tag else tag)) for tag in tags[:TAGS_SHOWN]],
         "has_runs": every.exists(),
         "total": sum(counts.values()),
-        "num_archived": _narrowed(every.filter(archived_at__isnull=False), filters).count(),
-        "archived_query": _with(filters, archived="" if "archived" in filters else "1", state=""),
+        "num_archived": _narrowed(every.filter(archived_at__isnull=False), query).count(),
+        "archived_query": query.encode(archived="" if query.archived else "1", state=""),
         "num_held": sum(counts.get(state, 0) for state in HELD),
     }
     return render(request, "runs/pages/run_list.html", context)
 
 
-def _narrowed(runs: RunQuerySet, filters: dict[str, str]) -> RunQuerySet:
-    """Those of the tag and the name that are asked for: what a link to a state keeps, and its number counts."""
-    if "tag" in filters:
-        runs = runs.tagged(filters["tag"])
-    if search := filters.get("q"):
-        runs = runs.filter(Q(name__icontains=search) | Q(sweep__name__icontains=search))
+def _narrowed(runs: RunQuerySet, query: RunListQuery) -> RunQuerySet:
+    """The runs with the query's tag and name: links to a state keep these filters, and their counts use them."""
+    if query.tag:
+        runs = runs.tagged(query.tag)
+    if query.q:
+        runs = runs.filter(Q(name__icontains=query.q) | Q(sweep__name__icontains=query.q))
     return runs
 
 
-def _asked(request: HttpRequest) -> dict[str, str]:
-    """The filters of the list that mean something."""
-    names = ("state", "tag", "archived", "q")
-    texts = {name: request.GET.get(name, "").replace("\x00", "")[:200].strip() for name in names}
-    if texts["state"] not in (UNDER_WAY, *State.values):
-        texts["state"] = ""
-    if texts["archived"] != "1":
-        texts["archived"] = ""
-    return {name: value for name, value in texts.items() if value}
-
-
-def _with(filters: dict[str, str], **changed: str) -> str:
-    """The query of a link that changes some filters and keeps the others."""
-    return urlencode({name: value for name, value in (filters | changed).items() if value})
-
-
 def run_or_404(request: HttpRequest, run_id: uuid.UUID) -> Run:
+    """The run with what its header shows. Error: Http404."""
     runs = Run.objects.visible_to(request.user).select_related("benchmark", "group", "sweep", "owner")
     return get_object_or_404(runs, pk=run_id)
 
@@ -157,18 +102,24 @@ def header(run: Run) -> dict[str, Any]:
     return context | {"resumption": under_way(run)}
 
 
+class TabQuery(PageQuery):
+    """The tab of a run's page; config and events have pages now."""
+
+    tab: Literal["overview", "logs", "config", "events"] = "overview"
+
+
 @require_GET
 def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """One run; charts and logs are filled by the page's socket, from the first event on."""
     run = run_or_404(request, run_id)
-    tab = request.GET.get("tab", "overview")
-    if tab in OWN_PAGES:
+    tab = TabQuery.read(request.GET).tab
+    if tab in ("config", "events"):
         return redirect(f"insight:run_{tab}", run_id)
     if run.is_evaluation_only and tab != "logs":
         return redirect("insight:run_evaluations", run_id)
     spec = stored_spec(run)
     context = header(run) | {
-        "tab": tab if tab in TABS else "overview",
+        "tab": tab,
         "page_data": {
             "agents": run.agent_names,
             "unmeasured": _unmeasured(spec),
@@ -180,7 +131,7 @@ def run_detail(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 
 def _unmeasured(spec: RunSpec) -> list[str]:
-    """Metrics that this run does not have, or has no use for: no chart of them."""
+    """Metrics that have no chart because this run does not record or use them."""
     rule, interval = spec.algorithm, spec.telemetry.alignment_interval
     measured = {
         "kl": rule.beta > 0,
@@ -188,13 +139,13 @@ def _unmeasured(spec: RunSpec) -> list[str]:
         "gradient_alignment": 0 < interval <= spec.training.steps,
         "engine_logp_difference": spec.rollout.engine != "transformers",
     }
-    return [name for name, is_there in measured.items() if not is_there]
+    return [name for name, is_measured in measured.items() if not is_measured]
 
 
 @require_GET
 def metrics_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpResponse:
     """Every number that the charts can draw, one per line."""
-    run = run_or_404(request, run_id)
+    run = visible_run(request, run_id)
 
     def lines() -> Iterator[str]:
         writer = csv.writer(Echo())
@@ -205,48 +156,70 @@ def metrics_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpRespons
     return download(request, lines(), f"metrics-{run.pk}.csv", "text/csv")
 
 
-@require_GET
-def worker_list(request: HttpRequest) -> HttpResponse:
-    """Hosts with the runs that they hold, and the queue in the order in which runs start."""
-    visible: RunQuerySet = Run.objects.visible_to(request.user)
-    places = queue_places()
-    own = [pk for pk in visible.in_queue().values_list("pk", flat=True) if pk in places]
-    waiting = list(visible.filter(pk__in=own[:QUEUE_SHOWN]).select_related("project"))
-    for run in waiting:
-        run.place = places[run.pk]
-    cards = host_cards(request.user)
-    context = {
-        "cards": cards,
-        "queue": sorted(waiting, key=lambda run: run.place),
-        "num_cut": len(own) - len(waiting),
-        "num_others": len(places) - len(own),
-        "is_idle": not any(card.runs for card in cards),
-        "paused": visible.filter(state=State.PAUSED).select_related("project").order_by("-created_at")[:500],
-    }
-    return render(request, "runs/pages/worker_list.html", context)
+class LogQuery(PageQuery):
+    """The log of which source, and the text and level of its lines."""
 
-
-class _Example(forms.Form):
-    name = forms.CharField(
-        label="Name", help_text="Shown in lists.", widget=forms.TextInput(attrs={"class": "input"}), max_length=5
-    )
-    number = forms.FloatField(label="Learning rate", widget=forms.NumberInput(attrs={"class": "input"}))
+    q: Text = ""
+    source: Literal["", "output"] = ""
+    level: Text = ""
 
 
 @require_GET
-def components(request: HttpRequest) -> HttpResponse:
-    """Every component of the pages on one page, for whoever works on them."""
-    if not request.user.is_staff:
-        raise Http404
+def log_search(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The newest lines that match, as a part of the Logs tab or as a page. The trainer's output has no levels."""
+    run, query = visible_run(request, run_id), LogQuery.read(request.GET)
+    matches = logs.search_output(run, query.q) if query.source else logs.search_events(run, query.q, query.level)
     context = {
-        "states": State.values,
-        "agent_names": ["Qwen3-1.7B-Base", "Llama3.2-1B-Instruct", *(f"agent {i}" for i in range(3, 8)), "n" * 80],
-        "form": _Example({"name": "ok", "number": "1,5"}),
-        "checks": [
-            {"label": "config.json is there", "status": "pass", "detail": "LlamaForCausalLM"},
-            {"label": "A chat template", "status": "warn", "detail": "none: the bare prompt is used"},
-            {"label": "Weights as *.safetensors", "status": "fail", "detail": "only pytorch_model.bin was found"},
-            {"label": "Memory estimate", "status": "wait", "detail": ""},
-        ],
+        "run": run,
+        "search": query.q,
+        "level": query.level,
+        "is_output": bool(query.source),
+        "is_elsewhere": matches is None,
+        "lines": (matches or [])[-logs.FOUND_SHOWN :],
+        "is_cut": len(matches or []) > logs.FOUND_SHOWN,
     }
-    return render(request, "components.html", context)
+    is_part = bool(getattr(request, "htmx", False))
+    return render(request, f"runs/pages/{'_log_found' if is_part else 'run_log'}.html", context)
+
+
+@require_GET
+def log_download(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpResponse:
+    """The whole log as text."""
+    run = visible_run(request, run_id)
+    return download(request, logs.as_text(run), f"log-{run.pk}.txt", "text/plain")
+
+
+@require_GET
+def run_disk(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The run's disk use, a part that the page loads later, because counting takes time."""
+    run = visible_run(request, run_id)
+    return render(request, "runs/archive/_disk.html", {"run": run, "use": disk_use(run)})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def run_labels(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Tags and notes of a run, for members to change and for viewers to read."""
+    run = visible_run(request, run_id)
+    tags, notes = ", ".join(run.tag_list), run.notes
+    errors: dict[str | None, list[str]] = {}
+    status = 200
+    if request.method == "POST":
+        tags, notes = request.POST.get("tags", ""), request.POST.get("notes", "")
+        try:
+            set_labels(run, split_tags(tags), notes)
+            messages.info(request, "Tags and notes are saved.")
+            return redirect(run)
+        except FieldErrors as refused:
+            status = refused.status
+            for error in refused.errors:
+                errors.setdefault(error.field, []).append(error.message)
+    context = {
+        "run": run,
+        "tags": tags,
+        "notes": notes,
+        "tag_errors": errors.get("tags", []),
+        "note_errors": errors.get("notes", []),
+        "known": tags_of(Run.objects.visible_to(request.user).filter(project=run.project_id)),
+        "limits": {"tags": MAX_TAGS, "tag": MAX_TAG, "notes": MAX_NOTES, "text": MAX_TAGS * (MAX_TAG + 2)},
+    }
+    return render(request, "runs/pages/run_labels.html", context, status=status)

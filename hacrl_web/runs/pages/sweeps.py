@@ -1,4 +1,4 @@
-"""Pages of sweeps: their list, one with its matrix of variants and seeds, and the buttons that act on all its runs."""
+"""Pages of sweeps: their list, one sweep with its matrix of variants and seeds, and the buttons for all its runs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections import defaultdict
 from typing import Any
 
 from django.contrib import messages
-from django.core.paginator import Paginator
 from django.db.models import Count, Exists, OuterRef
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.runs.launch.form import parse_seeds
 from hacrl_web.runs.models import HELD, TERMINAL, Run, State, Sweep
-from hacrl_web.runs.pages.controls import who
 from hacrl_web.runs.pubsub import publish_update
+from hacrl_web.runs.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.runs.sweeps.state import SweepState, newest_checkpoints, state_of
 from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.page_query import page_of
 from workers.contract.demo_recipe import is_of_demo
 
 PAGE_SIZE = 50
@@ -27,7 +27,7 @@ PAGE_SIZE = 50
 @require_GET
 def sweep_list(request: HttpRequest) -> HttpResponse:
     """All sweeps of the project, newest first, with how many runs of each are in which state."""
-    page = Paginator(Sweep.objects.listed_for(request.user), PAGE_SIZE).get_page(request.GET.get("page"))
+    page = page_of(request, Sweep.objects.listed_for(request.user), PAGE_SIZE)
     rows = _rows(list(page.object_list))
     return render(request, "runs/sweeps/sweep_list.html", {"page": page, "rows": rows, "total": page.paginator.count})
 
@@ -59,14 +59,10 @@ def _rows(sweeps: list[Sweep]) -> list[dict[str, Any]]:
     ]
 
 
-def _sweep(request: HttpRequest, sweep_id: int) -> Sweep:
-    return get_object_or_404(Sweep.objects.visible_to(request.user).select_related("owner"), pk=sweep_id)
-
-
 @require_GET
 def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """The runs of a sweep, live; their results are added by the leaderboard's template tag."""
-    sweep = _sweep(request, sweep_id)
+    sweep = visible_sweep(request, sweep_id)
     return render(request, "runs/sweeps/sweep_detail.html", _context(sweep, state_of(sweep)))
 
 
@@ -105,8 +101,8 @@ def _up_to_three(seeds: list[int]) -> str:
     return ", ".join(map(str, further[: max(0, 3 - len(seeds))]))
 
 
-def _tell(request: HttpRequest, affected: list[Run], done: str, nothing: str) -> None:
-    """Tell the supervisors of what was asked of their runs, and the user."""
+def _publish(request: HttpRequest, affected: list[Run], done: str, nothing: str) -> None:
+    """Notify the supervisors of these runs, and the user."""
     for run in affected:
         publish_update(run.pk)
     number = "1 run" if len(affected) == 1 else f"{len(affected)} runs"
@@ -116,18 +112,18 @@ def _tell(request: HttpRequest, affected: list[Run], done: str, nothing: str) ->
 @require_POST
 def sweep_stop(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """Ask for the end of every run; twice, or after their end, it changes nothing and says so."""
-    sweep = _sweep(request, sweep_id)
-    affected = sweeps.stop_all(sweep, who("stopped with its sweep", request))
-    _tell(request, affected, "Stopping {}: a trainer ends after its current phase.", "No run was left to stop.")
+    sweep = visible_sweep(request, sweep_id)
+    affected = sweeps.stop_all(sweep, change_reason("stopped with its sweep", request))
+    _publish(request, affected, "Stopping {}: a trainer ends after its current phase.", "No run was left to stop.")
     return redirect(sweep)
 
 
 @require_POST
 def sweep_pause(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """Hold the waiting runs out of the queue, and end the running ones after their step with a checkpoint."""
-    sweep = _sweep(request, sweep_id)
-    affected = sweeps.pause_all(sweep, who("paused with its sweep", request))
-    _tell(
+    sweep = visible_sweep(request, sweep_id)
+    affected = sweeps.pause_all(sweep, change_reason("paused with its sweep", request))
+    _publish(
         request, affected, "Pausing {}: a trainer ends after its step, with a checkpoint.", "No run was left to pause."
     )
     return redirect(sweep)
@@ -136,31 +132,31 @@ def sweep_pause(request: HttpRequest, sweep_id: int) -> HttpResponse:
 @require_POST
 def sweep_resume(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """Back to the queue."""
-    sweep = _sweep(request, sweep_id)
-    affected = sweeps.resume_all(sweep, who("resumed with its sweep", request))
-    _tell(request, affected, "Resumed {}.", "No run was paused.")
+    sweep = visible_sweep(request, sweep_id)
+    affected = sweeps.resume_all(sweep, change_reason("resumed with its sweep", request))
+    _publish(request, affected, "Resumed {}.", "No run was paused.")
     return redirect(sweep)
 
 
 @require_POST
 def sweep_retry(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """A new run in place of each that has failed, or (`state`: stopped) was stopped."""
-    sweep = _sweep(request, sweep_id)
+    sweep = visible_sweep(request, sweep_id)
     try:
         new_runs = sweeps.retry_all(request.user, sweep, request.POST.get("state", State.FAILED))
-        _tell(request, new_runs, "Queued {} anew.", "There was nothing to retry.")
+        _publish(request, new_runs, "Queued {} anew.", "There was nothing to retry.")
     except FieldErrors as refused:
-        messages.error(request, " ".join(error.message for error in refused.errors))
+        messages.error(request, refused.text)
     return redirect(sweep)
 
 
 @require_POST
 def sweep_seeds(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """Every variant on further seeds."""
-    sweep = _sweep(request, sweep_id)
+    sweep = visible_sweep(request, sweep_id)
     try:
         new_runs = sweeps.add_seeds(request.user, sweep, parse_seeds(request.POST.get("seeds", "")))
-        _tell(request, new_runs, "Queued {}.", "All of these seeds were there already.")
+        _publish(request, new_runs, "Queued {}.", "All of these seeds were there already.")
     except FieldErrors as refused:
         return _refused(request, sweep, "seeds", refused)
     return redirect(sweep)
@@ -169,7 +165,7 @@ def sweep_seeds(request: HttpRequest, sweep_id: int) -> HttpResponse:
 @require_POST
 def sweep_rename(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """Another name; the runs keep theirs."""
-    sweep = _sweep(request, sweep_id)
+    sweep = visible_sweep(request, sweep_id)
     try:
         sweeps.rename(sweep, request.POST.get("name", ""))
         messages.info(request, "The sweep has its new name.")

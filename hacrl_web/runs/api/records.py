@@ -1,7 +1,4 @@
-"""The REST API's part for what a run tells: its events by cursor, its log, its disk use.
-
-The events are the socket's frames, for callers that poll.
-"""
+"""The API's part for what a run recorded: events by cursor, log, plotted numbers, contributions, disk use."""
 
 from __future__ import annotations
 
@@ -9,30 +6,43 @@ from dataclasses import asdict
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+from django.db.models import Max
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.shortcuts import get_object_or_404
-from ninja import Body, Query, Router
+from ninja import Query, Router
 
-from hacrl_web.runs.api.answers import CostAnswer, DiskAnswer, EventsAnswer, LogLineAnswer, OutputAnswer, SearchAnswer
+from hacrl_web.runs.api.answers import (
+    ContributionsAnswer,
+    DiskAnswer,
+    EventsAnswer,
+    LogLineAnswer,
+    OutputAnswer,
+    RunSeriesAnswer,
+)
 from hacrl_web.runs.archive.disk_use import disk_use
-from hacrl_web.runs.launch.cost import cost_of
-from hacrl_web.runs.launch.plan import plan_run
 from hacrl_web.runs.live.event_reader import BATCH_EVENTS, events_frame, read_batch, read_status
-from hacrl_web.runs.models import Run, TelemetryEvent
-from hacrl_web.runs.pages.search import found_for
+from hacrl_web.runs.models import Contribution, TelemetryEvent
+from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.telemetry import logs
+from hacrl_web.runs.telemetry.metric_series import read_series
 from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.page_query import MAX_WHOLE
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf
 from hacrl_web.web.streaming import download
 
 MAX_CURSOR = 2**62
+MAX_CONTRIBUTIONS = 5000
+CONTRIBUTION_FIELDS = [f.name for f in Contribution._meta.concrete_fields if f.name not in ("id", "run", "seq")]
+NO_NAMES: list[str] = []
+Names = Annotated[list[str], Query()]
 Search = Annotated[str, Query(max_length=200)]
 router = Router(tags=["runs"])
 
 
-def _visible_run(request: HttpRequest, run_id: UUID) -> Run:
-    return get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+class ContributionQuery(ListQuery):
+    """They are many and small."""
+
+    limit: int = Query(1000, ge=1, le=MAX_CONTRIBUTIONS)
 
 
 @router.get("/runs/{run_id}/events", response=EventsAnswer, summary="Events after a cursor: the socket's frame")
@@ -45,14 +55,14 @@ def get_events(
     """`{"op": "events", "run", "prev", "seq", "events"}`; ask again with `after` = `seq`. Beside it `status`, the
     socket's frame of the run's state, and `last_seq`: up to it events are stored.
     """
-    run = _visible_run(request, run_id)
+    run = visible_run(request, run_id)
     status = read_status([run.pk])[run.pk]
     if after > status.last_seq:
         message = f"The run has no event {after}: the last is {status.last_seq}."
         raise FieldErrors([FieldError("bad_cursor", message, "after")])
     batch = read_batch(run.pk, after, limit=limit)
     frame = events_frame(run.pk, after, batch.seq, [batch.text] if batch.count else [])
-    # The frame's text is passed on as it is: nothing is parsed only to be written again.
+    # Both frames are JSON texts already: joining them saves parsing and writing them again.
     text = f'{frame[:-1]},"status":{status.text},"last_seq":{status.last_seq}}}'
     return HttpResponse(text, content_type="application/json; charset=utf-8")
 
@@ -69,7 +79,7 @@ def get_log(
     order: Literal["oldest", "newest"] = "oldest",
 ) -> Any:
     """`q`: lines that hold it, whatever its case. Without `q` and `level` also the counts of what was left out."""
-    run = _visible_run(request, run_id)
+    run = visible_run(request, run_id)
     search = q.replace("\x00", "")
     rows = logs.matching(run, search, level) if search or level else logs.log_lines(run)
     return listing(rows.order_by("seq" if order == "oldest" else "-seq"), query, _log_line)
@@ -84,29 +94,57 @@ def _log_line(event: TelemetryEvent) -> dict[str, Any]:
 )
 def get_output(request: HttpRequest, run_id: UUID, q: Search = "") -> Any:
     """At most 500. `lines` is null where the run directory lies on another host."""
-    matches = logs.search_output(_visible_run(request, run_id), q.replace("\x00", ""))
+    matches = logs.search_output(visible_run(request, run_id), q.replace("\x00", ""))
     return {"lines": None if matches is None else [line["text"] for line in matches[-logs.FOUND_SHOWN :]]}
 
 
 @router.get("/runs/{run_id}/log.txt", response={200: None}, summary="The whole log as text")
 def get_log_file(request: HttpRequest, run_id: UUID) -> StreamingHttpResponse:
-    run = _visible_run(request, run_id)
+    run = visible_run(request, run_id)
     return download(request, logs.as_text(run), f"log-{run.pk}.txt", "text/plain")
 
 
 @router.get("/runs/{run_id}/disk", response=DiskAnswer, summary="What a run takes on the disk")
 def get_disk(request: HttpRequest, run_id: UUID) -> Any:
     """`files_bytes` is null where the run directory lies on another host."""
-    return asdict(disk_use(_visible_run(request, run_id)))
+    return asdict(disk_use(visible_run(request, run_id)))
 
 
-@router.post("/runs/estimate", response=CostAnswer, summary="What a run would cost; nothing is launched")
-def estimate_run(request: HttpRequest, payload: Annotated[dict[str, Any], Body()]) -> Any:
-    """The body is that of POST /runs. `device_seconds` is null where no run was measured yet, see `basis`."""
-    spec, material = plan_run(request.user, payload)
-    return cost_of(request.user, [spec], *material.pair).as_dict()
+@router.get("/runs/{run_id}/series", response=RunSeriesAnswer, summary="The plotted numbers, as columns")
+def get_series(request: HttpRequest, run_id: UUID, metric: Names = NO_NAMES, agent: Names = NO_NAMES) -> Any:
+    """Choose with ?metric=reward/mean&metric=capability&agent=A; without a choice, everything."""
+    run = visible_run(request, run_id)
+    series = [
+        {
+            "metric": one.metric,
+            "agent": one.agent,
+            "source": one.source,
+            "steps": one.steps.tolist(),
+            "values": one.numbers(),
+        }
+        for one in read_series(run, set(metric), set(agent))
+    ]
+    return {"run": str(run.pk), "last_seq": run.last_seq, "series": series}
 
 
-@router.get("/find", response=SearchAnswer, summary="Runs and what they are made of, by a part of the name")
-def find(request: HttpRequest, q: Search = "") -> Any:
-    return {"found": found_for(request.user, q)}
+@router.get(
+    "/runs/{run_id}/contributions",
+    response=ContributionsAnswer,
+    summary="What each rollout of a step taught each learner",
+)
+def get_contributions(
+    request: HttpRequest,
+    run_id: UUID,
+    query: Query[ContributionQuery],
+    step: Annotated[int | None, Query(ge=0, le=MAX_WHOLE)] = None,
+) -> Any:
+    """One object for each rollout and learner, with the fields of docs/metrics.md; the step's latest attempt.
+
+    Without a step: the last one whose contributions were recorded (telemetry.rollout_interval).
+    """
+    run = visible_run(request, run_id)
+    if step is None:
+        step = run.contributions.aggregate(Max("step"))["step__max"] or 0
+    of_step = run.contributions.filter(step=step)
+    rows = of_step.filter(attempt=of_step.aggregate(Max("attempt"))["attempt__max"] or 0).order_by("seq")
+    return {"run": str(run.pk), "step": step, **listing(rows.values("seq", *CONTRIBUTION_FIELDS), query)}

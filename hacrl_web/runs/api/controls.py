@@ -1,0 +1,105 @@
+"""The API's part for controlling runs and hosts: stop, pause, resume, reorder the queue, drain a host."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from django.db import transaction
+from django.http import HttpRequest
+from ninja import Field, Query, Router
+
+from hacrl_web.runs.api.answers import HostAnswer, PlacedRun, RunRow
+from hacrl_web.runs.api.runs import run_summary_row
+from hacrl_web.runs.launch import queue
+from hacrl_web.runs.models import Drain, Host
+from hacrl_web.runs.pubsub import publish_update
+from hacrl_web.runs.requests import change_reason, visible_run
+from hacrl_web.runs.worker.hosts import set_drain
+from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.pagination import ListQuery, listing
+from hacrl_web.web.schemas import PageOf, StrictBody
+
+router = Router(tags=["runs"])
+
+
+class Why(StrictBody):
+    """Why, in the user's words; shown on the run's page."""
+
+    why: Annotated[str, Field(max_length=200)] = ""
+
+
+@router.post("/runs/{run_id}/stop", response=RunRow, summary="Stop a run; asking twice, or after its end, does nothing")
+def stop_run(request: HttpRequest, run_id: UUID) -> Any:
+    run = visible_run(request, run_id)
+    run.request_stop(change_reason("stopped", request))
+    publish_update(run.pk)
+    return run_summary_row(run)
+
+
+@router.post("/runs/{run_id}/pause", response=RunRow, summary="Pause a run: after its step, with a checkpoint")
+def pause_run(request: HttpRequest, run_id: UUID, payload: Why | None = None) -> Any:
+    """A queued run is held out of the queue. Asking twice, or after its end, does nothing."""
+    run = visible_run(request, run_id)
+    run.request_pause(change_reason("paused", request, payload.why if payload else ""))
+    publish_update(run.pk)
+    return run_summary_row(run)
+
+
+@router.post(
+    "/runs/{run_id}/resume", response=RunRow, summary="Queue a paused run again; it continues from its checkpoint"
+)
+def resume_run(request: HttpRequest, run_id: UUID) -> Any:
+    """Asking twice does nothing. 409 after its end: see /runs/{run_id}/retry."""
+    run = visible_run(request, run_id)
+    run.request_resume(change_reason("resumed", request))
+    if run.is_terminal:
+        message = f"The run has ended ({run.state}) and cannot go on; retry it, which starts a new one from step 0."
+        raise FieldErrors([FieldError("ended", message, None)], 409)
+    publish_update(run.pk)
+    return run_summary_row(run)
+
+
+class Place(StrictBody):
+    """`place`: 1 is the first among the user's own waiting runs.  `priority`: higher starts first."""
+
+    place: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    priority: Annotated[int, Field(ge=-queue.MAX_PRIORITY, le=queue.MAX_PRIORITY)] | None = None
+
+
+@router.post("/runs/{run_id}/queue", response=PlacedRun, summary="Change a waiting run's place or priority")
+def queue_run(request: HttpRequest, run_id: UUID, payload: Place) -> Any:
+    run = visible_run(request, run_id)
+    with transaction.atomic():  # a refused place leaves the priority as it was
+        if payload.priority is not None:
+            queue.set_priority(request.user, run, payload.priority)
+        if payload.place is not None:
+            queue.move_run(request.user, run, payload.place)
+    return {**run_summary_row(run), "place_in_queue": queue.place_in_queue(run)}
+
+
+def host_summary(host: Host) -> dict[str, Any]:
+    return {name: getattr(host, name) for name in HostAnswer.__annotations__}
+
+
+@router.get("/hosts", response=PageOf[HostAnswer], summary="Hosts that have sent a heartbeat")
+def list_hosts(request: HttpRequest, query: Query[ListQuery]) -> Any:
+    return listing(Host.objects.order_by("name"), query, host_summary)
+
+
+class DrainOrder(Why):
+    """`drain`: no (it takes runs), finish (no new ones), now (those under way are saved and requeued)."""
+
+    name: Annotated[str, Field(max_length=255)]
+    drain: Literal["no", "finish", "now"]
+
+
+@router.post("/hosts/drain", response=HostAnswer, summary="Let a host take no more runs, or take them again; for staff")
+def drain_host(request: HttpRequest, payload: DrainOrder) -> Any:
+    if not request.user.is_staff:
+        raise FieldErrors([FieldError("forbidden", "Only staff may drain a host.", None)], 403)
+    host = Host.objects.filter(name=payload.name.replace("\x00", "")).first()
+    if host is None:
+        raise FieldErrors([FieldError("not_found", "There is no such host.", "name")], 404)
+    set_drain(host, Drain(payload.drain), change_reason("drained", request, payload.why))
+    return host_summary(host)
