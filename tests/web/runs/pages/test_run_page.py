@@ -93,7 +93,7 @@ def test_stop_says_that_a_run_that_nobody_began_loses_nothing(web, user):
 
 def test_stop_button_publishes_an_update_as_the_api_does(web, user, monkeypatch):
     published = []
-    for module in ("pages.controls", "api.runs"):
+    for module in ("pages.controls", "api.controls"):
         monkeypatch.setattr(f"hacrl_web.runs.{module}.publish_update", published.append)
     for path in ("/runs/{}/stop", "/api/v1/runs/{}/stop"):
         run = factories.make_run(user)
