@@ -19,6 +19,7 @@ from tests.bench.models import BenchVerifier
 from workers.agents import gradients, objective
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
+from workers.model.optimizer import PolicyOptimizer
 from workers.model.policy import Policy
 from workers.rollouts import engine
 from workers.trainer import step, trainer
@@ -141,7 +142,7 @@ class Steps:
         patches = [
             mock.patch.object(engine, "sample", sample),
             mock.patch.object(torch.Tensor, "backward", self._timed("backward", torch.Tensor.backward)),
-            mock.patch.object(Policy, "step", self._timed("optimizer", Policy.step)),
+            mock.patch.object(PolicyOptimizer, "step", self._timed("optimizer", PolicyOptimizer.step)),
             mock.patch.object(Policy, "encode_response", self._timed("tokenizer", Policy.encode_response)),
             mock.patch.object(Policy, "decode", self._timed("tokenizer", Policy.decode)),
             mock.patch.object(objective, "loss", self._timed("loss", objective.loss)),

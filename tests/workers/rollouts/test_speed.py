@@ -19,7 +19,7 @@ from workers.agents.updates import run_updates
 from workers.model.policy import Policy
 from workers.questions.dataset import split_questions
 from workers.rollouts import sampler
-from workers.rollouts.sampler import sample
+from workers.rollouts.sampler import SampleRequest, sample
 
 PROMPTS = [[2, 3, 4], [5, 6]]
 TOKENS = 80  # more than the cache's room: it grows on the way
@@ -44,16 +44,8 @@ def shapes_seen(model: Any) -> Iterator[list[tuple[int, int]]]:
 
 def draw(policy: Policy) -> list[sampler.Sample]:
     rows = [0, 0, 0, 1, 1, 1, 1, 1]
-    return sample(
-        policy.model,
-        PROMPTS,
-        rows,
-        list(range(len(rows))),
-        temperature=1.0,
-        max_new_tokens=TOKENS,
-        eos_ids=policy.eos_ids,
-        batch_size=64,
-    )
+    request = SampleRequest(PROMPTS, rows, list(range(len(rows))), 1.0, TOKENS, 64)
+    return sample(policy.model, request, policy.eos_ids)
 
 
 def test_each_prompt_is_read_once_and_each_token_in_one_row_pass(tmp_path):

@@ -16,11 +16,11 @@ import torch
 from tests.support.workers.tiny import make_agent, make_spec
 from workers import heartbeat
 from workers.model.policy import Policy
-from workers.rollouts import vllm_engine, weight_transfer
+from workers.rollouts import vllm_engine
 from workers.rollouts.engine import EngineMissing, check_engine
-from workers.rollouts.vllm_engine import EngineFailed, VllmEngine
+from workers.rollouts.sampler import SampleRequest
+from workers.rollouts.vllm_engine import EngineFailed, VllmEngine, WeightFolder
 from workers.rollouts.vllm_process import EngineSettings, Order, llm_arguments, prepare_environment
-from workers.rollouts.weight_transfer import WeightFolder
 
 CPU = torch.device("cpu")
 
@@ -36,7 +36,7 @@ class Answering:
         self.asked.append(order)
         name, argument = order
         result = [([4, 1], [-0.5, -0.25]) for _ in argument.rows] if name == "generate" else None
-        self.answers += [("beat", None), ("done", result)]
+        self.answers += [("heartbeat", None), ("done", result)]
 
     def recv(self) -> tuple[str, Any]:
         return self.answers.pop(0)
@@ -49,7 +49,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """In place of the host's memory files."""
     found = tmp_path / "memory"
     found.mkdir()
-    monkeypatch.setattr(weight_transfer, "MEMORY_FILES", found)
+    monkeypatch.setattr(vllm_engine, "MEMORY_FILES", found)
     return found
 
 
@@ -70,7 +70,7 @@ def spec_and_policy(root: Path, **agent: Any) -> tuple[Any, Policy]:
 
 
 def sample(engine: VllmEngine) -> list[Any]:
-    return engine.sample([[2, 3]], [0, 0], [2**64 - 1, 2], temperature=0.5, max_new_tokens=3, batch_size=8)
+    return engine.sample(SampleRequest([[2, 3]], [0, 0], [2**64 - 1, 2], 0.5, 3, 8))
 
 
 def names(connection: Answering) -> list[str]:
@@ -139,7 +139,7 @@ def test_weights_do_not_stay_in_memory_once_they_are_read(tmp_path, connection, 
 def test_what_a_killed_trainer_left_in_memory_is_removed_and_nothing_else(memory):
     mine = WeightFolder(0)
     code = (
-        "from workers.rollouts import weight_transfer as it\n"
+        "from workers.rollouts import vllm_engine as it\n"
         f"it.MEMORY_FILES = it.Path({str(memory)!r})\n"
         "print(it.WeightFolder(0).path)"
     )

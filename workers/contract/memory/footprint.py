@@ -16,7 +16,7 @@ from workers.contract.spec.run import RunSpec
 from workers.contract.spec.sections import ComputeSpec
 
 VLLM_CPU_CACHE_BYTES = 2**30  # vllm_engine.py asks for so much
-KV_ROOM = 64  # tokens that a KV cache grows by (kv_cache.py)
+KV_ROOM = 64  # tokens that a KV cache grows by (rollouts/sampler.py)
 
 Moment = Literal["always", "generate", "update", "step", "load"]
 _NAMES = {
