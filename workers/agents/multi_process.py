@@ -26,12 +26,12 @@ from workers import heartbeat
 from workers.agents.interface import RemoteAgent
 from workers.agents.local import LocalAgent
 from workers.agents.messages import AgentLost, RolloutsMissing
+from workers.contract.repository import ROOT
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device
 from workers.model.process_group import Ranks
 
 GRACE_S = 5.0  # for a process that was told to end
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class AgentFailed(RuntimeError):

@@ -21,6 +21,7 @@ import threading
 import time
 from pathlib import Path
 
+from workers.contract.repository import ROOT
 from workers.contract.trainer_log import LOG_NAME, OutputLimiter
 
 DEATH_PIPE_VARIABLE = "HACRL_DEATH_PIPE"
@@ -124,8 +125,7 @@ def start_trainer(
     run_dir = run_dir.resolve()
     variables = dict(os.environ if environment is None else environment)
     variables[MARK_VARIABLE] = mark = secrets.token_hex(16)
-    root = str(Path(__file__).resolve().parents[2])
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [root, variables.get("PYTHONPATH")]))
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), variables.get("PYTHONPATH")]))
     lock = lock_run_dir(run_dir)
     try:
         read_end, write_end = os.pipe()

@@ -13,10 +13,10 @@ import subprocess
 import sys
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
+
+from workers.contract.repository import ROOT
 
 VERSION = "0.32.0"
-ROOT = Path(__file__).resolve().parents[2]
 EXCLUDED = {"torch", "torchvision", "torchaudio", "torchcodec", "ninja"}
 
 

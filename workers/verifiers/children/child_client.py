@@ -12,9 +12,9 @@ import selectors
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
+from workers.contract.repository import ROOT
 from workers.verifiers.verdicts import DIED, RIGHT, Verdict
 
 TIME_LIMIT_S = 3.0
@@ -67,7 +67,7 @@ class VerifierProcess:
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            cwd=Path(__file__).resolve().parents[3],
+            cwd=ROOT,
             env=environment,
         )
         self._process, self._buffer = process, b""

@@ -21,8 +21,8 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
+from workers.contract.repository import ROOT
 from workers.verifiers.children.child_server import Unscorable, Wrong, serve_verifier, write_refusal
 from workers.verifiers.python.sandbox import CPU_SECONDS
 from workers.verifiers.verdicts import NO_REFERENCE, Pair, Verdict
@@ -127,7 +127,7 @@ def _run(request: dict[str, str], seconds: int) -> _Ended:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=Path(__file__).resolve().parents[3],
+            cwd=ROOT,
             env=environment,
             start_new_session=True,
         )
