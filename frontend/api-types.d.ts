@@ -166,11 +166,6 @@ declare namespace Api {
     facts: Record<string, unknown>;
     created_at: string;
   }
-  interface BenchmarkPage {
-    items: BenchmarkOut[];
-    count: number;
-    next: string | null;
-  }
   interface BoardAnswer {
     board: string;
     address: string;
@@ -493,11 +488,6 @@ declare namespace Api {
     agents: AgentOut[];
     created_at: string;
   }
-  interface GroupPage {
-    items: GroupOut[];
-    count: number;
-    next: string | null;
-  }
   interface HistoryAnswer {
     run: string;
     seq: number;
@@ -598,11 +588,6 @@ declare namespace Api {
     facts: Record<string, unknown>;
     created_at: string;
   }
-  interface ModelPage {
-    items: ModelOut[];
-    count: number;
-    next: string | null;
-  }
   interface NameOrder {
     name?: string;
   }
@@ -627,6 +612,17 @@ declare namespace Api {
     last_used_at: string | null;
     revoked_at: string | null;
     token: string;
+  }
+  interface NotificationValues {
+    email_enabled: boolean;
+    email: string;
+    webhook_enabled: boolean;
+    webhook_url: string;
+    on_alert: boolean;
+    on_cleared: boolean;
+    on_failed: boolean;
+    on_lost: boolean;
+    on_completed: boolean;
   }
   interface OutcomeAnswer {
     rows: number;
@@ -661,6 +657,11 @@ declare namespace Api {
     count: number;
     next: string | null;
   }
+  interface PageOfBenchmarkOut {
+    items: BenchmarkOut[];
+    count: number;
+    next: string | null;
+  }
   interface PageOfBoardHead {
     items: BoardHead[];
     count: number;
@@ -671,6 +672,11 @@ declare namespace Api {
     count: number;
     next: string | null;
   }
+  interface PageOfGroupOut {
+    items: GroupOut[];
+    count: number;
+    next: string | null;
+  }
   interface PageOfHostAnswer {
     items: HostAnswer[];
     count: number;
@@ -678,6 +684,11 @@ declare namespace Api {
   }
   interface PageOfLogLineAnswer {
     items: LogLineAnswer[];
+    count: number;
+    next: string | null;
+  }
+  interface PageOfModelOut {
+    items: ModelOut[];
     count: number;
     next: string | null;
   }
@@ -1248,27 +1259,5 @@ declare namespace Api {
   }
   interface Why {
     why?: string;
-  }
-  interface Wishes {
-    email_enabled: boolean;
-    email: string;
-    webhook_enabled: boolean;
-    webhook_url: string;
-    on_alert: boolean;
-    on_cleared: boolean;
-    on_failed: boolean;
-    on_lost: boolean;
-    on_completed: boolean;
-  }
-  interface WishesAnswer {
-    email_enabled: boolean;
-    email: string;
-    webhook_enabled: boolean;
-    webhook_url: string;
-    on_alert: boolean;
-    on_cleared: boolean;
-    on_failed: boolean;
-    on_lost: boolean;
-    on_completed: boolean;
   }
 }

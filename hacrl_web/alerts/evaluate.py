@@ -1,7 +1,7 @@
-"""From stored metrics to alert rows: looks at each run's new steps, exactly once.
+"""Evaluates the alert rules on the stored metrics of each run, each step once, and writes alert rows.
 
-Cursor, remembered numbers and alerts change in one transaction, by compare-and-swap on the cursor: a crash repeats
-nothing, a second process that does the same loses, and a replay from the first event finds every alert there.
+Cursor, rule state and alerts change in one transaction, by compare-and-swap on the cursor: a crash repeats nothing, of
+two processes one wins, and a replay from the first event raises no alert twice.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ log = logging.getLogger(__name__)
 
 
 class Evaluator:
-    """`tick` about once a second; each is complete in itself."""
+    """Evaluates the new steps of all runs; call `tick` about once a second."""
 
     def __init__(self) -> None:
         self._facts: dict[UUID, Facts | None] = {}
-        self._seen: dict[UUID, int] = {}  # last_seq when a run was last looked at: no news before there is more
+        self._last_seqs: dict[UUID, int] = {}  # last_seq of each run at its last evaluation
         self._next_sweep = 0.0
 
     def tick(self) -> int:
-        """Look at what is new of every run; returns how many runs had news."""
+        """Evaluate all new steps; returns how many runs had any."""
         runs = self._due()
         for run in runs:
-            while self.look(run):
+            while self.evaluate_batch(run):
                 pass
-            self._seen[run["pk"]] = run["last_seq"]
+            self._last_seqs[run["pk"]] = run["last_seq"]
         return len(runs)
 
     def _due(self) -> list[dict[str, Any]]:
-        """Runs that train, or have ended since they were looked at; once a minute also those never looked at."""
-        # One query each, since each has its index: together they would read every run there ever was.
+        """Runs with new events that train or have just ended; once a minute also those never evaluated."""
+        # One query each, so that each uses its index; one query for all would read every run.
         choices = [Q(state__in=HELD), Q(alert_cursor__is_done=False)]
         now = time.monotonic()
         if now >= self._next_sweep:
@@ -56,16 +56,16 @@ class Evaluator:
         names = ("pk", "state", "last_seq", "alert_cursor__seq")
         runs = {run["pk"]: run for choice in choices for run in Run.objects.filter(choice).order_by().values(*names)}
         self._facts = {pk: facts for pk, facts in self._facts.items() if pk in runs}
-        self._seen = {pk: seq for pk, seq in self._seen.items() if pk in runs}
-        # The cursor stands at the end of a step, and what follows it may be no step: a run that pauses ends so.
+        self._last_seqs = {pk: seq for pk, seq in self._last_seqs.items() if pk in runs}
+        # A paused run has events after its last step, so its cursor alone would always look behind.
         return [
             run
             for pk, run in runs.items()
-            if run["state"] in TERMINAL or run["last_seq"] > self._seen.get(pk, run["alert_cursor__seq"] or 0)
+            if run["state"] in TERMINAL or run["last_seq"] > self._last_seqs.get(pk, run["alert_cursor__seq"] or 0)
         ]
 
-    def look(self, run: dict[str, Any]) -> bool:
-        """Take in one batch of a run's events; True while there may be more."""
+    def evaluate_batch(self, run: dict[str, Any]) -> bool:
+        """Evaluate one batch of a run's events; True while there may be more."""
         cursor, _ = Cursor.objects.get_or_create(run_id=run["pk"])
         state = cursor.state if cursor.state.get("version") == watch.VERSION else watch.new_state()
         after = cursor.seq if state is cursor.state else 0
@@ -75,27 +75,27 @@ class Evaluator:
             .values("seq", "attempt", "type", "step", "agent", "source", "payload", "time")[:BATCH_EVENTS]
         )
         is_full = len(events) == BATCH_EVENTS
-        rows, seq = self._take(run["pk"], state, events)
+        rows, seq = self._changes(run["pk"], state, events)
         if is_full and seq is None:
-            seq = events[-1]["seq"]  # so many metrics without the end of a step: no trainer of ours
+            seq = events[-1]["seq"]  # a full batch without the end of a step: not from our trainer, so skip it
         is_end = run["state"] in TERMINAL and not is_full
         if seq is None and not is_end:
             return False
         with transaction.atomic():
-            mine = Cursor.objects.filter(pk=cursor.pk, seq=cursor.seq, is_done=False)
+            cursor_row = Cursor.objects.filter(pk=cursor.pk, seq=cursor.seq, is_done=False)
             if is_end:
                 watch.close_all(state)
-            if not mine.update(seq=after if seq is None else seq, state=state, is_done=is_end):
-                return False  # another process was here
+            if not cursor_row.update(seq=after if seq is None else seq, state=state, is_done=is_end):
+                return False  # another process has evaluated them
             self._write(run["pk"], rows)
             if is_end:
                 self._close(run["pk"])
         return is_full
 
-    def _take(
+    def _changes(
         self, run_id: UUID, state: watch.State, events: list[dict[str, Any]]
     ) -> tuple[list[tuple[watch.AlertChange, dict[str, Any]]], int | None]:
-        """Changes with the event that ended their step, and the seq of the last step's end."""
+        """Each change with the event that ended its step, and the seq of the last step's end."""
         facts = self._facts_of(run_id)
         changes, seq = [], None
         pending: dict[int, dict[tuple[str, str], Any]] = {}
@@ -105,9 +105,9 @@ class Evaluator:
                 continue
             seq = event["seq"]
             step = StepMetrics(pending.pop(event["step"], {}))
-            pending.clear()  # of a step that an attempt did not live to end
+            pending.clear()  # metrics of a step that an attempt did not finish
             if facts is not None and step.metrics:
-                changes += [(change, event) for change in watch.take(state, facts, event["step"], step)]
+                changes += [(change, event) for change in watch.step_changes(state, facts, event["step"], step)]
         return changes, seq
 
     def _facts_of(self, run_id: UUID) -> Facts | None:
@@ -116,7 +116,7 @@ class Evaluator:
                 spec = Run.objects.values_list("spec", flat=True).get(pk=run_id)
                 self._facts[run_id] = Facts.of(RunSpec.model_validate(spec))
             except (ValidationError, Run.DoesNotExist) as error:
-                log.warning("run %s gets no alerts: %s", run_id, error)
+                log.warning("run %s has settings that cannot be read, so it gets no alerts: %s", run_id, error)
                 self._facts[run_id] = None
         return self._facts[run_id]
 
@@ -130,7 +130,8 @@ class Evaluator:
                 Alert.objects.get_or_create(**place, raised_seq=event["seq"], defaults=values)
             else:
                 rule = change.rule
-                reason = f"{change.number:.3g}: within {rule.clear_at:g} for {rule.clear_after} steps"
+                bound = "at least" if rule.is_low else "at most"
+                reason = f"{change.number:.3g}: {bound} {rule.clear_at:g} for {rule.clear_after} steps"
                 Alert.objects.filter(**place, cleared_at=None, raised_seq__lt=event["seq"]).update(
                     cleared_step=event["step"], cleared_at=at, cleared_reason=reason
                 )

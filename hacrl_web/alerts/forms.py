@@ -17,7 +17,7 @@ LABELS = {
     "webhook_url": "Webhook address",
     "on_alert": "An alert is raised",
     "on_cleared": "An alert is cleared",
-    "on_failed": "A run failed, or paused because it cannot go on",
+    "on_failed": "A run failed, or paused because it cannot continue",
     "on_lost": "A run is lost (it is queued again by itself)",
     "on_completed": "A run completed",
 }
@@ -29,7 +29,7 @@ class NotificationForm(forms.ModelForm):
         model = NotificationSettings
         fields = tuple(LABELS)
         labels = LABELS
-        field_classes = {"webhook_url": forms.CharField}  # webhook.check_url says what is wrong with it
+        field_classes = {"webhook_url": forms.CharField}  # webhook.check_url has better messages
         help_texts = {
             "webhook_url": "Gets a JSON object by POST. Its host must be on this installation's list.",
         }
@@ -53,9 +53,9 @@ class NotificationForm(forms.ModelForm):
             if not settings.HAS_MAIL:
                 self.add_error("email_enabled", "This installation has no mail server (HACRL_EMAIL_URL).")
             if not values.get("email") and "email" not in self.errors:
-                self.add_error("email", "Where to?")
+                self.add_error("email", "An address is needed.")
         if values.get("webhook_enabled") and not values.get("webhook_url") and "webhook_url" not in self.errors:
-            self.add_error("webhook_url", "Where to?")
+            self.add_error("webhook_url", "An address is needed.")
         return values
 
     @property

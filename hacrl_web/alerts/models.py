@@ -1,4 +1,4 @@
-"""Rows of the alerts: what was raised on which run, how far each run was looked at, who is told, and what was sent."""
+"""Alerts of runs, how far each run was evaluated, notification settings, and the messages sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDED = "the run ended"
 
 
 class Alert(models.Model):
-    """One alert of a run: open from the step that raised it to the one that cleared it, or to the run's end."""
+    """An alert of a run: open from the step that raised it to the step that cleared it, or to the end of the run."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="alerts")
     kind = models.CharField(max_length=32)  # of rules.RULES
@@ -73,18 +73,18 @@ class Alert(models.Model):
 
 
 class Cursor(models.Model):
-    """How far a run's metrics have been looked at, and what the rules remember of them."""
+    """How far a run's metrics have been evaluated, and the state of its rules."""
 
     run = models.OneToOneField(Run, on_delete=models.CASCADE, primary_key=True, related_name="alert_cursor")
     seq = models.BigIntegerField(default=0)
-    state = models.JSONField(default=dict)  # of watch.take
-    is_done = models.BooleanField(default=False, db_index=True)  # the run has ended and all of it was looked at
+    state = models.JSONField(default=dict)  # of watch.step_changes
+    is_done = models.BooleanField(default=False, db_index=True)  # the run has ended and all of it is evaluated
 
 
 @audited("email_enabled", "email", "webhook_enabled", "on_alert", "on_cleared", "on_failed", "on_lost", "on_completed",
          secrets=["webhook_url"], project="")  # fmt: skip
 class NotificationSettings(models.Model):
-    """What a user wants to be told of the own runs, and where. Everything is off until the user turns it on."""
+    """Which events of a user's own runs are sent, and where. Both channels are off until the user turns one on."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="notification_settings"
@@ -98,14 +98,19 @@ class NotificationSettings(models.Model):
     on_failed = models.BooleanField(default=True)
     on_lost = models.BooleanField(default=True)
     on_completed = models.BooleanField(default=False)
-    saved_at = models.DateTimeField(auto_now=True)  # what was before is not told
+    saved_at = models.DateTimeField(auto_now=True)  # earlier events are not sent
 
     def __str__(self) -> str:
         return f"of {self.user}"
 
+    @classmethod
+    def of(cls, user: Any) -> NotificationSettings:
+        """The user's row; without one, an unsaved row with the defaults."""
+        return cls.objects.filter(user=user).first() or cls(user=user, email=user.email)
+
     @property
     def addresses(self) -> dict[str, str]:
-        """Channel -> where to send; of those that are on."""
+        """Channel -> address, of the channels that are on."""
         by_channel = {
             Channel.EMAIL: self.email_enabled and self.email,
             Channel.WEBHOOK: self.webhook_enabled and self.webhook_url,
@@ -131,21 +136,21 @@ class DeliveryState(models.TextChoices):
 
 class DeliveryQuerySet(models.QuerySet["Delivery"]):
     def visible_to(self, user: Any) -> DeliveryQuerySet:
-        """One's own: not even staff read where others are told."""
+        """The user's own: not even staff see the addresses of others."""
         return self.filter(user=user) if user.is_authenticated else self.none()
 
 
 class Delivery(models.Model):
-    """One message to one address: waiting, sent, failed, or left out, with the reason."""
+    """One message to one address: waiting, sent, failed or skipped, with the reason."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="deliveries")
-    key = models.CharField(max_length=200, unique=True)  # what is told where: told once
+    key = models.CharField(max_length=200, unique=True)  # of the event and the channel: one message each
     channel = models.CharField(max_length=8, choices=Channel.choices)
     target = models.CharField(max_length=500)
     alert = models.ForeignKey(Alert, on_delete=models.SET_NULL, null=True, related_name="deliveries")
     change = models.ForeignKey(StatusChange, on_delete=models.SET_NULL, null=True, related_name="deliveries")
     subject = models.CharField(max_length=200)
-    body = models.JSONField()  # what a webhook is sent; an e-mail carries its "text"
+    body = models.JSONField()  # the JSON of a webhook; an e-mail carries its "text"
     state = models.CharField(max_length=8, choices=DeliveryState.choices, default=DeliveryState.WAITING)
     tries = models.PositiveIntegerField(default=0)
     reason = models.CharField(max_length=300, blank=True)

@@ -1,7 +1,7 @@
-"""The table of alerts: what each looks at, its limits with their source, and what to do.
+"""The table of alert rules: the number that each rule watches, its limits with their source, and the advice.
 
-An alert is raised when its number is over `raise_at` in `raise_after` measured steps in a row, and cleared when it is
-under `clear_at` in `clear_after` of them. Between the two limits nothing changes, so it does not flap.
+An alert is raised when its number is at or over `raise_at` in `raise_after` measured steps in a row, and cleared when
+it is at or under `clear_at` in `clear_after` of them. Between the two limits its state does not change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OURS = "ours"
 
 @dataclass(frozen=True)
 class Rule:
-    """One kind of alert. `is_low`: the number is bad when small, so over and under change places."""
+    """One kind of alert. `is_low`: small numbers are bad, so over and under change places."""
 
     kind: str
     title: str
@@ -36,24 +36,20 @@ class Rule:
     source: str
     help: str
     signal: Callable[[Series, Facts], float | None] = signals.latest
-    window: int = 1  # points that one signal needs
+    window: int = 1  # points of the series that `signal` needs
     is_low: bool = False
     applies: Callable[[Facts], bool] = lambda facts: True
 
     @property
     def keep(self) -> int:
-        """Points of a series that decide everything."""
+        """How many points of a series to keep."""
         return self.window + max(self.raise_after, self.clear_after)
 
     def is_over(self, number: float | None) -> bool:
-        if number is None:
-            return False
-        return number <= self.raise_at if self.is_low else number >= self.raise_at
+        return number is not None and (number <= self.raise_at if self.is_low else number >= self.raise_at)
 
     def is_under(self, number: float | None) -> bool:
-        if number is None:
-            return False
-        return number >= self.clear_at if self.is_low else number <= self.clear_at
+        return number is not None and (number >= self.clear_at if self.is_low else number <= self.clear_at)
 
     @property
     def limits(self) -> str:
@@ -85,8 +81,8 @@ RULES = (
     Rule(
         kind="cross_clip",
         title="Delta trap",
-        help="Share of a source's encouraging rollouts (positive advantage) below the learner's band. There the "
-        "gradient is zero: a strategy that the learner rarely uses cannot enter.",
+        help="Share of a source's rollouts with positive advantage that lie below the learner's clip band. Their "
+        "gradient is zero, so the learner cannot take up a strategy that it rarely uses.",
         scope="pair",
         metric="clip_lower_frac/positive",
         chart="lower-positive",
@@ -96,7 +92,8 @@ RULES = (
         clear_at=0.6,
         clear_after=3,
         applies=lambda facts: facts.shares and facts.can_trap,
-        sentence="{percent} of the encouraging rollouts of {source} lie below the band of {agent} and teach nothing.",
+        sentence="{percent} of the rollouts of {source} with positive advantage lie below the clip band of {agent}: "
+        "it learns nothing from them.",
         advice="Raise algorithm.delta, or set algorithm.cross_clip_gradient to sided.",
         source="docs/LOG.md, the delta trap",
     ),
@@ -113,14 +110,14 @@ RULES = (
         clear_at=0.0,
         clear_after=5,
         applies=lambda facts: facts.uses_omega,
-        sentence="The capability ratio that weighs rollouts of {source} for {agent} is at its clamp.",
-        advice="Look at the rewards of both: one of them solves next to nothing. Take an easier benchmark or a closer "
-        "pair, or widen algorithm.ratio_min and ratio_max.",
+        sentence="The capability ratio that weights the rollouts of {source} for {agent} is clamped to its limit.",
+        advice="Compare the rewards of the two agents: one of them solves almost nothing. Use an easier benchmark or a "
+        "closer pair, or widen algorithm.ratio_min and algorithm.ratio_max.",
         source=f"Eq. (8); {OURS}",
     ),
     Rule(
         kind="off_diagonal",
-        title="Peers teach next to nothing",
+        title="Peers teach almost nothing",
         help="Of the rollouts whose gradient is not zero for a learner, the share that came from its peers.",
         scope="agent",
         metric="used_frac, clip_ratio/low_mean, clip_ratio/high_mean",
@@ -132,16 +129,17 @@ RULES = (
         clear_after=5,
         is_low=True,
         applies=_shares,
-        sentence="Only {percent} of the rollouts that teach {agent} come from its peers: this is GSPO in all but name.",
-        advice="Look for dropped rollouts (overflow). With hacpo, raise algorithm.delta or set cross_clip_gradient to "
-        "sided; naive sharing clips as GSPO does, so a rollout of another model is seldom inside.",
+        sentence="Only {percent} of the rollouts that {agent} learns from come from its peers: this is almost GSPO.",
+        advice="Check for dropped rollouts (overflow). With hacpo, raise algorithm.delta or set "
+        "algorithm.cross_clip_gradient to sided. Naive sharing clips as GSPO does, so a peer's rollout is rarely "
+        "inside the band.",
         source=OURS,
     ),
     Rule(
         kind="zero_variance",
         title="No variance in rewards",
-        help="Share of prompts on which all rewards are equal (of all agents where rollouts are shared): their "
-        "advantages are zero.",
+        help="Share of prompts on which all rewards are equal, so that all advantages are zero. Where rollouts are "
+        "shared, the rewards of all agents count.",
         scope="agent",
         metric="frac_reward_zero_std_joint, frac_reward_zero_std",
         chart="reward",
@@ -150,15 +148,15 @@ RULES = (
         raise_after=5,
         clear_at=0.8,
         clear_after=5,
-        sentence="On {percent} of the prompts all rewards are equal, so {agent} learns from the rest alone.",
-        advice="The questions are too easy or too hard: change the benchmark, or raise rollout.num_generations or the "
-        "temperature.",
+        sentence="All rewards are equal on {percent} of the prompts, so {agent} learns only from the other prompts.",
+        advice="The questions are too easy or too hard: change the benchmark, or raise rollout.num_generations or "
+        "rollout.temperature.",
         source=f"the quantity: GRPO's group advantage; {OURS}",
     ),
     Rule(
         kind="entropy_collapse",
         title="Entropy collapse",
-        help="Entropy per token as a share of its start (median of the first 5 steps).",
+        help="Entropy per token, as a share of its start (the median of the first 5 steps).",
         scope="agent",
         metric="entropy",
         chart="entropy",
@@ -169,14 +167,15 @@ RULES = (
         clear_at=0.2,
         clear_after=5,
         is_low=True,
-        sentence="The entropy of {agent} has fallen to {percent} of its start: it writes nearly the same each time.",
-        advice="Lower the learning rate, raise the temperature or algorithm.beta, or take an earlier checkpoint.",
+        sentence="The entropy of {agent} has fallen to {percent} of its start: its answers hardly differ any more.",
+        advice="Lower the learning rate, raise rollout.temperature or algorithm.beta, or go back to an earlier "
+        "checkpoint.",
         source=OURS,
     ),
     Rule(
         kind="kl_jump",
         title="KL jump",
-        help="KL to the starting model as a multiple of its median over the 10 steps before (at least 0.01).",
+        help="KL to the starting model, divided by its median over the previous 10 steps (at least 0.01).",
         scope="agent",
         metric="kl",
         chart="kl",
@@ -187,15 +186,15 @@ RULES = (
         raise_after=2,
         clear_at=2.5,
         clear_after=5,
-        sentence="The KL of {agent} to its starting model is {value:.1f} times what it was.",
-        advice="Look at gradient norm and length at that step; lower the learning rate or raise algorithm.beta.",
+        sentence="The KL of {agent} to its starting model is {value:.1f} times its recent median.",
+        advice="Check gradient norm and completion length there; lower the learning rate or raise algorithm.beta.",
         source=OURS,
     ),
     Rule(
         kind="length_blow_up",
         title="Length blow-up",
-        help="Mean completion length over its limit: twice the start (median of the first 5 steps), or 0.9 of "
-        "max_completion_length where that is less.",
+        help="Mean completion length, divided by its limit: twice the start (the median of the first 5 steps), or 0.9 "
+        "of rollout.max_completion_length where that is less.",
         scope="agent",
         metric="completions/mean_length",
         chart="length",
@@ -205,14 +204,17 @@ RULES = (
         raise_after=5,
         clear_at=0.8,
         clear_after=5,
-        sentence="The completions of {agent} are at {value:.2f} of the limit (twice the start, or near the cap).",
-        advice="Read the rollouts: does it repeat itself? Raise max_completion_length if the answers are sound.",
+        sentence="The mean completion length of {agent} is {value:.2f} times its limit: twice the start, or near the "
+        "maximum.",
+        advice="Read some rollouts: does the agent repeat itself? If the answers are sound, raise "
+        "rollout.max_completion_length.",
         source=OURS,
     ),
     Rule(
         kind="split",
         title="One falls while another rises",
-        help="The smaller of an agent's fall and its best peer's rise in mean reward, 10 steps against the 10 before.",
+        help="The smaller of two changes in mean reward, the last 10 steps against the 10 before: the agent's fall, "
+        "and its best peer's rise.",
         scope="agent",
         metric="reward/mean",
         chart="reward",
@@ -224,14 +226,15 @@ RULES = (
         clear_at=0.03,
         clear_after=5,
         applies=_shares,
-        sentence="The reward of {agent} falls while that of {other} rises, both by at least {value:.2f}.",
-        advice="Look at who teaches whom: lower algorithm.cross_weight, or the learning rate of the one that falls.",
+        sentence="The mean reward of {agent} falls while that of {other} rises, both by at least {value:.2f}.",
+        advice="Check in the Collaboration tab which peers it learns from. Lower algorithm.cross_weight, or the "
+        "learning rate of the agent that falls.",
         source=OURS,
     ),
     Rule(
         kind="no_progress",
         title="No progress",
-        help="Mean reward of the last 30 steps less that of the 30 before; from 0.9 on the task counts as solved.",
+        help="Mean reward of the last 30 steps minus that of the 30 before. From 0.9 the task counts as solved.",
         scope="agent",
         metric="reward/mean",
         chart="reward",
@@ -243,14 +246,14 @@ RULES = (
         clear_at=0.02,
         clear_after=5,
         is_low=True,
-        sentence="The reward of {agent} changed by {value:+.3f} from one thirty steps to the next.",
-        advice="Stop here if it is good enough; else look at entropy, clip shares and the learning rate.",
+        sentence="The mean reward of {agent} changed by {value:+.3f} between the last 30 steps and the 30 before.",
+        advice="Stop the run if the reward is good enough. Otherwise check entropy, clip shares and the learning rate.",
         source=OURS,
     ),
     Rule(
         kind="verifier",
         title="Verifier errors",
-        help="Share of an agent's own rollouts whose answer could not be scored. They count in no mean.",
+        help="Share of an agent's own rollouts that the verifier could not score. No mean counts them.",
         scope="agent",
         metric="verifier/unscorable, reward/mean",
         chart="reward",
@@ -259,15 +262,15 @@ RULES = (
         raise_after=3,
         clear_at=0.05,
         clear_after=3,
-        sentence="{percent} of the answers of {agent} could not be scored, so its reward is of the rest alone.",
-        advice="Read some of them in the Rollouts tab; check the benchmark's reference answers and the log.",
+        sentence="{percent} of the answers of {agent} could not be scored; its reward is the mean of the others.",
+        advice="Read some of them in the Rollouts tab. Check the benchmark's reference answers and the log.",
         source=OURS,
     ),
     Rule(
         kind="engine_mismatch",
         title="Engine differs from trainer",
-        help="Mean difference of log-probabilities, engine against trainer, on one greedy response after each step's "
-        "updates: the engine has not got the new weights, or computes otherwise.",
+        help="Mean difference between the log-probabilities of rollout engine and trainer, on one greedy response "
+        "after each step's updates. If it is large, the engine lacks the new weights or computes differently.",
         scope="agent",
         metric="engine_logp_difference",
         chart="engine-difference",
@@ -277,9 +280,9 @@ RULES = (
         clear_at=0.05,
         clear_after=3,
         applies=lambda facts: facts.has_engine,
-        sentence="Log-probabilities of {agent}'s rollout engine are {value:.2f} away from its trainer's.",
-        advice="Set rollout.engine to transformers to compare; in bfloat16 try compute.dtype float32; "
-        "rollout.importance_correction truncate weakens what the difference does.",
+        sentence="The log-probabilities of {agent} in its rollout engine and in the trainer differ by {value:.2f}.",
+        advice="Compare with rollout.engine transformers. In bfloat16, try compute.dtype float32. "
+        "rollout.importance_correction truncate reduces the effect of the difference.",
         source=f"the check: design of the engines; {OURS}",
     ),
 )

@@ -1,4 +1,4 @@
-"""The outbox's other end: sends what is due, and records what became of it. Runs in the watcher, never in a request."""
+"""Sends the messages of the outbox that are due, and records the outcome. Runs in the watcher, never in a request."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from django.utils import timezone
 
 from hacrl_web.alerts import webhook
 from hacrl_web.alerts.models import Channel, Delivery, DeliveryState, NotificationSettings
-from hacrl_web.alerts.notify import pauses
 
 AT_ONCE = 20
-LEASE = timedelta(minutes=2)  # longer than one sending takes: a sender that dies loses its message to the next
+LEASE = timedelta(minutes=2)  # longer than any sending: if a sender dies, the next one takes its message over
+RETRY_AFTER = [timedelta(seconds=seconds) for seconds in (10, 60, 300, 1800, 7200)]
 log = logging.getLogger(__name__)
 
 
 def send_due() -> int:
-    """Send what is due; returns how many messages were tried."""
+    """Send the messages that are due; returns how many."""
     now = timezone.now()
     due = Delivery.objects.filter(state=DeliveryState.WAITING, next_try_at__lte=now).order_by("next_try_at", "pk")
-    tried = 0
+    count = 0
     for delivery in due[:AT_ONCE]:
-        mine = Delivery.objects.filter(
+        lease = Delivery.objects.filter(
             pk=delivery.pk, state=DeliveryState.WAITING, next_try_at=delivery.next_try_at, tries=delivery.tries
         )
-        if mine.update(next_try_at=timezone.now() + LEASE, tries=F("tries") + 1):
+        if lease.update(next_try_at=timezone.now() + LEASE, tries=F("tries") + 1):
             delivery.tries += 1
             _send(delivery)
-            tried += 1
-    return tried
+            count += 1
+    return count
 
 
 def _send(delivery: Delivery) -> None:
     try:
-        reason = _by_channel(delivery)
+        reason = _deliver(delivery)
     except webhook.AddressRefused as refusal:
         _end(delivery, DeliveryState.FAILED, str(refusal))
     except webhook.DeliveryFailed as failure:
-        _failed(delivery, str(failure), is_final=failure.is_final)
-    except Exception as error:  # smtplib raises many kinds; the message must not be lost for any of them
+        _retry_or_fail(delivery, str(failure), is_final=failure.is_final)
+    except Exception as error:  # smtplib raises many kinds; none of them may lose the message
         log.warning("delivery %s by %s failed: %s", delivery.pk, delivery.channel, error)
-        _failed(delivery, f"{type(error).__name__}: {error}", is_final=False)
+        _retry_or_fail(delivery, f"{type(error).__name__}: {error}", is_final=False)
     else:
         _end(delivery, DeliveryState.SENT, reason)
 
 
-def _by_channel(delivery: Delivery) -> str:
-    """Send it; returns what the other side said."""
-    # What the user wants now, which may not be what it was when the message was written.
-    wish = NotificationSettings.objects.filter(pk=delivery.user_id).first()
-    target = wish.addresses.get(delivery.channel) if wish else None
+def _deliver(delivery: Delivery) -> str:
+    """Send it; returns the receiver's answer."""
+    # The address as it is now: the user may have changed it since the message was queued.
+    row = NotificationSettings.objects.filter(pk=delivery.user_id).first()
+    target = row.addresses.get(delivery.channel) if row else None
     if target is None:
         raise webhook.AddressRefused(f"{delivery.channel} was turned off")
     if target != delivery.target:
@@ -61,16 +61,15 @@ def _by_channel(delivery: Delivery) -> str:
     if delivery.channel == Channel.WEBHOOK:
         return f"answered {webhook.post(delivery.target, delivery.body)}"
     EmailMessage(subject=delivery.subject, body=delivery.body["text"], to=[delivery.target]).send()
-    return "taken by the mail server"
+    return "accepted by the mail server"
 
 
-def _failed(delivery: Delivery, reason: str, *, is_final: bool) -> None:
-    waits = list(pauses())
-    if is_final or delivery.tries > len(waits):
+def _retry_or_fail(delivery: Delivery, reason: str, *, is_final: bool) -> None:
+    if is_final or delivery.tries > len(RETRY_AFTER):
         _end(delivery, DeliveryState.FAILED, f"{reason} ({delivery.tries} tries)" if delivery.tries > 1 else reason)
         return
     Delivery.objects.filter(pk=delivery.pk).update(
-        next_try_at=timezone.now() + waits[delivery.tries - 1], reason=reason[:300]
+        next_try_at=timezone.now() + RETRY_AFTER[delivery.tries - 1], reason=reason[:300]
     )
 
 

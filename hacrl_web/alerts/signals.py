@@ -1,7 +1,4 @@
-"""What an alert rule looks at: the numbers of one step, the points kept of a series, and one number made of them.
-
-No Django here: points in, a number or nothing out.
-"""
+"""Numbers for the alert rules: of one step's metrics, and of a series of steps. Imports no Django."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ Payload = dict[str, Any]  # of a metrics event: {"values": {...}, "ratios": {...
 Value = float | list[float]
 Point = list[Any]  # [step, value]
 
-START_POINTS = 5  # a series' start is the median of so many first points
+START_POINTS = 5  # the start of a series is the median of this many first points
 KL_WINDOW = 10
-KL_FLOOR = 0.01  # nats: below it a doubling says nothing
+KL_FLOOR = 0.01  # nats: smaller values count as this, so that noise near 0 makes no jump
 SPLIT_WINDOW = 10
 PLATEAU_WINDOW = 30
 SOLVED = 0.9
@@ -27,11 +24,11 @@ NEAR_CAP = 0.9
 
 @dataclass(frozen=True)
 class Facts:
-    """What the rules must know of a run's settings."""
+    """The settings of a run that the rules depend on."""
 
     agents: tuple[str, ...]
     shares: bool
-    uses_omega: bool  # elsewhere the capability ratio is measured, and weighs nothing
+    uses_omega: bool  # otherwise the capability ratio is recorded, but weights nothing
     can_trap: bool  # in the other clip modes a clipped rollout can still teach
     max_completion_length: int
     has_engine: bool = False  # rollouts come from a copy of the weights, not from the trainer's own
@@ -60,7 +57,7 @@ class StepMetrics:
         return value
 
     def ratio(self, metric: str, agent: str, source: str = "") -> tuple[float, float] | None:
-        """(sum, count), where there is something to divide by."""
+        """(sum, count); None where the count is 0 or missing."""
         parts = self.metrics.get((agent, source), {}).get("ratios", {}).get(metric)
         return (parts[0], parts[1]) if parts and parts[0] is not None and parts[1] else None
 
@@ -81,11 +78,11 @@ class Series:
         return [value for _, value in self.last]
 
 
-# ---- what is read of a step -----------------------------------------------------------------------------------------
+# ---- numbers of one step --------------------------------------------------------------------------------------------
 
 
 def peer_share(step: StepMetrics, facts: Facts, agent: str) -> float | None:
-    """Of the rollouts whose gradient is not zero, the share that came from peers: the matrix's off-diagonal part."""
+    """Share of peers' rollouts among those whose gradient is not zero: the off-diagonal part of the matrix."""
     own = step.ratio("clip_ratio/low_mean", agent)
     high = step.ratio("clip_ratio/high_mean", agent)
     from_peers = [step.ratio("used_frac", agent, source) for source in facts.agents if source != agent]
@@ -97,12 +94,12 @@ def peer_share(step: StepMetrics, facts: Facts, agent: str) -> float | None:
 
 
 def uniform_share(step: StepMetrics, facts: Facts, agent: str) -> float | None:
-    """Prompts that teach nothing because all rewards are equal: of all agents where rollouts are shared."""
+    """Share of prompts on which all rewards are equal; the rewards of all agents where rollouts are shared."""
     return step.share("frac_reward_zero_std_joint" if facts.shares else "frac_reward_zero_std", agent)
 
 
 def unscorable_share(step: StepMetrics, facts: Facts, agent: str) -> float | None:
-    """Own rollouts that the verifier could not score, of all own rollouts."""
+    """Share of the agent's own rollouts that the verifier could not score."""
     lost = step.value("verifier/unscorable", agent)
     scored = step.metrics.get((agent, ""), {}).get("ratios", {}).get("reward/mean")
     if lost is None or not scored or lost + scored[1] <= 0:
@@ -121,7 +118,7 @@ def others(facts: Facts, agent: str) -> list[str]:
     return [name for name in facts.agents if name != agent]
 
 
-# ---- one number of a series -----------------------------------------------------------------------------------------
+# ---- a number of a series -------------------------------------------------------------------------------------------
 
 
 def latest(series: Series, facts: Facts) -> float | None:
@@ -129,25 +126,25 @@ def latest(series: Series, facts: Facts) -> float | None:
 
 
 def over_start(series: Series, facts: Facts) -> float | None:
-    """The last value as a multiple of the start."""
-    begun = _start(series)
-    return series.values[-1] / begun if begun else None
+    """The last value, divided by the start."""
+    start = _start(series)
+    return series.values[-1] / start if start else None
 
 
 def length_over_limit(series: Series, facts: Facts) -> float | None:
-    """The last length as a share of its limit: twice the start, or 0.9 of the longest possible where that is less.
+    """The last length divided by its limit: twice the start, or 0.9 of the maximum where that is less.
 
-    Where already the start is near the longest possible there is no room for a blow-up.
+    None where the start is already near the maximum.
     """
-    begun = _start(series)
+    start = _start(series)
     cap = NEAR_CAP * facts.max_completion_length
-    if not begun or begun > 0.75 * cap:
+    if not start or start > 0.75 * cap:
         return None
-    return float(series.values[-1] / min(2 * begun, cap))
+    return float(series.values[-1] / min(2 * start, cap))
 
 
 def over_recent(series: Series, facts: Facts) -> float | None:
-    """The last value as a multiple of the median of the ten before it (at least five), which counts at least 0.01."""
+    """The last value divided by the median of the ten before it, at least KL_FLOOR; None with fewer than five."""
     before = series.values[-1 - KL_WINDOW : -1]
     if len(before) < KL_WINDOW // 2:
         return None
@@ -155,13 +152,13 @@ def over_recent(series: Series, facts: Facts) -> float | None:
 
 
 def split(series: Series, facts: Facts) -> float | None:
-    """The smaller of own fall and the best peer's rise, means of ten steps against the ten before them."""
+    """The smaller of the agent's fall and its best peer's rise, over the last ten steps and the ten before."""
     changes = reward_changes(series)
     return min(-changes[0], max(changes[1:])) if changes else None
 
 
 def reward_changes(series: Series) -> list[float] | None:
-    """Change of each agent's mean reward, the own first, between the last ten steps and the ten before."""
+    """Change of each mean reward, the agent's own first, from the ten steps before to the last ten."""
     values = series.values[-2 * SPLIT_WINDOW :]
     if len(values) < 2 * SPLIT_WINDOW:
         return None
@@ -173,7 +170,7 @@ def reward_changes(series: Series) -> list[float] | None:
 
 
 def gain(series: Series, facts: Facts) -> float | None:
-    """Mean reward of the last thirty steps less that of the thirty before; 1 where the task is as good as solved."""
+    """Mean reward of the last 30 steps minus that of the 30 before; 1 where the task counts as solved."""
     values = series.values[-2 * PLATEAU_WINDOW :]
     if len(values) < 2 * PLATEAU_WINDOW:
         return None
@@ -182,7 +179,7 @@ def gain(series: Series, facts: Facts) -> float | None:
 
 
 def _start(series: Series) -> float | None:
-    """The median of the first five values; None until there is a value after them, or where it is 0."""
+    """The median of the first five values; None where it is 0, or without a value after them."""
     if len(series.start) < START_POINTS or series.last[-1][0] <= series.start[-1][0]:
         return None
     return float(median(value for _, value in series.start)) or None

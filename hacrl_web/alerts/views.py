@@ -1,13 +1,11 @@
-"""Pages of alerts: the list, the table of rules, and whom to tell. Views parse, call and render."""
+"""Pages of alerts, their rules, and notifications. Views parse, call and render."""
 
 from __future__ import annotations
 
-from typing import cast
-from urllib.parse import urlencode
+from typing import Literal, cast
 
 from django.conf import settings
 from django.contrib import messages
-from django.core.paginator import Paginator
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -18,29 +16,33 @@ from hacrl_web.alerts.forms import NotificationForm
 from hacrl_web.alerts.models import Alert, Delivery, NotificationSettings
 from hacrl_web.alerts.notify import queue_test
 from hacrl_web.alerts.rules import BY_KIND, RULES
+from hacrl_web.web.page_query import PageQuery, Text, one_of, page_of
 
 PAGE_SIZE = 50
 DELIVERIES_SHOWN = 50
 
 
+class AlertsQuery(PageQuery):
+    state: Literal["", "open", "cleared"] = ""
+    kind: Text = ""
+
+
 @require_GET
 def alert_list(request: HttpRequest) -> HttpResponse:
-    """Alerts of all runs of the project, newest first, of a state and a kind, or all. Odd values show everything."""
+    """Alerts of all runs of the project, newest first; of one state or kind where the address names them."""
     visible = Alert.objects.listed_for(request.user)
-    kind = request.GET.get("kind", "")
-    kind = kind if kind in BY_KIND else ""
-    state = request.GET.get("state", "")
-    state = state if state in ("open", "cleared") else ""
+    query = AlertsQuery.read(request.GET)
+    state, kind = query.state, one_of(query.kind, BY_KIND)
     of_kind = visible.filter(kind=kind) if kind else visible
     of_state = visible.filter(cleared_at__isnull=state == "open") if state else visible
     alerts = (of_state.filter(kind=kind) if kind else of_state).select_related("run").defer("run__spec")
-    # Each number is of what its link shows, which keeps the other filter.
+    # Each link keeps the other filter, so its count does, too.
     counts = dict(of_state.order_by().values_list("kind").annotate(Count("pk")))
     of_states = {"": of_kind.count(), "open": of_kind.filter(cleared_at=None).count()}
     of_states["cleared"] = of_states[""] - of_states["open"]
     context = {
-        "page": Paginator(alerts, PAGE_SIZE).get_page(request.GET.get("page")),
-        "query": urlencode({key: value for key, value in (("state", state), ("kind", kind)) if value}),
+        "page": page_of(request, alerts, PAGE_SIZE),
+        "query": query.encode(kind=kind),
         "kinds": [
             {"rule": rule, "count": counts.get(rule.kind, 0)}
             for rule in RULES
@@ -57,16 +59,17 @@ def alert_list(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 def rule_list(request: HttpRequest) -> HttpResponse:
-    """What is looked at, with every limit and where it comes from."""
+    """All rules, with their limits and the source of each."""
     return render(request, "alerts/rule_list.html", {"rules": RULES})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def notifications(request: HttpRequest) -> HttpResponse:
-    """What the user wants to be told, where, and what became of it."""
+    """The user's notification settings, and the latest messages with their outcome."""
     user = cast(User, request.user)
-    wishes = NotificationSettings.objects.filter(user=user).first() or NotificationSettings(user=user, email=user.email)
-    form = NotificationForm(request.POST if request.method == "POST" else None, instance=wishes)
+    row = NotificationSettings.of(user)
+    channels = row.channels  # before the form changes the row
+    form = NotificationForm(request.POST if request.method == "POST" else None, instance=row)
     if request.method == "POST" and form.is_valid():
         form.save()
         messages.success(request, "Saved.")
@@ -76,19 +79,17 @@ def notifications(request: HttpRequest) -> HttpResponse:
         "has_mail": settings.HAS_MAIL,
         "allowed": settings.WEBHOOK_ALLOW,
         "deliveries": Delivery.objects.visible_to(user)[:DELIVERIES_SHOWN],
-        "channels": NotificationSettings.objects.get(pk=user.pk).channels
-        if wishes.pk and not wishes._state.adding
-        else [],
+        "channels": channels,
     }
     return render(request, "alerts/notifications.html", context, status=422 if form.errors else 200)
 
 
 @require_POST
 def send_test(request: HttpRequest) -> HttpResponse:
-    """Queue one message to each address of the user's; the page then shows what became of it."""
+    """Queue a test message to each of the user's addresses."""
     count = queue_test(cast(User, request.user))
     if count:
-        messages.info(request, "A test is on its way; reload this page to see what became of it.")
+        messages.info(request, "A test message is queued; reload this page to see its outcome.")
     else:
         messages.error(request, "Turn on e-mail or a webhook and save first; at most one test in ten seconds.")
     return redirect("alerts:notifications")

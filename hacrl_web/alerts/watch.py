@@ -1,6 +1,6 @@
-"""From the metrics of one step to alerts raised and cleared: the same steps give the same alerts, always.
+"""Applies the alert rules to the metrics of one step. The same steps always give the same alerts.
 
-All it remembers is a small JSON object, so it goes on after any interruption where it was.
+The state is a small JSON object, which the evaluator stores, so an interruption loses nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class AlertChange:
-    """An alert that is raised or cleared by a step."""
+    """An alert that a step raises or clears."""
 
     rule: Rule
     agent: str
@@ -32,31 +32,32 @@ def new_state() -> State:
     return {"version": VERSION, "series": {}}
 
 
-def take(state: State, facts: Facts, number: int, step: StepMetrics) -> list[AlertChange]:
-    """Take in step `number` and say what changes. A repeated step replaces what was told of it and of later ones."""
+def step_changes(state: State, facts: Facts, number: int, step: StepMetrics) -> list[AlertChange]:
+    """The alerts that step `number` changes; updates the state. A repeated step replaces itself and all later ones."""
     changes = []
     for rule in RULES:
         if not rule.applies(facts):
             continue
-        for agent, source in _places(rule, facts):
+        for agent, source in _subjects(rule, facts):
             value = rule.read(step, facts, agent, source)
             if value is None:
                 continue
             series = state["series"].setdefault(f"{rule.kind}\n{agent}\n{source}", {"start": [], "last": [], "open": 0})
-            _remember(series, rule, number, value)
-            change = _decide(series, rule, facts, agent, source)
+            _append(series, rule, number, value)
+            change = _change(series, rule, facts, agent, source)
             if change is not None:
                 changes.append(change)
     return changes
 
 
 def close_all(state: State) -> None:
-    """The run has ended: nothing is raised any more."""
+    """Close all alerts, at the end of the run."""
     for series in state["series"].values():
         series["open"] = 0
 
 
-def _places(rule: Rule, facts: Facts) -> Iterator[tuple[str, str]]:
+def _subjects(rule: Rule, facts: Facts) -> Iterator[tuple[str, str]]:
+    """(agent, source) of each series that the rule watches; an agent rule has no source."""
     for agent in facts.agents:
         if rule.scope == "agent":
             yield agent, ""
@@ -64,7 +65,7 @@ def _places(rule: Rule, facts: Facts) -> Iterator[tuple[str, str]]:
             yield from ((agent, source) for source in others(facts, agent))
 
 
-def _remember(series: State, rule: Rule, number: int, value: Any) -> None:
+def _append(series: State, rule: Rule, number: int, value: Any) -> None:
     for points in (series["start"], series["last"]):
         while points and points[-1][0] >= number:  # a resumed attempt repeats steps
             points.pop()
@@ -74,21 +75,21 @@ def _remember(series: State, rule: Rule, number: int, value: Any) -> None:
     del series["last"][: -rule.keep]
 
 
-def _decide(state: State, rule: Rule, facts: Facts, agent: str, source: str) -> AlertChange | None:
-    patience, judge = (rule.clear_after, rule.is_under) if state["open"] else (rule.raise_after, rule.is_over)
+def _change(state: State, rule: Rule, facts: Facts, agent: str, source: str) -> AlertChange | None:
+    num_steps, is_beyond = (rule.clear_after, rule.is_under) if state["open"] else (rule.raise_after, rule.is_over)
     count = len(state["last"])
-    if count < patience:
+    if count < num_steps:
         return None
-    # The newest first: mostly that decides it.
-    series = [Series(state["start"], state["last"][:end]) for end in range(count, count - patience, -1)]
-    if not all(judge(rule.signal(one, facts)) for one in series):
+    # The newest first, since it decides most often.
+    series = [Series(state["start"], state["last"][:end]) for end in range(count, count - num_steps, -1)]
+    if not all(is_beyond(rule.signal(one, facts)) for one in series):
         return None
-    last = rule.signal(series[0], facts)
-    assert last is not None
+    number = rule.signal(series[0], facts)
+    assert number is not None
     is_raised = not state["open"]
     state["open"] = int(is_raised)
-    text = _sentence(rule, facts, agent, source, last, series[0]) if is_raised else ""
-    return AlertChange(rule, agent, source, is_raised, last, text)
+    text = _sentence(rule, facts, agent, source, number, series[0]) if is_raised else ""
+    return AlertChange(rule, agent, source, is_raised, number, text)
 
 
 def _sentence(rule: Rule, facts: Facts, agent: str, source: str, number: float, series: Series) -> str:

@@ -83,7 +83,7 @@ class ChildProgram:
         return _storable(answer)
 
     def run(self, arguments: Sequence[str], stdin: bytes | None, memory_bytes: int) -> ChildResult:
-        limits = {"timeout_s": self.timeout_s, "cpu_s": self.cpu_s, "memory_bytes": memory_bytes}
+        limits: dict[str, Any] = {"timeout_s": self.timeout_s, "cpu_s": self.cpu_s, "memory_bytes": memory_bytes}
         return run_child(self.module, arguments, stdin=stdin, **limits)
 
 

@@ -88,6 +88,12 @@ class AgentGroup(OfProject):
         """Each unordered pair of agents once, in the order of their positions."""
         return list(combinations(self.agents.select_related("model"), 2))
 
+    def pair_at(self, first: int, second: int) -> tuple[Agent, Agent] | None:
+        """The agents at these positions, the lower one first; None where the group has no such pair."""
+        return next(
+            (pair for pair in self.agent_pairs() if (pair[0].position, pair[1].position) == (first, second)), None
+        )
+
 
 @audited("group", "model", "name", "learning_rate", "settings", project="group.project_id")
 class Agent(models.Model):

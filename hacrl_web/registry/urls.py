@@ -2,18 +2,18 @@
 
 from django.urls import path
 
-from hacrl_web.registry.pages import benchmarks, deletion, models_and_groups
+from hacrl_web.registry.pages import benchmarks, models_and_groups
 
 app_name = "registry"
 urlpatterns = [
     path("models/", models_and_groups.model_list, name="model_list"),
     path("models/new", models_and_groups.model_create, name="model_create"),
     path("models/<int:pk>", models_and_groups.model_detail, name="model_detail"),
-    path("models/<int:pk>/delete", deletion.model_delete, name="model_delete"),
+    path("models/<int:pk>/delete", models_and_groups.model_delete, name="model_delete"),
     path("groups/", models_and_groups.group_list, name="group_list"),
     path("groups/new", models_and_groups.group_create, name="group_create"),
     path("groups/<int:pk>", models_and_groups.group_detail, name="group_detail"),
-    path("groups/<int:pk>/delete", deletion.group_delete, name="group_delete"),
+    path("groups/<int:pk>/delete", models_and_groups.group_delete, name="group_delete"),
     path("groups/<int:pk>/pairs/<int:first>/<int:second>", models_and_groups.group_pair, name="group_pair"),
     path("benchmarks/", benchmarks.benchmark_list, name="benchmark_list"),
     path("benchmarks/new", benchmarks.benchmark_create, name="benchmark_create"),

@@ -1,4 +1,4 @@
-"""Single values of a request, from a form's text or from JSON alike: checked, or noted as an error beside its field."""
+"""Checks single values of a request, from a form's text or from JSON; errors are collected by field."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from typing import Any, TypeVar
 from hacrl_web.web.errors import FieldError, FieldErrors
 
 MAX_NAME = 80
-MAX_KEY = 120
-# As RunSpec takes them; float() alone would also read "1_0", "nan", and digits of other scripts.
+# As RunSpec accepts them; float() alone would also read "1_0", "nan", and digits of other scripts.
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
 WHOLE = re.compile(r"\d{1,18}", re.ASCII)
-# Turns the writing direction of what follows on the page.
+# Characters that change the writing direction of the text after them.
 BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 ValueT = TypeVar("ValueT")
 
 
 class ValueProblem(ValueError):
-    """One value is wrong: a code and what to say."""
+    """One value is invalid: an error code and its message."""
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
@@ -29,7 +28,7 @@ class ValueProblem(ValueError):
 
 
 class Checker:
-    """Collects what is wrong, field by field, so that all of it is said at once."""
+    """Collects the errors of all fields, so that one answer reports them together."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
@@ -38,7 +37,7 @@ class Checker:
         self.errors.append(FieldError(code, message, field))
 
     def take(self, field: str, check: Callable[..., ValueT], *arguments: Any) -> ValueT | None:
-        """What `check` returns, or None with its complaint noted."""
+        """The result of `check`, or None after recording its error."""
         try:
             return check(*arguments)
         except ValueProblem as problem:
@@ -47,11 +46,11 @@ class Checker:
             self.errors.extend(refused.errors)
         return None
 
-    def finish(self, *conflicts: Any) -> Any:
-        """The taken values, none of which is None. Error: FieldErrors, 404 where only missing objects were wrong."""
+    def finish(self, *values: Any) -> Any:
+        """The values, none of which is None. Error: FieldErrors, 404 if all errors are missing objects."""
         if self.errors:
             raise FieldErrors(self.errors, 404 if all(e.code == "not_found" for e in self.errors) else 422)
-        return conflicts
+        return values
 
 
 def text(value: object, most: int) -> str:
@@ -66,30 +65,24 @@ def text(value: object, most: int) -> str:
     if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") or letter in BIDI_CONTROLS for letter in line):
         raise ValueProblem("bad_character", "Control characters are not allowed.")
     if all(unicodedata.category(letter)[0] in "CMZ" for letter in line):  # spaces without width, marks without a letter
-        raise ValueProblem("invisible", "There is nothing to see in it: write at least one letter or digit.")
+        raise ValueProblem("invisible", "It has no visible character: write at least one letter or digit.")
     return line
 
 
 def name(value: object) -> str:
-    """A name: shown in lists and charts, and used for an agent where it has none of its own."""
+    """A name, as lists and charts show it."""
     line = text(value, MAX_NAME)
     if "/" in line or "\\" in line:
         raise ValueProblem("bad_character", "Slashes are not allowed in a name.")
     return line
 
 
-def key(value: object) -> str:
-    """The key of a value in a question line."""
-    return text(value, MAX_KEY)
-
-
 def bounded_number(value: object, *, above: float | None = None, least: float | None = None, most: float) -> float:
-    """A finite number in its bounds."""
+    """A finite number within its bounds."""
     bounds = f"above {above:g} and at most" if above is not None else f"from {least:g} to"
     allowed = f"A number {bounds} {most:g} is needed, with a decimal point, such as 0.1 or 1e-6."
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueProblem("not_a_number", allowed)
-    if isinstance(value, str) and not NUMBER.fullmatch(value.strip()):
+    is_number = NUMBER.fullmatch(value.strip()) if isinstance(value, str) else not isinstance(value, bool)
+    if not isinstance(value, (int, float, str)) or not is_number:
         raise ValueProblem("not_a_number", allowed)
     try:
         result = float(value)
@@ -115,15 +108,15 @@ def row_id_from(value: object) -> int:
 
 
 def choice(value: object, allowed: Iterable[str]) -> str:
-    """One of a few words."""
+    """One of the allowed words."""
     words = list(allowed)
     if not isinstance(value, str) or value not in words:
         raise ValueProblem("not_a_choice", f"Choose one of: {', '.join(words)}.")
     return value
 
 
-def taken(name: str) -> FieldErrors:
-    """A name that one of the user's own already has."""
+def name_taken(name: str) -> FieldErrors:
+    """The error for a name that the project already has."""
     return FieldErrors(
         [FieldError("name_taken", f"This project already has one named “{name}”. Choose another name.", "name")]
     )

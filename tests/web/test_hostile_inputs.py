@@ -52,7 +52,7 @@ OURS = re.compile(r"Traceback|Exception|<class|object at 0x|mistake of ours|pyda
 SAID = re.compile(r'class="(?:field-error|alert alert-error)"[^>]*>(.*?)</(?:div|span></span|span>)', re.DOTALL)
 # What a refusal of each class says: what was wrong, or what is allowed.
 OF_FOLDERS = r"Allowed: what lies below|holds a control|must not contain|longer than|cannot be read|folder|needed|link"
-OF_NAMES = r"characters|needed|not be empty|Must be text|nothing to see|valid Unicode"
+OF_NAMES = r"characters|needed|not be empty|Must be text|no visible character|valid Unicode"
 OF_SETTINGS = r"Must |no setting|too large|is needed|did you mean|thing to look at"
 OF_BODIES = r"send one JSON object|can be read|Give |Must be|needed|no setting|Content-Type|Choose "
 OF_QUERIES = r"known here: |no cursor of this list|Must (be|have) "

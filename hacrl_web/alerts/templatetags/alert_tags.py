@@ -1,4 +1,4 @@
-"""What every page shows of alerts: the count in its header."""
+"""The count of open alerts in the header of every page."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def open_alert_count(context: template.Context) -> int:
-    """How many alerts of visible runs are open: what the list behind the number shows."""
+    """How many alerts are open in the list that the number links to."""
     try:
         return Alert.objects.listed_for(context["user"]).filter(cleared_at=None).count()
-    except DatabaseError:  # the frame of the page that says "database busy" must not need the database
+    except DatabaseError:  # the page "database busy" has the same header and must not need the database
         return 0

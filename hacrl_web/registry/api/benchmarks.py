@@ -1,4 +1,4 @@
-"""Benchmarks over JSON: the same services as the pages, so the same checks and messages."""
+"""API of benchmarks, with the services, checks and messages of the pages."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from ninja import File, Form, Query, Router, Schema
+from ninja import File, Form, Query, Router, Schema, Status
 from ninja.files import UploadedFile
 
 from hacrl_web.registry.benchmarks import benchmarks
-from hacrl_web.registry.benchmarks import try_answer as judging
+from hacrl_web.registry.benchmarks import try_answer as verifying
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
 from hacrl_web.registry.benchmarks.importer import compare_with
-from hacrl_web.registry.benchmarks.questions import QuestionSearch, read_page
+from hacrl_web.registry.benchmarks.questions import QuestionFilter, read_page
+from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import StrictBody
+from hacrl_web.web.schemas import PageOf, StrictBody
 
 router = Router(tags=["benchmarks"])
 
 
 class BenchmarkIn(Schema):
-    """Fields beside the files; a column that a file does not have is left out, but for the question and the answer."""
+    """Fields beside the files. Only the question's and the answer's columns must exist."""
 
     name: str
     question_field: str = "question"
@@ -40,7 +41,7 @@ class BenchmarkIn(Schema):
 
 
 class BuiltInIn(StrictBody):
-    """A key of the list; `location`: a local copy to take instead of the hub's files."""
+    """A key of the list; `location`: a local copy to use instead of the hub's files."""
 
     built_in: str
     location: str = ""
@@ -65,12 +66,6 @@ class BenchmarkOut(Schema):
     created_at: datetime
 
 
-class BenchmarkPage(Schema):
-    items: list[BenchmarkOut]
-    count: int
-    next: str | None
-
-
 class BuiltInOut(Schema):
     key: str
     name: str
@@ -92,7 +87,7 @@ class QuestionOut(Schema):
 
 
 class QuestionPageOut(Schema):
-    """next_start: where the next page begins; null after the last."""
+    """next_start: the line at which the next page begins; null after the last page."""
 
     items: list[QuestionOut]
     next_start: int | None
@@ -107,12 +102,12 @@ class QuestionQuery(Schema):
 
 
 class TryIn(StrictBody):
-    gold: str = ""  # the service says what is missing, after it is known whose benchmark this is
+    gold: str = ""  # the service reports a missing text, after the benchmark is known to be visible
     response: str = ""
 
 
 class VerdictOut(Schema):
-    """reward: 1 right, 0 wrong, null could not be scored."""
+    """reward: 1 correct, 0 incorrect, null unscorable."""
 
     reward: float | None
     reason: str
@@ -138,10 +133,11 @@ def create_benchmark(
     file: File[UploadedFile],
     held_out_file: UploadedFile | None = File(None),  # noqa: B008
 ) -> Any:
-    return 201, benchmarks.create_benchmark(request.user, file=file, held_out_file=held_out_file, **payload.dict())
+    fields = payload.dict()
+    return Status(201, benchmarks.create_benchmark(request.user, file=file, held_out_file=held_out_file, **fields))
 
 
-@router.get("/benchmarks", response=BenchmarkPage)
+@router.get("/benchmarks", response=PageOf[BenchmarkOut])
 def list_benchmarks(request: HttpRequest, query: Query[ListQuery]) -> Any:
     return listing(Benchmark.objects.visible_to(request.user), query)
 
@@ -155,11 +151,14 @@ def list_built_in(request: HttpRequest) -> Any:
 def create_built_in(request: HttpRequest, payload: BuiltInIn) -> Any:
     """Load one of the built-in benchmarks with its own mapping."""
     staged = benchmarks.stage_built_in(request.user, payload.built_in, payload.location)
+    return _create_from(request, staged, payload.dict(include={"name", "held_out_fraction"}))
+
+
+def _create_from(request: HttpRequest, staged: Staged, changes: dict[str, Any]) -> Status[Benchmark]:
+    """Make a benchmark with the suggested mapping, changed by the values that are not empty."""
     try:
-        settings = benchmarks.suggested(staged)
-        settings |= {"name": payload.name} if payload.name else {}
-        settings |= {} if payload.held_out_fraction is None else {"held_out_fraction": payload.held_out_fraction}
-        return 201, benchmarks.create_from_staged(request.user, staged, settings)
+        settings = {key: value for key, value in changes.items() if value not in (None, "")}
+        return Status(201, benchmarks.create_from_staged(request.user, staged, benchmarks.suggested(staged) | settings))
     finally:
         staged.discard()
 
@@ -183,19 +182,18 @@ class FetchIn(StrictBody):
     held_out_fraction: float | None = None
 
 
-@router.post("/benchmarks/fetch", response={201: BenchmarkOut}, summary="Make a benchmark of files of the hub or here")
+@router.post(
+    "/benchmarks/fetch",
+    response={201: BenchmarkOut},
+    summary="Create a benchmark from the hub or a folder",
+)
 def fetch_benchmark(request: HttpRequest, payload: FetchIn) -> Any:
-    """The form's three steps in one: fetch, look, make."""
+    """The three steps of the form in one request: fetch, inspect, create."""
     if payload.kind not in ("hub", "local"):
         raise FieldErrors([FieldError("not_a_choice", "Choose one of: hub, local.", "kind")])
     place = payload.dict(include={"kind", "location", "revision"})
     staged = benchmarks.stage_from(request.user, **place)
-    try:
-        settings = benchmarks.suggested(staged)
-        settings |= {key: value for key, value in payload.dict(exclude=set(place)).items() if value not in (None, "")}
-        return 201, benchmarks.create_from_staged(request.user, staged, settings)
-    finally:
-        staged.discard()
+    return _create_from(request, staged, payload.dict(exclude=set(place)))
 
 
 @router.get("/benchmarks/{int:pk}", response=BenchmarkOut)
@@ -206,15 +204,8 @@ def get_benchmark(request: HttpRequest, pk: int) -> Any:
 @router.get("/benchmarks/{int:pk}/questions", response=QuestionPageOut)
 def list_questions(request: HttpRequest, pk: int, query: Query[QuestionQuery]) -> Any:
     benchmark = _benchmark(request, pk)
-    query_of_page = QuestionSearch(
-        is_held_out_file=query.file == "held_out" and bool(benchmark.eval_path),
-        start=query.start,
-        text=query.q.strip(),
-        subject=query.subject,
-        difficulty=query.difficulty,
-    )
     try:
-        page = read_page(benchmark, query_of_page)
+        page = read_page(benchmark, QuestionFilter(**query.dict()).of(benchmark))
     except (OSError, ValueError, KeyError):
         message = "The question files of this benchmark cannot be read (any more)."
         raise FieldErrors([FieldError("unreadable", message, None)], 409) from None
@@ -223,12 +214,12 @@ def list_questions(request: HttpRequest, pk: int, query: Query[QuestionQuery]) -
 
 @router.post("/benchmarks/{int:pk}/try", response=VerdictOut)
 def try_answer(request: HttpRequest, pk: int, payload: TryIn) -> Any:
-    return judging.ask_verifier(_benchmark(request, pk), gold=payload.gold, response=payload.response)
+    return verifying.ask_verifier(_benchmark(request, pk), gold=payload.gold, response=payload.response)
 
 
 @router.get("/benchmarks/{int:pk}/overlap", response=OverlapOut)
 def overlap(request: HttpRequest, pk: int, other: int | None = Query(None, ge=0, lt=2**63)) -> Any:
-    """How many questions of this benchmark also stand in `other`."""
+    """How many questions of this benchmark are also in `other`."""
     own = _benchmark(request, pk)
     if other is None:
         raise FieldErrors([FieldError("missing", "Choose another benchmark.", "other")])

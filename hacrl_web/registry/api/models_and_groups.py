@@ -1,4 +1,4 @@
-"""Models and groups over JSON: the same services as the forms, so the same checks and messages."""
+"""API of models and agent groups, with the services, checks and messages of the pages."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from django.http import Http404, HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Schema, Status
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from hacrl_web.accounts.projects import require_delete
-from hacrl_web.registry.api.answers import ChecksAnswer, PairAnswer
 from hacrl_web.registry.language_models import deletion, services
-from hacrl_web.registry.language_models.model_pairs import ModelPair, is_measured, measured_facts
-from hacrl_web.registry.models import AgentGroup, LanguageModel
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.registry.language_models.model_pairs import ModelPair, measured_facts
+from hacrl_web.registry.models import AGENT_SETTINGS, AgentGroup, LanguageModel
 from hacrl_web.web.pagination import ListQuery, listing
-from hacrl_web.web.schemas import StrictBody
+from hacrl_web.web.schemas import PageOf, StrictBody
 
 router = Router(tags=["registry"])
 
@@ -48,18 +47,22 @@ class ModelOut(Schema):
     created_at: datetime
 
 
-class ModelPage(Schema):
-    items: list[ModelOut]
-    count: int
-    next: str | None
+class CheckAnswer(TypedDict):
+    name: str
+    ok: bool
+    detail: str
+
+
+class ChecksAnswer(TypedDict):
+    checks: list[CheckAnswer]
 
 
 @router.post("/models", response={201: ModelOut})
 def create_model(request: HttpRequest, payload: ModelIn) -> Any:
-    return 201, services.register_model(request.user, **payload.dict())
+    return Status(201, services.register_model(request.user, **payload.dict()))
 
 
-@router.get("/models", response=ModelPage)
+@router.get("/models", response=PageOf[ModelOut])
 def list_models(request: HttpRequest, query: Query[ListQuery]) -> Any:
     return listing(LanguageModel.objects.visible_to(request.user), query)
 
@@ -73,7 +76,7 @@ def get_model(request: HttpRequest, pk: int) -> Any:
     "/models/{int:pk}/check", response=ChecksAnswer, summary="Check a registered model again; nothing is changed"
 )
 def check_model(request: HttpRequest, pk: int) -> Any:
-    """Refused with what is wrong where its folder is gone or changed, or where a check fails."""
+    """Refused where its folder is gone or changed, or where a check fails; the error names the reason."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     services.check_unchanged(model, field="location")
     checks, _ = services.read_model_facts(model.location, model.revision)
@@ -93,7 +96,7 @@ def delete_model(request: HttpRequest, pk: int) -> Any:
 
 
 class AgentIn(StrictBody):
-    """Settings of AgentSpec: the service has them checked, and says what is wrong in the form's words."""
+    """Settings of AgentSpec; the service checks them, with the form's messages."""
 
     model: int
     name: str = ""
@@ -108,7 +111,7 @@ class AgentIn(StrictBody):
 
 class GroupIn(StrictBody):
     name: str
-    agents: list[AgentIn] = Field(max_length=100)  # the service says how many are possible
+    agents: list[AgentIn] = Field(max_length=100)  # the service refuses more than a group can have
 
 
 class AgentOut(Schema):
@@ -123,30 +126,6 @@ class AgentOut(Schema):
     prompt_template: str
     chat_template_kwargs: dict[str, bool | int | str]
 
-    @staticmethod
-    def resolve_model(agent: Any) -> int:
-        return agent.model_id
-
-    @staticmethod
-    def resolve_lora_rank(agent: Any) -> int:
-        return agent.setting("lora_rank")
-
-    @staticmethod
-    def resolve_lora_alpha(agent: Any) -> float:
-        return agent.setting("lora_alpha")
-
-    @staticmethod
-    def resolve_seed(agent: Any) -> int | None:
-        return agent.setting("seed")
-
-    @staticmethod
-    def resolve_prompt_template(agent: Any) -> str:
-        return agent.setting("prompt_template")
-
-    @staticmethod
-    def resolve_chat_template_kwargs(agent: Any) -> dict[str, Any]:
-        return agent.setting("chat_template_kwargs")
-
 
 class GroupOut(Schema):
     id: int
@@ -154,19 +133,36 @@ class GroupOut(Schema):
     agents: list[AgentOut]
     created_at: datetime
 
+    @staticmethod
+    def resolve_agents(group: AgentGroup) -> list[dict[str, Any]]:
+        own = ("name", "position", "learning_rate", "prompt_format")
+        return [
+            {"model": agent.model_id}
+            | {name: getattr(agent, name) for name in own}
+            | {name: agent.setting(name) for name in AGENT_SETTINGS}
+            for agent in group.agents.all()
+        ]
 
-class GroupPage(Schema):
-    items: list[GroupOut]
-    count: int
-    next: str | None
+
+class PairAnswer(TypedDict):
+    """Two agents of a group: what differs, and how much longer a text is in the other's tokens.
+
+    drift: the length ratio minus 1. facts: what was measured of both tokenizers.
+    """
+
+    agents: list[str]
+    kind: str
+    drift: float | None
+    warnings: list[str]
+    facts: dict[str, Any] | None
 
 
 @router.post("/groups", response={201: GroupOut})
 def create_group(request: HttpRequest, payload: GroupIn) -> Any:
-    return 201, services.create_group(request.user, **payload.dict())
+    return Status(201, services.create_group(request.user, **payload.dict()))
 
 
-@router.get("/groups", response=GroupPage)
+@router.get("/groups", response=PageOf[GroupOut])
 def list_groups(request: HttpRequest, query: Query[ListQuery]) -> Any:
     return listing(AgentGroup.objects.visible_to(request.user).prefetch_related("agents"), query)
 
@@ -178,7 +174,7 @@ def get_group(request: HttpRequest, pk: int) -> Any:
 
 @router.delete("/groups/{int:pk}", response={204: None}, summary="Delete an agent group; its models stay")
 def delete_group(request: HttpRequest, pk: int) -> Any:
-    """Refused while a run has it, an ended one too: results are compared by their group."""
+    """Refused while a run, even an ended one, has it: results are compared by their group."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
     require_delete(request.user, group)
     deletion.delete_group(group)
@@ -189,15 +185,12 @@ def delete_group(request: HttpRequest, pk: int) -> Any:
     "/groups/{int:pk}/pairs/{int:first}/{int:second}", response=PairAnswer, summary="What two agents have in common"
 )
 def get_pair(request: HttpRequest, pk: int, first: int, second: int) -> Any:
-    """Places of the agents, the first the lower one. Measured now if it was not, which takes seconds."""
+    """first, second: positions of the agents, the lower one first. The first request measures the pair in seconds."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
-    pairs = [(a, b) for a, b in group.agent_pairs() if (a.position, b.position) == (first, second)]
-    if not pairs:
+    agents = group.pair_at(first, second)
+    if agents is None:
         raise Http404
-    pair = ModelPair(*pairs[0], measured_facts(pairs[0][0].model, pairs[0][1].model))
-    facts = pair.facts or {}
-    if not is_measured(facts):
-        message = str(facts.get("error") or "The two models could not be compared.")
-        raise FieldErrors([FieldError("not_measured", message, None)], 409)
-    names = [agent.name for agent in pairs[0]]
+    facts = measured_facts(agents[0].model, agents[1].model)
+    pair = ModelPair(agents[0], agents[1], facts)
+    names = [agent.name for agent in agents]
     return {"agents": names, "kind": pair.kind, "drift": pair.drift, "warnings": pair.warnings, "facts": facts}

@@ -28,6 +28,7 @@ TRAIN_FILE = "questions.jsonl"
 EVAL_FILE = "held_out.jsonl"
 MAX_HELD_OUT_FRACTION = 0.9
 MAX_TEMPLATE = 20_000
+MAX_COLUMN_NAME = 120
 EXTRACTIONS = {
     "as_is": "as it stands",
     "hashes": "what follows the last ####",
@@ -106,7 +107,7 @@ def _stage_fetched(owner: Any, location: str, revision: str, kind: str, field: s
 def _look(staged: Staged, field: str, held_out_field: str, entry: BuiltIn | None = None) -> None:
     """Fill in what the files hold. Error: FieldErrors beside the file that is wrong."""
     staged.found = importer.ask_importer({"verb": "look", "files": staged.train}, field)
-    if entry and all(staged.found_column(name) for name in entry.mapping.values() if name not in EXTRACTIONS):
+    if entry and set(entry.mapping.values()) <= {*staged.found["columns"], *EXTRACTIONS}:
         none = dict.fromkeys(COLUMNS, "") | {"extraction": "as_is"}
         staged.found["guess"] = none | {"id": staged.found["guess"]["id"]} | entry.mapping
     if staged.held_out:
@@ -171,7 +172,7 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
     template = checker.take("prompt_template", _template, fields.get("prompt_template", "{question}"))
     fraction = checker.take("held_out_fraction", _held_out_fraction, fields.get("held_out_fraction", 0.1))
     if named is not None and Benchmark.objects.filter(project=project_of_new(owner), name=named).exists():
-        checker.errors.extend(values.taken(named).errors)
+        checker.errors.extend(values.name_taken(named).errors)
     if columns["question"] and columns["question"] == columns["answer"]:
         checker.add("answer_field", "same_key", "The question and the answer need two different columns.")
     named, verifier, template, fraction, extraction = checker.finish(named, verifier, template, fraction, extraction)
@@ -185,7 +186,7 @@ def _column(checker: values.Checker, part: str, fields: Mapping[str, Any]) -> st
     name = fields.get(field, part)
     if part not in ("question", "answer") and name in ("", None):
         return ""
-    return checker.take(field, values.key, name) or ""
+    return checker.take(field, values.text, name, MAX_COLUMN_NAME) or ""
 
 
 def _tolerance(checker: values.Checker, value: Any, verifier: str | None) -> float | None:
@@ -271,7 +272,7 @@ def _keep(row: Benchmark, staged_folder: Path, has_eval_file: bool) -> None:
         if folder is not None:
             uploads.discard(folder)
         if isinstance(error, IntegrityError):
-            raise values.taken(row.name) from None
+            raise values.name_taken(row.name) from None
         raise
 
 

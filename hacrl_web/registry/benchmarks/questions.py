@@ -1,7 +1,7 @@
-"""The questions of a registered benchmark, a page at a time: read from its files, the web holds one page of them.
+"""The questions of a registered benchmark, read from its files one page at a time.
 
-A page begins at a line. Where nothing is sought the index beside the file leads there; a search reads on from there, as
-long as its time lasts, and says where it stopped.
+A page begins at a line, which the index beside the file leads to. A search reads on from its line for at most
+SEARCH_S, and reports where it stopped.
 """
 
 from __future__ import annotations
@@ -12,36 +12,44 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
 
 from hacrl_web.registry.models import Benchmark
+from hacrl_web.web.page_query import PageQuery, Text, Whole
 from workers.contract.spec.data import split_position
 
 PAGE_SIZE = 50
 LINES_PER_INDEX = 50  # as workers.questions.canonical writes it
 OTHER_SLICES = "others"  # as workers.questions.canonical counts what has no place among the named ones
 SEARCH_S = 1.0
-SHOWN_LETTERS = 4000
 
 
-@dataclass(frozen=True)
-class QuestionSearch:
-    """What is asked for: which file, from which line, and what the questions must hold."""
+LineNumber = Annotated[Whole, Field(le=100_000_000)]
 
-    is_held_out_file: bool = False
-    start: int = 0
-    text: str = ""
-    subject: str = ""
-    difficulty: str = ""
+
+class QuestionFilter(PageQuery):
+    """Which file, from which line, and what the questions must contain."""
+
+    file: Literal["train", "held_out"] = "train"
+    q: Text = ""
+    subject: Text = ""
+    difficulty: Text = ""
+    start: LineNumber = 0
 
     @property
     def is_search(self) -> bool:
-        return bool(self.text or self.subject or self.difficulty)
+        return bool(self.q or self.subject or self.difficulty)
+
+    def of(self, benchmark: Benchmark) -> Self:
+        """The same filter; the training file where the benchmark has no held-out file."""
+        return self if benchmark.eval_path else self.model_copy(update={"file": "train"})
 
 
 @dataclass(frozen=True)
 class QuestionRow:
-    """One question as it is shown; `line` counts from 0."""
+    """One question; `line` counts from 0."""
 
     line: int
     id: str
@@ -61,18 +69,16 @@ class QuestionPage:
     is_late: bool = False
 
 
-def read_page(benchmark: Benchmark, query: QuestionSearch) -> QuestionPage:
-    """Error: OSError, ValueError, KeyError where the files are gone or are no longer what they were."""
+def read_page(benchmark: Benchmark, query: QuestionFilter) -> QuestionPage:
+    """Error: OSError, ValueError, KeyError where the files are gone or have changed."""
     page = QuestionPage()
-    path = Path(benchmark.eval_path if query.is_held_out_file else benchmark.train_path)
-    limit = benchmark.facts.get("held_out_limit")
     until = time.monotonic() + SEARCH_S
-    text = query.text.casefold()
-    for line, record in _records(path, query.start):
+    text = query.q.casefold()
+    for line, record in _records(benchmark, query.file, query.start):
         if len(page.rows) == PAGE_SIZE or page.is_late:
             page.next_start = line
             break
-        row = _row(benchmark, line, record, query.is_held_out_file, limit)
+        row = _row(benchmark, query.file, line, record)
         if not query.is_search or _matches(row, query, text, benchmark.facts):
             page.rows.append(row)
         page.is_late = query.is_search and time.monotonic() > until
@@ -81,17 +87,15 @@ def read_page(benchmark: Benchmark, query: QuestionSearch) -> QuestionPage:
     return page
 
 
-def read_row(benchmark: Benchmark, *, is_held_out_file: bool, line: int) -> QuestionRow | None:
+def read_row(benchmark: Benchmark, file: str, line: int) -> QuestionRow | None:
     """One question, or None where the file has no such line. Errors as for a page."""
-    path = Path(benchmark.eval_path if is_held_out_file else benchmark.train_path)
-    record = next(_records(path, line), None)
-    if record is None or (is_held_out_file and not benchmark.eval_path):
-        return None
-    return _row(benchmark, record[0], record[1], is_held_out_file, benchmark.facts.get("held_out_limit"))
+    record = next(_records(benchmark, file, line), None)
+    return _row(benchmark, file, *record) if record else None
 
 
-def _records(path: Path, start: int) -> Iterator[tuple[int, dict[str, object]]]:
-    """Lines from `start` on, with their numbers."""
+def _records(benchmark: Benchmark, file_key: str, start: int) -> Iterator[tuple[int, dict[str, object]]]:
+    """Records of a file from line `start` on, with their line numbers."""
+    path = Path(benchmark.eval_path if file_key == "held_out" else benchmark.train_path)
     with open(path, encoding="utf-8-sig") as file:
         line = 0
         index = path.with_suffix(".index")
@@ -111,10 +115,9 @@ def _records(path: Path, start: int) -> Iterator[tuple[int, dict[str, object]]]:
             line += 1
 
 
-def _row(
-    benchmark: Benchmark, line: int, record: dict[str, object], in_held_out_file: bool, limit: float | None
-) -> QuestionRow:
+def _row(benchmark: Benchmark, file: str, line: int, record: dict[str, object]) -> QuestionRow:
     question = str(record[benchmark.question_field])
+    limit = benchmark.facts.get("held_out_limit")
     return QuestionRow(
         line=line,
         id=str(record.get("id") or ""),
@@ -122,16 +125,16 @@ def _row(
         answer=str(record[benchmark.answer_field]),
         subject=str(record.get("subject") or ""),
         difficulty=str(record.get("difficulty") or ""),
-        is_held_out=in_held_out_file or (limit is not None and split_position(question) <= limit),
+        is_held_out=file == "held_out" or (limit is not None and split_position(question) <= limit),
     )
 
 
 def _is_in(value: str, group: str, counted: Mapping[str, int]) -> bool:
-    """Whether a subject or difficulty is the wanted one; "others" are also all that are not counted by name."""
+    """Whether a subject or difficulty is in the group; "others" includes all that are not counted by name."""
     return value == group or (group == OTHER_SLICES and bool(value) and value not in counted)
 
 
-def _matches(row: QuestionRow, query: QuestionSearch, text: str, facts: Mapping[str, Any]) -> bool:
+def _matches(row: QuestionRow, query: QuestionFilter, text: str, facts: Mapping[str, Any]) -> bool:
     if query.subject and not _is_in(row.subject, query.subject, facts.get("subjects") or {}):
         return False
     if query.difficulty and not _is_in(row.difficulty, query.difficulty, facts.get("difficulties") or {}):

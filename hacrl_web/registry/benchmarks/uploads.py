@@ -47,9 +47,6 @@ class Staged:
     def token(self) -> str:
         return self.folder.name.rpartition("-")[2]
 
-    def found_column(self, name: str) -> bool:
-        return name in self.found["columns"]
-
     def note(self) -> None:
         """Keep what is known for the next request."""
         notes = {key: value for key, value in vars(self).items() if key != "folder"}

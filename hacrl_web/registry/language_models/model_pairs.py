@@ -1,15 +1,17 @@
-"""What two agents of a group have in common: measured once per pair of models, in a child process, and kept."""
+"""What two agents of a group have in common: measured once per pair of models, in a child process, and stored."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from hacrl_web.registry.children import INSPECTOR
 from hacrl_web.registry.models import Agent, LanguageModel, PairInspection
+from hacrl_web.web.errors import FieldError, FieldErrors
 
-# Ratio length `own` divides a shared rollout's log-probability by the learner's own token count: where the two
-# tokenizers cut the same text into counts this far apart, s is biased away from 1 before any learning.
+# Ratio length `own` divides a shared rollout's log-probability by the learner's own token count: where two tokenizers
+# differ by more than this share in the token count of a text, s is biased away from 1 before any learning.
 MAX_DRIFT = 0.05
 KINDS = {
     "identical": "Identical: the same model twice",
@@ -28,7 +30,7 @@ SAME_MODEL = {
 
 @dataclass(frozen=True)
 class ModelPair:
-    """Two agents and what is known of their models; `facts` is None until measured."""
+    """Two agents, and the measured facts of their models; None until measured."""
 
     first: Agent
     second: Agent
@@ -61,7 +63,7 @@ class ModelPair:
 
     @property
     def warnings(self) -> list[str]:
-        """What to think of before a launch."""
+        """Problems to consider before a launch."""
         result = []
         if self.drift is not None and self.drift > MAX_DRIFT:
             longer, shorter, _ = max(self.rereadings, key=lambda reading: reading[2])
@@ -81,30 +83,23 @@ class ModelPair:
 
 
 def known_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any] | None:
-    """What was measured before, without starting anything. Ratios go from the smaller id to the larger."""
+    """The stored facts, None if not yet measured. Ratios are those of the larger id to the smaller."""
     if first.pk == second.pk:
         return SAME_MODEL
-    model_a, model_b = sorted((first, second), key=_pk)
+    model_a, model_b = sorted((first, second), key=attrgetter("pk"))
     return PairInspection.objects.filter(model_a=model_a, model_b=model_b).values_list("facts", flat=True).first()
 
 
 def measured_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any]:
-    """What is known, else what a child process measures now. Error: FieldErrors."""
+    """The stored facts, or those that a child process measures now. Error: FieldErrors, 409 where it could not."""
     stored_facts = known_facts(first, second)
     if stored_facts is not None:
         return stored_facts
-    model_a, model_b = sorted((first, second), key=_pk)
+    model_a, model_b = sorted((first, second), key=attrgetter("pk"))
     options = [f"--revision-{side}={m.revision}" for side, m in (("a", model_a), ("b", model_b)) if m.revision]
     facts = INSPECTOR.ask("pair", model_a.location, model_b.location, *options, at="agents")
-    if is_measured(facts):  # a refusal is not kept: its cause may go away
-        PairInspection.objects.get_or_create(model_a=model_a, model_b=model_b, defaults={"facts": facts})
+    if facts.get("kind") not in KINDS:  # not stored, since its cause may go away
+        message = str(facts.get("error") or "The two models could not be compared.")
+        raise FieldErrors([FieldError("not_measured", message, None)], 409)
+    PairInspection.objects.get_or_create(model_a=model_a, model_b=model_b, defaults={"facts": facts})
     return facts
-
-
-def is_measured(facts: dict[str, Any]) -> bool:
-    """Not a refusal."""
-    return facts.get("kind") in KINDS
-
-
-def _pk(model: LanguageModel) -> int:
-    return model.pk

@@ -31,7 +31,7 @@ class ModelRefused(FieldErrors):
 
 def _name_taken(model: type[models.Model], project: Project, name: str) -> FieldErrors | None:
     if model._default_manager.filter(project=project, name=name).exists():
-        return values.taken(name)
+        return values.name_taken(name)
     return None
 
 
@@ -83,7 +83,7 @@ def register_model(
         with transaction.atomic():
             row.save(force_insert=True)
     except IntegrityError:  # the same name came in while this one was inspected
-        raise values.taken(named) from None
+        raise values.name_taken(named) from None
     return row
 
 
@@ -176,7 +176,7 @@ def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) 
                 row.group = group
             Agent.objects.bulk_create(rows)
     except IntegrityError:
-        raise values.taken(named) from None
+        raise values.name_taken(named) from None
     return group
 
 

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
+from pydantic import Field
 
 from hacrl_web.accounts.projects import for_members
 from hacrl_web.registry.benchmarks import benchmarks, try_answer, uploads
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
 from hacrl_web.registry.benchmarks.importer import compare_with
-from hacrl_web.registry.benchmarks.questions import PAGE_SIZE, QuestionSearch, read_page, read_row
+from hacrl_web.registry.benchmarks.questions import PAGE_SIZE, LineNumber, QuestionFilter, read_page, read_row
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.registry.pages.forms import MappingForm, ServiceForm, SourceForm, UploadForm
-from hacrl_web.registry.pages.models_and_groups import page_of, require_page
+from hacrl_web.registry.pages.models_and_groups import LIST_SIZE, require_page
 from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.page_query import MAX_ID, page_of, whole_number
 
-UNREADABLE = (OSError, ValueError, KeyError)
 MAX_OTHERS = 500  # benchmarks to choose from
 
 
 @require_safe
 def benchmark_list(request: HttpRequest) -> HttpResponse:
-    page = page_of(request, Benchmark.objects.listed_for(request.user).select_related("owner"))
-    return render(request, "registry/benchmark_list.html", {"page": page})
+    rows = Benchmark.objects.listed_for(request.user).select_related("owner")
+    return render(request, "registry/benchmark_list.html", {"page": page_of(request, rows, LIST_SIZE)})
 
 
 # Adding one: first the files, then what their columns mean
@@ -38,36 +39,31 @@ def benchmark_list(request: HttpRequest) -> HttpResponse:
 @for_members
 @require_page
 def benchmark_create(request: HttpRequest) -> HttpResponse:
-    """The ways in; a POST uploads files."""
-    form = UploadForm(request.POST if request.method == "POST" else None)
+    """The page with every way to add files; a POST uploads them."""
     if request.method != "POST":
-        return _add_page(request, form, SourceForm())
+        return _add_page(request, UploadForm(), SourceForm())
+    form = UploadForm(request.POST)
     files = {field: request.FILES.get(field) for field in ("file", "held_out_file")}
-    try:
-        return _go_on(request, benchmarks.stage_upload(request.user, **files))
-    except FieldErrors as refused:
-        if _wants_json(request):
-            return _refusal(refused)
-        form.add_refusal(refused)
-        return _add_page(request, form, SourceForm(), refused.status)
+    return _submit(
+        request,
+        form,
+        lambda: _mapping_url(benchmarks.stage_upload(request.user, **files)),
+        lambda status: _add_page(request, form, SourceForm(), status),
+    )
 
 
 @require_POST
 def benchmark_fetch(request: HttpRequest) -> HttpResponse:
     """Files that are not uploaded: `built_in`, or `kind`, `location` and `revision`."""
     form = SourceForm(request.POST)
-    fields = {field: request.POST.get(field, "") for field in form.fields}
-    try:
+
+    def stage() -> str:
         if "built_in" in request.POST:
-            staged = benchmarks.stage_built_in(request.user, request.POST["built_in"])
-        else:
-            staged = benchmarks.stage_from(request.user, **fields)
-        return _go_on(request, staged)
-    except FieldErrors as refused:
-        if _wants_json(request):
-            return _refusal(refused)
-        form.add_refusal(refused)
-        return _add_page(request, UploadForm(), form, refused.status)
+            return _mapping_url(benchmarks.stage_built_in(request.user, request.POST["built_in"]))
+        fields = {field: request.POST.get(field, "") for field in form.fields}
+        return _mapping_url(benchmarks.stage_from(request.user, **fields))
+
+    return _submit(request, form, stage, lambda status: _add_page(request, UploadForm(), form, status))
 
 
 def _add_page(request: HttpRequest, form: ServiceForm, source: ServiceForm, status: int = 200) -> HttpResponse:
@@ -75,22 +71,25 @@ def _add_page(request: HttpRequest, form: ServiceForm, source: ServiceForm, stat
     return render(request, "registry/benchmark_form.html", context, status=status)
 
 
+def _mapping_url(staged: Staged) -> str:
+    return reverse("registry:benchmark_map", args=[staged.token])
+
+
 @for_members
 @require_page
 def benchmark_map(request: HttpRequest, staged: str) -> HttpResponse:
-    """What was found in the files, and what it means; a POST makes the benchmark."""
+    """The columns of the files and what each means; a POST makes the benchmark."""
     upload = _staged_or_404(request, staged)
     values = request.POST.dict() if request.method == "POST" else benchmarks.suggested(upload)
     form = MappingForm(values, columns=upload.found["columns"], has_held_out_file=bool(upload.held_out))
     if request.method != "POST":
         return _map_page(request, upload, form)
-    try:
-        return _redirect(request, benchmarks.create_from_staged(request.user, upload, values).get_absolute_url())
-    except FieldErrors as refused:
-        if _wants_json(request):
-            return _refusal(refused)
-        form.add_refusal(refused)
-        return _map_page(request, upload, form, refused.status)
+    return _submit(
+        request,
+        form,
+        lambda: benchmarks.create_from_staged(request.user, upload, values).get_absolute_url(),
+        lambda status: _map_page(request, upload, form, status),
+    )
 
 
 def _map_page(request: HttpRequest, staged: Staged, form: MappingForm, status: int = 200) -> HttpResponse:
@@ -101,6 +100,21 @@ def _map_page(request: HttpRequest, staged: Staged, form: MappingForm, status: i
     return render(request, "registry/benchmark_map.html", context, status=status)
 
 
+def _submit(
+    request: HttpRequest, form: ServiceForm, act: Callable[[], str], page: Callable[[int], HttpResponse]
+) -> HttpResponse:
+    """Redirect to the address that `act` returns, or show the form with its errors; JSON for the page's own script."""
+    wants_json = request.headers.get("Accept") == "application/json"
+    try:
+        address = act()
+    except FieldErrors as refused:
+        if wants_json:
+            return JsonResponse({"errors": [error.as_dict() for error in refused.errors]}, status=refused.status)
+        form.add_refusal(refused)
+        return page(refused.status)
+    return JsonResponse({"location": address}) if wants_json else redirect(address)
+
+
 @require_POST
 def benchmark_discard(request: HttpRequest, staged: str) -> HttpResponse:
     _staged_or_404(request, staged).discard()
@@ -109,7 +123,7 @@ def benchmark_discard(request: HttpRequest, staged: str) -> HttpResponse:
 
 @require_safe
 def benchmark_progress(request: HttpRequest) -> HttpResponse:
-    """How far the reading of this user's newest files is: `phase`, `share`, `rows`; empty while nothing is told."""
+    """Progress of reading this user's newest files: `phase`, `share`, `rows`; empty before the first report."""
     newest = uploads.newest(request.user)
     return JsonResponse(newest.progress() if newest else {})
 
@@ -121,24 +135,13 @@ def _staged_or_404(request: HttpRequest, token: str) -> Staged:
     return upload
 
 
-def _go_on(request: HttpRequest, staged: Staged) -> HttpResponse:
-    return _redirect(request, reverse("registry:benchmark_map", args=[staged.token]))
-
-
-def _wants_json(request: HttpRequest) -> bool:
-    """A page's own script sends the form and shows the answer itself."""
-    return request.headers.get("Accept") == "application/json"
-
-
-def _redirect(request: HttpRequest, address: str) -> HttpResponse:
-    return JsonResponse({"location": address}) if _wants_json(request) else redirect(address)
-
-
-def _refusal(refused: FieldErrors) -> HttpResponse:
-    return JsonResponse({"errors": [error.as_dict() for error in refused.errors]}, status=refused.status)
-
-
 # One benchmark
+
+
+class BenchmarkQuery(QuestionFilter):
+    """try: line of the question whose answer the verifier is to check."""
+
+    try_line: LineNumber | None = Field(None, alias="try")
 
 
 @require_safe
@@ -150,11 +153,11 @@ def benchmark_detail(request: HttpRequest, pk: int) -> HttpResponse:
 def benchmark_try(request: HttpRequest, pk: int) -> HttpResponse:
     """The verifier's verdict on `response` against `gold`; a part of the page for htmx, else the page."""
     benchmark = _benchmark_or_404(request, pk)
-    form = {key: request.POST.get(key, "") for key in ("gold", "response")}
-    context: dict[str, Any] = {"tried": form}
+    answer = {key: request.POST.get(key, "") for key in ("gold", "response")}
+    context: dict[str, Any] = {"answer": answer}
     status = 200
     try:
-        context["verdict"] = try_answer.ask_verifier(benchmark, **form)
+        context["verdict"] = try_answer.ask_verifier(benchmark, **answer)
     except FieldErrors as refused:
         context["try_errors"], status = refused.errors, refused.status
     if getattr(request, "htmx", False):
@@ -164,14 +167,13 @@ def benchmark_try(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_safe
 def benchmark_overlap(request: HttpRequest, pk: int) -> HttpResponse:
-    """How many questions of this benchmark also stand in `other`."""
+    """How many questions of this benchmark are also in `other`."""
     benchmark = _benchmark_or_404(request, pk)
     beside = Benchmark.objects.filter(project=benchmark.project_id).exclude(pk=pk)
     context: dict[str, Any] = {"benchmark": benchmark, "others": beside[:MAX_OTHERS]}
     status = 200
-    if other_id := request.GET.get("other", ""):
-        number = int(other_id) if other_id.isascii() and other_id.isdigit() and len(other_id) < 19 else -1
-        context["other"] = other = get_object_or_404(beside, pk=number)
+    if other_id := request.GET.get("other"):
+        context["other"] = other = get_object_or_404(beside, pk=whole_number(other_id, MAX_ID))
         try:
             context["overlap"] = compare_with(benchmark, other)
         except FieldErrors as refused:
@@ -184,54 +186,32 @@ def _benchmark_or_404(request: HttpRequest, pk: int) -> Benchmark:
 
 
 def _detail_page(request: HttpRequest, benchmark: Benchmark, status: int = 200, **more: Any) -> HttpResponse:
-    query = wanted_of(request.GET, benchmark)
+    query = BenchmarkQuery.read(request.GET).of(benchmark)
     context: dict[str, Any] = {
         "benchmark": benchmark,
-        "wanted": query,
+        "filter": query,
         "facts": benchmark.facts,
         "mapping": benchmark.facts.get("mapping"),
     }
     try:
-        page = read_page(benchmark, query)
-        context["page"] = page
-        context["links"] = _links(request, query, page.next_start)
-        context["chosen"] = _chosen(request, benchmark, query)
-    except UNREADABLE:
+        context["page"] = page = read_page(benchmark, query)
+        context["links"] = _links(query, page.next_start)
+        if query.try_line is not None:
+            context["question"] = read_row(benchmark, query.file, query.try_line)
+    except (OSError, ValueError, KeyError):
         context["is_gone"] = True
-    context["tried"] = {"gold": context["chosen"].answer if context.get("chosen") else "", "response": ""}
+    question = context.get("question")
+    context["answer"] = {"gold": question.answer if question else "", "response": ""}
     return render(request, "registry/benchmark_detail.html", context | more, status=status)
 
 
-def wanted_of(parameters: Any, benchmark: Benchmark) -> QuestionSearch:
-    """What a query string asks for; what cannot be used is left out."""
-    return QuestionSearch(
-        is_held_out_file=parameters.get("file") == "held_out" and bool(benchmark.eval_path),
-        start=_line(parameters.get("start")),
-        text=parameters.get("q", "").replace("\x00", "").strip()[:200],
-        subject=parameters.get("subject", "").replace("\x00", "")[:200],
-        difficulty=parameters.get("difficulty", "").replace("\x00", "")[:200],
-    )
-
-
-def _line(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else 0
-
-
-def _chosen(request: HttpRequest, benchmark: Benchmark, query: QuestionSearch) -> Any:
-    """The question whose answer is to be tried."""
-    if "try" not in request.GET:
-        return None
-    return read_row(benchmark, is_held_out_file=query.is_held_out_file, line=_line(request.GET.get("try")))
-
-
-def _links(request: HttpRequest, query: QuestionSearch, next_start: int | None) -> dict[str, str]:
-    """Query strings of the next and the previous page, and of this one without its place."""
-    parameters = {key: value for key in ("file", "q", "subject", "difficulty") if (value := request.GET.get(key))}
-    links = {"kept": urlencode(parameters | ({"start": str(query.start)} if query.start else {}))}
+def _links(query: BenchmarkQuery, next_start: int | None) -> dict[str, str]:
+    """Query strings of this page, the next and the previous one, all without `try`."""
+    links = {"here": query.encode(**{"try": None})}
     if next_start is not None:
-        links["next"] = urlencode(parameters | {"start": str(next_start)})
+        links["next"] = query.encode(start=next_start, **{"try": None})
     if query.start:
-        # A search goes back to its beginning: where its page before began is not known.
+        # Where the previous page of a search began is not known, so it goes back to its first.
         before = 0 if query.is_search else max(0, query.start - PAGE_SIZE)
-        links["before"] = urlencode(parameters | {"start": str(before)})
+        links["before"] = query.encode(start=before, **{"try": None})
     return links

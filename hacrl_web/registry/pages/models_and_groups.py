@@ -1,30 +1,26 @@
-"""Pages of models, agent groups and benchmarks: parse, call the service, render."""
+"""Pages of models and agent groups: parse, call the service, render."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from django.core.paginator import Paginator
-from django.db.models import QuerySet
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from hacrl_web.accounts.projects import for_members
-from hacrl_web.registry.language_models import services
-from hacrl_web.registry.language_models.model_pairs import ModelPair, is_measured, known_facts, measured_facts
+from hacrl_web.accounts.projects import for_members, require_delete
+from hacrl_web.registry.language_models import deletion, services
+from hacrl_web.registry.language_models.model_pairs import ModelPair, known_facts, measured_facts
 from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import AgentGroup, LanguageModel
 from hacrl_web.registry.pages.forms import GroupForm, RegisterForm, agent_forms
 from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.page_query import page_of
 
-PAGE_SIZE = 50
+LIST_SIZE = 50
 require_page = require_http_methods(["GET", "HEAD", "POST"])
-
-
-def page_of(request: HttpRequest, rows: QuerySet[Any]) -> Any:
-    """The asked page of a list; a page that is not there is the nearest one."""
-    return Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
 
 
 def _check_lines(checks: list[dict[str, Any]]) -> list[dict[str, str]]:
@@ -40,8 +36,8 @@ def _check_lines(checks: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 @require_safe
 def model_list(request: HttpRequest) -> HttpResponse:
-    page = page_of(request, LanguageModel.objects.listed_for(request.user).select_related("owner"))
-    return render(request, "registry/model_list.html", {"page": page})
+    rows = LanguageModel.objects.listed_for(request.user).select_related("owner")
+    return render(request, "registry/model_list.html", {"page": page_of(request, rows, LIST_SIZE)})
 
 
 @for_members
@@ -65,9 +61,34 @@ def model_create(request: HttpRequest) -> HttpResponse:
 @require_safe
 def model_detail(request: HttpRequest, pk: int) -> HttpResponse:
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
-    groups = AgentGroup.objects.visible_to(request.user).filter(agents__model=model).distinct()[:PAGE_SIZE]
+    groups = deletion.groups_with(model)[:LIST_SIZE]
     context = {"model": model, "checks": _check_lines(model.facts.get("checks", [])), "groups": groups}
     return render(request, "registry/model_detail.html", context)
+
+
+@for_members
+@require_page
+def model_delete(request: HttpRequest, pk: int) -> HttpResponse:
+    model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
+    groups = deletion.groups_with(model)
+    context = {"model": model, "num_groups": groups.count(), "groups": groups[: deletion.MAX_LISTED]}
+    return _delete_page(request, model, deletion.delete_model, "model", context)
+
+
+def _delete_page(
+    request: HttpRequest, row: Any, delete: Callable[[Any], None], kind: str, context: dict[str, Any]
+) -> HttpResponse:
+    """GET shows what is lost, POST deletes; both refuse a user who may not delete."""
+    errors, status = [], 200
+    try:
+        require_delete(request.user, row)
+        if request.method == "POST":
+            delete(row)
+            messages.info(request, f"{row.name} is deleted.")
+            return redirect(f"registry:{kind}_list")
+    except FieldErrors as refused:
+        errors, status = refused.errors, refused.status
+    return render(request, f"registry/{kind}_delete.html", context | {"errors": errors}, status=status)
 
 
 # Agent groups
@@ -76,7 +97,7 @@ def model_detail(request: HttpRequest, pk: int) -> HttpResponse:
 @require_safe
 def group_list(request: HttpRequest) -> HttpResponse:
     rows = AgentGroup.objects.listed_for(request.user).prefetch_related("agents__model")
-    return render(request, "registry/group_list.html", {"page": page_of(request, rows)})
+    return render(request, "registry/group_list.html", {"page": page_of(request, rows, LIST_SIZE)})
 
 
 @for_members
@@ -119,22 +140,26 @@ def group_detail(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "registry/group_detail.html", context)
 
 
+@for_members
+@require_page
+def group_delete(request: HttpRequest, pk: int) -> HttpResponse:
+    group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
+    context = {"group": group, "agents": group.agents.select_related("model"), "uses": deletion.uses_of(group)}
+    return _delete_page(request, group, deletion.delete_group, "group", context)
+
+
 @require_safe
 def group_pair(request: HttpRequest, pk: int, first: int, second: int) -> HttpResponse:
-    """One pair, measured now if it was not: the page asks for each on its own, for a child takes seconds."""
+    """One pair, measured now if it was not; the group's page loads each by itself, since measuring takes seconds."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
-    pairs = [(a, b) for a, b in group.agent_pairs() if (a.position, b.position) == (first, second)]
-    if not pairs:
+    agents = group.pair_at(first, second)
+    if agents is None:
         raise Http404
-    a, b = pairs[0]
-    error = ""
-    facts: dict[str, Any] | None = None
+    facts, error = None, ""
     try:
-        facts = measured_facts(a.model, b.model)
+        facts = measured_facts(agents[0].model, agents[1].model)
     except FieldErrors as refused:
         error = refused.errors[0].message
-    if facts is not None and not is_measured(facts):
-        error, facts = str(facts.get("error") or "The two models could not be compared."), None
-    context = {"group": group, "pair": ModelPair(a, b, facts), "error": error}
+    context = {"group": group, "pair": ModelPair(agents[0], agents[1], facts), "error": error}
     is_fragment = request.headers.get("HX-Request") == "true"
     return render(request, "registry/pair_row.html" if is_fragment else "registry/pair_page.html", context)

@@ -53,12 +53,14 @@ def test_stored_steps_raise_and_clear_an_alert(run):
     alert = run.alerts.get()
     assert (alert.kind, alert.agent, alert.source, alert.raised_step, alert.number) == ("cross_clip", "A", "B", 3, 0.85)
     assert alert.raised_at == datetime.fromtimestamp(1005.0, tz=UTC)  # when the event says, not when we looked
-    assert alert.text == "85 % of the encouraging rollouts of B lie below the band of A and teach nothing."
+    assert alert.text == (
+        "85 % of the rollouts of B with positive advantage lie below the clip band of A: it learns nothing from them."
+    )
     assert alert.is_open
     tell(run, 0.5, 0.5, 0.5, step=4)
     Evaluator().tick()
     alert.refresh_from_db()
-    assert (alert.cleared_step, alert.cleared_reason) == (6, "0.5: within 0.6 for 3 steps")
+    assert (alert.cleared_step, alert.cleared_reason) == (6, "0.5: at most 0.6 for 3 steps")
 
 
 def test_steps_one_by_one_or_all_at_once_give_the_same_alerts(user):
@@ -97,14 +99,14 @@ def test_state_of_another_version_is_made_anew_from_the_first_event(run):
 
 def test_second_process_with_an_old_view_writes_nothing(run, monkeypatch):
     tell(run, *[0.9] * 3)
-    taken = Evaluator._take
+    taken = Evaluator._changes
 
     def late(self, *arguments):
         found = taken(self, *arguments)
         Cursor.objects.filter(run=run).update(seq=6)  # meanwhile the other one was here
         return found
 
-    monkeypatch.setattr(Evaluator, "_take", late)
+    monkeypatch.setattr(Evaluator, "_changes", late)
     Evaluator().tick()
     assert rows(run) == []
 

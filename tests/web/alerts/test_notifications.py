@@ -129,7 +129,7 @@ def test_alert_is_mailed_once_to_the_owner_of_the_run(run, user):
         "Raise algorithm.delta, or set algorithm.cross_clip_gradient to sided.",
     ]
     delivery = Delivery.objects.get()
-    assert (delivery.state, delivery.tries, delivery.reason) == ("sent", 1, "taken by the mail server")
+    assert (delivery.state, delivery.tries, delivery.reason) == ("sent", 1, "accepted by the mail server")
 
 
 @pytest.mark.parametrize("way_out", ["of the project", "of the installation"])
@@ -168,7 +168,7 @@ def test_run_that_pauses_by_itself_is_told(run, user, reason, told):
 
 def test_clearing_is_told_only_where_wished_and_not_at_the_runs_end(run, user):
     wish(user, email_enabled=True, email="a@b.test", on_alert=False, on_cleared=True)
-    raise_alert(run, cleared_at=timezone.now(), cleared_step=9, cleared_reason="0.5: within 0.6 for 3 steps")
+    raise_alert(run, cleared_at=timezone.now(), cleared_step=9, cleared_reason="0.5: at most 0.6 for 3 steps")
     raise_alert(run, seq=2, cleared_at=timezone.now(), cleared_step=9, cleared_reason="the run ended: completed")
     Notifier().tick()
     assert outbox(user) == [("email", "Cleared: Delta trap, at step 9 of swan")]
@@ -428,7 +428,7 @@ def test_page_saves_wishes_and_sends_a_test(settings, client, user):
     assert mail.outbox == []  # not in the request
     send_due()
     assert [sent.to for sent in mail.outbox] == [["a@b.test"]]
-    assert "taken by the mail server" in client.get("/notifications").content.decode()
+    assert "accepted by the mail server" in client.get("/notifications").content.decode()
 
 
 def test_mail_cannot_be_turned_on_without_a_mail_server(settings, client, user):

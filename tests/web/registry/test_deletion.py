@@ -81,7 +81,7 @@ def test_group_that_runs_have_stays_and_says_how_many_and_where(client, ada):
 def test_words_fit_one_run_and_many(ada):
     run = make_run(ada, name="swan")
     assert deletion.uses_of(run.group).refusal.startswith("1 run has this agent group: run “swan”. Delete it first")
-    for number in range(deletion.NAMED):
+    for number in range(deletion.MAX_NAMED):
         make_run(ada, group=run.group.pk, name=f"goose {number}")
     words = deletion.uses_of(run.group).refusal
     assert words.startswith("6 runs have this agent group: run “goose 4”, ")
@@ -135,7 +135,7 @@ def test_model_of_a_group_stays_and_its_groups_are_linked(client, ada):
         assert "Delete it for good" not in page
     words = f"1 agent group has this model: {group.name}. Delete it first."
     assert words in text_of(refused)
-    for number in range(deletion.NAMED):
+    for number in range(deletion.MAX_NAMED):
         twins = AgentGroup.objects.create(owner=ada, name=f"twins {number}")
         for position, name in enumerate("AB"):
             Agent.objects.create(group=twins, model=model, name=name, position=position)

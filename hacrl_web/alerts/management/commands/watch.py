@@ -1,4 +1,4 @@
-"""`manage.py watch`: the process that raises alerts and sends notifications, until it is told to end."""
+"""`manage.py watch`: the process that evaluates alert rules and sends notifications, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from hacrl_web.ops.loop import pulse_file, repeat
 
 
 class Command(BaseCommand):
-    help = "Look at the metrics of all runs for alerts, and send what users want to be told, until ended."
+    help = "Evaluate the alert rules of all runs and send notifications, until ended."
 
     def add_arguments(self, parser: Any) -> None:
-        parser.add_argument("--interval", type=float, default=1.0, help="seconds between two looks")
+        parser.add_argument("--interval", type=float, default=1.0, help="seconds between two evaluations")
 
     def handle(self, *args: Any, **options: Any) -> None:
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        # Sending waits for other hosts, so it has a thread of its own: it never delays an alert.
+        # Sending waits for other hosts, so it has its own thread and never delays an alert.
         sender = threading.Thread(target=repeat, args=([send_due], ended, options["interval"]), daemon=True)
         sender.start()
         repeat([Evaluator().tick, Notifier().tick], ended, options["interval"], pulse_file())
