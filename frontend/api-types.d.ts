@@ -835,6 +835,13 @@ declare namespace Api {
     agent: number;
     name?: string;
   }
+  interface QuestionListQuery {
+    file?: string;
+    start?: number;
+    q?: string;
+    subject?: string;
+    difficulty?: string;
+  }
   interface QuestionOut {
     line: number;
     id: string;
@@ -847,13 +854,6 @@ declare namespace Api {
   interface QuestionPageOut {
     items: QuestionOut[];
     next_start: number | null;
-  }
-  interface QuestionQuery {
-    file?: string;
-    start?: number;
-    q?: string;
-    subject?: string;
-    difficulty?: string;
   }
   interface QueuedAnswer {
     queued: number;

@@ -93,7 +93,7 @@ class QuestionPageOut(Schema):
     next_start: int | None
 
 
-class QuestionQuery(Schema):
+class QuestionListQuery(Schema):
     file: str = Query("train", pattern="^(train|held_out)$")
     start: int = Query(0, ge=0, le=100_000_000)
     q: str = Query("", max_length=200)
@@ -202,7 +202,7 @@ def get_benchmark(request: HttpRequest, pk: int) -> Any:
 
 
 @router.get("/benchmarks/{int:pk}/questions", response=QuestionPageOut)
-def list_questions(request: HttpRequest, pk: int, query: Query[QuestionQuery]) -> Any:
+def list_questions(request: HttpRequest, pk: int, query: Query[QuestionListQuery]) -> Any:
     benchmark = _benchmark(request, pk)
     try:
         page = read_page(benchmark, QuestionFilter(**query.dict()).of(benchmark))
