@@ -10,6 +10,7 @@ from hacrl_web.leaderboard.board.cells import paired
 from hacrl_web.leaderboard.board.results import FINAL, START, RunResult, run_results
 from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.leaderboard.render.exports import estimate_as_dict
+from hacrl_web.leaderboard.render.figures import interval_text
 from hacrl_web.runs.models import Sweep
 
 HACPO = "hacpo"
@@ -74,14 +75,12 @@ def text_table(sweep: Sweep) -> str:
     for row, final in sorted(scored, key=lambda item: -(item[1].mean if item[1] else 0.0)):
         start = mean_interval(list(_scores(row, START).values()))
         rollouts, seconds = row.mean_of("rollouts") or 0.0, row.mean_of("device_seconds") or 0.0
-        lines.append(f"{row.algorithm:<14} {_words(start):>16} {_words(final):>16} {rollouts:>9.0f} {seconds:>8.1f}")
+        lines.append(f"{row.algorithm:<14} {_text(start):>16} {_text(final):>16} {rollouts:>9.0f} {seconds:>8.1f}")
     for name, gap in paired_differences(board).items():
         width = f" +- {gap.half_width:.3f}" if gap.half_width else ""
         lines.append(f"{name}: {gap.mean:+.3f}{width} over {gap.count} seeds")
     return "\n".join(lines)
 
 
-def _words(value: MeanInterval | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value.mean:.3f}" + (f" +- {value.half_width:.3f}" if value.half_width else "")
+def _text(value: MeanInterval | None) -> str:
+    return "-" if value is None else interval_text(value, "+-")

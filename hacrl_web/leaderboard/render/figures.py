@@ -1,38 +1,36 @@
 """The board's pictures, built in Python as Plotly figures and drawn by js/lib/figures.js: the numbers of its Table.
 
-Colours are mid-tones that stand on light and dark grounds alike; the page sets text and grid colours itself.
+Colours are mid-tones, legible on light and dark grounds; the page sets text and grid colours itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
 
-from hacrl_web.insight.plotly_figures import HEIGHT, as_json
+from hacrl_web.insight.plotly_figures import HEIGHT, as_json, plain_text
 from hacrl_web.insight.statistics import MeanInterval
-from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable, Cell
+from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable
+from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.leaderboard.board.selection import COSTS
 from hacrl_web.web.page_query import one_of
 
 BEST, OTHER, AMBER = "#2590a1", "#8b8e93", "#d08300"
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "triangle-down")
 LABEL_LETTERS = 48
-BESIDE = 0.16  # of the way to the next row: seeds stand beside their mean, not under it
-LEGEND_ROW = 20  # pixels; names stand below one another where they are long
+BESIDE = 0.16  # of the way to the next row: seeds are drawn beside their mean, not under it
+LEGEND_ROW = 20  # pixels; long names are below one another
 
 
 def axis_label(group: BoardGroup) -> str:
-    """Name of a row in a picture; Plotly takes markup, so that an angle bracket is written out."""
-    text = group.row.label
-    text = text if len(text) <= LABEL_LETTERS else text[: LABEL_LETTERS - 1] + "…"
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+    return plain_text(group.row.label, LABEL_LETTERS)
 
 
 def _intervals(scores: Sequence[MeanInterval]) -> dict[str, Any] | None:
-    """Error bars of the 95 % intervals; none of one seed or of equal ones: a cap would stand there without a bar."""
+    """Error bars of the 95 % intervals; none for one seed or equal ones, whose bar would be a cap alone."""
     widths = [score.half_width or None for score in scores]
     return {"type": "data", "array": widths, "thickness": 1.5, "width": 5, "color": OTHER} if any(widths) else None
 
@@ -41,10 +39,9 @@ def _scored(table: BoardTable) -> list[tuple[BoardGroup, MeanInterval]]:
     return [(group, score) for group in table.groups if (score := table.cell(group).score) is not None]
 
 
-def score_words(table: BoardTable) -> str:
+def score_label(table: BoardTable) -> str:
     """What the pictures draw: `score (avg@4)`."""
-    what = "mean score" if table.last.is_average else "score"
-    return f"{what} ({table.last.measured_by})"
+    return f"{'mean score' if table.last.is_average else 'score'} ({table.last.measured_by})"
 
 
 def _plain(figure: go.Figure, x_title: str, y_title: str, **layout: Any) -> dict[str, Any]:
@@ -89,7 +86,7 @@ def seed_dots(table: BoardTable) -> dict[str, Any]:
         hovertemplate="mean of %{text}: %{y:.3f}<extra></extra>",
         text=[axis_label(group) for group, _ in scored],
     )
-    plain = _plain(figure, "", score_words(table))
+    plain = _plain(figure, "", score_label(table))
     # Names as ticks, not as the axis itself: two that are cut to the same letters stay two places.
     names = [axis_label(group) for group, _ in scored]
     ends = [-0.5, max(0.5, len(scored) - 0.5)]
@@ -125,7 +122,7 @@ def pareto(table: BoardTable) -> dict[str, Any]:
             hoverinfo="skip",
             showlegend=False,
         )
-    # Names stand in the legend: beside the marks, those of rows that cost the same would cover each other.
+    # Names are in the legend: beside the marks, those of rows with the same cost would cover each other.
     for place, (group, score) in enumerate(_scored(table)):
         figure.add_scatter(
             x=[table.cost(group.row, table.selection.cost)],
@@ -136,13 +133,13 @@ def pareto(table: BoardTable) -> dict[str, Any]:
             marker={"size": 11, "symbol": SYMBOLS[place % len(SYMBOLS)], "color": _colour(table, group)},
             hovertemplate="%{y:.3f} at %{x:,}",
         )
-    plain = _plain(figure, COSTS[table.selection.cost], score_words(table), **_legend(len(table.groups)))
+    plain = _plain(figure, COSTS[table.selection.cost], score_label(table), **_legend(len(table.groups)))
     plain["layout"]["xaxis"]["rangemode"] = "tozero"
     return plain
 
 
 def _legend(num_names: int) -> dict[str, Any]:
-    """Names below the picture, which is the higher for them."""
+    """Names below the picture, which grows by their height."""
     place = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "itemclick": False}
     return {"showlegend": True, "legend": place, "height": HEIGHT + LEGEND_ROW * max(0, num_names - 2)}
 
@@ -152,106 +149,79 @@ def _legend(num_names: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class GridPoint:
-    """One row on the axis."""
+    """One row at its value of the first axis."""
 
     x: float
-    group: BoardGroup
-    cell: Cell
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Rows of one algorithm that differ in nothing but the axis."""
-
-    label: str
-    points: tuple[GridPoint, ...]  # by x
+    row: BoardRow
+    score: MeanInterval
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What varies, what is drawn over it, and the curves."""
+    """Settings that vary, the chosen axes, and the curves: rows of one algorithm that differ only in x."""
 
-    settings: tuple[str, ...]  # numbers that vary within an algorithm, by dotted path
+    settings: list[str]  # numbers that vary within an algorithm, by dotted path
     x: str
     y: str  # second axis, of the heat map; empty where only one setting varies
-    curves: tuple[Curve, ...]
+    curves: dict[str, list[GridPoint]]  # by label, each by x
 
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def varying(groups: Sequence[BoardGroup]) -> list[str]:
-    """Settings with two or more numbers among the rows of one algorithm."""
-    values: dict[tuple[str, str], set[float]] = {}
-    for group in groups:
-        for path, value in group.row.settings.items():
-            number = _number(value)
-            if number is not None and path in group.row.distinctions:
-                values.setdefault((path, group.row.algorithm), set()).add(number)
-    return sorted({path for (path, _), numbers in values.items() if len(numbers) > 1})
-
-
 def make_grid(table: BoardTable) -> Grid | None:
-    """None where no number varies."""
-    scored = [group for group in table.groups if table.cell(group).score is not None]
-    settings = varying(scored)
+    """None where no setting has two numbers among the rows of one algorithm."""
+    scored = _scored(table)
+    values: dict[tuple[str, str], set[float]] = {}
+    for group, _ in scored:
+        for path in group.row.distinctions:
+            number = _number(group.row.settings.get(path))
+            if number is not None:
+                values.setdefault((path, group.row.algorithm), set()).add(number)
+    settings = sorted({path for (path, _), numbers in values.items() if len(numbers) > 1})
     if not settings:
         return None
     x = one_of(table.selection.x, settings, settings[0])
     others = [path for path in settings if path != x]
     y = one_of(table.selection.y, others, next(iter(others), ""))
-    return Grid(tuple(settings), x, y, tuple(_curves(table, scored, x)))
-
-
-def _curves(table: BoardTable, groups: Sequence[BoardGroup], x: str) -> list[Curve]:
-    """A row without a number there, such as an algorithm that has no use for the setting, is on no curve."""
     curves: dict[str, list[GridPoint]] = {}
-    for group in groups:
+    for group, score in scored:
         number = _number(group.row.settings.get(x))
-        if number is not None and x in group.row.distinctions:
-            curves.setdefault(group.row.label_without(x), []).append(GridPoint(number, group, table.cell(group)))
-    return [Curve(label, tuple(sorted(points, key=lambda point: point.x))) for label, points in curves.items()]
+        if number is not None and x in group.row.distinctions:  # not so where the algorithm does not use the setting
+            curves.setdefault(group.row.label_without(x), []).append(GridPoint(number, group.row, score))
+    return Grid(settings, x, y, {label: sorted(points, key=lambda one: one.x) for label, points in curves.items()})
 
 
-def cells_of(grid: Grid, curves_algorithm: str) -> dict[tuple[float, float], Cell]:
-    """(x, y) -> score of one algorithm's rows, where only these two settings tell them apart."""
+def heat_cells(grid: Grid, algorithm: str) -> dict[tuple[float, float], MeanInterval]:
+    """(x, y) -> score of one algorithm's rows that differ only in these two settings."""
     cells = {}
-    for curve in grid.curves:
-        for point in curve.points:
-            row = point.group.row
-            y = _number(row.settings.get(grid.y))
-            if row.algorithm == curves_algorithm and y is not None and set(row.distinctions) <= {grid.x, grid.y}:
-                cells[point.x, y] = point.cell
+    for point in (point for points in grid.curves.values() for point in points):
+        y = _number(point.row.settings.get(grid.y))
+        if point.row.algorithm == algorithm and y is not None and set(point.row.distinctions) <= {grid.x, grid.y}:
+            cells[point.x, y] = point.score
     return cells
 
 
 def sensitivity(table: BoardTable, grid: Grid) -> dict[str, Any]:
-    """Score over one setting, a line for each combination of the others; the baseline's own mean lies across."""
+    """Score over one setting, a line for each combination of the others, and a level line at the baseline's mean."""
     figure = go.Figure()
-    for place, curve in enumerate(grid.curves):
-        scores = [point.cell.score for point in curve.points if point.cell.score is not None]
+    for place, (label, points) in enumerate(grid.curves.items()):
         figure.add_scatter(
-            x=[point.x for point in curve.points],
-            y=[score.mean for score in scores],
-            error_y=_intervals(scores),
+            x=[point.x for point in points],
+            y=[point.score.mean for point in points],
+            error_y=_intervals([point.score for point in points]),
             mode="lines+markers",
-            name=_cut(curve),
+            name=plain_text(label, LABEL_LETTERS),
             meta={"place": place},
             line={"dash": ("solid", "dash", "dot")[place // 8 % 3]},
             hovertemplate=f"{_last(grid.x)} %{{x}}: %{{y:.3f}}",
         )
-    for group in table.groups:
-        score = table.cell(group).score
-        if group.is_baseline and score is not None and grid.x not in group.row.distinctions:
+    for group, score in _scored(table):
+        if group.is_baseline and grid.x not in group.row.distinctions:
             line = {"color": OTHER, "width": 1.5, "dash": "dot"}
             figure.add_hline(y=score.mean, line=line, annotation_text=axis_label(group))
-    return _plain(figure, grid.x, score_words(table), **_legend(len(grid.curves)))
-
-
-def _cut(curve: Curve) -> str:
-    text = curve.label if len(curve.label) <= LABEL_LETTERS else curve.label[: LABEL_LETTERS - 1] + "…"
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+    return _plain(figure, grid.x, score_label(table), **_legend(len(grid.curves)))
 
 
 def _last(path: str) -> str:
@@ -261,34 +231,29 @@ def _last(path: str) -> str:
 def heat_map(table: BoardTable, grid: Grid) -> dict[str, Any] | None:
     """Score over two settings, of the algorithm with the most of them; None where fewer than four cells are filled."""
     algorithms = sorted({group.row.algorithm for group in table.groups})
-    cells = max((cells_of(grid, name) for name in algorithms), key=len, default={})
+    cells = max((heat_cells(grid, name) for name in algorithms), key=len, default={})
     if not grid.y or len(cells) < 4:
         return None
     xs, ys = (sorted({pair[axis] for pair in cells}) for axis in (0, 1))
-    scores: list[list[MeanInterval | None]] = [[_score(cells, x, y) for x in xs] for y in ys]
+    scores = [[cells.get((x, y)) for x in xs] for y in ys]
     figure = go.Figure(
         go.Heatmap(
             x=[f"{x:g}" for x in xs],
             y=[f"{y:g}" for y in ys],
             z=[[None if score is None else score.mean for score in line] for line in scores],
-            text=[["" if score is None else words(score) for score in line] for line in scores],
+            text=[["" if score is None else interval_text(score) for score in line] for line in scores],
             texttemplate="%{text}",
             colorscale="Viridis",
             hovertemplate=f"{_last(grid.x)} %{{x}}, {_last(grid.y)} %{{y}}: %{{text}}<extra></extra>",
         )
     )
     plain = _plain(figure, grid.x, grid.y)
-    # As categories: the values of a grid are seldom evenly spaced, and a cell of no run must stay empty.
+    # As categories: the values of a grid are seldom evenly spaced, and a cell without a run must stay empty.
     for axis in ("xaxis", "yaxis"):
         plain["layout"][axis] |= {"type": "category", "rangemode": "normal"}
     return plain
 
 
-def _score(cells: Mapping[tuple[float, float], Any], x: float, y: float) -> MeanInterval | None:
-    return cells[x, y].score if (x, y) in cells else None
-
-
-def words(score: MeanInterval) -> str:
-    """`0.683 ± 0.020`, as in a cell of a picture."""
-    width = f" ± {score.half_width:.3f}" if score.half_width else ""
-    return f"{score.mean:.3f}{width}"
+def interval_text(score: MeanInterval, sign: str = "±") -> str:
+    """`0.683 ± 0.020`."""
+    return f"{score.mean:.3f}" + (f" {sign} {score.half_width:.3f}" if score.half_width else "")

@@ -92,7 +92,7 @@ def test_sensitivity_has_a_line_for_each_other_setting(user):
     values = {(0.0, 1): 0.4, (1.0, 1): 0.5, (0.0, 5): 0.6, (1.0, 5): 0.7}
     table = table_of(grid_of(user, values))
     grid = figures.make_grid(table)
-    assert (grid.settings, grid.x) == (("algorithm.alpha", "algorithm.capability_window"), "algorithm.alpha")
+    assert (grid.settings, grid.x) == (["algorithm.alpha", "algorithm.capability_window"], "algorithm.alpha")
     drawn = traces(figures.sensitivity(table, grid), "lines+markers")
     assert {trace["name"]: (trace["x"], trace["y"]) for trace in drawn} == {
         "hacpo (capability_window 1)": ([0, 1], [0.4, 0.5]),
@@ -126,4 +126,4 @@ def test_markup_in_a_name_is_text_in_a_picture(user):
     sweep = finished_sweep(user, {"gspo": (0.4,)})
     table = table_of(sweep)
     table.groups[0].row.distinctions["group"] = "<b>&"
-    assert figures.axis_label(table.groups[0]) == "gspo (group &lt;b>&amp;)"
+    assert figures.axis_label(table.groups[0]) == "gspo (group &lt;b&gt;&amp;)"
