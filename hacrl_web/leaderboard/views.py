@@ -18,7 +18,7 @@ from hacrl_web.leaderboard.render.context import board_context, board_report, se
 from hacrl_web.leaderboard.render.figures import make_grid
 from hacrl_web.runs.models import Sweep
 from hacrl_web.web.page_query import PageQuery, RowId, Text, page_of
-from hacrl_web.web.streaming import download
+from hacrl_web.web.streaming import download, download_csv
 
 PAGE_SIZE = 8
 
@@ -125,7 +125,7 @@ def row(request: HttpRequest) -> HttpResponse:
 def board_csv(request: HttpRequest) -> StreamingHttpResponse:
     """The table, a line for each agent of each row."""
     table = _table(request)
-    return download(request, exports.csv_lines(table, _section(table)), "leaderboard.csv", "text/csv")
+    return download_csv(request, exports.csv_rows(table, _section(table)), "leaderboard.csv")
 
 
 @require_GET

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Iterator
 from datetime import datetime, time, timedelta
+from itertools import chain
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,7 +20,7 @@ from hacrl_web.accounts.audit_log import AuditEntry, AuditEntryQuerySet
 from hacrl_web.accounts.models import Project
 from hacrl_web.accounts.projects import administers
 from hacrl_web.web.errors import FieldError, FieldErrors
-from hacrl_web.web.streaming import Echo, csv_cell, download
+from hacrl_web.web.streaming import download_csv
 
 PAGE_SIZE = 50
 MAX_CHOICES = 200
@@ -53,14 +52,8 @@ def audit_list(request: HttpRequest) -> HttpResponse:
 def audit_csv(request: HttpRequest) -> StreamingHttpResponse:
     """All entries that the filters leave, before and after as JSON."""
     entries = filtered(visible_entries(request), _asked(request))
-
-    def lines() -> Iterator[str]:
-        writer = csv.writer(Echo())
-        yield writer.writerow(COLUMNS)
-        for entry in entries.iterator(chunk_size=500):
-            yield writer.writerow([csv_cell(_cell(getattr(entry, name))) for name in COLUMNS])
-
-    return download(request, lines(), "audit.csv", "text/csv")
+    cells = ([_cell(getattr(entry, name)) for name in COLUMNS] for entry in entries.iterator(chunk_size=500))
+    return download_csv(request, chain([COLUMNS], cells), "audit.csv")
 
 
 def _cell(value: Any) -> Any:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
@@ -17,7 +16,7 @@ from hacrl_web.insight import settings_diff
 from hacrl_web.insight.compare import comparison
 from hacrl_web.runs.models import Run
 from hacrl_web.web.page_query import PageQuery, Text, Whole, one_of
-from hacrl_web.web.streaming import Echo, csv_cell, download
+from hacrl_web.web.streaming import download_csv
 
 CSV_HEAD = (
     *("run", "name", "algorithm", "seed", "agent", "metric", "best", "step_of_best", "last", "last_step"),
@@ -146,15 +145,9 @@ def compare_csv(request: HttpRequest) -> StreamingHttpResponse:
     selection = compare_selection(request)
     if selection is None:
         raise Http404
-    rows = selection.table()
-
-    def lines() -> Iterator[str]:
-        writer = csv.writer(Echo())
-        yield writer.writerow(CSV_HEAD)
-        for row in rows:
-            run, last = row.run, (row.last, row.last_step, row.best_difference, row.last_difference)
-            names = (run.pk, run.name, run.algorithm, run.seed, "mean of all" if row.is_mean else row.agent)
-            cells = [*names, selection.metric, row.best, row.best_step, *last, selection.baseline.pk]
-            yield writer.writerow([csv_cell(cell) for cell in cells])
-
-    return download(request, lines(), "comparison.csv", "text/csv")
+    lines: list[Sequence[Any]] = [CSV_HEAD]
+    for row in selection.table():
+        run, last = row.run, (row.last, row.last_step, row.best_difference, row.last_difference)
+        names = (run.pk, run.name, run.algorithm, run.seed, "mean of all" if row.is_mean else row.agent)
+        lines.append([*names, selection.metric, row.best, row.best_step, *last, selection.baseline.pk])
+    return download_csv(request, lines, "comparison.csv")

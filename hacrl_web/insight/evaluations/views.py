@@ -6,7 +6,6 @@ leaves out values of its address that do not exist, so that old addresses still 
 
 from __future__ import annotations
 
-import csv
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.runs import header, run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import PageQuery, Text, Whole, one_of, page_of
-from hacrl_web.web.streaming import Echo, csv_cell, download
+from hacrl_web.web.streaming import download_csv
 from workers.contract.events import ANSWERS_AT_ONCE
 from workers.contract.spec.sections import RolloutSpec
 
@@ -230,10 +229,9 @@ def evaluations_csv(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse | S
     run = run_or_404(request, run_id)
     benchmarks = evaluation_summary(run)
 
-    def lines() -> Iterator[str]:
-        writer = csv.writer(Echo())
+    def rows() -> Iterator[list[Any]]:
         if not benchmarks:
-            yield writer.writerow(["question"])
+            yield ["question"]
             return
         choice = _choice(request.user, EvaluationsQuery.read(request.GET), run, benchmarks)
         pair = sheets.read_pair(choice.benchmark.name, choice.before, choice.after)
@@ -247,16 +245,16 @@ def evaluations_csv(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse | S
             for step in steps
             for column in ("right", "scored", "most frequent answer")
         ]
-        yield writer.writerow(csv_cell(cell) for cell in ["question", "subject", "difficulty", "reference", *heads])
+        yield ["question", "subject", "difficulty", "reference", *heads]
         for place in sheets.matching_places(pair, choice.query)[0]:
             row = _row(pair, place, {}, choice.query)
             cells = [row["id"], row["subject"], row["difficulty"], row["answer"]]
             for mark in row["marks"]:
                 for one in (mark["before"], mark["after"]):
                     cells += [one.num_right, one.num_scored, one.majority]
-            yield writer.writerow(csv_cell(cell) for cell in cells)
+            yield cells
 
-    return download(request, lines(), f"evaluation-{run.pk}.csv", "text/csv")
+    return download_csv(request, rows(), f"evaluation-{run.pk}.csv")
 
 
 @for_members

@@ -1,10 +1,8 @@
-"""The board as CSV and JSON, with the whole numbers: those of the page's hovers. LaTeX is in latex.py."""
+"""The board as CSV and JSON, with unrounded numbers. LaTeX is in latex.py."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from hacrl_web.insight.statistics import MeanInterval
@@ -12,7 +10,6 @@ from hacrl_web.leaderboard.board import paper
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
 from hacrl_web.leaderboard.board.rows import BoardRow
 from hacrl_web.leaderboard.board.selection import metric_formula
-from hacrl_web.web.streaming import csv_cell
 
 MEASURED = "measured"
 INTERVALS = "95 % confidence intervals of means over seeds (Student's t); not corrected for the number of comparisons"
@@ -21,11 +18,12 @@ INTERVALS = "95 % confidence intervals of means over seeds (Student's t); not co
 # CSV: a line for each agent, and one for their mean
 
 
-def csv_lines(table: BoardTable, section: paper.PaperSection | None) -> Iterator[str]:
+def csv_rows(table: BoardTable, section: paper.PaperSection | None) -> Iterator[list[Any]]:
+    """The heading, then rows as long as it."""
     head = _csv_head(table)
-    yield _csv_line(head)
+    yield head
     for cells in _csv_rows(table, section):
-        yield _csv_line([*cells, *[""] * (len(head) - len(cells))])
+        yield [*cells, *[""] * (len(head) - len(cells))]
 
 
 def _csv_rows(table: BoardTable, section: paper.PaperSection | None) -> Iterator[list[Any]]:
@@ -65,22 +63,15 @@ def _csv_cells(table: BoardTable, group: BoardGroup, line: BoardLine) -> list[An
 
 
 def _csv_scores(table: BoardTable, line: BoardLine) -> list[Any]:
-    return [value for column in table.columns for value in _csv_score(line.cells[column.key])]
+    values: list[Any] = []
+    for cell in (line.cells[column.key] for column in table.columns):
+        score, difference = cell.score, cell.difference
+        values += [score.mean, score.half_width, score.count] if score else [None, None, 0]
+        values += [cell.mark, *([difference.mean, difference.half_width] if difference else [None, None]), cell.verdict]
+    return values
 
 
-def _csv_score(cell: Cell) -> list[Any]:
-    score, difference = cell.score, cell.difference
-    own = [score.mean, score.half_width, score.count] if score else [None, None, 0]
-    return [*own, cell.mark, *([difference.mean, difference.half_width] if difference else [None, None]), cell.verdict]
-
-
-def _csv_line(cells: Sequence[Any]) -> str:
-    text = io.StringIO()
-    csv.writer(text).writerow([csv_cell(cell) for cell in cells])
-    return text.getvalue()
-
-
-# JSON: the numbers with all that stands behind them
+# JSON: the numbers with the runs, settings and facts behind them
 
 
 def board_as_json(table: BoardTable, section: paper.PaperSection | None, address: str) -> dict[str, Any]:
@@ -148,15 +139,13 @@ def _json_cell(cell: Cell) -> dict[str, Any]:
 
 
 def estimate_as_dict(estimate: MeanInterval | None) -> dict[str, Any] | None:
-    return (
-        None
-        if estimate is None
-        else {"mean": estimate.mean, "half_width": estimate.half_width, "seeds": estimate.count}
-    )
+    if estimate is None:
+        return None
+    return {"mean": estimate.mean, "half_width": estimate.half_width, "seeds": estimate.count}
 
 
 def provenance(row: BoardRow) -> list[dict[str, Any]]:
-    """Every run behind a row: by which code, on which versions; and those without a score, with the reason."""
+    """Every run of a row: with the versions it used, or without a score and with the reason."""
     runs = [
         {"seed": seed, "run": str(result.run.pk), "state": result.run.state, "versions": dict(result.versions)}
         for seed, result in row.results.items()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import uuid
-from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Literal
 
 from django.contrib import messages
@@ -25,7 +24,7 @@ from hacrl_web.runs.telemetry.metric_series import metric_rows
 from hacrl_web.runs.worker.resumption import under_way
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import PageQuery, Text, one_of, page_of
-from hacrl_web.web.streaming import Echo, csv_cell, download
+from hacrl_web.web.streaming import download, download_csv
 from workers.contract.spec.run import RunSpec
 
 PAGE_SIZE = 50
@@ -146,14 +145,8 @@ def _unmeasured(spec: RunSpec) -> list[str]:
 def metrics_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpResponse:
     """Every number that the charts can draw, one per line."""
     run = visible_run(request, run_id)
-
-    def lines() -> Iterator[str]:
-        writer = csv.writer(Echo())
-        yield writer.writerow(["step", "agent", "source", "metric", "value"])
-        for row in metric_rows(run):
-            yield writer.writerow([csv_cell(cell) for cell in row])
-
-    return download(request, lines(), f"metrics-{run.pk}.csv", "text/csv")
+    heading = ("step", "agent", "source", "metric", "value")
+    return download_csv(request, chain([heading], metric_rows(run)), f"metrics-{run.pk}.csv")
 
 
 class LogQuery(PageQuery):
