@@ -117,7 +117,7 @@ RULES = (
     ),
     Rule(
         kind="off_diagonal",
-        title="Peers teach almost nothing",
+        title="Peers teach next to nothing",
         help="Of the rollouts whose gradient is not zero for a learner, the share that came from its peers.",
         scope="agent",
         metric="used_frac, clip_ratio/low_mean, clip_ratio/high_mean",
@@ -156,7 +156,7 @@ RULES = (
     Rule(
         kind="entropy_collapse",
         title="Entropy collapse",
-        help="Entropy per token, as a share of its start (the median of the first 5 steps).",
+        help="Entropy per token as a share of its start (median of the first 5 steps).",
         scope="agent",
         metric="entropy",
         chart="entropy",

@@ -1,14 +1,14 @@
-"""Docs, first half: Markdown of this repository as HTML, with anchors, links between pages and their passages.
+"""Renders the Markdown of docs/ as HTML, with anchors at headings, links between pages, and passages for the search.
 
-The renderer is markdown-it without raw HTML: what a page holds of it stays text.
+The renderer is markdown-it without raw HTML: HTML in a page stays text.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -31,7 +31,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Passage:
-    """What stands under one heading, as plain text: what a search looks at."""
+    """A heading and the plain text below it, which the search reads."""
 
     heading: Heading
     text: str
@@ -40,14 +40,20 @@ class Passage:
 @dataclass(frozen=True)
 class Rendered:
     html: SafeString
-    title: str
-    headings: tuple[Heading, ...]
     passages: tuple[Passage, ...]
     has_formulas: bool
 
+    @property
+    def headings(self) -> list[Heading]:
+        return [passage.heading for passage in self.passages]
+
+    @property
+    def title(self) -> str:
+        return self.passages[0].heading.text
+
 
 def slug_of(name: str) -> str:
-    """Address of a file of docs: `README` is the first page."""
+    """The address part of a file of docs; empty for `README`, the first page."""
     return "" if name == "README" else name.lower()
 
 
@@ -56,37 +62,24 @@ def address(slug: str) -> str:
 
 
 def render(text: str, settings: frozenset[str], *, defines_settings: bool = False) -> Rendered:
-    """A page of docs. settings: RunSpec's names, which lead to their reference; defines_settings: this is it."""
-    parser = _parser()
+    """A page of docs. settings: RunSpec's names, which link to their reference; defines_settings: this is that page."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    parser.add_render_rule("table_open", lambda *_: '<div class="table-scroll" tabindex="0"><table class="table">\n')
+    parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
+    parser.add_render_rule("fence", _fence)
     tokens = parser.parse(text)
-    headings = _give_anchors(tokens)
+    passages = _passages(tokens)
     for token in tokens:
         if token.children:
             token.children = _linked(token.children, settings, defines_settings)
     html = parser.renderer.render(tokens, parser.options, {})
-    return Rendered(
-        html=mark_safe(html),  # made from this repository's files, by a renderer that lets no HTML through  # noqa: S308
-        title=headings[0].text,
-        headings=tuple(headings),
-        passages=tuple(_passages(tokens, headings)),
-        has_formulas=any(token.type == "fence" and token.info == "math" for token in tokens),
-    )
+    has_formulas = any(token.type == "fence" and token.info == "math" for token in tokens)
+    # The text is this repository's, and the renderer escapes its HTML.
+    return Rendered(mark_safe(html), tuple(passages), has_formulas)  # noqa: S308
 
 
-def _parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    rules: dict[str, Callable[..., str]] = {
-        "table_open": lambda *_: '<div class="table-scroll" tabindex="0"><table class="table">\n',
-        "table_close": lambda *_: "</table></div>\n",
-        "fence": _fence,
-    }
-    for name, rule in rules.items():
-        parser.add_render_rule(name, lambda _, *arguments, rule=rule: rule(*arguments))
-    return parser
-
-
-def _fence(tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
-    """Code, or a formula: its source until js/lib/docs.js draws it. Words behind the language stand above the code."""
+def _fence(_: object, tokens: Sequence[Token], index: int, *options: Any) -> str:
+    """Code, or the source of a formula until js/lib/docs.js draws it. Words after the language go above the code."""
     token = tokens[index]
     kind = "formula-source" if token.info == "math" else "code"
     words = " ".join(token.info.split()[1:])
@@ -94,30 +87,32 @@ def _fence(tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
     return above + format_html('<pre class="{}" tabindex="0">{}</pre>\n', kind, token.content.rstrip("\n"))
 
 
-def _give_anchors(tokens: list[Token]) -> list[Heading]:
-    """Headings in their order; each gets its text as its id, in the way of the sites that show repositories."""
+def _passages(tokens: list[Token]) -> list[Passage]:
+    """The passages in their order. Each heading gets an id made from its text, as on sites that show repositories."""
     counts: Counter[str] = Counter()
-    headings = []
-    for token, inline in pairwise(tokens):
-        if token.type != "heading_open":
-            continue
-        text = _text(inline)
-        plain = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
-        anchor = f"{plain}-{counts[plain]}" if counts[plain] else plain
-        counts[plain] += 1
-        token.attrSet("id", anchor)
-        headings.append(Heading(int(token.tag[1]), text, anchor))
-    return headings
+    passages: list[Passage] = []
+    for previous, token in pairwise(tokens):
+        text = _text(token) if token.type == "inline" else token.content
+        if previous.type == "heading_open":
+            plain = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+            anchor = f"{plain}-{counts[plain]}" if counts[plain] else plain
+            counts[plain] += 1
+            previous.attrSet("id", anchor)
+            passages.append(Passage(Heading(int(previous.tag[1]), text, anchor), ""))
+        elif passages and token.type in ("inline", "fence"):
+            last = passages[-1]
+            passages[-1] = replace(last, text=" ".join([*last.text.split(), *text.split()]))
+    return passages
 
 
 def _linked(children: list[Token], settings: frozenset[str], defines_settings: bool) -> list[Token]:
-    """Links lead to pages of docs, pictures to static files, names of settings to their line of the reference."""
-    done: list[Token] = []
+    """Link pages of docs to each other, pictures to static files, and names of settings to their reference."""
+    result: list[Token] = []
     is_in_link = False
     for token in children:
         if token.type == "link_open":
             is_in_link = True
-            _lead(token)
+            _set_target(token)
         elif token.type == "link_close":
             is_in_link = False
         elif token.type == "image":
@@ -128,13 +123,13 @@ def _linked(children: list[Token], settings: frozenset[str], defines_settings: b
             token.attrSet("id", token.content)
         if is_setting and not defines_settings and not is_in_link:
             target = f"{address('settings')}#{token.content}"
-            done += [Token("link_open", "a", 1, {"href": target}), token, Token("link_close", "a", -1)]
+            result += [Token("link_open", "a", 1, {"href": target}), token, Token("link_close", "a", -1)]
         else:
-            done.append(token)
-    return done
+            result.append(token)
+    return result
 
 
-def _lead(token: Token) -> None:
+def _set_target(token: Token) -> None:
     href = str(token.attrGet("href"))
     if local := _LOCAL.fullmatch(href):
         token.attrSet("href", address(slug_of(local[1])) + (local[2] or ""))
@@ -142,20 +137,6 @@ def _lead(token: Token) -> None:
         token.attrSet("rel", "noopener noreferrer")
 
 
-def _passages(tokens: list[Token], headings: list[Heading]) -> list[Passage]:
-    texts: list[list[str]] = []
-    previous = ""
-    for token in tokens:
-        if token.type == "heading_open":
-            texts.append([])
-        elif token.type == "inline" and texts and previous != "heading_open":
-            texts[-1].append(_text(token))
-        elif token.type == "fence" and texts:
-            texts[-1].append(token.content)
-        previous = token.type
-    return [Passage(heading, " ".join(" ".join(text).split())) for heading, text in zip(headings, texts, strict=True)]
-
-
 def _text(token: Token) -> str:
-    """An inline token without its marks."""
+    """The plain text of an inline token."""
     return "".join(" " if child.type == "softbreak" else child.content for child in token.children or ())

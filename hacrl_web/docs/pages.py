@@ -1,9 +1,8 @@
-"""Docs, second half: which pages there are, in which order, and where a word stands in them."""
+"""The pages of docs/ in the order of their contents, and the search in them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,9 +13,9 @@ from hacrl_web.docs import reference
 from hacrl_web.docs.markdown import Passage, Rendered, render, slug_of
 
 FOLDER = settings.BASE_DIR / "docs"
-SETTINGS = "settings"  # the page that reference.py writes
-MAX_FOUND = 60
-AROUND = 90  # characters shown on either side of what was found
+SETTINGS = "settings"  # the page that reference.py generates
+MAX_HITS = 60
+AROUND = 90  # characters shown on either side of a hit
 _ENTRY = re.compile(r"- \[([^\]]+)\]\(([\w-]+)\.md\)")
 
 
@@ -33,30 +32,30 @@ class PageGroup:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A word in a passage, cut into what stands before it, itself and what stands behind it."""
+class SearchHit:
+    """A passage that contains all words of a search; its text around the first of them: before, word, after."""
 
     slug: str
-    doc_page: str
+    page_title: str
     passage: Passage
     before: str
-    hit: str
+    word: str
     after: str
 
 
 def slugs() -> list[str]:
-    """All pages, in the order of the contents; the first page is the contents themselves."""
+    """All pages in the order of the contents, after the contents themselves."""
     return ["", *(entry.slug for group in contents() for entry in group.entries)]
 
 
 def doc_page(slug: str) -> Rendered | None:
-    """A page, or None where there is no such one."""
+    """The rendered page, or None where there is none."""
     path = _files().get(slug)
     return _file_page(path, path.stat().st_mtime_ns) if path else None
 
 
 def contents() -> list[PageGroup]:
-    """README.md's headings, and the links of their lists."""
+    """The headings of README.md with the links of their lists."""
     groups: list[tuple[str, list[Entry]]] = []
     for line in _files()[""].read_text().splitlines():
         if line.startswith("## "):
@@ -66,39 +65,28 @@ def contents() -> list[PageGroup]:
     return [PageGroup(title, tuple(entries)) for title, entries in groups if entries]
 
 
-def search_docs(words: str) -> list[Found]:
-    """Passages with all the words, those with one in their heading first."""
+def search_docs(words: str) -> list[SearchHit]:
+    """Passages that contain all the words; those with one in their heading come first."""
     terms = words.lower().split()
-    if not terms:
-        return []
-    matches = [(passage, one) for one, passage in _found(terms)]
-    matches.sort(key=lambda pair: not any(word in pair[0].heading.text.lower() for word in terms))
-    return [one for _, one in matches[:MAX_FOUND]]
-
-
-def _found(terms: list[str]) -> Iterator[tuple[Found, Passage]]:
-    for slug in slugs()[1:]:
-        rendered = doc_page(slug)
-        for passage in rendered.passages if rendered else ():
+    hits = []
+    for slug in slugs()[1:] if terms else ():
+        page = doc_page(slug)
+        for passage in page.passages if page else ():
             text = f"{passage.heading.text} {passage.text}".lower()
-            if all(word in text for word in terms):
-                yield _cut(slug, rendered.title if rendered else "", passage, terms), passage
+            if page and all(term in text for term in terms):
+                hits.append(_hit(slug, page.title, passage, terms))
+    hits.sort(key=lambda hit: not any(term in hit.passage.heading.text.lower() for term in terms))
+    return hits[:MAX_HITS]
 
 
-def _cut(slug: str, title: str, passage: Passage, terms: list[str]) -> Found:
-    """Around the first word that the text has; its beginning where only the heading has one."""
-    at = re.search("|".join(map(re.escape, terms)), passage.text, re.IGNORECASE)
-    start, end = at.span() if at else (0, 0)
-    before = passage.text[max(0, start - AROUND) : start]
-    after = passage.text[end : end + AROUND]
-    return Found(
-        slug,
-        title,
-        passage,
-        ("…" if start > AROUND else "") + before,
-        passage.text[start:end],
-        after + ("…" if end + AROUND < len(passage.text) else ""),
-    )
+def _hit(slug: str, title: str, passage: Passage, terms: list[str]) -> SearchHit:
+    """Around the first term in the text; around its start if only the heading has a term."""
+    text = passage.text
+    match = re.search("|".join(map(re.escape, terms)), text, re.IGNORECASE)
+    start, end = match.span() if match else (0, 0)
+    before = ("…" if start > AROUND else "") + text[max(0, start - AROUND) : start]
+    after = text[end : end + AROUND] + ("…" if end + AROUND < len(text) else "")
+    return SearchHit(slug, title, passage, before, text[start:end], after)
 
 
 def _files() -> dict[str, Path]:

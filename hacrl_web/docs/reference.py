@@ -1,4 +1,4 @@
-"""Docs, the reference of settings: RunSpec as Markdown. A test holds the page against it; this writes it anew:
+"""The reference of settings: RunSpec as Markdown. A test compares the page with it; to write the page again:
 
 python -m hacrl_web.docs.reference > docs/settings.md
 """
@@ -19,23 +19,23 @@ from workers.contract.spec.run import RunSpec
 
 _KINDS = {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text", "array": "list"}
 _KINDS |= {"object": "keys and values"}
-# Bounds as pydantic keeps them with a field, in the order in which they are said.
+# Bounds as pydantic stores them with a field, in the order of the text.
 _BOUNDS = {"ge": "at least {}", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
 _LENGTHS = {"min_length": "at least {}", "max_length": "at most {}"}
 
-INTRODUCTION = """# Settings: all that a run is told
+INTRODUCTION = """# Settings of a run
 
-Made from `RunSpec` itself, which the form, the API and the trainer read and which refuses everything else. A run's
-Config tab and `spec.json` in its folder hold every one of these settings, defaults written out.
+This page is generated from `RunSpec`, which the form, the API and the trainer read; it refuses any other setting.
+A run's Config tab and `spec.json` in its folder contain every one of these settings, defaults included.
 "[]" is a list: `agents[].lora_rank` is a setting of each agent.
-"Source" says where a default comes from: a place in arXiv 2603.02604, a program, or this one ("product", "design",
+"Source" is where a default comes from: a place in arXiv 2603.02604, a program, or this one ("product", "design",
 "ours").
 """
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One field of RunSpec; `section` is the class that it stands in."""
+    """One field of RunSpec; `section` is the class that defines it."""
 
     name: str
     section: str
@@ -75,15 +75,15 @@ def markdown() -> str:
 
 
 def _walk(model: type[SettingsSection], prefix: str) -> Iterator[Setting]:
-    """Own settings first, so that a section's table is whole, then those of the sections inside."""
+    """A section's own settings, then those of its inner sections, so that each table is complete."""
     properties = model.model_json_schema()["properties"]
     inner: list[tuple[type[SettingsSection], str]] = []
     for name, field in model.model_fields.items():
-        found = _section_of(field)
-        if found:
-            is_list = found is not field.annotation
-            inner.append((found, f"{prefix}{name}{'[]' if is_list else ''}."))
-        if not found or field.description:  # a list of sections is itself a setting
+        section_class = _section_of(field)
+        if section_class:
+            is_list = section_class is not field.annotation
+            inner.append((section_class, f"{prefix}{name}{'[]' if is_list else ''}."))
+        if not section_class or field.description:  # a list of sections is itself a setting
             yield _setting(prefix, name, field, properties[name])
     for section, inner_prefix in inner:
         yield from _walk(section, inner_prefix)
@@ -122,7 +122,7 @@ def _one_kind(schema: dict[str, Any]) -> str:
 
 
 def _bounds(field: FieldInfo, *, is_text: bool) -> list[str]:
-    """From the field: the schema does not tell them where a field has a validator of its own."""
+    """Bounds of the field; the schema lacks those of a field with its own validator."""
     unit = " characters" if is_text else ""
     words = []
     for bound in field.metadata:
@@ -134,7 +134,7 @@ def _bounds(field: FieldInfo, *, is_text: bool) -> list[str]:
 
 
 def _value(value: Any) -> str:
-    """A value as it is typed; an empty one in words."""
+    """A value as a user types it; "empty" for an empty one."""
     if value is None or value in ("", (), {}):
         return "empty"
     if isinstance(value, str):
@@ -145,7 +145,7 @@ def _value(value: Any) -> str:
 
 
 def _cell(text: str) -> str:
-    """Plain text in a cell of a Markdown table."""
+    """Text, escaped for a cell of a Markdown table."""
     return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text)
 
 

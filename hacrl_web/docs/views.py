@@ -1,4 +1,4 @@
-"""Views of the docs: a page of them, and the search. They need a login like all pages, and no row but the user's."""
+"""Views of the docs: a page, and the search. They need a login, and no database row but the user's."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from hacrl_web.docs import pages
+from hacrl_web.web.page_query import PageQuery, Text
 
-MAX_WORDS = 100  # characters of a search
+
+class SearchQuery(PageQuery):
+    q: Text = ""
 
 
 @require_safe
 def show_page(request: HttpRequest, slug: str = "") -> HttpResponse:
-    """A page of docs/ with the contents beside it."""
+    """A page of docs/, beside the contents."""
     page = pages.doc_page(slug)
     if page is None:
         raise Http404
@@ -24,12 +27,7 @@ def show_page(request: HttpRequest, slug: str = "") -> HttpResponse:
 
 @require_safe
 def search_page(request: HttpRequest) -> HttpResponse:
-    """Where all words of `q` stand in one passage."""
-    words = request.GET.get("q", "").replace("\0", "")[:MAX_WORDS].strip()
-    context = {
-        "words": words,
-        "found": pages.search_docs(words),
-        "max_found": pages.MAX_FOUND,
-        "groups": pages.contents(),
-    }
-    return render(request, "docs/search.html", context)
+    """The passages that contain all words of `q`."""
+    words = SearchQuery.read(request.GET).q
+    context = {"words": words, "hits": pages.search_docs(words), "max_hits": pages.MAX_HITS}
+    return render(request, "docs/search.html", context | {"groups": pages.contents()})
