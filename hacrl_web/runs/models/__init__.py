@@ -12,28 +12,3 @@ from hacrl_web.runs.models.events import (
 from hacrl_web.runs.models.hosts import Drain, Host
 from hacrl_web.runs.models.run import GENERATED, QUEUE_ORDER, Run, RunQuerySet, StatusChange, Sweep, Worker
 from hacrl_web.runs.models.states import HELD, TERMINAL, TRANSITIONS, USER_STOP, Desire, State
-
-__all__ = [
-    "GENERATED",
-    "HELD",
-    "QUEUE_ORDER",
-    "TERMINAL",
-    "TRANSITIONS",
-    "USER_STOP",
-    "AnswerChunk",
-    "Contribution",
-    "Desire",
-    "Drain",
-    "Host",
-    "MetricChunk",
-    "OfRunQuerySet",
-    "QuestionChunk",
-    "RolloutSample",
-    "Run",
-    "RunQuerySet",
-    "State",
-    "StatusChange",
-    "Sweep",
-    "TelemetryEvent",
-    "Worker",
-]

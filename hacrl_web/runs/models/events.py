@@ -14,7 +14,7 @@ from hacrl_web.accounts.visibility import is_of_member
 
 
 class OfRunQuerySet(models.QuerySet):
-    """Rows that belong to a run are seen by whoever sees the run."""
+    """Rows of runs, visible to the users who may see the run."""
 
     def visible_to(self, user: Any) -> OfRunQuerySet:
         if not user.is_authenticated:
@@ -22,17 +22,28 @@ class OfRunQuerySet(models.QuerySet):
         return self.all() if user.is_staff else self.filter(is_of_member(user, "run__project"))
 
     def listed_for(self, user: Any) -> OfRunQuerySet:
-        """Those of the project that the user looks at."""
+        """The visible rows of the user's current project."""
         project = current_project(user)
         return self.visible_to(user) if project is None else self.visible_to(user).filter(run__project=project)
 
 
-class TelemetryEvent(models.Model):
-    """One event of the spool, of any type that has no table of its own."""
+class SpoolRow(models.Model):
+    """Base of the rows that each store one event of the spool."""
 
-    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="events", db_index=False)
     seq = models.BigIntegerField()
     attempt = models.PositiveIntegerField()
+
+    objects = OfRunQuerySet.as_manager()
+
+    class Meta:
+        abstract = True
+        ordering = ["seq"]
+
+
+class TelemetryEvent(SpoolRow):
+    """An event of any type that has no table below."""
+
+    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="events", db_index=False)
     type = models.CharField(max_length=16)
     step = models.PositiveIntegerField(null=True)
     agent = models.CharField(max_length=80, blank=True)
@@ -40,10 +51,7 @@ class TelemetryEvent(models.Model):
     payload = models.JSONField()  # the event's other fields
     time = models.FloatField()  # seconds since 1970
 
-    objects = OfRunQuerySet.as_manager()
-
-    class Meta:
-        ordering = ["seq"]
+    class Meta(SpoolRow.Meta):
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="event_once")]
         indexes = [
             models.Index(fields=["run", "type", "agent", "source", "step"], name="event_metrics"),
@@ -71,12 +79,10 @@ class MetricChunk(models.Model):
         indexes = [models.Index(fields=["run", "metric", "agent", "source"], name="chunk_column")]
 
 
-class RolloutSample(models.Model):
+class RolloutSample(SpoolRow):
     """workers.contract.events.Rollout: one verified response."""
 
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="rollouts", db_index=False)
-    seq = models.BigIntegerField()
-    attempt = models.PositiveIntegerField()
     step = models.PositiveIntegerField()
     agent = models.CharField(max_length=80)
     prompt_id = models.CharField(max_length=200)
@@ -89,10 +95,7 @@ class RolloutSample(models.Model):
     num_tokens = models.PositiveIntegerField()
     mean_logp = models.FloatField(null=True)
 
-    objects = OfRunQuerySet.as_manager()
-
-    class Meta:
-        ordering = ["seq"]
+    class Meta(SpoolRow.Meta):
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="rollout_once")]
         indexes = [
             models.Index(fields=["run", "step", "agent", "prompt_id", "sample"], name="rollout_place"),
@@ -100,12 +103,10 @@ class RolloutSample(models.Model):
         ]
 
 
-class Contribution(models.Model):
+class Contribution(SpoolRow):
     """workers.contract.events.Contribution: what one rollout taught one learner."""
 
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="contributions", db_index=False)
-    seq = models.BigIntegerField()
-    attempt = models.PositiveIntegerField()
     step = models.PositiveIntegerField()
     agent = models.CharField(max_length=80)
     source = models.CharField(max_length=80)
@@ -126,10 +127,7 @@ class Contribution(models.Model):
     capability = models.FloatField(null=True)
     source_capability = models.FloatField(null=True)
 
-    objects = OfRunQuerySet.as_manager()
-
-    class Meta:
-        ordering = ["seq"]
+    class Meta(SpoolRow.Meta):
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="contribution_once")]
         indexes = [
             models.Index(fields=["run", "step", "agent", "source", "prompt_id"], name="contribution_place"),
@@ -137,13 +135,10 @@ class Contribution(models.Model):
         ]
 
 
-class QuestionChunk(models.Model):
-    """workers.contract.events.Questions: some of the questions that the evaluations of a run ask. Texts are JSON
-    lists."""
+class QuestionChunk(SpoolRow):
+    """workers.contract.events.Questions: some questions of a run's evaluations. Texts are JSON lists."""
 
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="question_chunks", db_index=False)
-    seq = models.BigIntegerField()
-    attempt = models.PositiveIntegerField()
     benchmark = models.CharField(max_length=120)
     first = models.PositiveIntegerField()
     ids = models.TextField()
@@ -152,24 +147,18 @@ class QuestionChunk(models.Model):
     answers = models.TextField()
     questions = models.TextField()
 
-    objects = OfRunQuerySet.as_manager()
-
-    class Meta:
-        ordering = ["seq"]
+    class Meta(SpoolRow.Meta):
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="questions_once")]
         indexes = [models.Index(fields=["run", "benchmark", "first"], name="questions_place")]
 
 
-class AnswerChunk(models.Model):
-    """workers.contract.events.Answers: what one agent answered to some questions in an evaluation. Texts are JSON
-    lists.
+class AnswerChunk(SpoolRow):
+    """workers.contract.events.Answers: one agent's answers to some questions of an evaluation. Texts are JSON lists.
 
-    The responses stand last: whoever reads only marks does not read over them.
+    The responses are the last column, so a query of the marks need not read past them.
     """
 
     run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="answer_chunks", db_index=False)
-    seq = models.BigIntegerField()
-    attempt = models.PositiveIntegerField()
     step = models.PositiveIntegerField()
     agent = models.CharField(max_length=80)
     benchmark = models.CharField(max_length=120)
@@ -178,9 +167,6 @@ class AnswerChunk(models.Model):
     majority = models.TextField()
     responses = models.TextField()
 
-    objects = OfRunQuerySet.as_manager()
-
-    class Meta:
-        ordering = ["seq"]
+    class Meta(SpoolRow.Meta):
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="answers_once")]
         indexes = [models.Index(fields=["run", "benchmark", "step", "first"], name="answers_place")]

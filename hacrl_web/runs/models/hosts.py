@@ -1,4 +1,4 @@
-"""The row of a machine that trains: when it was last seen, what it has, and whether it takes runs."""
+"""A machine that trains: when it was last seen, its devices, and whether it takes runs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
 class Drain(models.TextChoices):
     """Whether a host takes runs."""
 
-    NO = "no"  # it does
-    FINISH = "finish"  # no new ones; those under way train to their end
-    NOW = "now"  # none at all: those under way are checkpointed after their step and go back to the queue
+    NO = "no"  # it takes runs
+    FINISH = "finish"  # no new runs; those under way train to their end
+    NOW = "now"  # none: runs under way are saved after their step and return to the queue
 
 
 class HostQuerySet(AuditedQuerySet["Host"]):
     def with_now(self) -> HostQuerySet:
-        """Each host with the database's time, `now`: the clock that wrote when it was last seen."""
+        """Each host with `now`, the time by the database's clock, which also wrote `last_seen`."""
         return self.annotate(now=Now())
 
 
@@ -30,11 +30,11 @@ class Host(models.Model):
 
     name = models.CharField(max_length=255, unique=True)
     data_folder = models.CharField(max_length=64, blank=True)
-    boot_id = models.CharField(max_length=64, blank=True)  # another one after each restart of the machine
-    # By the database's clock, so that hosts can be compared, whatever their own clocks say.
+    boot_id = models.CharField(max_length=64, blank=True)  # changes with each restart of the machine
+    # By the database's clock, so that hosts can be compared whatever their own clocks show.
     last_seen = models.DateTimeField(null=True, blank=True)
     clock_offset_s = models.FloatField(null=True, blank=True)  # its clock minus the database's
-    schema = models.CharField(max_length=120, blank=True)  # newest migration its code knows
+    schema = models.CharField(max_length=120, blank=True)  # newest migration of its code
     versions = models.JSONField(default=dict, blank=True)  # package -> version
     devices = models.JSONField(default=list, blank=True)  # [{"kind", "name", ...}]
     drain = models.CharField(max_length=8, choices=Drain.choices, default=Drain.NO)
@@ -56,5 +56,5 @@ class Host(models.Model):
 
     @property
     def silent_s(self) -> float | None:
-        """Seconds since it was last heard of, for hosts read with_now; None where it never was."""
+        """Seconds since its last heartbeat, for hosts read with_now; None where it has written none."""
         return None if self.last_seen is None else max(0.0, (self.now - self.last_seen).total_seconds())

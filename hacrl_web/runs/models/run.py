@@ -1,14 +1,14 @@
-"""The run, the job itself, with its sweep and its history; and the public face of all rows of this app.
+"""The run, its sweep and its history. How a run changes its state is in states.py.
 
-How a run changes its state stands in run_states.py, what its trainer reported in event_models.py, the machines that
-train in host_models.py. Every write of a supervisor names its attempt, the fencing token: it is refused once another
-attempt owns the run, or the run has ended.
+Every write of a supervisor names its attempt, the fencing token: it is refused once another attempt owns the run, or
+the run has ended.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from hacrl_web.runs.models.hosts import Drain, Host
 from hacrl_web.runs.models.states import HELD, IDLE, Desire, OfState, State
 
 QUEUE_ORDER = ("-priority", "queue_key", "created_at", "pk")
-GENERATED = "generated"  # stands in `data_folder` where nobody trained: ./hacrl seed_demo_data
+GENERATED = "generated"  # the `data_folder` of runs without a trainer: tools/generated_runs
 
 
 @audited("name", "request")
@@ -36,7 +36,7 @@ class Sweep(OfProject):
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sweeps")
     name = models.CharField(max_length=120)
-    request = models.JSONField(default=dict, blank=True)  # what was asked for, as sweeps.py read it
+    request = models.JSONField(default=dict, blank=True)  # as runs/sweeps read it
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = OfProjectQuerySet["Sweep"].as_manager()
@@ -51,36 +51,36 @@ class Sweep(OfProject):
         return reverse("runs:sweep_detail", args=[self.pk])
 
 
+@dataclass(frozen=True)
 class Worker:
-    """Who claims: a process on a host, and the data folder it works in."""
+    """The process that claims a run, its host and the data folder it works in."""
 
-    def __init__(self, host: str, pid: int, started: float, data_folder: str, boot: str = "") -> None:
-        self.host = host
-        self.pid = pid
-        self.started = started
-        self.data_folder = data_folder
-        self.boot = boot
+    host: str
+    pid: int
+    started: float  # seconds since the host's boot
+    data_folder: str
+    boot: str = ""  # id of the host's boot
 
 
 class RunQuerySet(OfProjectQuerySet["Run"]):
     def held_by(self, run_id: uuid.UUID, attempt: int) -> RunQuerySet:
-        """The run while this attempt owns it, as a query of one row or none: the fence of every later write."""
+        """The run while this attempt owns it, as a query of at most one row: the fence of every later write."""
         return self.filter(pk=run_id, attempt=attempt, state__in=HELD)
 
     def left_by(self, run_id: uuid.UUID, attempt: int) -> RunQuerySet:
-        """The run while nobody holds it and this attempt was its last: the fence of what is stored late."""
+        """The run while it is idle and this attempt was its last: the fence of what is stored late."""
         return self.filter(pk=run_id, attempt=attempt, state__in=IDLE)
 
     def in_queue(self) -> RunQuerySet:
-        """Runs that wait for a worker, in the order they should start."""
+        """Runs that wait for a worker, in the order of their start."""
         return self.filter(state=State.QUEUED, desired_state=Desire.RUN).order_by(*QUEUE_ORDER)
 
     def tagged(self, tag: str) -> RunQuerySet:
-        """Runs that have this tag, in whatever case it is asked for."""
+        """Runs with this tag, in upper or lower case."""
         return self.filter(tags__contains=f",{tag.strip().lower()},")
 
     def claim(self, run_id: uuid.UUID, worker: Worker) -> Run | None:
-        """Take a queued run and raise its attempt, by compare-and-swap; None where it was not to be had."""
+        """Take a queued run and raise its attempt, by compare-and-swap; None where this worker cannot have it."""
         now = timezone.now()
         with transaction.atomic():
             # A run that has begun waits for the data folder that holds its spool and checkpoints.
@@ -115,7 +115,7 @@ class RunQuerySet(OfProjectQuerySet["Run"]):
 @audited("name", "sweep", "group", "benchmark", "algorithm", "seed", "priority", "queue_key", "state", "desired_state",
          "desire_reason", "reason", "tags", "notes", "archived_at")  # fmt: skip
 class Run(OfState, OfProject):
-    """One training job: what was asked, who works on it, how far it is."""
+    """One training job: its settings, who trains it, how far it is."""
 
     section = "runs"
 
@@ -134,18 +134,17 @@ class Run(OfState, OfProject):
     algorithm = models.CharField(max_length=32)
     seed = models.PositiveIntegerField()
     retry_of = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="retries")
-    # Whose settings it began with on the form, to be compared with.
+    # The run whose settings the form began with.
     cloned_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="clones")
-    # Above 0: the step of that run's checkpoint, which its folder began with.
+    # Above 0: the step of that run's checkpoint, which was copied into its folder.
     start_step = models.PositiveIntegerField(default=0)
     priority = models.IntegerField(default=0)
     queue_key = models.FloatField(default=time.time)  # order within a priority
 
     worker_host = models.CharField(max_length=255, blank=True)
     worker_pid = models.PositiveIntegerField(null=True, blank=True)
-    # Seconds since the host's boot: tells a process from a later one with the same pid.
-    worker_started = models.FloatField(null=True, blank=True)
-    worker_boot = models.CharField(max_length=64, blank=True)  # of the host, which has restarted if it has another
+    worker_started = models.FloatField(null=True, blank=True)  # a later process with the same pid has another value
+    worker_boot = models.CharField(max_length=64, blank=True)  # a host that has restarted has another value
     data_folder = models.CharField(max_length=64, blank=True)  # id of the data folder that holds the run directory
     heartbeat_at = models.DateTimeField(null=True, blank=True)
 
@@ -154,14 +153,12 @@ class Run(OfState, OfProject):
 
     last_seq = models.BigIntegerField(default=0)  # every event up to it is stored
     spool_offset = models.BigIntegerField(default=0)  # bytes of the spool that are stored
-    texts_from = models.PositiveIntegerField(
-        default=0
-    )  # rollouts of earlier steps have lost their texts (retention.py)
+    texts_from = models.PositiveIntegerField(default=0)  # first step whose rollouts have texts (retention.py)
     packed_seq = models.BigIntegerField(default=0)  # metrics up to it are in chunks too (metric_series.py)
     step = models.PositiveIntegerField(default=0)
     total_steps = models.PositiveIntegerField(default=0)
 
-    # What people write on it (labels.py). Tags stand between commas, ",best,lr sweep,": a filter finds whole ones.
+    # What users write on it (labels.py). Tags lie between commas, ",best,lr sweep,": a filter finds whole ones.
     tags = models.CharField(max_length=450, blank=True)
     notes = models.TextField(blank=True)
     archived_at = models.DateTimeField(null=True, blank=True)  # lists leave it out (runs/archive)
@@ -189,12 +186,12 @@ class Run(OfState, OfProject):
 
     @property
     def is_generated(self) -> bool:
-        """True where its numbers are made up by seed_demo_data: there is no run directory, on no host."""
+        """True where tools/generated_runs made up its numbers: it has no run directory."""
         return self.data_folder == GENERATED
 
     @property
     def waits_for_host(self) -> str:
-        """The host that holds the files of a run that has begun: it goes on there, or where the folder is shared."""
+        """The host that holds the files of a run that has begun: it continues there, or where the folder is shared."""
         return self.worker_host if self.state in (State.QUEUED, State.LOST) and self.data_folder else ""
 
     @property
@@ -207,17 +204,17 @@ class Run(OfState, OfProject):
 
     @property
     def is_evaluation_only(self) -> bool:
-        """True where nobody learns: every agent is evaluated once."""
+        """True where no agent learns: each is evaluated once."""
         return bool(self.spec.get("training", {}).get("steps") == 0)
 
     @property
     def further_benchmarks(self) -> frozenset[str]:
-        """Names of the benchmarks that its evaluations ask beside its own, which charts and boards show."""
+        """Names of the benchmarks of its evaluations beside its own, which charts and boards show."""
         return frozenset(one["benchmark"] for one in self.spec.get("evaluation", {}).get("benchmarks", ()))
 
 
 class StatusChange(models.Model):
-    """One change of a run's state and why."""
+    """One change of a run's state, with the reason."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="status_changes")
     from_state = models.CharField(max_length=16, blank=True)

@@ -1,6 +1,6 @@
-"""The state machine of a run: its states, which may follow which, and the wishes of its user that move it.
+"""The state machine of a run: its states, their transitions, and what its user wants of it.
 
-Status changes only through `Run.transition_to` and `Run.objects.claim`; each is one conditional UPDATE and one row.
+The state changes only through `Run.transition_to` and `Run.objects.claim`; each is one conditional UPDATE and one row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ USER_STOP = "stopped by the user"
 
 
 class State(models.TextChoices):
-    """Where a run is; the words of the pages."""
+    """The states of a run, by the names that pages show."""
 
     DRAFT = "draft"
     QUEUED = "queued"
@@ -30,7 +30,7 @@ class State(models.TextChoices):
 
 
 class Desire(models.TextChoices):
-    """What the user wants of a run; its supervisor obeys."""
+    """What the user wants of a run; its supervisor carries it out."""
 
     RUN = "run"
     PAUSE = "pause"
@@ -40,7 +40,7 @@ class Desire(models.TextChoices):
 TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.STOPPED})
 # A supervisor holds the run.
 HELD = frozenset({State.STARTING, State.RUNNING})
-# Nobody holds the run and it has not ended.
+# No supervisor holds the run, and it has not ended.
 IDLE = frozenset({State.DRAFT, State.QUEUED, State.PAUSED, State.LOST})
 TRANSITIONS: dict[str, frozenset[str]] = {
     State.DRAFT: frozenset({State.QUEUED, State.STOPPED}),
@@ -52,15 +52,13 @@ TRANSITIONS: dict[str, frozenset[str]] = {
     **{state: frozenset() for state in TERMINAL},
 }
 
-_SEEN = ("state", "attempt", "desired_state", "desire_reason")
-
 
 class OfState(models.Model):
     """The columns of a run that its state machine reads and writes, and how people and supervisors change them."""
 
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     desired_state = models.CharField(max_length=8, choices=Desire.choices, default=Desire.RUN)
-    desire_reason = models.TextField(blank=True)  # who wants it paused or stopped, and why
+    desire_reason = models.TextField(blank=True)  # who wants it to pause or stop, and why
     attempt = models.PositiveIntegerField(default=0)
     interruptions = models.PositiveIntegerField(default=0)
     reason = models.TextField(blank=True)
@@ -71,7 +69,7 @@ class OfState(models.Model):
         abstract = True
 
     def _row(self, **conditions: Any) -> models.QuerySet:
-        """The stored row, while it still holds what was seen of it: one row or none."""
+        """The stored row while it meets the conditions, as a query."""
         return type(self)._default_manager.filter(pk=self.pk, **conditions)
 
     @property
@@ -90,21 +88,21 @@ class OfState(models.Model):
 
     @property
     def can_resume(self) -> bool:
-        """Also while the pause is not reached yet: then it is taken back."""
+        """True also while a requested pause is not reached: resuming withdraws it."""
         return self.desired_state == Desire.PAUSE and not self.is_terminal
 
     def transition_to(self, new: str, *, reason: str, attempt: int | None = None, **columns: Any) -> bool:
         """Change state by one conditional UPDATE and record it; False where the state machine or the fence refuses.
 
         attempt: refuse unless this attempt owns the run.  columns: further columns to write with it.
-        A run that its user wants stopped or paused does not go back to the queue, where nobody would take it: it is
-        stopped or paused. A paused run stays so until somebody resumes it.
+        A run whose user wants it to stop or pause does not return to the queue, from which no worker would take it: it
+        becomes stopped or paused. A paused run stays paused until a user resumes it.
         """
         state = State(new)
         now = timezone.now()
         with transaction.atomic():
             while True:
-                row_before = self._row().values_list(*_SEEN).first()
+                row_before = self._row().values_list("state", "attempt", "desired_state", "desire_reason").first()
                 if row_before is None:
                     return False
                 old, old_attempt, wish, wish_reason = row_before
@@ -120,7 +118,7 @@ class OfState(models.Model):
                     values["desired_state"] = Desire.PAUSE
                 unchanged = self._row(state=old, attempt=old_attempt, desired_state=wish)
                 if unchanged.update(**values):
-                    break  # otherwise someone else changed it in between: look again
+                    break  # otherwise another process changed it in between: read again
             if new not in HELD:
                 self._forget_eta()
             self.status_changes.create(from_state=old, to_state=new, attempt=old_attempt, reason=why, at=now)
@@ -128,18 +126,18 @@ class OfState(models.Model):
         return True
 
     def _forget_eta(self) -> None:
-        """Nobody trains: no page says when it will be done. The row is locked by the change of state."""
+        """Without a trainer no page shows a time of the end. The row is locked by the change of state."""
         row = self._row()
         progress = row.values_list("progress", flat=True).first()
         if progress and progress.pop("eta_s", None) is not None:
             row.update(progress=progress)
 
     def request_stop(self, reason: str = USER_STOP) -> None:
-        """Ask for the run's end: at once where nobody holds it, or by its supervisor. reason: who asks first.
+        """End the run: at once where no supervisor holds it, else through its supervisor. reason: of the first request.
 
         A run that was once lost is ended by the dispatcher: see Dispatcher.revive.
         """
-        # First the wish: from here on nobody can claim it.
+        # First the desired state: from here on no worker can claim the run.
         stoppable = self._row().exclude(state__in=TERMINAL).exclude(desired_state=Desire.STOP)
         stoppable.update(desired_state=Desire.STOP, desire_reason=reason)
         self.refresh_from_db()
@@ -150,11 +148,11 @@ class OfState(models.Model):
 
     @property
     def was_lost(self) -> bool:
-        """True where a supervisor left it without a word: its spool may hold more than is stored."""
+        """True where a supervisor once vanished: the spool may hold more than is stored."""
         return self.status_changes.filter(to_state=State.LOST).exists()
 
     def request_pause(self, reason: str) -> None:
-        """Ask for a pause: at once where the run is queued, else after the step under way. reason: who and why."""
+        """Pause the run: at once where it is queued, else after the step under way. reason: who and why."""
         pausable = self._row(desired_state=Desire.RUN).exclude(state__in=[*TERMINAL, State.DRAFT])
         pausable.update(desired_state=Desire.PAUSE, desire_reason=reason)
         self.refresh_from_db()
@@ -164,7 +162,7 @@ class OfState(models.Model):
             self.refresh_from_db()
 
     def request_resume(self, reason: str) -> None:
-        """Back to the queue, to go on from the checkpoint; a pause that is not reached yet is taken back."""
+        """Return it to the queue, to continue from its checkpoint; or withdraw a pause that is not reached yet."""
         paused = self._row(desired_state=Desire.PAUSE).exclude(state__in=TERMINAL)
         paused.update(desired_state=Desire.RUN, desire_reason="")
         self.refresh_from_db()
@@ -174,11 +172,11 @@ class OfState(models.Model):
 
     @property
     def will_end(self) -> bool:
-        """True where an interruption is its end, since its user wants that or it was interrupted too often."""
+        """True where an interruption ends the run: its user wants it to stop, or it was interrupted too often."""
         return self.desired_state == Desire.STOP or self.interruptions >= MAX_INTERRUPTIONS
 
     def requeue(self, *, reason: str, attempt: int, is_interruption: bool) -> bool:
-        """Back to the queue to go on from the last checkpoint; after three interruptions, failed."""
+        """Return it to the queue, to continue from its last checkpoint; it fails after three interruptions."""
         if not is_interruption:
             return self.transition_to(State.QUEUED, reason=reason, attempt=attempt)
         if self.interruptions >= MAX_INTERRUPTIONS:
