@@ -1,7 +1,7 @@
-"""What `./hacrl demo` does before its runs exist, told to the home page by a file.
+"""What `./hacrl demo` does before its runs exist, for the home page, by way of a file.
 
-The file counts while its writer holds a lock on it, which ends with the process: a demo that was killed is not
-"being made".
+The file is valid while its writer holds a lock on it, which ends with the process: so a demo that was killed is not
+shown as under way.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Preparation:
 
 @contextmanager
 def preparing(doing: str) -> Iterator[Callable[[str], None]]:
-    """Within: home says what is done; call the yielded function for the next step. A second demo says nothing."""
-    # Not in append mode, in which Linux writes at the end wherever pwrite is told to.
+    """Within: home shows what is done; call the yielded function for the next step. A second demo shows nothing."""
+    # Not in append mode, in which pwrite ignores its offset on Linux.
     descriptor = os.open(Path(settings.DATA_DIR) / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w") as file:
         if not _locked(file):
@@ -42,7 +42,7 @@ def preparing(doing: str) -> Iterator[Callable[[str], None]]:
         started = time.time()
 
         def say(text: str) -> None:
-            # One write, longer than any other: a reader never sees half of it.
+            # One write of constant length: a reader never sees half of it.
             line = json.dumps({"doing": text[:MAX_TEXT], "since": started}, ensure_ascii=False)
             os.truncate(file.fileno(), LENGTH)
             os.pwrite(file.fileno(), line.encode().ljust(LENGTH), 0)
@@ -52,7 +52,7 @@ def preparing(doing: str) -> Iterator[Callable[[str], None]]:
 
 
 def _locked(file: IO[str]) -> bool:
-    """A page that just looks holds the lock for a moment; another demo holds it for long."""
+    """Take the lock. A page that reads holds it for a moment, another demo for long: then False."""
     for _ in range(TRIES):
         with suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -62,7 +62,7 @@ def _locked(file: IO[str]) -> bool:
 
 
 def preparation() -> Preparation | None:
-    """What a living demo prepares now."""
+    """What a demo prepares now, if one runs."""
     with suppress(OSError, ValueError, KeyError, TypeError), open(Path(settings.DATA_DIR) / NAME) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,10 +1,11 @@
-"""What this host has to train on, and how full it is: GPUs through NVML, processors, memory and disk through psutil.
+"""The devices of this host and their load: GPUs through NVML; processors, memory and disk through psutil.
 
-Read by the host's heartbeat every few seconds, without torch: a GPU is seen, but no context is made on it.
+The heartbeat reads them every few seconds, without torch, so no CUDA context is created.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import platform
 from functools import cache
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 Device = dict[str, Any]
 
 
-psutil.cpu_percent()  # measures from one call to the next: this is the first
+psutil.cpu_percent()  # measures from one call to the next; this is the first
 
 
 def devices() -> list[Device]:
@@ -43,12 +44,10 @@ def processors() -> Device:
 
 @cache
 def _processor_name() -> str:
-    try:
+    with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
-    except OSError:
-        pass
     return platform.processor() or platform.machine()
 
 
@@ -67,13 +66,13 @@ def gpus() -> list[Device]:
     """The GPUs with their memory, load and the processes that hold memory; none where there is no driver."""
     if not _has_nvml():
         return []
-    cards = []
+    devices_of_host = []
     try:
         for index in range(pynvml.nvmlDeviceGetCount()):
-            cards.append(_gpu(index))
+            devices_of_host.append(_gpu(index))
     except pynvml.NVMLError as error:
         log.warning("the GPUs cannot be read: %s", error)
-    return cards
+    return devices_of_host
 
 
 @cache
@@ -89,23 +88,21 @@ def _has_nvml() -> bool:
 
 def _gpu(index: int) -> Device:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    held = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    memory_info = pynvml.nvmlDeviceGetMemoryInfo(handle)
     device: Device = {
         "kind": "gpu",
         "index": index,
-        "name": _text(pynvml.nvmlDeviceGetName(handle)),
-        "total_bytes": held.total,
-        "used_bytes": held.used,
+        "name": pynvml.nvmlDeviceGetName(handle),
+        "total_bytes": memory_info.total,
+        "used_bytes": memory_info.used,
+        "used": None,
+        "processes": [],
     }
-    # Not every board tells these.
-    try:
+    # Some boards do not report these.
+    with contextlib.suppress(pynvml.NVMLError):
         device["used"] = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
-    except pynvml.NVMLError:
-        device["used"] = None
-    try:
+    with contextlib.suppress(pynvml.NVMLError):
         device["processes"] = [_holder(one) for one in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)]
-    except pynvml.NVMLError:
-        device["processes"] = []
     return device
 
 
@@ -116,7 +113,3 @@ def _holder(process: Any) -> dict[str, Any]:
     except psutil.Error:
         ancestors = []
     return {"pid": process.pid, "used_bytes": process.usedGpuMemory, "ancestors": ancestors}
-
-
-def _text(name: Any) -> str:
-    return name.decode(errors="replace") if isinstance(name, bytes) else str(name)

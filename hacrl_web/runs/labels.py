@@ -1,4 +1,4 @@
-"""Tags and notes of a run: read from a form or from JSON, judged, stored. The audit log has who wrote what."""
+"""Tags and notes of a run: read from a form or from JSON, checked, stored. The audit log records who wrote them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hacrl_web.web.errors import FieldError, FieldErrors
 MAX_TAGS = 10
 MAX_TAG = 40
 MAX_NOTES = 4000
-_KEPT = {"\n", "\t"}
+_LAYOUT = {"\n", "\t"}
 
 
 def set_labels(run: Run, tags: object, notes: object) -> None:
@@ -33,7 +33,7 @@ def split_tags(text: str) -> list[str]:
 
 
 def _tags(tags_in_request: object) -> str:
-    """As Run.tags has them: lower case, each once, in the order of the alphabet. Errors: Problem, FieldErrors."""
+    """As Run.tags stores them: lower case, each once, in alphabetical order. Errors: ValueProblem, FieldErrors."""
     if not isinstance(tags_in_request, list):
         raise values.ValueProblem("not_a_list", "A list of tags is needed.")
     if len(tags_in_request) > 10 * MAX_TAGS:
@@ -67,15 +67,15 @@ def _notes(value: object) -> str:
 
 
 def _is_odd(letter: str) -> bool:
-    return letter not in _KEPT and (unicodedata.category(letter) in ("Cc", "Cs") or letter in values.BIDI_CONTROLS)
+    return letter not in _LAYOUT and (unicodedata.category(letter) in ("Cc", "Cs") or letter in values.BIDI_CONTROLS)
 
 
 def labels_of(run: Run) -> dict[str, Any]:
-    """As the API shows and takes them."""
+    """As the API returns and accepts them."""
     return {"tags": run.tag_list, "notes": run.notes}
 
 
 def tags_of(runs: QuerySet[Run]) -> list[str]:
     """All tags that these runs have."""
-    written = runs.exclude(tags="").order_by().values_list("tags", flat=True).distinct()
-    return sorted({tag for tags in written for tag in tags.split(",") if tag})
+    texts = runs.exclude(tags="").order_by().values_list("tags", flat=True).distinct()
+    return sorted({tag for tags in texts for tag in tags.split(",") if tag})

@@ -1,4 +1,4 @@
-"""Who may open a socket: only pages of exactly this scheme, host and port. Browsers do not check that for sockets."""
+"""The check of a socket's origin: exactly our scheme, host and port. Browsers do not check it for sockets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _host_and_port(netloc: str, scheme: str) -> tuple[str, int] | None:
 
 
 def _own_scheme(scope: dict[str, Any], headers: dict[bytes, list[bytes]]) -> str:
-    """https where the connection is encrypted, or a proxy that the settings trust says that it was."""
+    """https where the connection is encrypted, or where a proxy that the settings trust reports that it was."""
     if scope.get("scheme") == "wss":
         return "https"
     trusted = settings.SECURE_PROXY_SSL_HEADER
@@ -31,7 +31,7 @@ def _own_scheme(scope: dict[str, Any], headers: dict[bytes, list[bytes]]) -> str
 
 
 def is_same_origin(scope: dict[str, Any]) -> bool:
-    """True where Origin names exactly the scheme, host and port that was asked, and we serve that host."""
+    """True where Origin is exactly the scheme, host and port of the request, and we serve that host."""
     headers: dict[bytes, list[bytes]] = {}
     for name, value in scope["headers"]:
         headers.setdefault(name.lower(), []).append(value)

@@ -1,4 +1,4 @@
-"""The settings that a run has stored, read by the version that is installed now."""
+"""A run's stored settings, read by the installed version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workers.contract.spec.run import RunSpec
 
 
 def stored_spec(run: Run) -> RunSpec:
-    """Error: FieldErrors (409), where another version wrote what this one refuses."""
+    """Error: FieldErrors (409), where another version stored settings that this one refuses."""
     try:
         return RunSpec.model_validate(run.spec)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The WebSocket of a browser: a cursor over the database for each run that it watches, and nothing else."""
+"""The WebSocket of a browser: a cursor over the stored events for each run that it watches."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ FRAMES_AT_ONCE = 200.0  # a page that comes back subscribes to many runs at once
 MAX_CURSOR = 2**62
 SESSION_ENDED, FLOODED, TOO_MANY_SOCKETS = 4401, 4429, 4430
 SENDER_FAILED, TRY_AGAIN_LATER = 1011, 1013
-_GONE = "Unexpected ASGI message"  # the server's words for a frame to a browser that has left
+_GONE = "Unexpected ASGI message"  # begins the server's error for a frame to a browser that has left
 log = logging.getLogger(__name__)
 
 
 def _session_user(session_key: str | None, user_id: Any) -> Any:
-    """The user of a session as the database knows it now; None where the session has ended or is another's."""
+    """The user of a session as stored now; None where the session has ended or belongs to another user."""
     request = HttpRequest()
     request.session = SessionStore(session_key)
     user = get_user(request)
@@ -57,12 +57,12 @@ def _end_sockets_of_session(sender: Any, request: HttpRequest, **_: Any) -> None
 
 
 @receiver(session_ended)
-def _end_sockets_of_ended(sender: Any, session_key: str, **_: Any) -> None:
+def _end_sockets_of_ended_session(sender: Any, session_key: str, **_: Any) -> None:
     end_sockets(session_key)
 
 
 @receiver([post_save, post_delete], sender=Membership)
-def _look_at_member(sender: Any, instance: Membership, **_: Any) -> None:
+def _recheck_member(sender: Any, instance: Membership, **_: Any) -> None:
     transaction.on_commit(lambda: recheck_rights(instance.user_id))
 
 
@@ -70,7 +70,9 @@ def _still_visible(user: Any, run_ids: Iterable[UUID]) -> set[UUID]:
     return set(Run.objects.visible_to(user).filter(pk__in=list(run_ids)).values_list("pk", flat=True))
 
 
-class _BadFrame(ValueError):
+class FrameError(ValueError):
+    """Why a frame is refused, as the answer to the browser."""
+
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
@@ -94,7 +96,7 @@ class RunConsumer(AsyncWebsocketConsumer):
         self.sending = asyncio.Lock()
         self.allowance, self.allowance_at = FRAMES_AT_ONCE, time.monotonic()
         self.is_closing = False
-        self.said_delayed = False
+        self.sent_delayed = False
         user = self.scope.get("user")
         if not is_same_origin(self.scope) or user is None or not user.is_authenticated:
             await self.close()
@@ -135,10 +137,10 @@ class RunConsumer(AsyncWebsocketConsumer):
             return
         try:
             await self._handle_frame(_parse(text_data))
-        except _BadFrame as error:
-            await self._say({"op": "error", "code": error.code, "message": str(error)})
+        except FrameError as error:
+            await self._send_frame({"op": "error", "code": error.code, "message": str(error)})
         except Error:
-            # An answer would be forgotten with the question: a browser that comes back asks from its cursor again.
+            # A browser that reconnects subscribes again from its cursor; it would not repeat a frame that was answered.
             await self._close(TRY_AGAIN_LATER)
 
     def _is_allowed(self) -> bool:
@@ -149,7 +151,7 @@ class RunConsumer(AsyncWebsocketConsumer):
 
     async def _handle_frame(self, frame: dict[str, Any]) -> None:
         if frame["op"] == "ping":
-            await self._say({"op": "pong"})
+            await self._send_frame({"op": "pong"})
         elif frame["op"] == "sub":
             await self._subscribe(frame["run"], frame["after"])
         else:
@@ -157,23 +159,20 @@ class RunConsumer(AsyncWebsocketConsumer):
 
     async def _subscribe(self, run_id: UUID, after: int) -> None:
         if run_id not in self.subscriptions:
-            self._check_room()
+            if len(self.subscriptions) >= MAX_SUBSCRIPTIONS:
+                raise FrameError("too_many", f"At most {MAX_SUBSCRIPTIONS} runs can be watched at once.")
+            if sum(len(member.subscriptions) for member in self._of_same_user()) >= MAX_SUBSCRIPTIONS_OF_USER:
+                message = f"At most {MAX_SUBSCRIPTIONS_OF_USER} runs can be watched by one user at once."
+                raise FrameError("too_many", message)
         status = await self.hub.read(find_visible, self.user, run_id)
         if status is None:
-            raise _BadFrame("not_found", f"There is no run {run_id}.")
+            raise FrameError("not_found", f"There is no run {run_id}.")
         if after > status.last_seq:
-            raise _BadFrame("bad_cursor", f"The run has no event {after}: the last is {status.last_seq}.")
+            raise FrameError("bad_cursor", f"The run has no event {after}: the last is {status.last_seq}.")
         self._unsubscribe(run_id)
         subscription = self.subscriptions[run_id] = Subscription(run_id, after, self.wake)
         self.hub.subscribe(subscription, status)
         self.wake.set()
-
-    def _check_room(self) -> None:
-        """Error: _BadFrame where one more run is one too many."""
-        if len(self.subscriptions) >= MAX_SUBSCRIPTIONS:
-            raise _BadFrame("too_many", f"At most {MAX_SUBSCRIPTIONS} runs can be watched at once.")
-        if sum(len(member.subscriptions) for member in self._of_same_user()) >= MAX_SUBSCRIPTIONS_OF_USER:
-            raise _BadFrame("too_many", f"At most {MAX_SUBSCRIPTIONS_OF_USER} runs can be watched by one user at once.")
 
     def _unsubscribe(self, run_id: UUID) -> None:
         subscription = self.subscriptions.pop(run_id, None)
@@ -181,12 +180,12 @@ class RunConsumer(AsyncWebsocketConsumer):
             self.hub.unsubscribe(subscription)
 
     async def _drop(self, run_id: UUID) -> None:
-        """End a subscription whose run is gone, or gone from this user's sight."""
+        """End a subscription whose run was deleted, or is no longer visible to this user."""
         self._unsubscribe(run_id)
         gone = {"op": "error", "code": "not_found", "message": f"There is no run {run_id}.", "run": str(run_id)}
-        await self._say(gone)
+        await self._send_frame(gone)
 
-    async def _say(self, body: dict[str, Any]) -> None:
+    async def _send_frame(self, body: dict[str, Any]) -> None:
         await self._send_text(frame_text(body))
 
     async def _send_text(self, text: str) -> None:
@@ -200,33 +199,33 @@ class RunConsumer(AsyncWebsocketConsumer):
             await self.close(code=code)
 
     async def _guarded(self, job: Coroutine[Any, Any, None]) -> None:
-        """A socket whose sender or session watch died must not stay open: nothing would ever come, or end it."""
+        """Close the socket when its sender or its session watch fails: it would stay open and silent."""
         try:
             await job
             return
         except Exception as error:
             if isinstance(error, OSError) or str(error).startswith(_GONE):
-                log.debug("a browser is gone: %s", error)
+                log.debug("a browser has left: %s", error)
             else:
-                log.exception("a socket's task failed; the browser is told to come back")
+                log.exception("a socket failed; the browser will reconnect")
         with contextlib.suppress(OSError, RuntimeError):
             await self._close(SENDER_FAILED)
 
     async def _send_on(self) -> None:
-        """Until the browser leaves: send what there is, never faster than it takes it."""
+        """Send news until the browser leaves, never faster than it receives them."""
         while True:
             await self.wake.wait()
             self.wake.clear()
-            if self.hub.is_delayed != self.said_delayed:
-                self.said_delayed = self.hub.is_delayed
-                await self._say({"op": "link", "delayed": self.said_delayed})
+            if self.hub.is_delayed != self.sent_delayed:
+                self.sent_delayed = self.hub.is_delayed
+                await self._send_frame({"op": "link", "delayed": self.sent_delayed})
             is_behind = False
             for subscription in list(self.subscriptions.values()):
                 try:
                     is_behind |= await self._serve(subscription)
                 except Error:
                     is_behind = True
-                    await asyncio.sleep(1)  # the database is away: the backlog waits
+                    await asyncio.sleep(1)  # the database is unreachable: the backlog waits
             if is_behind:
                 self.wake.set()
             else:
@@ -249,19 +248,19 @@ class RunConsumer(AsyncWebsocketConsumer):
             texts = [batch.text for batch in batches]
             await self._send_text(events_frame(subscription.run_id, previous, subscription.cursor, texts))
         has_more = bool(subscription.queue) or not subscription.is_live
-        # The end is told after the last event: who is told "completed" has everything.
+        # The final state follows the last event: a browser that reads "completed" has everything.
         if subscription.sent_status != status.text and not (status.is_terminal and has_more):
             subscription.sent_status = status.text
             await self._send_text(status.text)
         if subscription.is_live and not subscription.is_synced:
             subscription.is_synced = True
-            await self._say({"op": "synced", "run": str(subscription.run_id), "seq": subscription.cursor})
+            await self._send_frame({"op": "synced", "run": str(subscription.run_id), "seq": subscription.cursor})
         return bool(subscription.queue) or not subscription.is_live
 
     async def _watch_session(self) -> None:
-        """Close the socket when its session ends, its user is shut out or changes the password; drop hidden runs.
+        """Close the socket when its session ends, its user is deactivated or changes the password; drop hidden runs.
 
-        It looks when the hub hears that the user's rights have changed, and every minute besides.
+        It checks when the hub reports that the user's rights have changed, and every minute besides.
         """
         while True:
             with contextlib.suppress(TimeoutError):
@@ -273,24 +272,24 @@ class RunConsumer(AsyncWebsocketConsumer):
                 if user is None:
                     await self._close(SESSION_ENDED)
                     return
-                self.user = user  # rights may have changed
+                self.user = user  # its rights may have changed
                 watched = set(self.subscriptions)
                 for run_id in watched - await self.hub.read(_still_visible, user, watched):
                     await self._drop(run_id)
 
 
 def _parse(text: str | None) -> dict[str, Any]:
-    """A checked frame. Error: _BadFrame."""
+    """A checked frame. Error: FrameError."""
     if text is None:
-        raise _BadFrame("bad_frame", "Frames are JSON text.")
+        raise FrameError("bad_frame", "Frames are JSON text.")
     if len(text) > MAX_FRAME:
-        raise _BadFrame("bad_frame", f"A frame has at most {MAX_FRAME} characters.")
+        raise FrameError("bad_frame", f"A frame has at most {MAX_FRAME} characters.")
     try:
         frame = json.loads(text)
     except (ValueError, RecursionError):
-        raise _BadFrame("bad_frame", "This frame is not JSON.") from None
+        raise FrameError("bad_frame", "This frame is not JSON.") from None
     if not isinstance(frame, dict) or frame.get("op") not in ("sub", "unsub", "ping"):
-        raise _BadFrame("bad_frame", 'A frame is an object whose "op" is sub, unsub or ping.')
+        raise FrameError("bad_frame", 'A frame is an object whose "op" is sub, unsub or ping.')
     if frame["op"] == "ping":
         return frame
     run, after = frame.get("run"), frame.get("after", 0)
@@ -299,7 +298,7 @@ def _parse(text: str | None) -> dict[str, Any]:
             raise ValueError
         run_id = UUID(run)
     except ValueError:
-        raise _BadFrame("not_found", "There is no run of this id.") from None
+        raise FrameError("not_found", "There is no run of this id.") from None
     if not isinstance(after, int) or isinstance(after, bool) or not 0 <= after < MAX_CURSOR:
-        raise _BadFrame("bad_cursor", '"after" is a whole number from 0.')
+        raise FrameError("bad_cursor", '"after" is a whole number from 0.')
     return {"op": frame["op"], "run": run_id, "after": after}

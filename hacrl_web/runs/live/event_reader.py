@@ -1,6 +1,6 @@
-"""What the hub reads from the database: one run's news since a cursor, already as JSON text.
+"""What the hub reads from the database: the events of a run after a cursor, already as JSON text.
 
-The texts are made once per run and batch, whoever listens; only the few numbers around them differ between browsers.
+The texts are made once per run and batch for all browsers; only the few numbers around them differ.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STATUS = ("state", "desired_state", "step", "total_steps", "attempt", "progress
 
 
 def frame_text(value: Any) -> str:
-    """JSON text as browsers read it (no NaN)."""
+    """A value as JSON text that browsers can parse (no NaN)."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -45,21 +45,19 @@ def events_frame(run_id: UUID, prev: int, seq: int, texts: list[str]) -> str:
 
 def read_batch(run_id: UUID, after: int, up_to: int | None = None, limit: int | None = None) -> EventBatch:
     """The next events after a cursor (and not beyond `up_to`), at most `limit`, or one batch."""
-    # The payload is passed on as the text it is stored as: nothing is parsed only to be written again.
+    # The payload stays the text that is stored: parsing and writing it again would be wasted work.
     rows = list(
         TelemetryEvent.objects.filter(run_id=run_id, seq__gt=after, **({} if up_to is None else {"seq__lte": up_to}))
         .order_by("seq")
         .values_list(*_COLUMNS, Cast("payload", TextField()))[: limit or BATCH_EVENTS]
     )
-    if not rows:
-        return EventBatch(after, "", 0)
     text = ",".join(f'{frame_text(dict(zip(_COLUMNS, row, strict=False)))[:-1]},"payload":{row[-1]}}}' for row in rows)
-    return EventBatch(rows[-1][0], text, len(rows))
+    return EventBatch(rows[-1][0] if rows else after, text, len(rows))
 
 
 @dataclass(frozen=True)
 class Status:
-    """What the `run` frame says, and how far the run's events are stored."""
+    """The text of the `run` frame, and the number of the run's last stored event."""
 
     last_seq: int
     text: str
@@ -67,7 +65,7 @@ class Status:
 
 
 def read_status(run_ids: list[UUID]) -> dict[UUID, Status]:
-    """The status of each of these runs that exists."""
+    """The status of those of these runs that exist."""
     statuses = {}
     for row in Run.objects.filter(pk__in=run_ids).order_by().values("pk", "last_seq", *_STATUS):
         body = {"op": "run", "run": str(row["pk"]), **{name: row[name] for name in _STATUS}}
@@ -76,7 +74,7 @@ def read_status(run_ids: list[UUID]) -> dict[UUID, Status]:
 
 
 def find_visible(user: Any, run_id: UUID) -> Status | None:
-    """The status of a run that the user may see; a foreign run is as good as none."""
+    """The status of a run; None where the user may not see it or it does not exist."""
     if not Run.objects.visible_to(user).filter(pk=run_id).exists():
         return None
     return read_status([run_id]).get(run_id)

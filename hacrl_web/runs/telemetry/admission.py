@@ -1,6 +1,6 @@
-"""What the shipper lets into the tables: no flood of metric names, no step back in time, no word of another attempt.
+"""Which events the shipper stores as they are: no flood of metric names, no step back, no event of an earlier attempt.
 
-A refused event is stored as a warning in its place, with its number: nothing is lost without being said.
+A refused event is replaced by a warning with its number, so no loss goes unrecorded.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class EventRefused(ValueError):
     """Why an event is not stored as it is."""
 
 
-class Limits:
-    """What one supervisor's shipper has seen of a run so far."""
+class Admission:
+    """Checks the events of one run against those that its shipper has read before."""
 
     def __init__(self) -> None:
         self._newest_attempt = 0
@@ -30,7 +30,7 @@ class Limits:
         self._shapes: set[tuple[str, ...]] = set()  # of events whose names are all known
 
     def check(self, record: Record, payload_text: str | None) -> None:
-        """Pass what may be stored. payload_text: of a metrics event that was not parsed. Error: Refused."""
+        """payload_text: of a metrics event that was not parsed. Error: EventRefused."""
         attempt = record["attempt"]
         if attempt < self._newest_attempt:
             raise EventRefused(f"it is of attempt {attempt}, after attempt {self._newest_attempt}")
@@ -54,13 +54,13 @@ class Limits:
     def _check_names(self, record: Record, payload_text: str | None) -> None:
         if payload_text is None:
             payload_text = json.dumps([record.get("values"), record.get("ratios")])
-        # Values are numbers, so what stands in quotes is a name; splitting is ten times as fast as the pattern.
+        # Values are numbers, so quoted texts are names; splitting is ten times as fast as the pattern.
         shape = tuple(_STRING.findall(payload_text) if "\\" in payload_text else payload_text.split('"')[1::2])
         if shape in self._shapes:
             return
         longest = max(map(len, shape), default=0)
         if longest > NAME_CHARACTERS:
-            raise EventRefused(f"a name in it has {longest:,} characters; at most {NAME_CHARACTERS} are taken")
+            raise EventRefused(f"a name in it has {longest:,} characters; at most {NAME_CHARACTERS} are allowed")
         if len(self._names.union(shape)) > NAMES_PER_RUN + len(_FIELDS):
             raise EventRefused(f"the run would have more than {NAMES_PER_RUN:,} metric names")
         self._names.update(shape)

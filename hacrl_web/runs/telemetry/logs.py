@@ -1,6 +1,6 @@
-"""The log of a run: its lines as rows, searched in the database, and what its trainer wrote to stdout and stderr.
+"""The log of a run: its lines, which are rows, and its trainer's output (stdout and stderr).
 
-The output stays in the run directory (workers/contract/trainer_log.py) and is only there on the host that trains.
+The output stays in the run directory (workers/contract/trainer_log.py), on the host that trains.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def log_lines(run: Run) -> Any:
 
 
 def line_of(event: TelemetryEvent) -> dict[str, Any]:
-    """A line of the log as it is shown: a count of what was left out is one too."""
+    """A line of the log as pages show it; a count of events that were left out is a line, too."""
     body, level = event.payload, event.payload.get("level", "info")
     text = str(body.get("message", ""))
     if event.type == "left_out":
@@ -32,7 +32,7 @@ def line_of(event: TelemetryEvent) -> dict[str, Any]:
 
 
 def matching(run: Run, search: str, level: str) -> Any:
-    """Lines that a trainer logged and that hold `search`, whatever its case; of a level, or of any."""
+    """Lines that a trainer logged and that contain `search`, in any case; of one level, or of all."""
     events = log_lines(run).filter(type="log")
     if search:
         events = events.filter(payload__message__icontains=search)
@@ -42,14 +42,14 @@ def matching(run: Run, search: str, level: str) -> Any:
 
 
 def search_events(run: Run, search: str, level: str) -> list[dict[str, Any]]:
-    """The newest lines, at most one more than are shown."""
+    """The newest matching lines, at most one more than are shown."""
     newest = matching(run, search, level).order_by("-seq")[: FOUND_SHOWN + 1]
     matches = [*newest, *_search_left_out(run, search, level)]
     return [line_of(event) for event in sorted(matches, key=lambda event: event.seq)[-FOUND_SHOWN - 1 :]]
 
 
 def _search_left_out(run: Run, search: str, level: str) -> list[TelemetryEvent]:
-    """The newest counts of what was left out: their words are made here, so no query can look for them."""
+    """The newest matching counts of events that were left out: their texts are written here, beyond any query."""
     text, matches = search.lower(), []
     for event in log_lines(run).filter(type="left_out").order_by("-seq").iterator(chunk_size=500):
         line = line_of(event)
@@ -61,7 +61,7 @@ def _search_left_out(run: Run, search: str, level: str) -> list[TelemetryEvent]:
 
 
 def search_output(run: Run, search: str) -> list[dict[str, Any]] | None:
-    """The newest lines of the trainer's output that hold `search`; None where it is not on this host."""
+    """The newest lines of the trainer's output that contain `search`; None where it is not on this host."""
     needle = search.lower()
     try:
         matches = deque((text for text in read_output(run.run_dir) if needle in text.lower()), FOUND_SHOWN + 1)
@@ -71,7 +71,7 @@ def search_output(run: Run, search: str) -> list[dict[str, Any]] | None:
 
 
 def as_text(run: Run) -> Iterator[str]:
-    """Every stored line of the log, and after them what is kept of the trainer's output."""
+    """Every stored line of the log, then the trainer's output as far as it is kept."""
     for event in log_lines(run).order_by("seq").iterator(chunk_size=500):
         line = line_of(event)
         when = line["at"].isoformat(timespec="milliseconds")

@@ -1,9 +1,8 @@
-"""Keeps a run's rows small and quick to read: old rollouts lose their texts, metrics are packed (metric_series.py).
+"""Keeps the rows of runs small and quick to read: old rollouts lose their texts, metrics are packed (metric_series.py).
 
-The numbers and places of such rollouts stay, and so do the events of packed metrics.
-
-Called by the dispatcher between its looks. Each change is a transaction of its own over few rows, and one call stops
-after a fraction of a second, so that nobody who writes waits long.
+The numbers and places of such rollouts stay, and so do the events of packed metrics. The dispatcher calls it between
+its ticks. Each change is one transaction over few rows, and one call stops after a fraction of a second, so that other
+writers wait only briefly.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ LOOKS = 200
 
 
 class Retention:
-    """The job and its place: it goes round the runs, so that one long run does not keep the others waiting."""
+    """The job and where it continues: it takes the runs in turn, so that a long run does not hold up the others."""
 
     def __init__(self) -> None:
         self._next_at = 0.0
-        self._after: UUID | None = None
-        self._looked_after: UUID | None = None
-        self._looked: dict[UUID, int] = {}  # last_seq up to which a run has too little to pack
+        self._cleared_to: UUID | None = None
+        self._checked_to: UUID | None = None
+        self._checked: dict[UUID, int] = {}  # last_seq up to which a run has too few events to pack
 
     def tick(self) -> int:
         """About twice BUDGET_S of work, every EVERY_S; returns how many rollouts lost their texts."""
@@ -47,27 +46,27 @@ class Retention:
         began, packed = time.monotonic(), 0
         names = ("pk", "last_seq", "packed_seq")
         others = Run.objects.order_by("pk").values_list(*names)
-        if self._looked_after is not None:
-            others = others.filter(pk__gt=self._looked_after)
+        if self._checked_to is not None:
+            others = others.filter(pk__gt=self._checked_to)
         some = list(others[:LOOKS])
         for pk, last_seq, packed_seq in [*Run.objects.filter(state__in=HELD).values_list(*names), *some]:
-            if last_seq - max(packed_seq, self._looked.get(pk, 0)) >= MIN_EVENTS:
+            if last_seq - max(packed_seq, self._checked.get(pk, 0)) >= MIN_EVENTS:
                 count = -1
                 while count and time.monotonic() < began + BUDGET_S:
                     count = pack_block(Run(pk=pk))
                     packed += count
                 if count:
-                    return packed  # it is the first to go on with
-                self._looked[pk] = last_seq
-        self._looked_after = some[-1][0] if len(some) == LOOKS else None
+                    return packed  # the next call continues with this run
+                self._checked[pk] = last_seq
+        self._checked_to = some[-1][0] if len(some) == LOOKS else None
         return packed
 
     def clear(self) -> int:
-        """Empty the texts of old rollouts; returns of how many."""
+        """Empty the texts of old rollouts; returns how many."""
         began = time.monotonic()
         runs = Run.objects.filter(step__gt=F("texts_from")).order_by("pk")
-        if self._after is not None:
-            runs = runs.filter(pk__gt=self._after)
+        if self._cleared_to is not None:
+            runs = runs.filter(pk__gt=self._cleared_to)
         cleared, due = 0, list(runs.only("pk", "spec", "texts_from")[:RUNS])
         for run in due:
             count = ROWS
@@ -75,16 +74,16 @@ class Retention:
                 count = clear_texts(run)
                 cleared += count
                 if count < ROWS:
-                    self._after = run.pk
+                    self._cleared_to = run.pk
                 if time.monotonic() > began + BUDGET_S:
                     return cleared
         if len(due) < RUNS:
-            self._after = None
+            self._cleared_to = None
         return cleared
 
 
 def clear_texts(run: Run) -> int:
-    """Empty the texts of at most ROWS rollouts of steps that are no longer kept; returns of how many."""
+    """Empty the texts of at most ROWS rollouts of steps that are no longer kept; returns how many."""
     telemetry = run.spec.get("telemetry", {})  # a run of an older version may lack it
     num_steps = telemetry.get("rollout_steps_kept", 0)
     newest = run.rollouts.aggregate(Max("step"))["step__max"]
@@ -93,7 +92,7 @@ def clear_texts(run: Run) -> int:
     first_kept = newest - (num_steps - 1) * max(1, telemetry.get("rollout_interval", 1))
     if first_kept <= run.texts_from:
         return 0
-    # No recorded prompt is empty: an empty one is a text that is gone.
+    # No recorded prompt is empty: an empty one has lost its text.
     old = run.rollouts.filter(step__gte=run.texts_from, step__lt=first_kept).exclude(prompt="").order_by("step")
     rows = list(old.values_list("pk", "step")[:ROWS])
     run.texts_from = rows[-1][1] if len(rows) == ROWS else first_kept

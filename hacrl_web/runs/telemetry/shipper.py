@@ -1,7 +1,7 @@
-"""From spool to rows: the shipper copies a run's events to the database, each exactly once, in order.
+"""The shipper copies a run's events from the spool to the database, each exactly once, in order.
 
 The byte offset and the last seq are columns of the run, written in the transaction that stores the events and fenced by
-the attempt: a crash at any moment repeats nothing and loses nothing, and who lost the lease writes nothing.
+the attempt: a crash at any moment repeats and loses no event, and a supervisor without the lease writes nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from django.db.models import QuerySet
 
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pubsub import publish_update
-from hacrl_web.runs.telemetry.admission import EventRefused, Limits
-from hacrl_web.runs.telemetry.tables import PAYLOAD_TEXT, Record, insert, integer, stand_in
+from hacrl_web.runs.telemetry.admission import Admission, EventRefused
+from hacrl_web.runs.telemetry.tables import PAYLOAD_TEXT, Record, insert, integer, refusal_record
 from workers.contract.events import DamagedLine, Log, decode, encode, verified
 from workers.contract.spool import SPOOL_NAME, rotated
 
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class LeaseLost(RuntimeError):
-    """Another attempt owns the run, or it has ended: this supervisor may write nothing more."""
+    """Another attempt owns the run, or the run has ended: this supervisor may write nothing more."""
 
 
 @dataclass
@@ -65,18 +65,18 @@ class Shipper:
         self.run_id = run_id
         self.run_dir = run_dir
         self.attempt = attempt
-        self.limits = Limits()
+        self.admission = Admission()
         run = Run.objects.only("last_seq", "spool_offset").get(pk=run_id)
         self.last_seq = run.last_seq
         self.offset = run.spool_offset  # in the file that holds the next event
-        self._files: list[tuple[int, Path]] = []  # full files, when last looked
+        self._files: list[tuple[int, Path]] = []  # full files, as last listed
         self._path: Path | None = None  # the file that the offset belongs to
         self._done = 0  # full files up to this seq are read to their end
         self._unstored: SpoolBatch | None = None
-        self.has_more = True  # False: the last look found nothing new
+        self.has_more = True  # False: the last call of ship() read nothing new
 
     def _file(self) -> tuple[Path, bool]:
-        """The file that holds the next event, and whether it is a full one; the offset is set to match."""
+        """The file that holds the next event, and whether it is a full one; sets the offset to match."""
         files = rotated(self.run_dir)
         last_stored = max(self.last_seq, self._done)
         full = next((path for last, path in files if last > last_stored), None)
@@ -98,14 +98,14 @@ class Shipper:
                 spool.seek(self.offset)
                 line = spool.readline(MAX_LINE_BYTES)
             if decode(first)["seq"] > self.last_seq:
-                return False  # a new file that by chance is as long as the old one was read
+                return False  # a new file that happens to be as long as the part of the old one that was read
             return not line.endswith(b"\n") or decode(line)["seq"] == self.last_seq + 1
         except (FileNotFoundError, DamagedLine, KeyError, ValueError):
             return False
 
     def ship(self) -> SpoolBatch:
-        """Store what is new, at most one batch. Errors: LeaseLost, and the database's, after which to try again."""
-        # One that could not be stored is kept: read again, its steps would seem to go back (Limits).
+        """Store the next batch of events. Errors: LeaseLost, and the database's, after which to try again."""
+        # A batch that could not be stored is kept: if read again, its steps would seem to go back (Admission).
         batch = self._unstored = self._unstored or self._read()
         self.has_more = bool(batch.lines) or batch.is_at_end
         if batch.lines:
@@ -122,7 +122,7 @@ class Shipper:
         return batch
 
     def _remove_stored(self) -> None:
-        """Remove full files that are stored, but not the newest: it tells the number to go on from (SpoolWriter)."""
+        """Remove full files that are stored, but not the newest: SpoolWriter reads the last number from it."""
         for last, path in self._files[:-1]:
             if last <= max(self.last_seq, self._done):
                 path.unlink(missing_ok=True)
@@ -133,11 +133,11 @@ class Shipper:
         last = self.last_seq
         try:
             spool = open(path, "rb")  # noqa: SIM115 - closed below
-        except FileNotFoundError:  # not begun, or just set aside
+        except FileNotFoundError:  # not begun, or just renamed to a full file
             return batch
         with spool:
             if not is_full_file and rotated(self.run_dir) != self._files:
-                return batch  # set aside since it was chosen: this is the next one, and the rest of that is unread
+                return batch  # renamed since it was chosen: this is its successor, and its own rest is unread
             spool.seek(self.offset)
             while not batch.is_full:
                 line = spool.readline(MAX_LINE_BYTES)
@@ -160,7 +160,7 @@ class Shipper:
         return batch
 
     def _skip_long_line(self, spool: BinaryIO, start: bytes) -> tuple[bytes, int]:
-        """Read on to the end of a line that is too long; returns a warning's line in its place, and its size."""
+        """Read to the end of a line that is too long; returns the line of a warning in its place, and its size."""
         size = len(start)
         head = _HEAD.match(start)
         while True:
@@ -187,19 +187,19 @@ class Shipper:
         try:
             record = _parse(line)
         except (DamagedLine, ValueError) as error:
-            log.warning("run %s: a line of the spool is skipped: %s", self.run_id, error)
+            log.warning("run %s: a damaged line of the spool was skipped: %s", self.run_id, error)
             return None
         seq, attempt = record.get("seq"), record.get("attempt")
         is_event = isinstance(seq, int) and 0 < seq < MAX_SEQ and isinstance(attempt, int)
         if not is_event or not isinstance(record.get("type"), str):
-            log.warning("run %s: a line of the spool is no event: %.80r", self.run_id, line)
+            log.warning("run %s: a line of the spool that is not an event was skipped: %.80r", self.run_id, line)
             return None
         if record["seq"] <= self.last_seq:
-            return record  # stored already
+            return record  # already stored
         try:
-            self.limits.check(record, record.get(PAYLOAD_TEXT))
+            self.admission.check(record, record.get(PAYLOAD_TEXT))
         except EventRefused as refusal:
-            return stand_in(self.run_id, record, str(refusal))
+            return refusal_record(self.run_id, record, str(refusal))
         return record
 
     def _write(self, batch: SpoolBatch) -> None:
@@ -214,12 +214,12 @@ class Shipper:
 
 
 def _parse(line: bytes) -> Record:
-    """The record of a spool line; the numbers of a metrics event stay the text they are, which is most of the work."""
+    """The record of a spool line. The numbers of a metrics event, most of its text, are not parsed."""
     text = verified(line)
-    # The databases refuse NUL and half surrogate pairs, which a model may well write.
+    # The databases refuse NUL and half surrogate pairs, which a model may write.
     if b"\\u0000" in text or b"\\ud" in text:
         return _clean(json.loads(text))
-    # In a string this mark would have a backslash before each quote.
+    # Within a string this mark would have a backslash before each quote.
     head, mark, numbers = text.partition(b',"values":')
     if not mark or b'"type":"metrics"' not in head:
         return json.loads(text)
@@ -237,17 +237,17 @@ def _clean(value: Any) -> Any:
 
 
 def _progress(records: Sequence[Record]) -> dict[str, Any]:
-    """Columns of the run that the last sound word of `progress` and `started` decides."""
+    """Columns of the run, from the last valid `progress` and `started` records."""
     columns: dict[str, Any] = {}
     for record in records:
         if record["type"] in ("progress", "started"):
-            with contextlib.suppress(ValueError, TypeError, OverflowError):  # insert() tells what it refuses
+            with contextlib.suppress(ValueError, TypeError, OverflowError):  # insert() reports what it refuses
                 columns |= _progress_of(record)
     return columns
 
 
 def _progress_of(record: Record) -> dict[str, Any]:
-    """All columns of one record. Errors: ValueError, TypeError, OverflowError where one of them could not hold it."""
+    """All columns of one record. Errors: ValueError, TypeError, OverflowError where a value does not fit."""
     columns: dict[str, Any] = {name: integer(record.get(name)) for name in ("step", "total_steps")}
     if record["type"] == "progress":
         columns["progress"] = {k: v for k, v in record.items() if k not in ("seq", "attempt", "time", "type")}

@@ -1,4 +1,4 @@
-"""What the Workers page shows of each host: devices, who holds what, versions, and what is wrong."""
+"""What the Workers page shows of each host: its devices and the runs on them, versions, warnings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from hacrl_web.runs.models import HELD, Host, Run, TelemetryEvent
 from hacrl_web.runs.worker.hosts import SILENT_S, known_schema
 
-CLOCK_LIMIT_S = 2.0  # a host's clock off by more: times of its events stand in the wrong order
+CLOCK_LIMIT_S = 2.0  # a host's clock off by more: its events seem to be in another order
 DISK_LIMIT = 0.95
 
 
@@ -24,7 +24,7 @@ class Gpu:
 
 @dataclass
 class HostCard:
-    """One host. `host` is None where runs name a host that never wrote its row."""
+    """One host. `host` is None where runs name a host that never wrote a heartbeat."""
 
     name: str
     host: Host | None
@@ -36,21 +36,10 @@ class HostCard:
     def is_silent(self) -> bool:
         return self.host is None or self.host.silent_s is None or self.host.silent_s > SILENT_S
 
-    def device(self, kind: str) -> dict[str, Any] | None:
-        devices = self.host.devices if self.host else []
-        return next((device for device in devices if device.get("kind") == kind), None)
-
     @property
-    def cpu(self) -> dict[str, Any] | None:
-        return self.device("cpu")
-
-    @property
-    def memory(self) -> dict[str, Any] | None:
-        return self.device("memory")
-
-    @property
-    def disk(self) -> dict[str, Any] | None:
-        return self.device("disk")
+    def device(self) -> dict[str, dict[str, Any]]:
+        """Its devices by kind; of several GPUs the first."""
+        return {one.get("kind", ""): one for one in reversed(self.host.devices if self.host else [])}
 
     @property
     def gpus(self) -> list[Gpu]:
@@ -65,7 +54,7 @@ class HostCard:
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong with this host, in words."""
+        """Sentences on what is wrong with this host."""
         host, texts = self.host, []
         if host is None or host.last_seen is None:
             return ["It never wrote a heartbeat: its worker is older than this version, or not running."]
@@ -83,7 +72,7 @@ class HostCard:
                 f"Its code is {age} than this web's (schema {host.schema}, here {self.web_schema}): "
                 f"update {'it' if age == 'older' else 'the web'} and restart."
             )
-        disk = self.disk
+        disk = self.device.get("disk")
         if disk and disk["used_bytes"] > DISK_LIMIT * disk["total_bytes"]:
             texts.append("The disk of its data folder is nearly full: checkpoints will fail.")
         return texts
@@ -110,33 +99,26 @@ def host_cards(user: Any) -> list[HostCard]:
         card = cards.setdefault(name, HostCard(name, None))
         attempt, report = started.get(run.pk, (0, {}))
         run.started_with = report
-        run.trainer_pid = report.get("pid") if attempt == run.attempt else None  # not that of an attempt before
+        run.trainer_pid = report.get("pid") if attempt == run.attempt else None  # not that of an earlier attempt
         card.runs.append(run)
     return list(cards.values())
 
 
 def _started(runs: list[Run]) -> dict[Any, tuple[int, dict[str, Any]]]:
-    """What each run's trainer last said of its device, versions and process, and in which attempt."""
+    """By run: the attempt of its last `started` event, and the device, versions and process that it names."""
     events = TelemetryEvent.objects.filter(run__in=[run.pk for run in runs], type="started").order_by("seq")
     return {pk: (attempt, payload) for pk, attempt, payload in events.values_list("run", "attempt", "payload")}
 
 
 def add_devices(runs: list[Run]) -> None:
-    """Give each run that is held its `devices`: where its process holds memory, or what its trainer or its spec says.
+    """Set `devices` of each held run: the GPUs on which its process holds memory, else what its trainer or spec names.
 
-    Their number does not change the number of queries.
+    The number of runs does not change the number of queries.
     """
     held = [run for run in runs if run.state in HELD]
-    if not held:
-        return
-    cards = {
-        host.name: HostCard(host.name, host) for host in Host.objects.filter(name__in={r.worker_host for r in held})
-    }
-    for run in held:
-        if run.worker_host in cards:
-            cards[run.worker_host].runs.append(run)
     on_gpus: dict[Any, list[str]] = {}
-    for card in cards.values():
+    for host in Host.objects.filter(name__in={run.worker_host for run in held}):
+        card = HostCard(host.name, host, [run for run in held if run.worker_host == host.name])
         for gpu in card.gpus:
             for run in gpu.runs:
                 on_gpus.setdefault(run.pk, []).append(f"GPU {gpu.device['index']}")
@@ -144,5 +126,5 @@ def add_devices(runs: list[Run]) -> None:
     for run in held:
         attempt, report = started.get(run.pk, (0, {}))
         setting = run.spec.get("compute", {}).get("device", "")
-        device = report.get("device") if attempt == run.attempt else None  # an attempt before may have had another
+        device = report.get("device") if attempt == run.attempt else None  # an earlier attempt may have had another
         run.devices = ", ".join(on_gpus.get(run.pk, ())) or str(device or setting or "unknown device")

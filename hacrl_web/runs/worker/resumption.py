@@ -1,4 +1,4 @@
-"""What a resume takes back: steps that an attempt makes again, since the newest checkpoint is of an earlier one."""
+"""Resumptions: the steps that an attempt repeats, because the newest checkpoint is older than the last step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hacrl_web.runs.models import Run, TelemetryEvent
 
 @dataclass(frozen=True)
 class Resumption:
-    """An attempt that went on from `step`, after earlier ones had reached `reached`; step 0 has no checkpoint."""
+    """An attempt that continued from `step`, after earlier ones had reached `reached`; step 0 has no checkpoint."""
 
     attempt: int
     step: int
@@ -26,7 +26,7 @@ class Resumption:
 
 
 def resumption_of(started: TelemetryEvent) -> Resumption | None:
-    """What the attempt that a `started` event begins makes again; None where it makes nothing again."""
+    """The resumption that a `started` event begins; None where it repeats no step."""
     if started.attempt < 2:
         return None
     earlier = TelemetryEvent.objects.filter(run_id=started.run_id, type="progress", seq__lt=started.seq)
@@ -36,7 +36,7 @@ def resumption_of(started: TelemetryEvent) -> Resumption | None:
 
 
 def under_way(run: Run) -> Resumption | None:
-    """The resume that a run has not made up for yet: its numbers are lower than they were."""
+    """The resumption whose repeated steps are not done yet: the run's numbers are lower than they were."""
     if run.attempt < 2:
         return None
     started = run.events.filter(type="started").order_by("-seq").first()

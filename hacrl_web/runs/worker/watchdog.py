@@ -1,11 +1,12 @@
-"""Tells a slow trainer from a hung one. It is hung when neither its spool nor its pulse has changed for too long.
+"""The watchdog tells a slow trainer from a hung one: neither spool nor pulse of a hung one has changed for too long.
 
-Only changes count, never a date, and a look that comes late counts as a short one: clock jumps, a machine that slept
-and a supervisor that was frozen kill nobody.
+Only changes count, never a date, and a check that comes late counts as a short one. So clock jumps, a machine that
+slept and a supervisor that was frozen kill no trainer.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -18,25 +19,25 @@ from workers.contract.trainer_process import PULSE_NAME, TrainerProcess
 
 STALL_FLOOR_S = 1800.0
 STALL_FACTOR = 20.0  # times the longest step so far
-LOADING_S = 7200.0  # before its first word: models come from slow disks and networks
-LONGEST_LOOK_S = 5.0
+LOADING_S = 7200.0  # before its first event: models come from slow disks and networks
+LONGEST_CHECK_S = 5.0
 DUMP_S = 0.5  # for the stacks to be written
 log = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """Watches one attempt; `verdict` is why its trainer was taken for hung, or empty."""
+    """Watches one attempt; `verdict` says why its trainer was taken for hung, or is empty."""
 
-    def __init__(self, run_dir: Path, timeout_s: float, watch: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, run_dir: Path, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.verdict = ""
         self._paths = (run_dir / SPOOL_NAME, run_dir / PULSE_NAME)
         self._timeout_s = timeout_s  # 0: derived from the steps
-        self._now = watch
+        self._now = clock
         self._has_started = False
         self._longest_step_s = 0.0
         self._signs: list[tuple[int, int] | None] = []
         self._silent_s = 0.0
-        self._looked_at = watch()
+        self._checked_at = clock()
 
     @property
     def limit_s(self) -> float:
@@ -45,8 +46,8 @@ class Watchdog:
         return self._timeout_s or max(STALL_FLOOR_S, STALL_FACTOR * self._longest_step_s)
 
     def note(self, record: dict[str, Any]) -> None:
-        """Learn from an event of this attempt."""
-        if record["type"] == "started":  # not by any word: the supervisor's own about a damaged spool comes before it
+        """Learn the start and the length of steps from an event of this attempt."""
+        if record["type"] == "started":  # a warning of the supervisor itself may come before it
             self._has_started = True
         phases = record.get("phase_s")
         if record["type"] == "progress" and isinstance(phases, dict):
@@ -54,15 +55,15 @@ class Watchdog:
             self._longest_step_s = max(self._longest_step_s, step_s)
 
     def is_hung(self) -> bool:
-        """Look once more."""
+        """Check once more for a change."""
         now = self._now()
         signs = [_sign(path) for path in self._paths]
-        self._silent_s = self._silent_s + min(now - self._looked_at, LONGEST_LOOK_S) if signs == self._signs else 0.0
-        self._signs, self._looked_at = signs, now
+        self._silent_s = self._silent_s + min(now - self._checked_at, LONGEST_CHECK_S) if signs == self._signs else 0.0
+        self._signs, self._checked_at = signs, now
         return self._silent_s > self.limit_s
 
     def dump_stacks(self, trainer: TrainerProcess) -> None:
-        """Have the stacks written to trainer.log, and note the verdict."""
+        """Have the trainer write its stacks to trainer.log, and note the verdict."""
         trainer.dump_stacks()
         time.sleep(DUMP_S)
         where = "while training" if self._has_started else "while loading"
@@ -71,8 +72,7 @@ class Watchdog:
 
 
 def _sign(path: Path) -> tuple[int, int] | None:
-    try:
+    with contextlib.suppress(OSError):
         status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
+        return status.st_mtime_ns, status.st_size
+    return None

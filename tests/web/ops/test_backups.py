@@ -105,7 +105,7 @@ def test_database_of_a_newer_version_is_refused():
 def test_older_database_is_waited_for_until_the_web_has_migrated_it(monkeypatch):
     answers = iter([["runs.0002"], ["runs.0002"], []])
     monkeypatch.setattr(schema, "pending", lambda: next(answers))
-    monkeypatch.setattr("hacrl_web.runs.management.commands.prepare_database.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("hacrl_web.runs.management.commands.prepare_database.RETRY_S", 0.01)
     call_command("prepare_database", follow=True, wait_s=5.0)
     monkeypatch.setattr(schema, "pending", lambda: ["runs.0002"])
     with pytest.raises(CommandError, match="older than this code: start the web of this version first"):

@@ -24,7 +24,7 @@ class Command(BaseCommand):
         host = Host.objects.filter(name=options["host"]).first()
         if host is None:
             names = ", ".join(Host.objects.values_list("name", flat=True)) or "none"
-            raise CommandError(f"no host {options['host']!r} has been heard of; known: {names}")
+            raise CommandError(f"There is no host {options['host']!r}; known hosts: {names}")
         drain = Drain.NO if options["off"] else Drain.NOW if options["now"] else Drain.FINISH
         why = f": {options['why']}" if options["why"] else ""
         set_drain(host, drain, f"drained by manage.py{why}")

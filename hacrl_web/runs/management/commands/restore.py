@@ -1,4 +1,4 @@
-"""`manage.py restore FILE`: a backup in the place of the database, with the product stopped."""
+"""`manage.py restore FILE`: a backup replaces the database, while the product is stopped."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Command(BaseCommand):
     help = "Replace the database by a backup of the same kind (SQLite or PostgreSQL). The next start migrates it."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, help="what `backup` has written")
+        parser.add_argument("file", type=Path, help="a file of `backup`")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             replaced = restore(options["file"])
         except BackupError as error:
             raise CommandError(str(error)) from None
-        self.stdout.write("Restored." + (f" What stood there before: {replaced}" if replaced else ""))
+        self.stdout.write("Restored." + (f" The earlier database: {replaced}" if replaced else ""))

@@ -136,7 +136,7 @@ class TestRefusals:
         with pytest.raises(ConnectionClosed) as caught:
             tab.until(lambda: tab.cursor == 1)
         assert caught.value.rcvd.code == consumers.SENDER_FAILED == 1011
-        assert "a socket's task failed" in caplog.text
+        assert "a socket failed; the browser will reconnect" in caplog.text
 
     def test_run_that_the_user_may_no_longer_see_is_dropped(self, server, owner, client, monkeypatch):
         monkeypatch.setattr(consumers, "SESSION_CHECK_S", 0.2)

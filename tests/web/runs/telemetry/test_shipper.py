@@ -235,13 +235,13 @@ def warnings(run: Run) -> list[str]:
     return [event.payload["message"] for event in run.events.filter(type="log").order_by("seq")]
 
 
-class TestLimits:
+class TestAdmission:
     def test_name_that_is_too_long_is_refused_and_said(self, run):
         write_spool(run.run_dir, 1, metrics(1, **{"n" * 10_000: 1.0}), metrics(1, "B", **{"n" * 200: 1.0}))
         shipper(run).ship()
         assert seqs(run) == [1, 2]
         (said,) = warnings(run)
-        assert said.endswith("a name in it has 10,000 characters; at most 200 are taken")
+        assert said.endswith("a name in it has 10,000 characters; at most 200 are allowed")
         assert run.events.get(seq=1).step == 1
 
     @pytest.mark.parametrize("per_event", [100_000, 100])

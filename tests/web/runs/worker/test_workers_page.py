@@ -55,7 +55,7 @@ class FakeNvml:
         return SimpleNamespace(total=80 * 2**30, used=20 * 2**30)
 
     def nvmlDeviceGetName(self, handle):
-        return b"Test GPU"
+        return "Test GPU"
 
     def nvmlDeviceGetUtilizationRates(self, handle):
         raise self.NVMLError
