@@ -1,8 +1,8 @@
 """Part of the contract: capabilities, ratios, baselines and advantages of recorded rewards, without torch.
 
-Eqs. (6) to (9) as workers/algorithms/hacpo.py and workers/agents/objective.py have them, in double precision and
-rounded to float32 at the end, for whoever asks what other windows and clamps would have made of the same rewards.
-tests/workers/contract/test_advantages.py holds this against them. No torch, no Django.
+Eqs. (6) to (9) in double precision, rounded to float32 at the end, so that What-if can apply other windows and clamps
+to recorded rewards. tests/workers/contract/test_advantages.py compares them with the tensors of
+workers/algorithms/hacpo.py and workers/agents/objective.py. No torch, no Django.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EPSILON = 1e-6
 
 
 def capability(means: Sequence[float], window: int) -> float:
-    """P, Eq. (9), of an agent's mean rewards by step, the last one now; the floor where it has none."""
+    """P, Eq. (9), from an agent's mean rewards by step, the newest last; the floor where there are none."""
     recent = means[-window:]
     return max(sum(recent) / len(recent) if recent else 0.0, CAPABILITY_FLOOR)
 
@@ -35,7 +35,7 @@ def capability_ratio(source: float, learner: float, rule: AlgorithmSpec) -> floa
 
 @dataclass(frozen=True)
 class RewardGroup:
-    """The rewards of one prompt by source, without the unscorable ones; a source without any is left out."""
+    """The scorable rewards of one prompt by source; a source without any is left out."""
 
     rewards: Mapping[int, Sequence[float]]
 
@@ -49,7 +49,7 @@ class RewardGroup:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Standard deviation with ddof 1; 0 of fewer than two."""
+    """Standard deviation with ddof 1; 0 for fewer than two values."""
     if len(values) < 2:
         return 0.0
     mean = sum(values) / len(values)
@@ -57,11 +57,7 @@ def spread(values: Sequence[float]) -> float:
 
 
 def baseline(group: RewardGroup, sources: Sequence[int], learner: int, omega: Mapping[int, float]) -> float:
-    """mu of one learner, Eq. (7), with its two exceptions.
-
-    omega: omega(learner, source) by source, of those heard, in
-    float32.
-    """
+    """mu of one learner, Eq. (7), with its two exceptions. omega: by source in the baseline, in float32."""
     terms = [(omega[source], *group.totals[source]) for source in sources if source in group.totals]
     if not terms:
         return 0.0
@@ -77,7 +73,7 @@ def baseline(group: RewardGroup, sources: Sequence[int], learner: int, omega: Ma
 
 
 def divisor(values: Sequence[float], mode: str) -> float:
-    """What deviations from the baseline are divided by. mode: scale_rewards; values: of the prompt, or of the batch."""
+    """The divisor of deviations from the baseline. mode: scale_rewards; values: of the prompt or the batch."""
     return 1.0 if mode == "none" else single(single(spread(values)) + EPSILON)
 
 

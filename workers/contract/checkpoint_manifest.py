@@ -1,9 +1,9 @@
-"""Part of the contract: what a checkpoint folder holds, and whether it still does.
+"""Part of the contract: the manifest of a checkpoint folder, which lists its files with sizes and hashes.
 
 checkpoints/step-000040/manifest.json   {step, agents: [{name, folder}], files: {path: {size, sha256}}}, written last
 checkpoints/step-000040/agents/<index>-<slug>/   each an ordinary Hugging Face model folder
 
-`workers.trainer.checkpoints` writes it; the web lists, verifies and hands out what lies there. No torch, no Django.
+`workers.trainer.checkpoints` writes it; the web lists, verifies and serves the files. No torch, no Django.
 """
 
 from __future__ import annotations
@@ -44,26 +44,25 @@ class Manifest:
         return {name.removeprefix(start): entry for name, entry in self.files.items() if name.startswith(start)}
 
     def check_sizes(self) -> None:
-        """Every file is there and as long as it was. Error: DamagedCheckpoint."""
+        """Check that every file exists and has its size. Error: DamagedCheckpoint."""
         for name, entry in self.files.items():
             file = self.path / name
             if not file.is_file() or file.stat().st_size != entry["size"]:
                 raise self.damaged(name)
 
     def check_bytes(self, names: Iterable[str] | None = None) -> None:
-        """Every byte of these files, or of all. Errors: DamagedCheckpoint, OSError."""
+        """Check the hashes of these files, or of all. Errors: DamagedCheckpoint, OSError."""
         self.check_sizes()
         for name in self.files if names is None else names:
             if sha256(self.path / name) != self.files[name]["sha256"]:
                 raise self.damaged(name)
 
     def damaged(self, name: str) -> DamagedCheckpoint:
-        """What is said of a file whose bytes are others."""
         return DamagedCheckpoint(f"{self.path.name}: {name} does not match its manifest")
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of a checkpoint folder; no name in it leads out of the folder. Error: DamagedCheckpoint."""
+    """The manifest of a checkpoint folder; all its paths stay inside the folder. Error: DamagedCheckpoint."""
     try:
         content = json.loads((path / MANIFEST_NAME).read_bytes())
         files = {
@@ -71,7 +70,7 @@ def read_manifest(path: Path) -> Manifest:
         }
         folders = {str(entry["name"]): str(entry["folder"]) for entry in content["agents"]}
         step = int(content["step"])
-        "".join((*files, *folders, *folders.values())).encode()  # half a surrogate pair is no name
+        "".join((*files, *folders, *folders.values())).encode()  # refuses half a surrogate pair
     except (ValueError, KeyError, TypeError, AttributeError, OSError, OverflowError, RecursionError) as error:
         raise DamagedCheckpoint(f"{path.name}: {MANIFEST_NAME} is missing or damaged") from error
     match = _STEP_FOLDER.fullmatch(path.name)
@@ -84,18 +83,15 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def step_folder(run_dir: Path, step: int) -> Path:
-    """Where the checkpoint of a step lies."""
+    """The checkpoint folder of a step."""
     return run_dir / FOLDER_NAME / f"step-{step:06d}"
 
 
 def step_folders(root: Path) -> list[Path]:
     """Checkpoint folders, oldest first."""
-    folders = []
-    for path in root.iterdir() if root.is_dir() else ():
-        match = _STEP_FOLDER.fullmatch(path.name)
-        if match and path.is_dir():
-            folders.append((int(match[1]), path))
-    return [path for _, path in sorted(folders)]
+    paths = root.iterdir() if root.is_dir() else ()
+    matches = [(match, path) for path in paths if path.is_dir() and (match := _STEP_FOLDER.fullmatch(path.name))]
+    return [path for _, path in sorted((int(match[1]), path) for match, path in matches)]
 
 
 def sha256(path: Path) -> str:

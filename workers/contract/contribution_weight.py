@@ -1,8 +1,8 @@
-"""Part of the contract: what one rollout weighed in a learner's update, in the trainer's arithmetic, without torch.
+"""Part of the contract: the weight of one rollout in a learner's update, in the trainer's arithmetic, without torch.
 
-The losses of workers/algorithms work on tensors in float32; here the same numbers come from plain ones, each operation
-rounded to float32, so that a page can explain a recorded weight, or say what it would be under other settings.
-tests/workers/contract/test_contribution_weight.py holds this against the losses. No torch, no Django.
+The losses of workers/algorithms use float32 tensors; here plain numbers are rounded to float32 after each operation, so
+that a page can explain a recorded weight, or compute it for other settings.
+tests/workers/contract/test_contribution_weight.py compares both. No torch, no Django.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from workers.contract.spec.algorithm import AlgorithmSpec
 
-# A log ratio within this of `max_log_ratio` was cut off there: two roundings of float32.
+# A log ratio this close to `max_log_ratio` was clamped: two roundings of float32.
 _NEAR = 3e-7
 
 
@@ -36,14 +36,14 @@ def clip_lower_bound(mini_batch: int, rule: AlgorithmSpec) -> float:
 
 
 def is_cross(rule: AlgorithmSpec, is_own: bool) -> bool:
-    """Whether HACPO's cross term weighs a row; all others are weighed as own rollouts are."""
+    """Whether HACPO's cross term applies to a row; all other rows are weighted as own rollouts."""
     return rule.name == "hacpo" and not is_own
 
 
 def clip_band(rule: AlgorithmSpec, is_own: bool, mini_batch: int) -> tuple[float, float]:
     """The float32 bounds that a row's sequence ratio is clipped to."""
     if rule.epsilon is None or rule.epsilon_high is None:
-        raise ValueError("RunSpec.rule is needed, in which every number is filled in")
+        raise ValueError("epsilon is empty: pass RunSpec.rule, in which every number is filled in")
     if not is_cross(rule, is_own):
         return single(1 - rule.epsilon), single(1 + rule.epsilon_high)
     if not rule.clip_cross:
@@ -51,7 +51,7 @@ def clip_band(rule: AlgorithmSpec, is_own: bool, mini_batch: int) -> tuple[float
     return single(clip_lower_bound(mini_batch, rule)), 1.0
 
 
-class Weighed(NamedTuple):
+class RowWeights(NamedTuple):
     """By row: -1 below, 0 inside, 1 above the band; and the weight, 0 where no gradient flows."""
 
     sides: list[int]
@@ -65,8 +65,8 @@ def weigh(
     ratios: Sequence[float],
     advantages: Sequence[float],
     omega: float = 1.0,
-) -> Weighed:
-    """Weights of rows that one learner took from one source in one update. Not for GRPO, whose ratio is by token.
+) -> RowWeights:
+    """Weights of one source's rows in one update of a learner. Not for GRPO, whose ratio is per token.
 
     ratios: s before clipping, float32 numbers, as recorded.  advantages: A, float32 numbers.  omega: of Eq. (8).
     """
@@ -79,12 +79,12 @@ def weigh(
     else:
         weights = _rounded(map(mul, ratios, advantages))
         flows = map(float.__le__, weights, _rounded(map(mul, clipped, advantages)))  # min(s A, c A) is s A
-    # Outside exp(+-max_log_ratio) the log ratio was cut off, and no gradient comes through that.
+    # Outside exp(+-max_log_ratio) the log ratio was clamped, which passes no gradient.
     top = math.exp(rule.max_log_ratio) * (1 - _NEAR)
     bottom = math.exp(-rule.max_log_ratio) * (1 + _NEAR)
     if ratios and (max(ratios) >= top or min(ratios) <= bottom):
         flows = [is_free and bottom < s < top for s, is_free in zip(ratios, flows, strict=True)]
-    return Weighed(sides, [weight if is_free else 0.0 for weight, is_free in zip(weights, flows, strict=True)])
+    return RowWeights(sides, [weight if is_free else 0.0 for weight, is_free in zip(weights, flows, strict=True)])
 
 
 def _coefficients(
@@ -97,7 +97,7 @@ def _coefficients(
 
 
 def _power(values: Sequence[float], exponent: float) -> Sequence[float]:
-    """As torch does it: exponents 1, 2 and 3 are products, all others a power whose last bit may differ."""
+    """Powers as torch computes them: products for exponents 1, 2 and 3; of other powers the last bit may differ."""
     if exponent == 1:
         return values
     if exponent == 2:
@@ -108,7 +108,7 @@ def _power(values: Sequence[float], exponent: float) -> Sequence[float]:
 
 
 def _flows(sides: Sequence[int], advantages: Sequence[float], mode: str) -> Iterable[bool]:
-    """Which rows pass a gradient, by cross_clip_gradient."""
+    """Which rows pass a gradient. mode: cross_clip_gradient."""
     if mode == "zero":
         return [side == 0 for side in sides]
     if mode == "keep":
@@ -118,7 +118,7 @@ def _flows(sides: Sequence[int], advantages: Sequence[float], mode: str) -> Iter
 
 @dataclass(frozen=True)
 class Factor:
-    """One step from s to the weight: what it multiplies by, and the product so far."""
+    """One step from s to the weight: its factor, and the product so far."""
 
     name: str
     symbol: str
@@ -128,8 +128,8 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A recorded row as far as its weight needs it: a contribution event, or its row in the database."""
+class WeightedRow:
+    """The fields of a contribution on which its weight depends."""
 
     is_own: bool
     mini_batch: int | None
@@ -139,8 +139,8 @@ class Taken:
     weight: float
 
 
-def factors(rule: AlgorithmSpec, row: Taken) -> list[Factor]:
-    """The steps from s to the weight of a row; their values multiply to it. Empty where the row has no s."""
+def factors(rule: AlgorithmSpec, row: WeightedRow) -> list[Factor]:
+    """The steps from s to the weight of a row, whose product it is. Empty where the row has no s."""
     if row.sequence_ratio is None or row.mini_batch is None:
         return []
     if rule.name == "grpo":
@@ -149,20 +149,17 @@ def factors(rule: AlgorithmSpec, row: Taken) -> list[Factor]:
         steps = _cross_steps(rule, row)
     else:
         steps = _own_steps(rule, row)
-    return list(_running(steps))
+    result, product = [], 1.0
+    for name, symbol, value, why in steps:
+        product *= value
+        result.append(Factor(name, symbol, value, product, why))
+    return result
 
 
 Step = tuple[str, str, float, str]
 
 
-def _running(steps: Iterable[Step]) -> Iterator[Factor]:
-    product = 1.0
-    for name, symbol, value, why in steps:
-        product *= value
-        yield Factor(name, symbol, value, product, why)
-
-
-def _cross_steps(rule: AlgorithmSpec, row: Taken) -> Iterator[Step]:
+def _cross_steps(rule: AlgorithmSpec, row: WeightedRow) -> Iterator[Step]:
     """Eqs. (10), (12), (14) and (50)."""
     s, m = row.sequence_ratio or 0.0, row.mini_batch or 0
     low, high = clip_band(rule, False, m)
@@ -170,11 +167,11 @@ def _cross_steps(rule: AlgorithmSpec, row: Taken) -> Iterator[Step]:
     (side,), (weight,) = weigh(rule, False, m, [s], [row.advantage], row.omega)
     where = "inside the band" if not side else "below the band" if side < 0 else "above the band"
     bounds = f"[{low:.4g}, {high:.4g}]: 1 - delta + m * delta_step with m = {m}" if rule.clip_cross else "no clip"
-    yield "sequence ratio", "s", s, "the learner's probability of the text over the source's, by token; Eq. (11)"
+    yield "sequence ratio", "s", s, "the learner's probability of the text over the source's, per token; Eq. (11)"
     yield "clip", "c / s", clipped / s if s else 0.0, f"{where} {bounds}"
     yield "exponent", "c^α", clipped**rule.alpha, f"alpha = {rule.alpha:g}; Eq. (12)"
     yield "capability ratio", "ω", row.omega, "of the source to the learner; Eq. (8)"
-    yield "advantage", "A", row.advantage, "the learner's view of the reward; Eq. (6)"
+    yield "advantage", "A", row.advantage, "the reward against the learner's baseline; Eq. (6)"
     yield "cross weight", "cross_weight", rule.cross_weight, "the same for all shared rollouts"
     if row.advantage == 0:
         reason = "A is 0: there is nothing to teach"
@@ -183,11 +180,11 @@ def _cross_steps(rule: AlgorithmSpec, row: Taken) -> Iterator[Step]:
     elif side:
         reason = f"{where}: no gradient (cross_clip_gradient {rule.cross_clip_gradient})"
     else:
-        reason = "the log ratio was cut off at max_log_ratio: no gradient"
+        reason = "the log ratio was clamped to max_log_ratio: no gradient"
     yield "gradient", "1[flows]", float(weight != 0), reason
 
 
-def _own_steps(rule: AlgorithmSpec, row: Taken) -> Iterator[Step]:
+def _own_steps(rule: AlgorithmSpec, row: WeightedRow) -> Iterator[Step]:
     """Eq. (47): min(s A, c A). Only the first branch has a gradient."""
     s, m = row.sequence_ratio or 0.0, row.mini_batch or 0
     low, high = clip_band(rule, True, m)
@@ -195,7 +192,7 @@ def _own_steps(rule: AlgorithmSpec, row: Taken) -> Iterator[Step]:
     _, (weight,) = weigh(rule, True, m, [s], [row.advantage])
     branches = f"min(s A, c A) = min({s * row.advantage:.4g}, {clipped * row.advantage:.4g})"
     yield "sequence ratio", "s", s, "the learner's probability now over that at the start; Eq. (11)"
-    yield "advantage", "A", row.advantage, "the learner's view of the reward; Eq. (6)"
+    yield "advantage", "A", row.advantage, "the reward against the learner's baseline; Eq. (6)"
     if row.advantage == 0:
         reason = "A is 0: there is nothing to teach"
     else:
@@ -204,9 +201,9 @@ def _own_steps(rule: AlgorithmSpec, row: Taken) -> Iterator[Step]:
     yield "gradient", "1[s A is taken]", float(weight != 0), reason
 
 
-def _token_steps(row: Taken) -> Iterator[Step]:
-    """GRPO clips token by token: its factor is a mean over tokens, of which only the product with A is recorded."""
+def _token_steps(row: WeightedRow) -> Iterator[Step]:
+    """GRPO clips each token: its factor is a mean over tokens, recorded as the product with A."""
     factor = row.weight / row.advantage if row.advantage else 0.0
     why = "mean over tokens of the ratio where the unclipped branch is taken; recorded as weight / A"
     yield "tokens", "mean r_t", factor, why
-    yield "advantage", "A", row.advantage, "the learner's view of the reward; Eq. (6)"
+    yield "advantage", "A", row.advantage, "the reward against the learner's baseline; Eq. (6)"

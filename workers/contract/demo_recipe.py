@@ -1,7 +1,6 @@
-"""The demo's numbers: names, files and settings that the web side and the trainer side share. No torch, no Django.
+"""Part of the contract: names, files and settings of the demo. No torch, no Django.
 
-The two agents and their questions are made by `workers.demo.make`. The settings were measured; the table is in
-docs/LOG.md.
+`workers.demo.make` creates its two agents and their questions. docs/LOG.md has the measurements behind the settings.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ RECIPE_VERSION = 1
 SEED = 0
 ALGORITHMS = ("gspo", "gspox2", "hacpo")
 ENGINES = ("transformers", "vllm")
-# delta .8 is meant: see the delta trap in docs/LOG.md. A launch request confirms it by this code.
+# Code by which a launch request confirms delta 0.8; see the delta trap in docs/LOG.md.
 CONFIRM = ("delta_above_half",)
 
 BENCHMARK_NAME = "Order of operations"
@@ -28,17 +27,17 @@ SKILLS = {
     "brackets of a sum": "a*(b+c)",
     "brackets of a difference": "(a-b)*c",
 }
-# Folder of each agent in the cache, and its name in charts.
+# By the agent's folder in the cache: its name in charts.
 AGENTS = {"qwen3": "Qwen3 100k", "llama": "Llama 250k"}
 
 
 def is_of_demo(spec: Mapping[str, Any]) -> bool:
-    """Whether the agents of a run's spec are those that the demo makes, whatever else the run is."""
+    """Whether the agents of a run's spec are those of the demo."""
     return {agent["name"] for agent in spec["agents"]} == set(AGENTS.values())
 
 
 def demo_settings(algorithm: str, engine: str = ENGINES[0]) -> dict[str, dict[str, Any]]:
-    """The RunSpec sections of a demo run that differ from the defaults: one of ALGORITHMS, one of ENGINES."""
+    """The RunSpec sections of a demo run that differ from the defaults."""
     if algorithm not in ALGORITHMS:
         raise ValueError(f"the demo runs {', '.join(ALGORITHMS)}, not {algorithm!r}")
     return {
@@ -53,7 +52,7 @@ def demo_settings(algorithm: str, engine: str = ENGINES[0]) -> dict[str, dict[st
         "training": {
             "steps": 40,
             "train_batch_size": 24,
-            # One mini-batch per own block: GSPO makes 1 update a step, HACPO (own, cross) and GSPOx2 (halves) make 2.
+            # One mini-batch per block: GSPO has 1 update a step, HACPO (own, cross) and GSPOx2 (halves) have 2.
             "mini_batch_size": 24,
             "micro_batch_size": 192,
             "learning_rate": 4e-4,
@@ -63,9 +62,8 @@ def demo_settings(algorithm: str, engine: str = ENGINES[0]) -> dict[str, dict[st
             "adam_beta2": 0.95,
         },
         "evaluation": {"eval_interval": 10, "temperature": 0.0},
-        # Often enough to kill the worker and watch the run go on where it was.
-        "checkpoint": {"save_steps": 5},
-        # One thread: models of this size gain nothing from two, and the web needs the other core. A vLLM that was
-        # built for GPUs runs on nothing else.
+        "checkpoint": {"save_steps": 5},  # frequent, to show how a run resumes after its worker was killed
+        # One thread: models of this size gain nothing from two, and the web needs the other core. vLLM built for GPUs
+        # runs only on a GPU.
         "compute": {"device": "cpu" if engine == "transformers" else "auto", "dtype": "float32", "num_threads": 1},
     }

@@ -1,8 +1,8 @@
-"""Part of the contract: what a trainer says, and the spool line that carries it.
+"""Part of the contract: the events of a trainer, and their lines in the spool.
 
 One event is one line of `events.jsonl`: a JSON object with `seq` (1, 2, 3, ... without gaps over all attempts),
-`attempt`, `time`, `type`, the fields of its class, and last `crc`, the CRC-32 of the line without it. Numbers that are
-not finite travel as null, and `nonfinite` says which they were. spool.py writes and reads the file. No torch, no
+`attempt`, `time`, `type`, the fields of its class, and last `crc`, the CRC-32 of the line without it. A number that is
+not finite becomes null, and `nonfinite` has its place and value. spool.py writes and reads the file. No torch, no
 Django.
 """
 
@@ -16,25 +16,25 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticSerializationError
 
-# How the reason of a `paused` begins where a pause was asked for; any other one is the trainer's own.
+# The beginning of a `paused` event's reason after a request to pause; any other reason is the trainer's own.
 PAUSE_ASKED = "pause was requested"
 ANSWERS_AT_ONCE = 100  # questions in one event of an evaluation
 TEXT_CHARACTERS = 1000
-RIGHT, WRONG, UNSCORABLE = "1", "0", "-"  # of one sample
+CORRECT, INCORRECT, UNSCORABLE = "1", "0", "-"  # of one sample
 Level = Literal["info", "warning", "error"]
-# What a run met and how it went on: shown in the list of events, not only in the log.
+# Trouble that a run met and dealt with; shown in the list of events as well as in the log.
 Incident = Literal["not finite", "out of memory", "disk", "verifier", "damaged file", "no rollouts", "engine"]
 
 
 class Body(BaseModel):
-    """What every event has in common before it gets its place in the spool."""
+    """The fields of an event without its place in the spool."""
 
-    # constants: NaN is written as NaN, which `encode` finds; the default would make it null without a word.
+    # constants: NaN is written as NaN, which `encode` finds; the default would write null.
     model_config = ConfigDict(extra="forbid", allow_inf_nan=True, ser_json_inf_nan="constants")
 
 
 class Started(Body):
-    """The trainer is up: versions, device, and the step it goes on from."""
+    """The trainer has started: versions, device, and the step from which it continues."""
 
     type: Literal["started"] = "started"
     step: int
@@ -46,7 +46,7 @@ class Started(Body):
 
 
 class Progress(Body):
-    """A step has ended. Counts are totals of the run so far; memory is that of the trainer's process, in bytes."""
+    """A finished step. Counts are totals of the run so far; memory is the trainer process's, in bytes."""
 
     type: Literal["progress"] = "progress"
     step: int
@@ -92,7 +92,7 @@ class Rollout(Body):
 
 
 class Contribution(Body):
-    """What one rollout taught one learner: one row per (step, learner, rollout).
+    """The use of one rollout by one learner: one row per (step, learner, rollout).
 
     `num_tokens` is in the learner's tokens, `source_num_tokens` in the source's; `alpha` is empty for own rollouts.
     """
@@ -122,10 +122,10 @@ class Contribution(Body):
 class Evaluation(Body):
     """One agent, alone, on the held-out questions of one benchmark.
 
-    `value` is avg@k with k = `num_samples`; `estimates` holds it and the others by name (estimators.py). `correct` and
-    `asked` count samples that could be scored, `unscorable` the others. `slices` are (correct, asked) by the question's
-    subject, and by `difficulty: ` and its difficulty. `questions`: SHA-256 of ids, questions and answers; `verifier`:
-    its kind and version.
+    `value` is avg@k with k = `num_samples`; `estimates` holds it and the others by name (estimators.py). `asked` counts
+    the samples that could be scored, `correct` the correct ones of them, `unscorable` the others. `slices` are
+    (correct, asked) by the question's subject, and by `difficulty: ` with its difficulty. `questions`: SHA-256 of ids,
+    questions and answers; `verifier`: its kind and version.
     """
 
     type: Literal["evaluation"] = "evaluation"
@@ -145,9 +145,9 @@ class Evaluation(Body):
 
 
 class Questions(Body):
-    """At most ANSWERS_AT_ONCE of the questions that a benchmark's evaluations ask, the first being number `first`.
+    """At most ANSWERS_AT_ONCE questions of a benchmark's evaluations, from number `first` on.
 
-    Told once an attempt, before the answers; texts are cut to TEXT_CHARACTERS.
+    Emitted once an attempt, before the answers; texts are cut to TEXT_CHARACTERS.
     """
 
     type: Literal["questions"] = "questions"
@@ -161,9 +161,9 @@ class Questions(Body):
 
 
 class Answers(Body):
-    """What one agent answered in an evaluation: lists over the same questions as in `Questions`, in their order.
+    """One agent's answers in an evaluation: lists over the same questions as in `Questions`, in their order.
 
-    `marks`: a letter for each of the k samples, RIGHT, WRONG or UNSCORABLE.  `majority`: the most frequent answer.
+    `marks`: per sample CORRECT, INCORRECT or UNSCORABLE.  `majority`: the most frequent answer.
     `responses`: the first sample's text, cut to TEXT_CHARACTERS.
     """
 
@@ -187,7 +187,7 @@ class Checkpoint(Body):
 
 
 class Log(Body):
-    """A line for people; `incident` where it tells of trouble that the run has dealt with."""
+    """A log line; `incident` names trouble that the run has dealt with."""
 
     type: Literal["log"] = "log"
     level: Level = "info"
@@ -197,7 +197,7 @@ class Log(Body):
 
 
 class LeftOut(Body):
-    """How many events of each type did not enter the spool since the last such event, and why (thinning.py)."""
+    """How many events of each type were left out of the spool since the last such event, and why (spool_quota.py)."""
 
     type: Literal["left_out"] = "left_out"
     counts: dict[str, int]
@@ -205,10 +205,7 @@ class LeftOut(Body):
 
 
 class Finished(Body):
-    """The trainer's last word.
-
-    paused: it can go on from its newest checkpoint. interrupted: it was cut short from outside, and should.
-    """
+    """The trainer's last event. paused: the run can continue from its newest checkpoint; interrupted: it should."""
 
     type: Literal["finished"] = "finished"
     step: int
@@ -217,6 +214,7 @@ class Finished(Body):
 
 
 def _finite(value: Any, path: str, kinds: dict[str, str]) -> Any:
+    """The value with null for each number that is not finite, which goes into `kinds` by its path."""
     if isinstance(value, float) and not math.isfinite(value):
         kinds[path] = "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
         return None
@@ -230,7 +228,7 @@ def _finite(value: Any, path: str, kinds: dict[str, str]) -> Any:
 def encode(seq: int, attempt: int, when: float, body: Body) -> bytes:
     """The spool line of an event, newline included.
 
-    Pydantic writes JSON seven times faster than `json.dumps` does; what it cannot write goes the slow way.
+    Pydantic writes JSON seven times faster than `json.dumps`, which writes what pydantic cannot.
     """
     head = f'{{"seq":{seq},"attempt":{attempt},"time":{round(when, 3)!r},'
     try:
@@ -239,21 +237,17 @@ def encode(seq: int, attempt: int, when: float, body: Body) -> bytes:
     except PydanticSerializationError:  # half surrogate pairs
         is_plain = False
     if not is_plain:
-        text = _encode_odd({"seq": seq, "attempt": attempt, "time": round(when, 3), **body.model_dump()})
+        record = {"seq": seq, "attempt": attempt, "time": round(when, 3), **body.model_dump()}
+        kinds: dict[str, str] = {}
+        record = _finite(record, "", kinds)
+        if kinds:
+            record["nonfinite"] = kinds
+        text = json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
     return b'%b,"crc":"%08x"}\n' % (text[:-1], zlib.crc32(text))
 
 
-def _encode_odd(record: dict[str, Any]) -> bytes:
-    """JSON where numbers may not be finite and texts may not be Unicode."""
-    kinds: dict[str, str] = {}
-    record = _finite(record, "", kinds)
-    if kinds:
-        record["nonfinite"] = kinds
-    return json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
-
-
 class DamagedLine(ValueError):
-    """A spool line whose checksum or form is wrong."""
+    """A spool line with a wrong checksum or form."""
 
 
 def verified(line: bytes) -> bytes:

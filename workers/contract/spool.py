@@ -1,7 +1,7 @@
-"""Part of the contract: the file of a run's events, written by its trainer and read by whoever stores them.
+"""Part of the contract: the spool, a file of events that a run's trainer writes and the shipper reads.
 
-Lines are appended to `events.jsonl` in the form of events.py. A full file becomes `events.<its last seq>.jsonl`, and
-whoever stores the events removes it after that. No torch, no Django.
+Lines as in events.py are appended to `events.jsonl`. A full file becomes `events.<its last seq>.jsonl`, which the
+shipper removes after storing it. No torch, no Django.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from workers.contract.spool_quota import DEFAULT_QUOTA_BYTES, Gate, clean_line
 
 SPOOL_NAME = "events.jsonl"
 SEGMENT_BYTES = 16 * 2**20
-# Of events that a full disk keeps out of the spool: more than this is no passing trouble.
-MAX_HELD_BYTES = 64 * 2**20
+MAX_HELD_BYTES = 64 * 2**20  # most bytes of events that wait while the disk is full
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def rotated(run_dir: Path) -> list[tuple[int, Path]]:
-    """(last seq, path) of each full spool file that is still there, oldest first."""
+    """(last seq, path) of each full spool file that still exists, oldest first."""
     paths = []
     for path in run_dir.glob("events.*.jsonl"):
         number = path.name.split(".")[1]
@@ -46,10 +45,10 @@ def spool_bytes(run_dir: Path) -> int:
 
 
 class SpoolWriter:
-    """Appends events to a run's spool; `seq` goes on where the last sound line ended.
+    """Appends events to a run's spool; `seq` continues from the last intact line.
 
-    `damage`: what was wrong with the line where the spool was cut, or empty; the lines from there on are kept in
-    `events.jsonl.damaged`. One writer at a time: the caller holds the run directory's lock. Threads may share it.
+    `damage`: a message where the spool was cut at a damaged line, else empty; `events.jsonl.damaged` keeps what
+    followed. One writer at a time: the caller holds the run directory's lock. Threads may share it.
     """
 
     def __init__(self, run_dir: Path, attempt: int, quota_bytes: int = DEFAULT_QUOTA_BYTES) -> None:
@@ -66,29 +65,31 @@ class SpoolWriter:
             for offset, record in read_records(path):
                 complete, self.seq = offset, record["seq"]
         except DamagedLine as error:
-            lost = f"the line of event {self.seq + 1} in {SPOOL_NAME} is damaged ({error})"
-            self.damage = f"events lost: {lost}; what follows it is in {SPOOL_NAME}.damaged"
+            self.damage = (
+                f"events lost: the line of event {self.seq + 1} in {SPOOL_NAME} is damaged ({error}); it and what "
+                f"follows are in {SPOOL_NAME}.damaged"
+            )
             with open(path, "rb") as spool, open(run_dir / f"{SPOOL_NAME}.damaged", "ab") as rest:
                 spool.seek(complete)
                 shutil.copyfileobj(spool, rest)
-        self._file.truncate(complete)  # a line torn by a kill is dropped: it was never shipped
+        self._file.truncate(complete)  # drops a line torn by a kill, which was never shipped
         self._size = complete
-        self._held = b""  # what a full disk has kept out so far
+        self._held = b""  # events that wait while the disk is full
         self._full_since: float | None = None
 
     def emit(self, *bodies: Body) -> int:
-        """Append events in one write and return the last seq. Those that thinning leaves out are counted instead.
+        """Append events in one write and return the last seq. Events that the quota leaves out are only counted.
 
-        While the disk is full they are held back and go out with the next ones. Error: OSError, also where they
-        become too many.
+        While the disk is full, events wait and are written with the next ones. Error: OSError, also where too many
+        wait.
         """
         with self._lock:
             self._rotate_when_full()
-            self._hold([*filter(self._admits, map(_cleaned, bodies)), *self._notices()])
+            self._hold([*filter(self._admits, map(_clean, bodies)), *self._notices()])
             try:
                 self._write_held()
             except OSError as error:
-                self._file.truncate(self._size)  # no torn line for those who read along
+                self._file.truncate(self._size)  # readers of the file must not see a torn line
                 if error.errno not in DISK_FULL or len(self._held) > MAX_HELD_BYTES:
                     raise
                 self._full_since = self._full_since or time.monotonic()
@@ -109,7 +110,7 @@ class SpoolWriter:
         self._held += b"".join(lines)
 
     def _write_held(self) -> None:
-        """Write what is held; where a full disk had kept it out, say so after it. Error: OSError, and it is kept."""
+        """Write the waiting events, and after a full disk a log line on it. Error: OSError; the events still wait."""
         count = self._held.count(b"\n")
         self._append_held()
         if self._full_since is not None:
@@ -127,8 +128,8 @@ class SpoolWriter:
         self._held = b""
 
     def _rotate_when_full(self) -> None:
-        """Set a full file aside. On a full disk it grows on, and this is tried again with the next event."""
-        # The quota counts the file under way and the newest full one too, stored or not: they stay a small part of it.
+        """Rename a full file and start a new one; on a full disk, with the next event instead."""
+        # The quota counts the current file and the newest full one, stored or not: keep them a small part of it.
         if self._size < min(SEGMENT_BYTES, self._gate.quota_bytes // 8) or self._held:
             return
         path, aside = self.run_dir / SPOOL_NAME, self.run_dir / f"events.{self.seq:012d}.jsonl"
@@ -148,7 +149,7 @@ class SpoolWriter:
         self._file, self._size = fresh, 0
 
     def close(self) -> None:
-        """Write what is held, and all of it to the disk. Error: OSError, where the disk is still full."""
+        """Write what still waits and flush the file to disk. Error: OSError, where the disk is still full."""
         with self._lock:
             self._hold(self._notices(is_last=True))
             self._write_held()
@@ -156,7 +157,7 @@ class SpoolWriter:
             self._file.close()
 
 
-def _cleaned(body: Body) -> Body:
+def _clean(body: Body) -> Body:
     if not isinstance(body, Log):
         return body
     message = clean_line(body.message)
@@ -164,7 +165,7 @@ def _cleaned(body: Body) -> Body:
 
 
 def read_records(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (offset after the line, record) for each complete line from `offset`; stops at a torn tail.
+    """(Offset after the line, record) for each complete line from `offset`; stops at a torn last line.
 
     Errors: FileNotFoundError, DamagedLine for a complete line with a wrong checksum.
     """
@@ -178,7 +179,7 @@ def read_records(path: Path, offset: int = 0) -> Iterator[tuple[int, dict[str, A
 
 
 def read_spool(run_dir: Path) -> Iterator[dict[str, Any]]:
-    """All records of a run that its spool still holds, full files first. Errors: as read_records."""
+    """All records that a run's spool still holds, in order. Errors: as read_records."""
     for path in [*(path for _, path in rotated(run_dir)), run_dir / SPOOL_NAME]:
         for _, record in read_records(path):
             yield record

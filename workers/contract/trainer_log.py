@@ -1,10 +1,10 @@
-"""Part of the contract: what a trainer writes to stdout and stderr, kept within bounds, and the one way to read it.
+"""Part of the contract: trainer.log, the trainer's stdout and stderr within bounds, and how to read it.
 
-The trainer appends to `trainer.log` itself: no pipe that fills while its reader is frozen or that breaks when it dies.
-Whoever started it looks at what the file takes on the disk. If that is too much, its middle, between the first part and
-the newest, becomes a hole (fallocate(2)). The size grows on, the blocks are free, and nothing that is kept moves, so
-nothing that the trainer writes meanwhile is lost. Where there are no holes, the newest part is moved down over the
-middle; what is written in that instant may be lost, and the mark at that place says so. No torch, no Django.
+The trainer appends to the file itself, because a pipe fills when its reader is frozen and breaks when the reader dies.
+The supervisor watches the blocks that the file uses. Above the limit, the middle of the file becomes a hole
+(fallocate(2)): its blocks are freed and nothing else moves, so no output is lost meanwhile. On file systems without
+holes the newest part is moved down over the middle; output of that instant may be lost, and a mark says so.
+No torch, no Django.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ LOG_NAME = "trainer.log"
 FIRST_BYTES = 2**20
 KEPT_BYTES = 4 * 2**20
 LIMIT_BYTES = 8 * 2**20  # on the disk
-LOOK_S = 0.2
-BLOCK = 4096  # a hole of whole blocks frees them all and leaves no zeros beside it
-READ_BYTES = 20 * LINE_CHARACTERS  # of one line; the rest of it is only counted
+CHECK_S = 0.2
+BLOCK = 4096  # a hole of whole blocks leaves no zeros around it
+READ_BYTES = 20 * LINE_CHARACTERS  # of one line; the rest is only counted
 _PUNCH_HOLE, _KEEP_SIZE = 0x02, 0x01  # linux/falloc.h
 _MARK = "[cut: {count:,} bytes of the trainer's output were not kept; at most {limit} MiB of it are{more}]"
 _INSTANT = "; what was written in the instant of the cut may be missing too"
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 def limit_output(run_dir: Path) -> bool:
-    """Cut the middle out of trainer.log where it takes too much. True where it was cut. Error: OSError."""
+    """Cut the middle out of trainer.log if it is too large. True where it was cut. Error: OSError."""
     path = run_dir / LOG_NAME
     try:
         if allocated_bytes(path.stat()) <= LIMIT_BYTES:
@@ -48,7 +48,7 @@ def limit_output(run_dir: Path) -> bool:
     with live:
         try:
             fcntl.flock(live, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # a supervisor that was frozen and its successor look at the same time
+        except BlockingIOError:  # a supervisor that was frozen, and its successor
             return False
         status = os.fstat(live.fileno())
         begin, end = -(-FIRST_BYTES // BLOCK) * BLOCK, (status.st_size - KEPT_BYTES) // BLOCK * BLOCK
@@ -60,28 +60,28 @@ def limit_output(run_dir: Path) -> bool:
 
 
 def allocated_bytes(status: os.stat_result) -> int:
-    """What a file takes on the disk; st_blocks counts 512 bytes each, whatever the file system's blocks are."""
+    """Bytes that a file uses on the disk; st_blocks counts units of 512 bytes on every file system."""
     return status.st_blocks * 512
 
 
 def _punch(live: int, begin: int, end: int) -> bool:
-    """Free the blocks from `begin` to `end`. False where the system or the file system has no holes."""
+    """Free the blocks from `begin` to `end`. False where the system or the file system supports no holes."""
     try:
         fallocate = ctypes.CDLL(None, use_errno=True).fallocate
     except AttributeError:
         return False
     fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long)  # off_t is a long
     if fallocate(live, _PUNCH_HOLE | _KEEP_SIZE, begin, end - begin) == 0:
-        return _end_of_hole(live, begin) >= end  # where holes cannot be found, they could not be told
+        return _end_of_hole(live, begin) >= end  # readers must be able to find the hole
     if (number := ctypes.get_errno()) in (errno.EOPNOTSUPP, errno.ENOSYS):
         return False
     raise OSError(number, os.strerror(number), LOG_NAME)
 
 
 def _move_down(live: int, place: int) -> None:
-    """Write a mark and what stands from `place` on behind the first part, in the file itself, and cut its end off."""
+    """Move the end of the file, from `place` on, behind the first part and a mark."""
     first, missing = os.pread(live, FIRST_BYTES + BLOCK, 0), 0
-    if mark := _COUNT.search(first):  # of the cut before this one
+    if mark := _COUNT.search(first):  # of the previous cut
         target, place_of_rest = mark.start(), mark.end()
         missing = int(mark[1].replace(b",", b""))
     else:
@@ -97,24 +97,24 @@ def _move_down(live: int, place: int) -> None:
 
 
 def limit_mib() -> int:
-    """What is kept of a run's output at most, but for what comes between two looks."""
+    """Most of a run's output that is kept; between two checks the file may be larger."""
     return LIMIT_BYTES // 2**20
 
 
 class OutputLimiter:
-    """Looks at one run's output until it is stopped, in a thread: a supervisor may wait long for its database."""
+    """A thread that limits one run's output until it is stopped; the supervisor itself may wait for its database."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         self._is_stopped = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="trainer-output", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="trainer-output", daemon=True)
         self._thread.start()
 
-    def _look(self) -> None:
-        while not self._is_stopped.wait(LOOK_S):
+    def _watch(self) -> None:
+        while not self._is_stopped.wait(CHECK_S):
             try:
                 limit_output(self._run_dir)
-            except OSError as error:  # the next look tries again
+            except OSError as error:  # tried again by the next check
                 log.warning("%s could not be cut: %s", self._run_dir / LOG_NAME, error)
                 self._is_stopped.wait(10.0)
 
@@ -124,12 +124,11 @@ class OutputLimiter:
 
 
 def read_output(run_dir: Path) -> Iterator[str]:
-    """The lines of all attempts as they are shown, first to last; a mark stands where something is missing.
+    """The lines of all attempts, cleaned, from first to last; a mark replaces missing output, also of a cut meanwhile.
 
-    A cut that overtakes this reading is one more mark. Error: FileNotFoundError where there is no output, as on
-    another host.
+    Error: FileNotFoundError where there is no output, as on another host.
     """
-    # Two descriptions: looking for the hole's end moves the place of the one that it is asked of.
+    # Opened twice, because a search for the end of a hole moves the file's position.
     with open(run_dir / LOG_NAME, "rb") as live, open(run_dir / LOG_NAME, "rb", buffering=0) as holes:
         yield from _lines(live, holes.fileno())
 
@@ -150,9 +149,9 @@ def _lines(file: BinaryIO, holes: int) -> Iterator[str]:
 
 
 def _pass_hole(file: BinaryIO, holes: int, part: bytes) -> int:
-    """If a hole is in `part`, which was read last, go to the first whole line behind it.
+    """If `part`, which was read last, contains a hole, go to the first whole line behind it.
 
-    Returns the bytes from the beginning of `part` to there; 0 where there is no hole, though the trainer wrote zeros.
+    Returns the bytes from the beginning of `part` to there; 0 without a hole, even if the trainer wrote zeros.
     """
     if b"\0" not in part:
         return 0
@@ -160,7 +159,7 @@ def _pass_hole(file: BinaryIO, holes: int, part: bytes) -> int:
     for place in (begin, *range(begin // BLOCK * BLOCK + BLOCK, begin + len(part), BLOCK)):
         if part[place - begin] == 0 and (end := _end_of_hole(holes, place)) > place:
             file.seek(end)
-            if not file.readline(READ_BYTES).endswith(b"\n"):  # no line begins near
+            if not file.readline(READ_BYTES).endswith(b"\n"):  # no line begins nearby
                 file.seek(end)
             return file.tell() - begin
     return 0
@@ -169,12 +168,12 @@ def _pass_hole(file: BinaryIO, holes: int, part: bytes) -> int:
 def _end_of_hole(file: int, place: int) -> int:
     try:
         return os.lseek(file, place, os.SEEK_DATA)
-    except OSError:  # nothing but a hole up to the end, or no such question here
+    except OSError:  # a hole up to the end of the file, or no support
         return place
 
 
 def last_output(run_dir: Path, count: int, size: int = 8192) -> str:
-    """The last lines that hold anything, readable whatever is in them; empty where there is no output."""
+    """The last lines that are not blank, cleaned; empty where there is no output."""
     try:
         with open(run_dir / LOG_NAME, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - size))

@@ -1,8 +1,8 @@
 """Part of the contract: start, watch and stop a trainer process. Used by the supervisor and by the tests.
 
-The trainer runs in its own session. It inherits two descriptors: the locked `lock` file of its run directory (so two
-trainers of one run cannot exist) and the read end of a death pipe (so it ends when its supervisor does, however that
-happens). What it starts in sessions of their own, as Ray does, is known by a mark in its environment and ends with it.
+The trainer runs in its own session. It inherits two descriptors: the locked `lock` file of its run directory, so that
+a run has one trainer at most, and the read end of a death pipe, so that it ends whenever its supervisor does. A mark in
+the environment identifies processes that it starts in other sessions, as Ray does; they end with it.
 No torch, no Django.
 """
 
@@ -25,17 +25,17 @@ from workers.contract.repository import ROOT
 from workers.contract.trainer_log import LOG_NAME, OutputLimiter
 
 DEATH_PIPE_VARIABLE = "HACRL_DEATH_PIPE"
-MARK_VARIABLE = "HACRL_TRAINER_MARK"  # of a trainer and all that it starts
+MARK_VARIABLE = "HACRL_TRAINER_MARK"  # of a trainer and all processes that it starts
 SPEC_NAME = "spec.json"
 LOCK_NAME = "lock"
-SCRATCH_NAME = "scratch"  # a link to a folder elsewhere that ends with the trainer: sockets need short paths
+SCRATCH_NAME = "scratch"  # a link to a temporary folder, because sockets need short paths
 PULSE_NAME = "pulse"  # its time changes while the trainer works (workers/heartbeat.py)
 PAUSE_SIGNAL = signal.SIGUSR1  # finish the step, save a checkpoint, end
 STACK_SIGNAL = signal.SIGUSR2  # write the stacks of all threads to stderr
 
 
 class RunDirBusy(RuntimeError):
-    """Another process trains in this run directory."""
+    """Another trainer uses this run directory."""
 
 
 def lock_run_dir(run_dir: Path) -> int:
@@ -50,7 +50,7 @@ def lock_run_dir(run_dir: Path) -> int:
 
 
 class TrainerProcess:
-    """A running trainer process and the way to end it."""
+    """A running trainer process."""
 
     def __init__(self, process: subprocess.Popen[bytes], death_pipe: int, run_dir: Path, mark: str) -> None:
         self.process = process
@@ -71,15 +71,15 @@ class TrainerProcess:
         self._signal(signal.SIGTERM, group=False)
 
     def request_pause(self) -> None:
-        """Ask the trainer to end after the step under way, with a checkpoint. Only once it has said `started`:
-        before that it has no handler, and the signal would end it.
+        """Ask the trainer to end after the current step, with a checkpoint. Only after its `started` event: without
+        a handler the signal would end it.
         """
         self._signal(PAUSE_SIGNAL, group=False)
 
     def dump_stacks(self) -> None:
-        """Have the trainer write where each of its threads stands to trainer.log, however stuck it is.
+        """Have the trainer write the stacks of its threads to trainer.log, even if it hangs.
 
-        For a trainer that is given up: one that works may crash of it, for the stacks are read without Python's lock
+        Only for a trainer that will be killed: reading the stacks without Python's lock may crash a working one
         (python/cpython issue 116008).
         """
         self._signal(STACK_SIGNAL, group=False)
@@ -93,7 +93,7 @@ class TrainerProcess:
         return self.kill()
 
     def kill(self) -> int:
-        """KILL what is left of the process group and of what else it started; returns the trainer's exit status."""
+        """KILL the process group and all other processes that it started; returns the trainer's exit status."""
         self._signal(signal.SIGKILL, group=True)
         status = self.process.wait()
         kill_marked(self._mark)
@@ -117,10 +117,10 @@ class TrainerProcess:
 def start_trainer(
     run_dir: Path, attempt: int, *, command: list[str] | None = None, environment: dict[str, str] | None = None
 ) -> TrainerProcess:
-    """Start `python -m workers spec.json run_dir` for one attempt, its output in trainer.log (output.py).
+    """Start `python -m workers spec.json run_dir` for one attempt, with its output in trainer.log.
 
-    It works in its run directory, not here: a hub id such as tests/web must not name a folder of this tree.
-    `command` replaces the part before the arguments (the tests' fake trainer). Error: RunDirBusy.
+    Its working directory is the run directory: a hub id such as tests/web must not name a folder of this tree.
+    `command` replaces `python -m workers` (the tests' fake trainer). Error: RunDirBusy.
     """
     run_dir = run_dir.resolve()
     variables = dict(os.environ if environment is None else environment)
@@ -155,12 +155,12 @@ def start_trainer(
         raise
     finally:
         os.close(read_end)
-        os.close(lock)  # the child holds its own copy: the lock lives as long as the trainer
+        os.close(lock)  # the trainer has its own copy, which keeps the lock until it ends
     return TrainerProcess(process, write_end, run_dir, mark)
 
 
 def remove_scratch(run_dir: Path) -> None:
-    """What a trainer kept outside its run directory; nothing where it kept nothing, or has removed it itself."""
+    """Remove the trainer's folder outside its run directory, if there still is one."""
     link = run_dir / SCRATCH_NAME
     if link.is_symlink():
         shutil.rmtree(link.readlink(), ignore_errors=True)
@@ -168,10 +168,7 @@ def remove_scratch(run_dir: Path) -> None:
 
 
 def kill_marked(mark: str, patience_s: float = 10.0) -> None:
-    """KILL every process with this mark but the one that calls, again and again until there is none.
-
-    Where the system shows no other process's environment (no /proc), only the process group is known.
-    """
+    """KILL every other process with this mark until none is left. Without /proc none is found."""
     deadline = time.monotonic() + patience_s
     while (pids := _marked(mark)) and time.monotonic() < deadline:
         for pid in pids:
@@ -181,29 +178,28 @@ def kill_marked(mark: str, patience_s: float = 10.0) -> None:
 
 
 def _marked(mark: str) -> list[int]:
-    """Living processes, zombies not among them: they have no environment any more."""
+    """Ids of living processes with this mark; zombies have no environment."""
     entry, pids = f"{MARK_VARIABLE}={mark}".encode(), []
     for path in Path("/proc").glob("[0-9]*/environ"):
         pid = int(path.parent.name)
-        with contextlib.suppress(OSError):  # of somebody else, or gone
+        with contextlib.suppress(OSError):  # of another user, or already ended
             if pid != os.getpid() and entry in path.read_bytes().split(b"\0"):
                 pids.append(pid)
     return pids
 
 
 def dump_stacks_on_signal() -> None:
-    """Called by the trainer at its start: STACK_SIGNAL writes all stacks to stderr, from C, so also while hung."""
+    """Called by the trainer at its start: STACK_SIGNAL writes all stacks to stderr, from C, so even while it hangs."""
     faulthandler.register(STACK_SIGNAL, file=sys.stderr, all_threads=True)
 
 
 def die_with_supervisor() -> None:
-    """Called by the trainer at its start: it ends with all that it started when the supervisor's pipe end closes."""
+    """Called by the trainer at its start: when the supervisor's end of the pipe closes, it ends with its children."""
     descriptor = os.environ.pop(DEATH_PIPE_VARIABLE, None)
     if descriptor is None:
         return
     read_end = int(descriptor)
     os.set_inheritable(read_end, False)
-
     mark = os.environ.get(MARK_VARIABLE)
 
     def wait_for_end() -> None:

@@ -85,7 +85,7 @@ class Result:
     @property
     def marks(self) -> str:
         return "".join(
-            events.UNSCORABLE if reward is None else events.RIGHT if reward >= REWARD_MAX else events.WRONG
+            events.UNSCORABLE if reward is None else events.CORRECT if reward >= REWARD_MAX else events.INCORRECT
             for reward in self.rewards
         )
 

@@ -8,8 +8,7 @@ import psutil
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from workers.contract.memory.footprint import Shape, shape_of
-from workers.contract.memory.plan import Machine, shortfall
+from workers.contract.memory import Machine, Shape, shape_of, shortfall
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device
 

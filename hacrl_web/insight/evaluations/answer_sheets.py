@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from hacrl_web.runs.models import Run
 from hacrl_web.web.page_query import PageQuery, Text
 from hacrl_web.web.visible import visible
-from workers.contract.events import RIGHT, UNSCORABLE
+from workers.contract.events import CORRECT, UNSCORABLE
 
 # Name in the address -> label.
 FILTERS = {
@@ -85,7 +85,7 @@ class Mark:
 
 
 def mark(letters: str, majority: str = "") -> Mark:
-    return Mark(letters.count(RIGHT), len(letters) - letters.count(UNSCORABLE), len(letters), visible(majority))
+    return Mark(letters.count(CORRECT), len(letters) - letters.count(UNSCORABLE), len(letters), visible(majority))
 
 
 def read_question_set(run: Run, benchmark: str) -> QuestionSet:

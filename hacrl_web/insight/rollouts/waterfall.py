@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hacrl_web.runs.models import Contribution
-from workers.contract.contribution_weight import Factor, Taken, factors, is_cross
+from workers.contract.contribution_weight import Factor, WeightedRow, factors, is_cross
 from workers.contract.spec.algorithm import AlgorithmSpec
 
 WIDTH = 100.0  # of the drawing, in its own units
@@ -46,8 +46,8 @@ class Waterfall:
         return abs(self.product - weight) / max(abs(weight), abs(self.product), 1e-300)
 
 
-def waterfall_step(row: Contribution) -> Taken:
-    return Taken(
+def waterfall_step(row: Contribution) -> WeightedRow:
+    return WeightedRow(
         row.agent == row.source,
         row.mini_batch,
         row.sequence_ratio,

@@ -1,6 +1,6 @@
 """Whether a run fits the hosts that could train it, by what their heartbeats told of their memory.
 
-The estimate itself is the contract's (workers/contract/memory/footprint.py, memory_plan.py). A run may be claimed by
+The estimate itself is the contract's (workers/contract/memory.py). A run may be claimed by
 any host, so it is refused only where it fits none of those that are known and alive.
 """
 
@@ -12,8 +12,7 @@ from hacrl_web.registry.models import Agent
 from hacrl_web.runs.models import Host
 from hacrl_web.runs.worker.hosts import SILENT_S
 from hacrl_web.web.errors import FieldError
-from workers.contract.memory.footprint import Shape, shape_of
-from workers.contract.memory.plan import Machine, estimate_memory, shortfall
+from workers.contract.memory import Machine, Shape, estimate_memory, shape_of, shortfall
 from workers.contract.spec.run import RunSpec
 
 FIELD = "compute.device"  # what a machine lacks is told beside its choice

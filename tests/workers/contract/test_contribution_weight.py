@@ -11,7 +11,7 @@ import torch
 from tests.support.workers.tiny import make_pair, make_spec, records, train
 from workers.agents import objective
 from workers.algorithms import hacpo
-from workers.contract.contribution_weight import Taken, clip_band, factors, single, weigh
+from workers.contract.contribution_weight import WeightedRow, clip_band, factors, single, weigh
 from workers.contract.spec.algorithm import AlgorithmSpec
 
 ROWS = 4000
@@ -102,28 +102,28 @@ def test_lower_bound_is_the_algorithms():
 def test_steps_of_a_shared_row_by_hand():
     # s = .5, band [.8, 1] at m = 0: c = .8, c / s = 1.6, c^2 = .64, * 1.5 * -2 * .5 = -.96; no gradient: 0.
     algorithm = rule(cross_weight=0.5, alpha=1.0)
-    taken = Taken(is_own=False, mini_batch=0, sequence_ratio=0.5, advantage=-2.0, omega=1.5, weight=0.0)
+    taken = WeightedRow(is_own=False, mini_batch=0, sequence_ratio=0.5, advantage=-2.0, omega=1.5, weight=0.0)
     found = factors(algorithm, taken)
     assert [step.symbol for step in found] == ["s", "c / s", "c^α", "ω", "A", "cross_weight", "1[flows]"]
     assert [step.value for step in found] == pytest.approx([0.5, 1.6, 0.8, 1.5, -2.0, 0.5, 0.0], rel=1e-7)
     assert [step.product for step in found] == pytest.approx([0.5, 0.8, 0.64, 0.96, -1.92, -0.96, 0.0], rel=1e-7)
     assert "below the band" in found[-1].why
     # The band of m = 12 is [1.0, 1]: .8 + 12 * .025 > 1.
-    assert "[1, 1]" in factors(algorithm, Taken(False, 12, 0.5, -2.0, 1.5, 0.0))[1].why
+    assert "[1, 1]" in factors(algorithm, WeightedRow(False, 12, 0.5, -2.0, 1.5, 0.0))[1].why
 
 
 def test_steps_of_an_own_row_say_which_branch_was_taken():
     # s = 1.1, A = 2: s A = 2.2, c A = 1.0004 * 2: the minimum is the clipped branch, which has no gradient.
-    clipped = factors(rule(), Taken(True, 0, 1.1, 2.0, 1.0, 0.0))
+    clipped = factors(rule(), WeightedRow(True, 0, 1.1, 2.0, 1.0, 0.0))
     assert [step.value for step in clipped] == [1.1, 2.0, 0.0]
     assert "min(2.2, 2.001)" in clipped[-1].why
     # A = -2: s A = -2.2 is the minimum.
-    assert factors(rule(), Taken(True, 0, 1.1, -2.0, 1.0, -2.2))[-1].product == pytest.approx(-2.2)
+    assert factors(rule(), WeightedRow(True, 0, 1.1, -2.0, 1.0, -2.2))[-1].product == pytest.approx(-2.2)
 
 
 def test_row_without_a_ratio_has_no_steps():
-    assert factors(rule(), Taken(False, 0, None, 0.0, 1.0, 0.0)) == []
-    assert factors(rule(), Taken(False, None, 0.9, 1.0, 1.0, 0.0)) == []
+    assert factors(rule(), WeightedRow(False, 0, None, 0.0, 1.0, 0.0)) == []
+    assert factors(rule(), WeightedRow(False, None, 0.9, 1.0, 1.0, 0.0)) == []
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +142,9 @@ def real_rows(tmp_path_factory):
     return records(root / "run", "contribution"), records(root / "run", "metrics"), spec.rule
 
 
-def taken(row: dict) -> Taken:
+def taken(row: dict) -> WeightedRow:
     names = ("mini_batch", "sequence_ratio", "advantage", "omega", "weight")
-    return Taken(row["agent"] == row["source"], *(row[name] for name in names))
+    return WeightedRow(row["agent"] == row["source"], *(row[name] for name in names))
 
 
 def test_product_of_the_steps_is_the_weight_that_the_trainer_used_in_1000_rows(real_rows):

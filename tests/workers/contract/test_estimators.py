@@ -41,7 +41,7 @@ def test_maj_at_k_is_the_mean_over_all_ways_to_break_ties():
             votes[0] = Vote(votes[0].count, True)
         # Whoever stands first in an order wins its ties: each order is one way to break them.
         winners = [max(order, key=lambda vote: vote.count) for order in permutations(votes)]
-        assert maj_at_k(votes) == pytest.approx(fmean(vote.is_right for vote in winners), abs=1e-12)
+        assert maj_at_k(votes) == pytest.approx(fmean(vote.is_correct for vote in winners), abs=1e-12)
 
 
 def test_maj_at_k_of_no_votes_is_wrong():
@@ -71,7 +71,7 @@ def test_estimates_against_enumeration_of_drawn_samples():
     found = estimates(tallies, 6)
     for k in (1, 2, 4, 6):
         exact = fmean(
-            fmean(any(subset) for subset in combinations([i < t.num_right for i in range(6)], k)) for t in tallies
+            fmean(any(subset) for subset in combinations([i < t.num_correct for i in range(6)], k)) for t in tallies
         )
         assert found[f"pass@{k}"] == pytest.approx(exact, abs=1e-12)
     assert found["avg@6"] == pytest.approx(found["pass@1"], abs=1e-12)

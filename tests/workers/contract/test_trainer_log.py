@@ -97,7 +97,7 @@ def test_reader_that_is_overtaken_by_cuts_tells_every_line_or_counts_it(tmp_path
 
 def flood(run_dir, monkeypatch) -> tuple[list[str], int]:
     """50,000 lines (600 kB) of one process through the real launcher. Returns what is shown, the largest file seen."""
-    monkeypatch.setattr(trainer_log, "LOOK_S", 0.005)
+    monkeypatch.setattr(trainer_log, "CHECK_S", 0.005)
     cuts = []
     monkeypatch.setattr(trainer_log, "limit_output", lambda run_dir: cuts.append(limit_output(run_dir)))
     code = (

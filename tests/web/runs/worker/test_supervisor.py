@@ -131,7 +131,7 @@ def test_lost_agent_is_an_interruption_and_the_run_goes_on_from_its_checkpoint()
 
 def test_output_without_measure_is_cut_while_the_run_goes_on(monkeypatch):
     """Five steps of 4,000 lines, about 80 kB each, where 100 kB are too long."""
-    for name, size in (("FIRST_BYTES", 5_000), ("KEPT_BYTES", 30_000), ("LIMIT_BYTES", 100_000), ("LOOK_S", 0.02)):
+    for name, size in (("FIRST_BYTES", 5_000), ("KEPT_BYTES", 30_000), ("LIMIT_BYTES", 100_000), ("CHECK_S", 0.02)):
         monkeypatch.setattr(trainer_log, name, size)
     run = make_run(name="flood lines=4000 pace=0.3")
     assert supervise(run.pk)

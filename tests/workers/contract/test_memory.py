@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.workers.tiny import make_pair, make_spec, train
-from workers.contract.memory.footprint import Shape, parts_of, shape_of
-from workers.contract.memory.plan import Machine, estimate_memory, shortfall
+from workers.contract.memory import Machine, Shape, estimate_memory, parts_of, shape_of, shortfall
 from workers.contract.spec.run import RunSpec
 from workers.trainer import memory_check
 
@@ -125,7 +124,7 @@ def test_a_run_that_does_not_fit_is_told_three_things_that_do():
 def test_nothing_helps_where_even_the_weights_are_too_large():
     lacking = shortfall(spec_of(), [QWEN], Machine(memory=GIB))
     assert lacking is not None
-    assert str(lacking).endswith("No setting helps: choose smaller models, or more and larger GPUs.")
+    assert str(lacking).endswith("No setting helps: choose smaller models, or more or larger GPUs.")
 
 
 @pytest.mark.parametrize(

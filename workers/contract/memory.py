@@ -1,0 +1,378 @@
+"""Part of the contract: the memory that a run needs, whether a machine has it, and settings with which the run fits.
+
+From the settings and the models' shapes, before anything is loaded. The parts that one process of an agent holds have a
+moment: always, while it generates, in an update's passes, in the optimizer's step, or while it loads. Agents of
+`placement: local` take turns: what they always hold adds up, what they hold at a moment does not. A trainer that runs
+out of GPU memory halves its batches, so on a GPU batches of one sequence count. Sizes in bytes. No torch, no Django.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, islice
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.run import RunSpec
+from workers.contract.spec.sections import ComputeSpec
+
+VLLM_CPU_CACHE_BYTES = 2**30  # of vllm_engine.py
+KV_ROOM = 64  # tokens by which a KV cache grows (rollouts/sampler.py)
+CUDA_CONTEXT_BYTES = 600 * 2**20  # of one process on a GPU, with the libraries' workspaces
+PROCESS_BYTES = 500 * 2**20  # Python, torch and its libraries, before a model is loaded
+NUM_FIXES = 3
+MAX_TOGETHER = 5  # most settings that a fix changes
+LORA_RANK, FEW_ROLLOUTS, SHORT_RESPONSE = 16, 8, 1024
+
+Moment = Literal["always", "generate", "update", "step", "load"]
+_NAMES = {
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
+    "heads": ("num_attention_heads", "n_head", "num_heads"),
+    "vocabulary": ("vocab_size",),
+    "feed_forward": ("intermediate_size", "n_inner", "ffn_dim"),
+}
+
+
+class Shape(BaseModel):
+    """The sizes of a decoder-only language model. query, key: width of all query heads, and of all key heads."""
+
+    model_config = ConfigDict(frozen=True)
+    parameters: int
+    vocabulary: int
+    hidden: int
+    layers: int
+    feed_forward: int
+    query: int
+    key: int
+
+    def lora_parameters(self, rank: int) -> int:
+        """Weights of LoRA matrices of that rank, beside every linear layer but the output's (lora.py)."""
+        ends = 2 * (self.hidden + self.query) + 2 * (self.hidden + self.key) + 3 * (self.hidden + self.feed_forward)
+        return rank * ends * self.layers
+
+    @property
+    def layer_parameters(self) -> int:
+        """Weights of one decoder layer."""
+        return self.hidden * (2 * self.query + 2 * self.key + 3 * self.feed_forward)
+
+
+def shape_of(config: Mapping[str, Any], parameters: int | None) -> Shape | None:
+    """The shape in config.json, or in the sizes of a registered model; None where one of them is missing."""
+    config = config.get("text_config") or config
+    fields: dict[str, Any] = {
+        key: next((config[n] for n in names if config.get(n)), None) for key, names in _NAMES.items()
+    }
+    hidden, heads = fields["hidden"], fields.pop("heads")
+    fields["feed_forward"] = fields["feed_forward"] or (4 * hidden if hidden else None)
+    if not parameters or not heads or None in fields.values():
+        return None
+    head = config.get("head_dim") or hidden // heads
+    keys = config.get("num_key_value_heads") or heads
+    return Shape(parameters=parameters, query=heads * head, key=keys * head, **fields)
+
+
+class Part(BaseModel):
+    """Something that one process of an agent holds: on its device, or (is_host) in the machine's memory."""
+
+    model_config = ConfigDict(frozen=True)
+    name: str
+    size: int
+    moment: Moment = "always"
+    is_host: bool = False
+
+
+def gpu_of(compute: ComputeSpec, agent_index: int, rank: int, gpus: int) -> int:
+    """The GPU of one process of an agent, out of `gpus` visible ones."""
+    first = agent_index * compute.processes_per_agent if compute.agent_devices == "own" else 0
+    return (first + rank) % gpus  # some GPUs are shared where there are fewer GPUs than processes
+
+
+def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu_bytes: int = 0) -> list[Part]:
+    """What one process of an agent holds, and when. gpu_bytes: memory of its GPU, of which vLLM takes a share."""
+    compute = spec.compute
+    width = 2 if compute.dtype == "bfloat16" or (compute.dtype == "auto" and on_gpu) else 4
+    shards = compute.processes_per_agent if compute.sharding == "fsdp2" else 1
+    is_sharded = shards > 1
+    weights = shape.parameters * (4 if is_sharded else width) // shards
+    parts = [Part(name="weights", size=weights)]
+    if spec.rollout.engine == "transformers":
+        parts += _rollout_parts(spec, shape, width, is_sharded)
+    elif on_gpu:  # asleep while the agent trains
+        parts.append(Part(name="vLLM", size=int(spec.rollout.gpu_memory_utilization * gpu_bytes), moment="generate"))
+    else:
+        parts.append(Part(name="vLLM", size=shape.parameters * width + VLLM_CPU_CACHE_BYTES))
+    if on_gpu or is_sharded:  # models are loaded into the machine's memory first, and sharded there
+        parts.append(
+            Part(name="loading", size=shape.parameters * (4 if is_sharded else width), moment="load", is_host=True)
+        )
+    if spec.is_evaluation_only:
+        return parts
+    rank = agent.lora_rank
+    trained = (shape.lora_parameters(rank) if rank else shape.parameters) // shards
+    if rank:
+        parts.append(Part(name="LoRA matrices", size=trained * 4))
+    elif spec.algorithm.beta > 0:
+        parts.append(Part(name="reference", size=weights))
+    has_copies = not is_sharded and (compute.offloads_optimizer or (width < 4 and not rank))
+    offloads = compute.offloads_optimizer and on_gpu
+    if has_copies:
+        parts.append(Part(name="float32 weights", size=trained * 4, is_host=offloads))
+        parts.append(Part(name="gradients in the number type", size=trained * width, moment="update"))
+    gradients = trained * 4
+    # With a single micro-batch, gradients grow as its activations are freed.
+    if _batch(spec) < _rows(spec):
+        parts.append(Part(name="gradients", size=gradients, moment="update", is_host=offloads))
+    compares = spec.telemetry.alignment_interval or spec.algorithm.peer_quarantine
+    if spec.algorithm.shares_rollouts and compares and len(spec.agents) > 1:
+        parts.append(Part(name="gradients to compare", size=gradients, moment="update", is_host=offloads))
+    parts += [
+        Part(name="gradients", size=gradients, moment="step", is_host=offloads),
+        Part(name="AdamW", size=trained * 8, is_host=offloads),  # two float32 moments, arXiv 1711.05101
+        Part(name="snapshot", size=trained * 12, is_host=on_gpu),  # weights and moments, rollback.py
+    ]
+    return parts + _update_parts(spec, shape, width, is_sharded)
+
+
+def _rows(spec: RunSpec) -> int:
+    """Rows of a mini-batch that one process of an agent trains on."""
+    return -(-spec.mini_batch_prompts * spec.num_generations // spec.compute.processes_per_agent)
+
+
+def _batch(spec: RunSpec) -> int:
+    return min(spec.training.micro_batch_size, _rows(spec))
+
+
+def _update_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) -> list[Part]:
+    """One micro-batch: what autograd keeps of its forward pass, and the logits.
+
+    In a layer of n tokens autograd keeps 4 feed-forward tensors (gate, its SiLU, up, their product), 6 of the hidden
+    size (two norms, their inputs and outputs), 4 of the queries and 4 of the keys' and values' size (projection, norm,
+    rotation, attention's own), counted with saved_tensors_hooks; norms keep float32. The logits, their log-softmax
+    and the gradients of both are in float32 (cross_entropy).
+    """
+    batch = _batch(spec)
+    response = spec.rollout.max_completion_length
+    tokens = batch * (spec.rollout.max_prompt_length + response)
+    working_bytes = width * (4 * shape.feed_forward + 6 * shape.hidden + 4 * shape.query + 4 * shape.key)
+    working_bytes += (4 - width) * (2 * shape.hidden + shape.query + shape.key)
+    layer = tokens * working_bytes
+    activations = shape.layers * layer
+    if spec.compute.gradient_checkpointing:
+        activations = layer + shape.layers * tokens * shape.hidden * width  # arXiv 1604.06174: inputs, and one layer
+    logits = batch * (response + 1) * shape.vocabulary
+    parts = [
+        Part(name="activations", size=activations, moment="update"),
+        Part(name="logits", size=logits * (12 if width == 4 else 14), moment="update"),
+    ]
+    if is_sharded:  # two layers gathered, one float32 gradient of a layer, and the output's weights
+        gathered = 2 * width * shape.layer_parameters + 4 * shape.layer_parameters
+        parts.append(
+            Part(name="gathered layers", size=gathered + width * shape.vocabulary * shape.hidden, moment="update")
+        )
+    return parts
+
+
+def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) -> list[Part]:
+    """One batch of rollouts.
+
+    Choosing a token takes 28 bytes a logit: logits, log-probabilities and probabilities in float32, probabilities and
+    their sums in float64 (sampler.py).
+    """
+    rollout = spec.rollout
+    num_rollouts = spec.training.train_batch_size * spec.num_generations
+    rows = min(rollout.rollout_batch_size, -(-num_rollouts // spec.compute.processes_per_agent))
+    length = rollout.max_prompt_length + rollout.max_completion_length + KV_ROOM
+    cache = rows * length * 2 * shape.key * width * shape.layers
+    cache += cache // shape.layers  # one layer's old cache beside its larger new one
+    parts = [
+        Part(name="KV cache", size=cache, moment="generate"),
+        Part(name="logits of rollouts", size=rows * shape.vocabulary * 28, moment="generate"),
+    ]
+    if is_sharded:
+        parts.append(Part(name="all weights", size=shape.parameters * width, moment="generate"))
+    return parts
+
+
+class Machine(BaseModel):
+    """Memory that a run can use: of each GPU (no GPU: it trains on the CPU), and the machine's own."""
+
+    model_config = ConfigDict(frozen=True)
+    gpus: tuple[int, ...] = ()
+    memory: int
+
+
+class MemoryEstimate(BaseModel):
+    """Peaks of a run. gpu: of the fullest GPU, 0 without one.  memory: of the machine's own memory."""
+
+    model_config = ConfigDict(frozen=True)
+    gpu: int
+    memory: int
+
+
+class Fix(BaseModel):
+    """A change of settings with which the run fits, in words, and the peak after it."""
+
+    model_config = ConfigDict(frozen=True)
+    change: str
+    peak: int
+
+
+class Shortfall(BaseModel):
+    """A run that does not fit."""
+
+    model_config = ConfigDict(frozen=True)
+    where: str  # "a GPU" or "this machine"
+    needed: int
+    there: int
+    fixes: tuple[Fix, ...]
+
+    def __str__(self) -> str:
+        text = f"The run needs about {_gib(self.needed)} on {self.where}, which has {_gib(self.there)}."
+        if not self.fixes:
+            return text + " No setting helps: choose smaller models, or more or larger GPUs."
+        return text + " Any of these fits: " + "; ".join(f"{fix.change} ({_gib(fix.peak)})" for fix in self.fixes) + "."
+
+
+def estimate_memory(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> MemoryEstimate:
+    """The memory of a run on that machine. shapes: of its models, in the order of its agents."""
+    compute, gpus, size = spec.compute, len(machine.gpus), spec.compute.processes_per_agent
+    gpu_bytes = min(machine.gpus, default=0)
+    every = [
+        parts_of(spec, agent, shape, on_gpu=gpus > 0, gpu_bytes=gpu_bytes)
+        for agent, shape in zip(spec.agents, shapes, strict=True)
+    ]
+    is_parallel = compute.placement != "local"
+    processes = PROCESS_BYTES * (1 + (len(every) * size if size > 1 else 0))
+    if not gpus:
+        return MemoryEstimate(gpu=0, memory=_peak([_all(parts, size) for parts in every], is_parallel) + processes)
+    held: dict[int, list[list[Part]]] = {}
+    for index, parts in enumerate(every):
+        for rank in range(size):
+            held.setdefault(gpu_of(compute, index, rank, gpus), []).append([p for p in parts if not p.is_host])
+    contexts = {gpu: CUDA_CONTEXT_BYTES * (len(each) if size > 1 else 1) for gpu, each in held.items()}
+    on_host = [_all([part for part in parts if part.is_host], size) for parts in every]
+    resting = sum(part.size for each in held.values() for parts in each for part in parts if part.moment == "always")
+    rests = compute.offloads_idle
+    return MemoryEstimate(
+        gpu=max(_peak(each, is_parallel, rests=rests) + contexts[gpu] for gpu, each in held.items()),
+        memory=_peak(on_host, is_parallel) + processes + (resting if rests else 0),
+    )
+
+
+def _all(parts: Sequence[Part], processes: int) -> list[Part]:
+    """What all processes of an agent hold together."""
+    return [part.model_copy(update={"size": part.size * processes}) for part in parts]
+
+
+def _peak(held: Sequence[Sequence[Part]], is_parallel: bool, *, rests: bool = False) -> int:
+    """The most that agents hold together in one place. rests: agents hold nothing there between their turns."""
+    always, moments = [], []
+    for parts in held:
+        sums: dict[str, int] = {}
+        for part in parts:
+            sums[part.moment] = sums.get(part.moment, 0) + part.size
+        always.append(sums.pop("always", 0))
+        moments.append(max(sums.values(), default=0))
+    if is_parallel:
+        return sum(always) + sum(moments)
+    if rests:
+        return max(a + m for a, m in zip(always, moments, strict=True))
+    return sum(always) + max(moments, default=0)
+
+
+def shortfall(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Shortfall | None:
+    """What a run lacks, with up to three changes after which it fits; None where it fits."""
+    lacking = _lacking(spec, shapes, machine)
+    if lacking is None:
+        return None
+    needed, there, is_gpu = lacking
+    fixes = []
+    for words, settings in islice(_changes(spec, shapes, machine), NUM_FIXES):
+        total = estimate_memory(_least(_changed(spec, settings) or spec, machine), shapes, machine)
+        fixes.append(Fix(change=words, peak=total.gpu if is_gpu else total.memory))
+    return Shortfall(where="a GPU" if is_gpu else "this machine", needed=needed, there=there, fixes=tuple(fixes))
+
+
+def _lacking(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> tuple[int, int, bool] | None:
+    """Bytes needed, bytes available, whether of a GPU; None where the run fits."""
+    total = estimate_memory(_least(spec, machine), shapes, machine)
+    if machine.gpus and total.gpu > min(machine.gpus):
+        return total.gpu, min(machine.gpus), True
+    return (total.memory, machine.memory, False) if total.memory > machine.memory else None
+
+
+def _least(spec: RunSpec, machine: Machine) -> RunSpec:
+    """The spec with the smallest batches that halving leads to."""
+    if not machine.gpus or spec.compute.sharding != "none":
+        return spec
+    return _changed(spec, {"training.micro_batch_size": 1, "rollout.rollout_batch_size": 1}) or spec
+
+
+Change = tuple[str, dict[str, Any]]  # in words, and as settings by dotted path
+
+
+def _changed(spec: RunSpec, settings: dict[str, Any]) -> RunSpec | None:
+    """The spec with these settings changed; None where the rest excludes them."""
+    values = spec.model_dump(mode="json")
+    for path, value in settings.items():
+        section, _, name = path.partition(".")
+        for part in values["agents"] if section == "agents" else [values[section]]:
+            part[name] = value
+    try:
+        return RunSpec.model_validate(values)
+    except ValueError:
+        return None
+
+
+def _changes(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Iterator[Change]:
+    """Changes after which the run fits: those of one setting, cheapest first, then those of two, and so on."""
+    single = list(_single_changes(spec, machine))
+    changes: list[dict[str, Any]] = []
+    more: list[Change] = []
+    for count in range(1, MAX_TOGETHER + 1):
+        for some in combinations(single, count):
+            settings = {path: value for _, each in some for path, value in each.items()}
+            is_contradiction = len(settings) < sum(len(each) for _, each in some)
+            changed = None if is_contradiction else _changed(spec, settings)
+            if changed is None or _lacking(changed, shapes, machine) is not None:
+                continue
+            change = " and ".join(words for words, _ in some), settings
+            if any(smaller.items() <= settings.items() for smaller in changes):  # a part of it is enough
+                more.append(change)
+                continue
+            changes.append(settings)
+            yield change
+    yield from more
+
+
+def _single_changes(spec: RunSpec, machine: Machine) -> Iterator[Change]:
+    gpus, compute = len(machine.gpus), spec.compute
+    is_halved = _least(spec, machine) is not spec  # then the trainer makes batches smaller itself
+    if spec.training.micro_batch_size > 1 and not is_halved:
+        yield "micro_batch_size 1", {"training.micro_batch_size": 1}
+    if spec.rollout.rollout_batch_size > FEW_ROLLOUTS and not is_halved:
+        yield f"rollout_batch_size {FEW_ROLLOUTS}", {"rollout.rollout_batch_size": FEW_ROLLOUTS}
+    if not compute.gradient_checkpointing:
+        yield "gradient_checkpointing", {"compute.gradient_checkpointing": True}
+    if gpus > 1 and compute.agent_devices == "shared":
+        yield "agent_devices own", {"compute.agent_devices": "own"}
+    for offload in ("optimizer", "idle", "both") if gpus and compute.sharding == "none" else ():
+        yield f"offload {offload}", {"compute.offload": offload}
+    for processes in (2, 4, 8):
+        if processes <= gpus and (compute.sharding == "none" or compute.processes_per_agent < processes):
+            more = {"compute.processes_per_agent": processes, "compute.sharding": "fsdp2", "compute.offload": "none"}
+            few = {"training.micro_batch_size": 1, "rollout.rollout_batch_size": FEW_ROLLOUTS}  # shards are not halved
+            yield f"sharding fsdp2, processes_per_agent {processes}, micro_batch_size 1", more | few
+    if compute.dtype == "float32" or (compute.dtype == "auto" and not gpus):
+        yield "dtype bfloat16", {"compute.dtype": "bfloat16"}
+    if not spec.is_evaluation_only and not all(agent.lora_rank for agent in spec.agents):
+        yield f"lora_rank {LORA_RANK} for every agent", {"agents.lora_rank": LORA_RANK}
+    if spec.rollout.max_completion_length > SHORT_RESPONSE:
+        yield f"max_completion_length {SHORT_RESPONSE}", {"rollout.max_completion_length": SHORT_RESPONSE}
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:,.1f} GiB"
