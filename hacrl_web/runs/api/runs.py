@@ -14,7 +14,6 @@ from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.api.answers import CostAnswer, LabelsAnswer, RequestAnswer, RunAnswer, RunRow, SearchAnswer
 from hacrl_web.runs.archive import archive
-from hacrl_web.runs.archive.delete_benchmark import delete_benchmark
 from hacrl_web.runs.labels import MAX_TAG, labels_of, set_labels
 from hacrl_web.runs.launch.cost import cost_of
 from hacrl_web.runs.launch.drafts import change_draft, queue_draft
@@ -199,7 +198,7 @@ def remove_benchmark(request: HttpRequest, pk: int) -> Any:
     """Its questions are gone for good; refused while runs that have not ended need it."""
     benchmark = get_object_or_404(Benchmark.objects.visible_to(request.user), pk=pk)
     require_delete(request.user, benchmark)
-    delete_benchmark(benchmark)
+    archive.delete_benchmark(benchmark)
     return Status(204, None)
 
 

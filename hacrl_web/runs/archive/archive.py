@@ -1,14 +1,16 @@
-"""What becomes of runs that have ended: put away, taken back, deleted for good, alone or with all of their sweep.
+"""Archiving runs that have ended, and deleting runs, sweeps and benchmarks for good. Pages and API call this.
 
-Pages and the API come here.
+Benchmarks are deleted here because the registry does not know which runs need them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,18 @@ from django.utils import timezone
 
 from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require, require_delete
+from hacrl_web.registry.benchmarks.benchmarks import remove_files
+from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.models import TERMINAL, Run, State, Sweep
 from hacrl_web.web.errors import FieldError, FieldErrors
 from workers.contract.trainer_process import RunDirBusy, lock_run_dir
 
 NAMED_RUNS = 5
-SETTLED = TERMINAL | {State.DRAFT}  # nobody works on it, or will
+INACTIVE = TERMINAL | {State.DRAFT}
 
 
 def archive(user: Any, run: Run) -> None:
-    """Lists leave it out; nothing is lost. Errors: FieldErrors (403; 409 before its end)."""
+    """Lists leave it out; nothing is lost. Error: FieldErrors (403; 409 before its end)."""
     require(user, run.project, Role.MEMBER)
     _require_ended(run)
     Run.objects.filter(pk=run.pk, archived_at=None).update(archived_at=timezone.now())
@@ -41,29 +45,29 @@ def unarchive(user: Any, run: Run) -> None:
 
 
 def delete_run(user: Any, run: Run) -> None:
-    """The row with all it has recorded, then the files below its run directory, where that is on this host.
+    """The row with all it has recorded, then its run directory, if that is on this host.
 
-    Errors: FieldErrors (403; 409 before its end, while its trainer still lives, or while another run reads its files).
+    Error: FieldErrors (403; 409 before its end, while its trainer still lives, or while another run reads its files).
     """
     _delete(user, [run])
 
 
 def delete_sweep(user: Any, sweep: Sweep) -> None:
-    """The sweep with all its runs. Errors: FieldErrors (403, 409) as for each of its runs, and nothing is deleted."""
+    """The sweep with all its runs. Error: FieldErrors (403, 409) of any of its runs, and nothing is deleted."""
     require_delete(user, sweep)
     _delete(user, list(sweep.runs.select_related("project")))
     Sweep.objects.filter(pk=sweep.pk, runs=None).delete()
 
 
 def _delete(user: Any, runs: Sequence[Run]) -> None:
-    """All of these runs or, with the refusals of each, none."""
+    """All of these runs, or none. Error: FieldErrors."""
     _require_free(user, runs)
     with ExitStack() as locks:
         for run in runs:
             if (lock := _locked(run)) is not None:
                 locks.callback(os.close, lock)
         with transaction.atomic():
-            # Once more, and by the rows themselves: a retry may have begun since.
+            # Again, with the rows locked: a retry may have begun since.
             ids = [run.pk for run in runs]
             held = Run.objects.select_for_update(of=("self",)).select_related("project").filter(pk__in=ids)
             _require_free(user, list(held))
@@ -73,14 +77,13 @@ def _delete(user: Any, runs: Sequence[Run]) -> None:
 
 
 def _require_free(user: Any, runs: Sequence[Run]) -> None:
-    """Error: FieldErrors with what stands in the way of any of them."""
-    refusals = [refusal for run in runs if (refusal := deletion_refusal(user, run))]
-    if refusals:
+    """Error: FieldErrors with the refusals of all of them."""
+    if refusals := [refusal for run in runs if (refusal := deletion_refusal(user, run))]:
         raise FieldErrors([error for one in refusals for error in one.errors], refusals[0].status)
 
 
 def deletion_refusal(user: Any, run: Run) -> FieldErrors | None:
-    """What a deletion would be refused with."""
+    """The error that deleting the run would raise."""
     try:
         require_delete(user, run)
         _require_ended(run)
@@ -91,8 +94,8 @@ def deletion_refusal(user: Any, run: Run) -> FieldErrors | None:
 
 
 def _require_ended(run: Run) -> None:
-    if run.state not in SETTLED:
-        raise _in_the_way(f"{run.name} is {run.state}: stop it first, or wait for its end.")
+    if run.state not in INACTIVE:
+        raise _in_use(f"{run.name} is {run.state}: stop it first, or wait for its end.")
 
 
 def _require_unused(run: Run) -> None:
@@ -106,7 +109,7 @@ def _require_unused(run: Run) -> None:
     ]
     if readers:
         names = ", ".join(readers[:NAMED_RUNS])
-        raise _in_the_way(f"{names} read{'s' if len(readers) == 1 else ''} the files of {run.name}: wait for the end.")
+        raise _in_use(f"{names} read{'s' if len(readers) == 1 else ''} the files of {run.name}: wait for the end.")
 
 
 def _locked(run: Run) -> int | None:
@@ -116,11 +119,54 @@ def _locked(run: Run) -> int | None:
     try:
         return lock_run_dir(run.run_dir)
     except RunDirBusy:
-        raise _in_the_way(f"The trainer of {run.name} still ends: try again in a minute.") from None
+        raise _in_use(f"The trainer of {run.name} still ends: try again in a minute.") from None
     except OSError as error:
         message = f"The files of {run.name} cannot be reached ({error.strerror}): nothing was deleted."
-        raise _in_the_way(message) from None
+        raise _in_use(message) from None
 
 
-def _in_the_way(message: str) -> FieldErrors:
+@dataclass(frozen=True)
+class Loss:
+    """What a deleted benchmark takes along. num_ended: runs that keep their results but cannot be retried."""
+
+    num_questions: int
+    num_bytes: int
+    num_ended: int
+    needed_by: list[Run]
+
+
+def deletion_summary(benchmark: Benchmark) -> Loss:
+    return Loss(
+        num_questions=benchmark.num_train + benchmark.num_held_out,
+        num_bytes=sum(os.path.getsize(path) for path in benchmark.paths if Path(path).is_file()),
+        num_ended=Run.objects.filter(benchmark=benchmark, state__in=TERMINAL).count(),
+        needed_by=_needed_by(benchmark),
+    )
+
+
+def _needed_by(benchmark: Benchmark) -> list[Run]:
+    """Active runs that read one of its files, as their own or as a further benchmark."""
+    paths = [json.dumps(path) for path in benchmark.paths]
+    return [
+        run
+        for run in Run.objects.exclude(state__in=INACTIVE)
+        if run.benchmark_id == benchmark.pk or any(path in json.dumps(run.spec) for path in paths)
+    ]
+
+
+def delete_benchmark(benchmark: Benchmark) -> None:
+    """Row and files. Error: FieldErrors (409) where a run that has not ended needs them."""
+    with transaction.atomic():
+        # Locked: a run that is launched meanwhile is seen here, or refused there (launch.hold).
+        Benchmark.objects.select_for_update(of=("self",)).get(pk=benchmark.pk)
+        if runs := _needed_by(benchmark):
+            names = ", ".join(run.name for run in runs[:NAMED_RUNS]) + (" and others" if runs[NAMED_RUNS:] else "")
+            is_one = len(runs) == 1
+            needing = "1 run that has not ended needs" if is_one else f"{len(runs)} runs that have not ended need"
+            raise _in_use(f"{needing} this benchmark: {names}. Stop {'it' if is_one else 'them'} first.")
+        transaction.on_commit(lambda: remove_files(benchmark))
+        Benchmark.objects.filter(pk=benchmark.pk).delete()
+
+
+def _in_use(message: str) -> FieldErrors:
     return FieldErrors([FieldError("in_use", message, None)], 409)

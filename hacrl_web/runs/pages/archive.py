@@ -14,7 +14,6 @@ from django.views.decorators.http import require_http_methods
 from hacrl_web.accounts.projects import for_members, require_delete
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.archive import archive
-from hacrl_web.runs.archive.delete_benchmark import delete_benchmark, deletion_summary
 from hacrl_web.runs.archive.disk_use import DiskUse, disk_use
 from hacrl_web.runs.models import GENERATED, Run, Sweep
 from hacrl_web.runs.worker.hosts import data_folder_id
@@ -98,12 +97,12 @@ def benchmark_delete(request: HttpRequest, pk: int) -> HttpResponse:
         require_delete(request.user, benchmark)
         if request.method == "POST":
             name = benchmark.name
-            delete_benchmark(benchmark)
+            archive.delete_benchmark(benchmark)
             messages.info(request, f"{name} is deleted.")
             return redirect("registry:benchmark_list")
     except FieldErrors as refused:
         errors, status = refused.errors, refused.status
-    context = {"benchmark": benchmark, "loss": deletion_summary(benchmark), "errors": errors}
+    context = {"benchmark": benchmark, "loss": archive.deletion_summary(benchmark), "errors": errors}
     return render(request, "runs/archive/benchmark_delete.html", context, status=status)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Count, Exists, OuterRef
+from django.db.models import Exists, OuterRef
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
@@ -16,7 +17,7 @@ from hacrl_web.runs.models import HELD, TERMINAL, Run, State, Sweep
 from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import sweeps
-from hacrl_web.runs.sweeps.state import SweepState, newest_checkpoints, state_of
+from hacrl_web.runs.sweeps.state import newest_checkpoints, state_of
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import page_of
 from workers.contract.demo_recipe import is_of_demo
@@ -33,47 +34,48 @@ def sweep_list(request: HttpRequest) -> HttpResponse:
 
 
 def _rows(sweeps: list[Sweep]) -> list[dict[str, Any]]:
-    """A sweep's line of the list; two queries for all of them. What was retried does not count any more."""
+    """The lines of the list, by one query for all of them. Runs that were retried do not count."""
     retries = Run.objects.filter(retry_of=OuterRef("pk"), sweep=OuterRef("sweep"))
     runs = Run.objects.filter(~Exists(retries), sweep__in=sweeps).order_by()
-    counts: dict[int, dict[str, int]] = defaultdict(dict)
-    for sweep, state, number in runs.values_list("sweep", "state").annotate(Count("pk")):
-        counts[sweep][state] = number
-    facts: dict[int, dict[str, set[Any]]] = defaultdict(lambda: defaultdict(set))
-    names = ("algorithm", "seed", "group__name", "benchmark__name")
-    for sweep, *values in runs.values_list("sweep", *names).distinct():
-        for name, value in zip(names, values, strict=True):
-            facts[sweep][name.partition("__")[0]].add(value)
-    return [
-        {
-            "sweep": sweep,
-            "num_runs": sum(counts[sweep.pk].values()),
-            "num_ended": sum(counts[sweep.pk].get(state, 0) for state in TERMINAL),
-            "counts": [(state, counts[sweep.pk][state]) for state in State.values if state in counts[sweep.pk]],
-            "algorithms": sorted(facts[sweep.pk]["algorithm"]),
-            "seeds": sorted(facts[sweep.pk]["seed"]),
-            "groups": sorted(name for name in facts[sweep.pk]["group"] if name),
-            "benchmarks": sorted(name for name in facts[sweep.pk]["benchmark"] if name),
-        }
-        for sweep in sweeps
-    ]
+    by_sweep: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for run in runs.values("sweep", "state", "algorithm", "seed", "group__name", "benchmark__name"):
+        by_sweep[run["sweep"]].append(run)
+    return [_row(sweep, by_sweep[sweep.pk]) for sweep in sweeps]
+
+
+def _row(sweep: Sweep, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    counts = Counter(run["state"] for run in runs)
+
+    def values(column: str) -> list[Any]:
+        return sorted({run[column] for run in runs if run[column] is not None})
+
+    return {
+        "sweep": sweep,
+        "num_runs": len(runs),
+        "num_ended": sum(counts[state] for state in TERMINAL),
+        "counts": [(state, counts[state]) for state in State.values if counts[state]],
+        "algorithms": values("algorithm"),
+        "seeds": values("seed"),
+        "groups": values("group__name"),
+        "benchmarks": values("benchmark__name"),
+    }
 
 
 @require_GET
 def sweep_detail(request: HttpRequest, sweep_id: int) -> HttpResponse:
     """The runs of a sweep, live; their results are added by the leaderboard's template tag."""
-    sweep = visible_sweep(request, sweep_id)
-    return render(request, "runs/sweeps/sweep_detail.html", _context(sweep, state_of(sweep)))
+    return render(request, "runs/sweeps/sweep_detail.html", _context(visible_sweep(request, sweep_id)))
 
 
 def _refused(request: HttpRequest, sweep: Sweep, field: str, refused: FieldErrors) -> HttpResponse:
-    """The page with the form open that was refused, what was typed in it, and why."""
+    """The page with the refused form open, its value kept, and the errors."""
     typed = {"field": field, "value": request.POST.get(field, ""), "errors": [one.message for one in refused.errors]}
-    context = _context(sweep, state_of(sweep)) | {"refused": typed}
+    context = _context(sweep) | {"refused": typed}
     return render(request, "runs/sweeps/sweep_detail.html", context, status=refused.status)
 
 
-def _context(sweep: Sweep, state: SweepState) -> dict[str, Any]:
+def _context(sweep: Sweep) -> dict[str, Any]:
+    state = state_of(sweep)
     first = sweep.runs.values_list("spec", flat=True).first()
     held = state.in_state(*HELD)
     saved = newest_checkpoints(held)
@@ -87,7 +89,7 @@ def _context(sweep: Sweep, state: SweepState) -> dict[str, Any]:
         "can_pause": any(run.can_pause for run in state.current),
         "can_resume": any(run.can_resume for run in state.current),
         "can_stop": any(run.can_stop for run in state.current),
-        # What stopping all of it would lose.
+        # Stopping them loses what came after their checkpoint.
         "held": [(run, saved.get(run.pk)) for run in held],
         "num_waiting": len(state.current) - len(held) - sum(run.is_terminal for run in state.current),
         "retries": [(state.in_state(ended), str(ended)) for ended in (State.FAILED, State.STOPPED)],
@@ -96,7 +98,7 @@ def _context(sweep: Sweep, state: SweepState) -> dict[str, Any]:
 
 
 def _up_to_three(seeds: list[int]) -> str:
-    """The further seeds that make three, the fewest for an interval worth its name; nothing where there are as many."""
+    """The seeds that are missing to three, the fewest for a useful confidence interval."""
     further = [seed for seed in range(max(seeds, default=0) + 3) if seed not in seeds]
     return ", ".join(map(str, further[: max(0, 3 - len(seeds))]))
 
@@ -109,38 +111,34 @@ def _publish(request: HttpRequest, affected: list[Run], done: str, nothing: str)
     messages.info(request, done.format(number) if affected else nothing)
 
 
+def _change_runs(
+    request: HttpRequest, sweep_id: int, act: Callable[[Sweep, str], list[Run]], verb: str, done: str, nothing: str
+) -> HttpResponse:
+    sweep = visible_sweep(request, sweep_id)
+    _publish(request, act(sweep, change_reason(f"{verb} with its sweep", request)), done, nothing)
+    return redirect(sweep)
+
+
 @require_POST
 def sweep_stop(request: HttpRequest, sweep_id: int) -> HttpResponse:
-    """Ask for the end of every run; twice, or after their end, it changes nothing and says so."""
-    sweep = visible_sweep(request, sweep_id)
-    affected = sweeps.stop_all(sweep, change_reason("stopped with its sweep", request))
-    _publish(request, affected, "Stopping {}: a trainer ends after its current phase.", "No run was left to stop.")
-    return redirect(sweep)
+    done = "Stopping {}: a trainer ends after its current phase."
+    return _change_runs(request, sweep_id, sweeps.stop_all, "stopped", done, "No run was left to stop.")
 
 
 @require_POST
 def sweep_pause(request: HttpRequest, sweep_id: int) -> HttpResponse:
-    """Hold the waiting runs out of the queue, and end the running ones after their step with a checkpoint."""
-    sweep = visible_sweep(request, sweep_id)
-    affected = sweeps.pause_all(sweep, change_reason("paused with its sweep", request))
-    _publish(
-        request, affected, "Pausing {}: a trainer ends after its step, with a checkpoint.", "No run was left to pause."
-    )
-    return redirect(sweep)
+    done = "Pausing {}: a trainer ends after its step, with a checkpoint."
+    return _change_runs(request, sweep_id, sweeps.pause_all, "paused", done, "No run was left to pause.")
 
 
 @require_POST
 def sweep_resume(request: HttpRequest, sweep_id: int) -> HttpResponse:
-    """Back to the queue."""
-    sweep = visible_sweep(request, sweep_id)
-    affected = sweeps.resume_all(sweep, change_reason("resumed with its sweep", request))
-    _publish(request, affected, "Resumed {}.", "No run was paused.")
-    return redirect(sweep)
+    return _change_runs(request, sweep_id, sweeps.resume_all, "resumed", "Resumed {}.", "No run was paused.")
 
 
 @require_POST
 def sweep_retry(request: HttpRequest, sweep_id: int) -> HttpResponse:
-    """A new run in place of each that has failed, or (`state`: stopped) was stopped."""
+    """A new run for each that has failed or, with `state` stopped, was stopped."""
     sweep = visible_sweep(request, sweep_id)
     try:
         new_runs = sweeps.retry_all(request.user, sweep, request.POST.get("state", State.FAILED))

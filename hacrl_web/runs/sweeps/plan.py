@@ -1,14 +1,14 @@
-"""From a request for a sweep to the runs to be: lists and grid are read, every run is checked, nothing is written.
+"""A request for a sweep, checked: the settings of each of its runs. Nothing is written here.
 
-All that is wrong is collected, each error at the field of the request that it came from.
+All errors are collected, each with the field of the request that it came from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -30,9 +30,8 @@ from workers.contract.spec.run import RunSpec
 SWEEP_KEYS = frozenset({"algorithms", "ablations", "seeds", "grid"})
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A run to be."""
+class PlannedRun(NamedTuple):
+    """One run of a sweep."""
 
     variant: Variant
     spec: RunSpec
@@ -40,11 +39,11 @@ class Planned:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """A checked request: the runs to be, seeds outside, so that a sweep under way compares on the seeds it has."""
+    """A checked request. runs: ordered by seed first, so that a running sweep has all variants of its first seeds."""
 
-    request: dict[str, Any]  # in one form, however it was sent
+    request: dict[str, Any]  # normalized
     material: Material
-    runs: list[Planned]
+    runs: list[PlannedRun]
 
     @property
     def specs(self) -> list[RunSpec]:
@@ -52,7 +51,7 @@ class SweepPlan:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class SweepParts:
     """The parts of a request that only a sweep has, and the section `algorithm` that all its runs share."""
 
     algorithms: list[Any]
@@ -67,32 +66,32 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
     if not isinstance(request, Mapping):
         raise LaunchError([FieldError("invalid", "Must be an object with settings.", None)])
     errors: list[FieldError] = []
-    parts = _asked(request, errors)
+    parts = _sweep_parts(request, errors)
     rule = _base_rule(parts.base, errors)
     variants = _variants(parts, rule, errors) if rule and not errors else []
     shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
     material = find_material(user, shared, errors, KEYS - {"cloned_from", "draft"})
-    # Where the lists are wrong, one run of the method tells what else is.
+    # With errors in the lists, one HACPO run shows the errors of the other settings.
     runs = [(seed, variant) for seed in parts.seeds for variant in variants] or [(0, Variant(HACPO))]
     planned = []
     for seed, variant in runs:
         section = {**parts.base, **variant.overrides} if isinstance(parts.base, Mapping) else parts.base
         problems: list[FieldError] = []
         spec = check_spec({**shared, "algorithm": section, "seed": seed}, material, problems)
-        moved = [FieldError(e.code, e.message, variant.field_of(e.field)) for e in problems]
-        errors += [error for error in dict.fromkeys(moved) if error not in errors]
+        moved = dict.fromkeys(replace(one, field=variant.field_of(one.field)) for one in problems)
+        errors += [error for error in moved if error not in errors]
         if spec is not None:
-            planned.append(Planned(variant, spec))
+            planned.append(PlannedRun(variant, spec))
     if any(run.spec.is_evaluation_only for run in planned):
-        message = "A sweep compares what training makes of the agents: at least 1 step is needed."
+        message = "A sweep compares trained agents: at least 1 step is needed."
         errors.append(FieldError("no_training", message, "training.steps"))
-    errors += _same_twice(planned)
+    errors += _repeated_runs(planned)
     if errors or rule is None:
         raise LaunchError(errors[:MAX_ERRORS])
-    return SweepPlan(_in_one_form(parts, rule, planned, material), material, planned)
+    return SweepPlan(_normalized(parts, rule, planned, material), material, planned)
 
 
-def _asked(request: Mapping[str, Any], errors: list[FieldError]) -> _Asked:
+def _sweep_parts(request: Mapping[str, Any], errors: list[FieldError]) -> SweepParts:
     algorithms = each_once(request, "algorithms", errors, is_needed=not request.get("ablations"))
     ablations = each_once(request, "ablations", errors, is_needed=False)
     errors += [
@@ -107,11 +106,11 @@ def _asked(request: Mapping[str, Any], errors: list[FieldError]) -> _Asked:
         errors.append(FieldError("unknown_key", "A sweep takes its algorithms from “algorithms”.", "algorithm.name"))
     if "seed" in request:
         errors.append(FieldError("unknown_key", "A sweep takes its seeds from “seeds”.", "seed"))
-    return _Asked(algorithms, ablations, seeds, grid, base)
+    return SweepParts(algorithms, ablations, seeds, grid, base)
 
 
 def each_once(request: Mapping[str, Any], key: str, errors: list[FieldError], *, is_needed: bool = True) -> list[Any]:
-    """A list of a request, each value once; what is wrong is added to `errors`."""
+    """A list of a request. Errors, also for repeated values, are added to `errors`."""
     values = request.get(key, [])
     if not isinstance(values, list | tuple) or (is_needed and not values):
         errors.append(FieldError("missing", f"Give a list of {key}, at least one.", key))
@@ -126,47 +125,47 @@ def each_once(request: Mapping[str, Any], key: str, errors: list[FieldError], *,
 
 
 def _base_rule(base: Any, errors: list[FieldError]) -> AlgorithmSpec | None:
-    """The section `algorithm` that all share, as HACPO reads it; None where it is wrong."""
-    if not isinstance(base, Mapping):  # said where the whole spec is checked
+    """The section `algorithm` that all share, read for HACPO; None with errors."""
+    if not isinstance(base, Mapping):  # check_spec adds the error
         return None
     try:
         return AlgorithmSpec.model_validate({**base, "name": HACPO})
     except ValidationError as error:
-        errors += [FieldError(wrong.code, wrong.message, f"algorithm.{wrong.field}") for wrong in plain_errors(error)]
+        errors += [replace(one, field=f"algorithm.{one.field}") for one in plain_errors(error)]
         return None
 
 
-def _variants(parts: _Asked, rule: AlgorithmSpec, errors: list[FieldError]) -> list[Variant]:
-    """The rows of the sweep, or none and the errors."""
+def _variants(parts: SweepParts, rule: AlgorithmSpec, errors: list[FieldError]) -> list[Variant]:
+    """The rows of the sweep; none with errors."""
     points = prod(len(values) for values in parts.grid.values())
-    if points > MAX_SWEEP_RUNS:  # said before it is multiplied out
+    if points > MAX_SWEEP_RUNS:  # before they are multiplied out
         message = f"The grid has {points} points; a sweep has at most {MAX_SWEEP_RUNS} runs."
         errors.append(FieldError("too_many_runs", message, f"grid.{next(reversed(parts.grid))}"))
         return []
     variants = expand(parts.algorithms, parts.ablations, parts.grid, parts.base)
-    result = []
+    problems = []
     for name in parts.grid:
         if not any(name in variant.point for variant in variants):
             message = f"None of the chosen algorithms uses {name}, so there is nothing to vary."
-            result.append(FieldError("unused", message, f"grid.{name}"))
+            problems.append(FieldError("unused", message, f"grid.{name}"))
     idle = idle_ablations(rule)
     for key in parts.ablations:
         if key in idle and not parts.grid.keys() & ABLATIONS[key].overrides.keys():
             message = f"“{ABLATIONS[key].label}” removes what these settings do not have: it would be HACPO again."
-            result.append(FieldError("unused", message, "ablations"))
+            problems.append(FieldError("unused", message, "ablations"))
     longest = max((variant.label for variant in variants if variant.point), key=len, default="")
     if len(longest) > MAX_LABEL:
         message = f"“{longest}” is too long for the name of a row, at most {MAX_LABEL} characters: give fewer digits."
-        result.append(FieldError("too_long", message, f"grid.{next(iter(parts.grid))}"))
+        problems.append(FieldError("too_long", message, f"grid.{next(iter(parts.grid))}"))
     if (num_runs := len(variants) * len(parts.seeds)) > MAX_SWEEP_RUNS:
         product = f"{len(variants)} variants × {len(parts.seeds)} seeds are {num_runs}"
-        result.append(FieldError("too_many_runs", f"A sweep has at most {MAX_SWEEP_RUNS} runs; {product}.", "seeds"))
-    errors += result
-    return [] if result else variants
+        problems.append(FieldError("too_many_runs", f"A sweep has at most {MAX_SWEEP_RUNS} runs; {product}.", "seeds"))
+    errors += problems
+    return [] if problems else variants
 
 
-def _same_twice(planned: list[Planned]) -> list[FieldError]:
-    """Two rows may not be the same run: an ablation that is a point of the grid as well. Nor may a seed: 1 and "01"."""
+def _repeated_runs(planned: list[PlannedRun]) -> list[FieldError]:
+    """Errors for equal runs: an ablation that is also a point of the grid, or the seeds 1 and "01"."""
     errors = []
     labels: dict[tuple[int, str], str] = {}
     for run in planned:
@@ -181,24 +180,24 @@ def _same_twice(planned: list[Planned]) -> list[FieldError]:
     return list(dict.fromkeys(errors))
 
 
-def _in_one_form(parts: _Asked, rule: AlgorithmSpec, planned: list[Planned], material: Material) -> dict[str, Any]:
-    """The request with its values as RunSpec read them, and of the sections only what was set."""
-    first = planned[0].spec
+def _normalized(parts: SweepParts, rule: AlgorithmSpec, runs: list[PlannedRun], material: Material) -> dict[str, Any]:
+    """The request with the values that RunSpec read, and in the sections only the settings that it has."""
+    first = runs[0].spec
     changed = first.model_dump(mode="json", exclude_unset=True)
     sections = {key: changed[key] for key in SECTIONS if key in changed}
     if "algorithm" in sections:
         sections["algorithm"] = rule.model_dump(mode="json", exclude_unset=True, exclude={"name"})
-    if material.further is not None:  # as they were named, not as RunSpec has them
+    if material.further is not None:  # ids, as in requests
         sections["evaluation"]["benchmarks"] = [benchmark.pk for benchmark in material.further]
     group, benchmark = material.pair
-    cautions = {caution.code for run in planned for caution in run.spec.cautions()}  # other codes confirm nothing
+    cautions = {caution.code for run in runs for caution in run.spec.cautions()}  # other codes confirm nothing
     return {
         "name": first.name,
         "group": group.pk,
         "benchmark": benchmark.pk,
         "algorithms": list(parts.algorithms),
         "ablations": list(parts.ablations),
-        "seeds": list(dict.fromkeys(run.spec.seed for run in planned)),
+        "seeds": list(dict.fromkeys(run.spec.seed for run in runs)),
         "grid": parts.grid,
         "confirm": [code for code in material.confirmed if code in cautions],
         **sections,

@@ -1,12 +1,12 @@
-"""How a sweep stands: its variants by seed, each with the run that counts, how far all of it is, and when it will end.
+"""The state of a sweep: its runs by variant and seed, its progress, and when it will end.
 
-Of several runs of one variant and seed the newest counts: a retry takes the place of the run that failed.
+Of several runs of one variant and seed the newest counts: a retry replaces the run that failed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from hacrl_web.runs.models import HELD, Run, State, Sweep, TelemetryEvent
 
 @dataclass(frozen=True)
 class SweepLine:
-    """A variant with its run of each seed, in the order of `SweepState.seeds`; None where it was not launched."""
+    """A variant with its run of each seed, in the order of `SweepState.seeds`; None for seeds without a run."""
 
     label: str
     cells: list[Run | None]
@@ -42,7 +42,7 @@ class SweepState:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many are in each state, in the order of the states."""
+        """Number of runs by state, in the order of the states."""
         by_state = Counter(run.state for run in self.current)
         return {state: by_state[state] for state in State.values if by_state[state]}
 
@@ -56,15 +56,15 @@ class SweepState:
 
     @property
     def total_steps(self) -> int:
-        """Steps to do in all; a run that has failed or was stopped does no more than it did."""
+        """Steps of all runs; of a failed or stopped run, those that it did."""
         cut_short = (State.FAILED, State.STOPPED)
         return sum(run.step if run.state in cut_short else run.total_steps for run in self.current)
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds until the last run has ended, at the pace so far and with as many at a time as now; None: not known.
+        """Seconds until the last run ends, at the pace so far and with as many runs at a time as now; None if unknown.
 
-        A paused run is waited for by nobody.
+        Paused runs are left out.
         """
         waiting = [run for run in self.current if not run.is_terminal and run.state != State.PAUSED]
         pace = _seconds_per_step(self.runs)
@@ -79,7 +79,7 @@ class SweepState:
         return [run for run in self.current if run.state in states]
 
     def progress(self) -> dict[str, Any]:
-        """The numbers above the runs, as the page and the API show them."""
+        """The numbers that page and API show above the runs."""
         return {
             "runs": len(self.current),
             "counts": self.counts,
@@ -91,19 +91,14 @@ class SweepState:
 
 
 def state_of(sweep: Sweep) -> SweepState:
-    """One query; the settings of the runs are not read."""
-    return arrange(sweep.runs.defer("spec").order_by("created_at", "pk"))
-
-
-def arrange(runs: Iterable[Run]) -> SweepState:
-    """Runs of one sweep, oldest first, by variant and seed."""
-    ordered = list(runs)
+    """One query, without the runs' settings."""
+    ordered = list(sweep.runs.defer("spec").order_by("created_at", "pk"))
     cells: dict[str, dict[int, Run]] = {}
     labels: dict[Any, str] = {}  # by run
     for run in ordered:
         label = labels.get(run.retry_of_id) or run.variant or run.algorithm
         number = 1
-        # Runs of before variants had names may differ in a setting: none of them hides another.
+        # Runs from before variants had names may differ in a setting: each gets a row.
         while run.retry_of_id is None and run.seed in cells.get(label, {}):
             number += 1
             label = f"{run.variant or run.algorithm} ({number})"
@@ -115,7 +110,7 @@ def arrange(runs: Iterable[Run]) -> SweepState:
 
 
 def _seconds_per_step(runs: Sequence[Run]) -> dict[str, float]:
-    """The measured pace of each algorithm; of all together under the empty name, where anything is measured."""
+    """The measured pace of each algorithm; that of all together under the empty name."""
     seconds: Counter[str] = Counter()
     steps: Counter[str] = Counter()
     for run in runs:

@@ -1,11 +1,13 @@
-"""Sweeps: runs that are launched to be compared, and what is done to all of them together.
+"""Sweeps: runs that are launched to be compared, and acts on all runs of a sweep.
 
 Each variant (variants.py) runs on the same seeds, so that differences are paired: all settings but the algorithm's are
-alike, and the runs of one seed are asked the same questions in the same order.
+the same, and runs with the same seed see the same questions in the same order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
@@ -25,33 +27,33 @@ MAX_NAME = 120
 
 
 def launch_sweep(user: Any, request: Any) -> Sweep:
-    """Queue one run for each variant and seed, all other settings alike. Error: LaunchError, and nothing is written."""
+    """Queue one run for each variant and seed. Error: LaunchError, and nothing is written."""
     plan = plan_sweep(user, request)
     with transaction.atomic():
         hold(plan.material)
         sweep = Sweep.objects.create(
             owner=user, project=plan.material.project, name=plan.request["name"], request=plan.request
         )
-        for run in plan.runs:
-            _create(user, sweep, run.variant.label, run.spec, *plan.material.pair)
+        for variant, spec in plan.runs:
+            _create(user, sweep, variant.label, spec, *plan.material.pair)
     return sweep
 
 
 def _create(user: Any, sweep: Sweep, label: str, spec: RunSpec, *pair: Any) -> Run:
-    """pair: group and benchmark; None of those that are gone."""
+    """pair: group and benchmark; None for deleted ones."""
     ending = f" {label} seed {spec.seed}"
     named = spec.model_copy(update={"name": sweep.name[: MAX_NAME - len(ending)] + ending})
     return create_run(user, named, *pair, project=sweep.project, sweep=sweep, variant=label)
 
 
 def _locked(sweep: Sweep) -> SweepState:
-    """The sweep as it stands, held until the caller's transaction ends: two presses of a button launch once."""
+    """The sweep's state, locked until the caller's transaction ends: two presses of a button launch once."""
     Sweep.objects.select_for_update().get(pk=sweep.pk)
     return state_of(sweep)
 
 
 def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
-    """Launch every variant on further seeds, with the settings it has; what is there already is not launched again.
+    """Launch every variant on further seeds with its own settings; existing seeds are left out.
 
     Error: LaunchError, and nothing is written.
     """
@@ -67,24 +69,23 @@ def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
             raise LaunchError([FieldError("too_many_runs", message, "seeds")])
         if missing and (errors := cannot_repeat(missing[0][0].newest)):  # all runs have the same group and benchmark
             raise LaunchError(errors)
-        newest = [(line.label, spec, line.newest) for line, spec in missing]
-        new_runs = [_create(user, sweep, label, spec, run.group, run.benchmark) for label, spec, run in newest]
+        new_runs = [
+            _create(user, sweep, line.label, spec, line.newest.group, line.newest.benchmark) for line, spec in missing
+        ]
         sweep.request = {**sweep.request, "seeds": sorted({*state.seeds, *(run.seed for run in new_runs)})}
         sweep.save(update_fields=["request"])
     return new_runs
 
 
 def _missing(state: SweepState, seeds: list[Any]) -> list[tuple[SweepLine, RunSpec]]:
-    """What further seeds would add, seeds outside. Error: LaunchError."""
-    there = {(line.label, run.seed) for line in state.lines for run in line.cells if run}
-    missing = []
+    """The runs that further seeds add, ordered by seed first. Error: LaunchError."""
+    missing = {}
     for seed in seeds:
         for line in state.lines:
             spec = _with_seed(line.newest, seed)
-            if (line.label, spec.seed) not in there:
-                there.add((line.label, spec.seed))
-                missing.append((line, spec))
-    return missing
+            if spec.seed not in state.seeds or line.cells[state.seeds.index(spec.seed)] is None:
+                missing.setdefault((line.label, spec.seed), (line, spec))
+    return list(missing.values())
 
 
 def _with_seed(run: Run, seed: Any) -> RunSpec:
@@ -92,12 +93,12 @@ def _with_seed(run: Run, seed: Any) -> RunSpec:
     try:
         return RunSpec.model_validate({**run.spec, "seed": seed})
     except ValidationError as error:
-        wrong = [FieldError(e.code, e.message, "seeds" if e.field == "seed" else e.field) for e in plain_errors(error)]
-        raise LaunchError(wrong) from None
+        errors = plain_errors(error)
+        raise LaunchError(replace(one, field="seeds") if one.field == "seed" else one for one in errors) from None
 
 
 def retry_all(user: Any, sweep: Sweep, state: str = State.FAILED) -> list[Run]:
-    """Queue a new run in place of each that has failed (or was stopped), from step 0. Twice is as good as once.
+    """Queue a new run, from step 0, for each that has failed or, by `state`, was stopped. Idempotent.
 
     Error: LaunchError, and nothing is written.
     """
@@ -117,30 +118,24 @@ def rename(sweep: Sweep, name: object) -> None:
 
 
 def stop_all(sweep: Sweep, reason: str) -> list[Run]:
-    """Ask every run that has not ended to stop, those that wait first, so that none starts in between. Idempotent."""
-    affected = [run for run in _open_runs(sweep) if run.can_stop]
-    for run in affected:
-        run.request_stop(reason)
-    return affected
+    """Request the end of every run that has not ended. Idempotent."""
+    return _request_all(sweep, lambda run: run.can_stop, lambda run: run.request_stop(reason))
 
 
 def pause_all(sweep: Sweep, reason: str) -> list[Run]:
-    """Hold those that wait out of the queue, and pause those that run after their step. Idempotent."""
-    affected = [run for run in _open_runs(sweep) if run.can_pause]
-    for run in affected:
-        run.request_pause(reason)
-    return affected
+    """Take waiting runs out of the queue, and pause running ones after their step. Idempotent."""
+    return _request_all(sweep, lambda run: run.can_pause, lambda run: run.request_pause(reason))
 
 
 def resume_all(sweep: Sweep, reason: str) -> list[Run]:
     """Queue every paused run again. Idempotent."""
-    affected = [run for run in _open_runs(sweep) if run.desired_state == Desire.PAUSE]
+    return _request_all(sweep, lambda run: run.desired_state == Desire.PAUSE, lambda run: run.request_resume(reason))
+
+
+def _request_all(sweep: Sweep, is_affected: Callable[[Run], bool], request: Callable[[Run], object]) -> list[Run]:
+    """The affected runs. Queued ones come before running ones, so that none starts in between."""
+    affected = [run for run in state_of(sweep).runs if not run.is_terminal and is_affected(run)]
+    affected.sort(key=lambda run: State.values.index(run.state))
     for run in affected:
-        run.request_resume(reason)
+        request(run)
     return affected
-
-
-def _open_runs(sweep: Sweep) -> list[Run]:
-    """Those that have not ended, in the order of the states: queued ones before running ones."""
-    runs = [run for run in state_of(sweep).runs if not run.is_terminal]
-    return sorted(runs, key=lambda run: State.values.index(run.state))
