@@ -1,11 +1,12 @@
-"""Which rule a run follows: the advantages of every learner, and the loss of a micro-batch, by the algorithm's name.
+"""The objective of a run, chosen by its algorithm and options: every learner's advantages, and a micro-batch's loss.
 
-Options that name an ablation or another paper's choice act here; the formulas stand in workers/algorithms.
+The formulas are in workers/algorithms.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +19,8 @@ from workers.contract.spec.algorithm import AlgorithmSpec
 class Objective:
     """By learner: advantages (n, B, G), baselines (B,), and prompts whose baseline the guard replaced (B,) bool.
 
-    heard: (n, B, G) bool, the rollouts that stand behind its baseline. A source that it does not trust is not among
-    them; the advantages of such a source are those that it would have if it were trusted too.
+    in_baseline: (n, B, G) bool, the rollouts that the baseline averages: those of trusted sources. An untrusted
+    source has the advantages that it would have if it were trusted too.
     """
 
     advantages: list[Tensor]
@@ -32,7 +33,7 @@ class Objective:
 class MicroBatch:
     """Rows of one learner. logps, mask, ref_logps, old_logps: (b, T); the rest (b,).
 
-    old_mean_logp is the source's, or what stands for it; old_logps (own rollouts only) the same by token.
+    old_mean_logp: the denominator of the sequence ratio.  old_logps: the same by token (own rollouts only).
     """
 
     logps: Tensor
@@ -54,59 +55,59 @@ def objective_of(
     reward_max: float = 1.0,
     trusted: Tensor | None = None,
 ) -> Objective:
-    """Every learner's view of a step. rewards, valid: (n, B, G).  ratio: (n, n), omega.
+    """Every learner's advantages of a step. rewards, valid: (n, B, G).  ratio: (n, n), omega.
 
-    trusted: (n, n) bool, [learner, source], its diagonal True; None: everybody trusts everybody.
+    trusted: (n, n) bool, [learner, source], its diagonal True; None: every source is trusted.
     """
-    n = len(rewards)
+    agents = torch.arange(len(rewards))
     advantages, baselines, guarded, in_baseline = [], [], [], []
-    for learner in range(n):
-        listens = torch.ones(n, dtype=torch.bool) if trusted is None else trusted[learner]  # (n,)
+    for learner in range(len(rewards)):
         if not algorithm.shares_rollouts:
-            listens = torch.arange(n) == learner
-        in_baseline.append(valid & listens[:, None, None])
-        advantage, baseline, replaced = _view(algorithm, rewards, valid, ratio, learner, listens, reward_max)
-        for source in (~listens).nonzero()[:, 0].tolist() if algorithm.shares_rollouts else ():
-            also = listens | (torch.arange(n) == source)
-            advantage[source] = _view(algorithm, rewards, valid, ratio, learner, also, reward_max)[0][source]
+            sources = agents == learner  # (n,)
+        else:
+            sources = torch.ones_like(agents, dtype=torch.bool) if trusted is None else trusted[learner]
+        view = (algorithm, rewards, valid, ratio, learner, reward_max)
+        advantage, baseline, replaced = _advantages_of(*view, sources)
+        for source in agents[~sources].tolist() if algorithm.shares_rollouts else ():
+            advantage[source] = _advantages_of(*view, sources | (agents == source))[0][source]
         advantages.append(advantage)
         baselines.append(baseline)
         guarded.append(replaced)
+        in_baseline.append(valid & sources[:, None, None])
     if algorithm.shares_rollouts and algorithm.cross_advantage == "source":
-        # Eq. (10) read literally: behind a shared rollout stands its source's baseline.
-        by_source = torch.stack([advantages[source][source] for source in range(n)])  # (n, B, G)
-        for learner in range(n):
-            own = advantages[learner][learner]
+        # Eq. (10) read literally: a shared rollout is compared with its source's baseline.
+        by_source = torch.stack([advantages[source][source] for source in range(len(rewards))])  # (n, B, G)
+        for learner, own in enumerate(advantages):
             advantages[learner] = by_source.clone()
-            advantages[learner][learner] = own
+            advantages[learner][learner] = own[learner]
     return Objective(advantages, baselines, guarded, in_baseline)
 
 
-def _view(
+def _advantages_of(
     algorithm: AlgorithmSpec,
     rewards: Tensor,
     valid: Tensor,
     ratio: Tensor,
     learner: int,
-    listens: Tensor,
     reward_max: float,
+    sources: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Advantages (n, B, G), baselines (B,) and guarded (B,) of a learner that listens to some agents, (n,) bool."""
+    """Advantages (n, B, G), baselines (B,) and guarded (B,) of a learner that uses some sources, (n,) bool."""
     scale = algorithm.scale_rewards
-    in_baseline = valid & listens[:, None, None]  # (n, B, G)
-    if not algorithm.shares_rollouts or (len(rewards) > 1 and listens.sum() == 1):
-        # Nobody else is heard: GSPO, bit for bit.
+    in_baseline = valid & sources[:, None, None]  # (n, B, G)
+    if not algorithm.shares_rollouts or (len(rewards) > 1 and sources.sum() == 1):
+        # Only its own rollouts: GSPO, bit for bit.
         advantage = torch.zeros_like(rewards)
         advantage[learner], baseline = gspo.advantages(rewards[learner], valid=valid[learner], scale_rewards=scale)
-        return advantage, baseline, torch.zeros_like(baseline, dtype=torch.bool)
-    if algorithm.name == "hacpo":
+    elif algorithm.name == "hacpo":
         weights = ratio if algorithm.advantage == "capability" else torch.ones_like(ratio)  # -adv: a plain joint mean
-        rules = hacpo.baselines(rewards, weights, learner, valid=in_baseline, reward_max=reward_max)
+        joint = hacpo.baselines(rewards, weights, learner, valid=in_baseline, reward_max=reward_max)
         advantage, baseline = hacpo.advantages(
-            rewards, weights, learner, valid=in_baseline, scale_rewards=scale, baseline=rules.value
+            rewards, weights, learner, valid=in_baseline, scale_rewards=scale, baseline=joint.value
         )
-        return advantage, baseline, rules.guarded
-    advantage, baseline = naive.advantages(rewards, valid=in_baseline, scale_rewards=scale)
+        return advantage, baseline, joint.guarded
+    else:
+        advantage, baseline = naive.advantages(rewards, valid=in_baseline, scale_rewards=scale)
     return advantage, baseline, torch.zeros_like(baseline, dtype=torch.bool)
 
 
@@ -124,46 +125,15 @@ def loss(
     algorithm: AlgorithmSpec, batch: MicroBatch, num_updates: int, denominator: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The scalar and per-row stats (b,) of one micro-batch; `algorithm` is RunSpec.rule: every number filled in."""
-    common = (batch.logps, batch.mask)
+    tokens = (batch.logps, batch.mask)
+    options: dict[str, Any] = {"ref_logps": batch.ref_logps, "denominator": denominator}
     if algorithm.name == "grpo":
         assert batch.old_logps is not None
-        return grpo.loss(
-            *common,
-            batch.old_logps,
-            batch.advantages,
-            algorithm,
-            ref_logps=batch.ref_logps,
-            denominator=denominator,
-        )
+        return grpo.loss(*tokens, batch.old_logps, batch.advantages, algorithm, **options)
+    rows = (batch.old_mean_logp, batch.advantages)
     if not algorithm.shares_rollouts:
-        return gspo.loss(
-            *common,
-            batch.old_mean_logp,
-            batch.advantages,
-            algorithm,
-            ref_logps=batch.ref_logps,
-            denominator=denominator,
-        )
+        return gspo.loss(*tokens, *rows, algorithm, **options)
+    options["source_lengths"] = batch.source_lengths
     if algorithm.name == "hacpo":
-        return hacpo.loss(
-            *common,
-            batch.old_mean_logp,
-            batch.advantages,
-            batch.is_self,
-            batch.omega,
-            num_updates,
-            algorithm,
-            ref_logps=batch.ref_logps,
-            source_lengths=batch.source_lengths,
-            denominator=denominator,
-        )
-    return naive.loss(
-        *common,
-        batch.old_mean_logp,
-        batch.advantages,
-        batch.is_self,
-        algorithm,
-        ref_logps=batch.ref_logps,
-        source_lengths=batch.source_lengths,
-        denominator=denominator,
-    )
+        return hacpo.loss(*tokens, *rows, batch.is_self, batch.omega, num_updates, algorithm, **options)
+    return naive.loss(*tokens, *rows, batch.is_self, algorithm, **options)

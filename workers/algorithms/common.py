@@ -1,4 +1,4 @@
-"""Parts that several losses share: the sequence ratio, PPO's clip, the KL penalty, and the scale of advantages."""
+"""Parts that several algorithms share: the sequence ratio, PPO's clip, the KL penalty, the scale of advantages."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor
 
 def log_ratio(
     logps: Tensor, mask: Tensor, source_mean_logp: Tensor, is_self: Tensor, source_lengths: Tensor | None, config: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    """log s of Eq. (11), clamped, (b,); the learner's lengths (b,); where the clamp cut, (b,) bool.
+) -> tuple[Tensor, Tensor]:
+    """log s of Eq. (11), clamped, (b,), and where it was, (b,) bool.
 
     logps, mask: (b, T), the mask as numbers.  source_mean_logp, is_self, source_lengths: (b,).
     config: ratio_length, max_log_ratio (10 where it has none).
@@ -25,7 +25,7 @@ def log_ratio(
         divisor = torch.where(is_self, length, source_lengths.to(length.dtype).clamp(min=1))
     raw = (logps * mask).sum(dim=1) / divisor - source_mean_logp  # (b,)
     limit = getattr(config, "max_log_ratio", 10.0)
-    return raw.clamp(-limit, limit), length, raw.detach().abs() > limit
+    return raw.clamp(-limit, limit), raw.detach().abs() > limit
 
 
 def clipped_objective(
@@ -53,13 +53,59 @@ def kl_to_reference(logps: Tensor, ref_logps: Tensor, mask: Tensor, counts: Tens
     return ((gap.exp() - gap - 1) * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
 
 
-def reward_scale(rewards: Tensor, valid: Tensor, mode: str, epsilon: float = 1e-6) -> Tensor:
-    """What a prompt's advantages are divided by, (B,): std with ddof 1 plus epsilon, or 1.
+def loss_and_kl(
+    objective: Tensor,
+    logps: Tensor,
+    mask: Tensor,
+    penalised: Tensor,
+    beta: float,
+    ref_logps: Tensor | None,
+    denominator: float | None,
+) -> tuple[Tensor, Tensor]:
+    """-(sum of objectives) / rows + beta * mean KL of the penalised rows; and the KL of each row, (b,).
 
-    rewards, valid: (n, B, G), or (B, G) of one agent.  mode: group (of the prompt), batch (of all prompts) or none.
+    objective: (b,).  penalised: (b,) bool.  logps, mask, ref_logps: (b, T).  denominator: rows planned for the whole
+    mini-batch, so that the sum over micro-batches does not depend on the split; default: b, and for the KL the
+    penalised rows.
     """
-    if rewards.dim() == 2:
-        rewards, valid = rewards[None], valid[None]
+    rows = float(denominator if denominator is not None else max(len(objective), 1))
+    total = -objective.sum() / rows
+    if ref_logps is None:
+        return total, torch.zeros_like(objective)
+    kl = kl_to_reference(logps, ref_logps, mask, penalised)  # (b,)
+    # The trainer's mini-batches are all self or all shared, so the planned rows are those of the mean.
+    return total + beta * kl.sum() / (rows if denominator is not None else penalised.sum().clamp(min=1)), kl
+
+
+@torch.no_grad()
+def row_stats(
+    log_ratio: Tensor, clipped: Tensor, side: Tensor, flows: Tensor, objective: Tensor, kl: Tensor
+) -> dict[str, Tensor]:
+    """What a loss returns of each row, (b,): clip_side is -1 below, 0 inside and 1 above the band."""
+    stats = {
+        "sequence_ratio": log_ratio.exp(),
+        "clipped_ratio": clipped,
+        "clip_side": side,
+        "gradient_flows": flows,
+        "weight": torch.where(flows, objective, 0.0),
+        "objective": objective,
+        "kl": kl,
+    }
+    return {name: value.detach() for name, value in stats.items()}
+
+
+def uniform_groups(rewards: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """By prompt: whether all valid rewards are equal, (B,) bool, and the highest, (B,). rewards, valid: (n, B, G)."""
+    highest = rewards.where(valid, -torch.inf).amax(dim=(0, 2))  # (B,)
+    lowest = rewards.where(valid, torch.inf).amin(dim=(0, 2))  # (B,)
+    return highest == lowest, highest
+
+
+def reward_scale(rewards: Tensor, valid: Tensor, mode: str, epsilon: float = 1e-6) -> Tensor:
+    """The divisor of a prompt's advantages, (B,): std with ddof 1 plus epsilon, or 1.
+
+    rewards, valid: (n, B, G).  mode: group (of the prompt), batch (of all prompts) or none.
+    """
     num_prompts = rewards.shape[1]
     if mode == "none":
         return rewards.new_ones(num_prompts)
@@ -69,6 +115,6 @@ def reward_scale(rewards: Tensor, valid: Tensor, mode: str, epsilon: float = 1e-
     count = valid.sum(dim=over, keepdim=True)  # (1, B or 1, 1)
     mean = rewards.where(valid, 0.0).sum(dim=over, keepdim=True) / count.clamp(min=1)
     centred = (rewards - mean).where(valid, 0.0)  # (n, B, G)
-    # A lone rollout is a uniform group, whose advantage is 0 whatever the divisor.
+    # A single rollout is a uniform group: its advantage is 0 with any divisor.
     std = (centred.square().sum(dim=over, keepdim=True) / (count - 1).clamp(min=1)).sqrt()
     return (std + epsilon).expand(1, num_prompts, 1)[0, :, 0]

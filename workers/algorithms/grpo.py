@@ -29,7 +29,7 @@ def loss(
     config: epsilon, epsilon_high, beta, max_log_ratio.  denominator: rows planned for the whole mini-batch; default: b.
     Returns the scalar and per-row stats (b,) as gspo.loss does, where sequence_ratio = exp(mean_t log r_t),
     clipped_ratio the same of clipped r_t, clip_side the side on which more tokens lie, gradient_flows = any token's;
-    and clipped_low, clipped_high: shares of tokens whose gradient the clip took away.
+    and clipped_low, clipped_high: shares of tokens whose gradient the clip removed.
     """
     dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
     mask, logps = completion_mask.to(dtype), logps.to(dtype)
@@ -43,12 +43,9 @@ def loss(
     def over_tokens(values: Tensor) -> Tensor:
         return (values.to(dtype) * mask).sum(dim=1) / length  # (b,)
 
-    rows = float(denominator if denominator is not None else max(len(logps), 1))
-    total = -over_tokens(objective).sum() / rows
-    kl = torch.zeros_like(length)  # (b,)
-    if ref_logps is not None:
-        kl = common.kl_to_reference(logps, ref_logps, mask, torch.ones_like(length, dtype=torch.bool))  # (b,)
-        total = total + config.beta * kl.sum() / rows
+    every = torch.ones_like(length, dtype=torch.bool)  # (b,)
+    row_objective = over_tokens(objective)  # (b,)
+    total, kl = common.loss_and_kl(row_objective, logps, mask, every, config.beta, ref_logps, denominator)
     with torch.no_grad():
         flows = flows & (raw.abs() <= config.max_log_ratio) & (row_advantages != 0) & (mask > 0)  # (b, T)
         stats = {
@@ -57,7 +54,7 @@ def loss(
             "clip_side": (side * mask).sum(dim=1).sign().int(),
             "gradient_flows": flows.any(dim=1),
             "weight": over_tokens(torch.where(flows, objective, 0.0)),
-            "objective": over_tokens(objective),
+            "objective": row_objective,
             "kl": kl,
             "clipped_low": over_tokens((side < 0) & ~flows),
             "clipped_high": over_tokens((side > 0) & ~flows),

@@ -1,6 +1,6 @@
 """GSPO, each agent alone: group-relative advantages and the sequence-level clipped loss. Pure tensor functions.
 
-Written out on its own rather than through hacpo.py, so that "HACPO with one agent is GSPO" compares two derivations.
+The clipped objective is not hacpo.py's, so that "HACPO with one agent is GSPO" compares two derivations.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workers.algorithms import common
+from workers.algorithms import common, naive
 
 
 def advantages(
@@ -22,16 +22,10 @@ def advantages(
     scale_rewards: the std is of the prompt's group, of the batch, or 1 (none).
     Returns advantages (B, G) and baselines (B,).
     """
-    valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
-    count = valid.sum(dim=1)  # (B,)
-    total = rewards.where(valid, 0.0).sum(dim=1)  # (B,)
-    mean = total / count.clamp(min=1)  # (B,)
-    highest = rewards.where(valid, -torch.inf).amax(dim=1)  # (B,)
-    lowest = rewards.where(valid, torch.inf).amin(dim=1)  # (B,)
-    # A uniform group teaches nothing; without this, rounding of the mean divided by epsilon would.
-    baseline = torch.where((highest == lowest) & (count > 0), highest, mean)  # (B,)
-    deviation = (rewards - baseline[:, None]).where(valid, 0.0)  # (B, G)
-    return deviation / common.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
+    advantages, baseline = naive.advantages(
+        rewards[None], valid=None if valid is None else valid[None], scale_rewards=scale_rewards, epsilon=epsilon
+    )
+    return advantages[0], baseline
 
 
 def loss(
@@ -47,37 +41,21 @@ def loss(
     """The GSPO loss of one micro-batch, Eq. (47) in sequence-level form.
 
     logps, completion_mask, ref_logps: (b, T).  old_mean_logp, advantages: (b,).
-    config: epsilon, epsilon_high, beta, max_log_ratio.  denominator: rows planned for the whole mini-batch, so that
-    the sum over micro-batches does not depend on how it was split; default: b.
-    Returns the scalar and per-row stats (b,): sequence_ratio, clipped_ratio, clip_side (-1, 0, 1), gradient_flows,
-    weight, objective, kl.
+    config: epsilon, epsilon_high, beta, max_log_ratio.  denominator: rows planned for the whole mini-batch; default: b.
+    Returns the scalar and common.row_stats.
     """
     dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
-    mask = completion_mask.to(dtype)
-    advantages = advantages.to(dtype)
+    mask, logps, advantages = completion_mask.to(dtype), logps.to(dtype), advantages.to(dtype)
     length = mask.sum(dim=1).clamp(min=1)  # (b,)
-    raw = (logps.to(dtype) * mask).sum(dim=1) / length - old_mean_logp.to(dtype)  # (b,)
-    ratio = raw.clamp(-config.max_log_ratio, config.max_log_ratio).exp()  # (b,)
+    raw = (logps * mask).sum(dim=1) / length - old_mean_logp.to(dtype)  # (b,)
+    log_ratio = raw.clamp(-config.max_log_ratio, config.max_log_ratio)  # (b,)
+    ratio = log_ratio.exp()  # (b,)
     low, high = 1 - config.epsilon, 1 + config.epsilon_high
     clipped = ratio.detach().clamp(low, high)  # (b,)
     unclipped_is_minimum = ratio.detach() * advantages <= clipped * advantages  # (b,)
     objective = torch.where(unclipped_is_minimum, ratio, clipped) * advantages  # (b,)
-    rows = float(denominator if denominator is not None else max(len(logps), 1))
-    total = -objective.sum() / rows
-    kl = torch.zeros_like(length)  # (b,)
-    if ref_logps is not None:
-        gap = (ref_logps.to(dtype) - logps.to(dtype)).where(mask > 0, 0.0)  # (b, T)
-        kl = ((gap.exp() - gap - 1) * mask).sum(dim=1) / length  # (b,) k3
-        total = total + config.beta * kl.sum() / rows
-    with torch.no_grad():
-        flows = unclipped_is_minimum & (raw.abs() <= config.max_log_ratio) & (advantages != 0)  # (b,)
-        stats = {
-            "sequence_ratio": ratio.detach(),
-            "clipped_ratio": clipped,
-            "clip_side": (ratio > high).int() - (ratio < low).int(),
-            "gradient_flows": flows,
-            "weight": torch.where(flows, ratio * advantages, 0.0),
-            "objective": objective.detach(),
-            "kl": kl.detach(),
-        }
-    return total, stats
+    penalised = torch.ones_like(length, dtype=torch.bool)  # (b,)
+    total, kl = common.loss_and_kl(objective, logps, mask, penalised, config.beta, ref_logps, denominator)
+    side = (ratio > high).int() - (ratio < low).int()  # (b,)
+    flows = unclipped_is_minimum & (raw.abs() <= config.max_log_ratio) & (advantages != 0)  # (b,)
+    return total, common.row_stats(log_ratio, clipped, side, flows, objective, kl)

@@ -17,7 +17,7 @@ CAPABILITY_FLOOR = 1e-8
 
 
 class CapabilityTracker:
-    """Capability of each agent, Eq. (9): its mean positive reward over the last `window` steps, this one included."""
+    """Capability of each agent, Eq. (9): its mean positive reward over the last `window` steps, this one too."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class CapabilityTracker:
         self._history: list[deque[float]] = [deque(maxlen=window) for _ in range(n_agents)]
 
     def update(self, rewards: Tensor, valid: Tensor | None = None) -> None:
-        """Take in the rewards of a step, (n, B, G); valid: (n, B, G) bool, True = scored.
+        """Add the rewards of a step, (n, B, G); valid: (n, B, G) bool, True = scored.
 
         A step in which an agent has no valid rollout leaves its capability unchanged.
         """
@@ -49,12 +49,12 @@ class CapabilityTracker:
         self.num_steps += 1
 
     def forget(self, agent: int) -> None:
-        """Begin an agent's capability anew."""
+        """Restart an agent's capability from no rewards."""
         self._history[agent].clear()
 
     @property
     def capability(self) -> Tensor:
-        """P, (n,) float64, Eq. (9). An agent without any valid rollout so far stands at the floor."""
+        """P, (n,) float64, Eq. (9). An agent without any valid rollout so far is at the floor."""
         means = [sum(history) / len(history) if history else 0.0 for history in self._history]
         return torch.tensor(means, dtype=torch.float64).clamp(min=self.floor)
 
@@ -82,7 +82,7 @@ class CapabilityTracker:
         return (capability[:, None] / capability[None, :]).fill_diagonal_(1.0)  # (n, n)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that resuming needs, as JSON values."""
+        """What resuming needs, as JSON values."""
         return {"num_steps": self.num_steps, "history": [list(history) for history in self._history]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -113,9 +113,7 @@ def baselines(
     count = valid.sum(dim=(0, 2))  # (B,)  N_q
     omega = ratio[learner].to(rewards.dtype)  # (n,)  omega(k, source)
     value = (omega[:, None, None] * scored).sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)
-    highest = rewards.where(valid, -torch.inf).amax(dim=(0, 2))  # (B,)
-    lowest = rewards.where(valid, torch.inf).amin(dim=(0, 2))  # (B,)
-    uniform = (highest == lowest) & (count > 0)  # (B,)
+    uniform, highest = common.uniform_groups(rewards, valid)  # (B,) each
     own_count = valid[learner].sum(dim=1)  # (B,)
     own_mean = scored[learner].sum(dim=1) / own_count.clamp(min=1)  # (B,)
     joint_mean = scored.sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)  where the learner has no valid rollout
@@ -140,7 +138,7 @@ def advantages(
 
     rewards: (n, B, G).  ratio: (n, n), Eq. (8).  valid: (n, B, G) bool, True = scored; an unscored rollout counts
     nowhere and gets advantage 0.  scale_rewards: the std is of the prompt's group, of the batch, or 1 (none).
-    baseline: (B,), where the caller has already asked `baselines`.
+    baseline: (B,), where the caller has it from `baselines`.
     Returns advantages (n, B, G) and baselines (B,).
     """
     valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
@@ -174,44 +172,28 @@ def loss(
     logps, completion_mask, ref_logps: (b, T), the learner's tokens at the sampling temperature.  source_mean_logp,
     advantages, is_self, omega, source_lengths: (b,); omega is omega(source, learner).  num_updates: m, the learner's
     updates so far within the step.  config: epsilon, epsilon_high, delta, delta_step, alpha, cross_weight,
-    cross_clip_gradient, ratio_length, beta; where it has none, max_log_ratio is 10, clip_cross true, cross_kl false.
+    cross_clip_gradient, ratio_length, beta; by default max_log_ratio is 10, clip_cross true, cross_kl false.
     denominator: rows planned for the whole mini-batch (default: b; the KL mean is then over the rows that have one), so
-    that the sum over micro-batches does not depend on how it was split.
+    that the sum over micro-batches does not depend on the split.
     Returns the scalar and per-row stats (b,): sequence_ratio, clipped_ratio, clip_side (-1 below, 0, 1 above the
     band), gradient_flows, weight, objective, kl.
     """
     dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
     mask, logps = completion_mask.to(dtype), logps.to(dtype)
     advantages, omega = advantages.to(dtype), omega.to(dtype)
-    log_ratio, length, saturated = common.log_ratio(
-        logps, mask, source_mean_logp.to(dtype), is_self, source_lengths, config
-    )
+    source_mean_logp = source_mean_logp.to(dtype)
+    log_ratio, saturated = common.log_ratio(logps, mask, source_mean_logp, is_self, source_lengths, config)
     # Eq. (47): min(s A, clip(s) A)
     own, own_clipped, own_side, own_flows = common.clipped_objective(
         log_ratio, advantages, 1 - config.epsilon, 1 + config.epsilon_high
     )
     cross, clipped, side, flows = _cross_term(log_ratio, advantages, omega, num_updates, config)
     objective = torch.where(is_self, own, cross)  # (b,)
-    rows = float(denominator if denominator is not None else max(len(logps), 1))
-    total = -objective.sum() / rows
-    kl = torch.zeros_like(length)  # (b,)
-    if ref_logps is not None:
-        penalised = is_self | getattr(config, "cross_kl", False)  # (b,)
-        kl = common.kl_to_reference(logps, ref_logps, mask, penalised)  # (b,)
-        # The trainer's mini-batches are all self or all shared, so the planned rows are the rows that the mean is over.
-        total = total + config.beta * kl.sum() / (rows if denominator is not None else penalised.sum().clamp(min=1))
-    with torch.no_grad():
-        flows = torch.where(is_self, own_flows, flows) & ~saturated & (objective != 0)  # (b,)
-        stats = {
-            "sequence_ratio": log_ratio.exp(),
-            "clipped_ratio": torch.where(is_self, own_clipped, clipped),
-            "clip_side": torch.where(is_self, own_side, side),
-            "gradient_flows": flows,
-            "weight": torch.where(flows, objective, 0.0),
-            "objective": objective.detach(),
-            "kl": kl.detach(),
-        }
-    return total, {name: value.detach() for name, value in stats.items()}
+    penalised = is_self | getattr(config, "cross_kl", False)  # (b,)
+    total, kl = common.loss_and_kl(objective, logps, mask, penalised, config.beta, ref_logps, denominator)
+    clipped, side = torch.where(is_self, own_clipped, clipped), torch.where(is_self, own_side, side)  # (b,) each
+    flows = torch.where(is_self, own_flows, flows) & ~saturated & (objective != 0)  # (b,)
+    return total, common.row_stats(log_ratio, clipped, side, flows, objective, kl)
 
 
 def _cross_term(
@@ -225,14 +207,14 @@ def _cross_term(
     clipped = ratio.clamp(low, high)  # (b,)
     side = common.side_of_band(ratio, low, high)
     weight = clipped ** (1 + config.alpha) * omega * advantages * config.cross_weight  # (b,)
-    if config.cross_clip_gradient == "zero":  # the paper: outside the band a rollout teaches nothing
+    if config.cross_clip_gradient == "zero":  # the paper: no gradient outside the band
         flows = side == 0
     elif config.cross_clip_gradient == "keep":
         flows = torch.ones_like(side, dtype=torch.bool)
-    elif config.cross_clip_gradient == "sided":  # kept where the step moves s back towards the band
+    elif config.cross_clip_gradient == "sided":  # where the step moves s back towards the band
         flows = (side == 0) | ((side < 0) & (advantages > 0)) | ((side > 0) & (advantages < 0))
     else:
         raise ValueError(f"cross_clip_gradient {config.cross_clip_gradient!r}: zero, keep or sided is needed")
-    # Eq. (12): d/dx [c sg(c)^alpha] = sg(c)^(1 + alpha) d/dx log s; written so, all modes log the paper's objective.
+    # Eq. (12): d/dx [c sg(c)^alpha] = sg(c)^(1 + alpha) d/dx log s. In this form all modes log the paper's objective.
     objective = weight * (1 + torch.where(flows, log_ratio - log_ratio.detach(), 0.0))  # (b,)
     return objective, clipped, side, flows

@@ -1,7 +1,7 @@
 """Naive sharing, the paper's negative control: a joint plain mean, no omega, GSPO's clip on every rollout.
 
-The two kinds differ outside the loss: the old log-probability of a shared rollout is its source's (naive_source), or
-the learner's own at the start of the step (naive_learner). Pure tensor functions.
+Two kinds differ outside the loss: the old log-probability of a shared rollout is its source's (naive_source), or the
+learner's own at the start of the step (naive_learner). Pure tensor functions.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ def advantages(
     valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid
     count = valid.sum(dim=(0, 2))  # (B,)
     mean = rewards.where(valid, 0.0).sum(dim=(0, 2)) / count.clamp(min=1)  # (B,)
-    highest = rewards.where(valid, -torch.inf).amax(dim=(0, 2))  # (B,)
-    lowest = rewards.where(valid, torch.inf).amin(dim=(0, 2))  # (B,)
-    # A uniform group teaches nothing; without this, rounding of the mean divided by epsilon would.
-    baseline = torch.where((highest == lowest) & (count > 0), highest, mean)  # (B,)
+    uniform, highest = common.uniform_groups(rewards, valid)  # (B,) each
+    # The mean is rounded, and divided by epsilon the error would teach.
+    baseline = torch.where(uniform, highest, mean)  # (B,)
     deviation = (rewards - baseline[:, None]).where(valid, 0.0)  # (n, B, G)
     return deviation / common.reward_scale(rewards, valid, scale_rewards, epsilon)[:, None], baseline
 
@@ -51,27 +50,11 @@ def loss(
     """
     dtype = logps.dtype if logps.dtype == torch.float64 else torch.float32
     mask, logps, advantages = completion_mask.to(dtype), logps.to(dtype), advantages.to(dtype)
-    log_ratio, length, saturated = common.log_ratio(
-        logps, mask, old_mean_logp.to(dtype), is_self, source_lengths, config
-    )
+    old_mean_logp = old_mean_logp.to(dtype)
+    log_ratio, saturated = common.log_ratio(logps, mask, old_mean_logp, is_self, source_lengths, config)
     low, high = 1 - config.epsilon, 1 + config.epsilon_high
     objective, clipped, side, flows = common.clipped_objective(log_ratio, advantages, low, high)  # (b,) each
-    rows = float(denominator if denominator is not None else max(len(logps), 1))
-    total = -objective.sum() / rows
-    kl = torch.zeros_like(length)  # (b,)
-    if ref_logps is not None:
-        penalised = is_self | getattr(config, "cross_kl", False)  # (b,)
-        kl = common.kl_to_reference(logps, ref_logps, mask, penalised)  # (b,)
-        total = total + config.beta * kl.sum() / (rows if denominator is not None else penalised.sum().clamp(min=1))
-    with torch.no_grad():
-        flows = flows & ~saturated & (advantages != 0)  # (b,)
-        stats = {
-            "sequence_ratio": log_ratio.exp(),
-            "clipped_ratio": clipped,
-            "clip_side": side,
-            "gradient_flows": flows,
-            "weight": torch.where(flows, objective, 0.0),
-            "objective": objective,
-            "kl": kl,
-        }
-    return total, {name: value.detach() for name, value in stats.items()}
+    penalised = is_self | getattr(config, "cross_kl", False)  # (b,)
+    total, kl = common.loss_and_kl(objective, logps, mask, penalised, config.beta, ref_logps, denominator)
+    flows = flows & ~saturated & (advantages != 0)  # (b,)
+    return total, common.row_stats(log_ratio, clipped, side, flows, objective, kl)

@@ -114,13 +114,13 @@ def test_loss_and_gradient_equal_those_of_trl(tmp_path, name, level, epsilon, ep
         for prompt, ids, values in zip(PROMPTS, RESPONSES, old, strict=True)
     ]
     ours: dict[str, torch.Tensor] = {}
-    step = policy.step
+    step = policy.optimizer.step
 
     def caught(*arguments: Any, **more: Any) -> tuple[float, bool]:
         ours.update({key: parameter.grad.clone() for key, parameter in policy.model.named_parameters()})
         return step(*arguments, **more)
 
-    policy.step = caught  # type: ignore[method-assign]
+    policy.optimizer.step = caught  # type: ignore[method-assign]
     report = run_updates(policy, spec, [rows], lambda row: inputs[row.sample], 1e-3, 0)
     assert report.losses[0] == pytest.approx(expected.item(), abs=2e-6)
     assert ours.keys() == gradients.keys()
