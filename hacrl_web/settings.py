@@ -89,7 +89,6 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "hacrl_web.web.middleware.WrongVerb",
     "hacrl_web.accounts.middleware.ProjectRoleGuard",
-    "hacrl_web.web.middleware.DatabaseBusy",
     "hacrl_web.web.middleware.RefusalPages",
 ]
 ROOT_URLCONF = "hacrl_web.urls"

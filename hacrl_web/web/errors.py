@@ -1,19 +1,22 @@
-"""What was wrong with a request, field by field; shown beside the fields of a form or as the API's one error shape."""
+"""Errors of a request, by field: shown beside the fields of a form, or as the one error body of the API."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import ValidationError
+
+if TYPE_CHECKING:
+    from django.forms import Form
 
 MAX_ERRORS = 50
 
 
 @dataclass(frozen=True)
 class FieldError:
-    """`field` is the dotted path of what was wrong, None where no single field is to blame."""
+    """field: dotted path; None for an error of the whole request."""
 
     code: str
     message: str
@@ -24,7 +27,7 @@ class FieldError:
 
 
 class FieldErrors(ValueError):
-    """A request that is refused; nothing was written."""
+    """The request is refused, and nothing was written. status: the HTTP status of the refusal."""
 
     def __init__(self, errors: Iterable[FieldError], status: int = 422) -> None:
         self.errors = list(errors)
@@ -36,8 +39,22 @@ class FieldErrors(ValueError):
         """All messages as one text, without their fields."""
         return " ".join(error.message for error in self.errors)
 
+    @classmethod
+    def single(cls, code: str, message: str, field: str | None = None, status: int = 422) -> Self:
+        return cls([FieldError(code, message, field)], status)
 
-# pydantic's words are for programmers; these are for the person who filled in the field.
+    def as_body(self) -> dict[str, Any]:
+        """The body of every error answer of the API."""
+        errors = [error.as_dict() for error in self.errors]
+        return {"error": errors[0], "errors": errors}
+
+    def add_to(self, form: Form) -> None:
+        """Each error beside its field; those of no field of the form above it."""
+        for error in self.errors:
+            form.add_error(error.field if error.field in form.fields else None, error.message)
+
+
+# For the person who filled in the field; pydantic's own texts are for programmers.
 _PLAIN = {
     "missing": "This is needed.",
     "extra_forbidden": "There is no setting of this name.",
@@ -70,10 +87,10 @@ _PLAIN = {
 
 
 def plain_message(item: Mapping[str, Any]) -> str:
-    """What one of pydantic's errors says, for the person who filled in the field."""
+    """The text of one of pydantic's errors, for the person who filled in the field."""
     kind, context = item["type"], item.get("ctx", {})
     if kind != "value_error":
-        # pydantic's own words are no template: they may quote what was sent.
+        # pydantic's own text is not a template: it may quote braces of the input.
         return _PLAIN[kind].format_map(context) if kind in _PLAIN else str(item["msg"])
     text = str(context.get("error", item["msg"]))
     begins_with_a_field = "_" in text.partition(" ")[0]  # mini_batch_size keeps its spelling
@@ -81,7 +98,7 @@ def plain_message(item: Mapping[str, Any]) -> str:
 
 
 def plain_errors(error: ValidationError) -> list[FieldError]:
-    """pydantic's errors with dotted field paths, in plain words."""
+    """pydantic's errors with dotted field paths and plain texts."""
     errors = []
     for item in error.errors(include_url=False)[:MAX_ERRORS]:
         kind, message = item["type"], plain_message(item)

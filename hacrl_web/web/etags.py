@@ -1,4 +1,4 @@
-"""Edits of the API: who changes something says which version it saw, so that no one's change is lost to another's."""
+"""Edits of the API: a caller names the version that it read (ETag), so that no edit overwrites another unseen."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from django.db import transaction
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 
 
 def etag_of(body: Any) -> str:
-    """The version of what the API shows of an object."""
+    """The version of an object, by its body in the API."""
     text = json.dumps(body, cls=DjangoJSONEncoder, sort_keys=True)
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
 
 
 def tagged(request: HttpRequest, body: Any) -> HttpResponse:
-    """The body with its ETag, or 304 where the caller has it already (If-None-Match)."""
+    """The body with its ETag, or 304 where the caller has this version (If-None-Match)."""
     tag = etag_of(body)
     response = HttpResponse(json.dumps(body, cls=DjangoJSONEncoder), content_type="application/json; charset=utf-8")
     if tag in _tags(request, "If-None-Match"):
@@ -34,9 +34,9 @@ def tagged(request: HttpRequest, body: Any) -> HttpResponse:
 
 @contextmanager
 def edit_of(kind: type[Model], pk: Any) -> Iterator[None]:
-    """Hold a row, there or not, while a version is checked and the next one written.
+    """Lock a row, if it exists, while its version is checked and the next one is written.
 
-    Of two who send the version that both have read, the second is told 412, and not taken for the first.
+    Of two edits of the same version the second gets 412.
     """
     with transaction.atomic():
         kind._base_manager.select_for_update().filter(pk=pk).values_list("pk").first()
@@ -44,14 +44,14 @@ def edit_of(kind: type[Model], pk: Any) -> Iterator[None]:
 
 
 def check_version(request: HttpRequest, current: Any) -> None:
-    """Error: FieldErrors, 428 where If-Match is missing, 412 where it names another version than the current one."""
+    """Error: FieldErrors, 428 without If-Match, 412 where it names another version than the current one."""
     tags = _tags(request, "If-Match")
     if not tags:
-        message = "Say which version you change: send its ETag as If-Match."
-        raise FieldErrors([FieldError("version_needed", message, None)], 428)
+        message = "Name the version that you change: send its ETag as If-Match."
+        raise FieldErrors.single("version_needed", message, status=428)
     if etag_of(current) not in tags:
-        message = "It has been changed since you read it. Read it again, and send the new ETag as If-Match."
-        raise FieldErrors([FieldError("changed_meanwhile", message, None)], 412)
+        message = "It was changed after you read it. Read it again, and send the new ETag as If-Match."
+        raise FieldErrors.single("changed_meanwhile", message, status=412)
 
 
 def _tags(request: HttpRequest, header: str) -> set[str]:

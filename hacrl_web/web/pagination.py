@@ -1,7 +1,6 @@
-"""Lists of the API: one shape, {"items", "count", "next"}, and cursors that stand still while rows come and go.
+"""Lists of the API: {"items", "count", "next"}, with cursors that keep their place while rows come and go.
 
-A cursor holds the values of the last row in the order of the list; the next page begins behind them. To a caller it is
-a text without meaning.
+A cursor encodes the ordering values of the last row; the next page begins after them. Callers treat it as opaque.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db.models import Field, Q, QuerySet
 from ninja import Query, Schema
 
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 
 MAX_LIMIT = 200
 MAX_CURSOR = 1000
@@ -33,7 +32,7 @@ class ListQuery(Schema):
 def listing(rows: QuerySet[Any], query: ListQuery, as_item: Callable[[Any], Any] | None = None) -> dict[str, Any]:
     """A page of rows in their own order, which must end with a unique column. Error: FieldErrors at `cursor`.
 
-    shown: what the API tells of a row; the row itself where it is left out.
+    as_item: a row as the API answers it; default: the row itself.
     """
     order = _order(rows)
     remaining = rows.filter(_behind(rows, order, query.cursor)) if query.cursor else rows
@@ -56,17 +55,15 @@ def _order(rows: QuerySet[Any]) -> list[str]:
 def _cursor_at(row: Any, order: list[str]) -> str:
     names = [name.lstrip("-") for name in order]
     values = [row[name] if isinstance(row, dict) else getattr(row, name) for name in names]
-    text = json.dumps(values, default=_written, separators=(",", ":"))
+    # Times keep their microseconds: without them, rows of the same millisecond would be skipped.
+    text = json.dumps(
+        values, default=lambda one: one.isoformat() if isinstance(one, datetime) else str(one), separators=(",", ":")
+    )
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _written(value: Any) -> str:
-    """Times with their microseconds: with fewer, rows of the same millisecond would be passed over."""
-    return value.isoformat() if isinstance(value, datetime) else str(value)
-
-
 def _behind(rows: QuerySet[Any], order: list[str], cursor: str) -> Q:
-    """Rows that come after the cursor's: beyond it in the first column in which they differ."""
+    """Rows after the cursor's: greater (or less) in the first column that differs."""
     values = _values(rows, order, cursor)
     condition, same = Q(), Q()
     for name, value in zip(order, values, strict=True):
@@ -83,8 +80,8 @@ def _values(rows: QuerySet[Any], order: list[str], cursor: str) -> list[Any]:
             raise ValueError
         return [_value(_column(rows, name.lstrip("-")), value) for name, value in zip(order, written, strict=True)]
     except (ValueError, TypeError, OverflowError, RecursionError, ValidationError, binascii.Error):
-        message = "This is no cursor of this list: take `next` of the page before."
-        raise FieldErrors([FieldError("bad_cursor", message, "cursor")]) from None
+        message = "This is not a cursor of this list: take `next` of the page before."
+        raise FieldErrors.single("bad_cursor", message, "cursor") from None
 
 
 def _column(rows: QuerySet[Any], name: str) -> Field[Any, Any]:
@@ -92,18 +89,18 @@ def _column(rows: QuerySet[Any], name: str) -> Field[Any, Any]:
         return rows.model._meta.pk
     try:
         return rows.model._meta.get_field(name)
-    except FieldDoesNotExist:  # worked out by the query
+    except FieldDoesNotExist:  # an annotation of the query
         return rows.query.annotations[name].output_field
 
 
 def _value(column: Field[Any, Any], written: Any) -> Any:
-    """As the column has it. Errors: ValueError, TypeError, OverflowError, ValidationError."""
+    """As a value of the column. Errors: ValueError, TypeError, OverflowError, ValidationError."""
     value = column.to_python(written)
     if value is None or (isinstance(value, int) and not -(2**63) <= value < 2**63):
         raise ValueError
     if isinstance(value, datetime):
-        return value.astimezone(UTC)  # no database holds what is before the year 1 or after 9999 there
+        return value.astimezone(UTC)  # OverflowError outside of the years 1 to 9999
     if "\x00" in str(value):
         raise ValueError
-    str(value).encode()  # half of a surrogate pair is text in JSON, and nowhere else
+    str(value).encode()  # UnicodeEncodeError for half of a surrogate pair, which JSON allows
     return value

@@ -1,4 +1,4 @@
-"""What a request to the API may hold, and the shape of lists in its answers.
+"""Base of request bodies of the API, and the shape of lists in its answers.
 
 Answers are typed dictionaries: the OpenAPI document describes them, and pydantic checks them without copying models.
 """
@@ -12,11 +12,11 @@ from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 Item = TypeVar("Item")
-Number = int | float  # an answer keeps whichever it is
+Number = int | float  # an answer keeps the type of the value
 
 
 class StrictBody(Schema):
-    """A request body: unknown keys are refused, and true is no number."""
+    """A request body: unknown keys are refused, and true is not a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -1,4 +1,4 @@
-"""Files to save: what may be long is sent as it is read and never held as a whole, by lines or by pieces."""
+"""Files to save. Long ones are streamed as they are read and are never held in memory as a whole."""
 
 from __future__ import annotations
 
@@ -14,38 +14,31 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 LINES_AT_ONCE = 500
 
 
-async def _served_async(lines: Iterator[str]) -> AsyncIterator[str]:
-    """The lines of a generator that reads the database, for a server that takes only asynchronous ones."""
-    while chunk := await sync_to_async(lambda: "".join(islice(lines, LINES_AT_ONCE)))():
-        yield chunk
-
-
-async def _pieces_async(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def _served_async(pieces: Iterator[Any]) -> AsyncIterator[Any]:
+    """The pieces of a generator that reads the database, for a server that takes only asynchronous ones."""
     while (piece := await sync_to_async(lambda: next(pieces, None))()) is not None:
         yield piece
 
 
-def download_pieces(request: HttpRequest, pieces: Iterator[bytes], name: str, kind: str) -> StreamingHttpResponse:
-    """A file of bytes to save; `name` is plain ASCII without quotes."""
-    content = _pieces_async(pieces) if isinstance(request, ASGIRequest) else pieces
-    response = StreamingHttpResponse(content, content_type=kind)
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
-
-
-def download_text(text: str, name: str, kind: str) -> HttpResponse:
-    """A short text to save; `name` is plain ASCII without quotes."""
-    response = HttpResponse(text, content_type=f"{kind}; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+def download_pieces(request: HttpRequest, pieces: Iterator[Any], name: str, kind: str) -> StreamingHttpResponse:
+    """A file of bytes or texts. name: plain ASCII without quotes.  kind: its media type."""
+    content = _served_async(pieces) if isinstance(request, ASGIRequest) else pieces
+    return StreamingHttpResponse(content, content_type=kind, headers=_saved_as(name))
 
 
 def download(request: HttpRequest, lines: Iterator[str], name: str, kind: str) -> StreamingHttpResponse:
-    """A file to save. kind: its media type, of text."""
-    content = _served_async(lines) if isinstance(request, ASGIRequest) else lines
-    response = StreamingHttpResponse(content, content_type=f"{kind}; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+    """A file of many lines."""
+    pieces = iter(lambda: "".join(islice(lines, LINES_AT_ONCE)), "")
+    return download_pieces(request, pieces, name, f"{kind}; charset=utf-8")
+
+
+def download_text(text: str, name: str, kind: str) -> HttpResponse:
+    """A short file."""
+    return HttpResponse(text, content_type=f"{kind}; charset=utf-8", headers=_saved_as(name))
+
+
+def _saved_as(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
 def download_csv(request: HttpRequest, rows: Iterable[Iterable[Any]], name: str) -> StreamingHttpResponse:

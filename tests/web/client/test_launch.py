@@ -61,8 +61,8 @@ def test_group_and_benchmark_may_be_named_and_a_file_with_seeds_is_a_sweep(hacrl
         ("{", "line 1, column 2: expected the node content"),
         ("!!python/object/apply:os.system [ls]", "line 1, column 1: could not determine"),
         ("\x00", "special characters"),
-        ("name: a\nseed: 1\nname: b", "line 3, column 1: 'name' stands here twice"),
-        ("seed: .nan", "line 1, column 7: .nan is no number"),
+        ("name: a\nseed: 1\nname: b", "line 3, column 1: the name 'name' appears twice"),
+        ("seed: .nan", "line 1, column 7: .nan is not a finite number"),
         ("a: &a [x]\nb: [*a, *a]", "line 2, column 5: settings have no aliases"),
         ("a: &a\n  b: *a", "line 2, column 6: settings have no aliases"),
         ("training:\n  1: 2", "line 2, column 3: a setting's name must be a text"),
@@ -84,7 +84,10 @@ def test_file_that_is_no_request_is_refused_before_anything_is_sent(hacrl, tmp_p
 
 def test_json_with_a_name_twice_or_no_number_is_refused(hacrl, tmp_path):
     file = tmp_path / "run.json"
-    for text, told in (('{"seed": 1, "seed": 2}', "'seed' stands twice"), ('{"seed": NaN}', "NaN is no number")):
+    for text, told in (
+        ('{"seed": 1, "seed": 2}', "'seed' appears twice"),
+        ('{"seed": NaN}', "NaN is not a finite number"),
+    ):
         file.write_text(text)
         assert told in hacrl("launch", str(file), status=1)
 

@@ -121,7 +121,7 @@ def test_run_that_is_deleted_while_it_is_archived_is_gone_and_no_mistake_of_ours
     client.raise_request_exception = False
     answer = client.post(f"/api/v1/runs/{ended.pk}/archive") if is_api else send(client, "archive", ended)
     assert answer.status_code == 404
-    assert "deleted in this moment" in answer.content.decode()
+    assert "deleted a moment ago" in answer.content.decode()
 
 
 def test_members_archive_all_runs_but_delete_their_own_alone(client, ended):
