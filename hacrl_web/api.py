@@ -1,9 +1,16 @@
-"""The REST API: routers of the apps, one error shape, tokens or sessions, nothing that is not understood."""
+"""The REST API: routers of the apps, authentication, rate limits and the one error body.
 
+Unknown query parameters and unknown keys of a body are refused.
+"""
+
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
+from django.conf import settings
+from django.core.cache import cache
 from django.core.exceptions import ObjectDoesNotExist
 from django.http import Http404, HttpRequest, HttpResponse, RawPostDataException
 from django.shortcuts import render
@@ -12,11 +19,13 @@ from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.operation import Operation
+from ninja.security import HttpBearer, SessionAuth
+from ninja.throttling import BaseThrottle
 
 from hacrl_web.accounts.people.project_api import router as projects_router
 from hacrl_web.accounts.tokens.api import router as tokens_router
+from hacrl_web.accounts.tokens.tokens import READING
 from hacrl_web.alerts.api import router as alerts_router
-from hacrl_web.api_auth import AUTH, rates
 from hacrl_web.insight.api import router as insight_router
 from hacrl_web.leaderboard.api import router as leaderboard_router
 from hacrl_web.registry.api.benchmarks import router as benchmark_router
@@ -29,17 +38,55 @@ from hacrl_web.web.errors import FieldError, FieldErrors, plain_message
 from hacrl_web.web.middleware import gone
 
 View = Callable[..., HttpResponse]
+WINDOW_S = 60
 NOT_JSON = "The body cannot be read: send one JSON object, in UTF-8."
-CSRF_REFUSED = (
-    "A browser's session needs the CSRF token of our pages beside it (X-CSRFToken); scripts send an API token."
-)
+CSRF_REFUSED = "With a browser's session, send the CSRF token of our pages (X-CSRFToken); scripts send an API token."
+
+
+class ApiTokenAuth(HttpBearer):
+    """The owner of the token; `accounts.middleware.TokenAuth` has already checked it."""
+
+    def authenticate(self, request: HttpRequest, token: str) -> Any:
+        return request.user if hasattr(request, "api_token") else None
+
+
+class BrowserAuth(SessionAuth):
+    """A browser's session with its CSRF token. A visitor is refused as a visitor, not for a missing CSRF token."""
+
+    def __call__(self, request: HttpRequest) -> Any:
+        return super().__call__(request) if request.user.is_authenticated else None
+
+
+class Rate(BaseThrottle):
+    """Limits the requests of one user in each minute, in one web process. A setting of 0 means no limit."""
+
+    def __init__(self, setting: str, is_reading: bool) -> None:
+        self.setting, self.is_reading = setting, is_reading
+
+    def allow_request(self, request: HttpRequest) -> bool:
+        limit = getattr(settings, self.setting)
+        if not limit or (request.method in READING) != self.is_reading:
+            return True
+        key = f"{self.setting}-{request.user.pk}-{int(time.time() // WINDOW_S)}"
+        cache.add(key, 0, 2 * WINDOW_S)
+        with suppress(ValueError):  # the cache dropped the key in between
+            return cache.incr(key) <= limit
+        return True
+
+    def wait(self) -> float:
+        """Seconds to the next window."""
+        return WINDOW_S - time.time() % WINDOW_S
+
+
+# The token first: an invalid token is refused also beside a valid session.
+AUTH = (ApiTokenAuth(), BrowserAuth())
+RATES = [Rate("API_READS_PER_MINUTE", is_reading=True), Rate("API_WRITES_PER_MINUTE", is_reading=False)]
 
 
 def _for_users(view: View) -> View:
-    """The description of the API is for whoever may use it."""
+    """The description of the API requires a login or a token, like the API."""
 
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Error: none; what is refused is an answer."""
         try:
             if not any(auth(request) for auth in AUTH):
                 raise AuthenticationError
@@ -51,7 +98,7 @@ def _for_users(view: View) -> View:
 
 
 def _strict(run: View) -> View:
-    """An operation that refuses query parameters which it does not know, and bodies which are not of its kind."""
+    """An operation that refuses unknown query parameters and bodies of another content type."""
     operation: Operation = run.__self__  # type: ignore[attr-defined]
     sources = {model.__ninja_param_source__: model for model in operation.models}
     query = sources.get("query")
@@ -65,23 +112,23 @@ def _strict(run: View) -> View:
             errors, status = [FieldError("unsupported_media_type", f"Send it with Content-Type: {kind}.", None)], 415
         if not errors:
             return run(request, **values)
-        # Who may not ask is told that, and nothing of the parameters.
+        # A caller without permission gets that refusal, and no hint about parameters.
         return operation._run_checks(request) or _answer(request, errors, status)
 
     return checked
 
 
 def _unknown(request: HttpRequest, names: set[str]) -> list[FieldError]:
-    hint = f"known here: {', '.join(sorted(names))}" if names else "none is known here"
+    hint = f"it has {', '.join(sorted(names))}" if names else "it has none"
     return [
-        FieldError("unknown_parameter", f"There is no query parameter of this name; {hint}.", name[:80])
+        FieldError("unknown_parameter", f"This address has no query parameter of this name; {hint}.", name[:80])
         for name in request.GET
         if name not in names
     ]
 
 
 api = NinjaAPI(
-    title="HACRL Web", version="1", auth=list(AUTH), throttle=rates(), docs_url=None, docs_decorator=_for_users
+    title="HACRL Web", version="1", auth=list(AUTH), throttle=RATES, docs_url=None, docs_decorator=_for_users
 )
 api.add_decorator(_strict, mode="view")
 api.add_router("", tokens_router)
@@ -99,13 +146,12 @@ api.add_router("", leaderboard_router)
 
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
-    """The API's page for people, drawn from its description by ninja's copy of Swagger UI."""
+    """The API reference: its description, shown by ninja's copy of Swagger UI."""
     return render(request, "api_docs.html", {"description": reverse("api-1:openapi-json")})
 
 
 def _answer(request: HttpRequest, errors: list[FieldError], status: int) -> HttpResponse:
-    body = [error.as_dict() for error in errors]
-    response = api.create_response(request, {"error": body[0], "errors": body}, status=status)
+    response = api.create_response(request, FieldErrors(errors).as_body(), status=status)
     if status == 401:
         response["WWW-Authenticate"] = "Bearer"
     return response
@@ -123,7 +169,7 @@ def malformed(request: HttpRequest, exception: ValidationError) -> HttpResponse:
 
 
 def _field(location: Sequence[str | int]) -> str | None:
-    """Dotted path without what only our code knows: ninja says ("body", name of the parameter, key, ...)."""
+    """Dotted path without the names of Python parameters: ninja's path is ("body", parameter, key, ...)."""
     keys = location[2:] if location[0] == "body" else location[1:]
     return ".".join(str(key) for key in keys) or None
 
@@ -145,14 +191,14 @@ def not_logged_in(request: HttpRequest, exception: AuthenticationError) -> HttpR
 
 @api.exception_handler(RawPostDataException)
 def not_json(request: HttpRequest, exception: RawPostDataException) -> HttpResponse:
-    """A form was sent where JSON is read: the check of its CSRF token has used the body up."""
+    """A form in place of JSON: the check of its CSRF token has consumed the body."""
     error = FieldError("unsupported_media_type", "Send JSON, with Content-Type: application/json.", None)
     return _answer(request, [error], 415)
 
 
 @api.exception_handler(HttpError)
 def refusal_answer(request: HttpRequest, exception: HttpError) -> HttpResponse:
-    """What ninja itself refuses: a body that is not JSON, a session without its CSRF token, too many requests."""
+    """Refusals by ninja: a body that is not JSON, a session without its CSRF token, too many requests."""
     code = {403: "csrf_failed", 429: "too_many_requests"}.get(exception.status_code, "bad_request")
     message = {"csrf_failed": CSRF_REFUSED, "bad_request": NOT_JSON}.get(code, str(exception))
     return _answer(request, [FieldError(code, message, None)], exception.status_code)

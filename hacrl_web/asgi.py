@@ -1,4 +1,4 @@
-"""HTTP and WebSocket under one uvicorn."""
+"""The ASGI application: HTTP and WebSocket."""
 
 import os
 
@@ -20,7 +20,7 @@ from hacrl_web.runs.live.consumers import RunConsumer  # noqa: E402
 
 
 async def no_such_socket(scope, receive, send) -> None:
-    """Any other address: the handshake is refused."""
+    """Refuses the handshake for any other address."""
     await receive()
     await send({"type": "websocket.close", "code": 4404})
 

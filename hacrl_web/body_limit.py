@@ -1,4 +1,4 @@
-"""Ends a request that is too large while it still comes in: Django under ASGI would first write all of it to disk."""
+"""Refuses a request body that is too large while it is received; Django under ASGI would first write it to disk."""
 
 from __future__ import annotations
 
@@ -15,21 +15,18 @@ from django.http import parse_cookie
 
 from hacrl_web.accounts.tokens.tokens import bearer, check_scope, find_token
 from hacrl_web.registry.benchmarks.uploads import MAX_UPLOAD_BYTES
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 
 MAX_BYTES = 6 * 2**20
-# Two question files and the fields around them.
+# Two question files and the other fields of the form.
 MAX_UPLOAD_REQUEST_BYTES = 2 * MAX_UPLOAD_BYTES + 2**20
 UPLOAD_PATHS = ("/benchmarks/new", "/api/v1/benchmarks")
-
 
 Scope = dict[str, Any]
 
 
 async def is_logged_in(scope: Scope) -> bool:
-    """Whether a request comes with a session, or an API token that may do this: half a gigabyte of anybody else's is
-    not even stored.
-    """
+    """Whether a request has a session, or an API token with the needed scope. Others cannot upload large bodies."""
     cookies = b"; ".join(value for name, value in scope["headers"] if name == b"cookie").decode("latin-1")
     key = parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME, "")
     authorization = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), "")
@@ -41,12 +38,12 @@ async def is_logged_in(scope: Scope) -> bool:
         return key.isalnum() and await database_sync_to_async(SessionStore(key).get)(SESSION_KEY) is not None
     except FieldErrors:
         return False
-    except DatabaseError:  # busy: the application answers that in its own words
+    except DatabaseError:  # busy: the application answers that
         return True
 
 
 class LimitBody:
-    """An ASGI application around another: 413 for bodies over the limit of their address and of who sends them."""
+    """ASGI middleware: 413 for a body over the limit, which depends on the address and on the sender."""
 
     def __init__(self, application: Any, may_upload: Callable[[Scope], Awaitable[bool]] = is_logged_in) -> None:
         self.application = application
@@ -68,7 +65,7 @@ class LimitBody:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            # To Django a client that went away: it drops what it has and says nothing.
+            # Django takes this for a client that has disconnected: it drops the body and sends no answer.
             return {"type": "http.disconnect"} if received > most else message
 
         async def noted_send(message: dict[str, Any]) -> None:
@@ -82,7 +79,7 @@ class LimitBody:
 
 
 def _announced(scope: Scope) -> int:
-    """The content length that the client gave, 0 where it gave none."""
+    """The Content-Length header; 0 without one."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit():
             return int(value[:20])
@@ -92,8 +89,7 @@ def _announced(scope: Scope) -> int:
 async def _refuse(scope: Scope, send: Any, most: int) -> None:
     message = f"The request is too large: at most {most // 2**20} MiB are allowed here."
     if scope["path"].startswith("/api/"):
-        error = FieldError("too_large", message, None).as_dict()
-        body, kind = json.dumps({"error": error, "errors": [error]}).encode(), b"application/json"
+        body, kind = json.dumps(FieldErrors.single("too_large", message).as_body()).encode(), b"application/json"
     else:
         body, kind = message.encode(), b"text/plain; charset=utf-8"
     headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]

@@ -1,7 +1,7 @@
-"""What a container runs: `python -m hacrl_web.container web | worker | dispatcher | watcher`, and `health ROLE`.
+"""Entry point of the containers: `python -m hacrl_web.container web | worker | dispatcher | watcher`, or `health ROLE`.
 
-Checks the settings, waits for the database (the web brings it up to date, the others follow), and becomes the process
-itself, so that signals and the exit status are its own. No shell takes part.
+Checks the settings, waits for the database (the web migrates it), and replaces itself by the process of the role, which
+then receives the signals and sets the exit status. No shell is involved.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 from hacrl_web.ops.commands import ROLES, command
 from hacrl_web.ops.preflight import ROOT
 
-WAIT_S = 120.0  # for a database that starts beside us, or for the web that migrates it
-PULSE_S = 60.0  # without a look for so long, the dispatcher or the watcher hangs
+WAIT_S = 120.0  # for the database to start, or for the web to migrate it
+PULSE_S = 60.0  # a dispatcher or watcher without a pulse for this long hangs
 USAGE = f"usage: python -m hacrl_web.container {{{','.join(ROLES)}}} | health {{{','.join(ROLES)}}}"
 
 
 def prepare_container(role: str) -> int:
-    """Exit status 0 where the process may start; else what was wrong has been said."""
+    """Exit status: 0 where the process may start; else the problem has been printed."""
     checks = subprocess.run([sys.executable, "manage.py", "check", "--deploy", "--fail-level", "ERROR"], cwd=ROOT)
     if checks.returncode:
         return checks.returncode
@@ -33,12 +33,12 @@ def prepare_container(role: str) -> int:
 
 
 def health(role: str) -> str:
-    """What is wrong with the process of this container, empty if nothing."""
+    """The problem of the process in this container; empty if it is healthy."""
     return {"web": web_health, "worker": worker_health}.get(role, pulse_health)()
 
 
 def web_health() -> str:
-    """The login page answers, asked as the proxy asks: under a name that is served, and with what it says of TLS."""
+    """Requests the login page as the proxy does: with an allowed host name and the header about TLS."""
     host = os.environ.get("HACRL_ALLOWED_HOSTS", "").partition(",")[0].lstrip(".") or "localhost"
     headers = {"Host": host} | ({"X-Forwarded-Proto": "https"} if os.environ.get("HACRL_TLS_PROXY") == "1" else {})
     request = urllib.request.Request(f"http://127.0.0.1:{port()}/login", headers=headers)
@@ -52,7 +52,7 @@ def web_health() -> str:
 
 
 def worker_health() -> str:
-    """The worker's main process writes its heartbeat."""
+    """Checks the heartbeat of the worker's main process."""
     import django
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hacrl_web.settings")
@@ -67,13 +67,13 @@ def worker_health() -> str:
 
 
 def pulse_health() -> str:
-    """The dispatcher and the watcher touch a file with each look at the rows."""
+    """Checks the file that the dispatcher and the watcher touch in each round."""
     path = Path(os.environ.get("HACRL_PULSE_FILE", ""))
     try:
         age = time.time() - path.stat().st_mtime
     except OSError as error:
-        return f"no sign of life in HACRL_PULSE_FILE={path}: {error.strerror}"
-    return f"no look at the rows for {age:.0f} s" if age > PULSE_S else ""
+        return f"HACRL_PULSE_FILE={path} cannot be read: {error.strerror}"
+    return f"no round for {age:.0f} s" if age > PULSE_S else ""
 
 
 def port() -> int:
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> int:
     if status := prepare_container(role):
         return status
     os.chdir(ROOT)
-    words = command(role, "0.0.0.0", port())  # noqa: S104 - a container hears its own network
+    words = command(role, "0.0.0.0", port())  # noqa: S104 - of the container's own network
     os.execv(words[0], words)
     return 1
 

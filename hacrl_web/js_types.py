@@ -1,4 +1,4 @@
-"""The API's answers as TypeScript types, for the checks of the browser's modules.
+"""Writes the API's answers as TypeScript types, for type checks of the browser's modules.
 
 python -m hacrl_web.js_types > frontend/api-types.d.ts
 """
@@ -21,7 +21,7 @@ def name_of(title: str) -> str:
 
 
 def type_of(schema: dict[str, Any]) -> str:
-    """The TypeScript type of a JSON schema; `unknown` where it says nothing."""
+    """The TypeScript type of a JSON schema; `unknown` for an empty one."""
     if "$ref" in schema:
         return name_of(schema["$ref"].rpartition("/")[2])
     if "const" in schema:
@@ -40,7 +40,7 @@ def type_of(schema: dict[str, Any]) -> str:
 
 
 def type_script() -> str:
-    """The whole file."""
+    """The content of frontend/api-types.d.ts."""
     from hacrl_web.api import api
 
     lines = [HEADER]

@@ -1,9 +1,9 @@
-"""Settings: one data folder, SQLite and an embedded Redis by default, everything else by environment variable.
+"""Django settings: by default one data folder with SQLite and Redis; environment variables change the rest.
 
 HACRL_DATA, DATABASE_URL, REDIS_URL, HACRL_SECRET_KEY, HACRL_ALLOWED_HOSTS, HACRL_MODEL_ROOTS, HACRL_DEBUG,
 HACRL_TRAINER_COMMAND, HACRL_PUBLIC_URL, HACRL_TLS_PROXY, HACRL_HSTS_S, HACRL_EMAIL_URL, HACRL_EMAIL_FROM,
 HACRL_WEBHOOK_ALLOW, HACRL_API_READS_PER_MINUTE, HACRL_API_WRITES_PER_MINUTE, and DATABASE_PASSWORD, REDIS_PASSWORD: see
-docs/environment.md. Secrets also by file: NAME_FILE.
+docs/environment.md. A secret may also be in a file, named by NAME_FILE.
 """
 
 import json
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-try:  # SQLite 3.40 to 3.51.2 can corrupt a WAL with several writers; the wheel brings a newer one
+try:  # SQLite 3.40 to 3.51.2 can corrupt a WAL with several writers; the wheel has a newer one
     import pysqlite3
 
     sys.modules["sqlite3"] = pysqlite3
@@ -31,9 +31,9 @@ DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 RUNS_DIR = DATA_DIR / "runs"
 BENCHMARKS_DIR = DATA_DIR / "benchmarks"
 MODELS_DIR = DATA_DIR / "models"
-# Folders below which a local model may lie.
+# Folders that may contain local models.
 MODEL_ROOTS = [MODELS_DIR, *(Path(p) for p in os.environ.get("HACRL_MODEL_ROOTS", "").split(os.pathsep) if p)]
-# What starts a trainer instead of `python -m workers` (the tests' fake trainer).
+# Replaces the trainer's command, `python -m workers`: the tests have a fake trainer.
 TRAINER_COMMAND = json.loads(os.environ.get("HACRL_TRAINER_COMMAND") or "null")
 
 
@@ -64,7 +64,7 @@ INSTALLED_APPS = [
     "channels",
     "csp",
     "django_htmx",
-    "ninja",  # for the scripts of the API's page
+    "ninja",  # for the scripts of the API reference
     "hacrl_web.accounts",
     "hacrl_web.registry",
     "hacrl_web.runs",
@@ -116,10 +116,12 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {
         "timeout": 20,
-        "transaction_mode": "IMMEDIATE",  # DEFERRED upgrades fail at once under several writers
+        "transaction_mode": "IMMEDIATE",  # with several writers, DEFERRED transactions fail when they start to write
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON",
     }
-    DATABASES["default"]["TEST"] = {"NAME": DATA_DIR / "test.sqlite3"}  # a file: threads and children share it
+    DATABASES["default"]["TEST"] = {
+        "NAME": DATA_DIR / "test.sqlite3"
+    }  # a file, which threads and child processes share
 else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
@@ -129,7 +131,7 @@ REDIS_URL = with_password(REDIS_URL, secret("REDIS_PASSWORD"))
 
 
 def _broker_url(url: str) -> str:
-    """Celery's spelling of a Redis URL: unix sockets are redis+socket:// there."""
+    """A Redis URL as Celery writes it: redis+socket:// for a Unix socket."""
     parts = urlsplit(url)
     if parts.scheme != "unix":
         return url
@@ -139,7 +141,7 @@ def _broker_url(url: str) -> str:
 CELERY_BROKER_URL = _broker_url(REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
-# Time-outs for sending: a frozen Redis must not block a submit for ever.
+# Time-outs for sending: a frozen Redis must not block a launch.
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout": 2, "retry_on_timeout": True}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
@@ -150,14 +152,14 @@ CELERY_WORKER_DISABLE_PREFETCH = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_PUBLISH_RETRY = False  # the dispatcher sends it again
 
-# Requests of one user to the API in each minute, counted by each web process; 0: no limit.
+# Requests of one user to the API per minute, counted by each web process; 0: no limit.
 API_READS_PER_MINUTE = int(os.environ.get("HACRL_API_READS_PER_MINUTE") or 1200)
 API_WRITES_PER_MINUTE = int(os.environ.get("HACRL_API_WRITES_PER_MINUTE") or 120)
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}},
 }
 
-# Notifications: links in them, the mail server (smtp://, smtp+tls://, smtps://), and where webhooks may go.
+# Notifications: the base of their links, allowed addresses of webhooks, the mail server (smtp[+tls]://, smtps://).
 PUBLIC_URL = os.environ.get("HACRL_PUBLIC_URL", "").rstrip("/")
 WEBHOOK_ALLOW = [entry.strip() for entry in os.environ.get("HACRL_WEBHOOK_ALLOW", "").split(",") if entry.strip()]
 _mail = urlsplit(secret("HACRL_EMAIL_URL"))
@@ -183,13 +185,13 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
-# Only behind a proxy that ends TLS and sets this header itself: otherwise anybody could.
+# Only behind a proxy that ends TLS and sets this header: otherwise any client could set it.
 HAS_TLS = os.environ.get("HACRL_TLS_PROXY") == "1"
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HAS_TLS else None
 SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HAS_TLS
-# Browsers then refuse plain http for this name: 30 days, so that a mistake is over some day.
+# Browsers then refuse plain http for this name: for 30 days, so that a mistake ends.
 SECURE_HSTS_SECONDS = int(os.environ.get("HACRL_HSTS_S") or 30 * 24 * 3600) if HAS_TLS else 0
-# Further names of the domain, and browsers' built-in lists, are for the owner of the domain to decide.
+# HSTS for subdomains and in browsers' preload lists is a decision of the domain's owner.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
@@ -217,7 +219,7 @@ CONTENT_SECURITY_POLICY = {
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "frontend" / "static", ("docs", BASE_DIR / "docs" / "pictures")]
-WHITENOISE_USE_FINDERS = True  # served from the source folders: nothing to collect on a laptop
+WHITENOISE_USE_FINDERS = True  # served from the source folders, without collectstatic
 WHITENOISE_AUTOREFRESH = DEBUG
 
 TIME_ZONE = "UTC"
@@ -233,6 +235,6 @@ LOGGING = {
     "root": {"handlers": ["stderr"], "level": "INFO"},
     "loggers": {
         "django": {"level": "INFO"},
-        "httpx2": {"level": "WARNING"},  # at INFO it writes whole addresses, and those of webhooks are secrets
+        "httpx2": {"level": "WARNING"},  # at INFO it logs whole addresses; those of webhooks are secrets
     },
 }

@@ -186,11 +186,11 @@ def test_pulse_tells_a_process_that_looks_from_one_that_hangs(tmp_path: Path, mo
     assert pulse_file() is None
     path = tmp_path / "pulse"
     monkeypatch.setenv("HACRL_PULSE_FILE", str(path))
-    assert "no sign of life" in container.pulse_health()
+    assert "cannot be read" in container.pulse_health()
     path.touch()
     assert container.health("dispatcher") == ""
     os.utime(path, (0, time.time() - container.PULSE_S - 5))
-    assert "no look at the rows for 6" in container.health("watcher")
+    assert "no round for 6" in container.health("watcher")
 
 
 @pytest.mark.slow

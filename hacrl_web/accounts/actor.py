@@ -1,7 +1,7 @@
-"""Who is changing something right now: a person at a page, a program at the API, or somebody at the command line.
+"""The actor of a change: a user of a page, a program at the API, or a user at the command line.
 
-Kept beside the flow of the program (a context variable), so that the one place that records changes (audit.py) knows
-it without every function handing it on. Workers and dispatchers have no actor: what machines do is in the events.
+A context variable, so that audit_log.py can read it without a parameter in every function. Workers and dispatchers
+have no actor: a run's events record what they do.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 API_PREFIX = "/api/"
-# Commands that run for ever by themselves: what they write, nobody did.
+# Commands without an actor.
 MACHINES = frozenset({"dispatch", "watch", "runserver", "migrate"})
 
 
 @dataclass(frozen=True)
 class Actor:
-    """`via` is page, api or command; request: where it came from, None at the command line."""
+    """via: page, api or command.  request: None at the command line."""
 
     via: str
     request: Any = None
@@ -28,7 +28,7 @@ class Actor:
 
     @property
     def user(self) -> Any:
-        """Who is logged in now, which a login changes within a request; None for a visitor and a command."""
+        """The user who is logged in at this moment (a login changes it); None for a visitor and a command."""
         user = getattr(self.request, "user", None)
         return user if user is not None and user.is_authenticated else None
 
@@ -52,7 +52,7 @@ def current_actor() -> Actor | None:
 
 @contextmanager
 def acting(actor: Actor | None) -> Iterator[None]:
-    """What is changed within is this actor's doing."""
+    """Attribute the changes within this context to an actor."""
     token = _actor.set(actor)
     try:
         yield
@@ -65,7 +65,7 @@ def of_request(request: Any) -> Actor:
 
 
 def of_command(arguments: list[str]) -> Actor | None:
-    """arguments: of the command line, the command first. None for the machines."""
+    """The actor of a command line; None for MACHINES."""
     command = arguments[0] if arguments else ""
     return None if not command or command in MACHINES else Actor("command", command=f"./hacrl {command}")
 
@@ -73,5 +73,5 @@ def of_command(arguments: list[str]) -> Actor | None:
 def _system_user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
+    except (KeyError, OSError):  # in a container, a user without a name
         return "somebody"

@@ -1,4 +1,4 @@
-"""What the API answers about people, projects, tokens and the audit log."""
+"""Types of the API's answers on people, projects, tokens and the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The app, and with it the checks of the settings that every command runs first."""
+"""The app; it registers the checks of the settings that every command runs first."""
 
 from django.apps import AppConfig
 
@@ -7,4 +7,4 @@ class AccountsConfig(AppConfig):
     name = "hacrl_web.accounts"
 
     def ready(self) -> None:
-        import hacrl_web.ops.checks  # noqa: F401  # it registers itself
+        import hacrl_web.ops.checks  # noqa: F401  # registers the checks

@@ -1,9 +1,8 @@
-"""The audit log: every change that a person, a program or a command makes, with what was before and after.
+"""The audit log: every change that a person, a program or a command makes, with values before and after.
 
-A model says beside its class which of its fields are recorded (`@audited`). From there on, saving, deleting,
-`QuerySet.update` and `bulk_create` of `AuditedQuerySet` write the entries; no view and no service has to think of it.
-Entries are written once and never changed. They name users, projects and objects by number and by the name of that
-moment, so that they outlive them.
+`@audited` on a model names the recorded fields. Saving, deleting, and `update` and `bulk_create` of an
+`AuditedQuerySet` then write the entries, without code in views or services. Entries are never changed. They store the
+ids and names of users, projects and objects, so that they remain readable after those are deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from django.utils import timezone
 from hacrl_web.accounts.actor import Actor, current_actor
 
 CREATED, CHANGED, DELETED = "created", "changed", "deleted"
-MAX_TEXT = 4000  # what people may write is kept whole (runs/labels.py), a traceback is not
+MAX_TEXT = 4000  # enough for texts that users write (runs/labels.py); a traceback is cut
 HIDDEN = "(hidden)"
 NOTHING: tuple[Any, ...] = (None, "", {}, [])
 ModelT = TypeVar("ModelT", bound=type[models.Model])
@@ -29,12 +28,12 @@ Values = dict[str, Any]
 
 
 class AppendOnly(TypeError):
-    """Somebody tried to change what was recorded."""
+    """An attempt to change recorded entries."""
 
 
 class AuditEntryQuerySet(models.QuerySet["AuditEntry"]):
     def visible_to(self, user: Any) -> AuditEntryQuerySet:
-        """All for staff; those of the projects that the user is an admin of."""
+        """For staff all; else those of the projects that the user is an admin of."""
         if not user.is_authenticated:
             return self.none()
         if user.is_staff:
@@ -52,14 +51,14 @@ class AuditEntry(models.Model):
     """One change: who, what, when, before and after."""
 
     at = models.DateTimeField(default=timezone.now)
-    actor_id = models.BigIntegerField(null=True)  # of the user, where one was logged in
-    actor = models.CharField(max_length=200)  # the name at that time
+    actor_id = models.BigIntegerField(null=True)  # id of the user, if one was logged in
+    actor = models.CharField(max_length=200)  # name at that time
     via = models.CharField(max_length=8)  # page, api, command
     address = models.CharField(max_length=45, blank=True)
-    action = models.CharField(max_length=32)  # created, changed, deleted, or a word for what is no row
-    kind = models.CharField(max_length=40)  # of the object: run, project ...
+    action = models.CharField(max_length=32)  # created, changed, deleted, or another act, such as logged in
+    kind = models.CharField(max_length=40)  # of the object, such as run or project
     object_id = models.CharField(max_length=40, blank=True)
-    name = models.CharField(max_length=200, blank=True)  # of the object at that time
+    name = models.CharField(max_length=200, blank=True)  # of the object, at that time
     project_id = models.BigIntegerField(null=True)
     before = models.JSONField(default=dict, encoder=DjangoJSONEncoder)
     after = models.JSONField(default=dict, encoder=DjangoJSONEncoder)
@@ -95,11 +94,11 @@ class AuditEntry(models.Model):
 
 @dataclass(frozen=True)
 class _Watch:
-    """What is recorded of a model."""
+    """The recorded fields of a model."""
 
     fields: tuple[str, ...]
-    secrets: tuple[str, ...]  # that they changed is recorded, not what they are
-    project: str  # dotted path from a row to the number of its project; empty: of none
+    secrets: tuple[str, ...]  # recorded as changed, without their values
+    project: str  # dotted path from a row to the id of its project; empty: no project
 
     def values_of(self, row: Any) -> Values:
         return {name: getattr(row, row._meta.get_field(name).attname) for name in (*self.fields, *self.secrets)}
@@ -109,16 +108,17 @@ class _Watch:
             row = getattr(row, name, None)
         return row if self.project else None
 
-    def shown(self, values: Values) -> Values:
-        """As the log keeps them: secrets hidden, long texts cut."""
-        return {name: HIDDEN if name in self.secrets and value else _short(value) for name, value in values.items()}
+    def as_logged(self, values: Values) -> Values:
+        """As the log stores them: secrets hidden, long texts cut."""
+        short = {name: value[:MAX_TEXT] if isinstance(value, str) else value for name, value in values.items()}
+        return {name: HIDDEN if name in self.secrets and value else value for name, value in short.items()}
 
 
 _watched: dict[type[models.Model], _Watch] = {}
 
 
 def audited(*fields: str, secrets: Sequence[str] = (), project: str = "project_id") -> Callable[[ModelT], ModelT]:
-    """Class decorator of a model: what of it goes into the audit log. See _Watch."""
+    """Class decorator of a model whose changes are recorded. Parameters: see _Watch."""
 
     def watch(model: ModelT) -> ModelT:
         _watched[model] = _Watch(fields, tuple(secrets), project)
@@ -131,7 +131,7 @@ def audited(*fields: str, secrets: Sequence[str] = (), project: str = "project_i
 
 
 class AuditedQuerySet(models.QuerySet[RowT]):
-    """Changes of many rows at once are recorded row by row."""
+    """Records changes of many rows, row by row."""
 
     def update(self, **values: Any) -> int:
         watch = _watched.get(self.model)
@@ -153,7 +153,7 @@ class AuditedQuerySet(models.QuerySet[RowT]):
 
 
 def note_change(action: str, row: models.Model, **after: Any) -> None:
-    """An entry of what is no change of a row: a login, sessions that were ended."""
+    """Write an entry that is not a change of a row, such as a login."""
     if current_actor() is not None:
         _write([_entry(action, row, {}, after)])
 
@@ -178,7 +178,7 @@ def _after_delete(sender: Any, instance: Any, **_: Any) -> None:
 
 
 def _entry(action: str, row: models.Model, before: Values, after: Values) -> AuditEntry | None:
-    """None where nothing has changed."""
+    """None where no recorded field has changed."""
     actor, watch = current_actor(), _watched.get(type(row))
     assert isinstance(actor, Actor)
     if action == CHANGED:
@@ -196,15 +196,10 @@ def _entry(action: str, row: models.Model, before: Values, after: Values) -> Aud
         object_id=str(row.pk)[:40],
         name=str(row)[:200],
         project_id=watch.project_of(row) if watch else None,
-        before=watch.shown(before) if watch else before,
-        after=watch.shown(after) if watch else after,
+        before=watch.as_logged(before) if watch else before,
+        after=watch.as_logged(after) if watch else after,
     )
 
 
 def _write(entries: Iterable[AuditEntry | None]) -> None:
     AuditEntry.objects.bulk_create([entry for entry in entries if entry is not None])
-
-
-def _short(value: Any) -> Any:
-    """Long texts are cut: the log tells that they changed and how they begin."""
-    return value[:MAX_TEXT] if isinstance(value, str) else value

@@ -1,13 +1,12 @@
-"""Three steps of every request: whom an API token stands for; who acts, for the audit log; what the own role allows.
+"""Three steps of every request: the user of its API token, the actor for the audit log, the user's role.
 
-The third looks at the address alone: an object's address and a verb that writes need a member of its project. So a
-new page or operation is guarded before somebody thinks of it; objects that a request's body names are checked where
-they are used (visibility.OfProject.save). Pages that are only a form are for members too, whatever the verb.
+The role check needs the address alone: a verb that writes, on an object's address, requires a member of the object's
+project. It therefore covers new pages and operations without any code of theirs. Objects named in a request's body are
+checked where they are used (visibility.OfProject.save). Pages that are only a form require a member for every verb.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -18,18 +17,15 @@ from hacrl_web.accounts.projects import require, require_here, require_some_proj
 from hacrl_web.accounts.tokens.tokens import READING, bearer, check_scope, find_token
 from hacrl_web.accounts.visibility import rows_at
 from hacrl_web.web.errors import FieldErrors
-from hacrl_web.web.middleware import BUSY, OPERATIONS_PREFIX, busy, refused
+from hacrl_web.web.middleware import BUSY, OPERATIONS_PREFIX, Middleware, busy, refused
 
-# What people change there is their own, or these pages ask for the role themselves.
+# These change only objects of the user, or check the role themselves.
 OWN_APPS = ("accounts", "alerts")
 OWN_OPERATIONS = tuple(f"api/v1/{one}" for one in ("tokens", "notifications", "projects", "people"))
 
 
-class TokenAuth:
-    """Whoever holds a token is its owner from here on. One that is not right ends the request: no cookie helps."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
+class TokenAuth(Middleware):
+    """Sets the user to the owner of the API token. An invalid token is refused, also beside a valid session."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         text = bearer(request.headers.get("Authorization", ""))
@@ -49,25 +45,16 @@ class TokenAuth:
         return self.get_response(request)
 
 
-class AuditActor:
-    """Everything that a request changes is done by whoever sent it."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
+class AuditActor(Middleware):
+    """Attributes all changes of a request to its sender."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         with acting(of_request(request)):
             return self.get_response(request)
 
 
-class ProjectRoleGuard:
-    """A viewer reads; what is not visible at all stays the view's 404."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self.get_response(request)
+class ProjectRoleGuard(Middleware):
+    """Viewers may only read. For an invisible object the view answers 404."""
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: dict[str, Any]) -> HttpResponse | None:
         match = request.resolver_match
@@ -86,7 +73,7 @@ class ProjectRoleGuard:
                     require(request.user, row.project, Role.MEMBER)
             elif is_read and not request.GET:
                 require_here(request.user)
-            else:  # a body or a query may name objects of another project than the one looked at
+            else:  # a body or a query may name objects of a project other than the current one
                 require_some_project(request.user)
         except FieldErrors as errors:
             return refused(request, errors)

@@ -1,4 +1,4 @@
-"""Users, the projects that they share, the one-time links that let them in, and the tries that did not."""
+"""Tables of accounts: users, projects with members and invitations, login links, failed logins, API tokens."""
 
 from __future__ import annotations
 
@@ -15,26 +15,23 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 
 from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
-from hacrl_web.accounts.token_models import ApiToken, LaunchKey
 
-__all__ = ["ApiToken", "LaunchKey", "LoginLink", "LoginTry", "User"]
 LINK_LIFETIME = timedelta(hours=1)
 INVITATION_LIFETIME = timedelta(days=7)
 MAX_PROJECT_NAME = 80
+MAX_LOGIN_TRIES = 10
+LOGIN_WINDOW = timedelta(minutes=15)
+TOKEN_USE_PRECISION = timedelta(minutes=1)  # of `last_used_at`: not every request that reads shall also write
+FIRST_USER = "admin"
 
 
 class PeopleManager(UserManager["User"]):
-    """Whoever is made at the command line gets a project of the own; who is invited comes into one that is there."""
+    """Users that are created at the command line get a project; invited users join an existing one."""
 
-    def create_user(self, username: str, *args: Any, **fields: Any) -> User:
+    def _create_user(self, *args: Any, **fields: Any) -> User:
+        """Called by `create_user` and `create_superuser`."""
         with transaction.atomic():
-            user = super().create_user(username, *args, **fields)
-            Project.objects.make(own_project_name(user.username), user)
-        return user
-
-    def create_superuser(self, username: str, *args: Any, **fields: Any) -> User:
-        with transaction.atomic():
-            user = super().create_superuser(username, *args, **fields)
+            user = super()._create_user(*args, **fields)
             Project.objects.make(own_project_name(user.username), user)
         return user
 
@@ -43,14 +40,14 @@ class PeopleManager(UserManager["User"]):
 class User(AbstractUser):
     """Someone who logs in. Staff administer the installation: they see and may change everything."""
 
-    # The one of the own projects that lists show and new objects go to. Empty: the first; of staff, all projects.
+    # The project that lists show and that new objects belong to. Empty: the user's first; for staff, all projects.
     chosen_project = models.ForeignKey("Project", on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
 
     objects = PeopleManager()
 
     @cached_property
     def own_memberships(self) -> list[Membership]:
-        """Those that allow changes first, then the oldest. Read once for each user object, as Django's permissions."""
+        """Those that allow changes first, then by age. Read once for each user object, like Django's permissions."""
         memberships = self.memberships.select_related("project").order_by("pk")
         return sorted(memberships, key=lambda one: one.role == Role.VIEWER)
 
@@ -60,7 +57,7 @@ def own_project_name(username: str) -> str:
 
 
 class Role(models.TextChoices):
-    """What somebody may do in a project, from least to most."""
+    """Roles in a project, each with the rights of those before it."""
 
     VIEWER = "viewer"  # reads everything
     MEMBER = "member"  # creates and changes everything, deletes only what they made
@@ -68,13 +65,13 @@ class Role(models.TextChoices):
 
 
 def includes(role: str, needed: str) -> bool:
-    """Whether a role may do all that another may."""
+    """Whether `role` has all rights of `needed`."""
     return Role.values.index(role) >= Role.values.index(needed)
 
 
 class ProjectQuerySet(AuditedQuerySet["Project"]):
     def visible_to(self, user: Any) -> ProjectQuerySet:
-        """All for staff, else those that the user is a member of."""
+        """For staff all; else those of the user."""
         if not user.is_authenticated:
             return self.none()
         return self.all() if user.is_staff else self.filter(memberships__user=user)
@@ -89,7 +86,7 @@ class ProjectQuerySet(AuditedQuerySet["Project"]):
 
 @audited("name", project="pk")
 class Project(models.Model):
-    """What belongs together, and who may see it: every model, group, benchmark, run and sweep is of one project."""
+    """The owner of models, groups, benchmarks, runs and sweeps: only its members see them."""
 
     name = models.CharField(max_length=MAX_PROJECT_NAME)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -108,7 +105,7 @@ class Project(models.Model):
 
 @audited("user", "role")
 class Membership(models.Model):
-    """Somebody's role in a project."""
+    """A user's role in a project."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
@@ -125,13 +122,10 @@ class Membership(models.Model):
         return f"{self.user} in {self.project}"
 
 
-FIRST_USER = "admin"
-
-
 def first_user() -> User:
-    """The first active superuser; made, without a password that works, where there is no user at all.
+    """The first active superuser; created without a usable password where no user exists.
 
-    Error: User.DoesNotExist where there are users, but no active superuser.
+    Error: User.DoesNotExist where users exist, but no active superuser.
     """
     if not User.objects.exists():
         User.objects.create_superuser(FIRST_USER)
@@ -142,13 +136,13 @@ def first_user() -> User:
 
 
 def hash_token(token: str) -> str:
-    """What is stored of a link: its token cannot be had from the database."""
+    """The stored form of a token, from which the token cannot be computed."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class LoginLinkQuerySet(models.QuerySet["LoginLink"]):
     def make(self, user: User) -> str:
-        """Store a new link for `user` and return its token, which is shown once."""
+        """Store a new link for `user` and return its token, which is stored nowhere."""
         token = secrets.token_urlsafe(32)
         now = timezone.now()
         self.filter(expires_at__lt=now).delete()
@@ -156,15 +150,15 @@ class LoginLinkQuerySet(models.QuerySet["LoginLink"]):
         return token
 
     def usable(self, token: str) -> LoginLinkQuerySet:
-        """The unused link of this token that has not expired, as a query of one row or none."""
+        """The unused link of this token, as a query of at most one row."""
         return self.filter(
             token_hash=hash_token(token), used_at=None, expires_at__gt=timezone.now(), user__is_active=True
         )
 
     def use(self, token: str) -> User | None:
-        """Spend the link: the user, or None where it was used, has expired or never was."""
+        """Mark the link as used and return its user; None where it was used, has expired or never existed."""
         link = self.usable(token).select_related("user").first()
-        # One conditional UPDATE of this row alone: of two requests at the same time one gets in.
+        # One conditional UPDATE: of two simultaneous requests, one succeeds.
         if link is None or not self.filter(pk=link.pk, used_at=None).update(used_at=timezone.now()):
             return None
         return link.user
@@ -172,7 +166,7 @@ class LoginLinkQuerySet(models.QuerySet["LoginLink"]):
 
 @audited("user", project="")
 class LoginLink(models.Model):
-    """A link that logs its user in once, within the hour."""
+    """A link that logs its user in once, within one hour."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="login_links")
     token_hash = models.CharField(max_length=64, unique=True)
@@ -188,26 +182,26 @@ class LoginLink(models.Model):
 
 class InvitationQuerySet(AuditedQuerySet["Invitation"]):
     def make(self, project: Project, role: str, inviter: User, comment: str = "") -> tuple[Invitation, str]:
-        """Store an invitation; returns it and its token, which is shown once."""
+        """Store an invitation; returns it and its token, which is stored nowhere."""
         token = secrets.token_urlsafe(32)
         values = {"project": project, "role": role, "inviter": inviter, "comment": comment}
         expires_at = timezone.now() + INVITATION_LIFETIME
         return self.create(**values, token_hash=hash_token(token), expires_at=expires_at), token
 
     def open(self) -> InvitationQuerySet:
-        """Neither used nor expired. Whoever invited must still be there, and still be one who may invite."""
+        """Neither used nor expired, by an inviter who may still invite."""
         admins = Membership.objects.filter(project=OuterRef("project"), user=OuterRef("inviter"), role=Role.ADMIN)
         invitations = self.filter(used_at=None, expires_at__gt=timezone.now(), inviter__is_active=True)
         return invitations.filter(Q(inviter__is_staff=True) | Exists(admins))
 
     def usable(self, token: str) -> InvitationQuerySet:
-        """The open invitation of this token, as a query of one row or none."""
+        """The open invitation of this token, as a query of at most one row."""
         return self.open().filter(token_hash=hash_token(token))
 
 
 @audited("role", "comment", "used_by")
 class Invitation(models.Model):
-    """A link that makes whoever uses it first a member of a project, with an account where there is none yet."""
+    """A link that makes the first person who uses it a member of a project; a new person also gets an account."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="invitations")
     role = models.CharField(max_length=8, choices=Role.choices)
@@ -228,11 +222,98 @@ class Invitation(models.Model):
         return self.comment or f"to {self.project}"
 
 
-class LoginTry(models.Model):
-    """One wrong password: ten of them from one address for one user name close the door for a while.
+class LoginTryQuerySet(models.QuerySet["LoginTry"]):
+    def admit(self, key: str) -> bool:
+        """Record a try; False where too many of this key were recorded within LOGIN_WINDOW.
 
-    Rows, not a cache: the limit holds over several web processes and restarts.
+        It is recorded before the password is checked, so that simultaneous tries count too.
+        """
+        window_start = timezone.now() - LOGIN_WINDOW
+        recent = self.filter(key=key, at__gt=window_start)
+        if recent.count() >= MAX_LOGIN_TRIES:
+            return False
+        self.filter(at__lt=window_start).delete()
+        self.create(key=key)
+        return recent.count() <= MAX_LOGIN_TRIES
+
+
+class LoginTry(models.Model):
+    """A login that failed. MAX_LOGIN_TRIES of them, for one user name from one address, refuse further tries.
+
+    Rows, not a cache: the limit applies across web processes and restarts.
     """
 
     key = models.CharField(max_length=64, db_index=True)  # SHA-256 of the user name and the address
     at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    objects = LoginTryQuerySet.as_manager()
+
+
+class ApiTokenQuerySet(AuditedQuerySet["ApiToken"]):
+    def visible_to(self, user: Any) -> ApiTokenQuerySet:
+        """The user's own only, for staff too."""
+        return self.filter(owner=user) if user.is_authenticated else self.none()
+
+    def usable(self) -> ApiTokenQuerySet:
+        return self.filter(revoked_at=None, expires_at__gt=timezone.now())
+
+    def revoke(self) -> int:
+        """Revoke those that are not revoked yet; returns their number."""
+        return self.filter(revoked_at=None).update(revoked_at=timezone.now())
+
+
+@audited("owner", "name", "scopes", "expires_at", "revoked_at", project="")
+class ApiToken(models.Model):
+    """A secret that a script sends in place of a password. Only its SHA-256 is stored."""
+
+    owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=80)
+    hint = models.CharField(max_length=16)  # its first characters, to tell tokens apart
+    token_hash = models.CharField(max_length=64, unique=True)
+    scopes = models.JSONField(default=list)  # of tokens.SCOPES
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ApiTokenQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["owner", "name"], condition=Q(revoked_at=None), name="api_token_name_per_owner"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def state(self) -> str:
+        """usable, expired or revoked."""
+        if self.revoked_at:
+            return "revoked"
+        return "usable" if self.expires_at > timezone.now() else "expired"
+
+    def revoke(self) -> None:
+        ApiToken.objects.filter(pk=self.pk).revoke()
+
+    def note_use(self) -> None:
+        now = timezone.now()
+        if self.last_used_at is None or self.last_used_at < now - TOKEN_USE_PRECISION:
+            ApiToken.objects.filter(pk=self.pk).update(last_used_at=now)
+
+
+class LaunchKey(models.Model):
+    """The Idempotency-Key of a launch, with its answer, which is sent again when the key is."""
+
+    owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="launch_keys")
+    key = models.CharField(max_length=200)
+    request_hash = models.CharField(max_length=64)  # SHA-256 of address and body
+    status = models.PositiveSmallIntegerField(default=0)
+    answer = models.TextField(default="")
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["owner", "key"], name="launch_key_once")]

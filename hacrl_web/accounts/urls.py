@@ -1,9 +1,9 @@
-"""Addresses of logging in and out, and of the settings: account, sessions, projects, people, audit log."""
+"""Addresses of login and logout, account, sessions, projects, people, audit log and tokens."""
 
 from django.urls import path
 
-from hacrl_web.accounts.login import session_views, views
-from hacrl_web.accounts.people import audit_views, invitation_views, project_views
+from hacrl_web.accounts.login import views
+from hacrl_web.accounts.people import audit_views
 from hacrl_web.accounts.people import views as people_views
 from hacrl_web.accounts.tokens import views as token_views
 
@@ -13,20 +13,20 @@ urlpatterns = [
     path("login/<str:token>", views.login_by_link, name="login_link"),
     path("logout", views.log_out, name="logout"),
     path("account", views.account, name="account"),
-    path("sessions", session_views.session_list, name="session_list"),
-    path("sessions/end", session_views.session_end, name="session_end"),
-    path("projects/", project_views.project_list, name="project_list"),
-    path("projects/switch", project_views.project_switch, name="project_switch"),
-    path("projects/<int:project_id>", project_views.project_detail, name="project_detail"),
-    path("projects/<int:project_id>/rename", project_views.project_rename, name="project_rename"),
-    path("projects/<int:project_id>/members/<int:member_id>", project_views.member_change, name="member_change"),
-    path("projects/<int:project_id>/invite", invitation_views.invite, name="invite"),
+    path("sessions", views.session_list, name="session_list"),
+    path("sessions/end", views.session_end, name="session_end"),
+    path("projects/", people_views.project_list, name="project_list"),
+    path("projects/switch", people_views.project_switch, name="project_switch"),
+    path("projects/<int:project_id>", people_views.project_detail, name="project_detail"),
+    path("projects/<int:project_id>/rename", people_views.project_rename, name="project_rename"),
+    path("projects/<int:project_id>/members/<int:member_id>", people_views.member_change, name="member_change"),
+    path("projects/<int:project_id>/invite", people_views.invite, name="invite"),
     path(
         "projects/<int:project_id>/invitations/<int:invitation_id>",
-        invitation_views.invitation_withdraw,
+        people_views.invitation_withdraw,
         name="invitation_withdraw",
     ),
-    path("invitation/<str:token>", invitation_views.invitation, name="invitation"),
+    path("invitation/<str:token>", people_views.invitation, name="invitation"),
     path("people/", people_views.people_list, name="people_list"),
     path("people/<int:user_id>", people_views.person_change, name="person_change"),
     path("audit", audit_views.audit_list, name="audit_list"),

@@ -1,6 +1,6 @@
-"""Who may see which rows: the one rule that every list, page, socket and export goes through.
+"""Which rows a user may see: the one rule of every list, page, socket and export.
 
-`visible_to` is what somebody may open; `listed_for` is that, narrowed to the project which the user looks at.
+`visible_to`: rows that the user may open.  `listed_for`: those of the user's current project.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hacrl_web.accounts.models import Membership, Project, Role
 from hacrl_web.accounts.projects import current_project, project_of_new, require
 
 RowT = TypeVar("RowT", bound=models.Model)
-_OBJECT = re.compile(r"(\w+)/<(?:\w+:)?(\w+)>")  # the first of an address: its section, the name of its id
+_OBJECT = re.compile(r"(\w+)/<(?:\w+:)?(\w+)>")  # the first object of an address: section, name of its id
 
 
 def is_of_member(user: Any, project: str = "project") -> models.Q:
@@ -31,21 +31,21 @@ class OfProjectQuerySet(AuditedQuerySet[RowT]):
     """Rows with a `project`."""
 
     def visible_to(self, user: Any) -> OfProjectQuerySet[RowT]:
-        """Rows of the user's projects, all rows for staff, none for a visitor who is not logged in."""
+        """Rows of the user's projects, all rows for staff, none for a visitor."""
         if not user.is_authenticated:
             return self.none()
         return self.all() if user.is_staff else self.filter(is_of_member(user))
 
     def listed_for(self, user: Any) -> OfProjectQuerySet[RowT]:
-        """The visible rows of the project that the user looks at."""
+        """The visible rows of the user's current project."""
         project = current_project(user)
         return self.visible_to(user) if project is None else self.visible_to(user).filter(project=project)
 
 
 class OfProject(models.Model):
-    """A row of a project, made by its owner; nobody makes one where the own role does not allow it."""
+    """A row of a project, created by its owner, who must be a member."""
 
-    # The part of an address that stands before the id of such a row: models/7.
+    # The part of an address before the id of such a row: models/7.
     section: ClassVar[str]
 
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="+")
@@ -64,7 +64,7 @@ class OfProject(models.Model):
 
 
 def rows_at(match: ResolverMatch, user: Any) -> OfProjectQuerySet[Any] | None:
-    """The object of an address, where the user may see it, as a query of one row or none; None: it is of no object."""
+    """The object of an address, if visible, as a query of at most one row; None for an address without an object."""
     named = _OBJECT.search(match.route)
     by_section = {model.section: model for model in apps.get_models() if issubclass(model, OfProject)}
     model = by_section.get(named[1]) if named else None
@@ -73,5 +73,5 @@ def rows_at(match: ResolverMatch, user: Any) -> OfProjectQuerySet[Any] | None:
     visible: OfProjectQuerySet[Any] = model._default_manager.visible_to(user)
     try:
         return visible.filter(pk=match.kwargs.get(named[2]))
-    except (ValidationError, ValueError):  # no id at all, which the operation says in its own words
+    except (ValidationError, ValueError):  # not an id, which the operation reports
         return visible.none()

@@ -55,7 +55,7 @@ OF_FOLDERS = r"Allowed: what lies below|holds a control|must not contain|longer 
 OF_NAMES = r"characters|needed|not be empty|Must be text|no visible character|valid Unicode"
 OF_SETTINGS = r"Must |no setting|too large|is needed|did you mean|thing to look at"
 OF_BODIES = r"send one JSON object|can be read|Give |Must be|needed|no setting|Content-Type|Choose "
-OF_QUERIES = r"known here: |not a cursor of this list|Must (be|have) "
+OF_QUERIES = r"no query parameter|not a cursor of this list|Must (be|have) "
 OF_WEBHOOKS = r"list of hosts|of the form https://host/path|may not contain|at most 500"
 OF_LOGINS = r"Wrong user name or password|required|not allowed|at most"
 OF_FRAMES = r"Frames? .*(JSON|op|characters)|frame is not JSON|no run|whole number|no event"
@@ -234,8 +234,8 @@ def test_verbs_hosts_and_tokens(run, tries):
         for path in ("runs", "models", f"runs/{run.pk}/stop"):
             tries.api(path, b"{}", "This address knows (POST|GET)", verb=verb)
     for text in AUTHORIZATIONS:
-        tries.api("me", b"", "no API token|unknown", verb="GET", headers={"Authorization": text})
-        tries.api("runs", {}, "no API token|unknown", headers={"Authorization": text})
+        tries.api("me", b"", "not an API token|token_unknown", verb="GET", headers={"Authorization": text})
+        tries.api("runs", {}, "not an API token|token_unknown", headers={"Authorization": text})
     for host in OTHER_HOSTS:
         tries.api("me", b"", "cannot be read", verb="GET", headers={"Host": host})
 

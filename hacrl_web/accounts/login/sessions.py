@@ -1,7 +1,7 @@
-"""Where somebody is logged in, and the end of it: one session, all but this one, or all of a user's.
+"""Lists and ends the sessions of a user.
 
-Read from Django's session table, which knows no users: each session is opened to see whose it is. A lab has hundreds
-of them, not millions.
+Django's session table has no column for the user, so each session is decoded to read it. An installation has hundreds
+of sessions, not millions.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from ua_parser import parse_os, parse_user_agent
 from hacrl_web.accounts import audit_log
 from hacrl_web.accounts.models import User
 
-LOGGED_IN = "signed_in"  # in a session: when, from which address, with which browser
-# Sent with `session_key` when somebody's session is ended from elsewhere: what it holds open must be closed.
+LOGIN_DETAILS = "signed_in"  # key in a session: time, address and browser of the login
+# Sent with `session_key` when a session is ended from elsewhere: its open connections must be closed.
 session_ended = Signal()
 
 
 @dataclass(frozen=True)
-class LoggedIn:
-    """One session as its user may see it: not its key, which would let others in."""
+class UserSession:
+    """A session as its user may see it: without its key, which would let others in."""
 
-    name: str  # stands for the key
+    name: str  # digest of the key
     at: datetime | None
     address: str
-    browser: str  # in words
-    user_agent: str  # as the browser named itself, which may be anything
+    browser: str  # such as "Chrome on Linux"
+    user_agent: str  # sent by the browser; may be any text
     expires_at: datetime
     is_this: bool
 
 
 def session_digest(session_key: str) -> str:
-    """What names a session where its key must not be seen."""
+    """A name for a session that does not reveal its key."""
     return hashlib.sha256(session_key.encode()).hexdigest()
 
 
 def browser_words(user_agent: str) -> str:
-    """Such as "Chrome on Linux"; empty where it is no browser that is known."""
+    """Such as "Chrome on Linux"; empty for an unknown browser."""
     browser, system = parse_user_agent(user_agent), parse_os(user_agent)
     return " on ".join(part.family for part in (browser, system) if part)
 
 
-def sessions_of(user: User, this_key: str | None = None) -> list[LoggedIn]:
-    """The user's sessions that have not expired, the newest first."""
+def sessions_of(user: User, this_key: str | None = None) -> list[UserSession]:
+    """The user's sessions that have not expired: the one of `this_key` first, then by expiry, latest first."""
     sessions = []
     for session, values in _open_sessions(user):
-        login = values.get(LOGGED_IN) or {}
+        login = values.get(LOGIN_DETAILS) or {}
         sessions.append(
-            LoggedIn(
+            UserSession(
                 name=session_digest(session.session_key),
                 at=parse_datetime(str(login.get("at", ""))),
                 address=str(login.get("address", "")),
@@ -73,7 +73,10 @@ def sessions_of(user: User, this_key: str | None = None) -> list[LoggedIn]:
 
 
 def end_sessions(user: User, *, only: str | None = None, but: str | None = None) -> int:
-    """End the user's sessions and what they hold open. only: the name of one; but: the key of one that goes on."""
+    """End the user's sessions and their open connections; returns how many.
+
+    only: name of the one to end.  but: key of one to keep.
+    """
     ended = 0
     for session, _ in _open_sessions(user):
         key = session.session_key
@@ -95,8 +98,8 @@ def _open_sessions(user: User) -> Iterator[tuple[Session, dict[str, Any]]]:
 
 
 @receiver(user_logged_in)
-def _remember(sender: Any, request: HttpRequest, user: User, **_: Any) -> None:
-    request.session[LOGGED_IN] = {
+def _note_login(sender: Any, request: HttpRequest, user: User, **_: Any) -> None:
+    request.session[LOGIN_DETAILS] = {
         "at": timezone.now().isoformat(timespec="seconds"),
         "address": request.META.get("REMOTE_ADDR", ""),
         "browser": request.META.get("HTTP_USER_AGENT", "")[:200],
@@ -105,6 +108,6 @@ def _remember(sender: Any, request: HttpRequest, user: User, **_: Any) -> None:
 
 
 @receiver(user_logged_out)
-def _note_end(sender: Any, user: User | None, **_: Any) -> None:
+def _note_logout(sender: Any, user: User | None, **_: Any) -> None:
     if user is not None:
         audit_log.note_change("logged out", user, sessions=1)

@@ -1,7 +1,9 @@
-"""Pages of logging in, by password or one-time link, and of one's own account."""
+"""Pages for logging in, by password or one-time link, and for the user's own password and sessions."""
 
 from __future__ import annotations
 
+import hashlib
+import unicodedata
 from typing import cast
 
 from django.contrib import messages
@@ -15,30 +17,35 @@ from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from hacrl_web.accounts.login.forms import FirstPasswordForm, LoginForm, NextPasswordForm
-from hacrl_web.accounts.login.sessions import end_sessions
-from hacrl_web.accounts.login.throttle import WINDOW, forget, may_try, throttle_key
-from hacrl_web.accounts.models import LoginLink, User
+from hacrl_web.accounts.login.sessions import end_sessions, sessions_of
+from hacrl_web.accounts.models import LOGIN_WINDOW, ApiToken, LoginLink, LoginTry, User
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
+def throttle_key(username: str, address: str) -> str:
+    """The same key for every spelling that a person would read as the same user name."""
+    folded = unicodedata.normalize("NFKC", username).strip().casefold()
+    return hashlib.sha256(f"{folded}\n{address}".encode("utf-8", "replace")).hexdigest()
+
+
 @method_decorator(login_not_required, name="dispatch")
 class LoginView(DjangoLoginView):
-    """Password form; Django's view checks `next`, this one counts the tries."""
+    """Django's password form, with a limit on failed logins."""
 
-    template_name = "accounts/login.html"
+    template_name = "accounts/login/login.html"
     authentication_form = LoginForm
     redirect_authenticated_user = True
     http_method_names = ["get", "head", "post"]
 
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         self.key = throttle_key(request.POST.get("username", ""), request.META.get("REMOTE_ADDR", ""))
-        if may_try(self.key):
+        if LoginTry.objects.admit(self.key):
             return super().post(request, *args, **kwargs)
-        minutes = int(WINDOW.total_seconds() // 60)
+        minutes = int(LOGIN_WINDOW.total_seconds() // 60)
         refusal = f"Too many tries. Wait {minutes} minutes, or ask for a login link."
         context = {"form": LoginForm(request), "refusal": refusal, "next": self.get_redirect_url()}
         response = render(request, self.template_name, context, status=429)
@@ -46,7 +53,7 @@ class LoginView(DjangoLoginView):
         return response
 
     def form_valid(self, form: LoginForm) -> HttpResponse:
-        forget(self.key)
+        LoginTry.objects.filter(key=self.key).delete()
         return super().form_valid(form)
 
     def form_invalid(self, form: LoginForm) -> HttpResponse:
@@ -54,9 +61,9 @@ class LoginView(DjangoLoginView):
 
 
 def redirect_to(request: HttpRequest, target: str) -> HttpResponse:
-    """To the address that a visitor named, if it is one of this host's; else home.
+    """Redirect to an address that the visitor sent, if it is on this host; else to the home page.
 
-    Not by Django's `redirect`: it takes a text without a slash for the name of a view, and there may be none.
+    Not Django's `redirect`, which reads a text without a slash as the name of a view.
     """
     is_ours = url_has_allowed_host_and_scheme(target, {request.get_host()}, request.is_secure())
     return HttpResponseRedirect(target if is_ours else reverse("home"))
@@ -66,15 +73,15 @@ def redirect_to(request: HttpRequest, target: str) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def login_by_link(request: HttpRequest, token: str) -> HttpResponse:
-    """GET shows one button and spends nothing, for mail and chat programs open links; POST logs in."""
+    """GET shows a button and does not use the link up, because mail and chat programs open links; POST logs in."""
     if request.method == "POST":
         user = LoginLink.objects.use(token)
         if user is not None:
             login(request, user, backend=BACKEND)
             return redirect_to(request, request.GET.get("next", ""))
     elif LoginLink.objects.usable(token).exists():
-        return render(request, "accounts/login_link.html", {"is_usable": True})
-    return render(request, "accounts/login_link.html", {"is_usable": False}, status=410)
+        return render(request, "accounts/login/link.html", {"is_usable": True})
+    return render(request, "accounts/login/link.html", {"is_usable": False}, status=410)
 
 
 @require_POST
@@ -87,14 +94,42 @@ def log_out(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def account(request: HttpRequest) -> HttpResponse:
-    """The user's own page: set or change the password."""
+    """Set or change the user's password."""
     user = cast(User, request.user)
     form_class = NextPasswordForm if user.has_usable_password() else FirstPasswordForm
     form = form_class(user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         form.save()
-        update_session_auth_hash(request, user)  # the other sessions end with the password that they were opened with
+        update_session_auth_hash(request, user)  # Django ends the sessions of the old password
         end_sessions(user, but=request.session.session_key)
         messages.success(request, "Your password is set.")
         return redirect("accounts:account")
-    return render(request, "accounts/account.html", {"form": form}, status=422 if form.errors else 200)
+    return render(request, "accounts/login/account.html", {"form": form}, status=422 if form.errors else 200)
+
+
+@require_GET
+def session_list(request: HttpRequest) -> HttpResponse:
+    """All sessions of the user, this one first."""
+    sessions = sessions_of(cast(User, request.user), request.session.session_key)
+    context = {"sessions": sessions, "num_tokens": ApiToken.objects.visible_to(request.user).usable().count()}
+    return render(request, "accounts/login/sessions.html", context)
+
+
+@require_POST
+def session_end(request: HttpRequest) -> HttpResponse:
+    """End one session (`session`), or all (`everywhere`), this one included.
+
+    `tokens`, with `everywhere`: also revoke the user's API tokens, which are not sessions.
+    """
+    user = cast(User, request.user)
+    if request.POST.get("everywhere"):
+        if request.POST.get("tokens"):
+            ApiToken.objects.visible_to(user).revoke()
+        end_sessions(user)
+        request.session.flush()
+        return redirect("accounts:login")
+    if end_sessions(user, only=request.POST.get("session", ""), but=request.session.session_key):
+        messages.success(request, "Logged out there.")
+    else:
+        messages.info(request, "That session had ended already.")
+    return redirect("accounts:session_list")

@@ -1,7 +1,7 @@
-"""Members, invitations and accounts: what their pages ask for, with the rules that keep a project and a lab governed.
+"""Changes of members, invitations and accounts, with the rules that keep each project and the installation governed.
 
-Nobody leaves a project without an admin, and no staff closes the own account. Where the account of a project's only
-admin is closed, staff, who are admins everywhere, make another one. All refusals are FieldErrors; then nothing is
+A project always keeps an admin, and staff cannot close their own account. Where the account of a project's only admin
+is closed, staff, who are admins of all projects, can appoint another one. Refusals are FieldErrors; then nothing is
 written.
 """
 
@@ -26,35 +26,31 @@ from hacrl_web.accounts.models import (
     User,
     includes,
 )
-from hacrl_web.accounts.projects import role_in
+from hacrl_web.accounts.projects import forbidden, role_in
 from hacrl_web.web.errors import FieldError, FieldErrors
 
-LAST_ADMIN = "A project needs an admin: make somebody else one first."
-
-
-def _refused(code: str, message: str, field: str | None = None, status: int = 422) -> FieldErrors:
-    return FieldErrors([FieldError(code, message, field)], status)
+LAST_ADMIN = "A project needs an admin: make another member an admin first."
 
 
 def checked_name(text: str) -> str:
     """The name of a project. Error: FieldErrors."""
     name = " ".join(text.split())
     if not name or len(name) > MAX_PROJECT_NAME or not name.isprintable():
-        raise _refused("name", f"1 to {MAX_PROJECT_NAME} characters that can be read.", "name")
+        raise FieldErrors.single("name", f"Give 1 to {MAX_PROJECT_NAME} printable characters.", "name")
     return name
 
 
 def checked_role(text: str) -> str:
     """Error: FieldErrors."""
     if text not in Role.values:
-        raise _refused("role", f"Choose one of: {', '.join(Role.values)}.", "role")
+        raise FieldErrors.single("role", f"Choose one of: {', '.join(Role.values)}.", "role")
     return text
 
 
 def make_project(user: User, name: str) -> Project:
-    """A new project with its maker as admin. Error: FieldErrors (403) for who is not staff."""
+    """A new project with `user` as admin. Error: FieldErrors (403) for a user who is not staff."""
     if not user.is_staff:
-        raise _refused("forbidden", "Only staff may make projects.", status=403)
+        raise forbidden("Only staff may create projects.")
     return Project.objects.make(checked_name(name), user)
 
 
@@ -72,7 +68,7 @@ def set_role(member: Membership, role: str) -> None:
 
 
 def remove_member(member: Membership) -> None:
-    """The person sees the project no more; what they made stays. Error: FieldErrors (409)."""
+    """The person no longer sees the project; the person's objects stay. Error: FieldErrors (409)."""
     with transaction.atomic():
         _keep_admin(member, None)
         User.objects.filter(pk=member.user_id, chosen_project=member.project).update(chosen_project=None)
@@ -81,32 +77,32 @@ def remove_member(member: Membership) -> None:
 
 
 def _withdraw_invitations(member: Membership) -> None:
-    """Who is no admin any more has invited nobody."""
+    """Invitations by a former admin end."""
     Invitation.objects.open().filter(project=member.project, inviter=member.user_id).delete()
 
 
 def active_admins(project: Project) -> set[int]:
-    """Ids of the memberships of those who can manage the project; the last one neither leaves nor is demoted."""
+    """Ids of the memberships of admins with an open account. The last one can neither leave nor be demoted."""
     admins = Membership.objects.filter(project=project, role=Role.ADMIN, user__is_active=True)
     return set(admins.values_list("pk", flat=True))
 
 
 def _keep_admin(member: Membership, role: str | None) -> None:
-    Project.objects.select_for_update().get(pk=member.project_id)  # two admins who demote each other: one is refused
+    Project.objects.select_for_update().get(pk=member.project_id)  # of two admins who demote each other, one is refused
     if role != Role.ADMIN and not active_admins(member.project) - {member.pk}:
-        raise _refused("last_admin", LAST_ADMIN, "role", 409)
+        raise FieldErrors.single("last_admin", LAST_ADMIN, "role", 409)
 
 
 # Invitations
 
 
 def join(token: str, user: User) -> Project | None:
-    """Spend an invitation: its project, or None where it is not usable. A role that is higher already stays."""
+    """Use an invitation: returns its project, or None where it is not usable. A higher role of the user stays."""
     with transaction.atomic():
         invitation = Invitation.objects.usable(token).select_related("project").first()
         if invitation is None:
             return None
-        # One conditional UPDATE of this row alone: of two at the same time one gets in.
+        # One conditional UPDATE: of two simultaneous requests, one succeeds.
         unused = Invitation.objects.filter(pk=invitation.pk, used_at=None)
         if not unused.update(used_at=timezone.now(), used_by=user):
             return None
@@ -122,7 +118,7 @@ def join(token: str, user: User) -> Project | None:
 
 
 def join_as_new(token: str, username: str, password: str) -> User:
-    """An account, and the membership that the invitation gives. Error: FieldErrors; then the link is not used up."""
+    """A new account with the membership of the invitation. Error: FieldErrors, and the link stays usable."""
     user = User(username=User.normalize_username(username.strip()))
     errors = []
     for field, check in (("username", lambda: user.clean_fields(exclude=["password"])),
@@ -140,9 +136,11 @@ def join_as_new(token: str, username: str, password: str) -> User:
                 raise IntegrityError
             user.save()
             if join(token, user) is None:
-                raise _refused("gone", "This invitation was used meanwhile, or has expired.", None, 410)
+                raise FieldErrors.single("gone", "This invitation has been used or has expired.", None, 410)
     except IntegrityError:
-        raise _refused("taken", "This user name is taken. If it is yours, log in first.", "username") from None
+        raise FieldErrors.single(
+            "taken", "This user name is taken. If it is yours, log in first.", "username"
+        ) from None
     return user
 
 
@@ -150,30 +148,30 @@ def join_as_new(token: str, username: str, password: str) -> User:
 
 
 def set_active(by: User, user: User, is_active: bool) -> None:
-    """Close an account, with its sessions, sockets, tokens and links, or open it again.
+    """Close an account and end its sessions, sockets, tokens and links, or open it again.
 
-    Error: FieldErrors (403 or 409), and nothing is written.
+    Error: FieldErrors (403 or 409).
     """
     if not is_active and user.pk == by.pk:
-        raise _refused("self", "You cannot close your own account: ask other staff.", None, 409)
+        raise FieldErrors.single("self", "You cannot close your own account: ask other staff.", None, 409)
     if user.is_superuser and not by.is_superuser:
-        raise _refused("forbidden", "Only a superuser closes or opens the account of one.", None, 403)
+        raise forbidden("Only a superuser may close or open the account of a superuser.")
     with transaction.atomic():
-        # Two who close each other: one is refused, and the installation keeps its staff.
+        # Of two staff who close each other's account, one is refused.
         staff = User.objects.select_for_update().filter(is_staff=True).order_by("pk")
         if not any(one.pk == by.pk and one.is_active for one in staff):
-            raise _refused("forbidden", "Only staff may close and open accounts.", None, 403)
+            raise forbidden("Only staff may close and open accounts.")
         user.is_active = is_active
         user.save(update_fields=["is_active"])
         if not is_active:
             LoginLink.objects.filter(user=user, used_at=None).delete()
             Invitation.objects.filter(inviter=user, used_at=None).delete()
-            # An account that is opened again must not let in whoever took its tokens before.
+            # A stolen token must not work again when the account is opened again.
             ApiToken.objects.filter(owner=user).revoke()
     if not is_active:
         end_sessions(user)
 
 
 def manages(user: Any, project: Project) -> bool:
-    """Whether the user manages the members of a project."""
+    """Whether the user is an admin of the project."""
     return role_in(user, project) == Role.ADMIN

@@ -1,4 +1,4 @@
-"""Projects, members, invitations, people and the audit log over JSON: the rules and refusals of their pages."""
+"""API of projects, members, invitations, people and the audit log, with the rules of their pages."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ from hacrl_web.accounts.answers import (
 from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.accounts.models import Invitation, Membership, Project, User
 from hacrl_web.accounts.people import people
-from hacrl_web.accounts.people.audit_views import COLUMNS, filtered, visible_entries
-from hacrl_web.accounts.people.invitation_views import invited, withdrawn
-from hacrl_web.accounts.people.project_views import manageable_member, managed_project, visible_project
+from hacrl_web.accounts.people.audit_views import COLUMNS, AuditFilters
+from hacrl_web.accounts.people.views import (
+    create_invitation,
+    manageable_member,
+    managed_project,
+    visible_project,
+    withdraw_invitation,
+)
 from hacrl_web.accounts.projects import role_in
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
@@ -48,7 +53,7 @@ class InvitationIn(RoleIn):
 
 
 class AuditQuery(ListQuery):
-    """since, until: days such as 2026-11-22, in UTC.  q: part of an object's name, or its id."""
+    """The parameters of AuditFilters; an unreadable value does not filter."""
 
     actor: Text
     kind: Text
@@ -135,7 +140,7 @@ def remove_member(request: HttpRequest, project_id: int, member_id: int) -> Any:
 def invite(request: HttpRequest, project_id: int, payload: InvitationIn, response: HttpResponse) -> Any:
     """`link` is in this answer and nowhere else."""
     project = managed_project(request, project_id)
-    invitation, link = invited(request, project, people.checked_role(payload.role), payload.comment)
+    invitation, link = create_invitation(request, project, people.checked_role(payload.role), payload.comment)
     response["Cache-Control"] = "no-store"
     return Status(201, {**_invitation(invitation), "link": link})
 
@@ -144,8 +149,8 @@ def invite(request: HttpRequest, project_id: int, payload: InvitationIn, respons
     "/projects/{int:project_id}/invitations/{int:invitation_id}", response={204: None}, summary="End an invitation"
 )
 def withdraw(request: HttpRequest, project_id: int, invitation_id: int) -> Any:
-    """One that was used before stays as it is."""
-    withdrawn(managed_project(request, project_id), invitation_id)
+    """A used one does not change."""
+    withdraw_invitation(managed_project(request, project_id), invitation_id)
     return Status(204, None)
 
 
@@ -153,8 +158,8 @@ def _person(row: User) -> dict[str, Any]:
     return {"id": row.pk, "name": row.get_username(), "is_active": row.is_active, "is_staff": row.is_staff}
 
 
-def _for_staff(request: HttpRequest) -> User:
-    """Error: Http404 for everybody else, who need not know who is there."""
+def _staff(request: HttpRequest) -> User:
+    """Error: Http404 for other users, who may not know who has an account."""
     if not _user(request).is_staff:
         raise Http404
     return _user(request)
@@ -162,13 +167,13 @@ def _for_staff(request: HttpRequest) -> User:
 
 @router.get("/people", response=PageOf[PersonAnswer], summary="List the people of the installation (staff)")
 def list_people(request: HttpRequest, query: Query[ListQuery]) -> Any:
-    _for_staff(request)
+    _staff(request)
     return listing(User.objects.order_by("username"), query, _person)
 
 
 @router.post("/people/{int:user_id}/close", response=PersonAnswer, summary="Close an account (staff)")
 def close_account(request: HttpRequest, user_id: int) -> Any:
-    """Its sessions, sockets, links and invitations end at once, and its tokens let nobody in."""
+    """Its sessions, sockets, links, invitations and tokens end at once."""
     return _set_active(request, user_id, is_active=False)
 
 
@@ -178,7 +183,7 @@ def open_account(request: HttpRequest, user_id: int) -> Any:
 
 
 def _set_active(request: HttpRequest, user_id: int, *, is_active: bool) -> dict[str, Any]:
-    by = _for_staff(request)
+    by = _staff(request)
     person = get_object_or_404(User, pk=user_id)
     people.set_active(by, person, is_active)
     person.refresh_from_db()
@@ -193,5 +198,4 @@ def _entry(row: AuditEntry) -> dict[str, Any]:
     "/audit", response=PageOf[AuditAnswer], summary="The audit log, newest first (staff; admins of projects: theirs)"
 )
 def list_audit(request: HttpRequest, query: Query[AuditQuery]) -> Any:
-    filters = {name: text.replace("\x00", "") for name, text in query.dict(exclude={"limit", "cursor"}).items()}
-    return listing(filtered(visible_entries(request), filters), query, _entry)
+    return listing(AuditFilters.read(request.GET).entries(request), query, _entry)

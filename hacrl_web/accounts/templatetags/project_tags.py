@@ -1,4 +1,4 @@
-"""Template tags of projects: whether somebody may change what a page shows, and the switch between projects."""
+"""Template tags of projects: whether the user may change an object, and the switch between projects."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hacrl_web.accounts.models import Project, Role, includes
 from hacrl_web.accounts.projects import administers, current_project, role_in
 
 register = template.Library()
-MAX_SHOWN = 100
+MAX_CHOICES = 100
 
 
 @register.simple_tag(takes_context=True)
 def may_change(context: template.Context, row: Any = None) -> bool:
-    """Whether the user may change this object; without one, make new ones in the project that the lists show."""
+    """Whether the user may change `row`; without one, whether the user may create objects in the current project."""
     user = context["user"]
     project = row.project if row is not None else current_project(user)
     if project is None:
@@ -27,23 +27,25 @@ def may_change(context: template.Context, row: Any = None) -> bool:
 
 @register.simple_tag(takes_context=True)
 def reads_audit(context: template.Context) -> bool:
-    """Whether the user administers something, and so reads its audit log."""
+    """Whether the user may read an audit log."""
     return administers(context["user"])
 
 
 @register.simple_tag(takes_context=True)
 def project_switch_tag(context: template.Context) -> dict[str, Any]:
-    """What the header offers: nothing where there is one project at most."""
+    """The projects that the header offers; empty where there is only one."""
     user = context["user"]
     try:
         if user.is_staff:
-            projects = list(Project.objects.all()[:MAX_SHOWN])
+            projects = list(Project.objects.all()[:MAX_CHOICES])
         else:
             projects = sorted((one.project for one in user.own_memberships), key=lambda one: (one.name, one.pk))
         if len(projects) < 2:
             return {}
         path = context["request"].path
-        place = path if path.endswith("/") else ""  # a list is shown again; another page is of what it shows
+        place = (
+            path if path.endswith("/") else ""
+        )  # to a list again, but not to the page of an object of another project
         return {"projects": projects, "current": current_project(user), "has_all": user.is_staff, "next": place}
-    except DatabaseError:  # the frame of the page that says "database busy" must not need the database
+    except DatabaseError:  # the page "database busy" has this header too
         return {}

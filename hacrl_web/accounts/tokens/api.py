@@ -1,4 +1,4 @@
-"""The accounts' part of the REST API: who asks, and the API tokens of that user."""
+"""API of the caller: the user, and the user's API tokens."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router, Status
 
 from hacrl_web.accounts.answers import MeAnswer, NewTokenAnswer, TokenAnswer
-from hacrl_web.accounts.token_models import ApiToken
+from hacrl_web.accounts.models import ApiToken
+from hacrl_web.accounts.projects import forbidden
 from hacrl_web.accounts.tokens.tokens import MAX_DAYS, USUAL_DAYS, make_token
-from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
 
@@ -31,9 +31,9 @@ def token_summary(token: ApiToken) -> dict[str, Any]:
     return {"id": token.pk, **{name: getattr(token, name) for name in names}}
 
 
-@router.get("/me", response=MeAnswer, summary="Who asks, and with which token")
+@router.get("/me", response=MeAnswer, summary="The caller, and the token of this request")
 def get_me(request: HttpRequest) -> Any:
-    """`token` is null where a browser's session asks."""
+    """`token` is null for a browser's session."""
     user: Any = request.user
     token = getattr(request, "api_token", None)
     return {
@@ -49,22 +49,17 @@ def list_tokens(request: HttpRequest, query: Query[ListQuery]) -> Any:
     return listing(ApiToken.objects.visible_to(request.user), query, token_summary)
 
 
-@router.post(
-    "/tokens", response={201: NewTokenAnswer}, summary="Make an API token; its text is in this answer and nowhere else"
-)
+@router.post("/tokens", response={201: NewTokenAnswer}, summary="Create an API token; its text is in this answer only")
 def create_token(request: HttpRequest, payload: TokenIn, response: HttpResponse) -> Any:
-    """Only for who is logged in with a browser: a stolen token must not be able to outlive itself."""
+    """Only for a browser's session: a stolen token must not create tokens that outlive it."""
     if getattr(request, "api_token", None) is not None:
-        message = "A token makes no tokens: make it on your page, logged in."
-        raise FieldErrors([FieldError("forbidden", message, None)], 403)
+        raise forbidden("A token cannot create tokens: log in with a browser and use the page API tokens.")
     token, text = make_token(request.user, **payload.dict())
     response["Cache-Control"] = "no-store"
     return Status(201, {**token_summary(token), "token": text})
 
 
-@router.post(
-    "/tokens/{int:pk}/revoke", response=TokenAnswer, summary="Let a token in no more; asking twice does nothing"
-)
+@router.post("/tokens/{int:pk}/revoke", response=TokenAnswer, summary="Revoke a token; revoking it twice does nothing")
 def revoke_token(request: HttpRequest, pk: int) -> Any:
     token = get_object_or_404(ApiToken.objects.visible_to(request.user), pk=pk)
     token.revoke()

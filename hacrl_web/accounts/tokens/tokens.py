@@ -1,8 +1,8 @@
-"""API tokens: how their text is made and checked, who may do what with one, and whom it stands for.
+"""API tokens: creates them, checks them, and finds their owners.
 
-`hacrl_`, 32 random characters (190 bits), 6 of a checksum. The prefix lets scanners find a leaked one; the checksum
-refuses a mistyped one without a look at the database. A stored token is found by the SHA-256 of its text, so how long
-that takes tells nothing of the tokens that there are, nor of their owners.
+The text of a token is `hacrl_`, 32 random characters (190 bits) and a checksum of 6. Scanners find leaked tokens by
+the prefix; the checksum refuses a mistyped token without a query. A token is looked up by the SHA-256 of its text, so
+the time of the lookup reveals nothing about existing tokens or their owners.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import Error, IntegrityError, transaction
+from django.db.models import Q
 from django.utils import timezone
 
-from hacrl_web.accounts.models import hash_token
-from hacrl_web.accounts.token_models import ApiToken
+from hacrl_web.accounts.models import ApiToken, hash_token
 from hacrl_web.web.errors import FieldError, FieldErrors
 
 PREFIX = "hacrl_"
@@ -33,7 +33,7 @@ USUAL_DAYS = 30
 MAX_DAYS = 366
 MAX_TOKENS = 50
 MAX_NAME = 80
-KEPT_AFTER_END = timedelta(days=30)
+KEEP_ENDED = timedelta(days=30)
 _ALPHABET = string.ascii_letters + string.digits
 _RANDOM, _CHECK, _HINT = 32, 6, 10
 
@@ -60,7 +60,7 @@ def is_well_formed(text: str) -> bool:
 
 
 def make_token(owner: Any, *, name: str, scopes: list[str], days: int) -> tuple[ApiToken, str]:
-    """A new token and its text, which is nowhere else from now on. Error: FieldErrors; then nothing is written."""
+    """A new token and its text, which is not stored. Error: FieldErrors."""
     name = name.replace("\x00", "").strip()
     errors = _problems(name, scopes, days)
     mine = ApiToken.objects.filter(owner=owner)
@@ -72,8 +72,7 @@ def make_token(owner: Any, *, name: str, scopes: list[str], days: int) -> tuple[
     own_scopes = [scope for scope in SCOPES if scope in scopes]
     try:
         with transaction.atomic():
-            for ended in ("revoked_at", "expires_at"):
-                mine.filter(**{f"{ended}__lt": now - KEPT_AFTER_END}).delete()
+            mine.filter(Q(revoked_at__lt=now - KEEP_ENDED) | Q(expires_at__lt=now - KEEP_ENDED)).delete()
             token = ApiToken.objects.create(
                 owner=owner,
                 name=name,
@@ -84,7 +83,7 @@ def make_token(owner: Any, *, name: str, scopes: list[str], days: int) -> tuple[
             )
     except IntegrityError:
         message = f"You have a token named “{name}” already: revoke it, or choose another name."
-        raise FieldErrors([FieldError("taken", message, "name")]) from None
+        raise FieldErrors.single("taken", message, "name") from None
     return token, text
 
 
@@ -99,34 +98,36 @@ def _problems(name: str, scopes: list[str], days: int) -> list[FieldError]:
     return errors
 
 
-def _refused(code: str, message: str, status: int = 401) -> FieldErrors:
-    return FieldErrors([FieldError(code, message, None)], status)
-
-
 def bearer(header: str) -> str | None:
-    """The token in an Authorization header; None where it holds another kind of login, or nothing."""
+    """The token in an Authorization header; None for an empty header and for other schemes."""
     scheme, _, text = header.partition(" ")
     return text if scheme.lower() == "bearer" else None
 
 
 def find_token(text: str) -> ApiToken:
-    """The token of this text. Error: FieldErrors (401), which says more only to whoever holds a true one."""
+    """The token of this text. Error: FieldErrors (401); only for an existing token does it give details."""
     if not is_well_formed(text):
-        raise _refused("token_malformed", "This is no API token: it is incomplete or mistyped.")
+        raise _not_accepted("malformed", "This is not an API token: it is incomplete or mistyped.")
     digest = hash_token(text)
     token = ApiToken.objects.filter(token_hash=digest).select_related("owner").first()
     if token is None or not hmac.compare_digest(token.token_hash, digest) or not token.owner.is_active:
-        raise _refused("token_unknown", "This API token is not known here.")
-    if token.state != "usable":
-        raise _refused(f"token_{token.state}", f"This API token has been {token.state}. Make a new one on your page.")
-    with suppress(Error):  # a busy database must not keep a reader out
+        raise _not_accepted("unknown", "This installation does not know this API token.")
+    if token.state == "revoked":
+        raise _not_accepted("revoked", "This API token was revoked. Create a new one on the page API tokens.")
+    if token.state == "expired":
+        raise _not_accepted("expired", "This API token has expired. Create a new one on the page API tokens.")
+    with suppress(Error):  # a busy database must not refuse a reader
         token.note_use()
     return token
 
 
+def _not_accepted(code: str, message: str) -> FieldErrors:
+    return FieldErrors.single(f"token_{code}", message, status=401)
+
+
 def check_scope(token: ApiToken, method: str) -> None:
-    """Error: FieldErrors (403) where the token may not use this verb."""
+    """Error: FieldErrors (403) where the token's scopes do not include this method."""
     needed = "read" if method in READING else "write"
     if needed not in token.scopes:
         message = f"This API token may not {needed}: its scope is {', '.join(token.scopes)}."
-        raise _refused("scope_missing", message, 403)
+        raise FieldErrors.single("scope_missing", message, status=403)

@@ -1,4 +1,4 @@
-"""The page of a user's API tokens: make, look, revoke."""
+"""Page of a user's API tokens: list, create, revoke."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
-from hacrl_web.accounts.token_models import ApiToken
+from hacrl_web.accounts.models import ApiToken
 from hacrl_web.accounts.tokens.tokens import LIFETIMES_DAYS, MAX_NAME, SCOPES, USUAL_DAYS, make_token
 from hacrl_web.web.errors import FieldErrors
 
-SHOWN = 200
+MAX_ROWS = 200
 
 
 class TokenForm(forms.Form):
-    """A new token."""
-
     name = forms.CharField(
         max_length=MAX_NAME,
         help_text="What will use it, such as: nightly sweeps on node 3.",
@@ -42,33 +40,29 @@ class TokenForm(forms.Form):
         error_messages={"required": "Choose at least one."},
     )
 
-    def add_refusal(self, refused: FieldErrors) -> None:
-        for error in refused.errors:
-            self.add_error(error.field if error.field in self.fields else None, error.message)
-
 
 @never_cache
 @sensitive_variables("text")
 @require_http_methods(["GET", "HEAD", "POST"])
 def tokens(request: HttpRequest) -> HttpResponse:
-    """The list, and a form; the answer to the form is the only page that ever shows a token's text."""
+    """The list and a form. The answer to the form is the only page that shows the text of the token."""
     form = TokenForm(request.POST if request.method == "POST" else None)
     new_token: dict[str, Any] = {}
     if request.method == "POST" and form.is_valid():
         try:
             token, text = make_token(request.user, **form.cleaned_data)
-            new_token = {"made": token, "text": text}
+            new_token = {"new_token": token, "text": text}
             form = TokenForm()
-        except FieldErrors as refused:
-            form.add_refusal(refused)
-    rows = ApiToken.objects.visible_to(request.user)[:SHOWN]
+        except FieldErrors as refusal:
+            refusal.add_to(form)
+    rows = ApiToken.objects.visible_to(request.user)[:MAX_ROWS]
     context = {"form": form, "tokens": rows, "address": request.build_absolute_uri("/").rstrip("/"), **new_token}
-    return render(request, "accounts/tokens.html", context, status=422 if form.errors else 200)
+    return render(request, "accounts/tokens/tokens.html", context, status=422 if form.errors else 200)
 
 
 @require_POST
 def revoke(request: HttpRequest, pk: int) -> HttpResponse:
     token = get_object_or_404(ApiToken.objects.visible_to(request.user), pk=pk)
     token.revoke()
-    messages.success(request, f"The token “{token.name}” lets nobody in any more.")
+    messages.success(request, f"The token “{token.name}” is revoked.")
     return redirect("accounts:tokens")

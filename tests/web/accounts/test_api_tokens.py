@@ -221,7 +221,7 @@ def test_middleware_after_it_knows_whom_a_token_stands_for(user, monkeypatch):
 
 def test_too_many_requests_are_told_to_wait(user, settings, monkeypatch):
     cache.clear()
-    monkeypatch.setattr("hacrl_web.api_auth.time.time", lambda: 1_000_020.0)  # a minute that does not end
+    monkeypatch.setattr("hacrl_web.api.time.time", lambda: 1_000_020.0)  # a minute that does not end
     settings.API_READS_PER_MINUTE, settings.API_WRITES_PER_MINUTE = 1000, 2
     run = make_run(user)
     client, other = (bearer(token_of(user, "read", "write", name=name)[1]) for name in "ab")

@@ -167,7 +167,8 @@ def test_last_admin_stays_admin(lab):
 
 def test_only_admin_is_told_before_what_a_project_cannot_do_without(lab):
     page = f"/projects/{lab.project.pk}"
-    reason, stuck = "A project needs an admin: make somebody else one first.", re.compile(r"<button[^>]* disabled")
+    reason = "A project needs an admin: make another member an admin first."
+    stuck = re.compile(r"<button[^>]* disabled")
     for others, shown in (("member", 2), ("admin", 0)):  # Set and Leave of the own row
         Membership.objects.filter(user=lab.member).update(role=others)
         body = logged_in(lab.admin).get(page).content.decode()
