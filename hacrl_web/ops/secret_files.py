@@ -1,4 +1,4 @@
-"""How settings.py reads secrets: from the environment, or from a file that NAME_FILE names, as containers get them.
+"""Reads secrets from the environment, or from a file named by NAME_FILE, as in containers.
 
 Standard library only.
 """
@@ -13,11 +13,11 @@ MOST_BYTES = 64 * 1024
 
 
 class BadSecret(Exception):
-    """A secret cannot be had; the text says which and what to do, and never what it is."""
+    """A secret cannot be read; the text names it and what to do, without its value."""
 
 
 def secret(name: str) -> str:
-    """The secret of this name, empty where there is none. Error: BadSecret."""
+    """The value of a secret; empty where it is not set. Error: BadSecret."""
     value, path = os.environ.get(name, ""), os.environ.get(f"{name}_FILE", "")
     if not path:
         return value
@@ -28,14 +28,16 @@ def secret(name: str) -> str:
             text = file.read(MOST_BYTES).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise BadSecret(f"{name}_FILE={path} cannot be read ({reason}): is it there, and readable for us?") from None
+        raise BadSecret(
+            f"{name}_FILE={path} cannot be read ({reason}): check that it exists and that this user may read it."
+        ) from None
     if not text:
         raise BadSecret(f"{name}_FILE={path} is empty.")
     return text
 
 
 def with_password(url: str, password: str) -> str:
-    """The address with the password put in; an address that has one of its own keeps it."""
+    """The URL with a password, unless it has one."""
     parts = urlsplit(url)
     if not password or parts.password or not parts.hostname:
         return url

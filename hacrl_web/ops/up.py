@@ -1,6 +1,6 @@
-"""`./hacrl up`, `demo`, `status`, `down` and `manage`, inside the virtual environment: from nothing to a served page.
+"""`./hacrl up`, `demo`, `status`, `down` and `manage`, in the virtual environment.
 
-Starts Redis, migrates, starts web, worker, dispatcher and watcher, says one line, and watches over them to the end.
+`up` starts Redis, migrates, starts web, worker, dispatcher and watcher, prints their address, and watches them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ import webbrowser
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hacrl_web.ops import preflight
 from hacrl_web.ops.commands import command
 from hacrl_web.ops.preflight import ROOT, StartRefused
 
-if TYPE_CHECKING:
-    from hacrl_web.ops.processes import ManagedProcess, ProcessSupervisor
+with contextlib.suppress(ModuleNotFoundError):  # `status` and `down` work before psutil is installed
+    import psutil
+
+    from hacrl_web.ops.processes import ManagedProcess, ProcessSupervisor, end_all, is_alive, started_at
 
 START_TIMEOUT_S = 120.0  # a first start on a cold disk
 WORKER_GRACE_S = 50.0  # a trainer has 10 s to end its step and 30 s to end by itself
@@ -39,16 +41,16 @@ def say(text: str) -> None:
 
 
 class Up:
-    """One running product: its data folder, its processes, its address."""
+    """A running product: data folder, processes, address."""
 
     def __init__(self, data: Path, host: str, port: int, announce: Callable[[str], None] = print) -> None:
         self.data, self.host, self.port, self.announce = data, host, port, announce
         preflight.make_data_folder(data)
-        self.lock = preflight.take_lock(data)  # held until this process ends
+        self.lock = preflight.take_lock(data)  # until this process ends
         self.public = preflight.check_public_bind(host)
         preflight.check_port(host, port)
         end_leftovers(preflight.read_state(data))
-        by_host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - what a browser here asks instead
+        by_host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - for a browser on this machine
         host_in_url = by_host.get(host, f"[{host}]" if ":" in host else host)
         self.url = f"http://{host_in_url}:{port}"
         self.redis_folder = None if os.environ.get("REDIS_URL") else preflight.redis_folder(data)
@@ -63,20 +65,14 @@ class Up:
             "PYTHONUNBUFFERED": "1",
         }
         self.started_at = time.time()
-        self.supervisor = self._make_supervisor()
-
-    def _make_supervisor(self) -> ProcessSupervisor:
-        from hacrl_web.ops.processes import ProcessSupervisor
-
-        supervisor = ProcessSupervisor(say)
-        supervisor.on_change = self.write_state
-        supervisor.handle_signals()
-        return supervisor
+        self.supervisor = ProcessSupervisor(say)
+        self.supervisor.on_change = self.write_state
+        self.supervisor.handle_signals()
 
     # -- starting
 
     def start(self) -> bool:
-        """True once the web answers; False if a signal came first. Error: Refused."""
+        """Start everything: True once the web answers, False after a signal. Error: StartRefused."""
         if self.redis_folder is not None:
             self._add("redis", preflight.redis_command(self.redis_folder))
         self._migrate()
@@ -86,8 +82,7 @@ class Up:
         self._add("dispatcher", command("dispatcher"))
         self._add("watcher", command("watcher"))
         self.write_state()
-        ready = self.supervisor.wait(lambda: self._is_serving(web), START_TIMEOUT_S, pause_s=0.1)
-        if not ready:
+        if not self.supervisor.wait(lambda: self._is_serving(web), START_TIMEOUT_S, pause_s=0.1):
             if self.supervisor.stopping:
                 return False
             raise StartRefused(
@@ -97,17 +92,14 @@ class Up:
         return True
 
     def _add(self, name: str, words: list[str]) -> ManagedProcess:
-        from hacrl_web.ops.processes import ManagedProcess
-
-        return self.supervisor.add(
-            ManagedProcess(name, words, self.data / "logs" / f"{name}.log", self.environment, ROOT)
-        )
+        log = self.data / "logs" / f"{name}.log"
+        return self.supervisor.add(ManagedProcess(name, words, log, self.environment, ROOT))
 
     def _single(self, *arguments: str, stdout: Any = None) -> subprocess.Popen[bytes]:
         return self.supervisor.single([sys.executable, "manage.py", *arguments], self.environment, ROOT, stdout)
 
     def _migrate(self) -> None:
-        """Bring the database up to date; nothing to start if neither it nor the migrations have changed."""
+        """Migrate, unless neither the database nor the migrations have changed."""
         if preflight.is_migrated(self.data):
             return
         say("Preparing the database ...")
@@ -130,7 +122,7 @@ class Up:
                     f"{child.name} ended {child.restarts} times while starting; its log ends:\n{child.last_lines()}"
                 )
         try:
-            with urllib.request.urlopen(f"{self.url}/login", timeout=5):  # noqa: S310 - our own http address
+            with urllib.request.urlopen(f"{self.url}/login", timeout=5):  # noqa: S310 - our http address
                 return True
         except urllib.error.HTTPError as error:
             if error.code >= 500:
@@ -142,19 +134,19 @@ class Up:
             return False
 
     def _announce(self, link: subprocess.Popen[bytes]) -> None:
-        """The one line: the address and a way in."""
+        """Print the address and a login link, in one line."""
         self.supervisor.wait(lambda: link.poll() is not None, 30, pause_s=0.1)
         output = link.stdout.read().decode(errors="replace") if link.poll() is not None and link.stdout else ""
         self.login_url = next((line.strip() for line in reversed(output.splitlines()) if "/login/" in line), None)
         if self.login_url:
             self.announce(f"HACRL Web: {self.url}  log in once with {self.login_url}  (Ctrl-C stops it)")
         else:
-            self.announce(f"HACRL Web: {self.url}  (no login link: `./hacrl login_link` tells why)\n{output}")
+            self.announce(f"HACRL Web: {self.url}  (no login link: see `./hacrl login_link`)\n{output}")
 
     # -- while it runs
 
     def write_state(self) -> None:
-        """up.json, for `status`, `down`, and the next start after a crash."""
+        """Write up.json, for `status`, `down`, and the next start after a crash."""
         preflight.write_state(
             self.data,
             {
@@ -174,17 +166,16 @@ class Up:
         self.supervisor.wait(lambda: False)
 
     def stop(self) -> None:
-        """End every process, in order, and leave no trace but logs and data."""
+        """End every process, in order, and delete temporary files."""
         if self.supervisor.children:
             say("Stopping ...")
         self.supervisor.stop()
         if self.redis_folder is not None and self.redis_folder.parent != self.data:
             shutil.rmtree(self.redis_folder, ignore_errors=True)
-        with contextlib.suppress(FileNotFoundError):
-            (self.data / "up.json").unlink()
+        (self.data / "up.json").unlink(missing_ok=True)
 
     def demo(self, once: bool, arguments: list[str]) -> int:
-        """manage.py demo beside the running product; the page it names is opened. Returns its exit status."""
+        """Run manage.py demo in the running product and open its page. Returns the exit status."""
         command = [sys.executable, "manage.py", "demo", *arguments]
         if once:
             process = self.supervisor.single(command, self.environment, ROOT, None, errors=None)
@@ -214,18 +205,14 @@ class Up:
 
 
 def end_leftovers(state: dict[str, Any]) -> None:
-    """End what an `up` that was killed has left behind: this one holds the lock, so those belong to nobody."""
-    import psutil
-
-    from hacrl_web.ops.processes import end_all, is_alive, started_at
-
+    """End the processes of a killed `up`: this one holds the lock, so no other `up` needs them."""
     for entry in state.get("processes", {}).values():
         with contextlib.suppress(psutil.Error, KeyError, TypeError):
             process = psutil.Process(entry["pid"])
-            is_the_same = abs(started_at(process) - entry["created"]) < 1  # not another one with the same number
+            is_the_same = abs(started_at(process) - entry["created"]) < 1  # else another process has the pid now
             if is_the_same and is_alive(process):
                 family = [process, *process.children(recursive=True)]
-                say(f"Ending process {process.pid}, left behind by an earlier start")
+                say(f"Ending process {process.pid}, which an earlier start left running")
                 process.terminate()
                 end_all(family, WORKER_GRACE_S)
 
@@ -234,14 +221,13 @@ def end_leftovers(state: dict[str, Any]) -> None:
 
 
 def folders() -> list[Path]:
-    """The data folders that `status` and `down` look at: the named one, or the product's and the demo's."""
-    if os.environ.get("HACRL_DATA"):
-        return [preflight.data_folder()]
-    return [preflight.data_folder(), preflight.data_folder("var/demo")]
+    """The data folders of `status` and `down`: HACRL_DATA, or the product's and the demo's."""
+    names = ["var"] if os.environ.get("HACRL_DATA") else ["var", "var/demo"]
+    return [preflight.data_folder(name) for name in names]
 
 
 def status() -> int:
-    """What is up; exit status 1 if nothing is."""
+    """Print what runs; exit status 1 if nothing does."""
     is_up = False
     for data in folders():
         holder = preflight.lock_holder(data)
@@ -259,7 +245,7 @@ def status() -> int:
 
 
 def down() -> int:
-    """Stop what is up and wait for its end; exit status 1 if nothing was."""
+    """Stop what runs and wait until it has ended; exit status 1 if nothing ran."""
     was_up = False
     for data in folders():
         holder = preflight.lock_holder(data)
@@ -286,19 +272,18 @@ def down() -> int:
 
 
 def manage(arguments: list[str]) -> None:
-    """Any manage.py command, with the data folder, the Redis and the address of a running `up`."""
+    """Run a manage.py command with the data folder, Redis and address of a running `up`."""
     name_running_product()
     os.execv(sys.executable, [sys.executable, str(ROOT / "manage.py"), *arguments])
 
 
 def name_running_product() -> None:
-    """Set in this process's environment the data folder, the Redis and the address of a running `up`, if there is
-    one."""
+    """Set the data folder, Redis and address of a running `up`, if any, in this process's environment."""
     data = preflight.data_folder()
     demo = preflight.data_folder("var/demo")
     if not os.environ.get("HACRL_DATA") and preflight.lock_holder(data) is None and preflight.lock_holder(demo):
         data = demo
-        say(f"For the demo that is up, over {demo}; name another data folder in HACRL_DATA.")
+        say(f"Using the running demo in {demo}; name another data folder in HACRL_DATA.")
     os.environ.setdefault("HACRL_DATA", str(data))
     state = preflight.read_state(data) if preflight.lock_holder(data) else {}
     for variable, name in (("REDIS_URL", "redis_url"), ("HACRL_PUBLIC_URL", "url")):
@@ -325,7 +310,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Up, with or without the demo, to the end. Error: Refused."""
+    """Run the product, with or without the demo, until it ends. Error: StartRefused."""
     is_demo = options.command == "demo"
     if is_demo and options.engine == "vllm":
         preflight.check_vllm()

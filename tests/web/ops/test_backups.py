@@ -66,7 +66,7 @@ def told(tmp_path: Path, **more: str) -> list[str]:
 @pytest.mark.slow
 def test_sqlite_comes_back_from_its_backup(tmp_path):
     [_, text] = told(tmp_path)
-    assert "is no backup of an SQLite database of ours" in text
+    assert "is not a backup of our SQLite database" in text
     assert (tmp_path / "data" / "db.sqlite3.before-restore").exists()
 
 
