@@ -1,11 +1,11 @@
-"""The Python client: an installation's API as one object, for notebooks and scripts; the `hacrl` command is made of it.
+"""The Python client of an installation's API, for notebooks and scripts; the `hacrl` command uses it.
 
     with Client("https://hacrl.example.org", token) as client:
         run = client.launch({"name": "first", "group": 1, "benchmark": 1, "algorithm": "hacpo"})
         for event in client.follow(run["id"]):
             ...
 
-It knows nothing of Django or of training: docs/api.md says what the addresses take and answer.
+It needs neither Django nor the trainer. docs/api.md describes the addresses.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ CONNECT_S = 10.0
 TRIES = 4
 MAX_WAIT_S = 60.0
 POLL_S = 1.0
-PATIENCE_S = 120.0  # an upgrade of an installation takes less
+PATIENCE_S = 120.0  # longer than an upgrade of an installation
 CHUNK_BYTES = 2**20
-MAX_ANSWER = 2**28  # bytes of one that is held in memory; the longest series of a run has a tenth
+MAX_ANSWER = 2**28  # bytes of an answer in memory; the longest series of a run has a tenth
 
 
 class ApiError(Exception):
-    """What the API refused: `status` and its `errors`, each {"code", "message", "field"}."""
+    """A refusal of the API: `status` and `errors`, each {"code", "message", "field"}."""
 
     def __init__(self, status: int, errors: list[dict[str, Any]]) -> None:
         self.status = status
@@ -49,34 +49,34 @@ class ApiError(Exception):
 
 
 class Unreachable(Exception):
-    """Nobody answers at this address, or what answers is no HACRL Web."""
+    """This address does not answer, or not as HACRL Web."""
 
 
 class Client:
-    """One user of one installation. `transport` is for tests. Error: Unreachable, where address or token is none."""
+    """An installation, used by one user. transport: for tests. Error: Unreachable for an invalid address or token."""
 
     def __init__(
         self, url: str, token: str, *, timeout_s: float = TIMEOUT_S, transport: httpx2.BaseTransport | None = None
     ) -> None:
         check_address(url)
-        # What cannot stand in a header is found here: the library's own error would show the token.
+        # A token that is invalid in a header is refused here: the library's error would show it.
         if not (token and token.isascii() and token.isprintable() and " " not in token):
-            raise Unreachable("This is no API token: it is empty, or has characters that no token has.")
+            raise Unreachable("This is not an API token: it is empty, or has invalid characters.")
         self.url = url.rstrip("/")
-        # Redirects are not followed: a token goes to the address that it was meant for, or nowhere.
+        # Redirects are not followed: the token goes to this address only.
         try:
             self._http = httpx2.Client(
-                base_url=self.url,  # checked here; requests name whole addresses
+                base_url=self.url,  # checked by the library; requests name whole addresses
                 headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
                 timeout=httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_S)),
                 follow_redirects=False,
                 transport=transport,
             )
         except (httpx2.InvalidURL, UnicodeError):
-            raise Unreachable("This is no address of an installation.") from None
+            raise Unreachable("This is not an address of an installation.") from None
 
     def __repr__(self) -> str:
-        return f"Client({self.url!r})"  # a notebook shows it, and keeps what it shows
+        return f"Client({self.url!r})"  # without the token: notebooks store what they show
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +90,7 @@ class Client:
     # Requests
 
     def request(self, verb: str, path: str, **options: Any) -> httpx2.Response:
-        """An answer of 2xx. What may be asked twice is asked again where the installation is busy or says to wait.
+        """An answer of 2xx. An idempotent request is sent again where the installation is busy or asks to wait.
 
         Errors: ApiError, Unreachable.
         """
@@ -112,11 +112,11 @@ class Client:
         raise _error_of(response, self.url)
 
     def _address(self, path: str) -> str:
-        """Of this installation, whatever the path holds: the token goes to no other host."""
+        """An address of this installation, whatever the path contains: the token goes to no other host."""
         return f"{self.url}/api/v1/{path.lstrip('/')}"
 
     def _whole(self, verb: str, path: str, options: dict[str, Any]) -> httpx2.Response:
-        """An answer with its body, unpacked. Errors: httpx2.RequestError; Unreachable where the body does not end."""
+        """An answer with its decoded body. Errors: httpx2.RequestError; Unreachable where the body is too long."""
         with self._http.stream(verb, self._address(path), **options) as response:
             body = bytearray()
             for piece in response.iter_bytes(CHUNK_BYTES):
@@ -128,11 +128,11 @@ class Client:
         return httpx2.Response(response.status_code, headers=headers, content=bytes(body), request=response.request)
 
     def get(self, path: str, /, **parameters: Any) -> Any:
-        """The JSON of an address. Parameters of None are left out; a list stands for a repeated one."""
-        return self.json_of(self.request("GET", path, params=_given(parameters)))
+        """The JSON of an address. A parameter of None is left out; a list repeats it."""
+        return self.json_of(self.request("GET", path, params=_without_none(parameters)))
 
     def post(self, path: str, body: Any = None, *, key: str = "") -> Any:
-        """key: of a launch, so that it happens once however often it is sent."""
+        """key: an idempotency key, with which a launch happens once however often it is sent."""
         response = self.request("POST", path, json=body, headers={"Idempotency-Key": key} if key else {})
         return self.json_of(response) if response.content else None
 
@@ -144,7 +144,7 @@ class Client:
         self.request("DELETE", path)
 
     def change(self, path: str, /, **changes: Any) -> Any:
-        """Read an object, change it, and send it back, unless somebody else changed it in between (ApiError 412).
+        """Read an object, change it and write it; ApiError 412 where another change came in between.
 
         changes: new values by name; a function gets the old value and returns the new one.
         """
@@ -154,14 +154,14 @@ class Client:
         return self.json_of(self.request("PUT", path, json=body, headers={"If-Match": current.headers["ETag"]}))
 
     def json_of(self, response: httpx2.Response) -> Any:
-        """Error: Unreachable, where it is no JSON: a proxy's page, say."""
+        """The JSON of an answer. Error: Unreachable for another body, such as a proxy's page."""
         try:
             return response.json()
         except (ValueError, RecursionError):
-            raise Unreachable(f"{self.url} answered with what is not JSON: is it HACRL Web?") from None
+            raise Unreachable(f"{self.url} answered, but not JSON: is it HACRL Web?") from None
 
     def pages(self, path: str, /, *, most: int | None = None, **parameters: Any) -> Iterator[Any]:
-        """Every item of a list, page by page; `most`: no more than so many."""
+        """The items of a list, page by page; at most `most`."""
         cursor: str | None = ""
         count = 0
         while cursor is not None:
@@ -171,18 +171,18 @@ class Client:
             count += len(page["items"])
             following = page["next"] if most is None or count < most else None
             if following is not None and following == cursor:
-                raise Unreachable(f"{self.url} answers with the same page again and again: is it HACRL Web?")
+                raise Unreachable(f"{self.url} repeats the same page: is it HACRL Web?")
             cursor = following
 
     def save(self, path: str, target: Path, **parameters: Any) -> int:
-        """Write an answer to a file piece by piece; its size in bytes. What breaks off leaves no file.
+        """Write an answer to a file, in pieces; its size in bytes. An incomplete answer leaves no file.
 
         Errors: ApiError, Unreachable, OSError.
         """
         unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
         size = 0
         try:
-            with self._http.stream("GET", self._address(path), params=_given(parameters)) as response:
+            with self._http.stream("GET", self._address(path), params=_without_none(parameters)) as response:
                 if not response.is_success:
                     response.read()
                     raise _error_of(response, self.url)
@@ -191,7 +191,7 @@ class Client:
                         size += file.write(piece)
             unfinished.replace(target)
         except httpx2.RequestError as error:
-            raise Unreachable(f"{self.url} broke off: {error}") from None
+            raise Unreachable(f"{self.url} closed the connection: {error}") from None
         finally:
             unfinished.unlink(missing_ok=True)
         return size
@@ -199,23 +199,23 @@ class Client:
     # Runs
 
     def launch(self, request: Mapping[str, Any], *, key: str = "") -> dict[str, Any]:
-        """A run, or a sweep where the request has `algorithms` or `seeds`; once, also where the answer is lost."""
+        """Launch a run, or a sweep (`algorithms` or `seeds`): once, even where its answer is lost."""
         path = "/sweeps" if is_sweep(request) else "/runs"
         answer: dict[str, Any] = self.post(path, dict(request), key=key or uuid.uuid4().hex)
         return answer
 
     def frame(self, run: str, after: int = 0) -> dict[str, Any]:
-        """The next events of a run behind a cursor, with its `status`: the frame that a browser's socket gets."""
+        """The next events of a run after a cursor, with its `status`, as browsers receive them."""
         answer: dict[str, Any] = self.get(f"/runs/{run}/events", after=after)
         return answer
 
     def frames(
         self, run: str, after: int = 0, *, poll_s: float = POLL_S, on_outage: Callable[[Exception], None] | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Frame after frame until the run has ended and all of it was told. One without events means: nothing new.
+        """Frames until the run has ended and all its events were returned. A frame without events: nothing new.
 
-        An installation that has answered once and is away then is asked again, from the same cursor, for PATIENCE_S;
-        `on_outage` is told why when that begins. Errors: ApiError, Unreachable.
+        After an outage the same cursor is requested again, for PATIENCE_S; `on_outage` is called when that begins.
+        The first request must succeed. Errors: ApiError, Unreachable.
         """
         last_frame: float | None = None
         is_away = False
@@ -223,7 +223,7 @@ class Client:
             try:
                 frame = self.frame(run, after)
             except (ApiError, Unreachable) as error:
-                if last_frame is None or time.monotonic() - last_frame > PATIENCE_S or not _may_pass(error):
+                if last_frame is None or time.monotonic() - last_frame > PATIENCE_S or not _is_temporary(error):
                     raise
                 if on_outage and not is_away:
                     on_outage(error)
@@ -242,13 +242,12 @@ class Client:
     def follow(
         self, run: str, after: int = 0, *, on_outage: Callable[[Exception], None] | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Every event of a run, as it comes, until the run has ended; also while the installation is restarted."""
+        """Every event of a run until the run has ended; restarts of the installation lose none."""
         for frame in self.frames(run, after, on_outage=on_outage):
             yield from frame["events"]
 
 
-def _may_pass(error: Exception) -> bool:
-    """Whether asking again later can help."""
+def _is_temporary(error: Exception) -> bool:
     return not isinstance(error, ApiError) or error.status == 429 or error.status >= 500
 
 
@@ -262,7 +261,7 @@ def is_sweep(request: Mapping[str, Any]) -> bool:
     return "algorithms" in request or "seeds" in request
 
 
-def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if value is not None}
 
 
@@ -272,9 +271,9 @@ def _wait_s(response: httpx2.Response) -> float:
 
 
 def _error_of(response: httpx2.Response, url: str) -> Exception:
-    """The API's errors; Unreachable where the answer is not in their shape."""
+    """ApiError; Unreachable where the body is not one of the API's."""
     try:
         errors = response.json()["errors"]
         return ApiError(response.status_code, [dict(error) for error in errors])
     except (ValueError, KeyError, TypeError, RecursionError):
-        return Unreachable(f"{url} answered with status {response.status_code}, which is not HACRL Web's API.")
+        return Unreachable(f"{url} answered with status {response.status_code}, but not as HACRL Web's API.")

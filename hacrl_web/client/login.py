@@ -1,4 +1,4 @@
-"""Where the command finds its installation: HACRL_URL and HACRL_TOKEN, or the file that `hacrl login` wrote."""
+"""Address and token of the command's installation: HACRL_URL and HACRL_TOKEN, or the file of `hacrl login`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class NotLoggedIn(Exception):
-    """No address or no token; the text says what to do."""
+    """The address or the token is missing; the text says what to do."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def login_file() -> Path:
 
 
 def save_login(login: StoredLogin) -> Path:
-    """Only its owner can read it; it is never half written. Error: OSError."""
+    """Write the file, readable by its owner only and never in part. Error: OSError."""
     path = login_file()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}")
@@ -40,19 +40,19 @@ def save_login(login: StoredLogin) -> Path:
 
 
 def forget_login() -> bool:
-    """Whether there was one."""
+    """Delete the file; whether it existed."""
     path = login_file()
-    was_there = path.exists()
+    existed = path.exists()
     path.unlink(missing_ok=True)
-    return was_there
+    return existed
 
 
 def find_login() -> StoredLogin:
-    """The environment's words count before the file's. Error: NotLoggedIn."""
+    """The environment takes precedence over the file. Error: NotLoggedIn."""
     url, token = os.environ.get("HACRL_URL", ""), os.environ.get("HACRL_TOKEN", "")
     if not (url and token):
         content = _stored()
-        # A token goes only to the address that it was made at.
+        # A stored token is sent only to its own address.
         if not url or url.rstrip("/") == content.url:
             url, token = url or content.url, token or content.token
     if not url or not token:
@@ -61,11 +61,11 @@ def find_login() -> StoredLogin:
 
 
 def _stored() -> StoredLogin:
-    """Error: NotLoggedIn where others could read the file."""
+    """The login of the file; empty where it cannot be read. Error: NotLoggedIn where other users can read it."""
     path = login_file()
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise NotLoggedIn(f"{path} can be read by others: chmod 600 it, or log in again.")
+            raise NotLoggedIn(f"Other users can read {path}: chmod 600 it, or log in again.")
         content = json.loads(path.read_text())
         return StoredLogin(str(content["url"]), str(content["token"]))
     except (OSError, ValueError, KeyError, TypeError):

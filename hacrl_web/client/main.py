@@ -1,4 +1,4 @@
-"""The `hacrl` command: an installation at the other end of HTTP. `./hacrl` passes its commands on."""
+"""The `hacrl` command, a client of an installation's API. `./hacrl` passes its commands on."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hacrl_web.client.login import StoredLogin, forget_login, save_login
 from hacrl_web.client.show import complain, line, print_json
 
 EPILOG = (
-    "Exit status: 0 done; 1 refused, and why is on stderr; 2 wrong use; 3 not logged in or not allowed; 4 not found; "
-    "5 no answer or busy; 6 the run has failed or was stopped; 130 interrupted."
+    "Exit status: 0 done; 1 refused, for the reason on stderr; 2 wrong use; 3 not logged in or not allowed; "
+    "4 not found; 5 no answer or busy; 6 the run has failed or was stopped; 130 interrupted."
 )
 TOKENS_PAGE = "/account/tokens"
 LOCAL = ("http://localhost", "http://127.0.0.1", "http://[::1]")
-# Commands of before, with the operation that does the same.
+# Commands of older versions, with the operation that replaces each.
 FORMER = {
     "note": 'PUT /runs/ID/labels -d \'{"notes": "..."}\'',
     "unarchive": "POST /runs/ID/unarchive",
@@ -51,11 +51,10 @@ FORMER = {
 
 
 class Commands(typer.core.TyperGroup):
-    """The commands, and for one of before the operation that replaces it."""
+    """Answers a command of an older version with the operation that replaces it."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        words = next((words for words in (" ".join(args[:2]), args[0]) if words in FORMER), None)
-        if words:
+        if words := next((words for words in (" ".join(args[:2]), args[0]) if words in FORMER), None):
             complain(f"hacrl: {words} is now: hacrl api {FORMER[words]}")
             raise typer.Exit(2)
         return super().resolve_command(ctx, args)
@@ -71,20 +70,20 @@ app = typer.Typer(
 )
 
 
-def _say_version(is_asked: bool) -> None:
-    if not is_asked:
+def _print_version(is_requested: bool) -> None:
+    if not is_requested:
         return
     try:
         line(f"hacrl {metadata.version('hacrl-web')}")
     except metadata.PackageNotFoundError:
-        line("hacrl of a copy of the repository that was not installed")
+        line("hacrl, in a copy of the repository that is not installed")
     raise typer.Exit
 
 
 @app.callback()
-def _of_all(
+def _options(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_say_version)
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
     pass
@@ -96,24 +95,24 @@ def login(
     url: Annotated[str, typer.Argument(help="Address of the installation, such as https://hacrl.example.org.")],
     from_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read the token from standard input.")] = False,
 ) -> None:
-    """Keep an address and an API token for the other commands. The token is made on the page API tokens.
+    """Store an address and an API token for the other commands. Create the token on the page API tokens.
 
     Example: hacrl login https://hacrl.example.org
     """
-    check_address(url)  # before a token is asked for
+    check_address(url)  # before the prompt
     if not from_stdin:
-        complain(f"Make a token at {url.rstrip('/')}{TOKENS_PAGE}, and paste it here; it is not shown.")
+        complain(f"Create a token at {url.rstrip('/')}{TOKENS_PAGE}, and paste it here; it is not shown.")
     try:
         token = sys.stdin.readline() if from_stdin else typer.prompt("Token", hide_input=True)
     except UnicodeDecodeError:
-        raise ClientProblem("What came in as a token is no text.") from None
+        raise ClientProblem("The token on standard input is not text.") from None
     new_login = StoredLogin(url.rstrip("/"), token.strip())
     with Client(new_login.url, new_login.token) as client:
         me = client.get("/me")
     path = save_login(new_login)
     line(f"Logged in as {me['name']} at {new_login.url} ({path}).")
     if new_login.url.startswith("http://") and not new_login.url.startswith(LOCAL):
-        line("This address is not encrypted: whoever is on the way can read the token.")
+        line("This address is not encrypted: anybody on the network path can read the token.")
 
 
 @app.command()
@@ -123,13 +122,13 @@ def logout() -> None:
 
     Example: hacrl logout
     """
-    line("Logged out." if forget_login() else "Nobody was logged in.")
+    line("Logged out." if forget_login() else "You were not logged in.")
 
 
 @app.command()
 @client_command
 def whoami(json: AsJson = False) -> None:
-    """Who the token stands for, and what it may do.
+    """The user of the token, and its scopes.
 
     Example: hacrl whoami
     """
@@ -147,7 +146,7 @@ for part in (runs, watch, archive, results, compare, sweeps, objects, api):
 
 
 def main() -> None:
-    # Where UTF-8 cannot be written, a sparkline becomes question marks and nothing breaks off.
+    # Where the terminal has no UTF-8, a sparkline becomes question marks.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     app(prog_name="hacrl")

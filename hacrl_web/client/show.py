@@ -1,4 +1,4 @@
-"""What the command prints: tables and JSON. No text of a server or a model reaches the terminal as a command to it."""
+"""Prints tables and JSON. Control characters in texts of servers and models never reach the terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -16,8 +16,8 @@ from rich.text import Text
 from hacrl_web.web.visible import visible
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-UNCUT = 10_000  # columns
-# Heads of the columns that give way in a narrow terminal; numbers, ids and states are never cut.
+PIPE_WIDTH = 10_000
+# Heads of columns that wrap in a narrow terminal; numbers, ids and states are never cut.
 FOLDED = frozenset({"name", "agents", "tags", "about", "what was found", "why"})
 STATE_STYLES = {
     "queued": "bright_black",
@@ -31,16 +31,16 @@ STATE_STYLES = {
 
 
 def console() -> Console:
-    """Of this moment's standard output. Markup is off: brackets in a name are brackets.
+    """For standard output, without markup: brackets in a name are printed.
 
-    In a pipe or a file nothing is cut or wrapped, so that a row stays a line for grep.
+    In a pipe or a file nothing is cut or wrapped: each row is one line, for grep.
     """
-    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else UNCUT
+    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
     return Console(file=sys.stdout, markup=False, highlight=False, emoji=False, width=width)
 
 
 def safe(value: Any, *, is_line: bool = True) -> Text:
-    """A text as people may read it: escape sequences and what reorders or hides is written out."""
+    """A text with its control, invisible and reordering characters written out."""
     text = "" if value is None else visible(str(value))
     return Text(" ".join(text.split("\n")) if is_line else text)
 
@@ -50,7 +50,7 @@ def state(value: str) -> Text:
 
 
 def format_number(value: Any) -> Text:
-    """Three significant digits, a dash where there is none."""
+    """A number with three significant digits; a dash for any other value."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         return Text("–", style="bright_black")
     return Text(f"{value:,}" if isinstance(value, int) else f"{value:.3g}")
@@ -61,7 +61,7 @@ def counted(count: int, word: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    """ASCII alone, so that no control character is left."""
+    """In ASCII, so without control characters."""
     print(json.dumps(value, indent=1, ensure_ascii=True))
 
 
@@ -71,17 +71,26 @@ def print_text(text: str) -> None:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str, folded: frozenset[str] = FOLDED) -> None:
-    """Cells are Text, or are made safe. `empty` stands where there are no rows.
+    """Cells that are not Text are made safe. empty: printed in place of a table without rows.
 
-    folded: heads of the columns whose cells may take several lines.
+    folded: heads of the columns whose cells may wrap.
     """
     grid = Table(box=None, pad_edge=False, header_style="bold", show_header=any(head.strip() for head in heads))
     for head in heads:
         grid.add_column(safe(head), no_wrap=head not in folded, overflow="fold" if head in folded else "ellipsis")
     for row in rows:
         grid.add_row(*(cell if isinstance(cell, Text) else safe(cell) for cell in row))
-    out = console()
-    out.print(grid if grid.row_count else Text(empty, style="bright_black"))
+    console().print(grid if grid.row_count else Text(empty, style="bright_black"))
+
+
+def print_rows(
+    rows: Sequence[Any], json: bool, heads: Sequence[str], cells: Callable[[Any], Sequence[Any]], *, empty: str
+) -> None:
+    """A list as JSON or as a table. cells: those of one row."""
+    if json:
+        print_json(rows)
+    else:
+        table(heads, map(cells, rows), empty=empty)
 
 
 def line(text: str) -> None:
@@ -93,7 +102,7 @@ def complain(text: str) -> None:
 
 
 def sparkline(values: Sequence[float | None], width: int = 24) -> str:
-    """The last values as blocks from the lowest to the highest; a gap where there is none."""
+    """The last values as blocks, scaled from the lowest to the highest; a gap for a missing value."""
     newest = list(values)[-width:]
     finite = [value for value in newest if value is not None and math.isfinite(value)]
     if not finite:

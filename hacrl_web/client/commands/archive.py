@@ -1,4 +1,4 @@
-"""Commands for runs that are there: look at one, write on it, put it away, delete it for good."""
+"""Commands for existing runs: show, tag, archive, delete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hacrl_web.client.command import (
     for_each,
     run_id,
 )
-from hacrl_web.client.show import format_number, line, print_json, state, table
+from hacrl_web.client.show import counted, format_number, line, print_json, state, table
 
 
 def add_to(app: typer.Typer) -> None:
@@ -31,7 +31,7 @@ def add_to(app: typer.Typer) -> None:
 
 @client_command
 def show(run: RunName, json: AsJson = False) -> None:
-    """A run: how far it is, and what people wrote on it.
+    """A run: its progress, settings, tags and notes.
 
     Example: hacrl show swan
     """
@@ -62,23 +62,22 @@ def show(run: RunName, json: AsJson = False) -> None:
 def tag(
     runs: RunNames,
     add: Annotated[list[str] | None, typer.Option("--add", "-a", help="A tag to add. Repeat it.")] = None,
-    remove: Annotated[list[str] | None, typer.Option("--remove", "-r", help="A tag to take off. Repeat it.")] = None,
+    remove: Annotated[list[str] | None, typer.Option("--remove", "-r", help="A tag to remove. Repeat it.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Add tags to runs, or take them off.
+    """Add tags to runs, or remove them.
 
     Example: hacrl tag swan goose --add baseline --remove draft
     """
     if not (add or remove):
-        raise ClientProblem("Say which tags: --add TAG, --remove TAG.")
-    gone = {one.strip().lower() for one in remove or []}
-
-    def changed(tags: list[str]) -> list[str]:
-        return [*(one for one in tags if one not in gone), *(add or [])]
-
+        raise ClientProblem("Name the tags: --add TAG, --remove TAG.")
+    removed = {one.strip().lower() for one in remove or []}
     with connect() as client:
 
         def act(run: dict[str, Any]) -> Any:
+            def changed(tags: list[str]) -> list[str]:
+                return [*(one for one in tags if one not in removed), *(add or [])]
+
             return {"run": run["id"], **client.change(f"/runs/{run['id']}/labels", tags=changed)}
 
         for_each(find_runs(client, runs), act, json, "Tagged")
@@ -86,7 +85,7 @@ def tag(
 
 @client_command
 def archive(runs: RunNames, json: AsJson = False) -> None:
-    """Put ended runs away. Lists leave them out, nothing is lost.
+    """Archive ended runs. Lists omit them; nothing is deleted.
 
     Example: hacrl archive swan goose
     """
@@ -99,10 +98,10 @@ def archive(runs: RunNames, json: AsJson = False) -> None:
 def delete(
     runs: RunNames,
     yes: Yes = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be lost.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Delete ended runs for good. What is lost is shown first, then you are asked.
+    """Delete ended runs for good, after showing what they hold and asking you.
 
     Example: hacrl delete $(hacrl runs --tag old --ids)
     """
@@ -116,7 +115,7 @@ def delete(
             _show_loss(rows)
         if dry_run:
             return None
-        agree(f"Delete {len(matches)} run{'s' if len(matches) > 1 else ''} for good?", yes=yes)
+        agree(f"Delete {counted(len(matches), 'run')} for good?", yes=yes)
 
         def act(run: dict[str, Any]) -> Any:
             client.post(f"/runs/{run['id']}/delete")
@@ -127,7 +126,7 @@ def delete(
 
 
 def _show_loss(uses: list[dict[str, Any]]) -> None:
-    """Rows and files of each run, and together. Files of None lie on another host and stay there."""
+    """Rows and files of each run, and the total. Files on another host (None) are not deleted."""
 
     def cells(one: dict[str, Any]) -> list[Any]:
         files = "on another host" if one["files_bytes"] is None else decimal(one["files_bytes"])

@@ -1,4 +1,4 @@
-"""Commands that look back: runs side by side, the leaderboard, and everything as files."""
+"""Commands that compare runs, show the leaderboard, and export files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import parse_qs
 
 import typer
 import yaml
@@ -33,9 +34,9 @@ def add_to(app: typer.Typer) -> None:
 @client_command
 def compare(
     runs: Annotated[list[str], typer.Argument(help="Runs, by id or name; at most 8.", autocompletion=complete_run)],
-    metric: Annotated[str | None, typer.Option(help="Which number; without it the first that they have.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Without it the first that they recorded.")] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="The run that differences are to.", autocompletion=complete_run)
+        str | None, typer.Option(help="The run to which the others are compared.", autocompletion=complete_run)
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -46,27 +47,25 @@ def compare(
     with connect() as client:
         ids = [run_id(client, name) for name in runs]
         other = run_id(client, baseline) if baseline else None
-        table_of_runs = client.get("/compare/table", runs=ids, metric=metric, baseline=other)
+        answer = client.get("/compare/table", runs=ids, metric=metric, baseline=other)
     if json:
-        return print_json(table_of_runs)
-    # A name of 80 characters in every row, or over every column, would leave no room for the numbers.
-    places = {run["id"]: str(place) for place, run in enumerate(table_of_runs["runs"], 1)}
+        return print_json(answer)
+    # Numbers of runs, because a name of 80 characters in each row leaves no room for the values.
+    places = {run["id"]: str(place) for place, run in enumerate(answer["runs"], 1)}
     table(
         ["run", "name", "id"],
-        ([places[r["id"]], r["name"], r["id"][:8]] for r in table_of_runs["runs"]),
+        ([places[r["id"]], r["name"], r["id"][:8]] for r in answer["runs"]),
         empty="No run.",
     )
-    line(f"{table_of_runs['metric']}, differences to run {places[table_of_runs['baseline']]}")
+    line(f"{answer['metric']}, differences to run {places[answer['baseline']]}")
     cells = (
         [places[row["run"]], row["agent"] or "mean of all"]
         + [format_number(row[name]) for name in ("best", "best_step", "last", "last_difference")]
-        for row in table_of_runs["rows"]
+        for row in answer["rows"]
     )
     table(["run", "agent", "best", "at step", "last", "difference"], cells, empty="Nothing was recorded yet.")
     heads = [f"run {place}" for place in places.values()]
-    differing = (
-        [one["path"], *(json_module.dumps(value) for value in one["values"])] for one in table_of_runs["differing"]
-    )
+    differing = ([one["path"], *(json_module.dumps(value) for value in one["values"])] for one in answer["differing"])
     table(["setting", *heads], differing, empty="No setting differs.", folded=frozenset(heads))
     return None
 
@@ -116,13 +115,13 @@ def leaderboard(
 
 
 def _label(row: dict[str, Any]) -> str:
-    """The algorithm, and what tells its rows apart."""
+    """The algorithm, with the settings in which its rows differ."""
     differences = ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in row["told_apart_by"].items())
     return f"{row['algorithm']} ({differences})" if differences else str(row["algorithm"])
 
 
 def _scores(one: dict[str, Any], titles: list[str]) -> list[Any]:
-    """Each column's mean, with half the width of its interval where there is one."""
+    """The mean of each column, with half the width of its interval if it has one."""
     cells = []
     for title in titles:
         score = one["scores"][title]["score"] or {}
@@ -131,8 +130,8 @@ def _scores(one: dict[str, Any], titles: list[str]) -> list[Any]:
     return cells
 
 
-class What(StrEnum):
-    """What can be exported."""
+class ExportKind(StrEnum):
+    """ExportKind can be exported."""
 
     REQUEST = "request"
     SERIES = "series"
@@ -143,7 +142,7 @@ class What(StrEnum):
 
 @client_command
 def export(
-    what: Annotated[What, typer.Argument(help="request: YAML that launches a run again; series: its numbers.")],
+    what: Annotated[ExportKind, typer.Argument(help="request: YAML that launches a run again; series: its numbers.")],
     name: Annotated[
         str, typer.Argument(help="The run; for a board its sweep, by id or name, or `group=1&benchmark=2`.")
     ],
@@ -157,14 +156,14 @@ def export(
     Example: hacrl export request swan -o again.yaml
     """
     with connect() as client:
-        if what is What.REQUEST:
+        if what is ExportKind.REQUEST:
             request = client.get(f"/runs/{run_id(client, name)}/request")
             return _write(yaml.safe_dump(request, sort_keys=False, allow_unicode=False), output)
-        if what is What.SERIES:
+        if what is ExportKind.SERIES:
             series = client.get(f"/runs/{run_id(client, name)}/series")
             return _write(json_module.dumps(series) + "\n", output)
         path, parameters = _file(client, what, name, kind, step, agent)
-        if output is None and what is What.BOARD:
+        if output is None and what is ExportKind.BOARD:
             return print_text(client.request("GET", path, params=parameters).text)
         if output is None:
             raise ClientProblem("Name the file: --output FILE.")
@@ -173,21 +172,18 @@ def export(
 
 
 def _file(
-    client: Client, what: What, name: str, kind: str, step: int | None, agent: int
+    client: Client, what: ExportKind, name: str, kind: str, step: int | None, agent: int
 ) -> tuple[str, dict[str, list[str]]]:
-    """The address of a file and its parameters. Error: Problem."""
-    if what is What.LOG:
+    """The address of a file and its parameters. Error: ClientProblem."""
+    if what is ExportKind.LOG:
         return f"/runs/{run_id(client, name)}/log.txt", {}
-    if what is What.CHECKPOINT:
+    if what is ExportKind.CHECKPOINT:
         if step is None:
-            raise ClientProblem("Which step? --step N; hacrl checkpoints RUN lists them.")
+            raise ClientProblem("Name the step: --step N; hacrl checkpoints RUN lists them.")
         return f"/runs/{run_id(client, name)}/checkpoints/{step}/{agent}.zip", {}
-    parameters: dict[str, list[str]] = {}
     if "=" not in name:
         name = f"sweep={object_id(client, '/sweeps', 'sweep', name)}"
-    for part in name.split("&"):
-        key, _, value = part.partition("=")
-        parameters.setdefault(key, []).append(value)
+    parameters = parse_qs(name, keep_blank_values=True)
     return ("/boards/table" if kind == "json" else f"/boards/file/{kind}"), parameters
 
 

@@ -1,18 +1,20 @@
-"""Commands for what a run is made of: models, groups, benchmarks."""
+"""Commands for models, agent groups and benchmarks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hacrl_web.client.command import OPTIONS, AsJson, ClientProblem, client_command, completer, connect, object_id
-from hacrl_web.client.show import format_number, line, print_json, table
+from hacrl_web.client.show import format_number, line, print_json, print_rows
 
-models = typer.Typer(help="List, register, check and forget models.", **OPTIONS)
-groups = typer.Typer(help="List, make and delete agent groups.", **OPTIONS)
-benchmarks = typer.Typer(help="List and make benchmarks.", **OPTIONS)
+models = typer.Typer(help="List and register models.", **OPTIONS)
+groups = typer.Typer(help="List and create agent groups.", **OPTIONS)
+benchmarks = typer.Typer(help="List and create benchmarks.", **OPTIONS)
 ModelName = Annotated[str, typer.Argument(help="Id of a model, or its name.", autocompletion=completer("/models"))]
 GroupName = Annotated[
     str, typer.Argument(help="Id of an agent group, or its name.", autocompletion=completer("/groups"))
@@ -25,25 +27,46 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(benchmarks, name="benchmarks")
 
 
-def _made(kind: str, row: dict[str, Any], json: bool) -> None:
+def _list_by_default(
+    app: typer.Typer, path: str, heads: Sequence[str], cells: Callable[[Any], Sequence[Any]], empty: str
+) -> None:
+    """Without a subcommand, `app` lists the objects of a path."""
+
+    @app.callback()
+    @client_command
+    def list_objects(context: typer.Context, json: AsJson = False) -> None:
+        if not context.invoked_subcommand:
+            with connect() as client:
+                print_rows(list(client.pages(path)), json, heads, cells, empty=empty)
+
+
+_list_by_default(
+    models,
+    "/models",
+    ["id", "name", "architecture", "parameters", "kind"],
+    lambda row: [row["id"], row["name"], row["architecture"], format_number(row["num_parameters"]), row["kind"]],
+    "No model yet: hacrl models add LOCATION.",
+)
+_list_by_default(
+    groups,
+    "/groups",
+    ["id", "name", "agents"],
+    lambda row: [row["id"], row["name"], ", ".join(agent["name"] for agent in row["agents"])],
+    "No group yet: hacrl groups add NAME --agent MODEL --agent MODEL.",
+)
+_list_by_default(
+    benchmarks,
+    "/benchmarks",
+    ["id", "name", "training questions", "held out", "verifier"],
+    lambda row: [
+        *(row["id"], row["name"], format_number(row["num_train"]), format_number(row["num_held_out"]), row["verifier"])
+    ],
+    "No benchmark yet: hacrl benchmarks add FILE, or hacrl benchmarks load KEY.",
+)
+
+
+def _print_new(kind: str, row: dict[str, Any], json: bool) -> None:
     print_json(row) if json else line(f"{kind} {row['id']}: {row['name']}")
-
-
-@models.callback()
-@client_command
-def list_models(context: typer.Context, json: AsJson = False) -> None:
-    """The models, newest first."""
-    if context.invoked_subcommand:
-        return None
-    with connect() as client:
-        rows = list(client.pages("/models"))
-    if json:
-        return print_json(rows)
-    cells = (
-        [row["id"], row["name"], row["architecture"], format_number(row["num_parameters"]), row["kind"]] for row in rows
-    )
-    table(["id", "name", "architecture", "parameters", "kind"], cells, empty="No model yet: hacrl models add LOCATION.")
-    return None
 
 
 @models.command("add")
@@ -61,22 +84,7 @@ def add_model(
     """
     body = {"location": location, "kind": "hub" if hub else "local", "revision": revision, "name": name}
     with connect() as client:
-        _made("Model", client.post("/models", body), json)
-
-
-@groups.callback()
-@client_command
-def list_groups(context: typer.Context, json: AsJson = False) -> None:
-    """The agent groups, newest first."""
-    if context.invoked_subcommand:
-        return None
-    with connect() as client:
-        rows = list(client.pages("/groups"))
-    if json:
-        return print_json(rows)
-    cells = ([row["id"], row["name"], ", ".join(agent["name"] for agent in row["agents"])] for row in rows)
-    table(["id", "name", "agents"], cells, empty="No group yet: hacrl groups add NAME --agent MODEL --agent MODEL.")
-    return None
+        _print_new("Model", client.post("/models", body), json)
 
 
 @groups.command("add")
@@ -86,7 +94,7 @@ def add_group(
     agent: Annotated[list[str], typer.Option(help="A model, by id or name; NAME=MODEL names the agent. Repeat it.")],
     json: AsJson = False,
 ) -> None:
-    """Make a group of agents.
+    """Create a group of agents.
 
     Example: hacrl groups add pair --agent left=1 --agent right=2
     """
@@ -95,26 +103,7 @@ def add_group(
         for text in agent:
             named, _, model = text.rpartition("=")
             agents.append({"model": object_id(client, "/models", "model", model), "name": named})
-        _made("Group", client.post("/groups", {"name": name, "agents": agents}), json)
-
-
-@benchmarks.callback()
-@client_command
-def list_benchmarks(context: typer.Context, json: AsJson = False) -> None:
-    """The benchmarks, newest first."""
-    if context.invoked_subcommand:
-        return None
-    with connect() as client:
-        rows = list(client.pages("/benchmarks"))
-    if json:
-        return print_json(rows)
-    cells = (
-        [row["id"], row["name"], format_number(row["num_train"]), format_number(row["num_held_out"]), row["verifier"]]
-        for row in rows
-    )
-    heads = ["id", "name", "training questions", "held out", "verifier"]
-    table(heads, cells, empty="No benchmark yet: hacrl benchmarks add FILE, or hacrl benchmarks load KEY.")
-    return None
+        _print_new("Group", client.post("/groups", {"name": name, "agents": agents}), json)
 
 
 @benchmarks.command("add")
@@ -138,15 +127,10 @@ def add_benchmark(
         if not equals:
             raise ClientProblem(f"--set takes name=value; this is {text!r}.")
         fields[key] = value
-    paths = {"file": file, "held_out_file": held_out}
-    opened = {key: (path.name, path.open("rb")) for key, path in paths.items() if path}
-    try:
-        with connect() as client:
-            answer = client.upload("/benchmarks", fields, opened)
-    finally:
-        for _, stream in opened.values():
-            stream.close()
-    _made("Benchmark", answer, json)
+    with ExitStack() as stack, connect() as client:
+        paths = {"file": file, "held_out_file": held_out}
+        files = {key: (path.name, stack.enter_context(path.open("rb"))) for key, path in paths.items() if path}
+        _print_new("Benchmark", client.upload("/benchmarks", fields, files), json)
 
 
 @benchmarks.command("load")
@@ -156,18 +140,14 @@ def load_benchmark(
     location: Annotated[str, typer.Option(help="A copy on the server to take instead of the hub's.")] = "",
     json: AsJson = False,
 ) -> None:
-    """Make one of the built-in benchmarks.
+    """Create one of the built-in benchmarks.
 
     Example: hacrl benchmarks load gsm8k
     """
     with connect() as client:
         if key:
-            return _made(
-                "Benchmark", client.post("/benchmarks/built-in", {"built_in": key, "location": location}), json
-            )
-        catalogue = client.get("/benchmarks/built-in")
-    if json:
-        return print_json(catalogue)
-    return table(
-        ["key", "name", "about"], ([one["key"], one["name"], one["about"]] for one in catalogue), empty="None."
-    )
+            body = {"built_in": key, "location": location}
+            return _print_new("Benchmark", client.post("/benchmarks/built-in", body), json)
+        heads = ["key", "name", "about"]
+        rows = client.get("/benchmarks/built-in")
+        return print_rows(rows, json, heads, lambda row: [row[head] for head in heads], empty="None.")

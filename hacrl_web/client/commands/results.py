@@ -1,4 +1,4 @@
-"""Commands for what a run left behind or warned of: checkpoints, the models made of them, scores, alerts."""
+"""Commands for the results of a run: checkpoints, models from checkpoints, evaluations, alerts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hacrl_web.client.command import (
     object_id,
     run_id,
 )
-from hacrl_web.client.show import format_number, line, print_json, table
+from hacrl_web.client.show import format_number, line, print_json, print_rows, table
 
 NEWEST = 50
 
@@ -31,7 +31,7 @@ def add_to(app: typer.Typer) -> None:
 
 @client_command
 def checkpoints(run: RunName, json: AsJson = False) -> None:
-    """The checkpoints of a run, newest first. hacrl export checkpoint takes one out.
+    """The checkpoints of a run, newest first. hacrl export checkpoint saves an agent of one.
 
     Example: hacrl checkpoints swan
     """
@@ -59,10 +59,10 @@ def promote(
     run: RunName,
     step: Annotated[int, typer.Option(help="Of the checkpoint.")],
     agent: Annotated[str, typer.Option(help="The agent's name, or its place in the checkpoint.")] = "0",
-    name: Annotated[str, typer.Option(help="Of the new model; one is chosen without it.")] = "",
+    name: Annotated[str, typer.Option(help="Of the new model; without it a name is generated.")] = "",
     json: AsJson = False,
 ) -> None:
-    """Make a model of a trained agent.
+    """Register a trained agent as a model.
 
     Example: hacrl promote swan --step 40 --agent Llama
     """
@@ -80,7 +80,7 @@ def extend(
     step: Annotated[int | None, typer.Option(help="The checkpoint's; the newest without it.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Queue a new run that goes on from a checkpoint for more steps.
+    """Queue a new run that continues from a checkpoint for more steps.
 
     Example: hacrl extend swan --steps 40
     """
@@ -89,21 +89,21 @@ def extend(
         if step is None:
             step = next((one["step"] for one in client.get(path)["items"] if one["is_newest"]), None)
         if step is None:
-            raise ClientProblem("No sound checkpoint of this run is here to go on from.")
+            raise ClientProblem("This run has no intact checkpoint to continue from.")
         answer = client.post(f"{path}/extend", {"step": step, "steps": steps}, key=uuid4().hex)
     print_json(answer) if json else line(f"Run {answer['id']}: {answer['name']}, {client.url}{answer['url']}")
 
 
 def _place(checkpoints_of_run: list[dict[str, Any]], step: int, agent: str) -> int:
-    """Error: Problem."""
+    """The agent's place in the checkpoint. Error: ClientProblem."""
     agents: list[dict[str, Any]] = next((one["agents"] for one in checkpoints_of_run if one["step"] == step), [])
     for one in agents:
         if one["name"] == agent:
             return int(one["position"])
     if agent.isascii() and agent.isdigit():
-        return int(agent)  # the server judges it, and the step
-    hint = f"its agents: {', '.join(one['name'] for one in agents)}" if agents else "there is none at this step"
-    raise ClientProblem(f"No agent {agent!r} in a checkpoint of step {step}; {hint}.")
+        return int(agent)  # the server checks it, and the step
+    hint = f"its agents: {', '.join(one['name'] for one in agents)}" if agents else "it has no checkpoint at this step"
+    raise ClientProblem(f"The run has no agent {agent!r} in a checkpoint of step {step}; {hint}.")
 
 
 @client_command
@@ -126,7 +126,7 @@ def evaluate(
     name: Annotated[str | None, typer.Option(help="Of the evaluation.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Let models answer benchmarks, side by side. A run without training, as hacrl watch and scores show it.
+    """Let models answer benchmarks, as a run without training. hacrl watch and hacrl scores show it.
 
     Example: hacrl evaluate --run swan --step 40 --benchmark gsm8k --model 1
     """
@@ -174,23 +174,20 @@ def scores(run: RunName, json: AsJson = False) -> None:
 @client_command
 def alerts(
     run: Annotated[str | None, typer.Argument(help="Of this run alone.", autocompletion=complete_run)] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = NEWEST,
     json: AsJson = False,
 ) -> None:
-    """What runs warn of.
+    """Alerts of runs, newest first.
 
     Example: hacrl alerts --all
     """
     with connect() as client:
         path = f"/runs/{run_id(client, run)}/alerts" if run else "/alerts"
         items = list(client.pages(path, most=limit, state="all" if everything else "open"))
-    if json:
-        return print_json(items)
-    rows = (
-        [one["run"][:8], one["raised_step"], "open" if one["is_open"] else "over", one["title"], one["text"]]
-        for one in items
-    )
+
+    def cells(one: dict[str, Any]) -> list[Any]:
+        return [one["run"][:8], one["raised_step"], "open" if one["is_open"] else "over", one["title"], one["text"]]
+
     heads = ["run", "step", "", "alert", "what was found"]
-    table(heads, rows, empty="No alert." if everything else "No alert is open.")
-    return None
+    print_rows(items, json, heads, cells, empty="No alert." if everything else "No alert is open.")

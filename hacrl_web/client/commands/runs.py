@@ -1,4 +1,4 @@
-"""Commands that launch runs and change what they do."""
+"""Commands that list, launch and control runs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import typer
 from hacrl_web.client.api import ApiError, Client, is_sweep
 from hacrl_web.client.command import AsJson, ClientProblem, RunName, client_command, completer, connect, run_id
 from hacrl_web.client.commands import watch as watching
-from hacrl_web.client.files import read_request
-from hacrl_web.client.material import with_ids
-from hacrl_web.client.show import counted, format_number, line, print_json, state, table
+from hacrl_web.client.launch_file import read_launch_file, with_ids
+from hacrl_web.client.show import counted, format_number, line, print_json, print_rows, state
 
 NEWEST = 20
 STATES = ["draft", "queued", "starting", "running", "paused", "completed", "failed", "stopped", "lost"]
@@ -41,26 +40,24 @@ def runs(
     """
     with connect() as client:
         rows = list(client.pages("/runs", most=limit, state=state_, sweep=sweep, tag=tag, archived=archived))
-    if json:
-        return print_json(rows)
-    if ids:
-        for run in rows:
-            print(UUID(run["id"]))
-        return None
-    cells = (
-        [
-            run["id"][:8],
-            run["name"],
-            run["algorithm"],
-            state(run["state"]),
-            f"{run['step']}/{run['total_steps']}",
-            run["seed"],
-            ", ".join(run["tags"]),
-        ]
-        for run in rows
-    )
-    table(["id", "name", "algorithm", "state", "step", "seed", "tags"], cells, empty="No run yet: hacrl launch FILE.")
-    return None
+    if ids and not json:
+        print(*(UUID(run["id"]) for run in rows), sep="\n", end="\n" if rows else "")
+    else:
+        heads = ["id", "name", "algorithm", "state", "step", "seed", "tags"]
+        print_rows(rows, json, heads, _cells, empty="No run yet: hacrl launch FILE.")
+
+
+def _cells(run: dict[str, Any]) -> list[Any]:
+    step = f"{run['step']}/{run['total_steps']}"
+    return [
+        run["id"][:8],
+        run["name"],
+        run["algorithm"],
+        state(run["state"]),
+        step,
+        run["seed"],
+        ", ".join(run["tags"]),
+    ]
 
 
 @client_command
@@ -75,7 +72,7 @@ def launch(
         str | None, typer.Option(help="In place of the file's, by id or name.", autocompletion=completer("/benchmarks"))
     ] = None,
     confirm: Annotated[list[str] | None, typer.Option(help="Word in brackets behind a caution. Repeat it.")] = None,
-    draft: Annotated[bool, typer.Option("--draft", help="Keep it and queue nothing, see queue-draft.")] = False,
+    draft: Annotated[bool, typer.Option("--draft", help="Save it as a draft and queue nothing.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it and say what it would cost.")] = False,
     key: Annotated[str, typer.Option(help="Idempotency key: the same key launches once.")] = "",
     watch: Annotated[bool, typer.Option("--watch", help="Stay and show the run until it has ended.")] = False,
@@ -85,15 +82,18 @@ def launch(
 
     Example: hacrl launch run.yaml --seed 3 --watch
     """
-    file_content = read_request(file)
+    launch_file = read_launch_file(file)
     changes = {"name": name, "seed": seed, "group": group, "benchmark": benchmark}
-    request = file_content.values | {field: value for field, value in changes.items() if value is not None}
+    request = launch_file.values | {field: value for field, value in changes.items() if value is not None}
     for field, section in (("group", "agents"), ("benchmark", "data")):
         if changes[field] is not None:
-            request.pop(section, None)  # the file's own stands for what was chosen instead
+            request.pop(section, None)  # the option replaces the file's
     if draft:
         request["draft"] = True
-    _check_draft(request, watch)
+    if request.get("draft") and is_sweep(request):
+        raise ClientProblem("A sweep cannot be a draft: leave out --draft, or algorithms and seeds of the file.")
+    if request.get("draft") and watch:
+        raise ClientProblem("A draft is not trained: leave out --watch.")
     if confirm:
         old = request.get("confirm")
         request["confirm"] = [*(old if isinstance(old, list) else []), *confirm]
@@ -104,7 +104,7 @@ def launch(
                 return _cost(client, request, json)
             answer = client.launch(request, key=key)
         except ApiError as error:
-            raise file_content.located(error) from None
+            raise launch_file.located(error) from None
         if json:
             print_json(answer)
         else:
@@ -113,14 +113,6 @@ def launch(
         if watch and not is_sweep(request):
             watching.watch_run(client, answer["id"])
     return None
-
-
-def _check_draft(request: dict[str, Any], watch: bool) -> None:
-    """Error: Problem."""
-    if request.get("draft") and is_sweep(request):
-        raise ClientProblem("A sweep cannot be a draft: leave out --draft, or algorithms and seeds of the file.")
-    if request.get("draft") and watch:
-        raise ClientProblem("Nobody trains a draft: leave out --watch.")
 
 
 def _cost(client: Client, request: dict[str, Any], json: bool) -> None:
@@ -137,14 +129,14 @@ def _cost(client: Client, request: dict[str, Any], json: bool) -> None:
 
 def _order(name: str, what: str, json: bool, body: dict[str, Any] | None = None) -> None:
     with connect() as client:
-        # Asking twice does nothing, and a retry happens once for each key: a lost answer is asked for again.
+        # With a key the request may be sent again after a lost answer.
         run = client.post(f"/runs/{run_id(client, name)}/{what}", body, key=uuid4().hex)
-    print_json(run) if json else line(f"{run['name']} ({run['id']}): {run['state']}, wanted: {run['desired_state']}")
+    print_json(run) if json else line(f"{run['name']} ({run['id']}): {run['state']}, desired: {run['desired_state']}")
 
 
 @client_command
 def stop(run: RunName, json: AsJson = False) -> None:
-    """End a run; asking twice does nothing.
+    """End a run. Ending it twice does nothing.
 
     Example: hacrl stop swan
     """

@@ -1,17 +1,17 @@
-"""Commands for sweeps: the runs that were launched together, as one."""
+"""Commands for sweeps: runs that were launched together."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from hacrl_web.client.api import Client
 from hacrl_web.client.command import OPTIONS, AsJson, Yes, agree, client_command, completer, connect, object_id
-from hacrl_web.client.show import counted, line, print_json, state, table
+from hacrl_web.client.show import counted, line, print_json, print_rows, state, table
 
 NEWEST = 20
-sweeps = typer.Typer(help="List and look at sweeps; stop, pause, resume, retry or delete all their runs.", **OPTIONS)
+sweeps = typer.Typer(help="List and show sweeps; stop or delete all their runs.", **OPTIONS)
 SweepName = Annotated[str, typer.Argument(help="Id of a sweep, or its name.", autocompletion=completer("/sweeps"))]
 
 
@@ -20,7 +20,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _path(client: Client, name: str) -> str:
-    """Errors: ApiError, Problem."""
+    """Errors: ApiError, ClientProblem."""
     return f"/sweeps/{object_id(client, '/sweeps', 'sweep', name)}"
 
 
@@ -32,14 +32,11 @@ def list_sweeps(
     json: AsJson = False,
 ) -> None:
     """The newest sweeps."""
-    if context.invoked_subcommand:
-        return None
-    with connect() as client:
-        rows = list(client.pages("/sweeps", most=limit))
-    if json:
-        return print_json(rows)
-    table(["id", "name", "launched"], ([s["id"], s["name"], s["created_at"]] for s in rows), empty="No sweep yet.")
-    return None
+    if not context.invoked_subcommand:
+        with connect() as client:
+            rows = list(client.pages("/sweeps", most=limit))
+        heads = ["id", "name", "launched"]
+        print_rows(rows, json, heads, lambda row: [row["id"], row["name"], row["created_at"]], empty="No sweep yet.")
 
 
 @sweeps.command("show")
@@ -64,12 +61,6 @@ def show_sweep(sweep: SweepName, json: AsJson = False) -> None:
     return None
 
 
-def _order(name: str, what: str, body: dict[str, Any] | None, json: bool) -> None:
-    with connect() as client:
-        answer = client.post(f"{_path(client, name)}/{what}", body)
-    print_json(answer) if json else line(f"{answer['name']}: {what}, {counted(len(answer['changed']), 'run')}")
-
-
 @sweeps.command("stop")
 @client_command
 def stop_sweep(sweep: SweepName, json: AsJson = False) -> None:
@@ -77,7 +68,9 @@ def stop_sweep(sweep: SweepName, json: AsJson = False) -> None:
 
     Example: hacrl sweeps stop 3
     """
-    _order(sweep, "stop", None, json)
+    with connect() as client:
+        answer = client.post(f"{_path(client, sweep)}/stop")
+    print_json(answer) if json else line(f"{answer['name']}: stop, {counted(len(answer['changed']), 'run')}")
 
 
 @sweeps.command("delete")

@@ -1,8 +1,9 @@
-"""Commands that stay: a run's numbers as a live table with sparklines, and its log as it is written."""
+"""Commands that follow a run: its metrics as a live table with sparklines, and its log."""
 
 from __future__ import annotations
 
 import json as json_module
+import sys
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,13 +17,13 @@ from rich.table import Table
 from rich.text import Text
 
 from hacrl_web.client.api import PATIENCE_S, TERMINAL, Client
-from hacrl_web.client.command import RUN_FAILED, AsJson, RunName, client_command, connect, is_interactive, run_id
+from hacrl_web.client.command import RUN_FAILED, AsJson, RunName, client_command, connect, run_id
 from hacrl_web.client.show import complain, console, format_number, line, print_json, safe, sparkline, state
 
 METRICS = ("reward/mean", "capability", "completions/mean_length")
 POINTS = 200
 LINES = 5
-AS_OFTEN = 4  # drawn a second
+REFRESHES_PER_S = 4
 
 
 def add_to(app: typer.Typer) -> None:
@@ -31,15 +32,15 @@ def add_to(app: typer.Typer) -> None:
 
 
 @dataclass
-class Seen:
-    """What was told of a run so far."""
+class RunScreen:
+    """The state of a run, as of the last frame, and how it is drawn."""
 
     name: str
     status: dict[str, Any] = field(default_factory=dict)
     points: dict[tuple[str, str], deque[float | None]] = field(default_factory=dict)
-    said: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
+    log_lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
 
-    def take(self, frame: dict[str, Any]) -> None:
+    def add(self, frame: dict[str, Any]) -> None:
         self.status = frame["status"]
         for event in frame["events"]:
             body = event["payload"]
@@ -47,9 +48,9 @@ class Seen:
                 for name, value in values_of(body).items():
                     self.points.setdefault((event["agent"], name), deque(maxlen=POINTS)).append(value)
             elif event["type"] == "log":
-                self.said.append(str(body.get("message", "")))
+                self.log_lines.append(str(body.get("message", "")))
 
-    def drawn(self, metrics: tuple[str, ...]) -> Group:
+    def render(self, metrics: tuple[str, ...]) -> Group:
         status = self.status
         progress = status.get("progress") or {}
         eta = progress.get("eta_s")
@@ -61,11 +62,11 @@ class Seen:
             if name in metrics:
                 grid.add_row(safe(agent), safe(name), format_number(values[-1]), sparkline(values))
         numbers = grid if grid.row_count else Text("No numbers yet.", style="bright_black")
-        return Group(head, numbers, *(Text(str(safe(text))[:200], style="bright_black") for text in self.said))
+        return Group(head, numbers, *(Text(str(safe(text))[:200], style="bright_black") for text in self.log_lines))
 
 
 def values_of(body: dict[str, Any]) -> dict[str, float | None]:
-    """The numbers of a metrics event; ratios are divided."""
+    """The values of a metrics event; a ratio is divided."""
     values = dict(body.get("values") or {})
     for name, pair in (body.get("ratios") or {}).items():
         values[name] = pair[0] / pair[1] if pair[1] else None
@@ -78,7 +79,7 @@ def watch(
     metric: Annotated[list[str] | None, typer.Option(help="Which numbers. Repeat it.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Show a run until it has ended. With --json every event as a line. Exit status 6 where it did not complete.
+    """Show a run until it has ended. With --json each event as a line. Exit status 6 where it did not complete.
 
     Example: hacrl watch swan --metric reward/mean
     """
@@ -89,39 +90,39 @@ def watch(
 def watch_run(client: Client, run: str, metrics: tuple[str, ...] = METRICS, *, json: bool = False) -> None:
     """Errors: ApiError, Unreachable; typer.Exit where the run has failed or was stopped."""
     if json:
-        for event in client.follow(run, on_outage=_say_outage):
+        for event in client.follow(run, on_outage=_report_outage):
             print(json_line(event), flush=True)
         final = client.get(f"/runs/{run}")["state"]
     else:
-        screen = Seen(client.get(f"/runs/{run}")["name"])
-        final = _shown(client.frames(run, on_outage=_say_outage), screen, metrics)
+        screen = RunScreen(client.get(f"/runs/{run}")["name"])
+        final = _follow(client.frames(run, on_outage=_report_outage), screen, metrics)
     if final != "completed":
         raise typer.Exit(RUN_FAILED)
 
 
-def _shown(frames: Iterator[dict[str, Any]], screen: Seen, metrics: tuple[str, ...]) -> str:
-    """Live in a terminal; elsewhere a line for each step, and the table at the end. Returns the last state."""
-    if is_interactive():
-        with Live(console=console(), refresh_per_second=AS_OFTEN) as live:
+def _follow(frames: Iterator[dict[str, Any]], screen: RunScreen, metrics: tuple[str, ...]) -> str:
+    """Live in a terminal; elsewhere a line for each step, then the table. Returns the last state."""
+    if sys.stdout.isatty():
+        with Live(console=console(), refresh_per_second=REFRESHES_PER_S) as live:
             for frame in frames:
-                screen.take(frame)
-                live.update(screen.drawn(metrics))
+                screen.add(frame)
+                live.update(screen.render(metrics))
     else:
         printed_at: tuple[Any, ...] = ()
         for frame in frames:
-            screen.take(frame)
+            screen.add(frame)
             now = (screen.status["state"], screen.status["step"])
             if now != printed_at:
                 line(f"{now[0]}: step {now[1]} of {screen.status['total_steps']}")
             printed_at = now
-        console().print(screen.drawn(metrics))
+        console().print(screen.render(metrics))
     if screen.status.get("state") in TERMINAL and screen.status.get("reason"):
         line(screen.status["reason"])
     return str(screen.status.get("state"))
 
 
-def _say_outage(error: Exception) -> None:
-    complain(f"hacrl: {error}\nhacrl: Asking again for {PATIENCE_S:.0f} s; nothing is lost.")
+def _report_outage(error: Exception) -> None:
+    complain(f"hacrl: {error}\nhacrl: Trying again for {PATIENCE_S:.0f} s; no event is lost.")
 
 
 def json_line(event: dict[str, Any]) -> str:
@@ -150,13 +151,13 @@ def logs(
         if json and not follow:
             return print_json(lines)
         for one in lines:
-            _say(one, json)
+            _print_line(one, json)
         if follow:
             newest_seq = max([cursor, *(one["seq"] for one in lines)])
-            for event in client.follow(name, newest_seq, on_outage=_say_outage):
+            for event in client.follow(name, newest_seq, on_outage=_report_outage):
                 one = _log_line(event)
                 if one and search.lower() in one["text"].lower() and level in ("", one["level"]):
-                    _say(one, json)
+                    _print_line(one, json)
     return None
 
 
@@ -168,7 +169,7 @@ def _log_line(event: dict[str, Any]) -> dict[str, Any] | None:
     return names | {"level": body.get("level", "info"), "text": str(body.get("message", ""))}
 
 
-def _say(one: dict[str, Any], json: bool) -> None:
+def _print_line(one: dict[str, Any], json: bool) -> None:
     if json:
         print(json_line(one), flush=True)
     else:

@@ -132,7 +132,7 @@ def test_orders_reach_the_run(hacrl, user):
         run.refresh_from_db()
         assert run.desired_state == wanted
     assert said_json(hacrl("retry", "swan", "--json"))["retry_of"] == str(run.pk)
-    assert "2 are meant by" in hacrl("stop", "swan", status=1)
+    assert "2 have the name" in hacrl("stop", "swan", status=1)
     hacrl("stop", "no such run", status=4)
     hacrl("stop", "00000000-0000-0000-0000-000000000000", status=4)
 
@@ -160,7 +160,7 @@ def test_answer_without_an_end_is_refused_and_not_held_in_memory(monkeypatch):
 def test_list_that_never_ends_is_refused():
     page = httpx2.Response(200, json={"items": [], "next": "x"})
     client = Client("http://hacrl.test", "t", transport=httpx2.MockTransport(lambda _: page))
-    with pytest.raises(Unreachable, match="the same page again and again"):
+    with pytest.raises(Unreachable, match="repeats the same page"):
         list(client.pages("/runs"))
 
 
@@ -301,10 +301,10 @@ def test_answer_that_nobody_expects_is_a_line_and_an_exit_status(hacrl, monkeypa
 @pytest.mark.parametrize(
     ("url", "token", "told"),
     [
-        ("http://[::1", "token", "no address"),
+        ("http://[::1", "token", "not an address"),
         ("localhost", "token", "begins with https://"),
-        ("http://localhost", "tokén", "no API token"),
-        ("http://localhost", "", "no API token"),
+        ("http://localhost", "tokén", "not an API token"),
+        ("http://localhost", "", "not an API token"),
     ],
 )
 def test_address_or_token_that_cannot_be_one_is_said_in_words(hacrl, url, token, told):

@@ -178,7 +178,7 @@ def test_queue_checkpoints_scores_and_alerts(hacrl, user):
     assert "second: place 1, priority 0" in hacrl("queue", "second", "--place", "1")
     assert "place 2" in hacrl("queue", "first")
     assert "No checkpoint is here" in hacrl("checkpoints", "first")
-    assert "there is none at this step" in hacrl("promote", "first", "--step", "3", "--agent", "Llama", status=1)
+    assert "it has no checkpoint at this step" in hacrl("promote", "first", "--step", "3", "--agent", "Llama", status=1)
     hacrl("promote", "first", "--step", "3", status=4)
     assert "not evaluated yet" in hacrl("scores", "first")
     first = Run.objects.get(name="first")

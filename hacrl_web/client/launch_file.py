@@ -1,0 +1,116 @@
+"""Reads the file of `hacrl launch`: a launch request, or the settings file of a run, in YAML or JSON.
+
+The API takes ids of a group and of benchmarks. A file may name them; a run's settings file ("Download YAML") has the
+agents and the data in full, so the group and benchmark with the same settings are searched.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hacrl_web.client.api import ApiError, Client
+from hacrl_web.client.command import ClientProblem, object_id
+from hacrl_web.web.settings_file import MAX_BYTES, NoSettings, read_settings_file
+
+VERSION = 1  # of settings files
+BENCHMARK_SETTINGS = ("question_field", "answer_field", "prompt_template", "verifier", "tolerance", "held_out_fraction")
+
+
+@dataclass(frozen=True)
+class LaunchFile:
+    """The content of a file.  lines: line number of each dotted path (YAML only)."""
+
+    values: dict[str, Any]
+    lines: dict[str, int]
+
+    def located(self, error: ApiError) -> ApiError:
+        """The same error with line numbers: of each field, or of the section around it."""
+        return ApiError(error.status, [{**one, "message": self._with_line(one)} for one in error.errors])
+
+    def _with_line(self, error: dict[str, Any]) -> str:
+        path = error.get("field") or ""
+        while path and path not in self.lines:
+            path = path.rpartition(".")[0]
+        return f"{error['message']} [line {self.lines[path]}]" if path else str(error["message"])
+
+
+def read_launch_file(file: str) -> LaunchFile:
+    """file: its path, or `-` for standard input. Errors: ClientProblem, OSError."""
+    stream = sys.stdin.buffer if file == "-" else Path(file).open("rb")  # noqa: SIM115 - closed below
+    name = "Standard input" if file == "-" else file
+    with stream:
+        data = stream.read(MAX_BYTES + 1)
+    try:
+        return LaunchFile(*read_settings_file(data, name, is_json=file.endswith(".json")))
+    except NoSettings as error:
+        raise ClientProblem(str(error)) from None
+
+
+def with_ids(client: Client, request: dict[str, Any]) -> dict[str, Any]:
+    """The request as the API takes it. Errors: ApiError, ClientProblem."""
+    request = dict(request)
+    if request.pop("schema_version", VERSION) != VERSION:
+        raise ClientProblem("Another version of HACRL Web wrote this file (schema_version).")
+    if "agents" in request and "group" not in request:
+        request["group"] = _group_of(client, request.pop("agents"))
+    if "data" in request and "benchmark" not in request:
+        request["benchmark"] = _benchmark_of(client, request.pop("data"), "data")
+    for field in ("group", "benchmark"):
+        if isinstance(request.get(field), str):
+            request[field] = object_id(client, f"/{field}s", field, request[field])
+    evaluation = request.get("evaluation")
+    if isinstance(evaluation, dict) and isinstance(evaluation.get("benchmarks"), list):
+        ids = [_further_benchmark(client, one) for one in evaluation["benchmarks"]]
+        request["evaluation"] = {**evaluation, "benchmarks": ids}
+    return request
+
+
+def _further_benchmark(client: Client, entry: Any) -> Any:
+    """The id of a benchmark of `evaluation`, by its settings or its name; an id stays as it is."""
+    if isinstance(entry, dict):
+        return _benchmark_of(client, entry, "evaluation.benchmarks")
+    return object_id(client, "/benchmarks", "benchmark", entry) if isinstance(entry, str) else entry
+
+
+def _group_of(client: Client, agents: Any) -> int:
+    """The newest group of exactly these agents. Errors: ApiError, ClientProblem."""
+    if not isinstance(agents, list) or not all(isinstance(one, dict) for one in agents):
+        raise ClientProblem("agents: Must be a list of agents, each with name and model.")
+    models = {model["id"]: model for model in client.pages("/models")}
+    for group in client.pages("/groups"):
+        if len(group["agents"]) == len(agents) and all(
+            _is_same(agent, member, models.get(member["model"], {}))
+            for agent, member in zip(agents, group["agents"], strict=True)
+        ):
+            return int(group["id"])
+    names = ", ".join(str(one.get("name")) for one in agents)
+    raise ClientProblem(
+        f"agents: No group has these agents with these models and settings ({names}): choose a group by --group."
+    )
+
+
+def _is_same(agent: dict[str, Any], member: dict[str, Any], model: dict[str, Any]) -> bool:
+    """Whether an agent of a file equals a member of a group. Settings that the file omits are not compared."""
+    settings = {name: value for name, value in agent.items() if name not in ("model", "revision")}
+    is_model = agent.get("model") == model.get("location") and (agent.get("revision") or "") == model.get("revision")
+    return is_model and all(member.get(name) == value for name, value in settings.items())
+
+
+def _benchmark_of(client: Client, data: Any, field: str) -> int:
+    """The benchmark of this name, if its settings are those of the file. Errors: ApiError, ClientProblem."""
+    if not isinstance(data, dict) or not isinstance(data.get("benchmark"), str):
+        raise ClientProblem(f"{field}: Must name a benchmark.")
+    pk = object_id(client, "/benchmarks", "benchmark", data["benchmark"])
+    benchmark = client.get(f"/benchmarks/{pk}")
+    # All questions of a further benchmark are used: nothing of it is held out.
+    names = [name for name in BENCHMARK_SETTINGS if field == "data" or name != "held_out_fraction"]
+    values = {name: benchmark[name] for name in names if name in data and benchmark[name] is not None}
+    if differing := [name for name, value in values.items() if data[name] != value]:
+        differences = ", ".join(f"{field}.{name} is {values[name]!r} there" for name in differing)
+        raise ClientProblem(
+            f"The benchmark {data['benchmark']!r} differs from the file: {differences}. Choose one by --benchmark."
+        )
+    return pk
