@@ -80,7 +80,10 @@ class Rate(BaseThrottle):
 
 # The token first: an invalid token is refused also beside a valid session.
 AUTH = (ApiTokenAuth(), BrowserAuth())
-RATES = [Rate("API_READS_PER_MINUTE", is_reading=True), Rate("API_WRITES_PER_MINUTE", is_reading=False)]
+RATES: list[BaseThrottle] = [
+    Rate("API_READS_PER_MINUTE", is_reading=True),
+    Rate("API_WRITES_PER_MINUTE", is_reading=False),
+]
 
 
 def _for_users(view: View) -> View:

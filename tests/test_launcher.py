@@ -85,7 +85,7 @@ def test_full_suite_goes_on_where_vllm_cannot_be_installed(
     monkeypatch.setattr(script, "step", fails)
     script.install_vllm()
     assert ran == ["-m workers.rollouts.install_vllm"]
-    assert "There is no wheel of it.\nGoing on without" in capsys.readouterr().err
+    assert "There is no wheel of it.\nContinuing without" in capsys.readouterr().err
 
 
 def test_demo_with_vllm_needs_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_failed_step_says_what_to_do(script: ModuleType, tmp_path: Path, log: st
 def test_long_step_names_its_log_and_says_that_it_goes_on(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(script, "SAY_EVERY_S", 0.1)
+    monkeypatch.setattr(script, "REPORT_EVERY_S", 0.1)
     script.step("Sleeping", [sys.executable, "-c", "import time; time.sleep(0.5)"], tmp_path / "log")
     first, *between, last = capsys.readouterr().err.splitlines()
     assert first == f"Sleeping ... (log: {tmp_path / 'log'})"
