@@ -90,7 +90,8 @@ def _check_sqlite(path: Path) -> None:
 def _restore_postgresql(path: Path) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+            "AND backend_type = 'client backend'"  # not PostgreSQL's own workers, such as autovacuum
         )
         [others] = cursor.fetchone()
     if others:

@@ -86,7 +86,7 @@ def test_nothing_is_restored_under_a_running_product(settings, tmp_path, monkeyp
     (tmp_path / "backup").write_text("")
     lock = take_lock(tmp_path)
     try:
-        with pytest.raises(BackupError, match=r"up \(pid \d+\): stop it first"):
+        with pytest.raises(BackupError, match=r"running \(pid \d+\): stop it first"):
             restore(tmp_path / "backup")
     finally:
         os.close(lock)
