@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from hacrl_web.client import files
+from hacrl_web.client import launch_file
 from hacrl_web.insight.run_tabs.spec_files import as_yaml
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.launch.plan import data_values
@@ -151,4 +151,4 @@ def test_requests_of_a_run_launch_it_again(hacrl, user, tmp_path):
 
 def test_yaml_takes_an_exponent_for_a_number(monkeypatch):
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"a: 1e-6\nb: 12\nc: e-6\nd: 1.5\n")))
-    assert files.read_request("-").values == {"a": 1e-6, "b": 12, "c": "e-6", "d": 1.5}
+    assert launch_file.read_launch_file("-").values == {"a": 1e-6, "b": 12, "c": "e-6", "d": 1.5}
