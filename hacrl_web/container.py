@@ -14,8 +14,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from hacrl_web.ops.commands import ROLES, command
-from hacrl_web.ops.preflight import ROOT
+from hacrl_web.ops.preflight import ROLES, ROOT, command
 
 WAIT_S = 120.0  # for the database to start, or for the web to migrate it
 PULSE_S = 60.0  # a dispatcher or watcher without a pulse for this long hangs

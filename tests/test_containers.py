@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from hacrl_web import container
-from hacrl_web.ops import commands
+from hacrl_web.ops import preflight
 from hacrl_web.ops.loop import pulse_file
 from tests.support.waiting import wait_until
 
@@ -100,7 +100,7 @@ def test_every_image_from_elsewhere_is_pinned() -> None:
 
 def test_compose_starts_roles_that_the_images_know() -> None:
     ours = {name: one for name, one in BASE["services"].items() if one["image"].startswith("hacrl-")}
-    assert set(ours) == set(commands.ROLES)
+    assert set(ours) == set(preflight.ROLES)
     for name, one in ours.items():
         assert one["command"] == [name]
         assert one["healthcheck"]["test"][1:] == ["python", "-m", "hacrl_web.container", "health", name]
@@ -173,9 +173,9 @@ def test_entry_point_starts_nothing_else(words: list[str], capsys: pytest.Captur
 
 def test_proxies_are_believed_only_where_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HACRL_PROXY_ADDRESSES", raising=False)
-    assert "--no-proxy-headers" in commands.command("web")
+    assert "--no-proxy-headers" in preflight.command("web")
     monkeypatch.setenv("HACRL_PROXY_ADDRESSES", "10.0.0.7, 172.16.0.0/12")
-    words = commands.command("web", "::1", 81)
+    words = preflight.command("web", "::1", 81)
     assert words[words.index("--forwarded-allow-ips") + 1] == "10.0.0.7,172.16.0.0/12"
     assert "--no-proxy-headers" not in words
     assert (words[words.index("--host") + 1], words[words.index("--port") + 1]) == ("::1", "81")

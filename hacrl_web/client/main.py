@@ -12,7 +12,7 @@ import typer.core
 
 from hacrl_web.client.api import Client, check_address
 from hacrl_web.client.command import AsJson, ClientProblem, client_command, connect
-from hacrl_web.client.commands import api, archive, compare, objects, results, runs, sweeps, watch
+from hacrl_web.client.commands import api, compare, objects, results, runs, sweeps, watch
 from hacrl_web.client.login import StoredLogin, forget_login, save_login
 from hacrl_web.client.show import complain, line, print_json
 
@@ -141,7 +141,7 @@ def whoami(json: AsJson = False) -> None:
     return None
 
 
-for part in (runs, watch, archive, results, compare, sweeps, objects, api):
+for part in (runs, watch, results, compare, sweeps, objects, api):
     part.add_to(app)
 
 

@@ -1,4 +1,4 @@
-"""Checks and preparations of `up` before it starts a process: data folder, lock, port, Redis socket, migrations.
+"""What `up` needs before it starts processes: data folder, lock, port, Redis, migrations, and the command lines.
 
 Standard library only, so that `status` and `down` work before anything is installed.
 """
@@ -16,6 +16,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ SOCKET_PATH_LIMIT = 103
 PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")
 MIN_REDIS = (6, 2)  # kombu 5.7 uses its commands
 MIN_KEY = 50  # characters of a signing key
+ROLES = ("web", "worker", "dispatcher", "watcher")
 
 
 class StartRefused(Exception):
@@ -263,3 +265,26 @@ def is_migrated(data: Path) -> bool:
 
 def note_migrated(data: Path) -> None:
     (data / "migrated").write_text(migrations_key(data) or "")
+
+
+# ---- the processes --------------------------------------------------------------------------------------------------
+
+
+def command(role: str, host: str = "0.0.0.0", port: int = 8000) -> list[str]:  # noqa: S104 - for containers; `up` passes its host
+    """The command line of one process. host, port: address of the web."""
+    # X-Forwarded-For from any client would evade the login throttle, so only the named proxies are trusted.
+    proxies = os.environ.get("HACRL_PROXY_ADDRESSES", "").replace(" ", "")
+    forwarded = ("--proxy-headers", "--forwarded-allow-ips", proxies) if proxies else ("--no-proxy-headers",)
+    words = {
+        "web": [
+            *("-m", "uvicorn", "hacrl_web.asgi:application", "--host", host, "--port", str(port), *forwarded),
+            *("--lifespan", "off", "--no-server-header", "--timeout-graceful-shutdown", "3", "--ws-max-size", "65536"),
+        ],
+        "worker": [
+            *("-m", "celery", "-A", "hacrl_web.celery", "worker", "--pool", "prefork", "-c", "1"),
+            *("--loglevel", "INFO", "--without-gossip", "--without-mingle"),
+        ],
+        "dispatcher": ["manage.py", "dispatch"],
+        "watcher": ["manage.py", "watch"],
+    }
+    return [sys.executable, *words[role]]

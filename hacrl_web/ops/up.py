@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from hacrl_web.ops import preflight
-from hacrl_web.ops.commands import command
-from hacrl_web.ops.preflight import ROOT, StartRefused
+from hacrl_web.ops.preflight import ROOT, StartRefused, command
 
 with contextlib.suppress(ModuleNotFoundError):  # `status` and `down` work before psutil is installed
     import psutil

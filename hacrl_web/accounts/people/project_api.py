@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from datetime import datetime
+from typing import Annotated, Any, NotRequired, cast
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Status
+from typing_extensions import TypedDict
 
-from hacrl_web.accounts.answers import (
-    AuditAnswer,
-    MemberAnswer,
-    NewInvitationAnswer,
-    PersonAnswer,
-    ProjectAnswer,
-    ProjectDetailAnswer,
-)
 from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.accounts.models import Invitation, Membership, Project, User
 from hacrl_web.accounts.people import people
@@ -34,6 +28,67 @@ from hacrl_web.web.schemas import PageOf, StrictBody
 MAX_TEXT = 200
 router = Router(tags=["projects"])
 Text = Annotated[str, Query("", max_length=MAX_TEXT)]
+
+
+class PersonAnswer(TypedDict):
+    id: int
+    name: str
+    is_active: bool
+    is_staff: bool
+
+
+class MemberName(TypedDict):
+    id: int
+    name: str
+
+
+class MemberAnswer(TypedDict):
+    id: int
+    user: MemberName
+    role: str
+
+
+class InvitationAnswer(TypedDict):
+    id: int
+    role: str
+    comment: str
+    expires_at: datetime
+
+
+class NewInvitationAnswer(InvitationAnswer):
+    link: str
+
+
+class ProjectAnswer(TypedDict):
+    """role: the caller's; null for staff who are not members."""
+
+    id: int
+    name: str
+    role: str | None
+
+
+class ProjectDetailAnswer(ProjectAnswer):
+    """invitations: the open ones, for admins."""
+
+    members: list[MemberAnswer]
+    invitations: NotRequired[list[InvitationAnswer]]
+
+
+class AuditAnswer(TypedDict):
+    """before, after: the recorded fields that changed."""
+
+    id: int
+    at: datetime
+    actor: str
+    via: str
+    address: str
+    action: str
+    kind: str
+    object_id: str
+    name: str
+    project_id: int | None
+    before: dict[str, Any]
+    after: dict[str, Any]
 
 
 class Named(StrictBody):

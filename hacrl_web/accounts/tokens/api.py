@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router, Status
+from typing_extensions import TypedDict
 
-from hacrl_web.accounts.answers import MeAnswer, NewTokenAnswer, TokenAnswer
 from hacrl_web.accounts.models import ApiToken
 from hacrl_web.accounts.projects import forbidden
 from hacrl_web.accounts.tokens.tokens import MAX_DAYS, USUAL_DAYS, make_token
@@ -16,6 +17,29 @@ from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
 
 router = Router(tags=["account"])
+
+
+class TokenAnswer(TypedDict):
+    id: int
+    name: str
+    hint: str
+    scopes: list[str]
+    state: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewTokenAnswer(TokenAnswer):
+    token: str
+
+
+class MeAnswer(TypedDict):
+    id: int
+    name: str
+    is_staff: bool
+    token: TokenAnswer | None
 
 
 class TokenIn(StrictBody):

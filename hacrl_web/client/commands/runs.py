@@ -1,4 +1,4 @@
-"""Commands that list, launch and control runs."""
+"""Commands that list, launch, control, tag, archive and delete runs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,34 @@ from typing import Annotated, Any
 from uuid import UUID, uuid4
 
 import typer
+from rich.filesize import decimal
+from rich.text import Text
 
 from hacrl_web.client.api import ApiError, Client, is_sweep
-from hacrl_web.client.command import AsJson, ClientProblem, RunName, client_command, completer, connect, run_id
+from hacrl_web.client.command import (
+    AsJson,
+    ClientProblem,
+    RunName,
+    RunNames,
+    Yes,
+    agree,
+    client_command,
+    completer,
+    connect,
+    find_runs,
+    for_each,
+    run_id,
+)
 from hacrl_web.client.commands import watch as watching
 from hacrl_web.client.launch_file import read_launch_file, with_ids
-from hacrl_web.client.show import counted, format_number, line, print_json, print_rows, state
+from hacrl_web.client.show import counted, format_number, line, print_json, print_rows, state, table
 
 NEWEST = 20
 STATES = ["draft", "queued", "starting", "running", "paused", "completed", "failed", "stopped", "lost"]
 
 
 def add_to(app: typer.Typer) -> None:
-    for act in (runs, launch, stop, pause, resume, retry, queue):
+    for act in (runs, launch, stop, pause, resume, retry, queue, show, tag, archive, delete):
         app.command()(act)
 
 
@@ -48,16 +63,8 @@ def runs(
 
 
 def _cells(run: dict[str, Any]) -> list[Any]:
-    step = f"{run['step']}/{run['total_steps']}"
-    return [
-        run["id"][:8],
-        run["name"],
-        run["algorithm"],
-        state(run["state"]),
-        step,
-        run["seed"],
-        ", ".join(run["tags"]),
-    ]
+    step, tags = f"{run['step']}/{run['total_steps']}", ", ".join(run["tags"])
+    return [run["id"][:8], run["name"], run["algorithm"], state(run["state"]), step, run["seed"], tags]
 
 
 @client_command
@@ -101,7 +108,7 @@ def launch(
         request = with_ids(client, request)
         try:
             if dry_run:
-                return _cost(client, request, json)
+                return _print_cost(client, request, json)
             answer = client.launch(request, key=key)
         except ApiError as error:
             raise launch_file.located(error) from None
@@ -115,16 +122,11 @@ def launch(
     return None
 
 
-def _cost(client: Client, request: dict[str, Any], json: bool) -> None:
+def _print_cost(client: Client, request: dict[str, Any], json: bool) -> None:
     cost = client.post("/sweeps/estimate" if is_sweep(request) else "/runs/estimate", request)
-    if json:
-        return print_json(cost)
+    size = f"{counted(cost['runs'], 'run')}, {format_number(cost['rollouts'])} rollouts"
     seconds = "unknown" if cost["device_seconds"] is None else f"{cost['device_seconds']:.0f} s"
-    line(
-        f"{counted(cost['runs'], 'run')}, {format_number(cost['rollouts'])} rollouts, "
-        f"device time {seconds}. {cost['basis']}"
-    )
-    return None
+    print_json(cost) if json else line(f"{size}, device time {seconds}. {cost['basis']}")
 
 
 def _order(name: str, what: str, json: bool, body: dict[str, Any] | None = None) -> None:
@@ -187,8 +189,113 @@ def queue(
         path = f"/runs/{run_id(client, run)}"
         changes = {name: value for name, value in (("place", place), ("priority", priority)) if value is not None}
         answer = client.post(f"{path}/queue", changes) if changes else client.get(path)
+    position = f"place {answer['place_in_queue']}" if answer["place_in_queue"] else answer["state"]
+    print_json(answer) if json else line(f"{answer['name']}: {position}, priority {answer['priority']}")
+
+
+@client_command
+def show(run: RunName, json: AsJson = False) -> None:
+    """A run: its progress, settings, tags and notes.
+
+    Example: hacrl show swan
+    """
+    with connect() as client:
+        detail = client.get(f"/runs/{run_id(client, run)}")
     if json:
-        return print_json(answer)
-    waits = answer["place_in_queue"]
-    line(f"{answer['name']}: {f'place {waits}' if waits else answer['state']}, priority {answer['priority']}")
+        return print_json(detail)
+    pairs = [
+        ("name", detail["name"]),
+        ("id", detail["id"]),
+        ("page", f"{client.url}{detail['url']}"),
+        ("state", Text.assemble(state(detail["state"]), "  archived" if detail["archived_at"] else "")),
+        ("reason", detail["reason"]),
+        ("step", f"{detail['step']} of {detail['total_steps']}"),
+        ("algorithm", detail["variant"] or detail["algorithm"]),
+        *((name, detail[name]) for name in ("seed", "sweep", "retry_of", "cloned_from", "place_in_queue")),
+        ("host", detail["worker_host"]),
+        *((name.removesuffix("_at"), detail[name]) for name in ("created_at", "started_at", "finished_at")),
+        ("tags", ", ".join(detail["tags"])),
+        ("notes", detail["notes"]),
+    ]
+    rows = [(name, value) for name, value in pairs if value not in (None, "")]
+    table(["", " "], rows, empty="", folded=frozenset({" "}))
     return None
+
+
+@client_command
+def tag(
+    runs: RunNames,
+    add: Annotated[list[str] | None, typer.Option("--add", "-a", help="A tag to add. Repeat it.")] = None,
+    remove: Annotated[list[str] | None, typer.Option("--remove", "-r", help="A tag to remove. Repeat it.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Add tags to runs, or remove them.
+
+    Example: hacrl tag swan goose --add baseline --remove draft
+    """
+    if not (add or remove):
+        raise ClientProblem("Name the tags: --add TAG, --remove TAG.")
+    removed = {one.strip().lower() for one in remove or []}
+    with connect() as client:
+
+        def act(run: dict[str, Any]) -> Any:
+            def changed(tags: list[str]) -> list[str]:
+                return [*(one for one in tags if one not in removed), *(add or [])]
+
+            return {"run": run["id"], **client.change(f"/runs/{run['id']}/labels", tags=changed)}
+
+        for_each(find_runs(client, runs), act, json, "Tagged")
+
+
+@client_command
+def archive(runs: RunNames, json: AsJson = False) -> None:
+    """Archive ended runs. Lists omit them; nothing is deleted.
+
+    Example: hacrl archive swan goose
+    """
+    with connect() as client:
+        matches = find_runs(client, runs)
+        for_each(matches, lambda run: client.post(f"/runs/{run['id']}/archive"), json, "Archived")
+
+
+@client_command
+def delete(
+    runs: RunNames,
+    yes: Yes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Delete ended runs for good, after showing what they hold and asking you.
+
+    Example: hacrl delete $(hacrl runs --tag old --ids)
+    """
+    with connect() as client:
+        matches = find_runs(client, runs)
+        uses = {run["id"]: client.get(f"/runs/{run['id']}/disk") for run in matches}
+        rows = [{"run": run["id"], "name": run["name"], **uses[run["id"]]} for run in matches]
+        if dry_run and json:
+            print_json(rows)
+        elif not json:
+            _show_loss(rows)
+        if dry_run:
+            return
+        agree(f"Delete {counted(len(matches), 'run')} for good?", yes=yes)
+
+        def act(run: dict[str, Any]) -> Any:
+            client.post(f"/runs/{run['id']}/delete")
+            return {"run": run["id"], "name": run["name"], **uses[run["id"]]}
+
+        for_each(matches, act, json, "Deleted")
+
+
+def _show_loss(uses: list[dict[str, Any]]) -> None:
+    """Rows and files of each run, and the total. Files on another host (None) are not deleted."""
+
+    def cells(one: dict[str, Any]) -> list[Any]:
+        files = "on another host" if one["files_bytes"] is None else decimal(one["files_bytes"])
+        return [one["run"][:8], one["name"], format_number(one["num_rows"]), decimal(one["rows_bytes"]), files]
+
+    table(["id", "name", "rows", "in the database", "files"], map(cells, uses), empty="No run.")
+    if len(uses) > 1:
+        total = sum(one["rows_bytes"] + (one["files_bytes"] or 0) for one in uses)
+        line(f"{len(uses)} runs, together {decimal(total)}.")
