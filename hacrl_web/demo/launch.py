@@ -1,7 +1,6 @@
 """The demo: two tiny agents with complementary skills, trained by HACPO, GSPO and GSPOx2 on the product's own path.
 
-Makes (once) and registers the agents, their group and the questions, and launches the comparison as one sweep.
-Sits above the apps, as urls.py and api.py do.
+Creates (once) and registers the agents, their group and the questions, and launches the comparison as one sweep.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ SWEEP_NAME = "Demo"
 
 
 def folder() -> Path:
-    """Where the demo's models and questions lie once they are made."""
+    """The folder of the demo's models and questions."""
     return Path(settings.MODELS_DIR) / "demo"
 
 
 def make_agents(report: Callable[[int], None]) -> Path:
-    """Make the demo's models and questions, or find them made; returns their folder. Error: CalledProcessError.
+    """Create the demo's models and questions where they do not exist; returns their folder. Error: CalledProcessError.
 
-    report: hears each percent of the way.
+    report: is called with the percentage done.
     """
     folder().parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "workers.demo.make", str(folder()), "--progress"]
@@ -68,9 +67,9 @@ def make_agents(report: Callable[[int], None]) -> Path:
 
 
 def register(user: User, folder: Path) -> tuple[AgentGroup, Benchmark]:
-    """The group and the benchmark of the demo, registered as a user would where they are not yet.
+    """The group and the benchmark of the demo, registered as a user would unless they already are.
 
-    Where the models were made anew since (another recipe, a damaged file), a new set is registered beside the old one.
+    Where the models have changed since (another recipe, a damaged file), a new set is registered beside the old one.
     """
     for number in count(1):
         suffix = "" if number == 1 else f" ({number})"
@@ -129,17 +128,14 @@ def launch_demo(
     algorithms: Sequence[str] = ALGORITHMS,
     engine: str = ENGINES[0],
 ) -> Sweep:
-    """Queue every algorithm on every seed as one sweep, of a name that no other has.
-
-    Error: LaunchError, where there is no such algorithm.
-    """
+    """Queue every algorithm on every seed as one sweep with a new name. Error: LaunchError for an unknown algorithm."""
     names = (SWEEP_NAME if number == 1 else f"{SWEEP_NAME} ({number})" for number in count(1))
     names_in_use = set(demo_sweeps(user).values_list("name", flat=True))
     name = next(one for one in names if one not in names_in_use)
     return launch_sweep(user, _request(name, group, benchmark, seeds, algorithms, engine))
 
 
-def go_on(
+def continue_demo(
     user: User,
     group: AgentGroup,
     benchmark: Benchmark,
@@ -147,7 +143,7 @@ def go_on(
     algorithms: Sequence[str] = ALGORITHMS,
     engine: str = ENGINES[0],
 ) -> Sweep:
-    """As `launch`; but a demo of these settings that is there gets what it lacks: further seeds, and failed runs anew.
+    """As `launch_demo`, but an existing demo of these settings gets the further seeds, and its failed runs again.
 
     Error: LaunchError.
     """
@@ -167,15 +163,15 @@ def _settings(request: dict[str, Any]) -> dict[str, Any]:
 def _request(
     name: str, group: AgentGroup, benchmark: Benchmark, seeds: Sequence[int], algorithms: Sequence[str], engine: str
 ) -> dict[str, Any]:
-    settings_of_all = demo_settings(ALGORITHMS[0], engine)
-    del settings_of_all["algorithm"]["name"]  # the one thing in which the runs of the sweep differ
+    common_settings = demo_settings(ALGORITHMS[0], engine)
+    del common_settings["algorithm"]["name"]  # the runs of the sweep differ only in it
     return {
         "name": name,
         "group": group.pk,
         "benchmark": benchmark.pk,
-        # HACPO first: its page is the one to look at while the others are still to come.
+        # HACPO first: its page is worth watching while the others wait.
         "algorithms": sorted(algorithms, key="hacpo".__ne__),
         "seeds": list(seeds),
         "confirm": list(CONFIRM),
-        **settings_of_all,
+        **common_settings,
     }

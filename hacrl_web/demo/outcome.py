@@ -35,7 +35,7 @@ def paired_differences(board: Board) -> dict[str, MeanInterval]:
 
 
 def demo_summary(sweep: Sweep) -> dict[str, Any]:
-    """Every run in numbers, and the differences. Written so that every number is one of the database's."""
+    """Every run in numbers, and the paired differences."""
     runs = list(sweep.runs.order_by("created_at"))
     results = run_results(runs)
     board = sweep_board(sweep)

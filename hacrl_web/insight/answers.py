@@ -1,4 +1,4 @@
-"""What the API answers about what a run recorded: one type for each tab's numbers."""
+"""The API's answers about what a run recorded: one type for each tab's numbers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class BandAnswer(LineAnswer):
 
 
 class PositionsAnswer(TypedDict):
-    """Where steps lie on another x axis."""
+    """The steps' positions on another x axis."""
 
     steps: list[int]
     values: list[Number | None]
 
 
 class BucketsAnswer(TypedDict):
-    """Lines of chosen metrics between steps first and last; a bucket is `width` steps."""
+    """Lines of the requested metrics from step `first` to `last`; a bucket is `width` steps."""
 
     run: str
     seq: int

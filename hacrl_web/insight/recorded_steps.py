@@ -1,7 +1,6 @@
-"""What a run recorded of its rollouts, by step: which attempt counts, and where its rows lie.
+"""The recorded steps of a run: for each step, the attempt whose rows count.
 
-The latest attempt of a step wins. An attempt makes steps in order, so its rows of a run are one range of steps; where
-attempts overlap, the later one has the step.
+An attempt makes steps in order, so its rows are one range of steps; where ranges overlap, the latest attempt counts.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ class Segment:
 
 
 def end(rows: QuerySet[Any], column: str) -> Any:
-    """The least of a column's values, or with `-column` the greatest: one look into the index, None of no rows.
+    """The lowest value of a column, or with `-column` the highest; None without rows.
 
-    An aggregate of both ends, or of one where the index is left to the planner, would look at every row.
+    By order, for which the index serves: an aggregate would read every row where the planner chooses no index.
     """
     return rows.order_by(column).values_list(column.lstrip("-"), flat=True).first()
 
 
 def segments(rows: QuerySet[Any], first: int | None = None, last: int | None = None) -> list[Segment]:
     """Segments of the steps from `first` to `last`, in the order of the steps. rows: of one run and one table."""
-    laid: list[Segment] = []
+    merged: list[Segment] = []
     highest = end(rows, "-attempt")
     if highest is None:
         return []
@@ -39,14 +38,14 @@ def segments(rows: QuerySet[Any], first: int | None = None, last: int | None = N
         of_attempt = rows.filter(attempt=attempt)
         low = end(of_attempt, "step")
         if low is not None:
-            laid = _laid_under(laid, Segment(attempt, low, end(of_attempt, "-step")))
+            merged = _with_earlier(merged, Segment(attempt, low, end(of_attempt, "-step")))
     least, most = first or 0, 2**31 if last is None else last
-    cut = [Segment(one.attempt, max(one.first, least), min(one.last, most)) for one in laid]
+    cut = [Segment(one.attempt, max(one.first, least), min(one.last, most)) for one in merged]
     return [one for one in cut if one.first <= one.last]
 
 
-def _laid_under(later: list[Segment], earlier: Segment) -> list[Segment]:
-    """The later attempts' segments, and what they leave of an earlier one, in order."""
+def _with_earlier(later: list[Segment], earlier: Segment) -> list[Segment]:
+    """The later attempts' segments, and the parts of an earlier one between them, in order."""
     rest, low = [], earlier.first
     for one in later:
         if one.first > low:
@@ -70,9 +69,9 @@ def step_after(rows: QuerySet[Any], step: int) -> int | None:
 
 
 def spread_steps(rows: QuerySet[Any], parts: list[Segment], most_steps: int, most_rows: int) -> tuple[list[int], bool]:
-    """Recorded steps of these segments whose rows are about `most_rows` at most, evenly spread if that is not all.
+    """Recorded steps of these segments with about `most_rows` rows at most, evenly spread if those are not all.
 
-    Returns the steps, the last one always among them, and whether others lie between.
+    Returns the steps, the last one always among them, and whether others are between them.
     """
     if not parts:
         return [], False

@@ -1,4 +1,4 @@
-"""How the settings of two runs differ, setting by setting: the Config tab, and the columns of a comparison."""
+"""How the settings of runs differ, setting by setting: for the Config tab and the columns of a comparison."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hacrl_web.runs.models import Run
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 
-BASELINE = "gspo"  # what the leaderboard measures gains over
-FOUND_SHOWN = 20
+BASELINE = "gspo"  # the leaderboard's, too
+MAX_MATCHES = 20
 
 
 class Absent:
@@ -31,7 +31,7 @@ ABSENT = Absent()
 
 @dataclass(frozen=True)
 class SettingLine:
-    """One setting by its dotted path, and its value in each run; idle: in which of them it changes nothing."""
+    """One setting by its dotted path, and its value in each run; idle: whether the run does not use it."""
 
     path: str
     values: tuple[Any, ...]
@@ -53,7 +53,7 @@ class SettingLine:
 
 @dataclass(frozen=True)
 class DiffSection:
-    """The settings whose paths begin alike."""
+    """The settings whose paths begin with `title`."""
 
     title: str
     lines: list[SettingLine]
@@ -69,10 +69,10 @@ def is_same(a: Any, b: Any) -> bool:
 
 
 def effective(run: Run) -> dict[str, Any]:
-    """The run's settings with today's names: one that came later has the default that the run had without a word."""
+    """The run's settings by their current names; later settings have the default under which the run was trained."""
     try:
         spec: dict[str, Any] = RunSpec.model_validate(run.spec).model_dump(mode="json")
-    except ValidationError:  # of a time with other bounds
+    except ValidationError:  # stored under other bounds
         spec = run.spec
     return spec
 
@@ -91,10 +91,10 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def idle_paths(spec: Mapping[str, Any]) -> set[str]:
-    """The settings of the algorithm that it does not read: GSPO has no delta."""
+    """The settings of the algorithm that it does not use: GSPO has no delta."""
     try:
         rule = AlgorithmSpec.model_validate(spec.get("algorithm", {}))
-    except ValidationError:  # of a time with other bounds: nothing is said of it
+    except ValidationError:  # stored under other bounds
         return set()
     return {f"algorithm.{name}" for name in AlgorithmSpec.model_fields if name != "name" and not rule.uses(name)}
 
@@ -111,7 +111,7 @@ def diff_lines(specs: Sequence[Mapping[str, Any]]) -> list[SettingLine]:
 
 
 def sections(lines: Sequence[SettingLine]) -> list[DiffSection]:
-    """Grouped by the first part of the path; each agent by itself; what has no dot stands first."""
+    """Grouped by the first part of the path, or by agent; settings without a section first."""
     groups: dict[str, list[SettingLine]] = {"general": []}
     for line in lines:
         parts = line.path.split(".")
@@ -121,7 +121,7 @@ def sections(lines: Sequence[SettingLine]) -> list[DiffSection]:
 
 
 def cloned_baseline(run: Run, user: Any) -> Run | None:
-    """The run of the same sweep under the baseline's rule, with the same seed where there is one; never itself."""
+    """Another run of the same sweep under the baseline's algorithm, with the same seed where there is one."""
     if run.sweep_id is None:
         return None
     same_seed = Case(When(seed=run.seed, then=Value(0)), default=Value(1), output_field=IntegerField())
@@ -140,7 +140,7 @@ def runs_matching(user: Any, text: str, but: UUID) -> list[Run]:
     with suppress(ValueError):
         condition |= Q(pk=UUID(text))
     runs = Run.objects.visible_to(user).filter(condition).exclude(pk=but).select_related("sweep")
-    return list(runs.order_by("-created_at", "-pk")[:FOUND_SHOWN])
+    return list(runs.order_by("-created_at", "-pk")[:MAX_MATCHES])
 
 
 def as_rows(lines: list[SettingLine], *, only_different: bool) -> list[dict[str, Any]]:

@@ -12,10 +12,7 @@ _T95: tuple[float, ...] = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.3
 _T95 += (2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074)
 _T95 += (2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
 _T95_BEYOND = ((120, 1.980), (60, 2.000), (40, 2.021), (30, 2.042))
-
-
-# Of the scale: what floating point adds to equal numbers is about 1e-16 of it, and no score is told apart so finely.
-ROUNDING = 1e-9
+ROUNDING = 1e-9  # of the scale: floating point changes equal numbers by about 1e-16 of it, and scores differ by more
 
 
 def t95(degrees: int) -> float:
@@ -27,7 +24,7 @@ def t95(degrees: int) -> float:
 
 @dataclass(frozen=True)
 class MeanInterval:
-    """A mean over seeds with its 95 % confidence interval: with one seed none, of equal seeds one of no width."""
+    """A mean over seeds with its 95 % confidence interval: None for one seed, of width 0 for equal seeds."""
 
     mean: float
     half_width: float | None
@@ -43,19 +40,19 @@ class MeanInterval:
 
     @property
     def are_seeds_equal(self) -> bool:
-        """True of several seeds with one value: the seed plays no part in it, and a bar would say nothing."""
+        """True for several seeds with one value, which does not depend on the seed."""
         return self.half_width == 0.0
 
     @property
     def is_clear(self) -> bool:
-        """True where the interval leaves out zero."""
+        """True where the interval excludes zero."""
         return self.half_width is not None and abs(self.mean) > self.half_width
 
 
 def mean_interval(values: Sequence[float], scale: float = 0.0) -> MeanInterval | None:
-    """Mean and confidence interval of independent values; None of none.
+    """Mean and confidence interval of independent values; None without any.
 
-    scale: size of the numbers that the values were made of, where they are differences.
+    scale: size of the numbers of which the values are differences.
     """
     if not values:
         return None

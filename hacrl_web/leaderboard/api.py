@@ -18,7 +18,7 @@ router = Router(tags=["leaderboard"])
 
 
 class BoardQuery(Schema):
-    """The address of the page: `sweep` (repeated), or `group` and `benchmark`; the rest is how it looks."""
+    """The address of the page: `sweep` (repeated), or `group` and `benchmark`; the rest selects what is shown."""
 
     sweep: list[str] = Query([])
     group: list[str] = Query([])
@@ -141,7 +141,7 @@ def list_boards(
     return {"items": items, "count": len(rows), "next": str(end) if end < len(rows) else None}
 
 
-@router.get("/boards/table", response=BoardAnswer, summary="One board with all that stands behind it")
+@router.get("/boards/table", response=BoardAnswer, summary="One board with the runs, settings and facts behind it")
 def get_board(request: HttpRequest, query: Query[BoardQuery]) -> Any:
     """The same bytes as the page's JSON file."""
     return views.board_json(request)

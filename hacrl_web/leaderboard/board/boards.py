@@ -1,4 +1,4 @@
-"""What stands on one board: the runs of some sweeps, or those of one group on one benchmark launched one by one."""
+"""Boards: the runs of some sweeps, or the runs of one group on one benchmark that were launched one by one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Board:
     benchmark_id: int | None  # of a board of single runs
     rows: list[BoardRow]
     num_runs: int = 0
-    num_left_out: int = 0  # older runs than the newest MAX_RUNS
+    num_left_out: int = 0  # runs older than the newest MAX_RUNS
 
     @property
     def sweep(self) -> Sweep | None:
@@ -43,7 +43,7 @@ class Board:
 
     @property
     def benchmarks(self) -> list[str]:
-        """All that any run was asked, the runs' own held-out questions first."""
+        """All benchmarks of any run, the runs' own held-out questions first."""
         own: dict[str, None] = {}
         further: dict[str, None] = {}
         for row in self.with_results:
@@ -54,7 +54,7 @@ class Board:
 
     @property
     def metrics(self) -> list[str]:
-        """Estimates that any run recorded; avg stands for each benchmark's own k."""
+        """Estimates that any run recorded, with avg@k for each benchmark's own k."""
         names = {
             name
             for row in self.with_results
@@ -67,12 +67,12 @@ class Board:
 
     @property
     def agents(self) -> dict[str, int]:
-        """Each agent's place in its run, which is its colour."""
+        """Each agent's place in its run, which decides its colour."""
         return {name: place for row in reversed(self.rows) for place, name in enumerate(row.agents)}
 
     @property
     def source_query(self) -> list[tuple[str, str]]:
-        """What of an address names this board."""
+        """The parameters of an address that name this board."""
         if self.sweeps:
             return [("sweep", str(sweep.pk)) for sweep in self.sweeps]
         assert self.group is not None, "a board is of sweeps or of a group"
@@ -91,14 +91,11 @@ class Board:
         return any(row.run.is_generated for row in self.rows)
 
 
-def _with_related(runs: Any) -> Any:
-    return runs.select_related("group", "benchmark").prefetch_related("group__agents__model")
-
-
 def _newest(runs: Any) -> tuple[list[Run], int]:
-    """The newest MAX_RUNS, and how many older ones there are."""
+    """The newest MAX_RUNS, and the number of older ones."""
     total = runs.count()
-    return list(_with_related(runs).order_by("-created_at", "-pk")[:MAX_RUNS]), max(0, total - MAX_RUNS)
+    related = runs.select_related("group", "benchmark").prefetch_related("group__agents__model")
+    return list(related.order_by("-created_at", "-pk")[:MAX_RUNS]), max(0, total - MAX_RUNS)
 
 
 def sweep_board(*sweeps: Sweep) -> Board:
@@ -120,18 +117,18 @@ def alone_board(user: Any, group_id: int, benchmark_id: int) -> Board | None:
 
 
 def board_of(user: Any, source: Source) -> Board | None:
-    """The board of one source; None where it has no runs any more."""
+    """The board of one source; None where its runs are gone."""
     return sweep_board(source) if isinstance(source, Sweep) else alone_board(user, *source)
 
 
 def sources(user: Any, search: str = "") -> list[Source]:
-    """What the user's boards are made of, newest sweep first, then (group, benchmark) of runs launched one by one.
+    """The user's sweeps, newest first, then (group, benchmark) of runs launched one by one.
 
-    search: a part of the name of a sweep, a group or a benchmark.
+    search: part of the name of a sweep, a group or a benchmark.
     """
     completed = Run.objects.listed_for(user).filter(state=State.COMPLETED)
     alone = completed.filter(sweep=None, group__isnull=False, benchmark__isnull=False)
-    alone = alone.exclude(algorithm=EVALUATION_ONLY)  # nothing was learnt by any rule
+    alone = alone.exclude(algorithm=EVALUATION_ONLY)  # these trained nothing
     named = Q(group__name__icontains=search) | Q(benchmark__name__icontains=search)
     of_sweep = completed.filter(sweep=OuterRef("pk"))
     sweeps: QuerySet[Sweep] = Sweep.objects.listed_for(user).filter(Exists(of_sweep))
@@ -143,6 +140,6 @@ def sources(user: Any, search: str = "") -> list[Source]:
 
 
 def boards(user: Any, board_sources: Iterable[Source]) -> list[Board]:
-    """The boards of these sources that have a score: each costs several queries."""
+    """The boards of these sources that have a score. Each costs several queries."""
     result = [board_of(user, source) for source in board_sources]
     return [board for board in result if board is not None and board.with_results]

@@ -1,6 +1,6 @@
-"""What a board in Table-1 form is made of: columns, rows with a line for each agent, and their cells.
+"""The parts of a board in the form of the paper's Table 1: columns, rows with a line for each agent, and their cells.
 
-Page, exports, pictures and report are all drawn from one Table (made by table.py), so that they hold the same numbers.
+Page, exports, pictures and report are all drawn from one BoardTable (table.py), so that they hold the same numbers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def verdict(self) -> str:
-        """Of the difference: better, worse, tie, or that one seed has no interval."""
+        """better, worse, tie or one seed, which has no interval; empty without a difference."""
         if self.difference is None:
             return ""
         if self.difference.half_width is None:
@@ -69,7 +69,7 @@ class BoardLine:
 
 @dataclass
 class BoardGroup:
-    """A row with its lines, the mean of the agents first; a row of one agent has its line alone."""
+    """A row with its lines: the mean of its agents where it has several, then each agent."""
 
     row: BoardRow
     lines: list[BoardLine]
@@ -82,7 +82,7 @@ class BoardGroup:
 
 @dataclass
 class StartGroup:
-    """Where rows of the same models, questions and evaluation began: the paper's `base`."""
+    """Scores before training of rows with the same models, questions and evaluation: the paper's `base`."""
 
     agents: tuple[str, ...]
     label: str
@@ -92,19 +92,19 @@ class StartGroup:
 
 @dataclass
 class BoardTable:
-    """A board under one look: its rows best first, or as they were asked to be sorted."""
+    """A board as a selection shows it: its rows best first, or sorted as selected."""
 
     board: Board
     selection: BoardSelection
     columns: list[BoardColumn]
     groups: list[BoardGroup]
     starts: list[StartGroup] = field(default_factory=list)
-    baseline: str = ""  # its words; empty where there is none
-    unlike: list[str] = field(default_factory=list)  # facts in which rows differ, in words
+    baseline: str = ""  # its name; empty without one
+    unlike: list[str] = field(default_factory=list)  # facts in which rows differ
 
     @property
     def last(self) -> BoardColumn:
-        """The column that stands for the row: the average, or the one benchmark."""
+        """The column of the average, or of the one benchmark."""
         return self.columns[-1]
 
     @property
@@ -116,7 +116,7 @@ class BoardTable:
         )
 
     def cell(self, group: BoardGroup) -> Cell:
-        """The one that stands for a row: the mean of its agents in the last column."""
+        """A row's main cell: the mean of its agents in the last column."""
         return group.head.cells[self.last.key]
 
     def cost(self, row: BoardRow, name: str) -> float | None:
@@ -127,7 +127,7 @@ class BoardTable:
         return None if seconds is None else seconds / 3600
 
     def per_1000(self, group: BoardGroup) -> float | None:
-        """Rise of the last column's score over the start for each 1,000 rollouts generated."""
+        """Rise of the last column's score over the start per 1,000 generated rollouts."""
         score, start, rollouts = self.cell(group).score, group.head.start, group.row.mean_of("rollouts")
         if score is None or start is None or not rollouts:
             return None

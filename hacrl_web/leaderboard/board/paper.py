@@ -1,4 +1,4 @@
-"""The paper's own numbers (arXiv 2603.02604, Tables 1, 2, 3 and 7), as printed: shown apart from what was measured.
+"""The paper's own numbers (arXiv 2603.02604, Tables 1, 2, 3 and 7), as printed and apart from measured ones.
 
 They are single values without seeds or intervals, of other hardware, prompts and verifiers: nothing is computed here.
 """
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from hacrl_web.web.page_query import one_of
 
 SOURCE = "arXiv 2603.02604"
 _FILE = Path(__file__).with_name("paper_results.csv")
@@ -61,7 +63,7 @@ def reported() -> tuple[ReportedScores, ...]:
 
 
 def column_of(benchmark: str) -> str | None:
-    """The file's column for a benchmark of the same name."""
+    """The file's column of a benchmark, by its name."""
     plain = re.sub("[^a-z0-9]", "", benchmark.lower())
     return next((column for column, names in _NAMES.items() if plain in names), None)
 
@@ -75,12 +77,12 @@ def _key(line: ReportedScores) -> str:
     return f"Table {line.table}: {line.group}"
 
 
-def paper_section(benchmarks: Sequence[str], wanted: str) -> PaperSection | None:
-    """The lines of the chosen group, or of the first; None where no benchmark has a name of the paper's."""
+def paper_section(benchmarks: Sequence[str], key: str) -> PaperSection | None:
+    """The lines of the group with this key, or of the first; None where no benchmark is one of the paper's."""
     columns = tuple((name, column) for name in benchmarks if (column := column_of(name)))
     if not columns:
         return None
     if len({column for _, column in columns}) == len(_NAMES):
         columns += (("average of all seven", ALL),)
-    key = wanted if wanted in keys() else keys()[0]
+    key = one_of(key, keys(), keys()[0])
     return PaperSection(key, columns, tuple(line for line in reported() if _key(line) == key))

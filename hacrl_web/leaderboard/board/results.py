@@ -1,4 +1,4 @@
-"""What completed runs reached: each agent's scores on each benchmark before and after training, and what it cost."""
+"""Results of completed runs: each agent's scores on each benchmark before and after training, and their cost."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from django.db.models import Max
 
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 
-ACCURACY = "accuracy"  # the metric of evaluation events; the estimates below are all of it
+ACCURACY = "accuracy"  # the metric of evaluation events; all estimates below are of it
 MEAN_OF_SAMPLES = "avg@k"  # avg at each benchmark's own k; every other estimate is named with its number
 START, FINAL = "start", "final"
 
 
 @dataclass(frozen=True)
 class Score:
-    """One agent, alone, on one benchmark, at one step.
+    """One agent on one benchmark at one step.
 
-    estimates: `avg@k`, `pass@n`, `maj@k`, `best@k` by their names.  questions, verifier: empty where an earlier version
-    stored the event and recorded neither.
+    estimates: `avg@k`, `pass@n`, `maj@k`, `best@k` by name.  questions, verifier: empty in events of earlier versions.
     """
 
     estimates: Mapping[str, float]
@@ -41,12 +40,12 @@ Scores = Mapping[str, Mapping[str, Score]]  # by agent, then by benchmark
 
 @dataclass(frozen=True)
 class RunResult:
-    """One completed run in numbers.  start: before any training; of a run that went on from a checkpoint, nothing."""
+    """One completed run in numbers.  start: before training; empty for a run that continued from a checkpoint."""
 
     run: Run
     start: Scores
     final: Scores
-    versions: Mapping[str, str]  # as its last attempt started with; empty where none were recorded
+    versions: Mapping[str, str]  # of its last attempt; empty where not recorded
 
     @property
     def agents(self) -> list[str]:
@@ -54,7 +53,7 @@ class RunResult:
 
     @property
     def benchmarks(self) -> list[str]:
-        """Those of the last step, the run's own held-out questions first."""
+        """Benchmarks of the last step, the run's own held-out questions first."""
         names = dict.fromkeys(name for scores in self.final.values() for name in scores)
         return sorted(names, key=lambda name: name != self.run.spec["data"]["benchmark"])
 
@@ -87,7 +86,7 @@ class RunResult:
 
 
 def run_results(runs: Iterable[Run]) -> dict[UUID, RunResult]:
-    """By the run's id; one that has not completed, or lacks an agent's evaluation on its own benchmark, has none."""
+    """By id, of completed runs with an evaluation of every agent on their own benchmark."""
     completed = {run.pk: run for run in runs if run.state == State.COMPLETED}
     points = _evaluations(completed)
     versions = _versions(list(completed))
@@ -103,7 +102,7 @@ def run_results(runs: Iterable[Run]) -> dict[UUID, RunResult]:
 
 
 def _evaluations(runs: Mapping[UUID, Run]) -> dict[UUID, dict[int, dict[str, dict[str, Score]]]]:
-    """run -> step -> agent -> benchmark, of step 0 and each run's last evaluated step; the latest attempt's count."""
+    """run -> step -> agent -> benchmark, of step 0 and each run's last evaluated step, in the latest attempt."""
     events = TelemetryEvent.objects.filter(run__in=list(runs), type="evaluation")
     last_steps = events.order_by().values_list("run_id").annotate(Max("step"))
     ends = {run: {0, last} for run, last in last_steps}
@@ -133,6 +132,6 @@ def _score(payload: Mapping[str, Any]) -> Score:
 
 
 def _versions(ids: Sequence[UUID]) -> dict[UUID, dict[str, str]]:
-    """What each run's last attempt started with."""
+    """Versions of packages by run, as its last attempt recorded them."""
     events = TelemetryEvent.objects.filter(run__in=ids, type="started").order_by("attempt", "seq")
     return {run: dict(payload.get("versions") or {}) for run, payload in events.values_list("run_id", "payload")}

@@ -1,4 +1,4 @@
-"""The board as a LaTeX table (booktabs): the texts that the page shows, the best in bold, ties with it underlined."""
+"""The board as a LaTeX table (booktabs): the texts of the page, the best score in bold, its ties underlined."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def escaped(text: str) -> str:
 
 
 def latex(table: BoardTable, section: paper.PaperSection | None, address: str) -> str:
-    """A document's part; needs booktabs. `address`: of the page that shows the same."""
+    """Part of a document; needs booktabs. address: of the page with the same numbers."""
     names = extras(table)
     heads = ["Algorithm", "Agent", *(escaped(f"{c.title} {c.measured_by}") for c in table.columns)]
     heads += [f"$\\Delta$ {escaped(table.baseline)}" if name == "gain" else _HEADS[name] for name in names]
@@ -70,7 +70,7 @@ def latex(table: BoardTable, section: paper.PaperSection | None, address: str) -
 
 
 def _comment(text: str) -> str:
-    """One line, whatever is in it: nothing of a name may end the comment."""
+    """The text in one line, so that no line break in a name ends the comment."""
     return " ".join(text.split())
 
 
@@ -99,7 +99,7 @@ def _cells(table: BoardTable, group: BoardGroup, line: BoardLine, names: Sequenc
 
 
 def extra_text(table: BoardTable, group: BoardGroup, name: str) -> str:
-    """The text of a row's own cell: its seeds, its mean cost, or what it gained."""
+    """The text of a row's seeds, mean cost or gain."""
     if name == "seeds":
         return f"{len(group.row.seeds)} of {group.row.num_planned}"
     if name in ("rollouts", "tokens"):
@@ -129,7 +129,7 @@ def _difference(cell: Cell) -> str:
 
 
 def _reported(section: paper.PaperSection | None) -> list[str]:
-    """A table of its own: what the paper printed stands in no table with what was measured."""
+    """The paper's numbers in a separate table: they are not measured here."""
     if section is None:
         return []
     heads = ["Algorithm", "Agent", *(escaped(name) for name, _ in section.columns)]

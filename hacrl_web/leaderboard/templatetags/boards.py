@@ -1,4 +1,4 @@
-"""Template tags that put a board on a page: so the sweep page shows its results without runs importing leaderboard."""
+"""Template tags that show a board: the page of a sweep shows its results without runs importing leaderboard."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def board_of_item(sweep: Sweep) -> Board:
 
 @register.inclusion_tag("leaderboard/_shown.html")
 def show_board(board: Board, key: str, size: str = "whole") -> dict[str, Any]:
-    """A board as its address without further words shows it. `key` makes the ids on the page unique.
+    """A board with the default selection. `key` makes the ids on the page unique.
 
     size: compact leaves out single agents and pictures.
     """
@@ -48,24 +48,24 @@ def setting_name(path: str) -> str:
 
 @register.filter
 def middle_of_long(text: str) -> str:
-    """A digest is cut in the middle, a setting's value stays."""
+    """A text with the middle left out where it is as long as a digest."""
     return middle(text) if len(text) > LONG_LETTERS else text
 
 
 @register.filter
 def printed(line: ReportedScores, column: str) -> str:
-    """A score of the paper's, with the digits that it has there."""
+    """A score as the paper printed it."""
     return line.score(column)
 
 
 @register.simple_tag
 def cost_of_row(table: BoardTable, group: BoardGroup, name: str) -> str:
-    """A row's mean cost per run, or what it gained for it."""
+    """A row's mean cost per run, or its gain per 1,000 rollouts."""
     if name == "per_1000":
-        gained = table.per_1000(group)
-        return MISSING if gained is None else format_html('<span title="{}">{}</span>', gained, signed(gained))
+        gain = table.per_1000(group)
+        return MISSING if gain is None else format_html('<span title="{}">{}</span>', gain, signed(gain))
     value = table.cost(group.row, name)
     if name != "device_hours":
         return count(value)
-    took = duration(group.row.mean_of("device_seconds"))
-    return format_html('<span title="{}: {}">{}</span>', value, took, plain_significant(value))
+    time = duration(group.row.mean_of("device_seconds"))
+    return format_html('<span title="{}: {}">{}</span>', value, time, plain_significant(value))

@@ -57,7 +57,7 @@ def test_seeds_are_a_count_or_a_list(words, seeds):
 
 @pytest.mark.parametrize("words", ["", "0", "-1", "a", "1,b", "-1,2", "1.5", ","])
 def test_odd_seeds_are_refused_in_words(words):
-    with pytest.raises(CommandError, match="--seeds wants how many"):
+    with pytest.raises(CommandError, match="--seeds takes a number of seeds"):
         seeds_of(words)
 
 

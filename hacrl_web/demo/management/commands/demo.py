@@ -1,6 +1,6 @@
 """`manage.py demo`: launch the demo's comparison; with --once, wait for its end and print the leaderboard.
 
-It talks to rows only: web, worker and dispatcher are those of the running `up`.
+It writes rows only: the web, worker and dispatcher of a running `up` do the rest.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from hacrl_web.web.errors import FieldErrors
 from workers.contract.demo_recipe import ALGORITHMS, ENGINES
 
 LOOK_EVERY_S = 0.5
-SAY_EVERY_S = 5.0
+REPORT_EVERY_S = 5.0
 FOLLOW_EVERY_S = 2.0
 TEACHING = "Teaching two small models arithmetic, once: a minute or two, more on a busy machine."
-# As people write it; RunSpec's own names are taken as well.
+# Common spelling -> RunSpec's name, which is accepted as well.
 _SPELLINGS = {"gspo_x2": "gspox2"}
 
 
@@ -62,12 +62,12 @@ class Command(BaseCommand):
         user = first_user()
         sweep = None if options["once"] else _unfinished_sweep(user)
         if sweep is None:
-            launch = demo.launch_demo if options["once"] else demo.go_on  # what --once prints, it has measured itself
+            launch = demo.launch_demo if options["once"] else demo.continue_demo  # --once prints only its own runs
             sweep = _launched(launch, user, seeds, algorithms, options["engine"], self.stderr)
             if not sweep.runs.filter(state__in=_OPEN).exists():
                 self.stderr.write("This demo has run before: here is its board. Further --seeds are added to it.")
         else:
-            self.stderr.write("The demo that was started before goes on; a new one can start when it has ended.")
+            self.stderr.write("An earlier demo is still running; a new one can start when it has ended.")
         if not options["once"]:
             self.stdout.write(reverse("runs:sweep_detail", args=[sweep.pk]))
             return
@@ -80,31 +80,30 @@ class Command(BaseCommand):
             raise CommandError("; ".join(f"{run.name} {run.state}: {run.reason}" for run in failed))
 
     def _follow(self, sweep: Sweep) -> None:
-        """One closing line for a terminal whose demo is looked at in the browser."""
-        while any(run.state not in _SETTLED for run in sweep.runs.all()):
+        """Print one closing line in the terminal, while the user watches the demo in the browser."""
+        while any(run.state not in _ENDED for run in sweep.runs.all()):
             time.sleep(FOLLOW_EVERY_S)
-        ended = Counter(sweep.runs.values_list("state", flat=True))
-        sentence = verdict(make_table(sweep_board(sweep), BoardSelection())) if ended[State.COMPLETED] else ""
-        states = ", ".join(f"{number} {state}" for state, number in ended.items())
+        states = Counter(sweep.runs.values_list("state", flat=True))
+        sentence = verdict(make_table(sweep_board(sweep), BoardSelection())) if states[State.COMPLETED] else ""
+        counts = ", ".join(f"{number} {state}" for state, number in states.items())
         address = f"{settings.PUBLIC_URL or ''}{sweep.get_absolute_url()}"
-        self.stderr.write(
-            " ".join(["The demo's runs have ended:", f"{states}.", *([sentence] if sentence else []), address])
-        )
+        self.stderr.write(" ".join(filter(None, ["The demo's runs have ended:", f"{counts}.", sentence, address])))
 
     def _wait(self, sweep: Sweep) -> None:
-        said_at = 0.0
+        reported_at = 0.0
         while True:
             runs = list(sweep.runs.order_by("created_at"))
-            if time.monotonic() - said_at > SAY_EVERY_S or all(run.state in _SETTLED for run in runs):
-                said_at = time.monotonic()
+            has_ended = all(run.state in _ENDED for run in runs)
+            if time.monotonic() - reported_at > REPORT_EVERY_S or has_ended:
+                reported_at = time.monotonic()
                 self.stderr.write("  ".join(f"{r.algorithm}/{r.seed} {r.state} {r.step}/{r.total_steps}" for r in runs))
-            if all(run.state in _SETTLED for run in runs):
+            if has_ended:
                 return
             time.sleep(LOOK_EVERY_S)
 
 
 def seeds_of(text: str) -> list[int]:
-    """A single number is how many seeds from 0 on; with a comma, which ones. Error: CommandError."""
+    """A single number is the number of seeds from 0; with a comma, the seeds themselves. Error: CommandError."""
     try:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
@@ -113,37 +112,39 @@ def seeds_of(text: str) -> list[int]:
         return list(range(numbers[0]))
     if "," in text and numbers and min(numbers) >= 0:
         return numbers
-    raise CommandError(f"--seeds wants how many (3) or which (0,1,2; a single one as “4,”); not {text!r}")
+    raise CommandError(
+        f"--seeds takes a number of seeds (3) or a list of them (0,1,2; a single seed as “4,”), not {text!r}"
+    )
 
 
 def algorithms_of(text: str) -> list[str]:
-    """RunSpec's names of a comma-separated list; which there are, the launch knows."""
+    """RunSpec's names of the algorithms in a comma-separated list; the launch checks them."""
     return [_SPELLINGS.get(name, name) for part in text.split(",") if (name := part.strip())]
 
 
 def _launched(
     launch: Callable[..., Sweep], user: User, seeds: Sequence[int], algorithms: Sequence[str], engine: str, stderr: Any
 ) -> Sweep:
-    doing = "Looking for its two models in the cache."
+    activity = "Looking for its two models in the cache."
     if not demo.folder().exists():
-        doing = TEACHING
+        activity = TEACHING
         stderr.write(f"{TEACHING} Its runs start after that.")
     try:
-        with preparing(doing) as say:
-            folder = demo.make_agents(lambda percent: say(f"{TEACHING} {percent} % done."))
-            say("Checking and registering its models and questions.")
+        with preparing(activity) as report:
+            folder = demo.make_agents(lambda percent: report(f"{TEACHING} {percent} % done."))
+            report("Checking and registering its models and questions.")
             group, benchmark = demo.register(user, folder)
             return launch(user, group, benchmark, seeds, algorithms, engine)
     except subprocess.CalledProcessError as error:
-        raise CommandError(f"The demo agents could not be made (exit status {error.returncode}).") from None
+        raise CommandError(f"The demo agents could not be created (exit status {error.returncode}).") from None
     except FieldErrors as refused:
         raise CommandError(f"The demo could not be launched: {refused}") from None
 
 
 def _unfinished_sweep(user: User) -> Sweep | None:
-    """A demo that was started before and still has runs to do: it is shown instead of a second one."""
+    """An earlier demo with runs that have not ended: it is shown instead of a second one."""
     return demo.demo_sweeps(user).filter(runs__state__in=_OPEN).first()
 
 
-_SETTLED = {*TERMINAL, State.PAUSED}  # nobody is there to resume a paused one
+_ENDED = {*TERMINAL, State.PAUSED}  # no one resumes a paused run of the demo
 _OPEN = [state for state in State.values if state not in TERMINAL]
