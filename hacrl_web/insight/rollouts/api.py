@@ -1,21 +1,23 @@
-"""The REST API's part for rollouts: the search of the Rollouts tab."""
+"""The REST API's part for rollouts: the search of the Rollouts tab, and one rollout's text."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Schema
 
-from hacrl_web.insight.answers import RolloutsAnswer
+from hacrl_web.insight.answers import RolloutOrNone, RolloutsAnswer
 from hacrl_web.insight.rollouts.filter import read_filter
 from hacrl_web.insight.rollouts.search import search_rollouts
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.visible import visible
 
+MAX_TEXT = 200_000  # characters of a text on a page
 router = Router(tags=["insight"])
 
 
@@ -61,3 +63,20 @@ def find_rollouts(request: HttpRequest, run_id: UUID, query: Query[RolloutQuery]
         "previous": str(page.before) if page.before else None,
         "stopped_at": page.stopped_at,
     }
+
+
+@router.get(
+    "/runs/{run_id}/rollout-text", response=RolloutOrNone, summary="A recorded rollout with its prompt and its text"
+)
+def rollout_text(
+    request: HttpRequest, run_id: UUID, seq: Annotated[int, Query(ge=0, lt=2**62)] = 0, shown: bool = False
+) -> Any:
+    """shown: the text as a page shows it, with control characters written out, and cut at its largest size."""
+    run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
+    names = ("step", "agent", "prompt_id", "sample", "prompt", "completion", "answer", "reward")
+    answer = run.rollouts.filter(seq=seq).values(*names).first()
+    if answer is not None and shown:
+        length = len(answer["completion"])
+        answer["completion"] = visible(answer["completion"][:MAX_TEXT])
+        answer |= {"length": length, "shown": min(length, MAX_TEXT)}
+    return {"rollout": answer}

@@ -1,4 +1,4 @@
-"""The recorded rows that the What-if tab recomputes: read once, kept in memory as plain numbers, grouped by update."""
+"""The recorded rows that What-if weighs again: read once, kept in memory as plain numbers, grouped by update."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.metric_series import MetricSeries, read_series
 from workers.contract.advantages import CAPABILITY_FLOOR, RewardGroup
 
-# About 0.2 s to read. Of a longer choice of steps, evenly many are taken.
+# About 0.2 s to read. More steps are thinned evenly.
 MAX_ROWS = 40_000
 MAX_STEPS = 200
 MAX_WINDOW = 100
-MAX_HISTORY = 1000  # steps that a recorded capability may look back on: RunSpec's bound
-NEAR = 1e-9  # means of the same rewards differ by less, however they were added up
-KEPT = 4  # choices of steps in memory, about 5 MB each
+MAX_HISTORY = 1000  # steps of a capability window: RunSpec's bound
+NEAR = 1e-9  # means of the same rewards differ by less, in whatever order they are added up
+CACHED = 4  # ranges of steps in memory, about 5 MB each
 SIDES = {"lower": -1, "none": 0, "upper": 1}
 COLUMNS = (
     "step", "agent", "source", "prompt_id", "reward", "advantage", "sequence_ratio", "clip_side", "omega", "weight",
@@ -33,7 +33,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class OutcomeCounts:
-    """Some rows counted by (side, sign of A); how many have a weight, and the sum of |weight|."""
+    """Rows counted by (side, sign of A); how many have a weight, and the sum of |weight|."""
 
     places: Counter[tuple[int, int]]
     used: int
@@ -47,9 +47,9 @@ class OutcomeCounts:
 
 @dataclass
 class Block:
-    """Evaluated rows that one learner took from one source in one update, column by column; agents by place.
+    """Evaluated rows of one learner from one source in one update, column by column; agents by place.
 
-    silent_*: rows of the same update that were not evaluated, since their A was 0.
+    silent_*: rows of the same update that were not evaluated, because their A was 0.
     """
 
     step: int
@@ -72,14 +72,30 @@ class Block:
         return self.learner == self.source
 
     @cached_property
-    def tally(self) -> OutcomeCounts:
-        """As recorded."""
+    def recorded_counts(self) -> OutcomeCounts:
         return OutcomeCounts.of(self.sides, self.signs, self.weights)
+
+
+@dataclass(frozen=True)
+class RecordedCheck:
+    """How exactly the arithmetic reproduces the recorded numbers at the recorded settings.
+
+    weights, sides: rows that are equal bit for bit, of `rows`.  worst: largest relative difference of a weight.
+    capabilities: agents and steps that are equal, of `strengths`.  advantage: largest difference of a recomputed A.
+    """
+
+    rows: int
+    weights: int
+    sides: int
+    worst: float
+    strengths: int
+    capabilities: int
+    advantage: float
 
 
 @dataclass
 class Rows:
-    """The rows of some steps, and what stands behind their capabilities."""
+    """The rows of some steps, and the mean rewards that their capabilities come from."""
 
     num_agents: int
     steps: list[int] = field(default_factory=list)
@@ -89,30 +105,30 @@ class Rows:
     groups: dict[int, dict[int, RewardGroup]] = field(default_factory=dict)  # by step and prompt
     quarantined: set[tuple[int, int, int]] = field(default_factory=set)  # (step, learner, source)
     means: list[tuple[array[int], array[float]]] = field(default_factory=list)  # by agent: steps, and mean rewards
-    anew: list[list[int]] = field(default_factory=list)  # by agent: steps at which its capability began anew
+    restarts: list[list[int]] = field(default_factory=list)  # by agent: steps at which its capability window restarts
     capabilities: dict[tuple[int, int], float] = field(default_factory=dict)  # as recorded, (step, agent)
-    divisors: dict[tuple[int, tuple[int, ...], str], dict[int, float]] = field(default_factory=dict)  # once computed
-    checked: Any = None  # what_if.Check, once made
+    divisors: dict[tuple[int, tuple[int, ...], str], dict[int, float]] = field(default_factory=dict)  # a cache
+    check: RecordedCheck | None = None  # a cache
     num_rows: int = 0
-    is_thinned: bool = False  # `steps` are spread over the choice; others lie between
+    is_thinned: bool = False  # `steps` are a part of the recorded ones, evenly spread
 
     def means_until(self, agent: int, step: int) -> list[float]:
-        """The agent's mean rewards that can count in its capability of a step, the last one now."""
+        """The agent's mean rewards that can count in its capability at a step, oldest first."""
         steps, means = self.means[agent]
         stop = bisect_right(steps, step)
-        begin = max((at for at in self.anew[agent] if at <= step), default=0)
+        begin = max((at for at in self.restarts[agent] if at <= step), default=0)
         return means[max(bisect_left(steps, begin), stop - MAX_HISTORY) : stop].tolist()
 
 
 def read(run: Run, first: int, last: int, window: int) -> Rows:
-    """The rows of the recorded steps from `first` to `last`; kept until the run has recorded more.
+    """The rows of the recorded steps from `first` to `last`; cached until the run records more.
 
     window: the run's own capability_window.
     """
     return _read(run.pk, tuple(run.agent_names), first, last, run.last_seq, window)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHED)
 def _read(run_id: UUID, names: tuple[str, ...], first: int, last: int, last_seq: int, window: int) -> Rows:
     run = Run.objects.only("pk").get(pk=run_id)
     places = {name: place for place, name in enumerate(names)}
@@ -132,7 +148,7 @@ def _read(run_id: UUID, names: tuple[str, ...], first: int, last: int, last_seq:
 
 
 class _RowReader:
-    """Sorts rows into blocks and groups."""
+    """Collects rows into blocks and reward groups."""
 
     def __init__(self, rows: Rows, places: dict[str, int]) -> None:
         self.rows, self.places = rows, places
@@ -174,7 +190,7 @@ class _RowReader:
             block.weights.append(weight or 0.0)
 
     def close(self) -> None:
-        """Keep the steps whose rewards are known: an agent's own rows tell them."""
+        """Complete `rows` with the steps that have own rows, which record the rewards."""
         rows, rewards = self.rows, self.rewards
         rows.steps = sorted(rewards)
         rows.blocks = [block for block in self.blocks.values() if block.step in rewards]
@@ -190,7 +206,7 @@ class _RowReader:
 
 
 def _read_capabilities(run: Run, rows: Rows, places: dict[str, int], window: int) -> None:
-    """Mean rewards by step, from the metrics, and where a capability began anew (after an audit)."""
+    """Mean rewards by step, from the metrics, and the steps at which a capability window restarts (after an audit)."""
     first, last = rows.steps[0], rows.steps[-1]
     metrics = ("reward/mean", "capability")
     series = {one.key: one for one in read_series(run, metrics, first=first - MAX_HISTORY, last=last)}
@@ -200,10 +216,10 @@ def _read_capabilities(run: Run, rows: Rows, places: dict[str, int], window: int
         means = list(rewards.points())
         strengths = dict(zip(recorded.steps, recorded.values, strict=True))
         rows.means.append((array("q", (step for step, _ in means)), array("d", (mean for _, mean in means))))
-        rows.anew.append([])
+        rows.restarts.append([])
         for step, mean in means:
             recent = rows.means_until(agent, step)[-window:]
             is_alone = isclose(strengths.get(step, -1.0), max(mean, CAPABILITY_FLOOR), rel_tol=NEAR)
             if is_alone and not isclose(mean, sum(recent) / len(recent), rel_tol=NEAR):
-                rows.anew[agent].append(step)
+                rows.restarts[agent].append(step)
         rows.capabilities |= {(step, agent): strengths[step] for step in steps & strengths.keys()}

@@ -1,4 +1,4 @@
-"""The What-if tab of a run: a page with sliders, filled by what what_if_answer.py computes."""
+"""The What-if tab of a run: a page with sliders, whose script loads the numbers from the API."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from hacrl_web.insight.recorded_steps import end, step_after, step_before
-from hacrl_web.insight.what_if.answer import why_nothing
 from hacrl_web.insight.what_if.rows import MAX_STEPS, MAX_WINDOW
-from hacrl_web.insight.what_if.what_if import KNOBS
+from hacrl_web.insight.what_if.what_if import HYPOTHETICAL_SETTINGS, why_nothing
 from hacrl_web.runs.pages.runs import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
 from workers.contract.spec.algorithm import AlgorithmSpec
@@ -25,7 +24,7 @@ WINDOW_STEPS = 10
 
 
 class HypotheticalSetting(NamedTuple):
-    """A slider: where it ends and its grain. The number beside it takes all that RunSpec allows."""
+    """A slider: its ends and its grain. The number field beside it accepts every value that RunSpec does."""
 
     name: str
     label: str
@@ -47,7 +46,6 @@ MODES = ("zero", "keep", "sided")
 
 @require_GET
 def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The sliders at the run's own values; the page asks the API for what they would have done."""
     run = run_or_404(request, run_id)
     spec = stored_spec(run)
     rows = run.contributions.all()
@@ -58,7 +56,7 @@ def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "nothing": why_nothing(spec),
         "ends": ends,
         "windows": _windows(rows, ends["first"], ends["last"]) if ends["last"] is not None else [],
-        "sliders": [_slider(knob, spec, schema[knob.name]) for knob in SLIDERS],
+        "sliders": [_slider(one, spec, schema[one.name]) for one in SLIDERS],
         "modes": [{"value": mode, "is_recorded": mode == spec.algorithm.cross_clip_gradient} for mode in MODES],
         "mode_help": schema["cross_clip_gradient"]["description"],
         "max_steps": MAX_STEPS,
@@ -67,17 +65,15 @@ def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
             "clone": reverse("runs:run_clone", args=[run.pk]),
             "rollouts": reverse("insight:run_rollouts", args=[run.pk]),
             "agents": run.agent_names,
-            "recorded": {name: getattr(spec.algorithm, name) for name in KNOBS},
-            # All of them: a run's last steps alone are the least like the start of a run with other values.
-            "first": ends["first"],
-            "last": ends["last"],
+            "recorded": {name: getattr(spec.algorithm, name) for name in HYPOTHETICAL_SETTINGS},
+            **ends,  # all steps: the last ones alone are least like the start of a run with other values
         },
     }
     return render(request, "insight/what_if/what_if.html", context)
 
 
 def _windows(rows: QuerySet[Any], first: int, last: int) -> list[dict[str, Any]]:
-    """Choices of steps at hand: all that are recorded, the first ones and the last ones."""
+    """Ranges of steps to choose from: all that are recorded, the first ones and the last ones."""
     early, late = first, last
     for _ in range(WINDOW_STEPS - 1):
         early, late = step_after(rows, early) or early, step_before(rows, late) or late
@@ -88,16 +84,16 @@ def _windows(rows: QuerySet[Any], first: int, last: int) -> list[dict[str, Any]]
     return windows
 
 
-def _slider(knob: HypotheticalSetting, spec: RunSpec, schema: Mapping[str, Any]) -> dict[str, Any]:
-    value = getattr(spec.algorithm, knob.name)
+def _slider(setting: HypotheticalSetting, spec: RunSpec, schema: Mapping[str, Any]) -> dict[str, Any]:
+    value = getattr(spec.algorithm, setting.name)
     return {
-        "name": knob.name,
-        "label": knob.label,
+        "name": setting.name,
+        "label": setting.label,
         "help": schema["description"],
         "value": value,
-        "low": min(knob.low, value),
-        "high": max(knob.high, value),
-        "grain": knob.grain,
+        "low": min(setting.low, value),
+        "high": max(setting.high, value),
+        "grain": setting.grain,
         "least": schema.get("minimum", 1e-6),
-        "most": MAX_WINDOW if knob.name == "capability_window" else schema.get("maximum", ""),
+        "most": MAX_WINDOW if setting.name == "capability_window" else schema.get("maximum", ""),
     }

@@ -1,33 +1,44 @@
-"""The What-if tab's arithmetic: the weights that recorded rollouts would have had under other settings of HACPO.
+"""What-if: recorded rollouts, weighed again with hypothetical settings of HACPO.
 
-First-order: the rollouts, their rewards and their ratios s stay those that were recorded. Other exponents, bounds and
-clip modes change weights only; another capability window or clamp changes omega too, and with it baselines and A.
+First-order: the rollouts, their rewards and their ratios s stay as recorded. Another exponent, bound or clip mode
+changes weights only; another capability window or clamp changes omega too, and with it baselines and A.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isclose
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.parse import urlencode
 
-from hacrl_web.insight.what_if.rows import NEAR, Block, OutcomeCounts, Rows
+from pydantic import ValidationError
+
+from hacrl_web.insight.what_if.rows import NEAR, Block, OutcomeCounts, RecordedCheck, Rows, read
+from hacrl_web.runs.models import Run
+from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
 from workers.contract.advantages import RewardGroup, advantages, baseline, capability, capability_ratio, divisor
-from workers.contract.contribution_weight import single, weigh
+from workers.contract.contribution_weight import clip_lower_bound, single, weigh
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec
 
-# Settings that act on omega, and so on A as well as on the weight.
-ON_OMEGA = ("capability_window", "ratio_min", "ratio_max")
-KNOBS = ("alpha", "delta", "delta_step", "cross_clip_gradient", *ON_OMEGA)
+# Settings that change omega, and so A as well as the weight.
+OMEGA_SETTINGS = ("capability_window", "ratio_min", "ratio_max")
+HYPOTHETICAL_SETTINGS = ("alpha", "delta", "delta_step", "cross_clip_gradient", *OMEGA_SETTINGS)
+NO_WEIGHT = (
+    "Every weight on record for these steps is 0, so there are no shares to show: nobody was taught anything. "
+    "So it is where all answers to a question get the same reward, for then each advantage is 0."
+)
 
 
 @dataclass
 class LearnerSource:
-    """What one learner took from one source over the chosen steps, itself included. Counts of rollouts.
+    """One learner's rows from one source (itself included) over the steps, counted.
 
-    by_sign: by the sign of A (-1, 1): evaluated, below, above the band.  unknown: rows that would have an s, but have
-    none on record, since their A was 0.
+    by_sign: by the sign of A (-1, 1): evaluated, below, above the band.  unknown: rows that would have an s, but for
+    which none is recorded, because their A was 0.
     """
 
     rows: int = 0
@@ -40,10 +51,10 @@ class LearnerSource:
     omegas: list[float] = field(default_factory=list)
     by_sign: dict[int, list[int]] = field(default_factory=lambda: {-1: [0, 0, 0], 1: [0, 0, 0]})
 
-    def add(self, tally: OutcomeCounts, *, keeps_zero: bool) -> None:
-        """Count evaluated rows. keeps_zero: rows of A = 0 are evaluated too, for the KL penalty."""
-        for (side, sign), count in tally.places.items():
-            if sign == 0 and not keeps_zero:
+    def add(self, counts: OutcomeCounts, *, with_zero: bool) -> None:
+        """Count evaluated rows. with_zero: rows of A = 0 are evaluated too, for the KL penalty."""
+        for (side, sign), count in counts.places.items():
+            if sign == 0 and not with_zero:
                 continue
             self.evaluated += count
             self.lower += count * (side < 0)
@@ -53,8 +64,8 @@ class LearnerSource:
                 of_sign[0] += count
                 of_sign[1] += count * (side < 0)
                 of_sign[2] += count * (side > 0)
-        self.used += tally.used
-        self.weight += tally.weight
+        self.used += counts.used
+        self.weight += counts.weight
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -69,13 +80,101 @@ class LearnerSource:
 
 Pairs = dict[tuple[int, int], LearnerSource]  # (learner, source)
 Shared = tuple[dict[int, float], dict[int, float]]  # baselines and divisors, by prompt
+Ratios = dict[tuple[int, int], float]
 
 
-def with_hypothetical(spec: RunSpec, knobs: Mapping[str, Any]) -> RunSpec:
-    """The run's spec with other values. Error: pydantic.ValidationError, as a form shows it."""
+def why_nothing(spec: RunSpec) -> str:
+    """Why none of the settings acts on this run; empty where they do."""
+    rule = spec.algorithm
+    if rule.name != "hacpo":
+        return f"This run follows {rule.name}, whose weights have no alpha, delta, window or clamp."
+    if not rule.sharing or len(spec.agents) == 1:
+        return "No rollout was shared in this run: every weight is that of an own rollout, on which none of these acts."
+    return ""
+
+
+def what_if_answer(
+    run: Run, first: int, last: int, settings: Mapping[str, Any], *, checks: bool = False
+) -> dict[str, Any]:
+    """Recorded and hypothetical numbers of every ordered pair. checks: with RecordedCheck. Error: FieldErrors."""
+    began = time.perf_counter()
+    spec = stored_spec(run)
+    nothing = why_nothing(spec)
+    if nothing:
+        return {"nothing": nothing, "pairs": [], "steps": 0}
+    if last < first:
+        raise FieldErrors([FieldError("invalid", "The last step must not be before the first.", "last")])
+    try:
+        other = with_hypothetical(spec, settings)
+    except ValidationError as error:
+        raise FieldErrors(plain_errors(error)) from error
+    rows = read(run, first, last, spec.algorithm.capability_window)
+    before, after = recorded(rows, spec.rule), hypothetical(rows, spec.rule, other.rule)
+    if checks and rows.steps and rows.check is None:
+        rows.check = check_recorded(rows, spec.rule)
+    return {
+        "nothing": "",
+        "agents": run.agent_names,
+        "first": rows.steps[0] if rows.steps else None,
+        "last": rows.steps[-1] if rows.steps else None,
+        "steps": len(rows.steps),
+        "is_thinned": rows.is_thinned,
+        "rows": rows.num_rows,
+        "pairs": _pairs_answer(before, after),
+        "bounds": [_bounds(one) for one in (spec, other)],
+        "cautions": [
+            *([NO_WEIGHT] if rows.steps and not any(pair.weight for pair in before.values()) else []),
+            *(caution.message for caution in other.cautions() if caution not in spec.cautions()),
+        ],
+        "check": rows.check if checks else None,
+        "clone": _clone_query(spec, other),
+        "elapsed_ms": round(1000 * (time.perf_counter() - began), 1),
+    }
+
+
+def with_hypothetical(spec: RunSpec, settings: Mapping[str, Any]) -> RunSpec:
+    """The run's spec with other values. Error: pydantic.ValidationError."""
     values = spec.model_dump(mode="json")
-    values["algorithm"] |= {name: value for name, value in knobs.items() if name in KNOBS}
+    values["algorithm"] |= {name: value for name, value in settings.items() if name in HYPOTHETICAL_SETTINGS}
     return RunSpec.model_validate(values)
+
+
+def _pairs_answer(before: Pairs, after: Pairs) -> list[dict[str, Any]]:
+    totals = [
+        {learner: sum(pair.weight for (k, _), pair in pairs.items() if k == learner) for learner, _ in pairs}
+        for pairs in (before, after)
+    ]
+    return [
+        {
+            "learner": place[0],
+            "source": place[1],
+            **{
+                name: pairs[place].as_dict() | {"share": pairs[place].weight / of[place[0]] if of[place[0]] else None}
+                for name, pairs, of in (("recorded", before, totals[0]), ("hypothetical", after, totals[1]))
+            },
+        }
+        for place in before
+    ]
+
+
+def _bounds(spec: RunSpec) -> dict[str, float]:
+    """The cross band's lower bound at a step's first and last cross update, Eq. (14)."""
+    rule = spec.rule
+    return {
+        "first": clip_lower_bound(spec.updates_per_block, rule),  # own mini-batches come before
+        "last": spec.last_lower_bound,
+        "delta_step": rule.delta_step,
+    }
+
+
+def _clone_query(spec: RunSpec, other: RunSpec) -> str:
+    """The query that opens the clone form with the settings that differ."""
+    changed = {
+        f"algorithm.{name}": getattr(other.algorithm, name)
+        for name in HYPOTHETICAL_SETTINGS
+        if getattr(other.algorithm, name) != getattr(spec.algorithm, name)
+    }
+    return urlencode(changed)
 
 
 def _penalises(rule: AlgorithmSpec, is_own: bool) -> bool:
@@ -83,41 +182,39 @@ def _penalises(rule: AlgorithmSpec, is_own: bool) -> bool:
 
 
 def recorded(rows: Rows, rule: AlgorithmSpec) -> Pairs:
-    """What the trainer recorded."""
+    """The sums as the trainer recorded them."""
     pairs = _pairs(rows)
     for block in rows.blocks:
-        pair = pairs[block.learner, block.source]
-        keeps_zero = _penalises(rule, block.is_own)
-        pair.add(block.tally, keeps_zero=keeps_zero)
+        pairs[block.learner, block.source].add(block.recorded_counts, with_zero=_penalises(rule, block.is_own))
     for (_, learner, source), omega in rows.omegas.items():
         pairs[learner, source].omegas.append(omega)
     return pairs
 
 
 def hypothetical(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) -> Pairs:
-    """What the same rollouts would have weighed under another rule."""
+    """The sums of the same rollouts under another rule."""
     pairs = _pairs(rows)
-    is_same = all(getattr(recorded_rule, name) == getattr(rule, name) for name in ON_OMEGA)
-    views = {} if is_same else _views(rows, recorded_rule, rule)
+    is_same = all(getattr(recorded_rule, name) == getattr(rule, name) for name in OMEGA_SETTINGS)
+    changed = {} if is_same else _changed_steps(rows, recorded_rule, rule)
     for block in rows.blocks:
-        view = views.get((block.step, block.learner))
+        learner_step = changed.get((block.step, block.learner))
         pair = pairs[block.learner, block.source]
-        keeps_zero = _penalises(rule, block.is_own)
-        if view is None and block.is_own:  # nothing that can be turned here acts on it
-            pair.add(block.tally, keeps_zero=keeps_zero)
+        with_zero = _penalises(rule, block.is_own)
+        if learner_step is None and block.is_own:  # no hypothetical setting acts on it
+            pair.add(block.recorded_counts, with_zero=with_zero)
             continue
         advantages: Sequence[float] = block.advantages
         signs, omega = block.signs, block.omega
-        if view is not None:
-            advantages, omega = view.advantages(block), view.omega(block, rule)
+        if learner_step is not None:
+            advantages, omega = learner_step.advantages(block), learner_step.omega(block, rule)
             signs = [(a > 0) - (a < 0) for a in advantages]
-            pair.unknown += view.num_unknown(block)
+            pair.unknown += learner_step.num_unknown(block)
         sides, weights = weigh(rule, block.is_own, block.mini_batch, block.ratios, advantages, omega)
-        pair.add(OutcomeCounts.of(sides, signs, weights), keeps_zero=keeps_zero)
+        pair.add(OutcomeCounts.of(sides, signs, weights), with_zero=with_zero)
     for (step, learner, source), omega in rows.omegas.items():
-        view = views.get((step, learner))
-        is_changed = view is not None and rule.modulate_gradient and learner != source
-        pairs[learner, source].omegas.append(view.factors[source] if view is not None and is_changed else omega)
+        learner_step = changed.get((step, learner))
+        is_changed = learner_step is not None and rule.modulate_gradient and learner != source
+        pairs[learner, source].omegas.append(learner_step.factors[source] if learner_step and is_changed else omega)
     return pairs
 
 
@@ -126,10 +223,10 @@ def _pairs(rows: Rows) -> Pairs:
 
 
 @dataclass
-class View:
-    """One learner's view of a step under another omega: its factors on sources, and what makes advantages.
+class LearnerStep:
+    """One learner's step under another omega: its factors on sources, and the parts of its advantages.
 
-    of_source: by source, the baselines and divisors (by prompt) that stand behind its rollouts' advantages.
+    of_source: by source, the baselines and divisors (by prompt) for the advantages of its rollouts.
     """
 
     factors: dict[int, float]
@@ -151,19 +248,15 @@ class View:
         return len(terms) - terms.count(0.0)
 
 
-def _views(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) -> dict[tuple[int, int], View]:
-    """By step and learner, where another window or clamp changes any omega that it sees."""
-    views: dict[tuple[int, int], View] = {}
+def _changed_steps(rows: Rows, recorded_rule: AlgorithmSpec, rule: AlgorithmSpec) -> dict[tuple[int, int], LearnerStep]:
+    """By step and learner, for the steps in which the rule changes an omega."""
+    steps: dict[tuple[int, int], LearnerStep] = {}
     for step in rows.steps:
         before, after = (ratios(rows, step, one) for one in (recorded_rule, rule))
-        if before == after:
-            continue
-        for learner in range(rows.num_agents):
-            views[step, learner] = view_of(rows, step, learner, rule, after)
-    return views
-
-
-Ratios = dict[tuple[int, int], float]
+        if before != after:
+            for learner in range(rows.num_agents):
+                steps[step, learner] = learner_step_of(rows, step, learner, rule, after)
+    return steps
 
 
 def ratios(rows: Rows, step: int, rule: AlgorithmSpec) -> Ratios:
@@ -175,63 +268,49 @@ def ratios(rows: Rows, step: int, rule: AlgorithmSpec) -> Ratios:
     return {(a, b): 1.0 if a == b else capability_ratio(strength[a], strength[b], rule) for a in agents for b in agents}
 
 
-def view_of(rows: Rows, step: int, learner: int, rule: AlgorithmSpec, omega: Ratios) -> View:
-    """Baselines and divisors of one learner as workers/agents/objective.py has them, quarantine and options
-    included."""
+def learner_step_of(rows: Rows, step: int, learner: int, rule: AlgorithmSpec, omega: Ratios) -> LearnerStep:
+    """As workers/agents/objective.py computes it, with quarantine and all options."""
     cache: dict[tuple[int, tuple[int, ...]], Shared] = {}
     of_source = {}
     for source in range(rows.num_agents):
-        # Behind a shared rollout may stand its source's baseline.
-        whose = source if rule.cross_advantage == "source" else learner
-        # The advantages of a source that is not trusted are those that it would have if it were.
-        listens = tuple(j for j in range(rows.num_agents) if (step, whose, j) not in rows.quarantined or j == source)
-        if (whose, listens) not in cache:
-            cache[whose, listens] = _baselines(rows, step, listens, whose, rule, omega)
-        of_source[source] = cache[whose, listens]
-    return View({j: omega[j, learner] for j in range(rows.num_agents)}, of_source)
+        # With cross_advantage "source" a shared rollout has its source's baseline.
+        owner = source if rule.cross_advantage == "source" else learner
+        # The advantages of an untrusted source are those that it would have if it were trusted.
+        in_baseline = tuple(
+            j for j in range(rows.num_agents) if (step, owner, j) not in rows.quarantined or j == source
+        )
+        if (owner, in_baseline) not in cache:
+            cache[owner, in_baseline] = _baselines(rows, step, in_baseline, owner, rule, omega)
+        of_source[source] = cache[owner, in_baseline]
+    return LearnerStep({j: omega[j, learner] for j in range(rows.num_agents)}, of_source)
 
 
 def _baselines(
-    rows: Rows, step: int, listens: tuple[int, ...], learner: int, rule: AlgorithmSpec, omega: Ratios
+    rows: Rows, step: int, in_baseline: tuple[int, ...], learner: int, rule: AlgorithmSpec, omega: Ratios
 ) -> Shared:
     groups = rows.groups[step]
-    is_plain = rule.advantage == "plain" or len(listens) == 1
-    factors = {j: 1.0 if is_plain else single(omega[learner, j]) for j in listens}
-    mus = {prompt: baseline(group, listens, learner, factors) for prompt, group in groups.items()}
-    place = (step, listens, rule.scale_rewards)
+    is_plain = rule.advantage == "plain" or len(in_baseline) == 1
+    factors = {j: 1.0 if is_plain else single(omega[learner, j]) for j in in_baseline}
+    mus = {prompt: baseline(group, in_baseline, learner, factors) for prompt, group in groups.items()}
+    place = (step, in_baseline, rule.scale_rewards)
     if place not in rows.divisors:
-        rows.divisors[place] = _divisors(groups, listens, rule.scale_rewards)
+        rows.divisors[place] = _divisors(groups, in_baseline, rule.scale_rewards)
     return mus, rows.divisors[place]
 
 
-def _divisors(groups: Mapping[int, RewardGroup], listens: Sequence[int], mode: str) -> dict[int, float]:
+def _divisors(groups: Mapping[int, RewardGroup], in_baseline: Sequence[int], mode: str) -> dict[int, float]:
     if mode == "batch":
-        by = divisor([value for group in groups.values() for value in group.values(listens)], mode)
+        by = divisor([value for group in groups.values() for value in group.values(in_baseline)], mode)
         return dict.fromkeys(groups, by)
-    return {prompt: divisor(group.values(listens), mode) for prompt, group in groups.items()}
-
-
-class RecordedCheck(NamedTuple):
-    """How well this arithmetic gives back what was recorded, at the recorded settings.
-
-    weights, sides: rows that come out bit for bit, of `rows`.  worst: largest relative difference of a weight.
-    capabilities: agents and steps that do, of `strengths`.  advantage: largest difference of a recomputed A.
-    """
-
-    rows: int
-    weights: int
-    sides: int
-    worst: float
-    strengths: int
-    capabilities: int
-    advantage: float
+    return {prompt: divisor(group.values(in_baseline), mode) for prompt, group in groups.items()}
 
 
 def check_recorded(rows: Rows, rule: AlgorithmSpec) -> RecordedCheck:
+    """The recorded numbers beside those that this arithmetic gives at the recorded settings."""
     same = sides_same = total = 0
     worst = advantage_worst = 0.0
-    views = {
-        (step, learner): view_of(rows, step, learner, rule, ratios(rows, step, rule))
+    learner_steps = {
+        (step, learner): learner_step_of(rows, step, learner, rule, ratios(rows, step, rule))
         for step in rows.steps
         for learner in range(rows.num_agents)
     }
@@ -244,7 +323,7 @@ def check_recorded(rows: Rows, rule: AlgorithmSpec) -> RecordedCheck:
                 same += 1
             else:
                 worst = max(worst, abs(ours - theirs) / max(abs(ours), abs(theirs)))
-        advantages = views[block.step, block.learner].advantages(block)
+        advantages = learner_steps[block.step, block.learner].advantages(block)
         gaps = [abs(a - b) for a, b in zip(advantages, block.advantages, strict=True)]
         advantage_worst = max(advantage_worst, max(gaps, default=0.0))
     strengths = [

@@ -8,9 +8,16 @@ import pytest
 import torch
 from django.urls import reverse
 
-from hacrl_web.insight.what_if.answer import what_if_answer
 from hacrl_web.insight.what_if.rows import Rows, read
-from hacrl_web.insight.what_if.what_if import check_recorded, hypothetical, ratios, recorded, view_of, with_hypothetical
+from hacrl_web.insight.what_if.what_if import (
+    check_recorded,
+    hypothetical,
+    learner_step_of,
+    ratios,
+    recorded,
+    what_if_answer,
+    with_hypothetical,
+)
 from hacrl_web.runs.models import Run
 from tests.support.web.insight_rows import contribution, insert, store
 from tests.support.workers.tiny import make_pair, make_spec, train
@@ -53,9 +60,9 @@ def test_recorded_values_give_the_recorded_shares_and_weights_exactly(real):
     answer = what_if_answer(real, 0, 99, {"alpha": 1.0, "delta": 0.8}, checks=True)
     assert answer["steps"] == 5
     found = answer["check"]
-    assert found["rows"] == found["weights"] == found["sides"] > 500
-    assert (found["strengths"], found["capabilities"]) == (10, 10)
-    assert found["advantage"] < 1e-6
+    assert found.rows == found.weights == found.sides > 500
+    assert (found.strengths, found.capabilities) == (10, 10)
+    assert found.advantage < 1e-6
     for pair in answer["pairs"]:
         assert pair["recorded"] == pair["hypothetical"]
     told: dict[tuple[str, str], list[float]] = {}
@@ -92,8 +99,8 @@ def test_window_and_clamp_recompute_omega_baselines_and_advantages_as_the_traine
     for block in rows.blocks:
         if block.step != step:
             continue
-        view = view_of(rows, step, block.learner, other.rule, ratios(rows, step, other.rule))
-        for a, reward, prompt in zip(view.advantages(block), block.rewards, block.prompts, strict=True):
+        learner_step = learner_step_of(rows, step, block.learner, other.rule, ratios(rows, step, other.rule))
+        for a, reward, prompt in zip(learner_step.advantages(block), block.rewards, block.prompts, strict=True):
             place = prompts.index(prompt)
             expected = judged.advantages[block.learner][block.source, place]
             of_reward = expected[rewards[block.source, place] == reward]
@@ -126,9 +133,9 @@ def test_views_follow_quarantine_and_options(cross_advantage, modulate_gradient)
     rows.quarantined = {(1, k, j) for k in range(n) for j in range(n) if not trusted[k, j]}
     given = {(a, b): omega[a, b].item() for a in range(n) for b in range(n)}
     for k, j in itertools.product(range(n), range(n)):
-        view = view_of(rows, 1, k, algorithm, given)
+        learner_step = learner_step_of(rows, 1, k, algorithm, given)
         for q in range(num_prompts):
-            found = view.of(j, rewards[j, q].tolist(), [q] * per_prompt)
+            found = learner_step.of(j, rewards[j, q].tolist(), [q] * per_prompt)
             assert found == pytest.approx(judged.advantages[k][j, q].tolist(), rel=2e-6, abs=2e-6), (k, j, q)
 
 
@@ -158,8 +165,8 @@ def by_hand(run: Run) -> None:
     insert(run.pk, records)
 
 
-def pairs_of(run: Run, **knobs) -> dict[tuple[int, int], dict]:
-    return {(p["learner"], p["source"]): p["hypothetical"] for p in what_if_answer(run, 0, 9, knobs)["pairs"]}
+def pairs_of(run: Run, **settings) -> dict[tuple[int, int], dict]:
+    return {(p["learner"], p["source"]): p["hypothetical"] for p in what_if_answer(run, 0, 9, settings)["pairs"]}
 
 
 def test_other_exponent_bound_and_mode_by_hand(make_run, user):
@@ -211,12 +218,12 @@ def test_clamp_by_hand_and_what_was_never_measured(make_run, user):
     assert pairs_of(run, ratio_min=0.2, ratio_max=9.0) == pairs_of(run)
 
 
-def test_capability_that_began_anew_is_seen(make_run, user, tmp_path):
+def test_restart_of_a_capability_window_is_found(make_run, user, tmp_path):
     run = make_run(user)
     run_dir = tmp_path / "spool"
     run_dir.mkdir()
     writer = SpoolWriter(run_dir, 1)
-    # Means .2, .4, .6, .8 with a new beginning at step 3: P = .2, .3, .6, .7.
+    # Means .2, .4, .6, .8 with a restart at step 3: P = .2, .3, .6, .7.
     for step, (mean, strength) in enumerate(((0.2, 0.2), (0.4, 0.3), (0.6, 0.6), (0.8, 0.7)), start=1):
         for agent in ("A", "B"):
             values, share = {"capability": strength}, {"reward/mean": (mean, 1.0)}
@@ -225,7 +232,7 @@ def test_capability_that_began_anew_is_seen(make_run, user, tmp_path):
     store(run, run_dir)
     insert(run.pk, [contribution(100 + step, step, "A", "A", "p", 0) for step in (1, 2, 3, 4)])
     rows = read(run, 1, 4, run.spec["algorithm"]["capability_window"])
-    assert rows.anew == [[3], [3]]
+    assert rows.restarts == [[3], [3]]
     assert rows.means_until(0, 4) == [0.6, 0.8]
     assert rows.means_until(0, 2) == [0.2, 0.4]
 

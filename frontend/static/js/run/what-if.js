@@ -7,16 +7,16 @@ import { count, make, must, readJson, significant } from "../lib/format.js";
 
 const data = readJson("what-if-data");
 const WAIT_MS = 60;
-const knobs = /** @type {HTMLFormElement} */ (must("#knobs"));
+const settings = /** @type {HTMLFormElement} */ (must("#settings"));
 /** @type {(HTMLInputElement | HTMLSelectElement)[]} */
-const controls = [...knobs.querySelectorAll("input[name], select[name]")].map((one) => /** @type {HTMLInputElement} */ (one));
+const controls = [...settings.querySelectorAll("input[name], select[name]")].map((one) => /** @type {HTMLInputElement} */ (one));
 /** What stands in the controls of an untouched page. @type {Record<string, string>} */
 const untouched = { first: String(data.first), last: String(data.last) };
 for (const [name, value] of Object.entries(data.recorded)) untouched[name] = String(value);
 
 /** @param {string} name */
 function slider(name) {
-  const found = knobs.querySelector(`[data-knob="${name}"] input[type="range"]`);
+  const found = settings.querySelector(`[data-setting="${name}"] input[type="range"]`);
   return found instanceof HTMLInputElement ? found : null;
 }
 
@@ -254,11 +254,11 @@ async function ask() {
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let waiting;
-knobs.addEventListener("input", (event) => {
+settings.addEventListener("input", (event) => {
   const turned = event.target;
   if (turned instanceof HTMLInputElement && turned.type === "range") {
-    const name = turned.closest("[data-knob]")?.getAttribute("data-knob") ?? "";
-    const number = knobs.elements.namedItem(name);
+    const name = turned.closest("[data-setting]")?.getAttribute("data-setting") ?? "";
+    const number = settings.elements.namedItem(name);
     if (number instanceof HTMLInputElement) number.value = turned.value;
   } else if (turned instanceof HTMLInputElement) {
     const range = slider(turned.name);
@@ -267,12 +267,12 @@ knobs.addEventListener("input", (event) => {
   clearTimeout(waiting);
   waiting = setTimeout(ask, WAIT_MS);
 });
-knobs.addEventListener("submit", (event) => event.preventDefault());
+settings.addEventListener("submit", (event) => event.preventDefault());
 /** @type {NodeListOf<HTMLButtonElement>} */
-const windows = knobs.querySelectorAll("button[data-first]");
+const windows = settings.querySelectorAll("button[data-first]");
 for (const button of windows) {
   button.addEventListener("click", () => {
-    for (const name of ["first", "last"]) /** @type {HTMLInputElement} */ (knobs.elements.namedItem(name)).value = button.dataset[name] ?? "";
+    for (const name of ["first", "last"]) /** @type {HTMLInputElement} */ (settings.elements.namedItem(name)).value = button.dataset[name] ?? "";
     ask();
   });
 }
