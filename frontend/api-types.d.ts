@@ -1,5 +1,13 @@
 // The schemas of /api/v1 as types. Written by: python -m hacrl_web.js_types > frontend/api-types.d.ts
 declare namespace Api {
+  interface AgentFolder {
+    name: string;
+    position: number;
+    num_files: number;
+    size_bytes: number;
+    accuracy: number | null;
+    proposed: string;
+  }
   interface AgentIn {
     model: number;
     name?: string;
@@ -87,13 +95,13 @@ declare namespace Api {
     reward: number | null;
     reason: string;
   }
-  interface AttemptAnswer {
+  interface Attempt {
     number: number;
     started_at: string | null;
     from_step: number | null;
     device: string;
     host: string;
-    versions: Record<string, unknown>;
+    versions: Record<string, string>;
     last_step: number | null;
     ending: string;
   }
@@ -263,19 +271,11 @@ declare namespace Api {
     ok: boolean;
     detail: string;
   }
-  interface CheckpointAgent {
-    name: string;
-    position: number;
-    num_files: number;
-    size_bytes: number;
-    accuracy: number | null;
-    proposed: string;
-  }
-  interface CheckpointAnswer {
+  interface CheckpointSummary {
     step: number;
     size_bytes: number;
     num_files: number;
-    agents: CheckpointAgent[];
+    agents: AgentFolder[];
     checked: string;
     damage: string;
     accuracy: number | null;
@@ -286,7 +286,7 @@ declare namespace Api {
     is_here: boolean;
     host: string;
     num_removed: number;
-    items: CheckpointAnswer[];
+    items: CheckpointSummary[];
     count: number;
     next: null;
   }
@@ -417,14 +417,14 @@ declare namespace Api {
   }
   interface EvaluatedAgent {
     name: string;
-    points: EvaluationPointAnswer[];
+    points: EvaluationPoint[];
   }
   interface EvaluatedBenchmark {
     name: string;
     is_own: boolean;
     agents: EvaluatedAgent[];
   }
-  interface EvaluationPointAnswer {
+  interface EvaluationPoint {
     step: number;
     value: number | null;
     correct: number;
@@ -491,7 +491,7 @@ declare namespace Api {
   interface HistoryAnswer {
     run: string;
     seq: number;
-    events: PastEvent[];
+    events: EventAnswer[];
   }
   interface HostAnswer {
     name: string;
@@ -764,16 +764,6 @@ declare namespace Api {
     alignment: PairLine | null;
     clips: Record<string, PairLine | null>;
   }
-  interface PastEvent {
-    seq: number;
-    attempt: number;
-    type: string;
-    step: number | null;
-    agent: string;
-    source: string;
-    time: number;
-    payload: Record<string, unknown>;
-  }
   interface PersonAnswer {
     id: number;
     name: string;
@@ -866,7 +856,7 @@ declare namespace Api {
     band: BandStep[];
     sources: SourceRatios[];
   }
-  interface RecordedCheckAnswer {
+  interface RecordedCheck {
     rows: number;
     weights: number;
     sides: number;
@@ -908,7 +898,7 @@ declare namespace Api {
     agent: string;
     reward: number | null;
     num_tokens: number | null;
-    taught: TaughtAnswer | null;
+    taught: Taught | null;
   }
   interface RolloutOrNone {
     rollout: RolloutTextAnswer | null;
@@ -1162,10 +1152,18 @@ declare namespace Api {
     request: Record<string, unknown>;
   }
   interface SystemAnswer {
-    buckets: SystemBucket[];
-    attempts: AttemptAnswer[];
+    buckets: TimeBucket[];
+    attempts: Attempt[];
   }
-  interface SystemBucket {
+  interface Taught {
+    learner: string;
+    advantage: number | null;
+    sequence_ratio: number | null;
+    clip_side: string;
+    weight: number | null;
+    drop_reason: string | null;
+  }
+  interface TimeBucket {
     first: number;
     last: number;
     seconds: number;
@@ -1175,19 +1173,11 @@ declare namespace Api {
     resident_bytes: number | null;
     device_peak_bytes: number | null;
   }
-  interface TaughtAnswer {
-    learner: string;
-    advantage: number | null;
-    sequence_ratio: number | null;
-    clip_side: string;
-    weight: number | null;
-    drop_reason: string | null;
-  }
   interface TimelineAnswer {
-    items: TimelineItem[];
+    items: TimelineEntry[];
     next: number | null;
   }
-  interface TimelineItem {
+  interface TimelineEntry {
     at: number;
     order: number;
     kind: string;
@@ -1247,7 +1237,7 @@ declare namespace Api {
     rows?: number;
     bounds?: BoundsAnswer[];
     cautions?: string[];
-    check?: RecordedCheckAnswer | null;
+    check?: RecordedCheck | null;
     clone?: string;
     elapsed_ms?: number;
   }

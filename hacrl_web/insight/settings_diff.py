@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.db.models import Case, IntegerField, Q, Value, When
 from pydantic import ValidationError
+from typing_extensions import TypedDict
 
 from hacrl_web.runs.models import Run
 from workers.contract.spec.algorithm import AlgorithmSpec
@@ -143,8 +144,16 @@ def runs_matching(user: Any, text: str, but: UUID) -> list[Run]:
     return list(runs.order_by("-created_at", "-pk")[:MAX_MATCHES])
 
 
-def as_rows(lines: list[SettingLine], *, only_different: bool) -> list[dict[str, Any]]:
-    """Lines as the API answers them: null and `is_there` false where a run has no such setting."""
+class SettingAnswer(TypedDict):
+    """One setting in each run: null and `is_there` false where a run has no such setting."""
+
+    path: str
+    values: list[Any]
+    is_there: list[bool]
+    differs: bool
+
+
+def as_rows(lines: list[SettingLine], *, only_different: bool) -> list[SettingAnswer]:
     return [
         {
             "path": line.path,

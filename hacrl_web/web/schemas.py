@@ -13,6 +13,8 @@ from typing_extensions import TypedDict
 
 Item = TypeVar("Item")
 Number = int | float  # an answer keeps the type of the value
+# The __pydantic_config__ of a dataclass with defaults: the OpenAPI document then says that answers hold every field.
+EVERY_FIELD = ConfigDict(json_schema_serialization_defaults_required=True)
 
 
 class StrictBody(Schema):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
 from django.http import HttpRequest, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router, Status
+from typing_extensions import TypedDict
 
 from hacrl_web.accounts.tokens.idempotency import idempotent
-from hacrl_web.insight.answers import AskAnswer, CheckpointsAnswer
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse
 from hacrl_web.insight.checkpoints.views import archive_of, manifest_and_agent
 from hacrl_web.registry.api.models_and_groups import ModelOut
@@ -26,6 +25,37 @@ Step = Annotated[int, Field(ge=0, le=MAX_STEP)]
 router = Router(tags=["insight"])
 
 
+class CheckpointsAnswer(TypedDict):
+    """is_here: whether this host holds the run's folder."""
+
+    is_here: bool
+    host: str
+    num_removed: int
+    items: list[checkpoints.CheckpointSummary]
+    count: int
+    next: None
+
+
+class AskVerdict(TypedDict):
+    reward: float | None
+    reason: str
+
+
+class AgentReply(TypedDict):
+    agent: str
+    text: NotRequired[str]
+    finish_reason: NotRequired[str]
+    num_tokens: NotRequired[int]
+    seconds: NotRequired[float]
+    verdict: NotRequired[AskVerdict | None]
+    error: NotRequired[str]
+
+
+class AskAnswer(TypedDict):
+    step: int
+    answers: list[AgentReply]
+
+
 def _run(request: HttpRequest, run_id: UUID) -> Run:
     return get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
 
@@ -36,10 +66,11 @@ def list_checkpoints(
 ) -> Any:
     """`verify`: the step whose files are read byte by byte. `is_here` is false where they are on another host."""
     listing = checkpoints.list_of_checkpoints(_run(request, run_id), verify=verify)
-    answer = {"is_here": listing.is_here, "host": listing.host, "num_removed": listing.num_removed}
     return {
-        **answer,
-        "items": [asdict(one) for one in listing.checkpoints],
+        "is_here": listing.is_here,
+        "host": listing.host,
+        "num_removed": listing.num_removed,
+        "items": listing.checkpoints,
         "count": len(listing.checkpoints),
         "next": None,
     }

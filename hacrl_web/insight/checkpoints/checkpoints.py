@@ -9,6 +9,7 @@ from typing import Any
 
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
+from hacrl_web.web.schemas import EVERY_FIELD
 from workers.contract.checkpoint_manifest import FOLDER_NAME, DamagedCheckpoint, Manifest, read_manifest, step_folders
 
 MAX_LISTED = 100
@@ -19,6 +20,7 @@ READ_AT_ONCE_BYTES = 64 * 2**20  # checked byte by byte in each list, beginning 
 class AgentFolder:
     """One agent of a checkpoint; proposed: a name for a model of it."""
 
+    __pydantic_config__ = EVERY_FIELD
     name: str
     position: int
     num_files: int
@@ -31,6 +33,7 @@ class AgentFolder:
 class CheckpointSummary:
     """One checkpoint in the list. checked: what was compared with the manifest.  damage: the problem, or empty."""
 
+    __pydantic_config__ = EVERY_FIELD
     step: int
     size_bytes: int
     num_files: int

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
 from django.http import Http404, HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router
+from typing_extensions import TypedDict
 
-from hacrl_web.insight.answers import CollaborationAnswer, RatiosAnswer, StepAnswer, StepsAnswer, WholeRunAnswer
 from hacrl_web.insight.collaboration.collaboration import sentences, so_far, view
 from hacrl_web.insight.collaboration.ratio_histogram import clipping, window_steps
 from hacrl_web.insight.collaboration.step_summary import recorded_steps, run_summary, summary_of
@@ -17,11 +17,152 @@ from hacrl_web.insight.collaboration.timeline import timeline
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.schemas import Number
 from workers.contract.spec.run import RunSpec
 
 BUDGET_S = 0.25  # of a request for the whole run; the page asks again until all steps are in
 Step = Annotated[int, Query(ge=0, le=2**31 - 1)]
 router = Router(tags=["insight"])
+
+
+class StepsAnswer(TypedDict):
+    """Recorded steps of the newest attempt."""
+
+    ended: bool
+    attempt: int
+    steps: list[int]
+
+
+class PairLine(TypedDict):
+    """A line in buckets; low and high where a bucket has more than one step."""
+
+    steps: list[int]
+    last: list[float]
+    low: NotRequired[list[float]]
+    high: NotRequired[list[float]]
+
+
+class PairTimeline(TypedDict):
+    learner: int
+    source: int
+    omega: PairLine | None
+    clamped: list[int]
+    quarantined: list[int]
+    alignment: PairLine | None
+    clips: dict[str, PairLine | None]
+
+
+class TimelineOfPairs(TypedDict):
+    first: int
+    last: int
+    width: int
+    capability: list[PairLine | None]
+    pairs: list[PairTimeline]
+
+
+class AgentProgress(TypedDict):
+    name: str
+    peers: str
+    accuracy: str
+
+
+class CollaborationAnswer(StepsAnswer):
+    timeline: TimelineOfPairs
+    so_far: list[AgentProgress]
+
+
+class AgentSums(TypedDict):
+    name: str
+    rollouts: int
+    tokens: int
+    verified: int
+    verified_tokens: int
+    right: int
+
+
+class PairSumsAnswer(TypedDict):
+    """One learner–source pair: counts as [rows, tokens] or by sign of the advantage [positive, negative]."""
+
+    learner: int
+    source: int
+    rows: int
+    tokens: int
+    used: list[Number]
+    zero: list[Number]
+    clipped: list[Number]
+    other: list[Number]
+    dropped: dict[str, list[int]]
+    weight: list[Number]
+    lost: list[Number]
+    evaluated: list[Number]
+    lower: list[Number]
+    upper: list[Number]
+    positives_are_right: bool
+    prompts: int
+    rescue: list[Number]
+    warn: list[Number]
+    omega: float | None
+    capability: float | None
+    source_capability: float | None
+    clamped: bool
+    not_heard: int
+
+
+class SentenceAnswer(TypedDict):
+    kind: str
+    text: str
+    learner: NotRequired[str]
+    source: NotRequired[str]
+    lesson: NotRequired[str]
+
+
+class StepAnswer(TypedDict):
+    step: int
+    agents: list[AgentSums]
+    pairs: list[PairSumsAnswer]
+    sentences: list[SentenceAnswer]
+
+
+class WholeRunAnswer(TypedDict):
+    """done: how many of the `of` steps are added up; ask again until they are equal."""
+
+    done: int
+    of: int
+    agents: list[AgentSums]
+    pairs: list[PairSumsAnswer]
+
+
+class BandStep(TypedDict):
+    """The band after m updates; m is null where it is the same for all."""
+
+    m: int | None
+    low: float
+    high: float
+
+
+class SourceRatios(TypedDict):
+    """Histograms over `edges`: [positive, negative] advantages."""
+
+    learner: int
+    source: int
+    taught: list[list[int]]
+    lost: list[list[int]]
+    evaluated: list[int]
+    lower: list[int]
+    upper: list[int]
+    unused: list[int]
+    beyond: list[int]
+    positives_are_right: bool
+    trap: str
+
+
+class RatiosAnswer(TypedDict):
+    learner: int
+    steps: list[int]
+    num_steps: int
+    edges: list[float]
+    band: list[BandStep]
+    sources: list[SourceRatios]
 
 
 def _run(request: HttpRequest, run_id: UUID) -> tuple[Run, RunSpec]:

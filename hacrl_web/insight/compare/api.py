@@ -5,14 +5,49 @@ from typing import Annotated, Any
 
 from django.http import Http404, HttpRequest
 from ninja import Query, Router, Schema
+from typing_extensions import TypedDict
 
 from hacrl_web.insight import settings_diff
-from hacrl_web.insight.answers import ComparedLines, ComparisonAnswer
 from hacrl_web.insight.compare import comparison
 from hacrl_web.insight.compare.views import compare_selection
 from hacrl_web.web.errors import FieldError, FieldErrors
 
 router = Router(tags=["insight"])
+
+
+class ComparedLines(TypedDict):
+    metric: str
+    x: str
+    lines: list[comparison.ComparedLine]
+
+
+class ComparedRun(TypedDict):
+    id: str
+    name: str
+    algorithm: str
+    seed: int
+
+
+class ComparedRow(TypedDict):
+    """agent: null for the mean over agents."""
+
+    run: str
+    agent: str | None
+    best: float | None
+    best_step: int | None
+    last: float | None
+    last_step: int | None
+    best_difference: float | None
+    last_difference: float | None
+
+
+class ComparisonAnswer(TypedDict):
+    metric: str
+    metrics: list[str]
+    baseline: str
+    runs: list[ComparedRun]
+    rows: list[ComparedRow]
+    differing: list[settings_diff.SettingAnswer]
 
 
 class CompareQuery(Schema):

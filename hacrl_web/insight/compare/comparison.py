@@ -10,14 +10,15 @@ from statistics import fmean
 from typing import Any, Literal
 
 import plotly.graph_objects as go
+from typing_extensions import TypedDict
 
-from hacrl_web.insight.answers import ComparedLine
 from hacrl_web.insight.downsample import MAX_POINTS, extreme_places
 from hacrl_web.insight.overview.overview import XAxis, positions
 from hacrl_web.insight.plotly_figures import as_json, plain_text
 from hacrl_web.insight.settings_diff import ABSENT, SettingLine
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.metric_series import read_series
+from hacrl_web.web.schemas import Number
 
 MAX_RUNS = 8  # as many as there are colours
 ACCURACY = "accuracy"
@@ -73,6 +74,15 @@ def mean_points(by_agent: Mapping[str, Sequence[Point]]) -> list[Point]:
         return []
     shared = set(columns[0]).intersection(*columns[1:])
     return [(step, fmean(column[step] for column in columns)) for step in sorted(shared)]
+
+
+class ComparedLine(TypedDict):
+    """run: its place among the runs."""
+
+    run: int
+    agent: str
+    x: list[Number]
+    y: list[float | None]
 
 
 def compared_lines(

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any
 from uuid import UUID
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Body, Router, Status
+from typing_extensions import TypedDict
 
 from hacrl_web.accounts.tokens.idempotency import idempotent
-from hacrl_web.insight.answers import EvaluationsAnswer
-from hacrl_web.insight.evaluations.evaluations import evaluation_summary
+from hacrl_web.insight.evaluations.evaluations import EvaluationPoint, evaluation_summary
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
 from hacrl_web.runs.api.answers import RunAnswer
 from hacrl_web.runs.api.runs import detail
 from hacrl_web.runs.models import Run
 
 router = Router(tags=["insight"])
+
+
+class EvaluatedAgent(TypedDict):
+    name: str
+    points: list[EvaluationPoint]
+
+
+class EvaluatedBenchmark(TypedDict):
+    name: str
+    is_own: bool
+    agents: list[EvaluatedAgent]
+
+
+class EvaluationsAnswer(TypedDict):
+    benchmarks: list[EvaluatedBenchmark]
 
 
 @router.post("/evaluations", response={201: RunAnswer}, summary="Evaluate models: a run of no training step")
@@ -38,7 +52,7 @@ def get_evaluations(request: HttpRequest, run_id: UUID) -> Any:
             {
                 "name": one.name,
                 "is_own": one.is_own,
-                "agents": [{"name": a.name, "points": [asdict(point) for point in a.points]} for a in one.agents],
+                "agents": [{"name": agent.name, "points": agent.points} for agent in one.agents],
             }
             for one in evaluation_summary(run)
         ]

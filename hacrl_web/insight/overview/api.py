@@ -2,23 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router
+from typing_extensions import TypedDict
 
-from hacrl_web.insight.answers import BucketsAnswer, HistoryAnswer
 from hacrl_web.insight.downsample import MAX_POINTS
 from hacrl_web.insight.overview.overview import XAxis, history, overview
+from hacrl_web.runs.api.answers import EventAnswer
 from hacrl_web.runs.live.event_reader import frame_text
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.schemas import Number
 
 MAX_METRICS = 64
 Step = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
 router = Router(tags=["insight"])
+
+
+class LineAnswer(TypedDict):
+    """A line in buckets, on the steps of `grids[grid]`; low and high where a bucket has more than one step."""
+
+    metric: str
+    agent: str
+    source: str
+    grid: int
+    last: list[float | None]
+    low: NotRequired[list[float | None]]
+    high: NotRequired[list[float | None]]
+
+
+class BandAnswer(LineAnswer):
+    """Over the runs that differ only in the seed."""
+
+    seeds: list[int]
+
+
+class PositionsAnswer(TypedDict):
+    """The steps' positions on another x axis."""
+
+    steps: list[int]
+    values: list[Number | None]
+
+
+class BucketsAnswer(TypedDict):
+    """Lines of the requested metrics from step `first` to `last`; a bucket is `width` steps."""
+
+    run: str
+    seq: int
+    first: int
+    last: int
+    width: int
+    lines: list[LineAnswer]
+    bands: list[BandAnswer]
+    grids: list[list[int]]
+    x: NotRequired[PositionsAnswer]
+
+
+class HistoryAnswer(TypedDict):
+    run: str
+    seq: int
+    events: list[EventAnswer]
 
 
 def _json(body: dict[str, Any]) -> HttpResponse:

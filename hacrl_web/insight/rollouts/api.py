@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 from uuid import UUID
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router, Schema
+from typing_extensions import TypedDict
 
-from hacrl_web.insight.answers import RolloutOrNone, RolloutsAnswer
 from hacrl_web.insight.rollouts.filter import read_filter
-from hacrl_web.insight.rollouts.search import search_rollouts
+from hacrl_web.insight.rollouts.search import RolloutHit, search_rollouts
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.visible import visible
 
 MAX_TEXT = 200_000  # characters of a text on a page
 router = Router(tags=["insight"])
+
+
+class RolloutsAnswer(TypedDict):
+    """`next` and `previous` go into `after` and `before`; stopped_at: the step where a long search stopped."""
+
+    items: list[RolloutHit]
+    next: str | None
+    previous: str | None
+    stopped_at: int | None
+
+
+class RolloutTextAnswer(TypedDict):
+    """completion: at most `shown` of `length` characters, where `shown` was asked for."""
+
+    step: int
+    agent: str
+    prompt_id: str
+    sample: int
+    prompt: str
+    completion: str
+    answer: str
+    reward: float | None
+    length: NotRequired[int]
+    shown: NotRequired[int]
+
+
+class RolloutOrNone(TypedDict):
+    rollout: RolloutTextAnswer | None
 
 
 class RolloutQuery(Schema):
@@ -58,7 +85,7 @@ def find_rollouts(request: HttpRequest, run_id: UUID, query: Query[RolloutQuery]
         raise FieldErrors([FieldError("invalid", message, None)])
     page = search_rollouts(run, rollout_filter)
     return {
-        "items": [asdict(hit) | {"taught": hit.taught._asdict() if hit.taught else None} for hit in page.hits],
+        "items": page.hits,
         "next": str(page.after) if page.after else None,
         "previous": str(page.before) if page.before else None,
         "stopped_at": page.stopped_at,

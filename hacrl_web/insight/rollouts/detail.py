@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import F
 from django.db.models.functions import Length, Substr
 
-from hacrl_web.insight.rollouts.search import Hit
+from hacrl_web.insight.rollouts.search import RolloutHit
 from hacrl_web.insight.rollouts.waterfall import Waterfall, equation, waterfalls
 from hacrl_web.runs.models import Contribution, Run
 from hacrl_web.web.visible import visible
@@ -66,7 +66,7 @@ class PromptGroup:
     waterfalls: list[Waterfall]
 
 
-def group_of(run: Run, rule: AlgorithmSpec, hit: Hit) -> PromptGroup | None:
+def group_of(run: Run, rule: AlgorithmSpec, hit: RolloutHit) -> PromptGroup | None:
     """The prompt group that a rollout belongs to, the rollout itself selected."""
     agents = run.agent_names
     place = {"attempt": hit.attempt, "step": hit.step, "prompt_id": hit.prompt_id}

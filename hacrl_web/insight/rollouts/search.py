@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
 
@@ -17,6 +17,7 @@ from hacrl_web.insight.collaboration.step_summary import TAUGHT, is_avoided, is_
 from hacrl_web.insight.recorded_steps import Segment, segments
 from hacrl_web.insight.rollouts.filter import CLIPS, RESCUE_REWARDS, SIGNS, PageCursor, RolloutFilter, read_cursor
 from hacrl_web.runs.models import RolloutSample, Run
+from hacrl_web.web.schemas import EVERY_FIELD
 
 PAGE_SIZE = 25
 BUDGET_S = 0.25
@@ -29,7 +30,8 @@ _OF_LEARNER = (
 )  # fmt: skip
 
 
-class Taught(NamedTuple):
+@dataclass(frozen=True)
+class Taught:
     """What a rollout taught one learner, in a line."""
 
     learner: str
@@ -41,9 +43,10 @@ class Taught(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Hit:
+class RolloutHit:
     """A rollout that was found; where a learner was asked for, once for each learner."""
 
+    __pydantic_config__ = EVERY_FIELD
     step: int
     seq: int
     attempt: int
@@ -68,14 +71,14 @@ class Hit:
 class RolloutPage:
     """Hits in the order of the steps. after, before: where to go on; stopped_at: the step where time was over."""
 
-    hits: list[Hit] = field(default_factory=list)
+    hits: list[RolloutHit] = field(default_factory=list)
     after: PageCursor | None = None
     before: PageCursor | None = None
     stopped_at: int | None = None
     num_searched: int = 0
 
 
-def hit_of(run: Run, seq: int) -> Hit | None:
+def hit_of(run: Run, seq: int) -> RolloutHit | None:
     """The rollout, or what it taught a learner, that has this number among the run's events."""
     for rows, columns, make in (
         (run.rollouts, _OF_ROLLOUT, _of_rollout),
@@ -87,7 +90,7 @@ def hit_of(run: Run, seq: int) -> Hit | None:
     return None
 
 
-def first_that_taught(run: Run, step: int) -> Hit | None:
+def first_that_taught(run: Run, step: int) -> RolloutHit | None:
     """The first rollout of a step that moved a learner."""
     for segment in segments(run.contributions.all(), step, step):
         rows = run.contributions.filter(TAUGHT, attempt=segment.attempt, step=step)
@@ -219,14 +222,14 @@ def _with_text(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) -> 
     return rows.filter(Exists(sampled))
 
 
-def _hits(rows: QuerySet[Any], rollout_filter: RolloutFilter, count: int) -> list[Hit]:
+def _hits(rows: QuerySet[Any], rollout_filter: RolloutFilter, count: int) -> list[RolloutHit]:
     columns, make = (_OF_LEARNER, _of_learner) if rollout_filter.is_of_learner else (_OF_ROLLOUT, _of_rollout)
     return [make(row) for row in rows.values_list(*columns)[:count]]
 
 
-def _of_rollout(row: tuple[Any, ...]) -> Hit:
-    return Hit(*row)
+def _of_rollout(row: tuple[Any, ...]) -> RolloutHit:
+    return RolloutHit(*row)
 
 
-def _of_learner(row: tuple[Any, ...]) -> Hit:
-    return _of_rollout((*row[:8], Taught(*row[8:])))
+def _of_learner(row: tuple[Any, ...]) -> RolloutHit:
+    return RolloutHit(*(*row[:8], Taught(*row[8:])))

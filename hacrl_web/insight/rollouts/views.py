@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from hacrl_web.insight.recorded_steps import end, step_after, step_before
 from hacrl_web.insight.rollouts.detail import group_of
 from hacrl_web.insight.rollouts.filter import CLIPS, SIGNS, PageCursor, RolloutFilter, read_filter
-from hacrl_web.insight.rollouts.search import Hit, RolloutPage, first_that_taught, hit_of, search_rollouts
+from hacrl_web.insight.rollouts.search import RolloutHit, RolloutPage, first_that_taught, hit_of, search_rollouts
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.runs import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
@@ -33,7 +33,6 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     selected = _selected(run, request.GET.get("rollout", ""), page.hits, prefers_teaching=is_query_empty)
     rule = stored_spec(run).rule
     group = group_of(run, rule, selected) if selected else None
-    rows = run.rollouts.all()
     context = header(run) | {
         "tab": "rollouts",
         "rollout_filter": rollout_filter,
@@ -42,11 +41,9 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "clips": list(CLIPS),
         "ends": ends,
         "page": page,
-        "lines": [_line(hit, rollout_filter, selected, run.agent_names) for hit in page.hits],
+        "lines": [_line(hit, _link(rollout_filter, hit), selected, run.agent_names) for hit in page.hits],
         "links": _links(rollout_filter, page, selected),
-        "steps": {"before": step_before(rows, selected.step), "after": step_after(rows, selected.step)}
-        if selected
-        else {},
+        "steps": _steps_beside(run, selected) if selected else {},
         "group": group,
         "selected": selected,
         "text_url": reverse("api-1:rollout_text", args=[run.pk]),
@@ -56,7 +53,12 @@ def run_rollouts(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return render(request, "insight/rollouts/rollouts.html", context)
 
 
-def _selected(run: Run, seq: str, hits: Sequence[Hit], *, prefers_teaching: bool) -> Hit | None:
+def _steps_beside(run: Run, selected: RolloutHit) -> dict[str, int | None]:
+    rows = run.rollouts.all()
+    return {"before": step_before(rows, selected.step), "after": step_after(rows, selected.step)}
+
+
+def _selected(run: Run, seq: str, hits: Sequence[RolloutHit], *, prefers_teaching: bool) -> RolloutHit | None:
     """The rollout to show in full: the one with this number, else the first of the page, or with `last` its last.
 
     prefers_teaching: the first that taught a learner comes before the first.
@@ -75,38 +77,38 @@ def _selected(run: Run, seq: str, hits: Sequence[Hit], *, prefers_teaching: bool
 class RolloutLine:
     """A hit in the list."""
 
-    hit: Hit
+    hit: RolloutHit
     url: str
     is_selected: bool
     position: int | None
     learner_position: int | None
 
 
-def _line(hit: Hit, rollout_filter: RolloutFilter, selected: Hit | None, agents: Sequence[str]) -> RolloutLine:
+def _line(hit: RolloutHit, url: str, selected: RolloutHit | None, agents: Sequence[str]) -> RolloutLine:
     is_selected = selected is not None and _is_same(hit, selected)
     learner = hit.taught.learner if hit.taught else ""
     places = [agents.index(name) if name in agents else None for name in (hit.agent, learner)]
-    return RolloutLine(hit, _link(rollout_filter, hit), is_selected, *places)
+    return RolloutLine(hit, url, is_selected, *places)
 
 
-def _link(rollout_filter: RolloutFilter, hit: Hit) -> str:
+def _link(rollout_filter: RolloutFilter, hit: RolloutHit) -> str:
     return "?" + rollout_filter.encode(rollout=hit.seq)
 
 
-def _is_same(one: Hit, other: Hit) -> bool:
+def _is_same(one: RolloutHit, other: RolloutHit) -> bool:
     """The same rollout, and of the same learner where both name one."""
     learners = {hit.taught.learner for hit in (one, other) if hit.taught is not None}
     return (one.place, one.agent, one.sample) == (other.place, other.agent, other.sample) and len(learners) <= 1
 
 
-def _links(rollout_filter: RolloutFilter, page: RolloutPage, selected: Hit | None) -> dict[str, str]:
+def _links(rollout_filter: RolloutFilter, page: RolloutPage, selected: RolloutHit | None) -> dict[str, str]:
     """Where the keys n, p, N and P go, and the pages before and after this one."""
     hits = page.hits
     onward = "?" + rollout_filter.encode(after=page.after, before=None) if page.after else ""
     back = "?" + rollout_filter.encode(after=None, before=page.before, rollout="last") if page.before else ""
     at = next((i for i, hit in enumerate(hits) if selected is not None and _is_same(hit, selected)), None)
 
-    def to(hit: Hit | None, otherwise: str) -> str:
+    def to(hit: RolloutHit | None, otherwise: str) -> str:
         return otherwise if hit is None else _link(rollout_filter, hit)
 
     before, behind = (hits[:at][::-1], hits[at + 1 :]) if at is not None else ([], hits)

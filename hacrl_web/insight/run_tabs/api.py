@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router
+from typing_extensions import TypedDict
 
 from hacrl_web.insight import settings_diff
-from hacrl_web.insight.answers import ConfigAnswer, SystemAnswer, TimelineAnswer
 from hacrl_web.insight.run_tabs import event_list, spec_files, system
 from hacrl_web.runs.models import Run
 
@@ -20,6 +19,23 @@ Moment = Annotated[float | None, Query(gt=0, lt=event_list.YEAR_10000, allow_inf
 Kinds = Annotated[list[event_list.Kind], Query()]
 NO_KINDS: list[event_list.Kind] = []
 router = Router(tags=["insight"])
+
+
+class TimelineAnswer(TypedDict):
+    """`next` goes into `before`."""
+
+    items: list[event_list.TimelineEntry]
+    next: float | None
+
+
+class ConfigAnswer(TypedDict):
+    runs: list[str]
+    lines: list[settings_diff.SettingAnswer]
+
+
+class SystemAnswer(TypedDict):
+    buckets: list[system.TimeBucket]
+    attempts: list[system.Attempt]
 
 
 def _run(request: HttpRequest, run_id: UUID) -> Run:
@@ -31,7 +47,7 @@ def get_timeline(request: HttpRequest, run_id: UUID, kind: Kinds = NO_KINDS, bef
     """States, starts and ends, evaluations, checkpoints, incidents, alerts. `next` goes into `before`."""
     kinds = dict.fromkeys(kind) or event_list.KINDS
     entries, following = event_list.event_page(_run(request, run_id), kinds, before)
-    return {"items": [asdict(entry) for entry in entries], "next": following}
+    return {"items": entries, "next": following}
 
 
 @router.get("/runs/{run_id}/config", response=ConfigAnswer, summary="A run's settings, beside those of another run")
@@ -59,7 +75,4 @@ def get_system(
 ) -> Any:
     """Buckets of consecutive steps: seconds by phase, tokens, rollouts, the highest memory; and the attempts."""
     run = _run(request, run_id)
-    return {
-        "buckets": [asdict(bucket) for bucket in system.buckets(system.timed_steps(run), buckets)],
-        "attempts": [asdict(attempt) for attempt in system.attempts(run)],
-    }
+    return {"buckets": system.buckets(system.timed_steps(run), buckets), "attempts": system.attempts(run)}

@@ -16,6 +16,7 @@ from hacrl_web.alerts.models import Alert
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.templatetags.show import count, plain_significant, size
 from hacrl_web.runs.worker.resumption import resumption_of
+from hacrl_web.web.schemas import EVERY_FIELD
 
 PAGE = 100
 YEAR_10000 = 253_402_300_800
@@ -36,6 +37,7 @@ KINDS: dict[Kind, str] = {
 class TimelineEntry:
     """One line of the list. state, agent: shown as a badge or a chip; level: info, warning or error."""
 
+    __pydantic_config__ = EVERY_FIELD
     at: float
     order: int  # among entries of the same moment and kind
     kind: str

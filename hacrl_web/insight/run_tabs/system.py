@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from hacrl_web.insight.downsample import bucket_places, width_for
 from hacrl_web.insight.plotly_figures import as_json
 from hacrl_web.runs.models import Run
+from hacrl_web.web.schemas import EVERY_FIELD
 
 BUCKETS = 240
 PHASES = ("generate", "verify", "update", "telemetry", "evaluate", "checkpoint", "other")
@@ -28,6 +29,7 @@ FEW_STEPS = 8  # with fewer, the axis would name halves
 class TimeBucket:
     """Consecutive steps, first to last: sums over them, and the highest memory."""
 
+    __pydantic_config__ = EVERY_FIELD
     first: int
     last: int
     seconds: float = 0.0
@@ -63,6 +65,7 @@ class TimeBucket:
 class Attempt:
     """One start of the trainer."""
 
+    __pydantic_config__ = EVERY_FIELD
     number: int
     started_at: datetime | None = None
     from_step: int | None = None

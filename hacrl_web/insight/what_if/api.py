@@ -2,25 +2,74 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 from uuid import UUID
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from ninja import Query, Router
+from typing_extensions import TypedDict
 
-from hacrl_web.insight.answers import WhatIfAnswer
-from hacrl_web.insight.what_if.rows import MAX_WINDOW
+from hacrl_web.insight.what_if.rows import MAX_WINDOW, RecordedCheck
 from hacrl_web.insight.what_if.what_if import what_if_answer
 from hacrl_web.runs.models import Run
+from hacrl_web.web.schemas import Number
 
 MAX_STEP = 2**31 - 1
 # Two types: a parameter's default becomes part of its type.
 First = Annotated[int, Query(ge=0, le=MAX_STEP)]
 Last = Annotated[int, Query(ge=0, le=MAX_STEP)]
-Number = Annotated[float | None, Query(allow_inf_nan=False)]
+Setting = Annotated[float | None, Query(allow_inf_nan=False)]
 Window = Annotated[int | None, Query(ge=1, le=MAX_WINDOW)]
 router = Router(tags=["insight"])
+
+
+class OutcomeAnswer(TypedDict):
+    """Rows of one pair: positive, negative: [evaluated, lower, upper, used] by sign of the advantage."""
+
+    rows: int
+    evaluated: int
+    lower: int
+    upper: int
+    used: int
+    unknown: int
+    weight: Number
+    positive: list[int]
+    negative: list[int]
+    omega: float | None
+    omega_range: list[float] | None
+    share: float | None
+
+
+class HypotheticalPair(TypedDict):
+    learner: int
+    source: int
+    recorded: OutcomeAnswer
+    hypothetical: OutcomeAnswer
+
+
+class BoundsAnswer(TypedDict):
+    first: float
+    last: float
+    delta_step: float
+
+
+class WhatIfAnswer(TypedDict):
+    """nothing: why there is nothing to weigh, else empty."""
+
+    nothing: str
+    steps: int
+    pairs: list[HypotheticalPair]
+    agents: NotRequired[list[str]]
+    first: NotRequired[int | None]
+    last: NotRequired[int | None]
+    is_thinned: NotRequired[bool]
+    rows: NotRequired[int]
+    bounds: NotRequired[list[BoundsAnswer]]
+    cautions: NotRequired[list[str]]
+    check: NotRequired[RecordedCheck | None]
+    clone: NotRequired[str]
+    elapsed_ms: NotRequired[float]
 
 
 @router.get(
@@ -31,13 +80,13 @@ def what_if(
     run_id: UUID,
     first: First = 0,
     last: Last = MAX_STEP,
-    alpha: Number = None,
-    delta: Number = None,
-    delta_step: Number = None,
+    alpha: Setting = None,
+    delta: Setting = None,
+    delta_step: Setting = None,
     cross_clip_gradient: Literal["zero", "keep", "sided"] | None = None,
     capability_window: Window = None,
-    ratio_min: Number = None,
-    ratio_max: Number = None,
+    ratio_min: Setting = None,
+    ratio_max: Setting = None,
     check: bool = False,
 ) -> Any:
     """check: also how many of the recorded weights this arithmetic reproduces at the recorded settings."""

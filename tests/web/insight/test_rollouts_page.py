@@ -103,6 +103,8 @@ def test_prompt_shows_all_agents_and_the_chosen_rollout_step_by_step(web, run):
     assert "c^(1+α) · ω · A · cross_weight = 0.9^2 · 1.25 · 0.5 · 0.5" in shown
     assert [float(value) for value in re.findall(r'data-product="([^"]+)"', shown)] == [pytest.approx(0.253125)]
     assert "inside the band [0.825, 1]" in shown
+    [hit] = web.get(f"/api/v1/runs/{run.pk}/rollouts?learner=B").json()["items"]
+    assert (hit["agent"], hit["taught"]["learner"], hit["taught"]["weight"]) == ("A", "B", 0.253125)
     # A contribution's own number leads to the same rollout.
     assert 'data-weight="0.253125"' in page(web, run, "learner=B&rollout=4")
 
