@@ -32,7 +32,6 @@ from workers.contract.demo_recipe import (
     ANSWER_FIELD,
     BENCHMARK_NAME,
     CONFIRM,
-    ENGINES,
     HELD_OUT_FILE,
     QUESTION_FIELD,
     TRAIN_FILE,
@@ -125,48 +124,40 @@ def launch_demo(
     group: AgentGroup,
     benchmark: Benchmark,
     seeds: Sequence[int],
-    algorithms: Sequence[str] = ALGORITHMS,
-    engine: str = ENGINES[0],
+    algorithms: Sequence[str],
+    engine: str,
+    *,
+    is_new: bool,
 ) -> Sweep:
-    """Queue every algorithm on every seed as one sweep with a new name. Error: LaunchError for an unknown algorithm."""
-    names = (SWEEP_NAME if number == 1 else f"{SWEEP_NAME} ({number})" for number in count(1))
-    names_in_use = set(demo_sweeps(user).values_list("name", flat=True))
-    name = next(one for one in names if one not in names_in_use)
-    return launch_sweep(user, _request(name, group, benchmark, seeds, algorithms, engine))
+    """Queue every algorithm on every seed as one sweep with a new name.
 
-
-def continue_demo(
-    user: User,
-    group: AgentGroup,
-    benchmark: Benchmark,
-    seeds: Sequence[int],
-    algorithms: Sequence[str] = ALGORITHMS,
-    engine: str = ENGINES[0],
-) -> Sweep:
-    """As `launch_demo`, but an existing demo of these settings gets the further seeds, and its failed runs again.
-
+    Unless is_new, an existing demo of these settings gets the further seeds, and its failed runs again.
     Error: LaunchError.
     """
-    request = plan_sweep(user, _request(SWEEP_NAME, group, benchmark, seeds, algorithms, engine)).request
-    sweep = next((one for one in demo_sweeps(user) if _settings(one.request) == _settings(request)), None)
-    if sweep is None:
-        return launch_demo(user, group, benchmark, seeds, algorithms, engine)
-    add_seeds(user, sweep, list(seeds))
-    retry_all(user, sweep)
-    return sweep
+    request = demo_request(group, benchmark, seeds, algorithms, engine)
+    if not is_new:
+        settings = _settings(plan_sweep(user, request).request)
+        sweep = next((one for one in demo_sweeps(user) if _settings(one.request) == settings), None)
+        if sweep is not None:
+            add_seeds(user, sweep, list(seeds))
+            retry_all(user, sweep)
+            return sweep
+    names_in_use = set(demo_sweeps(user).values_list("name", flat=True))
+    names = (SWEEP_NAME if number == 1 else f"{SWEEP_NAME} ({number})" for number in count(1))
+    return launch_sweep(user, request | {"name": next(name for name in names if name not in names_in_use)})
 
 
 def _settings(request: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in request.items() if key not in ("name", "seeds")}
 
 
-def _request(
-    name: str, group: AgentGroup, benchmark: Benchmark, seeds: Sequence[int], algorithms: Sequence[str], engine: str
+def demo_request(
+    group: AgentGroup, benchmark: Benchmark, seeds: Sequence[int], algorithms: Sequence[str], engine: str
 ) -> dict[str, Any]:
     common_settings = demo_settings(ALGORITHMS[0], engine)
     del common_settings["algorithm"]["name"]  # the runs of the sweep differ only in it
     return {
-        "name": name,
+        "name": SWEEP_NAME,
         "group": group.pk,
         "benchmark": benchmark.pk,
         # HACPO first: its page is worth watching while the others wait.

@@ -27,7 +27,7 @@ class Score:
     estimates: Mapping[str, float]
     num_samples: int
     correct: int
-    asked: int
+    num_questions: int
     questions: str
     verifier: str
 
@@ -125,7 +125,7 @@ def _score(payload: Mapping[str, Any]) -> Score:
         estimates={f"avg@{samples}": float(payload["value"])} | estimates,
         num_samples=samples,
         correct=int(payload.get("correct") or 0),
-        asked=int(payload.get("asked") or 0),
+        num_questions=int(payload.get("asked") or 0),
         questions=str(payload.get("questions") or ""),
         verifier=str(payload.get("verifier") or ""),
     )

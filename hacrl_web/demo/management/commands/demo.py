@@ -9,7 +9,7 @@ import json
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -62,8 +62,8 @@ class Command(BaseCommand):
         user = first_user()
         sweep = None if options["once"] else _unfinished_sweep(user)
         if sweep is None:
-            launch = demo.launch_demo if options["once"] else demo.continue_demo  # --once prints only its own runs
-            sweep = _launched(launch, user, seeds, algorithms, options["engine"], self.stderr)
+            is_new = options["once"]  # what it prints is measured by its own runs
+            sweep = self._launch(user, seeds, algorithms, options["engine"], is_new)
             if not sweep.runs.filter(state__in=_OPEN).exists():
                 self.stderr.write("This demo has run before: here is its board. Further --seeds are added to it.")
         else:
@@ -78,6 +78,22 @@ class Command(BaseCommand):
         failed = [run for run in sweep.runs.order_by("created_at") if run.state != State.COMPLETED]
         if failed:
             raise CommandError("; ".join(f"{run.name} {run.state}: {run.reason}" for run in failed))
+
+    def _launch(self, user: User, seeds: Sequence[int], algorithms: Sequence[str], engine: str, is_new: bool) -> Sweep:
+        activity = "Looking for its two models in the cache."
+        if not demo.folder().exists():
+            activity = TEACHING
+            self.stderr.write(f"{TEACHING} Its runs start after that.")
+        try:
+            with preparing(activity) as report:
+                folder = demo.make_agents(lambda percent: report(f"{TEACHING} {percent} % done."))
+                report("Checking and registering its models and questions.")
+                group, benchmark = demo.register(user, folder)
+                return demo.launch_demo(user, group, benchmark, seeds, algorithms, engine, is_new=is_new)
+        except subprocess.CalledProcessError as error:
+            raise CommandError(f"The demo agents could not be created (exit status {error.returncode}).") from None
+        except FieldErrors as refusal:
+            raise CommandError(f"The demo could not be launched: {refusal}") from None
 
     def _follow(self, sweep: Sweep) -> None:
         """Print one closing line in the terminal, while the user watches the demo in the browser."""
@@ -120,25 +136,6 @@ def seeds_of(text: str) -> list[int]:
 def algorithms_of(text: str) -> list[str]:
     """RunSpec's names of the algorithms in a comma-separated list; the launch checks them."""
     return [_SPELLINGS.get(name, name) for part in text.split(",") if (name := part.strip())]
-
-
-def _launched(
-    launch: Callable[..., Sweep], user: User, seeds: Sequence[int], algorithms: Sequence[str], engine: str, stderr: Any
-) -> Sweep:
-    activity = "Looking for its two models in the cache."
-    if not demo.folder().exists():
-        activity = TEACHING
-        stderr.write(f"{TEACHING} Its runs start after that.")
-    try:
-        with preparing(activity) as report:
-            folder = demo.make_agents(lambda percent: report(f"{TEACHING} {percent} % done."))
-            report("Checking and registering its models and questions.")
-            group, benchmark = demo.register(user, folder)
-            return launch(user, group, benchmark, seeds, algorithms, engine)
-    except subprocess.CalledProcessError as error:
-        raise CommandError(f"The demo agents could not be created (exit status {error.returncode}).") from None
-    except FieldErrors as refused:
-        raise CommandError(f"The demo could not be launched: {refused}") from None
 
 
 def _unfinished_sweep(user: User) -> Sweep | None:

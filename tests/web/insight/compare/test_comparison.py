@@ -1,16 +1,14 @@
-"""The Compare page: its table worked out by hand, its lines bucketed, its address the whole of it."""
+"""The Compare page: its table worked out by hand, its address the whole of it."""
 
 from __future__ import annotations
 
 import csv
-import math
 import re
 
 import pytest
 from django.urls import reverse
 
 from hacrl_web.insight.compare import comparison
-from hacrl_web.insight.downsample import extreme_places
 from hacrl_web.insight.settings_diff import SettingLine
 from tests.support.web.factories import launch_request, make_group, make_run, metrics
 from tests.support.web.insight_help import evaluation, store, stored
@@ -144,18 +142,6 @@ def test_lines_over_tokens_stand_where_the_tokens_were(client, owner):
     assert line(metric="loss", x="tokens") == ([100, 400, 900], [1, 2, 3])
     assert line(metric="loss", x="time", low=3, high=5) == ([4], [2])
     assert line(metric="accuracy", x="rollouts") == ([0], [0.1])
-
-
-def test_spike_of_one_point_in_100_000_is_drawn_and_twice_the_same():
-    steps, values = list(range(100_000)), [math.sin(step / 1000) for step in range(100_000)]
-    values[54_321] = 50.0
-    places = extreme_places(steps, values, 1500)
-    assert 54_321 in places
-    assert places[-1] == steps[-1]
-    assert len(places) <= 1500
-    assert places == sorted(places)
-    assert places == extreme_places(list(steps), list(values), 1500)
-    assert extreme_places(steps[:1500], values[:1500], 1500) == steps[:1500]
 
 
 def test_parallel_axes_scale_numbers_and_order_words():
