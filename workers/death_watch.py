@@ -1,4 +1,4 @@
-"""How a process that a trainer has started ends with it, however that happens. No torch."""
+"""Ends a process when the trainer that started it ends, for whatever reason. No torch."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import threading
 
 
 def die_with_trainer(socket: int) -> None:
-    """End at once when the trainer's end of the socket closes, also amid a call."""
+    """End at once when the trainer's end of the socket closes, even during a call."""
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(socket, 0)  # hanging up is told in any case
+        poll.register(socket, 0)  # a hang-up is always reported
         poll.poll()
         os._exit(1)
 

@@ -1,7 +1,7 @@
-"""Every random choice of a run, derived from what it is for: no global stream, so a resumed run repeats itself.
+"""Random numbers derived from their purpose. There is no global stream, so a resumed run repeats itself.
 
-Keys come from a hash of (run seed, agent seed, step, prompt, sample, ...); numbers come from a counter-based generator,
-so that one rollout's randomness does not depend on which rollouts are sampled beside it.
+Keys are hashes of (run seed, agent seed, step, prompt, sample, ...); numbers come from a counter-based generator, so
+one rollout's randomness does not depend on the rollouts sampled beside it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def uniforms(keys: NDArray[np.uint64], count: int) -> NDArray[np.float64]:
 
 
 def permutation(count: int, key: int) -> list[int]:
-    """The numbers 0 to count - 1 in an order that belongs to the key."""
+    """The numbers 0 to count - 1 in an order derived from the key."""
     order = list(range(count))
     random.Random(key).shuffle(order)
     return order

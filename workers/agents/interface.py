@@ -1,4 +1,4 @@
-"""What the trainer asks of agents and of the place where they live, whichever they are. No torch."""
+"""The interface of agents and of their placement, as the trainer sees them. No torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 
 
 class AgentInterface(Protocol):
-    """What the trainer asks of an agent, wherever it lives."""
+    """One agent, in whatever process; see LocalAgent for what each call does."""
 
     name: str
 
@@ -34,67 +34,67 @@ class AgentInterface(Protocol):
 
 
 class RemoteAgent(ABC):
-    """An agent in other processes: each call is sent on, and its answer awaited."""
+    """An agent in other processes: each call is forwarded, and its answer awaited."""
 
     name: str
 
     @abstractmethod
-    def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """What the agent answers. Errors: AgentLost; what it raised itself."""
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """The agent's answer. Errors: AgentLost; what it raised itself."""
 
     def describe(self) -> dict[str, Any]:
-        return dict(self._ask("describe"))
+        return dict(self._call("describe"))
 
     def fits(self, questions: Sequence[Question]) -> list[bool]:
-        return list(self._ask("fits", questions))
+        return list(self._call("fits", questions))
 
     def longest_prompt(self, questions: Sequence[Question]) -> int:
-        return int(self._ask("longest_prompt", questions))
+        return int(self._call("longest_prompt", questions))
 
     def generate(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
-        generated: GeneratedRollouts = self._ask("generate", step, questions)
+        generated: GeneratedRollouts = self._call("generate", step, questions)
         return generated
 
     def update(
         self, mini_batches: Sequence[Sequence[LearnerRow]], learning_rate: float, *, measures_alignment: bool = False
     ) -> UpdateReport:
-        report: UpdateReport = self._ask("update", mini_batches, learning_rate, measures_alignment=measures_alignment)
+        report: UpdateReport = self._call("update", mini_batches, learning_rate, measures_alignment=measures_alignment)
         return report
 
     def measure_alignment(self, rows: Sequence[LearnerRow]) -> dict[int, float | None]:
-        return dict(self._ask("measure_alignment", rows))
+        return dict(self._call("measure_alignment", rows))
 
     def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]:
-        return list(self._ask("evaluate", step, questions, num_samples))
+        return list(self._call("evaluate", step, questions, num_samples))
 
     def take_notes(self) -> list[str]:
-        return list(self._ask("take_notes"))
+        return list(self._call("take_notes"))
 
     def save(self, folder: Path) -> None:
-        self._ask("save", folder)
+        self._call("save", folder)
 
     def save_state(self, stem: Path) -> None:
-        self._ask("save_state", stem)
+        self._call("save_state", stem)
 
     def load_state(self, stem: Path) -> None:
-        self._ask("load_state", stem)
+        self._call("load_state", stem)
 
 
 class Placement(Protocol):
-    """The agents of a run, in the spec's order, and the way to ask several of them at once."""
+    """The agents of a run, in the spec's order, and a way to call several of them at once."""
 
     agents: Sequence[AgentInterface]
     device_name: str
-    is_parallel: bool  # whether agents that are asked at once also work at the same time
+    is_parallel: bool  # whether agents that are called at once also work at the same time
 
     def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
-        """Calls of different agents, begun at once where that is possible.
+        """Begin calls of different agents, at once where that is possible.
 
         Each returned call waits for its answer and raises what the agent raised.
         """
 
     def used_bytes(self) -> tuple[int, int | None]:
-        """Memory in RAM of all processes together, and the most that tensors took on a GPU since the last call."""
+        """RAM of all processes together, and the peak memory of tensors on a GPU since the last call."""
 
     def close(self) -> None:
-        """Give back processes and devices. The agents answer no more."""
+        """Release processes and devices. The agents cannot be called any more."""

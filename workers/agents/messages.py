@@ -1,6 +1,6 @@
-"""What the trainer and its agents say to each other: text, rewards and one mean log-probability per rollout.
+"""The messages between the trainer and its agents: text, advantages and one mean log-probability per rollout.
 
-No token ids and no tensors, so that an agent may live in another process, on other devices, with another tokenizer.
+They hold no token ids and no tensors, so an agent may be in another process, on other devices, with another tokenizer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 class Response:
     """One sampled rollout. `shared_text` is what other agents re-tokenise (`text`, unless eos is literal).
 
-    num_tokens counts all sampled tokens; `length` those behind mean_logp (without the EOS where it is stripped).
+    num_tokens counts all sampled tokens; `length` those in mean_logp (without the EOS where it is stripped).
     """
 
     text: str
@@ -25,18 +25,18 @@ class Response:
 
 
 class RolloutsMissing(RuntimeError):
-    """An agent could not deliver its rollouts of a step; the text says why."""
+    """An agent could not deliver its rollouts of a step; the text gives the reason."""
 
 
 class AgentLost(RuntimeError):
-    """The process or the machine of an agent is gone, and with it what it has learned since the last checkpoint."""
+    """The process or machine of an agent is gone, with everything since the last checkpoint."""
 
 
 @dataclass(frozen=True)
 class GeneratedRollouts:
     """An agent's rollouts of a step: responses[prompt][sample], and (sum, count) of the sampled tokens' entropy.
 
-    is_missing: there are none; responses[prompt] is empty then.  notes: what people should be told.
+    is_missing: there are none, and each responses[prompt] is empty.  notes: for the log.
     """
 
     responses: list[list[Response]]
@@ -47,7 +47,7 @@ class GeneratedRollouts:
 
 @dataclass(frozen=True)
 class LearnerRow:
-    """One rollout in one learner's mini-batch. `response` is None for the learner's own: it kept the ids itself.
+    """One rollout in one learner's mini-batch. `response` is None for the learner's own: it has the ids itself.
 
     omega is omega(source, learner); 1 for own rollouts.
     """
@@ -63,7 +63,7 @@ class LearnerRow:
 
 @dataclass(slots=True)
 class RowResult:
-    """What a row did. Ratios are None where it was not evaluated: advantage 0, or dropped."""
+    """A row's effect on an update. Ratios are None where it was not evaluated: advantage 0, or dropped."""
 
     num_tokens: int = 0
     sequence_ratio: float | None = None
@@ -72,7 +72,7 @@ class RowResult:
     gradient_flows: bool = False
     weight: float = 0.0
     drop_reason: str | None = None
-    # Share of the row's tokens whose gradient the clip took away, on either side; 0 or 1 where a row has one ratio.
+    # Shares of the row's tokens whose gradient the clip removed; 0 or 1 where a row has one ratio.
     clipped_low: float = 0.0
     clipped_high: float = 0.0
 
@@ -82,8 +82,8 @@ class UpdateReport:
     """A learner's updates of a step: results[m][row], and numbers over its updates.
 
     alignment: by source, the cosine of its gradient with the learner's own; None where either is 0, empty where it was
-    not measured.  engine_logp_difference: of a rollout engine that got the new weights, see engines.py; None where
-    the trainer itself samples.  importance_weights: of own rollouts.  notes: what people should be told.
+    not measured.  engine_logp_difference: see rollouts/engine.py; None where the trainer itself samples.
+    importance_weights: of own rollouts.  notes: for the log.
     """
 
     results: list[list[RowResult]] = field(default_factory=list)

@@ -1,7 +1,6 @@
-"""An agent of several processes, as the trainer sees it: one agent. The processes themselves are
-workers/agents/rank_main.py.
+"""An agent of several processes, which the trainer sees as one agent; rank_main.py is the code of each process.
 
-Each call goes to all of them, over a socket pair each; the first one's answer is the agent's. They belong to the
+Each call goes to all processes, over a socket pair each; the first one's answer is the agent's. They belong to the
 trainer's process group, and end when it does.
 """
 
@@ -20,8 +19,6 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from workers import heartbeat
 from workers.agents.interface import RemoteAgent
 from workers.agents.local import LocalAgent
@@ -31,29 +28,29 @@ from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device
 from workers.model.process_group import Ranks
 
-GRACE_S = 5.0  # for a process that was told to end
+GRACE_S = 5.0  # for a process that has closed its connection to end
 
 
 class AgentFailed(RuntimeError):
-    """A process of an agent could not do what it was asked; the text says why."""
+    """A call failed in a process of an agent; the text gives the reason."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """What a process of an agent is told first. meeting: the file by which the processes find each other."""
+    """The first message to a process of an agent. rendezvous: the file by which the processes find each other."""
 
     spec: RunSpec
     agent_index: int
     ranks: Ranks
     folder: Path | None
-    meeting: Path
+    rendezvous: Path
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What a call raised in one process. is_of_all: they met before it was raised, so all of them raised it.
+    """The error of a call in one process. is_of_all: all processes raised it together.
 
-    is_of_disk: a file could not be written, after all meetings of the call, so no other process waits in vain.
+    is_of_disk: a file could not be written, after the processes communicated, so none waits for another.
     """
 
     error: str
@@ -62,7 +59,7 @@ class Failure:
 
 
 def make_agent(spec: RunSpec, agent_index: int, folder: Path | None) -> LocalAgent | RankedAgent:
-    """The agent of that place in the spec, in this process or in several of its own."""
+    """The agent at this index of the spec, in this process or in several others."""
     if spec.compute.processes_per_agent > 1:
         return RankedAgent(spec, agent_index, folder)
     return LocalAgent(spec.agents[agent_index], spec, choose_device(spec, agent_index), folder)
@@ -75,26 +72,26 @@ class RankedAgent(RemoteAgent):
         """Start the processes and wait until they have loaded. Errors: AgentLost, AgentFailed."""
         self.name = spec.agents[agent_index].name
         size, is_sharded = spec.compute.processes_per_agent, spec.compute.sharding == "fsdp2"
-        choose_device(spec, agent_index)  # refuses what the processes would refuse, before any starts
+        choose_device(spec, agent_index)  # raises what the processes would raise, before any starts
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
-        place = Path(tempfile.mkdtemp(prefix="hacrl-ranks-"))
+        meeting = Path(tempfile.mkdtemp(prefix="hacrl-ranks-"))
         try:
             for rank in range(size):
                 self._start(rank, size)
-                start = Start(spec, agent_index, Ranks(rank, size, is_sharded), folder, place / "meeting")
-                with contextlib.suppress(BrokenPipeError):  # _answers tells how it ended
+                start = Start(spec, agent_index, Ranks(rank, size, is_sharded), folder, meeting / "file")
+                with contextlib.suppress(BrokenPipeError):  # _answers reports how it ended
                     self._connections[rank].send(start)
             self._answers("load")
         except BaseException:
             self.close()
             raise
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(meeting, ignore_errors=True)
 
     def _start(self, rank: int, size: int) -> None:
         ours, theirs = Pipe()
-        beats = heartbeat.descriptor()
+        pulse = heartbeat.descriptor()
         loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
         variables = {
             "RANK": str(rank),
@@ -106,24 +103,19 @@ class RankedAgent(RemoteAgent):
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         }
         with theirs:
+            descriptors = [theirs.fileno(), *([] if pulse is None else [pulse])]
             self._processes.append(
                 subprocess.Popen(
-                    [
-                        sys.executable,
-                        "-m",
-                        "workers.agents.rank_main",
-                        str(theirs.fileno()),
-                        str(-1 if beats is None else beats),
-                    ],
+                    [sys.executable, "-m", "workers.agents.rank_main", *map(str, descriptors)],
                     stdin=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno(), *([] if beats is None else [beats])],
+                    pass_fds=descriptors,
                     env={**os.environ, **variables},
                 )
             )
         self._connections.append(ours)
 
-    def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
-        """Make a call in every process. Errors: AgentLost, AgentFailed; RolloutsMissing, OSError: the agent goes on."""
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Call every process. Errors: AgentLost, AgentFailed; RolloutsMissing and OSError do not end the agent."""
         if not self._connections:
             raise AgentLost(f"{self.name} has ended")
         for connection in self._connections:
@@ -143,25 +135,26 @@ class RankedAgent(RemoteAgent):
                 except (EOFError, ConnectionResetError):
                     reason = self._ending(rank)
                     self.close()
-                    raise AgentLost(f"{self._called(rank)} {reason} in {method}") from None
+                    raise AgentLost(f"{self._name_of(rank)} {reason} in {method}") from None
                 failure = answers[rank]
                 if isinstance(failure, Failure) and not (failure.is_of_all or failure.is_of_disk):
-                    self.close()  # the others wait for this process in vain
-                    raise AgentFailed(f"{self._called(rank)} failed in {method}: {failure.error}")
+                    self.close()  # the other processes would wait for this one
+                    raise AgentFailed(f"{self._name_of(rank)} failed in {method}: {failure.error}")
         for rank, failure in enumerate(answers):
             if isinstance(failure, Failure):
-                text = f"{self._called(rank)}: {failure.error}"
-                raise OSError(text) if failure.is_of_disk else RolloutsMissing(failure.error)
+                if failure.is_of_disk:
+                    raise OSError(f"{self._name_of(rank)}: {failure.error}")
+                raise RolloutsMissing(failure.error)
         return answers[0]
 
     def _ending(self, rank: int) -> str:
         try:
             status = self._processes[rank].wait(GRACE_S)
         except subprocess.TimeoutExpired:
-            return "does not answer any more"
+            return "no longer answers"
         return f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
 
-    def _called(self, rank: int) -> str:
+    def _name_of(self, rank: int) -> str:
         return f"process {rank + 1} of {len(self._processes)} of {self.name}"
 
     def close(self) -> None:
@@ -170,11 +163,6 @@ class RankedAgent(RemoteAgent):
             connection.close()
         self._connections = []
         for process in self._processes:
-            process.kill()  # idle ones have nothing to lose, busy ones wait for each other
+            process.kill()  # idle ones lose nothing, busy ones wait for each other
         for process in self._processes:
             process.wait()
-
-
-def rank_threads(spec: RunSpec) -> int:
-    """CPU threads of one process of an agent: the run's, or its share of the cores."""
-    return spec.compute.num_threads or max(1, torch.get_num_threads() // spec.compute.processes_per_agent)

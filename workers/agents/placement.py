@@ -1,7 +1,6 @@
-"""Where agents live. The trainer asks all of them at once, in text and numbers, and does not know which kind it got.
+"""Where agents live: `local`, all in this process, in turns; `ray`, each in its own process, at the same time.
 
-`local`: all agents in this process, taking turns on one device (local_agent.py).
-`ray`: each agent in a process of its own, all at the same time (ray_placement.py).
+The trainer uses both by the same interface.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from workers.rollouts.engine import check_engine
 
 
 class RayMissing(RuntimeError):
-    """The run asks for Ray, which is not here."""
+    """compute.placement is ray, and Ray is not installed."""
 
 
 class LocalPlacement:
@@ -46,7 +45,7 @@ class LocalPlacement:
         self.agents: Sequence[AgentInterface] = self._local
 
     def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
-        """Each call begins when it is waited for: one agent after the other."""
+        """Each call begins when its answer is needed: one agent after the other."""
         return calls
 
     def used_bytes(self) -> tuple[int, int | None]:
@@ -59,7 +58,7 @@ class LocalPlacement:
 
 
 def place(spec: RunSpec, run_dir: Path, folders: Sequence[Path] | None = None) -> Placement:
-    """The agents as compute.placement wants them. run_dir: of the run, on this host. Error: RayMissing."""
+    """The agents by compute.placement. run_dir: of the run, on this host. Error: RayMissing."""
     if spec.compute.placement == "local":
         return LocalPlacement(spec, folders)
     ray_cluster.set_environment()

@@ -1,8 +1,7 @@
-"""One process of an agent of several: `python -m workers.agents.rank_main SOCKET PULSE`, started by
-workers/agents/multi_process.py.
+"""One process of an agent of several: `python -m workers.agents.rank_main SOCKET [PULSE]`, from multi_process.py.
 
-It loads the agent and makes the calls that it is told, on the same arguments as the agent's other processes; within a
-call they meet (workers/model/process_group.py). It ends with the trainer, however that ends.
+It loads the agent and makes calls with the same arguments as the agent's other processes; within a call they
+communicate (model/process_group.py). It ends with the trainer, however that ends.
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ from safetensors import SafetensorError
 from workers import heartbeat
 from workers.agents.local import LocalAgent
 from workers.agents.messages import RolloutsMissing
-from workers.agents.multi_process import Failure, Start, rank_threads
+from workers.agents.multi_process import Failure, Start
 from workers.death_watch import die_with_trainer
 from workers.model.loading import choose_device, quiet_transformers
 
 WRITING = ("save", "save_state")  # calls in which files are written last
-# The longest that ranks may wait for each other: a death is noticed by the trainer, at once.
+# The longest that ranks may wait for each other; the trainer notices at once when one ends.
 PATIENCE = timedelta(days=7)
 
 
 def main() -> int:
-    socket, beats = (int(text) for text in sys.argv[1:3])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is the trainer's to obey
+    socket, *pulse = map(int, sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer handles Ctrl-C at a terminal
     die_with_trainer(socket)
-    if beats >= 0:
-        heartbeat.take_over(beats)
+    if pulse:
+        heartbeat.take_over(*pulse)
     quiet_transformers()
     serve_rank(Connection(socket))
     return 0
 
 
 def serve_rank(connection: Connection) -> None:
-    """Answer calls until the trainer is gone."""
+    """Answer calls until the trainer ends."""
     agent: LocalAgent | None = None
     while True:
         answer: Any = None
@@ -56,7 +55,7 @@ def serve_rank(connection: Connection) -> None:
             else:
                 method, arguments, options = request
                 answer = getattr(agent, method)(*arguments, **options)
-        except RolloutsMissing as error:  # out of memory, which the ranks find together
+        except RolloutsMissing as error:  # out of memory, which all ranks report together
             answer = Failure(str(error), is_of_all=True)
         except Exception as error:
             is_of_disk = isinstance(error, OSError | SafetensorError) and agent is not None and request[0] in WRITING
@@ -67,15 +66,18 @@ def serve_rank(connection: Connection) -> None:
 
 
 def load(start: Start) -> LocalAgent:
-    """Meet the other processes, and load the agent."""
+    """Join the other processes, and load the agent."""
     spec, ranks = start.spec, start.ranks
     device = choose_device(spec, start.agent_index, ranks.rank)
-    torch.set_num_threads(rank_threads(spec))
+    # Without a number in the spec: this process's share of the cores.
+    torch.set_num_threads(
+        spec.compute.num_threads or max(1, torch.get_num_threads() // spec.compute.processes_per_agent)
+    )
     if device.type == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-        init_method=start.meeting.as_uri(),
+        init_method=start.rendezvous.as_uri(),
         rank=ranks.rank,
         world_size=ranks.size,
         timeout=PATIENCE,

@@ -1,7 +1,7 @@
-"""The Ray under `placement: ray`: one of this run's own, which ends with its trainer, or a cluster that is there.
+"""The Ray cluster of `placement: ray`: a private one, which ends with the trainer, or the one of RAY_ADDRESS.
 
-Its own listens on the loopback interface only, asks everybody for a token that it alone knows, and has neither
-dashboard nor job API, through which others could run code here. No Ray is needed to import this.
+The private one listens on the loopback interface only, requires a secret token, and has neither dashboard nor job API,
+through which others could run code here. This module can be imported without Ray.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from pathlib import Path
 
 from workers.contract.trainer_process import SCRATCH_NAME, remove_scratch
 
-ADDRESS_VARIABLE = "RAY_ADDRESS"  # of the worker's environment: a cluster that its operator has started
+ADDRESS_VARIABLE = "RAY_ADDRESS"  # set by the worker's operator: a running cluster
 TOKEN_VARIABLE = "RAY_AUTH_TOKEN"  # noqa: S105 - a name
 OBJECT_STORE_BYTES = 100 * 2**20  # answers are text and numbers
-# The trainer obeys these itself (stopping.py); Ray would take them over.
+# The trainer's own (trainer/stop_signals.py); Ray would replace their handlers.
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 ANY = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # an agent without GPUs sees none
 }
 OWN = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # whatever its name says: 127.0.0.1 instead of all interfaces
-    "RAY_memory_monitor_refresh_ms": "0",  # it would kill agents for what others on this machine use
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # despite its name: 127.0.0.1 instead of all interfaces
+    "RAY_memory_monitor_refresh_ms": "0",  # it would kill agents for the memory of other processes
 }
 
 
 def set_environment() -> None:
-    """Before Ray is imported, for it reads some of this then."""
+    """Called before Ray is imported, because it reads some variables then."""
     os.environ.update(ANY)
     if not os.environ.get(ADDRESS_VARIABLE):
         os.environ.update(OWN)
-        os.environ[TOKEN_VARIABLE] = _token()  # a Ray that init() starts asks for it
+        os.environ[TOKEN_VARIABLE] = _token()  # the Ray that init() starts requires it
 
 
 @cache
 def _token() -> str:
-    """One for each process: Ray reads it once."""
+    """One per process: Ray reads it once."""
     return secrets.token_hex(32)
 
 
@@ -74,10 +74,10 @@ class Cluster:
             configure_logging=False,
             _temp_dir=str(_new_folder(self._run_dir)),
         )
-        del os.environ[TOKEN_VARIABLE]  # what this process starts from here on is no part of it
+        del os.environ[TOKEN_VARIABLE]  # later processes are not part of the cluster
 
     def leave(self) -> None:
-        """End the run's own Ray; of another cluster, only this connection."""
+        """End the private cluster, or the connection to another."""
         import ray
 
         ray.shutdown()
@@ -85,8 +85,8 @@ class Cluster:
 
 
 def _new_folder(run_dir: Path) -> Path:
-    """For sockets and logs, with a short path: that of a socket may have 107 bytes."""
-    remove_scratch(run_dir)  # of an attempt that was killed
+    """A folder for sockets and logs, with a short path: that of a socket may have 107 bytes."""
+    remove_scratch(run_dir)  # of a killed attempt
     folder = Path(tempfile.mkdtemp(prefix="hacrl-ray-"))
     (run_dir / SCRATCH_NAME).symlink_to(folder)
     return folder

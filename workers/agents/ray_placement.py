@@ -1,8 +1,7 @@
-"""`placement: ray`: each agent in a process of its own, on its own GPUs or another node; all work at the same time.
+"""`placement: ray`: each agent in its own process, on its own GPUs or another node; all work at the same time.
 
-Agents answer the trainer in text and numbers, as they do in one process (local_agent.py), and with the same bits. Ray
-runs on this machine alone and for this run alone, or is the cluster that RAY_ADDRESS names. An agent that is lost ends
-the attempt (AgentLost): its peers have gone on, so only the last checkpoint is a state of all of them.
+Agents give the same answers as in one process, bit for bit. A lost agent ends the attempt (AgentLost): its peers have
+continued, so only the last checkpoint is a state of all of them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from workers.model.memory import used_bytes
 from workers.rollouts.engine import check_engine
 
 PLACING_S = 120.0  # until a cluster has room for all agents
-MARK_NAME = "ray-mark"  # of the run directory: whoever reads it there sees the same folder
+MARK_NAME = "ray-mark"  # a file that a node can read only if it sees the same run directory
 
 
 class NoRoom(RuntimeError):
@@ -45,12 +44,12 @@ class NotShared(RuntimeError):
 
 
 class AgentProcess:
-    """The agent as it lives in its own process: it is loaded, and then asked."""
+    """The agent in its own process."""
 
     def load(self, index: int, spec_json: str, run_dir: Path, mark: str, folder: Path | None) -> tuple[str, str]:
         """Device and node. Errors: NotShared, EngineMissing, or what loading raises.
 
-        No constructor: what that raises would look like the death of the process.
+        Not the constructor, because Ray reports its errors as the death of the process.
         """
         spec = RunSpec.model_validate_json(spec_json)
         _check_mark(run_dir, mark)
@@ -66,7 +65,7 @@ class AgentProcess:
     def used_bytes(self) -> tuple[int, int | None]:
         return used_bytes()
 
-    def ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+    def call(self, method: str, *arguments: Any, **options: Any) -> Any:
         return getattr(self.agent, method)(*arguments, **options)
 
 
@@ -77,8 +76,8 @@ class RayAgent(RemoteAgent):
         self.name, self._process = name, process
         self._facts: dict[str, Any] = {}
 
-    def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
-        return answer_of(self.name, self._process.ask.remote(method, *arguments, **options))
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        return answer_of(self.name, self._process.call.remote(method, *arguments, **options))
 
     def describe(self) -> dict[str, Any]:
         self._facts = self._facts or super().describe()
@@ -116,10 +115,10 @@ class RayPlacement:
         bundle = {"CPU": 1.0} | ({"GPU": gpus} if gpus else {})
         group = placement_group([dict(bundle) for _ in spec.agents], strategy="PACK")
         if not group.wait(PLACING_S):
-            there = {name: count for name, count in ray.cluster_resources().items() if name in ("CPU", "GPU")}
+            present = {name: count for name, count in ray.cluster_resources().items() if name in ("CPU", "GPU")}
             raise NoRoom(
                 f"Ray found no room for {len(spec.agents)} agents with {bundle} each within {PLACING_S:.0f} s "
-                f"(the cluster has {there}): lower compute.gpus_per_agent, add nodes, or wait for other runs"
+                f"(the cluster has {present}): lower compute.gpus_per_agent, add nodes, or wait for other runs"
             )
         return group
 
@@ -137,7 +136,7 @@ class RayPlacement:
         ]
 
     def _load(self, spec: RunSpec, run_dir: Path, folders: Sequence[Path] | None) -> str:
-        """All agents at the same time. Returns their devices, as people want to read them."""
+        """Load all agents at the same time. Returns their devices in words."""
         mark = secrets.token_hex(16)
         (run_dir / MARK_NAME).write_text(mark)
         loading = [
@@ -152,12 +151,12 @@ class RayPlacement:
         return ", ".join(sorted(devices)) + (f" on {len(nodes)} nodes" if len(nodes) > 1 else "")
 
     def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
-        """All calls begin now, each agent's in its own process."""
+        """All calls begin now, each in its agent's process."""
         futures = [self._pool.submit(call) for call in calls]
         return [partial(_wait, future, futures) for future in futures]
 
     def used_bytes(self) -> tuple[int, int | None]:
-        """Of the trainer and of all agents; the GPU that was used most."""
+        """RAM of the trainer and all agents; the peak of the GPU that was used most."""
         names = [agent.name for agent in self.agents]
         pending = [process.used_bytes.remote() for process in self._processes]
         sizes = [used_bytes(), *(answer_of(name, each) for name, each in zip(names, pending, strict=True))]
@@ -165,7 +164,7 @@ class RayPlacement:
         return sum(resident for resident, _ in sizes), max(peaks, default=None)
 
     def close(self) -> None:
-        """End the agents' processes, also in the middle of work, and Ray where it was started for this run."""
+        """End the agents' processes, even in the middle of a call, and a private cluster."""
         for process in self._processes:
             ray.kill(process)
         self._processes = []
@@ -177,7 +176,7 @@ class RayPlacement:
 
 
 def _wait(future: Future[Answer], all_of_them: Sequence[Future[Any]]) -> Answer:
-    """One agent's answer. Where it could not, its peers are through before anybody hears of it: nobody still writes."""
+    """One agent's answer. An error is raised after its peers have finished, so that none of them still writes."""
     try:
         return future.result()
     except AgentLost:  # ends the attempt, and with it the peers
@@ -188,7 +187,7 @@ def _wait(future: Future[Answer], all_of_them: Sequence[Future[Any]]) -> Answer:
 
 
 def answer_of(name: str, reference: Any) -> Any:
-    """What an agent's process answers; its own errors are raised as they were. Error: AgentLost."""
+    """The answer of an agent's process; its own errors are raised unchanged. Error: AgentLost."""
     try:
         return ray.get(reference)
     except RayTaskError as error:
@@ -200,22 +199,22 @@ def answer_of(name: str, reference: Any) -> Any:
         raise AgentLost(f"the process of agent {name} is gone: {cause}") from error
 
 
-def gpus_of_agent(spec: RunSpec, there: float) -> float:
-    """GPUs that an agent reserves where the cluster has `there`: at least one for each of several processes."""
-    wants_gpu = spec.compute.device == "cuda" or (spec.compute.device == "auto" and there > 0)
-    if not wants_gpu:
+def gpus_of_agent(spec: RunSpec, cluster_gpus: float) -> float:
+    """GPUs that an agent reserves: at least one for each of several processes."""
+    uses_gpu = spec.compute.device == "cuda" or (spec.compute.device == "auto" and cluster_gpus > 0)
+    if not uses_gpu:
         return 0.0
     processes = spec.compute.processes_per_agent
     return spec.compute.gpus_per_agent if processes == 1 else max(spec.compute.gpus_per_agent, float(processes))
 
 
 def threads_of_agent(spec: RunSpec) -> int:
-    """CPU threads of each agent: as many as the spec says, else its share of the machine."""
+    """CPU threads of each agent: the spec's number, else its share of the machine."""
     return spec.compute.num_threads or max(1, (os.cpu_count() or 1) // len(spec.agents))
 
 
 def _check_mark(run_dir: Path, mark: str) -> None:
-    """Error: NotShared where this node has another folder, or none, in the run directory's place."""
+    """Error: NotShared where this node has a different folder at the run directory's path, or none."""
     path = run_dir / MARK_NAME
     if not path.is_file() or path.read_text() != mark:
         raise NotShared(
