@@ -7,15 +7,16 @@ log-probabilities come from world.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from tools.generated_runs.world import Exercise, World, exercises
+from workers.agents.gradients import Inputs
+from workers.agents.local import retokenize
 from workers.agents.messages import GeneratedRollouts, LearnerRow, UpdateReport
-from workers.agents.updates import Inputs, retokenize, run_updates
+from workers.agents.updates import run_updates
 from workers.algorithms.hacpo import CapabilityTracker
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
@@ -39,7 +40,7 @@ class SimulatedPolicy:
     def __init__(self, world: World, learner: int, done: float) -> None:
         self.world, self.learner, self.done = world, learner, done
         self.agent = world.spec.agents[learner]
-        self.snapshot = SimpleNamespace(is_fresh=False)
+        self.optimizer = SimulatedOptimizer(world, done)
         self.micro_batch_size = 1_000_000
         self.rows: list[tuple[LearnerRow, float]] = []  # with the source's mean log-probability
 
@@ -59,12 +60,21 @@ class SimulatedPolicy:
     def reference_logps(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Tensor:
         return self.logps - 0.25 * self.done**0.5
 
+
+class SimulatedOptimizer:
+    """The part of workers.model.optimizer.PolicyOptimizer that updates use."""
+
+    has_fresh_snapshot = False
+
+    def __init__(self, world: World, done: float) -> None:
+        self.world, self.done = world, done
+
     def step(self, learning_rate: float, *, is_sound: bool, is_first: bool) -> tuple[float, bool]:
         return abs(self.world.chance.gauss(0.8 - 0.4 * self.done, 0.1)), is_sound
 
     def backward(self, loss: Tensor) -> None: ...
     def discard_gradients(self) -> None: ...
-    def add_up_gradients(self) -> None: ...
+    def sum_gradients(self) -> None: ...
 
 
 class Stepper:
