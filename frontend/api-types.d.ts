@@ -384,7 +384,7 @@ declare namespace Api {
     run: string;
     step: number;
   }
-  interface CostAnswer {
+  interface Cost {
     runs: number;
     rollouts: number;
     max_tokens: number;
@@ -405,7 +405,7 @@ declare namespace Api {
     created_at: string;
     sent_at: string | null;
   }
-  interface DiskAnswer {
+  interface DiskUse {
     num_rows: number;
     rows_bytes: number;
     files_bytes: number | null;
@@ -525,10 +525,6 @@ declare namespace Api {
     comment?: string;
   }
   interface Labels {
-    tags: string[];
-    notes: string;
-  }
-  interface LabelsAnswer {
     tags: string[];
     notes: string;
   }

@@ -1,4 +1,4 @@
-"""What the API answers about runs, sweeps, their events and their hosts."""
+"""The API's answers about runs, sweeps, their events and their hosts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 
 class RunRow(TypedDict):
-    """progress: the trainer's last report; sweep, group, benchmark: ids."""
+    """progress: the trainer's newest progress event; sweep, group, benchmark: ids."""
 
     id: str
     name: str
@@ -82,11 +82,6 @@ class RequestAnswer(TypedDict, total=False):
     checkpoint: dict[str, Any]
     compute: dict[str, Any]
     telemetry: dict[str, Any]
-
-
-class LabelsAnswer(TypedDict):
-    tags: list[str]
-    notes: str
 
 
 class HostAnswer(TypedDict):
@@ -201,25 +196,6 @@ class OutputAnswer(TypedDict):
     lines: list[str] | None
 
 
-class DiskAnswer(TypedDict):
-    num_rows: int
-    rows_bytes: int
-    files_bytes: int | None
-
-
-class CostAnswer(TypedDict):
-    """device_seconds, disk_bytes: null where no run was measured yet; basis says what they rest on."""
-
-    runs: int
-    rollouts: int
-    max_tokens: int
-    device_seconds: float | None
-    disk_bytes: int | None
-    basis: str
-    basis_runs: int
-    memory: str
-
-
 class SearchResult(TypedDict):
     kind: str
     name: str
@@ -253,7 +229,7 @@ class SweepProgress(TypedDict):
 
 
 class SweepChange(SweepHead):
-    """changed: ids of the runs that the act concerned."""
+    """changed: ids of the runs that the act changed."""
 
     changed: list[str]
     progress: SweepProgress

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -12,13 +11,12 @@ from ninja import Query, Router
 
 from hacrl_web.runs.api.answers import (
     ContributionsAnswer,
-    DiskAnswer,
     EventsAnswer,
     LogLineAnswer,
     OutputAnswer,
     RunSeriesAnswer,
 )
-from hacrl_web.runs.archive.disk_use import disk_use
+from hacrl_web.runs.archive.disk_use import DiskUse, disk_use
 from hacrl_web.runs.live.event_reader import BATCH_EVENTS, events_frame, read_batch, read_status
 from hacrl_web.runs.models import Contribution, TelemetryEvent
 from hacrl_web.runs.requests import visible_run
@@ -104,10 +102,10 @@ def get_log_file(request: HttpRequest, run_id: UUID) -> StreamingHttpResponse:
     return download(request, logs.as_text(run), f"log-{run.pk}.txt", "text/plain")
 
 
-@router.get("/runs/{run_id}/disk", response=DiskAnswer, summary="What a run takes on the disk")
+@router.get("/runs/{run_id}/disk", response=DiskUse, summary="What a run takes on the disk")
 def get_disk(request: HttpRequest, run_id: UUID) -> Any:
     """`files_bytes` is null where the run directory lies on another host."""
-    return asdict(disk_use(visible_run(request, run_id)))
+    return disk_use(visible_run(request, run_id))
 
 
 @router.get("/runs/{run_id}/series", response=RunSeriesAnswer, summary="The plotted numbers, as columns")

@@ -12,10 +12,10 @@ from ninja import Body, Field, Query, Router, Status
 from hacrl_web.accounts.projects import require_delete
 from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.runs.api.answers import CostAnswer, LabelsAnswer, RequestAnswer, RunAnswer, RunRow, SearchAnswer
+from hacrl_web.runs.api.answers import RequestAnswer, RunAnswer, RunRow, SearchAnswer
 from hacrl_web.runs.archive import archive
 from hacrl_web.runs.labels import MAX_TAG, labels_of, set_labels
-from hacrl_web.runs.launch.cost import cost_of
+from hacrl_web.runs.launch.cost import Cost, cost_of
 from hacrl_web.runs.launch.drafts import change_draft, queue_draft
 from hacrl_web.runs.launch.launch import launch, retry
 from hacrl_web.runs.launch.plan import plan_run, request_of
@@ -96,11 +96,11 @@ def list_runs(
 
 
 # Before /runs/{run_id}, which would match it.
-@router.post("/runs/estimate", response=CostAnswer, summary="What a run would cost; nothing is launched")
+@router.post("/runs/estimate", response=Cost, summary="What a run would cost; nothing is launched")
 def estimate_run(request: HttpRequest, payload: Payload) -> Any:
     """The body is that of POST /runs. `device_seconds` is null where no run was measured yet, see `basis`."""
     spec, material = plan_run(request.user, payload)
-    return cost_of(request.user, [spec], *material.pair).as_dict()
+    return cost_of(request.user, [spec], *material.pair)
 
 
 @router.get("/runs/{run_id}", response=RunAnswer, summary="A run with its settings and history")
@@ -155,14 +155,12 @@ class Labels(StrictBody):
     notes: str
 
 
-@router.get("/runs/{run_id}/labels", response=LabelsAnswer, summary="Tags and notes of a run, with their ETag")
+@router.get("/runs/{run_id}/labels", response=Labels, summary="Tags and notes of a run, with their ETag")
 def get_labels(request: HttpRequest, run_id: UUID) -> Any:
     return tagged(request, labels_of(visible_run(request, run_id)))
 
 
-@router.put(
-    "/runs/{run_id}/labels", response=LabelsAnswer, summary="Change tags and notes; their ETag goes into If-Match"
-)
+@router.put("/runs/{run_id}/labels", response=Labels, summary="Change tags and notes; their ETag goes into If-Match")
 def change_labels(request: HttpRequest, run_id: UUID, payload: Labels) -> Any:
     with edit_of(Run, run_id):
         run = visible_run(request, run_id)

@@ -8,11 +8,11 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Status
 
 from hacrl_web.accounts.tokens.idempotency import idempotent
-from hacrl_web.runs.api.answers import CostAnswer, SweepAnswer, SweepChange, SweepHead, SweepProgress, SweepRow
+from hacrl_web.runs.api.answers import SweepAnswer, SweepChange, SweepHead, SweepProgress, SweepRow
 from hacrl_web.runs.api.controls import Why
 from hacrl_web.runs.api.runs import Payload, run_summary_row
 from hacrl_web.runs.archive import archive
-from hacrl_web.runs.launch.cost import cost_of
+from hacrl_web.runs.launch.cost import Cost, cost_of
 from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.models import Run, Sweep
 from hacrl_web.runs.pubsub import publish_update
@@ -57,14 +57,14 @@ def create_sweep(request: HttpRequest, payload: Payload) -> Any:
     return Status(201, body_of(sweeps.launch_sweep(request.user, payload)))
 
 
-@router.post("/sweeps/estimate", response=CostAnswer, summary="What a sweep would cost; nothing is launched")
+@router.post("/sweeps/estimate", response=Cost, summary="What a sweep would cost; nothing is launched")
 def estimate_sweep(request: HttpRequest, payload: Payload) -> Any:
     """The body is that of POST /sweeps. `device_seconds` is null where no run was measured yet, see `basis`.
 
     `memory` is the peak of one run in words, for the host with most room; empty where models or hosts are not known.
     """
     plan = plan_sweep(request.user, payload)
-    return cost_of(request.user, plan.specs, *plan.material.pair).as_dict()
+    return cost_of(request.user, plan.specs, *plan.material.pair)
 
 
 @router.get("/sweeps", response=PageOf[SweepRow], summary="List sweeps, newest first")

@@ -1,13 +1,13 @@
-"""What runs will cost before they are launched: rollouts, tokens, memory, device time, disk; what that rests on.
+"""The cost of runs before they are launched: rollouts, tokens, memory, device time, disk.
 
-Rollouts follow from the settings. Time is measured: the median seconds per rollout of runs of the same group on the
-same benchmark that have completed, of the same algorithm where there are any. Without such runs there is no estimate.
+Rollouts follow from the settings. Time is the median seconds per rollout of completed runs of the same group on the
+same benchmark, of the same algorithm if there are any. Without such runs there is no estimate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import ceil
 from statistics import median
 from typing import Any
@@ -17,7 +17,7 @@ from hacrl_web.runs.launch.memory_fit import memory_needed
 from hacrl_web.runs.models import GENERATED, Run, State, TelemetryEvent
 from workers.contract.spec.run import RunSpec
 
-MAX_MEASURED = 50  # newest completed runs that are looked at
+MAX_MEASURED = 50  # newest completed runs
 # Of a checkpoint: bfloat16 weights, their float32 masters and AdamW's two moments. With LoRA: merged weights alone.
 BYTES_PER_PARAMETER = 2 + 4 + 2 * 4
 BYTES_WITH_LORA = 4
@@ -26,38 +26,34 @@ UNTRAINED = "Nothing is trained, and the time of evaluations alone is not estima
 
 @dataclass(frozen=True)
 class Cost:
-    """Of all runs together. `device_seconds`, `disk_bytes`: None where nothing is known to base them on."""
+    """Of all runs together. device_seconds, disk_bytes: null where no run was measured yet; basis says why."""
 
     runs: int
     rollouts: int
     max_tokens: int  # every response as long as it may be
     device_seconds: float | None
-    disk_bytes: int | None  # checkpoints that stay
-    basis: str  # what the time rests on, in words
+    disk_bytes: int | None  # of the checkpoints that stay
+    basis: str  # the source of device_seconds, in words
     basis_runs: int
-    memory: str  # of the run that needs most, in words; empty where nothing is known
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    memory: str  # of the largest run, in words; empty if unknown
 
 
 def cost_of(user: Any, specs: Sequence[RunSpec], group: AgentGroup, benchmark: Benchmark) -> Cost:
-    """The cost of these runs of one group on one benchmark, by the runs that the user may see."""
+    """The cost of these runs of one group on one benchmark, measured on the runs that the user may see."""
     paces = _seconds_per_rollout(user, group, benchmark)
-    every = [pace for of_one in paces.values() for pace in of_one]
+    every = [pace for of_algorithm in paces.values() for pace in of_algorithm]
     rollouts = [rollouts_of(spec) for spec in specs]
-    seconds = None
-    if every and any(rollouts):
-        seconds = sum(
-            number * median(paces.get(spec.algorithm.name) or every)
-            for spec, number in zip(specs, rollouts, strict=True)
-        )
+    seconds = [
+        number * median(paces.get(spec.algorithm.name, every))
+        for spec, number in zip(specs, rollouts, strict=True)
+        if every
+    ]
     checkpoint = _checkpoint_bytes(user, group)
     return Cost(
         runs=len(specs),
         rollouts=sum(rollouts),
         max_tokens=sum(n * spec.rollout.max_completion_length for n, spec in zip(rollouts, specs, strict=True)),
-        device_seconds=seconds,
+        device_seconds=sum(seconds) if any(seconds) else None,
         disk_bytes=None if checkpoint is None else checkpoint * sum(map(_num_kept, specs)),
         basis=_basis(every, {str(spec.algorithm.name) for spec in specs} - set(paces)) if any(rollouts) else UNTRAINED,
         basis_runs=len(every),
@@ -66,10 +62,9 @@ def cost_of(user: Any, specs: Sequence[RunSpec], group: AgentGroup, benchmark: B
 
 
 def _memory(specs: Sequence[RunSpec], group: AgentGroup) -> str:
-    agents = list(group.agents.select_related("model"))
     # Variants of a sweep differ in the algorithm; gspox2, where it is one of them, has twice the rollouts.
     largest = max(specs, key=lambda spec: (spec.num_generations, spec.algorithm.shares_rollouts), default=None)
-    return memory_needed(largest, agents) if largest else ""
+    return memory_needed(largest, list(group.agents.select_related("model"))) if largest else ""
 
 
 def rollouts_of(spec: RunSpec) -> int:
@@ -78,7 +73,7 @@ def rollouts_of(spec: RunSpec) -> int:
 
 
 def _seconds_per_rollout(user: Any, group: AgentGroup, benchmark: Benchmark) -> dict[str, list[float]]:
-    """Of completed runs, by algorithm. Their evaluations and checkpoints are in it."""
+    """Of completed runs, by algorithm, with their evaluations and checkpoints."""
     completed = Run.objects.visible_to(user).filter(group=group, benchmark=benchmark, state=State.COMPLETED)
     newest = completed.exclude(data_folder=GENERATED).order_by("-finished_at")[:MAX_MEASURED]
     by_algorithm: dict[str, list[float]] = {}
@@ -100,7 +95,7 @@ def _basis(paces: list[float], unmeasured: set[str]) -> str:
 
 
 def _checkpoint_bytes(user: Any, group: AgentGroup) -> int | None:
-    """One checkpoint of the whole group: as the newest one measured, else by the number of its parameters."""
+    """One checkpoint of the whole group: the size of the newest one, or an estimate from the number of parameters."""
     runs = Run.objects.visible_to(user).filter(group=group).exclude(data_folder=GENERATED)
     newest = runs.filter(state=State.COMPLETED).order_by("-finished_at").values("pk")[:1]
     saved = TelemetryEvent.objects.filter(run__in=newest, type="checkpoint").order_by("-seq")
@@ -116,7 +111,7 @@ def _checkpoint_bytes(user: Any, group: AgentGroup) -> int | None:
 
 
 def _num_kept(spec: RunSpec) -> int:
-    """Checkpoints that a run leaves: the newest ones, and the best."""
+    """Checkpoints that stay after a run: the newest ones, and the best."""
     options, steps = spec.checkpoint, spec.training.steps
     saved = ceil(steps / options.save_steps) if options.save_steps else min(1, steps)
     return min(saved, options.keep + options.keep_best)

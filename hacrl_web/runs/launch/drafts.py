@@ -1,7 +1,6 @@
-"""Drafts: runs that are kept with all their settings and wait for nobody, until somebody queues them.
+"""Drafts: saved settings of runs that are not queued. `launch` creates them, this module changes and queues them.
 
-A draft has been checked as at launch, but for the cautions, which are asked about when it is queued. Pages and the API
-come here; `launch` makes a draft of a request that says so.
+A draft is checked as at launch, except for cautions, which are confirmed when it is queued.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ from workers.contract.spec.run import RunSpec
 
 @contextmanager
 def _held(user: Any, run: Run) -> Iterator[Run]:
-    """The draft as it stands, held until the end: nobody else changes, queues or deletes it meanwhile.
-
-    Errors: FieldErrors (403 for a viewer, 409 where it is a draft no longer).
-    """
+    """The draft, locked until the end. Error: FieldErrors (403 for a viewer, 409 where it is no draft any more)."""
     require(user, run.project, Role.MEMBER)
     with transaction.atomic():
         held = Run.objects.select_for_update(of=("self",)).select_related("project").filter(pk=run.pk).first()
@@ -43,9 +39,9 @@ def _held(user: Any, run: Run) -> Iterator[Run]:
 
 
 def change_draft(user: Any, run: Run, request: Mapping[str, Any], *, then_queue: bool = False) -> Run:
-    """Other settings, those of a launch request, in place of a draft's; then_queue: and into the queue with it.
+    """Replace a draft's settings by those of a launch request, and queue it if `then_queue`.
 
-    Errors: FieldErrors (403, 409; 422 as at launch), and nothing is written.
+    Error: FieldErrors (403, 409; 422 as at launch), and nothing is written.
     """
     settings = {key: value for key, value in request.items() if key != "draft"}
     with _held(user, run) as held:
@@ -53,43 +49,41 @@ def change_draft(user: Any, run: Run, request: Mapping[str, Any], *, then_queue:
         if material.project.pk != held.project_id:
             message = f"The draft is of project “{held.project}”: choose a group of that project."
             raise LaunchError([FieldError("other_project", message, "group")])
-        origin = origin_of(user, settings)
-        columns = columns_of(spec, material.group, material.benchmark)
-        columns["cloned_from"] = held.cloned_from if origin == held else origin  # its own request names itself
-        differing = _differing(held.spec, columns["spec"])
+        columns, origin = columns_of(spec, *material.pair), origin_of(user, settings)
+        columns["cloned_from"] = held.cloned_from if origin == held else origin  # request_of(draft) names the draft
+        changed_paths = _changed_paths(held.spec, columns["spec"])
         Run.objects.filter(pk=held.pk).update(**columns)
         held.refresh_from_db()
-        if differing:
-            note_change("edited", held, settings=", ".join(differing))
+        if changed_paths:
+            note_change("edited", held, settings=", ".join(changed_paths))
         if then_queue:
             _queue(user, held)
     return held
 
 
 def queue_draft(user: Any, run: Run, confirm: Sequence[str] = ()) -> Run:
-    """Into the queue, behind all that wait; what may have changed since it was saved is checked again.
+    """Queue a draft as the last run. Its settings are checked again: rows may have changed since it was saved.
 
-    confirm: codes of cautions. Errors: FieldErrors (403, 409; 422 as at launch), and it stays a draft.
+    confirm: codes of cautions. Error: FieldErrors (403, 409; 422 as at launch), and it stays a draft.
     """
     with _held(user, run) as held:
-        if gone := _gone(held):
-            raise LaunchError(gone)
+        if errors := _deleted_rows(held):
+            raise LaunchError(errors)
         spec, _ = plan_run(user, request_of(user, held) | {"confirm": list(confirm), "cloned_from": None})
-        if changed := _changed(held, spec):
-            raise LaunchError(changed)
+        if errors := _changed_rows(stored_spec(held), spec):
+            raise LaunchError(errors)
         _queue(user, held)
     return held
 
 
 def _queue(user: Any, held: Run) -> None:
     reason = f"queued by {user.get_username()}"
-    held.transition_to(State.QUEUED, reason=reason, queue_key=time.time())  # its place is that of a run launched now
+    held.transition_to(State.QUEUED, reason=reason, queue_key=time.time())  # its place: as if launched now
     transaction.on_commit(lambda: worker_queue.notify_worker(held.pk))
     transaction.on_commit(lambda: publish_update(held.pk))
 
 
-def _gone(draft: Run) -> list[FieldError]:
-    """What was deleted since."""
+def _deleted_rows(draft: Run) -> list[FieldError]:
     parts = (("group", draft.group_id, "agent group"), ("benchmark", draft.benchmark_id, "benchmark"))
     return [
         FieldError(f"{field}_deleted", f"Its {name} was deleted: edit the draft and choose another.", field)
@@ -98,37 +92,36 @@ def _gone(draft: Run) -> list[FieldError]:
     ]
 
 
-def _changed(draft: Run, now: RunSpec) -> list[FieldError]:
-    """What a launch today would take from group and benchmarks, where that is not what the draft was saved with."""
-    then = stored_spec(draft)
+def _changed_rows(before: RunSpec, now: RunSpec) -> list[FieldError]:
+    """Errors for rows whose settings differ from the saved ones."""
     parts = (
-        ("group", then.agents != now.agents, "agent group"),
-        ("benchmark", then.data != now.data, "benchmark"),
-        ("evaluation.benchmarks", then.evaluation != now.evaluation, "further benchmarks"),
+        ("group", before.agents == now.agents, "agent group"),
+        ("benchmark", before.data == now.data, "benchmark"),
+        ("evaluation.benchmarks", before.evaluation == now.evaluation, "further benchmarks"),
     )
     return [
         FieldError("changed_since", f"Its {name} changed since it was saved: edit the draft and look at it.", field)
-        for field, is_other, name in parts
-        if is_other
+        for field, is_same, name in parts
+        if not is_same
     ]
 
 
 def open_cautions(draft: Run) -> list[FieldError]:
-    """What is to be confirmed when it is queued; nothing of settings that this version cannot read."""
+    """The cautions to confirm when it is queued; none if this version cannot read the settings."""
     try:
-        spec = stored_spec(draft)
+        cautions = stored_spec(draft).cautions()
     except FieldErrors:
         return []
-    return [FieldError(caution.code, caution.message, caution.field) for caution in spec.cautions()]
+    return [FieldError(caution.code, caution.message, caution.field) for caution in cautions]
 
 
-def _differing(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Dotted paths of the settings that are not the same."""
+def _changed_paths(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Dotted paths of the settings that differ."""
     paths: list[str] = []
     for key in sorted({*old, *new}):
         before, after = old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):
-            paths += _differing(before, after, f"{prefix}{key}.")
+            paths += _changed_paths(before, after, f"{prefix}{key}.")
         elif before != after:
             paths.append(f"{prefix}{key}")
     return paths

@@ -1,6 +1,6 @@
-"""The new-run form: drawn from RunSpec's JSON schema, read back into the nested request that launch.py checks.
+"""The new-run form: its controls come from RunSpec's JSON schema, and what it sends becomes a launch request.
 
-No bound is written here: RunSpec holds them all, this file only shows them and puts its errors beside their fields.
+RunSpec holds all bounds; the form shows them, and puts each error beside its field.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from django.http import QueryDict
 
 from hacrl_web.runs.launch.variants import GRID
 from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.page_query import whole_number
 from workers.contract.spec.run import RunSpec
 
 # Sections of RunSpec on the form, in its order; agents and data come from the chosen group and benchmark.
@@ -27,63 +28,45 @@ SECTIONS = {
     "compute": "Compute",
     "telemetry": "Telemetry",
 }
-# What most runs change stands open; the rest waits under "Further settings".
+# Settings that many runs change. The others are closed under "Further settings".
 COMMON = {
-    "algorithm.alpha",
-    "algorithm.delta",
-    "algorithm.delta_step",
-    "algorithm.cross_clip_gradient",
-    "algorithm.beta",
-    "algorithm.capability_window",
-    "training.steps",
-    "training.train_batch_size",
-    "training.mini_batch_size",
-    "training.learning_rate",
-    "training.lr_schedule",
-    "training.warmup_steps",
-    "rollout.num_generations",
-    "rollout.temperature",
-    "rollout.max_completion_length",
-    "evaluation.eval_interval",
-    "evaluation.max_questions",
-    "evaluation.num_samples",
-    "evaluation.temperature",
-    "checkpoint.save_steps",
-    "checkpoint.keep",
-    "compute.device",
-    "compute.dtype",
-    "compute.num_threads",
-    "compute.gradient_checkpointing",
-    "telemetry.rollout_interval",
+    "algorithm": ("alpha", "delta", "delta_step", "cross_clip_gradient", "beta", "capability_window"),
+    "training": ("steps", "train_batch_size", "mini_batch_size", "learning_rate", "lr_schedule", "warmup_steps"),
+    "rollout": ("num_generations", "temperature", "max_completion_length"),
+    "evaluation": ("eval_interval", "max_questions", "num_samples", "temperature"),
+    "checkpoint": ("save_steps", "keep"),
+    "compute": ("device", "dtype", "num_threads", "gradient_checkpointing"),
+    "telemetry": ("rollout_interval",),
 }
-# Codes of RunSpec.cautions() and the field that each asks about.
+# Codes of RunSpec.cautions(), with their fields.
 CAUTIONS = {
     "delta_above_half": "algorithm.delta",
     "last_bound_reaches_one": "algorithm.delta_step",
     "audit_decides_little": "algorithm.audit_share",
 }
 TOP_LEVEL = ("name", "group", "benchmark", "seed", "cloned_from")
-LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # chosen by boxes of their own
+LISTS = ("algorithms", "ablations", "evaluation.benchmarks")  # tick boxes
 OTHER = ("csrfmiddlewaretoken", "preset", "compare", "seeds", "confirm", "draft")
-GRID_FIELDS = {f"grid.{name}": name for name in GRID}  # values of a sweep's grid, several in one text
+GRID_FIELDS = {f"grid.{name}": name for name in GRID}  # each a text with several values
 MAX_SEEDS = 20
-MAX_LIST_TEXT = 1000  # characters of seeds, of the values of a grid, or of confirmed ones
+MAX_SEED = 10**10 - 1
+MAX_LIST_TEXT = 1000  # characters of seeds, or of the values of a grid
 MAX_TEXT = 20_000
 
 
 @dataclass
 class FormField:
-    """One control: what the schema says of it, the value to show, and what was wrong with it."""
+    """One control: its part of the schema, the value to show, and its errors."""
 
     path: str
     label: str
-    help: str
-    source: str
-    unit: str
-    kind: str  # number, choice, boolean, text
-    bounds: str
-    choices: list[str]
-    default: Any
+    kind: str = "text"  # or number, choice, boolean
+    help: str = ""
+    source: str = ""
+    unit: str = ""
+    bounds: str = ""
+    choices: list[str] = field(default_factory=list)
+    default: Any = None
     value: Any = None
     errors: list[str] = field(default_factory=list)
     cautions: list[FieldError] = field(default_factory=list)
@@ -130,16 +113,15 @@ def _form_field(path: str, schema: Mapping[str, Any]) -> FormField:
         if option.get("type") != "null":
             concrete |= option
     kinds = {"integer": "number", "number": "number", "boolean": "boolean"}
-    name = path.rpartition(".")[2]
-    # A choice of one has "const" in place of "enum".
+    # A choice of one value has "const" instead of "enum".
     choices = list(concrete.get("enum", [concrete["const"]] if "const" in concrete else []))
     return FormField(
         path=path,
-        label=concrete.get("label") or name.replace("_", " ").capitalize(),
+        label=concrete.get("label") or path.rpartition(".")[2].replace("_", " ").capitalize(),
+        kind="choice" if choices else kinds.get(concrete.get("type", ""), "text"),
         help=concrete.get("description", ""),
         source=source if (source := concrete.get("source", "")) not in ("product", "design") else "",
         unit=concrete.get("unit", ""),
-        kind="choice" if choices else kinds.get(concrete.get("type", ""), "text"),
         bounds=_bounds(concrete),
         choices=choices,
         default=concrete.get("default"),
@@ -147,44 +129,39 @@ def _form_field(path: str, schema: Mapping[str, Any]) -> FormField:
 
 
 @cache
-def _schema() -> dict[str, Any]:
-    return RunSpec.model_json_schema()
-
-
-def _section_schema(key: str) -> dict[str, Any]:
-    reference = _schema()["properties"][key]
-    name = (reference.get("$ref") or reference["allOf"][0]["$ref"]).rpartition("/")[2]
-    section: dict[str, Any] = _schema()["$defs"][name]
-    return section
+def _schema(section: str = "") -> dict[str, Any]:
+    """The JSON schema of RunSpec or of one of its sections."""
+    model: Any = RunSpec.model_fields[section].annotation if section else RunSpec
+    schema: dict[str, Any] = model.model_json_schema()
+    return schema
 
 
 def _grid_field(path: str, name: str) -> FormField:
-    """The control of one axis of a sweep's grid: empty, or several values of that setting."""
-    of_one = _form_field(path, _section_schema("algorithm")["properties"][name])
-    return replace(of_one, label=f"Values of {of_one.label.lower()}", kind="text", default=None)
+    """The control for the values of a setting in a sweep's grid."""
+    setting = _form_field(path, _schema("algorithm")["properties"][name])
+    return replace(setting, label=f"Values of {setting.label.lower()}", kind="text", default=None)
 
 
 def draw(
     values: Mapping[str, Any], errors: Iterable[FieldError] = (), cautions: Iterable[FieldError] = ()
 ) -> tuple[dict[str, FormField], list[FormSection], list[FieldError]]:
-    """The controls with `values` ({dotted path: text}) and errors in place.
+    """The controls with `values` ({dotted path: text}) and errors.
 
-    Returns (top-level fields by name, sections, errors that belong to no control).
+    Returns (top-level fields by name, sections, errors without a control).
     """
     top = {key: _form_field(key, _schema()["properties"][key]) for key in ("name", "seed")}
-    top |= {key: FormField(key, key.capitalize(), "", "", "", "choice", "", [], None) for key in ("group", "benchmark")}
-    top |= {key: FormField(key, key.capitalize(), "", "", "", "text", "", [], None) for key in (*LISTS, "seeds")}
+    top |= {key: FormField(key, key.capitalize()) for key in ("group", "benchmark", *LISTS, "seeds")}
     top |= {path: _grid_field(path, name) for path, name in GRID_FIELDS.items()}
     every = dict(top)
     sections = []
     for key, title in SECTIONS.items():
-        schema = _section_schema(key)
-        fields = [_form_field(f"{key}.{name}", part) for name, part in schema["properties"].items()]
-        every |= {f.path: f for f in fields}
-        fields_in_form = [f for f in fields if f.path not in ("algorithm.name", *LISTS)]
-        common = [f for f in fields_in_form if f.path in COMMON]
-        further = [f for f in fields_in_form if f.path not in COMMON]
-        sections.append(FormSection(key, title, schema.get("description", "").partition(".")[0] + ".", common, further))
+        schema = _schema(key)
+        section = FormSection(key, title, schema.get("description", "").partition(".")[0] + ".", [], [])
+        for name, part in schema["properties"].items():
+            control = every[f"{key}.{name}"] = _form_field(f"{key}.{name}", part)
+            if control.path not in ("algorithm.name", *LISTS):
+                (section.common if name in COMMON[key] else section.further).append(control)
+        sections.append(section)
     for path, control in every.items():
         control.value = None if path in LISTS else values.get(path, control.default)
     top |= {"algorithm": every["algorithm.name"], "benchmarks": every["evaluation.benchmarks"]}
@@ -210,7 +187,7 @@ def _place(
 
 
 def _mentioned(every: Mapping[str, FormField], error: FieldError) -> FormField | None:
-    """The control that an error of a whole section speaks of first, such as "mini_batch_size 7 must divide ..."."""
+    """The first control that the message of a section's error names: "mini_batch_size 7 must divide ..."."""
     words = re.findall(r"[a-z_0-9]+", error.message)
     if error.field and error.field not in SECTIONS:
         return None
@@ -220,10 +197,8 @@ def _mentioned(every: Mapping[str, FormField], error: FieldError) -> FormField |
     return next((within[word] for word in words if word in within), None)
 
 
-def default_values(spec: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """{dotted path: value} of a stored spec (to clone a run), or nothing: the schema's defaults are shown."""
-    if not spec:
-        return {}
+def values_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a stored spec: {dotted path: value}."""
     values = {key: spec[key] for key in ("name", "seed") if key in spec}
     for section in SECTIONS:
         values |= {f"{section}.{name}": value for name, value in spec.get(section, {}).items()}
@@ -232,11 +207,11 @@ def default_values(spec: Mapping[str, Any] | None = None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """A caution that was answered with "I mean it", and the value of its field that was meant."""
+    """A caution that was confirmed, and the value for which it was."""
 
     code: str
     value: str
-    of_grid: bool = False  # the value is a list, that of a sweep's grid
+    of_grid: bool = False  # the value is a list of a sweep's grid
 
     @property
     def field(self) -> str:
@@ -245,7 +220,7 @@ class Confirmation:
 
     @property
     def text(self) -> str:
-        """What its box on the form sends: another value typed over this one was not confirmed."""
+        """What its box sends."""
         return f"{self.code}={self.value}"
 
 
@@ -255,29 +230,30 @@ def _grid_path(path: str) -> str:
 
 def confirmed(post: QueryDict) -> list[Confirmation]:
     """The confirmations of a posted form whose fields still hold the value that was confirmed."""
-    codes = []
+    confirmations = []
     for text in post.getlist("confirm"):
         code, _, value = text.partition("=")
         if code not in CAUTIONS:
             continue
-        typed = str(post.get(_grid_path(CAUTIONS[code]), "")) if post.get("compare") else ""
-        of_grid = bool(typed.strip())  # it stands in place of the setting's one value
-        if _is_same(typed if of_grid else str(post.get(CAUTIONS[code], "")), value):
-            codes.append(Confirmation(code, value[:MAX_LIST_TEXT], of_grid))
-    return codes
+        grid_text = str(post.get(_grid_path(CAUTIONS[code]), "")) if post.get("compare") else ""
+        of_grid = bool(grid_text.strip())  # it replaces the setting's one value
+        if _is_same(grid_text if of_grid else str(post.get(CAUTIONS[code], "")), value):
+            confirmations.append(Confirmation(code, value[:MAX_LIST_TEXT], of_grid))
+    return confirmations
 
 
 def confirmed_by(spec: RunSpec) -> list[Confirmation]:
-    """What whoever launched this spec has confirmed."""
-    codes = [caution.code for caution in spec.cautions() if caution.code in CAUTIONS]
-    values = default_values(spec.model_dump(mode="json"))
-    return [Confirmation(code, str(values[CAUTIONS[code]])) for code in codes]
+    """The cautions that were confirmed when this spec was launched."""
+    values = values_of(spec.model_dump(mode="json"))
+    codes = [caution.code for caution in spec.cautions()]
+    return [Confirmation(code, str(values[CAUTIONS[code]])) for code in codes if code in CAUTIONS]
 
 
-def _is_same(typed: str, meant: str) -> bool:
+def _is_same(text: str, other: str) -> bool:
+    """Whether both are the same numbers, at least one."""
     try:
-        numbers = [float(part) for part in split_list(typed)]
-        return numbers != [] and numbers == [float(part) for part in split_list(meant)]
+        numbers = [float(part) for part in split_list(text)]
+        return numbers != [] and numbers == [float(part) for part in split_list(other)]
     except ValueError:
         return False
 
@@ -288,7 +264,7 @@ def split_list(text: str) -> list[str]:
 
 
 def parse_form(post: QueryDict) -> dict[str, Any]:
-    """The nested request of a posted form; texts stay texts, RunSpec reads them. Error: FieldErrors."""
+    """The launch request of a posted form, with texts that RunSpec reads. Error: FieldErrors."""
     request: dict[str, Any] = {key: post.getlist(key) for key in LISTS if key in post and "." not in key}
     if "evaluation.benchmarks" in post:
         request["evaluation"] = {"benchmarks": post.getlist("evaluation.benchmarks")}
@@ -317,11 +293,11 @@ def parse_form(post: QueryDict) -> dict[str, Any]:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """`0, 1, 2` as numbers. Error: FieldErrors, also where one stands there twice."""
-    parts = split_list(text)
-    if len(text) > MAX_LIST_TEXT or not all(part.isascii() and part.isdigit() and len(part) <= 10 for part in parts):
+    """`0, 1, 2` as numbers. Error: FieldErrors, also for repeated seeds."""
+    parts = split_list(text[: MAX_LIST_TEXT + 1])
+    seeds = [seed for part in parts if (seed := whole_number(part, MAX_SEED)) is not None]
+    if len(text) > MAX_LIST_TEXT or len(seeds) < len(parts):
         raise FieldErrors([FieldError("invalid_seeds", "Seeds are whole numbers from 0, such as 0, 1, 2.", "seeds")])
-    seeds = [int(part) for part in parts]
     twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
     if twice and len(seeds) <= MAX_SEEDS:
         named = ", ".join(map(str, twice))

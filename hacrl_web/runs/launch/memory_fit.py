@@ -1,7 +1,6 @@
-"""Whether a run fits the hosts that could train it, by what their heartbeats told of their memory.
+"""Whether a run fits the hosts that could train it, by the memory that their heartbeats report.
 
-The estimate itself is the contract's (workers/contract/memory.py). A run may be claimed by
-any host, so it is refused only where it fits none of those that are known and alive.
+The estimate is in workers/contract/memory.py. Any host may claim a run, so it is refused only where it fits none.
 """
 
 from __future__ import annotations
@@ -15,47 +14,46 @@ from hacrl_web.web.errors import FieldError
 from workers.contract.memory import Machine, Shape, estimate_memory, shape_of, shortfall
 from workers.contract.spec.run import RunSpec
 
-FIELD = "compute.device"  # what a machine lacks is told beside its choice
-
 
 def too_large(spec: RunSpec, agents: Sequence[Agent]) -> list[FieldError]:
-    """An error where no host that is known has the memory, with what would fit on the largest of them."""
+    """An error where no host has the memory, with what would fit on the largest of them."""
     shapes, machines = _shapes(agents), _machines(spec)
     if shapes is None or not machines or spec.compute.placement != "local":
         return []
-    lacking = {name: shortfall(spec, shapes, machine) for name, machine in machines.items()}
-    short = {name: shortage for name, shortage in lacking.items() if shortage is not None}
-    if len(short) < len(lacking):
-        return []
-    name, shortage = max(short.items(), key=lambda item: item[1].there / item[1].needed)
-    place = f"On host {name}: " if len(short) == 1 else f"On none of {len(short)} hosts; on {name}: "
-    return [FieldError("does_not_fit", place + str(shortage), FIELD)]
+    shortages = {}
+    for name, machine in machines.items():
+        if (shortage := shortfall(spec, shapes, machine)) is None:
+            return []
+        shortages[name] = shortage
+    name, shortage = max(shortages.items(), key=lambda item: item[1].there / item[1].needed)
+    place = f"On host {name}: " if len(shortages) == 1 else f"On none of {len(shortages)} hosts; on {name}: "
+    return [FieldError("does_not_fit", place + str(shortage), "compute.device")]
 
 
 def memory_needed(spec: RunSpec, agents: Sequence[Agent]) -> str:
-    """The estimate in words, for the host that has most room; empty where nothing is known of models or hosts."""
+    """The estimate in words, for the host with most memory; empty if models or hosts are unknown."""
     shapes, machines = _shapes(agents), _machines(spec)
     if shapes is None or not machines:
         return ""
     name, machine = max(machines.items(), key=lambda item: (max(item[1].gpus, default=0), item[1].memory))
     total = estimate_memory(spec, shapes, machine)
-    needed, there, what = total.memory, machine.memory, "memory"
+    needed, available, device = total.memory, machine.memory, "memory"
     if machine.gpus:
-        needed, there, what = total.gpu, min(machine.gpus), "a GPU"
-        if needed > there and shortfall(spec, shapes, machine) is None:
-            return f"more than {_gib(there)} of a GPU on {name}: batches are halved until they fit"
-    return f"about {_gib(needed)} of {_gib(there)} ({what} on {name})"
+        needed, available, device = total.gpu, min(machine.gpus), "a GPU"
+        if needed > available and shortfall(spec, shapes, machine) is None:
+            return f"more than {_gib(available)} of a GPU on {name}: batches are halved until they fit"
+    return f"about {_gib(needed)} of {_gib(available)} ({device} on {name})"
 
 
 def _shapes(agents: Sequence[Agent]) -> list[Shape] | None:
-    """Of the agents' models as they were registered; None where one of them tells too little."""
+    """Of the agents' models; None if the size of one is unknown."""
     shapes = [shape_of(agent.model.facts.get("sizes") or {}, agent.model.num_parameters) for agent in agents]
     complete = [shape for shape in shapes if shape is not None]
     return complete if complete and len(complete) == len(shapes) else None
 
 
 def _machines(spec: RunSpec) -> dict[str, Machine]:
-    """What the run could use on each host that is alive and takes runs."""
+    """What the run could use on each live host that takes runs."""
     machines = {}
     for host in Host.objects.with_now():
         memory = [device for device in host.devices if device.get("kind") == "memory"]

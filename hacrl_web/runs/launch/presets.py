@@ -1,4 +1,4 @@
-"""Presets of the new-run form: values that a choice fills in, for people to change. Nothing else reads them."""
+"""Presets of the new-run form: values that a choice fills in, for users to change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAPER: dict[str, Any] = {
     "rollout.temperature": 1.0,
     "rollout.max_prompt_length": 1024,
     "rollout.max_completion_length": 4096,
-    "algorithm.epsilon": "",  # each algorithm's own, so that GRPO may stand beside GSPO in a comparison
+    "algorithm.epsilon": "",  # each algorithm's own, so that GRPO and GSPO can be compared
     "algorithm.epsilon_high": "",
     "algorithm.beta": 1e-3,
     "algorithm.capability_window": 5,
@@ -44,16 +44,15 @@ def _demo() -> dict[str, Any]:
     """The recipe of the demo: two small models with complementary skills, minutes on a CPU."""
     sections = demo_settings("hacpo")
     by_path = {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}
-    # The preset is about numbers; which algorithms run is chosen above it.
-    del by_path["algorithm.name"]
+    del by_path["algorithm.name"]  # chosen above the preset
     return by_path
 
 
 def presets() -> list[dict[str, Any]]:
-    """Each preset: its label, {dotted field: value}, and the cautions that choosing it answers."""
+    """Each preset: its label, {dotted field: value}, and the cautions that it confirms."""
     demo = _demo()
-    meant = [Confirmation(code, str(demo[CAUTIONS[code]])) for code in CONFIRM]
-    boxes = [{"field": one.field, "value": one.value, "text": one.text} for one in meant]
+    confirmations = [Confirmation(code, str(demo[CAUTIONS[code]])) for code in CONFIRM]
+    boxes = [{"field": one.field, "value": one.value, "text": one.text} for one in confirmations]
     rows: list[dict[str, Any]] = [
         {"label": "The demo's settings (small models on a CPU)", "values": demo, "confirm": boxes}
     ]

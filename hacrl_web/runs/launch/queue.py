@@ -1,7 +1,7 @@
-"""The queue: who waits, in which place, and how people reorder it without passing those who are not theirs.
+"""The queue: the place of each waiting run, and how users reorder them.
 
-Order is by priority, then by key. A user reorders the runs of a project among the places that they hold together; other
-projects' places stay as they are. Only staff may pass those, and raise a priority above 0.
+Order is by priority, then by key. A user reorders the runs of one project among their own places; the places of other
+projects stay as they are. Only staff may pass those, and raise a priority above 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WRITTEN_AT_ONCE = 500
 
 
 def places() -> dict[UUID, int]:
-    """Place of each run that waits, 1 = next."""
+    """Place of each waiting run, 1 = next."""
     waiting = Run.objects.in_queue().values_list("pk", flat=True)
     return {pk: place for place, pk in enumerate(waiting, start=1)}
 
@@ -29,26 +29,20 @@ def place_in_queue(run: Run) -> int | None:
     return places().get(run.pk) if run.state == State.QUEUED else None
 
 
-def _refused(code: str, message: str, field: str | None, status: int = 422) -> FieldErrors:
-    return FieldErrors([FieldError(code, message, field)], status)
-
-
 def movable(user: Any, run: Run) -> RunQuerySet:
-    """The waiting runs among which the user may move this one, in their order."""
+    """The waiting runs among which the user may move this one, in order."""
     waiting = Run.objects.in_queue()
     return waiting if user.is_staff else waiting.filter(project=run.project_id)
 
 
 def move_run(user: Any, run: Run, place: int) -> int:
-    """Give a waiting run the given place (1 = first) among those it may be moved among; returns the place it has.
-
-    Error: FieldErrors where the run does not wait.
-    """
+    """Move a waiting run to `place` (1 = first) among the movable ones; returns its place. Error: FieldErrors (409)."""
     with transaction.atomic():
         waiting = list(movable(user, run).only("priority", "queue_key").select_for_update())
         order = [other.pk for other in waiting]
         if run.pk not in order:
-            raise _refused("not_queued", "Only a run that waits in the queue has a place in it.", None, 409)
+            message = "Only a run that waits in the queue has a place in it."
+            raise FieldErrors([FieldError("not_queued", message, None)], 409)
         place = max(1, min(place, len(order)))
         order.remove(run.pk)
         order.insert(place - 1, run.pk)
@@ -58,20 +52,20 @@ def move_run(user: Any, run: Run, place: int) -> int:
 
 
 def _write(waiting: list[Run], order: list[UUID]) -> None:
-    """Give the slots of the waiting runs, as they stand, to the runs of this order: few statements, however many."""
+    """Give the waiting runs' priorities and keys to them in this order, with few statements."""
     slots = _distinct([(other.priority, other.queue_key) for other in waiting])
     runs = {other.pk: other for other in waiting}
     changed = []
     for pk, slot in zip(order, slots, strict=True):
         other = runs[pk]
-        if slot != (other.priority, other.queue_key):  # a step up in a long queue moves two runs, not all of them
+        if slot != (other.priority, other.queue_key):  # one place up changes two runs of a long queue
             other.priority, other.queue_key = slot
             changed.append(other)
     Run.objects.filter(state=State.QUEUED).bulk_update(changed, ["priority", "queue_key"], batch_size=WRITTEN_AT_ONCE)
 
 
 def _distinct(slots: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """The same slots in order; of equal ones, the later is moved up by as little as a float can be."""
+    """The same slots in order; the later of equal ones gets the next larger float."""
     places: list[tuple[int, float]] = []
     for priority, key in slots:
         if places and places[-1][0] == priority and key <= places[-1][1]:
@@ -85,6 +79,7 @@ def set_priority(user: Any, run: Run, priority: int) -> None:
     highest = MAX_PRIORITY if user.is_staff else 0
     if not -MAX_PRIORITY <= priority <= highest:
         why = "" if user.is_staff else "; only staff may put a run before those of others"
-        raise _refused("out_of_range", f"Must be from {-MAX_PRIORITY} to {highest}{why}.", "priority")
+        message = f"Must be from {-MAX_PRIORITY} to {highest}{why}."
+        raise FieldErrors([FieldError("out_of_range", message, "priority")])
     Run.objects.filter(pk=run.pk).update(priority=priority)
     run.refresh_from_db()

@@ -1,4 +1,4 @@
-"""A file of settings, YAML or JSON, as what the new-run form starts with. RunSpec judges the values when it is sent."""
+"""A file of settings, YAML or JSON, read for the new-run form. RunSpec checks the values when the form is sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workers.contract.spec.run import RunSpec
 
 FURTHER = "evaluation.benchmarks"
 TOP = ("name", "seed", "group", "benchmark")
-# Of a run's own file: on the form the group and the benchmark stand for them. `confirm` is asked anew.
+# Of a run's own file: the form has the group and the benchmark instead, and cautions are confirmed again.
 LEFT_OUT = ("agents", "data", "confirm", "cloned_from", "draft")
 SWEEP = ("algorithms", "seeds", "ablations", "grid")
 
@@ -61,14 +61,14 @@ def _section(section: str, value: Any, errors: list[FieldError]) -> dict[str, An
 
 
 def _benchmarks(value: Any) -> list[dict[str, str]]:
-    """Further benchmarks by name; the form ticks those that are there."""
+    """Further benchmarks by name; the form ticks those that exist."""
     entries = value if isinstance(value, list) else []
     names = [one.get("benchmark") for one in entries if isinstance(one, dict)]
     return [{"benchmark": name} for name in names if isinstance(name, str)]
 
 
 def _scalar(path: str, value: Any, errors: list[FieldError]) -> dict[str, Any]:
-    """What a field of the form can hold; an integer beyond every column, or half a character, cannot be shown."""
+    """What a field of the form can hold: no integer beyond 64 bits, no lone surrogate."""
     is_plain = value is None or isinstance(value, str | int | float)
     if isinstance(value, str):
         is_plain = "\x00" not in value and value.isprintable() and len(value) <= 1000

@@ -1,13 +1,13 @@
-"""What a sweep compares: algorithms, ablations of HACPO, and points of a grid; each of them on the same seeds.
+"""Variants of a sweep: algorithms, ablations of HACPO, and points of a grid, each on the same seeds.
 
-A variant is one row of the sweep: an algorithm with what it changes in RunSpec's section `algorithm`. The grid
-multiplies only the variants for which its settings act: a GSPO run has no delta, so it is not launched once a delta.
+A variant is an algorithm with its changes of RunSpec's section `algorithm`. A grid multiplies only the variants that
+use its settings: GSPO has no delta, so it runs once and not once per delta.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -82,7 +82,7 @@ class Variant:
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """What it changes in the section `algorithm` that all share."""
+        """Its changes of the section `algorithm`."""
         removed = ABLATIONS[self.ablation].overrides if self.ablation else {}
         return {**removed, **self.point, "name": self.algorithm}
 
@@ -93,7 +93,7 @@ class Variant:
         return " ".join([self.algorithm, *([self.ablation] if self.ablation else []), *values])
 
     def field_of(self, path: str | None) -> str | None:
-        """The field of the request that a setting of this variant came from."""
+        """The field of the request that sets `path` in this variant."""
         name = (path or "").removeprefix("algorithm.")
         if name in self.point:
             return f"grid.{name}"
@@ -101,13 +101,13 @@ class Variant:
 
 
 def _written(value: float) -> str:
-    """A number as short as it can be without being taken for another: 3, 0.1, 1.0000001."""
+    """The shortest text that is exactly this number: 3, 0.1, 1.0000001."""
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
 
 
 def grid_of(grid: Any, errors: list[FieldError]) -> dict[str, list[Any]]:
-    """The grid as numbers, by setting. asked: {"alpha": [1, "3"]}. What is wrong is added to `errors`."""
+    """The grid {"alpha": [1, "3"]} as numbers. Errors are added to `errors`."""
     if not isinstance(grid, Mapping):
         errors.append(FieldError("invalid", "Must be an object: each setting with a list of its values.", "grid"))
         return {}
@@ -123,7 +123,7 @@ def grid_of(grid: Any, errors: list[FieldError]) -> dict[str, list[Any]]:
             if len(set(numbers)) < len(numbers):
                 errors.append(FieldError("repeated", "Each value may be named once.", path))
             values_by_name[name] = numbers
-    # In one order, however the request was written: it is the order of the names of runs.
+    # In a fixed order: it is that of the values in the names of runs.
     return {name: values_by_name[name] for name in GRID if name in values_by_name}
 
 
@@ -132,17 +132,14 @@ def _number(name: str, value: Any, errors: list[FieldError]) -> list[Any]:
     try:
         return [getattr(AlgorithmSpec.model_validate({name: value}), name)]
     except ValidationError as error:
-        errors += [FieldError(wrong.code, wrong.message, f"grid.{name}") for wrong in plain_errors(error)]
+        errors += [replace(one, field=f"grid.{name}") for one in plain_errors(error)]
         return []
 
 
 def expand(
     algorithms: Sequence[Any], ablations: Iterable[str], grid: Mapping[str, Sequence[Any]], base: Mapping[str, Any]
 ) -> list[Variant]:
-    """The variants of a request, algorithms first. base: the section `algorithm` that all share.
-
-    A setting that an ablation removes, or for which an algorithm has no use, multiplies nothing.
-    """
+    """The variants of a request, algorithms first. base: the section `algorithm` that all share."""
     rows = [Variant(str(name)) for name in algorithms] + [Variant(HACPO, key) for key in ablations]
     return [
         Variant(row.algorithm, row.ablation, dict(zip(axes, point, strict=True)))
@@ -153,16 +150,16 @@ def expand(
 
 
 def _axes(row: Variant, grid: Mapping[str, Sequence[Any]], base: Mapping[str, Any]) -> list[str]:
-    """The settings of the grid that act in a row."""
+    """The settings of the grid that a row uses and its ablation does not remove."""
     try:
         rule = AlgorithmSpec.model_validate({**base, **row.overrides})
-    except ValidationError:  # said where the whole spec is checked
+    except ValidationError:  # check_spec adds the error
         return []
     return [name for name in grid if name not in row.overrides and rule.uses(name)]
 
 
 def idle_ablations(base: AlgorithmSpec) -> list[str]:
-    """Ablations that remove what this rule has not."""
+    """Ablations that change nothing in this rule."""
     return [
         key
         for key, ablation in ABLATIONS.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
@@ -112,7 +113,7 @@ def run_import(request: HttpRequest) -> HttpResponse:
 def run_estimate(request: HttpRequest) -> JsonResponse:
     """The cost of what the form describes, as JSON for its side card; or its errors, status 422."""
     try:
-        return JsonResponse({"cost": _estimate(request).as_dict()})
+        return JsonResponse({"cost": asdict(_estimate(request))})
     except FieldErrors as refused:
         return JsonResponse({"errors": [error.as_dict() for error in refused.errors]}, status=refused.status)
 

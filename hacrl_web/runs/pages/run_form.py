@@ -20,8 +20,8 @@ from hacrl_web.runs.launch.form import (
     FormField,
     confirmed,
     confirmed_by,
-    default_values,
     draw,
+    values_of,
 )
 from hacrl_web.runs.launch.presets import presets
 from hacrl_web.runs.launch.variants import ABLATIONS, HACPO, MAX_SWEEP_RUNS, idle_ablations
@@ -88,7 +88,7 @@ def first_values(request: HttpRequest) -> dict[str, Any]:
 
 
 def _values_of(run: Run) -> dict[str, Any]:
-    return default_values(run.spec) | {"name": run.name, "group": run.group_id, "benchmark": run.benchmark_id}
+    return values_of(run.spec) | {"name": run.name, "group": run.group_id, "benchmark": run.benchmark_id}
 
 
 def _ablation_of(run: Run) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import { count, duration, make, must, size } from "../lib/format.js";
 
 /**
- * @typedef {Api.CostAnswer} Cost
+ * @typedef {Api.Cost} Cost
  * @typedef {{code: string, message: string, field: string | null}} FieldError
  */
 

@@ -385,7 +385,7 @@ class TestDrain:
         assert "go back to the queue after their step: 1" in capsys.readouterr().out
         call_command("drain", "gpu-7", "--off")
         assert Host.objects.get().drain == Drain.NO
-        with pytest.raises(CommandError, match="known: gpu-7"):
+        with pytest.raises(CommandError, match="known hosts: gpu-7"):
             call_command("drain", "elsewhere")
 
 
