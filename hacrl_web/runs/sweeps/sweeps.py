@@ -79,7 +79,7 @@ def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
 
 def _missing(state: SweepState, seeds: list[Any]) -> list[tuple[SweepLine, RunSpec]]:
     """The runs that further seeds add, ordered by seed first. Error: LaunchError."""
-    missing = {}
+    missing: dict[tuple[str, int], tuple[SweepLine, RunSpec]] = {}
     for seed in seeds:
         for line in state.lines:
             spec = _with_seed(line.newest, seed)
