@@ -135,9 +135,9 @@ declare namespace Api {
     agent: string;
     source: string;
     grid: number;
-    last: (number | null)[];
-    low?: (number | null)[];
-    high?: (number | null)[];
+    last: number[];
+    low?: number[];
+    high?: number[];
     seeds: number[];
   }
   interface BandStep {
@@ -533,9 +533,9 @@ declare namespace Api {
     agent: string;
     source: string;
     grid: number;
-    last: (number | null)[];
-    low?: (number | null)[];
-    high?: (number | null)[];
+    last: number[];
+    low?: number[];
+    high?: number[];
   }
   interface ListQuery {
     limit?: number;

@@ -19,7 +19,7 @@ from tests.support.browser.made_runs import LONG, SPIKE, SPIKE_STEP, STEPS
 DRAWN = """async (key) => {
     const { charts } = await import(document.querySelector("script[src*='js/run/run.js']").src);
     const chart = charts.charts.find((one) => one.spec.key === key);
-    while (charts.buckets.isAsking || charts.isPending || chart.isDirty) await new Promise(requestAnimationFrame);
+    while (charts.buckets.isLoading || charts.isPending || chart.isDirty) await new Promise(requestAnimationFrame);
     const [x, ...values] = chart.plot.data;
     return { steps: chart.table.steps, x, columns: chart.columns.map((column) => column.role + column.line), values,
              scale: [chart.plot.scales.x.min, chart.plot.scales.x.max], picture: chart.plot.ctx.canvas.toDataURL() };

@@ -30,9 +30,9 @@ class LineAnswer(TypedDict):
     agent: str
     source: str
     grid: int
-    last: list[float | None]
-    low: NotRequired[list[float | None]]
-    high: NotRequired[list[float | None]]
+    last: list[float]
+    low: NotRequired[list[float]]
+    high: NotRequired[list[float]]
 
 
 class BandAnswer(LineAnswer):

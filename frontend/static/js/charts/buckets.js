@@ -1,4 +1,4 @@
-/** Fills a store with the server's buckets: asks for what the view shows, and keeps what the socket says meanwhile. */
+/** Fills a store with the server's buckets: requests what the view shows, and holds the events that arrive meanwhile. */
 
 const AGAIN_MS = 2000;
 /** This many live points after the last answer are worth a new one, in which they are buckets. */
@@ -18,11 +18,11 @@ export class Buckets {
     this.metrics = metrics;
     this.view = view;
     this.on = on;
-    /** Events that came while a question was under way. @type {import("../lib/socket.js").RunEvent[]} */
-    this.kept = [];
-    this.asked = 0;
-    this.askedAt = 0;
-    this.isAsking = false;
+    /** Events that arrived during a request. @type {import("../lib/socket.js").RunEvent[]} */
+    this.pending = [];
+    this.requests = 0;
+    this.requestedAt = 0;
+    this.isLoading = false;
     this.isWaiting = false;
     this.isClosed = false;
     this.abort = new AbortController();
@@ -39,30 +39,30 @@ export class Buckets {
   }
 
   /**
-   * Asks until there is an answer. A later question makes an earlier one void.
-   * @returns {Promise<number | null>} the seq from which the socket goes on; null where this question became void
+   * Requests until there is an answer. A later request cancels an earlier one.
+   * @returns {Promise<number | null>} the seq from which the socket continues; null where this request was cancelled
    */
   async load() {
-    const number = ++this.asked;
-    this.abort.abort(); // what is no longer wanted need not be sent
+    const number = ++this.requests;
+    this.abort.abort(); // an outdated answer need not be sent
     const { signal } = (this.abort = new AbortController());
-    const asked = { last: this.view.last, x: this.view.x };
-    if (!this.isAsking) this.kept = [];
-    this.isAsking = true;
+    const request = { last: this.view.last, x: this.view.x };
+    if (!this.isLoading) this.pending = [];
+    this.isLoading = true;
     for (;;) {
-      this.askedAt = Date.now();
-      const answer = await ask(`${this.url}?${this.#query()}`, signal);
-      if (number !== this.asked || this.isClosed) return null;
+      this.requestedAt = Date.now();
+      const answer = await fetchBuckets(`${this.url}?${this.#query()}`, signal);
+      if (number !== this.requests || this.isClosed) return null;
       if (typeof answer === "string") {
         this.on.failed(answer);
         await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
-        if (number !== this.asked || this.isClosed) return null;
+        if (number !== this.requests || this.isClosed) return null;
         continue;
       }
-      this.store.load(answer, asked);
-      for (const event of this.kept) if (event.seq > answer.seq) this.store.add(event);
-      this.isAsking = false;
-      this.kept = [];
+      this.store.load(answer, request);
+      for (const event of this.pending) if (event.seq > answer.seq) this.store.add(event);
+      this.isLoading = false;
+      this.pending = [];
       this.on.loaded();
       return answer.seq;
     }
@@ -73,29 +73,29 @@ export class Buckets {
    * @returns {Set<string>} the charts that changed
    */
   add(events) {
-    if (this.isAsking) this.kept.push(...events);
+    if (this.isLoading) this.pending.push(...events);
     const changed = new Set(events.flatMap((event) => this.store.add(event)));
     if (this.store.isStale || this.store.tail > LONGEST_TAIL) this.#loadSoon();
     return changed;
   }
 
   #loadSoon() {
-    if (this.isAsking || this.isWaiting) return;
+    if (this.isLoading || this.isWaiting) return;
     this.isWaiting = true;
     const load = () => {
       this.isWaiting = false;
       if (!this.isClosed) this.load();
     };
-    setTimeout(load, Math.max(0, this.askedAt + AGAIN_MS - Date.now()));
+    setTimeout(load, Math.max(0, this.requestedAt + AGAIN_MS - Date.now()));
   }
 }
 
 /**
  * @param {string} url
  * @param {AbortSignal} signal
- * @returns {Promise<import("./series.js").Answer | string>} or why there is none
+ * @returns {Promise<Api.BucketsAnswer | string>} or the reason without one
  */
-async function ask(url, signal) {
+async function fetchBuckets(url, signal) {
   try {
     const answer = await fetch(url, { signal, headers: { Accept: "application/json" } });
     if (answer.ok) return await answer.json();

@@ -1,6 +1,6 @@
 /** One line chart: its figure with buttons, the uPlot drawing, a legend whose entries can be switched off, downloads. */
 
-import { columnsOf, csvOf, tabulate } from "./drawn.js";
+import { columnsOf, csvOf, tabulate } from "./table.js";
 import { DASHES, count, cut, make, significant } from "../lib/format.js";
 import { colour, drawBand, drawBars, drawMarks, drawZero, padded } from "./paint.js";
 import { pictureOf, save } from "./picture.js";
@@ -17,10 +17,10 @@ const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval o
  * @typedef {import("./series.js").ChartSpec} ChartSpec
  * @typedef {import("./view.js").View} View
  *
- * What a chart is told by those who show many: the store, how all are looked at, and what its buttons do.
+ * What a chart gets from the page: the store, the view that all charts share, and what its buttons do.
  * @typedef {{store: import("./series.js").SeriesStore, view: View, xName: () => string, xUnit: () => string, xRange: () => [number, number],
  *   marks: (chart: string) => number[], zoom: (low: number, high: number) => void, unzoom: () => void,
- *   toggleLog: (chart: string) => void, open: (chart: string) => void, fileName: (chart: string) => string}} Host
+ *   toggleLog: (chart: string) => void, open: (chart: string) => void, fileName: (chart: string) => string}} ChartHost
  */
 
 /**
@@ -41,7 +41,7 @@ export class Chart {
   /**
    * @param {ChartSpec} spec
    * @param {string[]} agents in the order of their positions, which fixes their colours
-   * @param {Host} host
+   * @param {ChartHost} host
    * @param {boolean} [isFull] the only chart of a dialog
    */
   constructor(spec, agents, host, isFull = false) {
@@ -54,9 +54,9 @@ export class Chart {
     /** @type {uPlot | null} */
     this.plot = null;
     this.layout = "";
-    /** @type {import("./drawn.js").Column[]} */
+    /** @type {import("./table.js").Column[]} */
     this.columns = [];
-    /** @type {import("./drawn.js").Table} */
+    /** @type {import("./table.js").Table} */
     this.table = { steps: [], x: [], values: [], numUnplaced: 0, numNonPositive: 0 };
     this.width = 320;
     /** More points than pixels. */
@@ -168,7 +168,7 @@ export class Chart {
       this.layout = name;
       this.plot = new uPlot(this.#options(layout), data, this.frame);
     }
-    this.#say(layout);
+    this.#annotate(layout);
   }
 
   /** Of any of its lines. @returns {number[]} */
@@ -178,7 +178,7 @@ export class Chart {
   }
 
   /** @param {{hasBands: boolean, hasShades: boolean}} layout */
-  #say({ hasBands, hasShades }) {
+  #annotate({ hasBands, hasShades }) {
     const { store, view } = this.host;
     const { numUnplaced, numNonPositive, steps } = this.table;
     if (this.empty) this.empty.textContent = steps.length ? "" : this.emptyText;
@@ -195,8 +195,8 @@ export class Chart {
     this.#showValues();
   }
 
-  /** Live values, which are told more often than lines are drawn. */
-  tellLast() {
+  /** Live values, which change more often than lines are drawn. */
+  showLast() {
     const { store, view } = this.host;
     if (!this.plot || view.smooth > 0 || (this.plot.cursor.left ?? -1) >= 0) return;
     this.lines.forEach((line, index) => {
@@ -213,14 +213,14 @@ export class Chart {
     /** @type {Map<number, Map<string, number>>} */
     const places = new Map(this.lines.map((_, line) => [line, new Map()]));
     this.columns.forEach(({ role, line }, index) => places.get(line)?.set(role, index));
-    this.values?.forEach((shown, line) => {
+    this.values?.forEach((element, line) => {
       const roles = places.get(line);
       const column = values[roles?.get(view.smooth > 0 ? "smooth" : "raw") ?? -1] ?? [];
       const row = at ?? column.findLastIndex((value) => value !== null);
       let text = significant(column[row]);
       const [low, high] = [values[roles?.get("low") ?? -1]?.[row], values[roles?.get("high") ?? -1]?.[row]];
       if (this.isFull && typeof low === "number" && low !== high) text += ` (${significant(low)} to ${significant(high)})`;
-      if (shown.textContent !== text) shown.textContent = text;
+      if (element.textContent !== text) element.textContent = text;
     });
     const place = at ?? steps.length - 1;
     const unit = this.host.xUnit();
@@ -269,7 +269,7 @@ export class Chart {
   }
 
   /**
-   * @param {import("./drawn.js").Column} column
+   * @param {import("./table.js").Column} column
    * @param {boolean} isSmoothed then the raw line is faint
    * @returns {uPlot.Series}
    */
@@ -339,8 +339,8 @@ export class Chart {
 
   async savePicture() {
     if (!this.plot) return;
-    const shown = this.lines.filter((_, index) => !this.off.has(index));
-    const picture = await pictureOf(this.plot.ctx.canvas, this.spec.title, shown, this.note?.textContent ?? "");
+    const lines = this.lines.filter((_, index) => !this.off.has(index));
+    const picture = await pictureOf(this.plot.ctx.canvas, this.spec.title, lines, this.note?.textContent ?? "");
     save(picture, `${this.host.fileName(this.spec.key)}.png`);
   }
 

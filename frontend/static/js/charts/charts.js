@@ -1,4 +1,4 @@
-/** The charts of a run: one cursor, one zoom and one way to look at all of them, kept in the page's address. */
+/** The charts of a run: one cursor, one zoom and one view of all of them, stored in the page's address. */
 
 import { Buckets } from "./buckets.js";
 import { Chart } from "./chart.js";
@@ -7,7 +7,7 @@ import { forgetColours } from "./paint.js";
 import { CHART_GROUPS, SeriesStore } from "./series.js";
 import { readView, writeView } from "./view.js";
 
-/** Charts drawn within one animation frame: more of them would be a jerk. */
+/** Charts drawn within one animation frame: more would be noticed as a jerk. */
 const AT_ONCE = 2;
 /** Live points are drawn after this time at the latest. */
 const SLOWEST_MS = 1000;
@@ -38,7 +38,7 @@ export class RunCharts {
     });
     /** @type {Chart[]} */
     this.charts = [];
-    /** The chart in full, with a store of its own: one chart may have more points. @type {{chart: Chart, buckets: Buckets, host: import("./chart.js").Host} | null} */
+    /** The chart in full, with a store of its own: one chart may have more points. @type {{chart: Chart, buckets: Buckets, host: import("./chart.js").ChartHost} | null} */
     this.full = null;
     /** Steps at which alerts were raised, by chart. @type {Map<string, number[]>} */
     this.marks = new Map();
@@ -65,7 +65,7 @@ export class RunCharts {
    * @param {() => void} loaded
    */
   #buckets(store, metrics, loaded) {
-    return new Buckets(this.about.url, store, metrics, this.view, { loaded: () => (this.#tell(""), loaded()), failed: (why) => this.#tell(why) });
+    return new Buckets(this.about.url, store, metrics, this.view, { loaded: () => (this.#showState(""), loaded()), failed: (why) => this.#showState(why) });
   }
 
   /** @param {import("./series.js").ChartGroup} group */
@@ -85,7 +85,7 @@ export class RunCharts {
 
   /**
    * @param {SeriesStore} store
-   * @returns {import("./chart.js").Host}
+   * @returns {import("./chart.js").ChartHost}
    */
   #host(store) {
     return {
@@ -124,9 +124,9 @@ export class RunCharts {
       this.setZoom(Math.max(0, Math.floor(low)), Math.max(0, Math.ceil(high)));
       return;
     }
-    const known = [...store.places].sort((a, b) => a[0] - b[0]);
-    const first = known.findLast(([, place]) => place <= low) ?? known[0];
-    const last = known.find(([, place]) => place >= high) ?? known[known.length - 1];
+    const placed = [...store.places].sort((a, b) => a[0] - b[0]);
+    const first = placed.findLast(([, place]) => place <= low) ?? placed[0];
+    const last = placed.find(([, place]) => place >= high) ?? placed[placed.length - 1];
     if (first && last) this.setZoom(first[0], last[0]);
   }
 
@@ -134,11 +134,11 @@ export class RunCharts {
   setZoom(first, last) {
     if (first === this.view.first && last === this.view.last) return;
     Object.assign(this.view, { first, last });
-    this.#looked();
+    this.#viewChanged();
   }
 
-  /** How the charts are looked at has changed: what is there is shown at once so, and asked for anew. */
-  #looked() {
+  /** The view has changed: draw the present lines in it at once, and request new ones. */
+  #viewChanged() {
     this.#remember();
     this.#showControls();
     this.#changed();
@@ -151,9 +151,9 @@ export class RunCharts {
     history.replaceState(history.state, "", `${location.pathname}${query ? `?${query}` : ""}${location.hash}`);
   }
 
-  /** @returns {Promise<number | null>} the seq from which the socket goes on */
+  /** @returns {Promise<number | null>} the seq from which the socket continues */
   load() {
-    if (!this.store.points) this.#tell("loading…");
+    if (!this.store.points) this.#showState("loading…");
     return this.buckets.load();
   }
 
@@ -165,7 +165,7 @@ export class RunCharts {
   }
 
   /**
-   * Values are told at once; lines are drawn again when a new step has moved them by half a pixel, or after a second.
+   * Values are shown at once; lines are drawn again when a new step has moved them by half a pixel, or after a second.
    * All of them, since a new step moves the right end of every chart: the shared cursor stands at one place.
    */
   #drawLive() {
@@ -174,12 +174,12 @@ export class RunCharts {
     const moved = ((lastStep - this.drawnStep) / Math.max(1, lastStep - firstStep)) * width;
     if (moved >= 0.5 || wait <= 0) this.#changed();
     else this.timer ||= setTimeout(() => this.#changed(), wait);
-    for (const chart of this.charts) if (chart.isSeen && !this.full) chart.tellLast();
-    this.full?.chart.tellLast();
+    for (const chart of this.charts) if (chart.isSeen && !this.full) chart.showLast();
+    this.full?.chart.showLast();
   }
 
   /** @param {string} text about the charts' data; empty where all is well */
-  #tell(text) {
+  #showState(text) {
     const state = must("#chart-state");
     if (state.textContent !== text) state.textContent = text;
   }
@@ -301,7 +301,7 @@ export class RunCharts {
     for (const name of ["x", "band"]) {
       field(name)?.addEventListener("change", () => {
         Object.assign(this.view, { [name]: field(name)?.value });
-        this.#looked();
+        this.#viewChanged();
       });
     }
     // Both ends are read together, once the reader has left them or presses Enter.
@@ -329,8 +329,8 @@ export class RunCharts {
 
   #showControls() {
     const { first, last, smooth, x, band } = this.view;
-    const shown = { first: first ?? "", last: last ?? "", smooth, x, band };
-    for (const [name, value] of Object.entries(shown)) {
+    const values = { first: first ?? "", last: last ?? "", smooth, x, band };
+    for (const [name, value] of Object.entries(values)) {
       const field = this.controls(name);
       if (field && field.value !== String(value)) field.value = String(value);
     }

@@ -10,16 +10,16 @@ const colours = new Map();
  */
 export function colour(property, share = 100) {
   const name = `${property} ${share}`;
-  const known = colours.get(name);
-  if (known) return known;
+  const cached = colours.get(name);
+  if (cached) return cached;
   const probe = document.createElement("span");
   probe.hidden = true;
   document.body.append(probe);
   probe.style.color = share === 100 ? `var(${property})` : `color-mix(in srgb, var(${property}) ${share}%, transparent)`;
-  const found = getComputedStyle(probe).color;
+  const value = getComputedStyle(probe).color;
   probe.remove();
-  colours.set(name, found);
-  return found;
+  colours.set(name, value);
+  return value;
 }
 
 /** The scheme has changed. */

@@ -73,9 +73,6 @@ export function metricValue(payload, metric) {
 /**
  * A line: its points in order of steps. low and high: of the bucket that ends at the step; null where no bucket hides a value.
  * @typedef {{steps: number[], last: number[], low: number[] | null, high: number[] | null, seeds?: number[]}} Line
- * @typedef {{metric: string, agent: string, source: string, grid: number, last: number[], low?: number[], high?: number[], seeds?: number[]}} SentLine
- * @typedef {{seq: number, first: number, last: number, width: number, grids: number[][], lines: SentLine[], bands: SentLine[],
- *   x?: {steps: number[], values: (number | null)[]}}} Answer of GET /runs/{id}/buckets
  */
 
 const BY_METRIC = new Map(CHART_GROUPS.flatMap((group) => group.charts).map((spec) => [spec.metric, spec]));
@@ -99,7 +96,7 @@ export class SeriesStore {
     this.points = 0;
     /** Points that came one by one after the last answer; of the longest line. */
     this.tail = 0;
-    /** True where only the server knows what to draw. */
+    /** True where only a new answer says what to draw. */
     this.isStale = false;
     this.width = 1;
     this.firstStep = 0;
@@ -112,17 +109,17 @@ export class SeriesStore {
   }
 
   /**
-   * @param {Answer} answer
-   * @param {{last: number | null, x: string}} asked
+   * @param {Api.BucketsAnswer} answer
+   * @param {{last: number | null, x: string}} request
    */
-  load(answer, asked) {
-    this.charts = read(answer.lines, answer.grids);
-    this.bands = read(answer.bands, answer.grids);
+  load(answer, request) {
+    this.charts = linesOfCharts(answer.lines, answer.grids);
+    this.bands = linesOfCharts(answer.bands, answer.grids);
     this.width = answer.width;
     this.firstStep = answer.first;
     this.lastStep = answer.last;
-    this.end = asked.last ?? Infinity;
-    this.field = PROGRESS_FIELD[asked.x] ?? "";
+    this.end = request.last ?? Infinity;
+    this.field = PROGRESS_FIELD[request.x] ?? "";
     this.places = null;
     if (answer.x) {
       const { steps, values } = answer.x;
@@ -170,7 +167,7 @@ export class SeriesStore {
     const line = lineOf(this.charts, spec.key, lineKey(of.agent, of.source));
     const end = line.steps.length - 1;
     if (end >= 0 && step <= line.steps[end]) {
-      // Told twice, by the answer and by the socket; or a step that a later attempt repeats.
+      // Sent twice, by the answer and by the socket; or a step that a later attempt repeats.
       if (step !== line.steps[end] || value !== line.last[end]) this.isStale = true;
       return [];
     }
@@ -184,7 +181,7 @@ export class SeriesStore {
     return [spec.key];
   }
 
-  /** @param {number} step @returns {number | null} its place on the x axis, if that is known */
+  /** @param {number} step @returns {number | null} its place on the x axis, null where that is unknown */
   place(step) {
     return this.places ? this.places.get(step) ?? null : step;
   }
@@ -205,13 +202,13 @@ function lineOf(charts, chart, key) {
 }
 
 /**
- * @param {SentLine[]} sent
+ * @param {(Api.LineAnswer & {seeds?: number[]})[]} answer
  * @param {number[][]} grids
  */
-function read(sent, grids) {
+function linesOfCharts(answer, grids) {
   /** @type {Map<string, Map<string, Line>>} */
   const charts = new Map();
-  for (const one of sent) {
+  for (const one of answer) {
     const spec = BY_METRIC.get(one.metric);
     if (!spec || (spec.kind === "pair") !== Boolean(one.source)) continue;
     const line = lineOf(charts, spec.key, lineKey(one.agent, one.source));

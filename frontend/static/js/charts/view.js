@@ -1,4 +1,4 @@
-/** How the charts are looked at: zoom, smoothing, axes, band and the chart in full, all kept in the page's address. */
+/** What the charts show: zoom, smoothing, axes, band and the chart in full, all stored in the page's address. */
 
 /**
  * @typedef {{first: number | null, last: number | null, smooth: number, x: string, band: string, log: Set<string>, full: string}} View
@@ -17,33 +17,33 @@ function step(text) {
 }
 
 /**
- * @param {string} query of the address; what it says wrongly is as if not said
+ * @param {string} query of the address; unreadable values count as absent
  * @returns {View}
  */
 export function readView(query) {
-  const said = new URLSearchParams(query);
-  const smooth = Number(said.get("smooth") ?? 0);
-  let [first, last] = [step(said.get("first")), step(said.get("last"))];
+  const parameters = new URLSearchParams(query);
+  const smooth = Number(parameters.get("smooth") ?? 0);
+  let [first, last] = [step(parameters.get("first")), step(parameters.get("last"))];
   if (first === null || last === null || first > last) first = last = null;
   return {
     first,
     last,
     smooth: smooth > 0 && smooth <= MOST_SMOOTHING ? smooth : 0,
-    x: X_AXES.find((name) => name === said.get("x")) ?? "step",
-    band: BANDS.find((name) => name === said.get("band")) ?? "none",
-    log: new Set((said.get("log") ?? "").split(",").filter(Boolean)),
-    full: said.get("full") ?? "",
+    x: X_AXES.find((name) => name === parameters.get("x")) ?? "step",
+    band: BANDS.find((name) => name === parameters.get("band")) ?? "none",
+    log: new Set((parameters.get("log") ?? "").split(",").filter(Boolean)),
+    full: parameters.get("full") ?? "",
   };
 }
 
 /**
  * @param {View} view
- * @param {string} query of the address so far, whose other words stay
+ * @param {string} query of the address so far, whose other parameters stay
  */
 export function writeView(view, query) {
-  const said = new URLSearchParams(query);
+  const parameters = new URLSearchParams(query);
   /** @type {Record<string, string>} */
-  const words = {
+  const values = {
     first: view.first === null ? "" : String(view.first),
     last: view.last === null ? "" : String(view.last),
     smooth: view.smooth ? String(view.smooth) : "",
@@ -52,9 +52,9 @@ export function writeView(view, query) {
     log: [...view.log].sort().join(","),
     full: view.full,
   };
-  for (const [name, value] of Object.entries(words)) {
-    if (value) said.set(name, value);
-    else said.delete(name);
+  for (const [name, value] of Object.entries(values)) {
+    if (value) parameters.set(name, value);
+    else parameters.delete(name);
   }
-  return said.toString();
+  return parameters.toString();
 }

@@ -16,7 +16,7 @@ const note = must("#compare-empty");
 const reset = must("#reset");
 /** @type {uPlot | null} */
 let plot = null;
-let asked = 0;
+let requests = 0;
 
 /** @param {string} agent */
 const dashOf = (agent) => AGENT_DASHES[Math.max(0, settings.agents.indexOf(agent)) % AGENT_DASHES.length];
@@ -67,7 +67,7 @@ function setZoom(range) {
   load();
 }
 
-/** Without a run, or with another baseline, the axis is the same, and so is its part that is looked at. */
+/** Links that change the runs or the baseline but not the axis keep its zoom. */
 function passZoomOn() {
   for (const link of document.querySelectorAll("a[data-keeps-zoom]")) {
     if (link instanceof HTMLAnchorElement) link.href = zoomed(link.href, zoom());
@@ -147,10 +147,10 @@ async function load() {
   const range = zoom();
   reset.hidden = range === null;
   passZoomOn();
-  const mine = (asked += 1);
+  const request = (requests += 1);
   const url = range ? `${settings.url}&low=${Math.max(0, range[0])}&high=${Math.max(0, range[1])}` : settings.url;
   const answer = await fetch(url).catch(() => null);
-  if (mine !== asked) return; // a later zoom is on its way
+  if (request !== requests) return; // a later zoom has been requested
   if (answer?.ok) draw((await answer.json()).lines);
   else {
     note.hidden = false;
@@ -165,7 +165,7 @@ new ResizeObserver(() => {
   if (plot && width > 0 && width !== plot.width) plot.setSize({ width, height: HEIGHT });
 }).observe(frame);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot?.redraw(false, true));
-// A change of metric or axis is a new address; a zoom of the old axis means nothing there.
+// A change of metric or axis is a new address, without the zoom of the old axis.
 for (const choice of document.querySelectorAll("#compare-form select")) {
   choice.addEventListener("change", () => /** @type {HTMLFormElement} */ (must("#compare-form")).requestSubmit());
 }

@@ -120,7 +120,7 @@ function cell(text) {
   return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-const SAID = { raw: "", smooth: " (smoothed)", low: " (lowest)", high: " (highest)", "seeds-low": " (seeds, low)", "seeds-high": " (seeds, high)" };
+const ROLE_WORDS = { raw: "", smooth: " (smoothed)", low: " (lowest)", high: " (highest)", "seeds-low": " (seeds, low)", "seeds-high": " (seeds, high)" };
 
 /**
  * The drawn numbers as CSV. A number's shortest decimal form reads back as the same number.
@@ -130,13 +130,13 @@ const SAID = { raw: "", smooth: " (smoothed)", low: " (lowest)", high: " (highes
  * @param {{xName: string, isShown: (line: number) => boolean}} how xName: empty where the x axis is the step
  */
 export function csvOf(table, columns, names, { xName, isShown }) {
-  const kept = columns.flatMap((column, index) => (isShown(column.line) ? [{ ...column, index }] : []));
-  kept.sort((a, b) => a.line - b.line || ORDER.indexOf(b.role) - ORDER.indexOf(a.role));
-  const head = ["step", ...(xName ? [xName] : []), ...kept.map(({ role, line }) => names[line] + SAID[role])];
+  const visible = columns.flatMap((column, index) => (isShown(column.line) ? [{ ...column, index }] : []));
+  visible.sort((a, b) => a.line - b.line || ORDER.indexOf(b.role) - ORDER.indexOf(a.role));
+  const head = ["step", ...(xName ? [xName] : []), ...visible.map(({ role, line }) => names[line] + ROLE_WORDS[role])];
   const rows = table.steps.map((step, row) => [
     String(step),
     ...(xName ? [String(table.x[row])] : []),
-    ...kept.map(({ index }) => String(table.values[index][row] ?? "")),
+    ...visible.map(({ index }) => String(table.values[index][row] ?? "")),
   ]);
   return [head.map(cell), ...rows].map((cells) => `${cells.join(",")}\r\n`).join("");
 }
