@@ -1,6 +1,6 @@
-"""Which column is the question and which the answer: guessed from names, then applied to every row.
+"""The mapping from a file's columns to questions: guessed from the columns' names, then applied to every row.
 
-Second station of a benchmark, between a file's rows (`workers.questions.files`) and canonical questions
+The second step of a benchmark's import, between a file's rows (`workers.questions.files`) and canonical questions
 (`workers.questions.canonical`). Standard library only.
 """
 
@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from workers.questions.dataset import MAX_ID_LENGTH, Question, derived_id, id_of, optional_text, text_of
+from workers.questions.dataset import Question, derived_id, id_of, optional_text, text_of
 from workers.questions.files import QuestionFileError, kind_name
 from workers.verifiers.mathematics.answers import final_answer
 
 Extraction = Literal["as_is", "hashes", "boxed"]
 MAX_SLICE_LENGTH = 200  # characters of a subject or a difficulty
-# Names that columns have in the field's data sets, the surest first.
+MAX_BOX_LENGTH = 50  # characters; a longer cell with a box is a whole solution
+# Column names of common data sets, the most certain first.
 USUAL_NAMES = {
     "question": ("question", "problem", "prompt", "query", "input", "instruction"),
     "answer": ("answer", "final_answer", "gold", "target", "expected_answer", "expected", "solution", "output"),
@@ -30,7 +31,7 @@ _THOUSANDS = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class QuestionMapping:
-    """Names of the columns (empty: there is none), and where in its cell the answer stands."""
+    """Names of the columns (empty: no such column), and how to extract the answer from its cell."""
 
     question: str = "question"
     answer: str = "answer"
@@ -45,8 +46,12 @@ class QuestionMapping:
         return list(dict.fromkeys(name for name in named if name))
 
     def question_of(self, record: Mapping[str, Any]) -> Question:
-        """The question of a row. Error: Refused."""
-        row = {**record, self.answer: _only(record[self.answer])} if self.answer in record else dict(record)
+        """The question of a row. Error: QuestionFileError."""
+        row = dict(record)
+        if isinstance(answers := row.get(self.answer), list) and answers:  # some data sets have lists of one answer
+            if len(answers) > 1:
+                raise QuestionFileError(f"{self.answer!r} is a list of several answers: keep one")
+            row[self.answer] = answers[0]
         question = text_of(row, self.question)
         return Question(
             id=(id_of(row, self.id) if self.id else "") or derived_id(question),
@@ -55,15 +60,6 @@ class QuestionMapping:
             subject=_slice(row, self.subject),
             difficulty=_slice(row, self.difficulty),
         )
-
-
-def _only(value: Any) -> Any:
-    """Some data sets keep a single answer in a list. Error: Refused where there are more."""
-    if not isinstance(value, list) or not value:
-        return value
-    if len(value) > 1:
-        raise QuestionFileError("a list of several answers; one is needed")
-    return value[0]
 
 
 def _slice(row: Mapping[str, Any], column: str) -> str:
@@ -79,7 +75,10 @@ def _slice(row: Mapping[str, Any], column: str) -> str:
 
 
 def extracted(text: str, how: Extraction, column: str = "answer") -> str:
-    r"""The answer in its cell: all of it, what follows the last `####`, or the last `\boxed{}`. Error: Refused."""
+    r"""The answer in a cell: all of it, the text after the last `####`, or the last `\boxed{}`.
+
+    Error: QuestionFileError.
+    """
     if how == "as_is":
         return text
     if how == "hashes":
@@ -99,16 +98,13 @@ def extracted(text: str, how: Extraction, column: str = "answer") -> str:
 
 
 def guess(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> QuestionMapping:
-    """The likeliest mapping, by the columns' names and a few rows; empty where nothing looks like it."""
+    """The most likely mapping, by the columns' names and a few rows; empty for a column that has no match."""
     by_name = {name.strip().lower().replace(" ", "_"): name for name in reversed(columns)}
     by_part = {part: next((by_name[n] for n in names if n in by_name), "") for part, names in USUAL_NAMES.items()}
     cells = [value for record in records if isinstance(value := record.get(by_part["answer"]), str)]
-    return QuestionMapping(**by_part, extraction=_guess_extraction(cells))
-
-
-def _guess_extraction(cells: Sequence[str]) -> Extraction:
+    extraction: Extraction = "as_is"
     if cells and all("####" in cell for cell in cells):
-        return "hashes"
-    if cells and all("\\boxed" in cell and len(cell) > MAX_ID_LENGTH // 4 for cell in cells):
-        return "boxed"  # a whole solution, not an answer that is itself a box
-    return "as_is"
+        extraction = "hashes"
+    elif cells and all("\\boxed" in cell and len(cell) > MAX_BOX_LENGTH for cell in cells):
+        extraction = "boxed"
+    return QuestionMapping(**by_part, extraction=extraction)

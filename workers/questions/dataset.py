@@ -1,7 +1,7 @@
-"""Questions with reference answers, read from JSONL and split into training and held-out sets.
+"""A run's questions, read from JSONL and split into a training and a held-out set. Standard library only.
 
-First station of a run, before any model is loaded: every line is checked, and an error names the line and what is
-wrong with it. A question that stands in the held-out set is never trained on. Standard library only.
+The first step of a run, before any model is loaded. Every line is checked; an error names the line and the problem. A
+held-out question is never trained on.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Question:
 
     @property
     def prompt(self) -> str:
-        """What is asked: the question in its benchmark's template, before any agent's own."""
+        """The question in its benchmark's template, before any agent's own template."""
         return self.template.replace("{question}", self.question)
 
 
 @dataclass(frozen=True)
 class Split:
-    """The two sets, and how many lines were left out: repeated lines, and training questions that are held out."""
+    """The two sets; num_repeated: repeated lines left out; num_overlapping: training questions that are held out."""
 
     train: list[Question]
     held_out: list[Question]
@@ -52,11 +52,15 @@ class Split:
 
 
 def split_questions(data: DataSpec) -> Split:
-    """Training and held-out questions of a run, with the counts of what was left out. Errors: BenchmarkError."""
+    """Training and held-out questions of a run. Error: BenchmarkError."""
     fields = (data.question_field, data.answer_field, data.prompt_template)
     questions, num_repeated = read_questions(Path(data.train_path), *fields)
     if data.eval_path is None:
-        train, held_out = _hold_out(questions, data.held_out_fraction)
+        # Split by hash, so that adding or moving lines changes no other question's side.
+        positions = [split_position(question.question) for question in questions]
+        limit = held_out_limit(positions, data.held_out_fraction)
+        train = [question for question, position in zip(questions, positions, strict=True) if position > limit]
+        held_out = [question for question, position in zip(questions, positions, strict=True) if position <= limit]
         return Split(train, held_out, num_repeated, 0)
     held_out, repeated_held_out = read_questions(Path(data.eval_path), *fields)
     held_out_keys = {question_key(question.question) for question in held_out}
@@ -69,50 +73,69 @@ def split_questions(data: DataSpec) -> Split:
 def read_questions(
     path: Path, question_field: str = "question", answer_field: str = "answer", template: str = "{question}"
 ) -> tuple[list[Question], int]:
-    """All questions of a file in its order, and how many repeated lines were left out. Errors: BenchmarkError."""
+    """All questions of a file in its order, and how many repeated lines were left out. Error: BenchmarkError."""
     questions: list[Question] = []
-    line_of_id: dict[str, int] = {}
-    first_with: dict[str, tuple[int, str]] = {}
+    earlier = EarlierQuestions()
     num_repeated = 0
     for number, line in numbered_lines(path):
         try:
-            question = question_of(decode_text(line), question_field, answer_field, template)
-            key = question_key(question.question)
-            if key in first_with:
-                first_line, answer = first_with[key]
-                if answer != question.answer:
-                    raise QuestionFileError(f"the question of line {first_line} again, with another answer")
+            record = decode_text(line)
+            text = text_of(record, question_field)
+            question = Question(
+                id=id_of(record, "id") or derived_id(text),
+                question=text,
+                answer=text_of(record, answer_field),
+                subject=optional_text(record, "subject"),
+                difficulty=optional_text(record, "difficulty"),
+                template=template,
+            )
+            if earlier.is_repeated(number, question, digest(question_key(text))):
                 num_repeated += 1
                 continue
-            if question.id in line_of_id:
-                raise QuestionFileError(f"id {question.id[:80]!r} is already used by line {line_of_id[question.id]}")
         except QuestionFileError as error:
             raise BenchmarkError(f"{path.name}, line {number}: {error}") from None
-        first_with[key] = (number, question.answer)
-        line_of_id[question.id] = number
         questions.append(question)
         if len(questions) > MAX_QUESTIONS:
-            raise BenchmarkError(f"{path.name}: more than {MAX_QUESTIONS} questions")
+            raise BenchmarkError(f"{path.name}: more than {MAX_QUESTIONS:,} questions: remove some")
     if not questions:
-        raise BenchmarkError(f"{path.name}: no questions in it (one JSON object a line is needed)")
+        raise BenchmarkError(f"{path.name}: no questions in it: write one JSON object a line")
     return questions, num_repeated
 
 
-def question_of(record: dict[str, Any], question_field: str, answer_field: str, template: str) -> Question:
-    """The question of a line. Error: Refused."""
-    question = text_of(record, question_field)
-    return Question(
-        id=id_of(record, "id") or derived_id(question),
-        question=question,
-        answer=text_of(record, answer_field),
-        subject=optional_text(record, "subject"),
-        difficulty=optional_text(record, "difficulty"),
-        template=template,
-    )
+def digest(text: str) -> int:
+    """64 bits of a text's hash."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+class EarlierQuestions:
+    """The questions and ids of the lines so far, as digests: about 100 bytes a line, however long the texts are."""
+
+    def __init__(self) -> None:
+        self.keys: dict[int, int] = {}  # key -> line, 32 bits of the answer, 32 of the plain question
+        self._ids: dict[int, int] = {}
+
+    def is_repeated(self, line: int, question: Question, key: int) -> bool:
+        """Whether an earlier line has this key and answer.
+
+        Error: QuestionFileError where an earlier line has the question with another answer, or the id.
+        """
+        answer, plain = digest(question.answer) >> 32, digest(question_key(question.question)) >> 32
+        first = self.keys.get(key)
+        if first is None:
+            self.keys[key] = line << 64 | answer << 32 | plain
+        elif (first >> 32) & 0xFFFFFFFF == answer:
+            return True
+        elif first & 0xFFFFFFFF == plain:
+            raise QuestionFileError(f"repeats the question of line {first >> 64} with another answer: keep one")
+        id_key = digest(question.id)
+        if id_key in self._ids:
+            raise QuestionFileError(f"id {question.id[:80]!r} is already used by line {self._ids[id_key]}: change one")
+        self._ids[id_key] = line
+        return False
 
 
 def id_of(record: dict[str, Any], field: str) -> str:
-    """The given id, empty where there is none. Error: Refused."""
+    """The record's id, empty where it has none. Error: QuestionFileError."""
     own_id = optional_text(record, field)
     if len(own_id) > MAX_ID_LENGTH:
         raise QuestionFileError(f"{field!r} has {len(own_id)} characters, {MAX_ID_LENGTH} at most")
@@ -120,17 +143,17 @@ def id_of(record: dict[str, Any], field: str) -> str:
 
 
 def derived_id(question: str) -> str:
-    """The id of a question that was given none: of its text alone."""
+    """The id of a question without one, derived from its text."""
     return f"q-{hashlib.sha256(question_key(question).encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
 def optional_text(record: dict[str, Any], field: str) -> str:
-    """A field that a line may lack or leave empty. Error: Refused."""
+    """A field that a record may omit or leave empty. Error: QuestionFileError."""
     return text_of(record, field) if record.get(field) not in (None, "") else ""
 
 
 def text_of(record: dict[str, Any], field: str) -> str:
-    """A field as text (`decode` has left numbers as text). Error: Refused."""
+    """A field as text (`decode_text` keeps numbers as text). Error: QuestionFileError."""
     if field not in record:
         keys = ", ".join(sorted(record))[:200]
         raise QuestionFileError(f"no key {field!r} (keys here: {keys or 'none'})")
@@ -142,14 +165,5 @@ def text_of(record: dict[str, Any], field: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:  # a lone surrogate, as "\ud800" in JSON
-        raise QuestionFileError(f"{field!r} holds half a character (a lone surrogate)") from None
+        raise QuestionFileError(f"{field!r} contains half a character (a lone surrogate)") from None
     return value
-
-
-def _hold_out(questions: list[Question], fraction: float) -> tuple[list[Question], list[Question]]:
-    """Split by hash, so that adding or moving lines changes no other question's side."""
-    places = [split_position(question.question) for question in questions]
-    limit = held_out_limit(places, fraction)
-    train = [question for question, place in zip(questions, places, strict=True) if place > limit]
-    held_out = [question for question, place in zip(questions, places, strict=True) if place <= limit]
-    return train, held_out

@@ -1,7 +1,7 @@
-"""Rows of a file of questions, JSONL, CSV or Parquet: one after the other, never all of them in memory.
+"""Rows of a question file (JSONL, CSV or Parquet), one at a time; the file is never in memory as a whole.
 
-First station of a benchmark: what stands in the file, whatever its columns mean. Every text has a bound, and an error
-names the file, the line and what is wrong with it. Standard library only, but for Parquet (pyarrow).
+The first step of a benchmark's import. Every text is bounded, and an error names the file, the line and the problem.
+Standard library only, except for Parquet (pyarrow).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 MAX_LINE_BYTES = 1_000_000
 MAX_QUESTIONS = 1_000_000
 MAX_COLUMNS = 500
-MAX_UNPACKED_BYTES = 2**30  # of a Parquet file, as its own footer tells and as it turns out
+MAX_UNPACKED_BYTES = 2**30  # of a Parquet file, by its footer and as measured
 PARQUET_BATCH = 256  # rows
 SUFFIXES = (".jsonl", ".json", ".txt", ".csv", ".tsv", ".parquet")
 DELIMITERS = (",", "\t", ";", "|")
@@ -32,35 +32,35 @@ PACKED = {
 
 
 class BenchmarkError(ValueError):
-    """A benchmark file that cannot be used; the text says which file, which line and why."""
+    """A benchmark file that cannot be used; the text names the file and the line, and says why."""
 
-    is_held_out = False  # whether the held-out file is to blame, where there are two
+    is_held_out = False  # whether the error is in the held-out file
 
 
 class QuestionFileError(ValueError):
-    """What is wrong with one line."""
+    """A problem of one line, without its place."""
 
 
 class Source:
-    """One file, under the name its user gave it. `share_read` tells how far it has been read, 0 to 1."""
+    """One file, with the name that errors use. share_read: how much of it has been read, 0 to 1."""
 
     def __init__(self, path: Path, name: str = "") -> None:
-        """Errors: BenchmarkError where it is no file of questions."""
+        """Error: BenchmarkError where this cannot be a question file."""
         self.path, self.name = path, name or path.name
         self.kind = _kind_of(path, self.name)
         self.row_word = "row" if self.kind == "parquet" else "line"
         self.share_read = 0.0
 
     def rows(self, columns: Sequence[str] = ()) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Number (from 1: the line, in Parquet the row) and record; numbers are texts as they are written.
+        """(Line number from 1, record); in Parquet the row number. Numbers are texts, as written in the file.
 
-        columns: the only ones that Parquet has to decode; empty: all. Errors: BenchmarkError.
+        columns: those that are decoded from Parquet; empty: all. Error: BenchmarkError.
         """
         number = 0
         try:
             if self.kind == "parquet":
                 for number, record in enumerate(self._parquet_rows(columns), start=1):
-                    yield number, {name: _written(value) for name, value in record.items()}
+                    yield number, {name: _as_in_json(value) for name, value in record.items()}
             elif self.kind == "csv":
                 yield from self._csv_rows()
             else:
@@ -100,50 +100,51 @@ class Source:
         try:
             file = parquet.ParquetFile(self.path, thrift_string_size_limit=2**24, thrift_container_size_limit=10**6)
             names = self._checked_columns(file)
-            # A dot in a name would be read as a path into a nested column.
-            selection = (
-                None if not columns or any("." in name for name in columns) else [c for c in columns if c in names]
-            )
+            # pyarrow reads a dot in a name as a path into a nested column.
+            selects = columns and not any("." in name for name in columns)
+            selection = [name for name in columns if name in names] if selects else None
             total, done, unpacked = file.metadata.num_rows, 0, 0
             for batch in file.iter_batches(batch_size=PARQUET_BATCH, columns=selection, use_threads=False):
-                unpacked += batch.nbytes  # one text that is said once may stand in every row
+                unpacked += batch.nbytes  # a text stored once may be the value of every row
                 if unpacked > MAX_UNPACKED_BYTES:
-                    raise BenchmarkError(f"{self.name}: unpacks to more than {MAX_UNPACKED_BYTES // 2**20} MiB")
+                    raise BenchmarkError(
+                        f"{self.name}: unpacks to more than {MAX_UNPACKED_BYTES // 2**20} MiB: split it"
+                    )
                 yield from batch.to_pylist()
                 done += batch.num_rows
                 self.share_read = done / max(total, 1)
         except (MemoryError, OverflowError):
-            raise BenchmarkError(f"{self.name}: unpacks to more than may be held in memory") from None
+            raise BenchmarkError(f"{self.name}: unpacks to more than the allowed memory: split it") from None
         except BenchmarkError:
             raise
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-            raise BenchmarkError(f"{self.name}: not a sound Parquet file ({reason.rstrip('.')})") from None
+            raise BenchmarkError(f"{self.name}: a damaged Parquet file ({reason.rstrip('.')})") from None
 
     def _checked_columns(self, file: Any) -> list[str]:
-        """The names of the columns. Error: BenchmarkError where the footer tells of more than is allowed."""
+        """The names of the columns. Error: BenchmarkError where the footer exceeds a limit."""
         footer, names = file.metadata, list(file.schema_arrow.names)
         if footer.num_rows > MAX_QUESTIONS:
-            raise BenchmarkError(f"{self.name}: {footer.num_rows} rows, {MAX_QUESTIONS} at most")
+            raise BenchmarkError(f"{self.name}: {footer.num_rows} rows, {MAX_QUESTIONS} at most: split it")
         if len(names) > MAX_COLUMNS:
             raise BenchmarkError(f"{self.name}: {len(names)} columns, {MAX_COLUMNS} at most")
         if len(set(names)) < len(names):
-            raise BenchmarkError(f"{self.name}: two columns have the same name")
+            raise BenchmarkError(f"{self.name}: two columns have the same name: rename one")
         unpacked = sum(footer.row_group(index).total_byte_size for index in range(footer.num_row_groups))
         if unpacked > MAX_UNPACKED_BYTES:
-            reason = f"unpacks to {unpacked / 2**20:.0f} MiB, {MAX_UNPACKED_BYTES // 2**20} at most"
-            raise BenchmarkError(f"{self.name}: {reason}")
+            most = MAX_UNPACKED_BYTES // 2**20
+            raise BenchmarkError(f"{self.name}: unpacks to {unpacked / 2**20:.0f} MiB, {most} at most: split it")
         return names
 
 
 def _kind_of(path: Path, name: str) -> str:
-    """jsonl, csv or parquet, by the first bytes and the name's ending. Error: BenchmarkError."""
+    """jsonl, csv or parquet, by the first bytes and the suffix. Error: BenchmarkError."""
     if not path.is_file():
         raise BenchmarkError(f"{name}: no such file")
     with open(path, "rb") as file:
         head = file.read(512)
     if not head:
-        raise BenchmarkError(f"{name}: empty, there are no questions in it")
+        raise BenchmarkError(f"{name}: the file is empty")
     if head.startswith(b"PAR1"):
         return "parquet"
     packed = next((what for sign, what in PACKED.items() if head.startswith(sign)), "")
@@ -152,34 +153,31 @@ def _kind_of(path: Path, name: str) -> str:
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise BenchmarkError(f"{name}: UTF-16 text: save it as UTF-8")
     if b"\0" in head:
-        raise BenchmarkError(f"{name}: zero bytes in it, so it is neither text nor Parquet")
+        raise BenchmarkError(f"{name}: contains zero bytes, so it is neither text nor Parquet")
     if name.lower().endswith(".parquet"):
         raise BenchmarkError(f"{name}: not a Parquet file (it does not begin with PAR1)")
     return "csv" if name.lower().endswith((".csv", ".tsv")) else "jsonl"
 
 
 def text_lines(path: Path, source: Source | None = None) -> Iterator[tuple[int, str]]:
-    """Line numbers from 1 and whole lines, ends of lines included. Errors: BenchmarkError."""
+    """Line numbers from 1, and lines with their line ends. Error: BenchmarkError."""
     name = source.name if source else path.name
     size = max(path.stat().st_size, 1)
-    done = 0
     with open(path, "rb") as file:
-        number = 0
-        while raw := file.readline(MAX_LINE_BYTES + 1):
-            number += 1
-            done += len(raw)
+        for number, raw in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
+            where = f"{name}, line {number}"
             if source:
-                source.share_read = done / size
+                source.share_read = file.tell() / size
             if len(raw) > MAX_LINE_BYTES:
-                raise BenchmarkError(f"{name}, line {number}: longer than {MAX_LINE_BYTES} bytes")
+                raise BenchmarkError(f"{where}: longer than {MAX_LINE_BYTES} bytes")
             try:
                 yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                raise BenchmarkError(f"{name}, line {number}: not UTF-8 (byte {error.start + 1})") from None
+                raise BenchmarkError(f"{where}: not UTF-8 (byte {error.start + 1}): save it as UTF-8") from None
 
 
 def numbered_lines(path: Path, source: Source | None = None) -> Iterator[tuple[int, str]]:
-    """Line numbers from 1 and texts of the lines that are not blank. Errors: BenchmarkError."""
+    """Line numbers from 1, and lines that are not blank, without line ends. Error: BenchmarkError."""
     if not path.is_file():
         raise BenchmarkError(f"{path}: no such file")
     for number, text in text_lines(path, source):
@@ -188,13 +186,13 @@ def numbered_lines(path: Path, source: Source | None = None) -> Iterator[tuple[i
 
 
 def _header(cells: list[str]) -> list[str]:
-    """The names of a CSV file's columns; one without a name is called after its place. Error: Refused."""
+    """The names of a CSV file's columns; one without a name is numbered. Error: QuestionFileError."""
     names = [cell.strip() or f"column {place}" for place, cell in enumerate(cells, start=1)]
     if len(names) > MAX_COLUMNS:
         raise QuestionFileError(f"{len(names)} columns, {MAX_COLUMNS} at most")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise QuestionFileError(f"column {twice[:80]!r} stands there twice")
+        raise QuestionFileError(f"column {twice[:80]!r} appears twice: rename one")
     return names
 
 
@@ -202,7 +200,7 @@ def _no_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for key, value in pairs:
         if key in record:
-            raise QuestionFileError(f"key {key[:80]!r} stands there twice")
+            raise QuestionFileError(f"key {key[:80]!r} appears twice: remove one")
         record[key] = value
     return record
 
@@ -212,7 +210,7 @@ def _no_constants(text: str) -> Any:
 
 
 def decode_text(line: str) -> dict[str, Any]:
-    """The JSON object of a line. Error: Refused."""
+    """The JSON object of a line, its numbers as text. Error: QuestionFileError."""
     try:
         # Numbers stay as they are written: 2.50 is not 2.5, and no number overflows.
         record = json.loads(
@@ -227,14 +225,14 @@ def decode_text(line: str) -> dict[str, Any]:
     except RecursionError:
         raise QuestionFileError("nested too deeply") from None
     if not isinstance(record, dict):
-        raise QuestionFileError(f"a JSON object is needed, not {kind_name(record)}")
+        raise QuestionFileError(f"must be a JSON object, not {kind_name(record)}")
     if len(record) > MAX_COLUMNS:
         raise QuestionFileError(f"{len(record)} keys, {MAX_COLUMNS} at most")
     return record
 
 
-def _written(value: Any) -> Any:
-    """A Parquet value as JSONL would have it: numbers as text, a whole float without its ".0". Error: Refused."""
+def _as_in_json(value: Any) -> Any:
+    """A Parquet value as in JSONL: numbers as text, whole floats without ".0". Error: QuestionFileError."""
     if isinstance(value, bool | str | None | dict):
         return value
     if isinstance(value, float):
@@ -242,16 +240,16 @@ def _written(value: Any) -> Any:
             raise QuestionFileError(f"{value} is not a number")
         return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
     if isinstance(value, list):
-        return [_written(item) for item in value[:2]]  # one is a text, more are not
+        return [_as_in_json(item) for item in value[:2]]  # enough to tell one item from several
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError:
-            return None  # a picture: no text, and none is needed unless its column is chosen
+            return None  # a picture: an error only if its column is chosen
     return str(value)
 
 
 def kind_name(value: object) -> str:
-    """What a value is, in words."""
+    """The kind of a JSON value, in words."""
     names = {dict: "an object", list: "a list", bool: "true or false", type(None): "null", str: "a text or a number"}
     return names[type(value)]

@@ -1,12 +1,11 @@
-"""A benchmark's files, looked at, made canonical, compared or fetched: `python -m workers.questions.import_cli <
-request`.
+"""The import of a benchmark's files, as a short child process of the web with limits on time and memory.
 
-The request is one JSON object with a `verb`; one JSON object is printed, `{"error": text}` where the files are refused.
-The web runs this as a short child process with limits on time and memory.
+`python -m workers.questions.import_cli` reads one JSON object with a `verb` from stdin and prints one JSON object,
+`{"error": text}` where the files are refused.
 
-look     {files: [{path, name}]}: the columns, the first rows, and a guess which column is what
+look     {files: [{path, name}]}: the columns, the first rows, and a guess of the columns' meaning
 import   {train, held_out: [{path, name}], mapping, held_out_fraction, folder, progress}: canonical files and counts
-compare  {own, other: {paths, question_field}}: how many of the one's questions also stand in the other
+compare  {own, other: {paths, question_field}}: how many of own's questions are also in other
 fetch    {dataset, revision} or {place, roots}, and {train, held_out: [patterns], folder, most_bytes, progress}: files
          from the hub or from a folder (`workers.questions.hub_files`)
 """
@@ -17,72 +16,69 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from workers.contract.spec.data import held_out_limit, split_position
-from workers.questions.canonical import Written, read_canonical, write_canonical
+from workers.questions.canonical import CanonicalSet, canonical_texts, write_canonical
 from workers.questions.columns import QuestionMapping, guess
 from workers.questions.files import MAX_COLUMNS, BenchmarkError, Source
-from workers.questions.overlap import KnownQuestions, count_overlap, question_texts
+from workers.questions.hub_files import fetch
+from workers.questions.overlap import KnownQuestions, count_overlap
 
 TRAIN_FILE = "questions.jsonl"
 HELD_OUT_FILE = "held_out.jsonl"
-LOOKED_AT = 100  # rows
+PREVIEW_ROWS = 100  # whose columns are offered
 SHOWN_ROWS = 5
 SHOWN_LETTERS = 2000
 MAX_SHOWN_COLUMNS = 50
-MAX_COLUMN_NAME = 120  # characters, as a mapping may name
+MAX_COLUMN_NAME = 120  # characters, as in a mapping
 SAMPLE_ROWS = 5
-TELL_EVERY_S = 0.3
+REPORT_EVERY_S = 0.3
 
 
 class ImportProgress:
-    """A small file that says how far the work is; the web reads it while it waits."""
+    """A small file with the progress of the work, which the web reads while it waits."""
 
     def __init__(self, path: str | None) -> None:
         self._path = Path(path) if path else None
-        self._told = 0.0
+        self._reported_at = 0.0
 
-    def tell(self, phase: str, share: float, rows: int = 0) -> None:
-        if self._path is None or time.monotonic() - self._told < TELL_EVERY_S:
+    def report(self, phase: str, share: float, rows: int = 0) -> None:
+        if self._path is None or time.monotonic() - self._reported_at < REPORT_EVERY_S:
             return
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
         self._path.write_text(json.dumps({"phase": phase, "share": round(share, 4), "rows": rows}))
 
 
 def look(request: dict[str, Any]) -> dict[str, Any]:
-    """Columns, first rows and a guess, of the first file; all files are looked at for what they are."""
+    """Columns, first rows and a guess for the first file. Error: BenchmarkError where any file is unsuitable."""
     sources = _sources(request["files"])
-    records = [record for _, record in islice(sources[0].rows(), LOOKED_AT)]
+    records = [record for _, record in islice(sources[0].rows(), PREVIEW_ROWS)]
     if not records:
         raise BenchmarkError(f"{sources[0].name}: no questions in it")
-    columns = _checked_columns(sources[0].name, dict.fromkeys(chain.from_iterable(records)))
+    columns = list(dict.fromkeys(chain.from_iterable(records)))
+    if len(columns) > MAX_COLUMNS:
+        many = f"{len(columns)} columns in its first {PREVIEW_ROWS} rows, {MAX_COLUMNS} at most"
+        raise BenchmarkError(f"{sources[0].name}: {many}: remove some")
+    longest = max(map(len, columns), default=0)
+    if longest > MAX_COLUMN_NAME:
+        text = f"a column's name has {longest} characters, {MAX_COLUMN_NAME} at most: shorten it"
+        raise BenchmarkError(f"{sources[0].name}: {text}")
     guessed = guess(columns, records)
     columns_in_order = list(dict.fromkeys([*guessed.columns, *columns]))[:MAX_SHOWN_COLUMNS]
     return {
         "kind": sources[0].kind,
         "columns": columns,
         "shown": [name for name in columns if name in columns_in_order],
-        "rows": [{name: _shown(record.get(name)) for name in columns_in_order} for record in records[:SHOWN_ROWS]],
+        "rows": [{name: _preview(record.get(name)) for name in columns_in_order} for record in records[:SHOWN_ROWS]],
         "guess": vars(guessed),
     }
 
 
-def _checked_columns(name: str, columns: Iterable[str]) -> list[str]:
-    """The columns that a page offers for choice. Error: BenchmarkError where they are too many, or too long to name."""
-    names = list(columns)
-    if len(names) > MAX_COLUMNS:
-        raise BenchmarkError(f"{name}: {len(names)} columns in its first {LOOKED_AT} rows, {MAX_COLUMNS} at most")
-    longest = max(map(len, names), default=0)
-    if longest > MAX_COLUMN_NAME:
-        raise BenchmarkError(f"{name}: a column's name has {longest} characters, {MAX_COLUMN_NAME} at most")
-    return names
-
-
-def _shown(value: Any) -> str:
+def _preview(value: Any) -> str:
     text = "" if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
     return text[:SHOWN_LETTERS]
 
@@ -92,71 +88,65 @@ def _sources(files: list[dict[str, str]]) -> list[Source]:
 
 
 def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
-    """Write the canonical files into `folder`; the held-out one first: what stands in it is not trained on."""
+    """Write the canonical files into `folder`, the held-out one first, whose questions the other leaves out."""
     folder, mapping = Path(request["folder"]), QuestionMapping(**request["mapping"])
     progress = ImportProgress(request.get("progress"))
     train = _sources(request["train"])
     digest = hashlib.sha256()
     held_out: list[Source] = []
-    rest = Written()
+    rest = CanonicalSet()
     if request.get("held_out"):
         try:
             held_out = _sources(request["held_out"])
-            tell = _teller(progress, "held-out questions", held_out)
-            rest = write_canonical(held_out, mapping, folder / HELD_OUT_FILE, digest, tell=tell)
+            report = _reporter(progress, "held-out questions", held_out)
+            rest = write_canonical(held_out, mapping, folder / HELD_OUT_FILE, digest, report=report)
         except BenchmarkError as error:
             error.is_held_out = True
             raise
-    tell = _teller(progress, "questions", train)
-    main = write_canonical(train, mapping, folder / TRAIN_FILE, digest, excluded=rest.keys, tell=tell)
+    report = _reporter(progress, "questions", train)
+    main = write_canonical(train, mapping, folder / TRAIN_FILE, digest, excluded=rest.keys, report=report)
     if not main.num_questions:
         both = f"{train[0].name}: every question is also in {held_out[0].name}"
         raise BenchmarkError(f"{both}: nothing left to train on")
-    limit = -1.0 if held_out else held_out_limit(main.places, request["held_out_fraction"])
-    num_held_out = rest.num_questions + sum(place <= limit for place in main.places)
-    report = _report(main, rest) | {
-        "num_train": main.num_questions + rest.num_questions - num_held_out,
-        "num_held_out": num_held_out,
-        "held_out_limit": limit,
-        "sha256": digest.hexdigest(),
-    }
+    limit = -1.0 if held_out else held_out_limit(main.positions, request["held_out_fraction"])
+    num_held_out = rest.num_questions + sum(position <= limit for position in main.positions)
     main.keys.clear()
     rest.keys.clear()
-    report["near"] = _near(folder, limit, bool(held_out), progress, main.num_questions) if num_held_out else None
-    report["sample"] = _sample(folder / TRAIN_FILE, limit)
-    return report
-
-
-def _teller(progress: ImportProgress, what: str, sources: list[Source]) -> Callable[[Source, int], None]:
-    def tell(source: Source, number: int) -> None:
-        if number % 100 == 0:
-            share = (sources.index(source) + source.share_read) / len(sources)
-            progress.tell(f"reading the {what}", share, number)
-
-    return tell
-
-
-def _report(main: Written, rest: Written) -> dict[str, Any]:
     return {
         "num_repeated": main.num_repeated + rest.num_repeated,
         "num_overlapping": main.num_overlapping,
         "subjects": dict(sorted((main.subjects + rest.subjects).items())),
         "difficulties": dict(sorted((main.difficulties + rest.difficulties).items())),
+        "num_train": main.num_questions + rest.num_questions - num_held_out,
+        "num_held_out": num_held_out,
+        "held_out_limit": limit,
+        "sha256": digest.hexdigest(),
+        "near": _near(folder, limit, bool(held_out), progress, main.num_questions) if num_held_out else None,
+        "sample": _sample(folder / TRAIN_FILE, limit),
     }
 
 
+def _reporter(progress: ImportProgress, what: str, sources: list[Source]) -> Callable[[Source, int], None]:
+    def report(source: Source, number: int) -> None:
+        if number % 100 == 0:
+            share = (sources.index(source) + source.share_read) / len(sources)
+            progress.report(f"reading the {what}", share, number)
+
+    return report
+
+
 def _near(folder: Path, limit: float, has_file: bool, progress: ImportProgress, total: int) -> dict[str, Any]:
-    """Training questions that are nearly the same as held-out ones."""
+    """The training questions that are (nearly) the same as held-out ones."""
 
     def held_out() -> Iterator[str]:
         if has_file:
-            return question_texts(read_canonical(folder / HELD_OUT_FILE))
-        return (text for text in question_texts(read_canonical(folder / TRAIN_FILE)) if split_position(text) <= limit)
+            return canonical_texts(folder / HELD_OUT_FILE)
+        return (text for text in canonical_texts(folder / TRAIN_FILE) if split_position(text) <= limit)
 
     def trained() -> Iterator[str]:
-        for number, text in enumerate(question_texts(read_canonical(folder / TRAIN_FILE))):
+        for number, text in enumerate(canonical_texts(folder / TRAIN_FILE)):
             if number % 100 == 0:
-                progress.tell("comparing with the held-out questions", number / max(total, 1), number)
+                progress.report("comparing with the held-out questions", number / max(total, 1), number)
             if split_position(text) > limit:
                 yield text
 
@@ -164,7 +154,7 @@ def _near(folder: Path, limit: float, has_file: bool, progress: ImportProgress, 
 
 
 def _sample(path: Path, limit: float) -> list[dict[str, str]]:
-    """The first questions that are trained on, shortened."""
+    """The first training questions, shortened."""
     rows = []
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -177,12 +167,10 @@ def _sample(path: Path, limit: float) -> list[dict[str, str]]:
 
 
 def compare_benchmarks(request: dict[str, Any]) -> dict[str, Any]:
-    """How many of `own`'s questions also stand in `other`."""
+    """How many of `own`'s questions are also in `other`."""
 
     def questions(of: dict[str, Any]) -> Iterator[str]:
-        return chain.from_iterable(
-            question_texts(read_canonical(Path(path), of["question_field"])) for path in of["paths"]
-        )
+        return chain.from_iterable(canonical_texts(Path(path), of["question_field"]) for path in of["paths"])
 
     try:
         overlap = count_overlap(questions(request["own"]), KnownQuestions(questions(request["other"])))
@@ -192,25 +180,22 @@ def compare_benchmarks(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def fetch_files(request: dict[str, Any]) -> dict[str, Any]:
-    """Bring a data set's files into `folder`."""
-    from workers.questions.hub_files import fetch
-
-    progress = ImportProgress(request.get("progress"))
-    return fetch(request, progress.tell)
+    """Copy a data set's files into `folder`."""
+    return fetch(request, ImportProgress(request.get("progress")).report)
 
 
 VERBS = {"look": look, "import": make_canonical, "compare": compare_benchmarks, "fetch": fetch_files}
 
 
 def main() -> int:
-    """Answer the request on stdin."""
+    """Answer the request on stdin; exit status 1 for an error."""
     request = json.load(sys.stdin)
     try:
         answer = VERBS[request["verb"]](request)
     except BenchmarkError as error:
         answer = {"error": str(error), "is_held_out": error.is_held_out}
     except (MemoryError, RecursionError) as error:
-        answer = {"error": f"The files need more memory than is allowed ({type(error).__name__})"}
+        answer = {"error": f"The files need more memory than is allowed ({type(error).__name__}): split them"}
     except OSError as error:  # a full disk
         answer = {"error": f"The files cannot be read or written ({error.strerror})"}
     print(json.dumps(answer, ensure_ascii=True))

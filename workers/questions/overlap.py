@@ -1,16 +1,15 @@
-"""Questions that stand in two sets: the same but for spacing, case and typography, or nearly the same.
+"""Questions that two sets share: the same but for spacing, case and typography, or nearly the same.
 
-Nearly the same: at least half of a question's 13-word pieces stand in one question of the other set (13-gram overlap is
-what Brown et al. 2020, arXiv 2005.14165, appendix C, clean their tests by). Shorter questions have no such piece: only
-being the same counts. Cheap, and bounded in memory: beyond a million pieces every second one is dropped, again and
-again. Standard library only.
+Nearly the same: at least half of a question's 13-word pieces are in one question of the other set (Brown et al. 2020,
+arXiv 2005.14165, appendix C, clean their tests by 13-gram overlap). Shorter questions have no such piece and must be
+the same. Bounded in memory: above a million pieces every second one is dropped, repeatedly. Standard library only.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,34 +24,34 @@ _WORD = re.compile(r"\w+")
 
 
 def pieces(question: str) -> list[int]:
-    """A hash of every run of 13 words; the same in one process only."""
+    """A hash of every run of 13 words; hashes differ between processes."""
     words = _WORD.findall(question.casefold())
     return [hash(tuple(words[start : start + PIECE_WORDS])) for start in range(len(words) - PIECE_WORDS + 1)]
 
 
 class KnownQuestions:
-    """The one set, ready to be asked about questions of the other."""
+    """One set of questions, by number, to compare others with."""
 
     def __init__(self, questions: Iterable[str]) -> None:
         self._exact: dict[int, int] = {}
         self._pieces: dict[int, int] = {}  # piece -> number of the first question that holds it
-        self._kept = 1  # one of so many pieces
+        self._modulus = 1  # only pieces that it divides are stored
         for number, question in enumerate(questions):
             self._exact.setdefault(strict_key(question), number)
             for piece in pieces(question):
-                if piece % self._kept == 0:
+                if piece % self._modulus == 0:
                     self._pieces.setdefault(piece, number)
             while len(self._pieces) > MAX_PIECES:
-                self._kept *= 2
-                self._pieces = {piece: first for piece, first in self._pieces.items() if piece % self._kept == 0}
+                self._modulus *= 2
+                self._pieces = {piece: first for piece, first in self._pieces.items() if piece % self._modulus == 0}
 
     def same(self, question: str) -> int | None:
-        """The number of the question that is the same, or None."""
+        """The number of the same question, or None."""
         return self._exact.get(strict_key(question))
 
     def near(self, question: str) -> int | None:
-        """The number of the question that is nearly the same, or None."""
-        own = {piece for piece in pieces(question) if piece % self._kept == 0}
+        """The number of a nearly equal question, or None."""
+        own = {piece for piece in pieces(question) if piece % self._modulus == 0}
         matches = Counter(self._pieces[piece] for piece in own if piece in self._pieces)
         if not matches:
             return None
@@ -62,7 +61,7 @@ class KnownQuestions:
 
 @dataclass
 class Overlap:
-    """How many of the asked questions are known; examples: question, number of the known one, whether the same."""
+    """How many of some questions are known; examples: question, number of the known one, whether it is the same."""
 
     num_asked: int = 0
     num_same: int = 0
@@ -70,40 +69,31 @@ class Overlap:
     examples: list[tuple[str, int, bool]] = field(default_factory=list)
 
     def as_dict(self, known_texts: Iterable[str]) -> dict[str, Any]:
-        """known: the questions of the other set once more, for the texts of the examples."""
+        """As JSON. known_texts: the known questions again, for the texts of the examples."""
         numbers = {number for _, number, _ in self.examples}
-        question_texts: dict[int, str] = {}
+        texts: dict[int, str] = {}
         for number, text in enumerate(known_texts) if numbers else ():
             if number in numbers:
-                question_texts[number] = text[:EXAMPLE_LETTERS]
-            if len(question_texts) == len(numbers):
+                texts[number] = text[:EXAMPLE_LETTERS]
+            if len(texts) == len(numbers):
                 break
-        return {
-            "num_asked": self.num_asked,
-            "num_same": self.num_same,
-            "num_near": self.num_near,
-            "examples": [
-                {"question": text[:EXAMPLE_LETTERS], "other": question_texts.get(number, ""), "is_same": is_same}
-                for text, number, is_same in self.examples
-            ],
-        }
+        examples = [
+            {"question": text[:EXAMPLE_LETTERS], "other": texts.get(number, ""), "is_same": is_same}
+            for text, number, is_same in self.examples
+        ]
+        return {**vars(self), "examples": examples}
 
 
-def count_overlap(questions: Iterable[str], others: KnownQuestions) -> Overlap:
-    """Which of `questions` are the same as known ones, or nearly."""
+def count_overlap(questions: Iterable[str], known: KnownQuestions) -> Overlap:
+    """How many of `questions` are known, exactly or nearly."""
     overlap = Overlap()
     for question in questions:
         overlap.num_asked += 1
-        same = others.same(question)
-        near = None if same is not None else others.near(question)
+        same = known.same(question)
+        near = known.near(question) if same is None else None
         overlap.num_same += same is not None
         overlap.num_near += near is not None
-        number = same if same is not None else near
+        number = near if same is None else same
         if number is not None and len(overlap.examples) < MAX_EXAMPLES:
             overlap.examples.append((question, number, same is not None))
     return overlap
-
-
-def question_texts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """The questions of (id, question) pairs."""
-    return (question for _, question in pairs)

@@ -113,7 +113,7 @@ def test_parquet_is_read_within_the_childs_limits(client, ada):
     client.post(address, MAPPED)
     assert Benchmark.objects.get().facts["difficulties"] == {"1": 1, "2.5": 1}
     response = client.post("/benchmarks/new", {"file": SimpleUploadedFile("cut.parquet", written.getvalue()[:-9])})
-    assert "cut.parquet: not a sound Parquet file" in field_error(response, "file")
+    assert "cut.parquet: a damaged Parquet file" in field_error(response, "file")
 
 
 def test_wrong_mapping_is_said_beside_its_column_and_can_be_mended(client, ada):
@@ -153,7 +153,7 @@ def test_held_out_file_of_its_own(client, ada):
 
 def test_broken_held_out_file_is_refused_in_the_first_step(client, ada, folder):
     response = client.post("/benchmarks/new", {"file": csv_file(), "held_out_file": csv_file("", "empty.csv")})
-    assert "empty.csv: empty" in field_error(response, "held_out_file")
+    assert "empty.csv: the file is empty" in field_error(response, "held_out_file")
     assert list(folder.iterdir()) == []
 
 

@@ -157,7 +157,7 @@ def test_index_names_the_place_of_every_fiftieth_line(tmp_path):
     ("second", "said"),
     [
         ({"question": "what  is 0+1?", "answer": "1"}, ""),  # the same but for case and spaces: repeated
-        ({"question": "What is 0+1?", "answer": "2"}, "train.jsonl, line 2: the question of line 1 again"),
+        ({"question": "What is 0+1?", "answer": "2"}, "train.jsonl, line 2: repeats the question of line 1"),
         ({"question": "WHAT is 0+1?", "answer": "2"}, ""),  # another question: letters may be variables
         ({"id": "a", "question": "other", "answer": "2"}, "train.jsonl, line 2: id 'a' is already used by line 1"),
         ({"question": "x", "answer": "1", "level": "y" * 201}, "'level' has 201 characters, 200 at most"),

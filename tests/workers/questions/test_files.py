@@ -55,7 +55,7 @@ def test_csv_is_read_with_the_separator_of_its_first_line(tmp_path, name, separa
     ("content", "said"),
     [
         ("question,answer\na,b,c\n", "line 2: 3 cells; the header has 2"),
-        ("question,question\na,b\n", "line 1: column 'question' stands there twice"),
+        ("question,question\na,b\n", "line 1: column 'question' appears twice"),
         ('question,answer\n"open,1\n', "line 2: not CSV (unexpected end of data)"),
         ('question,answer\n"a"b,1\n', "line 2: not CSV"),
         ("question,answer\n" + "x" * 1_000_001, "line 2: longer than 1000000 bytes"),
@@ -76,7 +76,7 @@ def test_jsonl_has_as_many_columns_as_the_others(tmp_path):
 def test_repeated_key_among_many_is_found_in_one_pass(tmp_path):
     line = "{" + ",".join(f'"{number}":0' for number in range(90_000)) + ',"89999":0}'
     begin = time.process_time()
-    assert "line 1: key '89999' stands there twice" in error_of(file_of(tmp_path, "q.jsonl", line))
+    assert "line 1: key '89999' appears twice" in error_of(file_of(tmp_path, "q.jsonl", line))
     assert time.process_time() - begin < 2  # each against each would take minutes
 
 
@@ -111,7 +111,7 @@ def test_parquet_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_p
     path = parquet_of(tmp_path / "q.parquet", {"question": ["x" * 1000] * 5000, "answer": ["1"] * 5000})
     assert path.stat().st_size < 50_000  # the same text again and again
     monkeypatch.setattr("workers.questions.files.MAX_QUESTIONS", 4999)
-    assert error_of(path) == "q.parquet: 5000 rows, 4999 at most"
+    assert error_of(path) == "q.parquet: 5000 rows, 4999 at most: split it"
     monkeypatch.undo()
     plain = parquet_of(tmp_path / "p.parquet", {"question": ["x" * 1000] * 5000}, use_dictionary=False)
     monkeypatch.setattr("workers.questions.files.MAX_UNPACKED_BYTES", 2**20)
@@ -122,23 +122,23 @@ def test_parquet_that_says_one_text_for_all_rows_is_refused_as_it_unpacks(tmp_pa
     path = parquet_of(tmp_path / "q.parquet", {"question": ["x" * 10_000] * 5000})
     assert path.stat().st_size < 20_000
     monkeypatch.setattr("workers.questions.files.MAX_UNPACKED_BYTES", 2**20)
-    assert error_of(path) == "q.parquet: unpacks to more than 1 MiB"
+    assert error_of(path) == "q.parquet: unpacks to more than 1 MiB: split it"
 
 
 @pytest.mark.parametrize("cut", [4, 100, -5])
 def test_damaged_parquet_is_refused(tmp_path, cut):
     whole = parquet_of(tmp_path / "q.parquet", {"question": ["a"] * 100, "answer": ["1"] * 100}).read_bytes()
-    assert "not a sound Parquet file" in error_of(file_of(tmp_path, "cut.parquet", whole[:cut]))
+    assert "a damaged Parquet file" in error_of(file_of(tmp_path, "cut.parquet", whole[:cut]))
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "empty"),
+        (b"", "the file is empty"),
         (b"PK\x03\x04" + bytes(40), "a zip archive or a workbook, not JSONL, CSV or Parquet: unpack it first"),
         (b"\x1f\x8b\x08" + bytes(40), "a gzip file"),
         (b"x" * 257 + b"ustar" + bytes(40), "a tar archive"),
-        (bytes(40), "zero bytes in it"),
+        (bytes(40), "contains zero bytes"),
         ("{}".encode("utf-16"), "UTF-16 text: save it as UTF-8"),
     ],
 )

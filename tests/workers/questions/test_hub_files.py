@@ -136,14 +136,14 @@ def test_file_of_another_size_than_told_is_not_used(hub, tmp_path):
 def test_unreachable_hub_says_so_with_its_tries(tmp_path):
     found = fetch(tmp_path / "in", "http://127.0.0.1:9", dataset="owner/sums")
     assert found["error"].startswith("Could not reach the hub for owner/sums (within 10 s, 2 tries; ")
-    assert found["error"].endswith("check the connection, or give a local copy")
+    assert found["error"].endswith("check the connection, or choose a local copy")
 
 
 def test_missing_dataset_and_too_large_ones_are_refused(hub, tmp_path):
     found = fetch(tmp_path / "large", hub.address, dataset="owner/sums", most_bytes=10)
     assert "The files of owner/sums have 0 MiB" in found["error"]
     found = fetch(tmp_path / "none", hub.address, dataset="owner/sums", train=["data/*"])
-    assert "owner/sums has no file of questions that fits" in found["error"]
+    assert "owner/sums has no matching question file" in found["error"]
     hub.fault = "missing"
     found = fetch(tmp_path / "missing", hub.address, dataset="owner/sums")
     assert found["error"].startswith("The hub has no data set owner/sums")
@@ -166,7 +166,7 @@ def test_link_that_leaves_the_allowed_folders_is_not_followed(tmp_path):
     place.mkdir(parents=True)
     (place / "train.jsonl").symlink_to(secret)
     found = fetch(tmp_path / "in", place=str(place), roots=[str(tmp_path / "root")])
-    assert "copy has no file of questions that fits" in found["error"]
+    assert "copy has no matching question file" in found["error"]
 
 
 def test_only_test_files_are_questions_like_any_others():
