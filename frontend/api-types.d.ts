@@ -377,6 +377,14 @@ declare namespace Api {
     limit?: number;
     cursor?: string;
   }
+  interface ContributionSummary {
+    learner: string;
+    advantage: number | null;
+    sequence_ratio: number | null;
+    clip_side: string;
+    weight: number | null;
+    drop_reason: string | null;
+  }
   interface ContributionsAnswer {
     items: ContributionAnswer[];
     count: number;
@@ -894,7 +902,7 @@ declare namespace Api {
     agent: string;
     reward: number | null;
     num_tokens: number | null;
-    taught: Taught | null;
+    taught: ContributionSummary | null;
   }
   interface RolloutOrNone {
     rollout: RolloutTextAnswer | null;
@@ -1150,14 +1158,6 @@ declare namespace Api {
   interface SystemAnswer {
     buckets: TimeBucket[];
     attempts: Attempt[];
-  }
-  interface Taught {
-    learner: string;
-    advantage: number | null;
-    sequence_ratio: number | null;
-    clip_side: string;
-    weight: number | null;
-    drop_reason: string | null;
   }
   interface TimeBucket {
     first: number;

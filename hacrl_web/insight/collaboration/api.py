@@ -1,4 +1,4 @@
-"""The REST API's part for the Collaboration tab: recorded steps, metrics of pairs, sums of a step or a run, ratios."""
+"""The REST API's part for the Collaboration tab: recorded steps, metrics of pairs, sums of a step or run, ratios."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.schemas import Number
 from workers.contract.spec.run import RunSpec
 
-BUDGET_S = 0.25  # of a request for the whole run; the page asks again until all steps are in
+BUDGET_S = 0.25  # of a request for the whole run; the page repeats it until all steps are in the sum
 Step = Annotated[int, Query(ge=0, le=2**31 - 1)]
 router = Router(tags=["insight"])
 
@@ -124,7 +124,7 @@ class StepAnswer(TypedDict):
 
 
 class WholeRunAnswer(TypedDict):
-    """done: how many of the `of` steps are added up; ask again until they are equal."""
+    """done: how many of the `of` steps are added up; repeat the request until they are equal."""
 
     done: int
     of: int
@@ -175,7 +175,7 @@ def _state(run: Run) -> dict[str, Any]:
 
 
 def _recorded(run: Run, step: int) -> dict[int, int]:
-    """The recorded steps, this one among them. Error: Http404."""
+    """The recorded steps, if `step` is one. Error: Http404."""
     steps = recorded_steps(run)
     if step not in steps:
         raise Http404
@@ -190,7 +190,7 @@ def _recorded(run: Run, step: int) -> dict[int, int]:
 def get_collaboration(request: HttpRequest, run_id: UUID) -> Any:
     """`steps`: those with recorded contributions. `timeline`: at most 120 columns of equally many steps.
 
-    `so_far`: of each agent the peers' share of |weight| and the held-out accuracy, at first and now, as texts.
+    `so_far`: by agent the peers' share of |weight| and the held-out accuracy, first and newest, as texts.
     """
     run, spec = _run(request, run_id)
     return {**_state(run), "timeline": timeline(run, spec), "so_far": so_far(run, recorded_steps(run))}
@@ -205,7 +205,7 @@ def get_steps(request: HttpRequest, run_id: UUID) -> Any:
 
 @router.get("/runs/{run_id}/collaboration/step", response=StepAnswer, summary="Who taught whom in one step")
 def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
-    """By ordered pair: what became of the source's rollouts, their weight, rescue and warn. 404: none is recorded."""
+    """By ordered pair: outcomes of the source's rollouts, their weight, rescue and warn. 404: no such recorded step."""
     run, spec = _run(request, run_id)
     picture = view(spec, summary_of(run, _recorded(run, step), step), step)
     return {"step": step, **picture, "sentences": sentences(spec, picture)}
@@ -215,7 +215,7 @@ def get_step(request: HttpRequest, run_id: UUID, step: Step) -> Any:
     "/runs/{run_id}/collaboration/run", response=WholeRunAnswer, summary="Who taught whom in all recorded steps"
 )
 def get_whole_run(request: HttpRequest, run_id: UUID) -> Any:
-    """As for one step. `done` of `of` steps are added up; ask again for the rest."""
+    """As for one step. `done` of `of` steps are added up; repeat the request for the rest."""
     run, spec = _run(request, run_id)
     steps = recorded_steps(run)
     summary, done = run_summary(run, steps, BUDGET_S)
@@ -232,7 +232,7 @@ def get_ratios(
     learner: Annotated[int, Query(ge=0, le=7)],
     window: Annotated[int, Query(ge=1, le=1000)] = 1,
 ) -> Any:
-    """Of `step` and the recorded steps before it, `window` in all; fewer where they have too many rows."""
+    """Over `window` recorded steps up to `step`; fewer where they have too many rows."""
     run, spec = _run(request, run_id)
     if learner >= len(spec.agents):
         raise FieldErrors([FieldError("invalid", f"Must be below {len(spec.agents)}.", "learner")])

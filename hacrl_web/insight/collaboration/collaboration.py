@@ -99,12 +99,12 @@ def _omega(
 
 
 def short(name: str) -> str:
-    """A name that leaves room in a sentence: the cut of js/lib/format.js."""
+    """A name, cut as js/lib/format.js cuts it."""
     return name if len(name) <= 20 else f"{name[:12]}…{name[-7:]}"
 
 
 def as_percent(part: float, whole: float) -> str:
-    """`87 %`; never 0 % or 100 % of what is more than nothing or less than all."""
+    """`87 %`; 0 % and 100 % only where they are exact."""
     if not whole:
         return "–"
     share = 100 * part / whole

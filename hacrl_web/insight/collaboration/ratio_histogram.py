@@ -1,4 +1,4 @@
-"""Raw sequence ratios of one learner's peers, counted on a log axis under the stepwise band that decides their fate."""
+"""Histograms of the raw sequence ratios of one learner's peers, on a log axis, with the stepwise clip band."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from workers.contract.contribution_weight import clip_lower_bound
 from workers.contract.spec.run import RunSpec
 
 BINS = 44
-MOST_ROWS = 60_000  # of one learner: what a request can count in time
+MOST_ROWS = 60_000  # of one learner: as many as a request can count in time
 MOST_BOUNDS = 32
-OUTSIDE = 0.01  # share of the ratios beyond either end of the axis; they stand in the first and last bar
+OUTSIDE = 0.01  # share of the ratios beyond either end of the axis; the first and last bar count them
 
 Row = tuple[str, float, float, float, str, float | None]  # source, s, A, weight, clip side, reward
 
 
 def bounds(spec: RunSpec) -> list[dict[str, Any]]:
-    """The band of shared rollouts, {m, low, high}: by update m of a step; m is empty where it does not move.
+    """The clip band of shared rollouts, {m, low, high}: by update m of a step; m is None for a constant band.
 
-    With many updates every k-th is told, the first and last always.
+    At most MOST_BOUNDS updates, evenly spread, always with the first and the last.
     """
     rule = spec.rule
     if not rule.shares_rollouts or len(spec.agents) == 1 or (rule.name == "hacpo" and not rule.clip_cross):
@@ -41,9 +41,9 @@ def bounds(spec: RunSpec) -> list[dict[str, Any]]:
 
 
 def window_steps(run: Run, steps: dict[int, int], step: int, window: int) -> list[int]:
-    """The last `window` recorded steps up to `step`, fewer where they have too many rows to count in time.
+    """The last `window` recorded steps up to `step`, fewer where they have more than MOST_ROWS.
 
-    steps: from summaries.recorded_steps.
+    steps: from recorded_steps.
     """
     result: list[int] = []
     per_learner = 0.0
@@ -56,7 +56,7 @@ def window_steps(run: Run, steps: dict[int, int], step: int, window: int) -> lis
 
 
 def shared_rows(run: Run, steps: dict[int, int], learner: str) -> list[Row]:
-    """Evaluated rollouts of peers with an advantage. steps: the chosen ones and their attempts, in order."""
+    """Evaluated rollouts of peers with an advantage. steps: step -> attempt, in order."""
     rows = run.contributions.filter(agent=learner, step__gte=min(steps), step__lte=max(steps))
     rows = rows.exclude(source=learner).filter(sequence_ratio__isnull=False).order_by()
     columns = ("step", "attempt", "source", "sequence_ratio", "advantage", "weight", "clip_side", "reward")
@@ -68,7 +68,7 @@ def shared_rows(run: Run, steps: dict[int, int], learner: str) -> list[Row]:
 
 
 def edges(ratios: Sequence[float], lowest_bound: float | None) -> list[float]:
-    """Ends of the bars, evenly spaced on the log axis; 1 is always one of them, the band always in sight."""
+    """Edges of the bars, evenly spaced on the log axis. 1 is always an edge, and the axis holds the whole band."""
     logs = sorted(math.log(ratio) for ratio in ratios)
     if not logs:
         return []
@@ -79,16 +79,15 @@ def edges(ratios: Sequence[float], lowest_bound: float | None) -> list[float]:
     if high - low < 1e-6:
         low, high = low - 1e-4, high + 1e-4
     width = (high - low) / BINS
-    # A ratio of exactly the last edge belongs to the last bar; the margin keeps rounding from adding an empty one.
+    # The margin: rounding must not add an empty bar, since a ratio on the last edge belongs to the last bar.
     first, last = math.floor(low / width + 1e-9), math.ceil(high / width - 1e-9)
     return [math.exp(place * width) for place in range(first, last + 1)]
 
 
 def count_ratios(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
-    """Bars and shares of one pair; lists of two: with a positive, with a negative advantage.
+    """Bars and counts of one pair, in lists of two: positive and negative advantages.
 
-    taught, lost: [sign][bar].  lower, upper: how many lie outside the band.  beyond: how many of the first and of the
-    last bar lie outside the axis.
+    taught, lost: [sign][bar].  lower, upper: outside the band.  beyond: outside the axis, in the first and last bar.
     """
     num_bars = max(0, len(ends) - 1)
     taught, lost = ([[0] * num_bars, [0] * num_bars] for _ in range(2))
@@ -118,7 +117,7 @@ def count_ratios(rows: Sequence[Row], ends: Sequence[float]) -> dict[str, Any]:
 
 
 def clipping(run: Run, spec: RunSpec, learner: int, steps: dict[int, int]) -> dict[str, Any]:
-    """The clipping panels of one learner: one for each peer, on one axis. steps: as for shared_rows, not empty."""
+    """The histograms of one learner, one for each peer, on one axis. steps: as for shared_rows, not empty."""
     names = [agent.name for agent in spec.agents]
     labels = [short(name) for name in names]
     rows = shared_rows(run, steps, names[learner])

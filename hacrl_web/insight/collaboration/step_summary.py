@@ -106,9 +106,9 @@ class DroppedCounts(Counts):
 
 @dataclass
 class Summary:
-    """One step, or several added up. Pairs are (learner, source); dropped rows have their reason as well.
+    """The sums of one or several steps. Keys: pairs are (learner, source); of dropped rows with their reason.
 
-    factors: omega, P of the learner and P of the source, of one step only.
+    factors: omega, P of the learner and P of the source, of a single step.
     """
 
     pairs: dict[tuple[str, str], PairSums] = field(default_factory=dict)
@@ -118,14 +118,10 @@ class Summary:
     factors: dict[tuple[str, str], tuple[float | None, ...]] = field(default_factory=dict)
 
     def add(self, other: Summary) -> None:
-        for pair, sums in other.pairs.items():
-            self.pairs.setdefault(pair, PairSums()).add(sums)
-        for place, dropped in other.dropped.items():
-            self.dropped.setdefault(place, DroppedCounts()).add(dropped)
-        for pair, prompts in other.prompts.items():
-            self.prompts.setdefault(pair, PromptCounts()).add(prompts)
-        for agent, generated in other.generated.items():
-            self.generated.setdefault(agent, GeneratedCounts()).add(generated)
+        for name in ("pairs", "dropped", "prompts", "generated"):
+            sums = getattr(self, name)
+            for key, counts in getattr(other, name).items():
+                sums.setdefault(key, type(counts)()).add(counts)
 
 
 # Each step is looked up in the index: a million rows are not read to find a few hundred steps.
@@ -142,7 +138,7 @@ SELECT step FROM found WHERE step <= %(last)s
 
 
 def recorded_steps(run: Run) -> dict[int, int]:
-    """Step -> attempt, of the steps with contributions, in order; without those that a live run is still at."""
+    """Step -> attempt for the steps with contributions, in order; without the current step of a live run."""
     attempts: dict[int, int] = {}
     run_key = Run._meta.pk.get_db_prep_value(run.pk, connection)
     with connection.cursor() as cursor:
@@ -154,19 +150,19 @@ def recorded_steps(run: Run) -> dict[int, int]:
 
 
 def summary_of(run: Run, steps: dict[int, int], step: int) -> Summary:
-    """The sums of a recorded step, not to be changed. steps: from recorded_steps."""
+    """The sums of a recorded step, shared: do not change them. steps: from recorded_steps."""
     rows = run.contributions.filter(attempt=steps[step], step=step).count()
     return _step_summary(run.pk, step, steps[step], rows)
 
 
 @lru_cache(maxsize=KEPT_STEPS)
 def _step_summary(run_id: UUID, step: int, attempt: int, rows: int) -> Summary:
-    """rows: how many the step has; with more of them it has other sums."""
+    """rows: their number; a step with more rows has other sums."""
     return _sums(run_id=run_id, attempt=attempt, step=step)
 
 
 def _sums(**place: Any) -> Summary:
-    """The sums of one step, or of some steps of one attempt."""
+    """The sums of one step, or of several steps of one attempt."""
     sums = Summary()
     _add_pairs(sums, Contribution.objects.filter(**place).order_by())
     _add_prompts(sums, Contribution.objects.filter(**place).order_by())
@@ -174,7 +170,7 @@ def _sums(**place: Any) -> Summary:
     return sums
 
 
-# Older rows know the length in the learner's tokens only.
+# Rows of old versions have the length in the learner's tokens only.
 _TOKENS = Coalesce("source_num_tokens", "num_tokens")
 
 
@@ -275,7 +271,7 @@ def _add_generated(summary: Summary, of_step: QuerySet[RolloutSample]) -> None:
 
 @dataclass
 class _Total:
-    """A run's steps added up so far, and the attempt of each."""
+    """The sum over a run's steps so far, and the attempt of each step."""
 
     steps: dict[int, int] = field(default_factory=dict)
     summary: Summary = field(default_factory=Summary)
@@ -286,9 +282,9 @@ _lock = Lock()
 
 
 def run_summary(run: Run, steps: dict[int, int], budget_s: float) -> tuple[Summary, int]:
-    """The sums over the recorded steps, and how many of them are in: as many as the time allows, at least one more.
+    """The sums over the recorded steps, and how many steps they hold: as many as the time allows, at least one more.
 
-    steps: from recorded_steps. Asked again, it goes on where it was.
+    steps: from recorded_steps. The next call continues.
     """
     with _lock:
         total = _totals.get(run.pk)
@@ -314,7 +310,7 @@ def run_summary(run: Run, steps: dict[int, int], budget_s: float) -> tuple[Summa
 
 
 def _next_steps(run: Run, steps: dict[int, int], missing: list[int]) -> list[int]:
-    """The first steps of one attempt, as many as have few rows together: a query for each would cost more than they."""
+    """The first steps of one attempt that have ROWS_AT_ONCE rows together: one query for many short steps."""
     rows = run.contributions.filter(attempt=steps[missing[0]], step=missing[0]).count()
     few = missing[: max(1, ROWS_AT_ONCE // max(1, rows))]
     return list(takewhile(lambda step: steps[step] == steps[missing[0]], few))

@@ -1,4 +1,4 @@
-"""The metrics of ordered pairs over a run's steps, in few enough columns to draw: omega, alignment, clip shares."""
+"""The metrics of ordered pairs over a run's steps, in at most COLUMNS columns: omega, alignment, clip shares."""
 
 from __future__ import annotations
 

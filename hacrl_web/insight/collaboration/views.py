@@ -1,4 +1,4 @@
-"""The Collaboration tab of a run. Views parse, call and render."""
+"""The Collaboration tab of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workers.contract.spec.run import RunSpec
 
 @require_GET
 def run_collaboration(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The page; its script asks the API for the step that the address names."""
+    """The page; its script loads the step of the address from the API."""
     run = run_or_404(request, run_id)
     spec = stored_spec(run)
     steps = list(recorded_steps(run))

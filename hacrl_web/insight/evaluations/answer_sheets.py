@@ -133,7 +133,7 @@ class EvaluationPair:
     places_before: Sequence[int | None]  # of each question among those of the other run
 
     def marks(self, place: int, agent: int) -> tuple[Mark, Mark]:
-        """Before and after, of the question at a place and the agent at one."""
+        """Before and after, by the places of the question and of the agent."""
         at = self.places_before[place]
         old, new = self.sheets_before[agent], self.sheets_after[agent]
         before = mark("") if at is None else mark(old.marks[at], old.majority[at])
@@ -141,7 +141,7 @@ class EvaluationPair:
 
 
 def read_pair(benchmark: str, before: EvaluatedStep, after: EvaluatedStep) -> EvaluationPair:
-    """Both evaluations. Agents of another run are those of the same names, or places where no name is shared."""
+    """Both evaluations. Agents of two runs are paired by name, or by place where the runs share no name."""
     questions = read_question_set(after.run, benchmark)
     count = len(questions.ids)
     if before.run.pk == after.run.pk:

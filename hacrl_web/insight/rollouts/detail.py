@@ -67,7 +67,7 @@ class PromptGroup:
 
 
 def group_of(run: Run, rule: AlgorithmSpec, hit: RolloutHit) -> PromptGroup | None:
-    """The prompt group that a rollout belongs to, the rollout itself selected."""
+    """The prompt group of a rollout, with the rollout selected."""
     agents = run.agent_names
     place = {"attempt": hit.attempt, "step": hit.step, "prompt_id": hit.prompt_id}
     rows = list(

@@ -31,8 +31,8 @@ _OF_LEARNER = (
 
 
 @dataclass(frozen=True)
-class Taught:
-    """What a rollout taught one learner, in a line."""
+class ContributionSummary:
+    """The contribution of a rollout to one learner, in short."""
 
     learner: str
     advantage: float | None
@@ -44,7 +44,7 @@ class Taught:
 
 @dataclass(frozen=True)
 class RolloutHit:
-    """A rollout that was found; where a learner was asked for, once for each learner."""
+    """A rollout that matches; with `taught` where the filter is about learners, once for each learner."""
 
     __pydantic_config__ = EVERY_FIELD
     step: int
@@ -55,7 +55,7 @@ class RolloutHit:
     agent: str
     reward: float | None
     num_tokens: int | None
-    taught: Taught | None = None
+    taught: ContributionSummary | None = None
 
     @property
     def cursor(self) -> PageCursor:
@@ -63,13 +63,13 @@ class RolloutHit:
 
     @property
     def place(self) -> tuple[int, int, str]:
-        """Its prompt group."""
+        """The key of its prompt group."""
         return self.step, self.attempt, self.prompt_id
 
 
 @dataclass
 class RolloutPage:
-    """Hits in the order of the steps. after, before: where to go on; stopped_at: the step where time was over."""
+    """Hits in the order of steps. after, before: where to continue.  stopped_at: the step at which time ran out."""
 
     hits: list[RolloutHit] = field(default_factory=list)
     after: PageCursor | None = None
@@ -79,24 +79,17 @@ class RolloutPage:
 
 
 def hit_of(run: Run, seq: int) -> RolloutHit | None:
-    """The rollout, or what it taught a learner, that has this number among the run's events."""
-    for rows, columns, make in (
-        (run.rollouts, _OF_ROLLOUT, _of_rollout),
-        (run.contributions, _OF_LEARNER, _of_learner),
-    ):
-        row = rows.filter(seq=seq).values_list(*columns).first()
-        if row is not None:
-            return make(row)
-    return None
+    """The rollout or contribution with this number among the run's events."""
+    hits = _hits(run.rollouts.filter(seq=seq), 1) or _hits(run.contributions.filter(seq=seq), 1, of_learner=True)
+    return hits[0] if hits else None
 
 
 def first_that_taught(run: Run, step: int) -> RolloutHit | None:
-    """The first rollout of a step that moved a learner."""
+    """The first rollout of a step with a weight for a learner."""
     for segment in segments(run.contributions.all(), step, step):
-        rows = run.contributions.filter(TAUGHT, attempt=segment.attempt, step=step)
-        row = rows.order_by("seq").values_list(*_OF_LEARNER).first()
-        if row is not None:
-            return _of_learner(row)
+        rows = run.contributions.filter(TAUGHT, attempt=segment.attempt, step=step).order_by("seq")
+        if hits := _hits(rows, 1, of_learner=True):
+            return hits[0]
     return None
 
 
@@ -111,18 +104,17 @@ def search_rollouts(run: Run, rollout_filter: RolloutFilter) -> RolloutPage:
     on_prompts = _on_rescued_prompts(run, parts, rollout_filter)
     deadline = time.monotonic() + BUDGET_S
     edge = cursor
-    for segment in reversed(parts) if is_backward else parts:
-        for piece, end, count in _pieces(rows, segment, cursor, rollout_filter, is_backward):
-            missing = PAGE_SIZE + 1 - len(page.hits)
-            page.hits += _hits(_matching(run, piece.filter(on_prompts), rollout_filter), rollout_filter, missing)
-            page.num_searched += count
-            if len(page.hits) > PAGE_SIZE:
-                break
-            edge = end
-            if time.monotonic() > deadline and end is not None:
-                page.stopped_at = end.step
-                break
-        if len(page.hits) > PAGE_SIZE or page.stopped_at is not None:
+    ordered = reversed(parts) if is_backward else parts
+    pieces = (piece for one in ordered for piece in _pieces(rows, one, cursor, rollout_filter, is_backward))
+    for piece, end, count in pieces:
+        matching = _matching(run, piece.filter(on_prompts), rollout_filter)
+        page.hits += _hits(matching, PAGE_SIZE + 1 - len(page.hits), of_learner=rollout_filter.is_of_learner)
+        page.num_searched += count
+        if len(page.hits) > PAGE_SIZE:
+            break
+        edge = end
+        if time.monotonic() > deadline and end is not None:
+            page.stopped_at = end.step
             break
     has_more = len(page.hits) > PAGE_SIZE
     del page.hits[PAGE_SIZE:]
@@ -158,7 +150,7 @@ def _on_rescued_prompts(run: Run, parts: Sequence[Segment], rollout_filter: Roll
 def _pieces(
     rows: QuerySet[Any], segment: Segment, cursor: PageCursor | None, rollout_filter: RolloutFilter, is_backward: bool
 ) -> Iterator[tuple[QuerySet[Any], PageCursor | None, int]]:
-    """Rows of a segment beyond the cursor, some at a time: (rows, their end, how many at most); None: the last ones."""
+    """Rows of a segment beyond the cursor, in pieces: (rows, their end or None for the last piece, their most rows)."""
     order = ("-step", "-seq") if is_backward else ("step", "seq")
     size = TEXT_PIECE if rollout_filter.text else PIECE
     of_attempt = rows.filter(attempt=segment.attempt).order_by(*order)
@@ -174,7 +166,7 @@ def _pieces(
 
 
 def _between(segment: Segment, begin: PageCursor | None, last: PageCursor | None, is_backward: bool) -> Q:
-    """Rows of a segment beyond `begin`, up to and with `last`. One range of steps: the index is entered at its ends."""
+    """Rows of a segment beyond `begin`, up to and with `last`, as one range of steps, which the index serves."""
     low, high = (last, begin) if is_backward else (begin, last)
     first_step = segment.first if low is None else max(segment.first, low.step)
     last_step = segment.last if high is None else min(segment.last, high.step)
@@ -222,14 +214,7 @@ def _with_text(run: Run, rows: QuerySet[Any], rollout_filter: RolloutFilter) -> 
     return rows.filter(Exists(sampled))
 
 
-def _hits(rows: QuerySet[Any], rollout_filter: RolloutFilter, count: int) -> list[RolloutHit]:
-    columns, make = (_OF_LEARNER, _of_learner) if rollout_filter.is_of_learner else (_OF_ROLLOUT, _of_rollout)
-    return [make(row) for row in rows.values_list(*columns)[:count]]
-
-
-def _of_rollout(row: tuple[Any, ...]) -> RolloutHit:
-    return RolloutHit(*row)
-
-
-def _of_learner(row: tuple[Any, ...]) -> RolloutHit:
-    return RolloutHit(*(*row[:8], Taught(*row[8:])))
+def _hits(rows: QuerySet[Any], count: int, *, of_learner: bool = False) -> list[RolloutHit]:
+    if not of_learner:
+        return [RolloutHit(*row) for row in rows.values_list(*_OF_ROLLOUT)[:count]]
+    return [RolloutHit(*(*row[:8], ContributionSummary(*row[8:]))) for row in rows.values_list(*_OF_LEARNER)[:count]]

@@ -1,4 +1,4 @@
-"""The weight of one rollout as steps from s to the weight, drawn on a scale of factors, for each learner."""
+"""The weight of one rollout for each learner, as factors from s to the weight, drawn on one log scale."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH = 100.0  # of the drawing, in its own units
 
 @dataclass(frozen=True)
 class Bar:
-    """One step: from where the product was to where it is, both in drawing units; grows, shrinks, or ends at 0."""
+    """One factor: from the product before it to the product after it, in drawing units."""
 
     factor: Factor
     start: float
@@ -26,7 +26,7 @@ class Bar:
 
 @dataclass
 class Waterfall:
-    """The steps of one learner, its equation, and how far their product is from the recorded weight."""
+    """The factors of one learner, their product, and the equation of the weight."""
 
     learner: str
     position: int
@@ -58,7 +58,7 @@ def waterfall_step(row: Contribution) -> WeightedRow:
 
 
 def waterfalls(rule: AlgorithmSpec, rows: Sequence[tuple[str, int, Contribution]]) -> list[Waterfall]:
-    """One for each (learner, its place, row), all on one scale."""
+    """One for each (learner, its position, row), all on one scale."""
     steps = [factors(rule, waterfall_step(row)) for _, _, row in rows]
     scale = _Scale([abs(step.product) for steps_of_row in steps for step in steps_of_row])
     return [
@@ -115,7 +115,7 @@ def _bars(steps: Sequence[Factor], scale: _Scale) -> list[Bar]:
 
 
 def equation(rule: AlgorithmSpec, row: Contribution) -> str:
-    """A weight with its numbers put in; empty where it has no s."""
+    """The equation of a weight with its numbers; empty without an s."""
     if row.sequence_ratio is None or row.clipped_ratio is None or row.advantage is None:
         return ""
     if rule.name == "grpo":
