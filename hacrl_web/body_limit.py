@@ -55,7 +55,8 @@ class LimitBody:
             return
         is_upload = scope["path"] in UPLOAD_PATHS and scope["method"] == "POST"
         most = MAX_UPLOAD_REQUEST_BYTES if is_upload and await self.may_upload(scope) else MAX_BYTES
-        if _announced(scope) > most:
+        content_length = dict(scope["headers"]).get(b"content-length", b"")
+        if content_length.isdigit() and int(content_length[:20]) > most:
             await _refuse(scope, send, most)
             return
         received = 0
@@ -76,14 +77,6 @@ class LimitBody:
         await self.application(scope, counted_receive, noted_send)
         if received > most and not is_answered:
             await _refuse(scope, send, most)
-
-
-def _announced(scope: Scope) -> int:
-    """The Content-Length header; 0 without one."""
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit():
-            return int(value[:20])
-    return 0
 
 
 async def _refuse(scope: Scope, send: Any, most: int) -> None:

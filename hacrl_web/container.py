@@ -18,6 +18,7 @@ from hacrl_web.ops.preflight import ROLES, ROOT, command
 
 WAIT_S = 120.0  # for the database to start, or for the web to migrate it
 PULSE_S = 60.0  # a dispatcher or watcher without a pulse for this long hangs
+PORT = int(os.environ.get("HACRL_PORT") or 8000)
 USAGE = f"usage: python -m hacrl_web.container {{{','.join(ROLES)}}} | health {{{','.join(ROLES)}}}"
 
 
@@ -40,7 +41,7 @@ def web_health() -> str:
     """Requests the login page as the proxy does: with an allowed host name and the header about TLS."""
     host = os.environ.get("HACRL_ALLOWED_HOSTS", "").partition(",")[0].lstrip(".") or "localhost"
     headers = {"Host": host} | ({"X-Forwarded-Proto": "https"} if os.environ.get("HACRL_TLS_PROXY") == "1" else {})
-    request = urllib.request.Request(f"http://127.0.0.1:{port()}/login", headers=headers)
+    request = urllib.request.Request(f"http://127.0.0.1:{PORT}/login", headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - http, as above
             return "" if answer.status == 200 else f"the login page answers {answer.status}"
@@ -75,10 +76,6 @@ def pulse_health() -> str:
     return f"no round for {age:.0f} s" if age > PULSE_S else ""
 
 
-def port() -> int:
-    return int(os.environ.get("HACRL_PORT") or 8000)
-
-
 def main(arguments: list[str]) -> int:
     if len(arguments) == 2 and arguments[0] == "health" and arguments[1] in ROLES:
         problem = health(arguments[1])
@@ -92,7 +89,7 @@ def main(arguments: list[str]) -> int:
     if status := prepare_container(role):
         return status
     os.chdir(ROOT)
-    words = command(role, "0.0.0.0", port())  # noqa: S104 - of the container's own network
+    words = command(role, "0.0.0.0", PORT)  # noqa: S104 - of the container's own network
     os.execv(words[0], words)
     return 1
 

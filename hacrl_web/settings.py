@@ -1,9 +1,6 @@
-"""Django settings: by default one data folder with SQLite and Redis; environment variables change the rest.
+"""Django settings: by default one data folder with SQLite and Redis; environment variables change them.
 
-HACRL_DATA, DATABASE_URL, REDIS_URL, HACRL_SECRET_KEY, HACRL_ALLOWED_HOSTS, HACRL_MODEL_ROOTS, HACRL_DEBUG,
-HACRL_TRAINER_COMMAND, HACRL_PUBLIC_URL, HACRL_TLS_PROXY, HACRL_HSTS_S, HACRL_EMAIL_URL, HACRL_EMAIL_FROM,
-HACRL_WEBHOOK_ALLOW, HACRL_API_READS_PER_MINUTE, HACRL_API_WRITES_PER_MINUTE, and DATABASE_PASSWORD, REDIS_PASSWORD: see
-docs/environment.md. A secret may also be in a file, named by NAME_FILE.
+docs/environment.md describes the variables. A secret may also be in a file, named by NAME_FILE.
 """
 
 import json
@@ -144,8 +141,6 @@ CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 # Time-outs for sending: a frozen Redis must not block a launch.
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout": 2, "retry_on_timeout": True}
 CELERY_TASK_IGNORE_RESULT = True
-CELERY_TASK_SERIALIZER = "json"
-CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_ACKS_LATE = False  # the row is the job: the dispatcher sends a lost message again
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_DISABLE_PREFETCH = True

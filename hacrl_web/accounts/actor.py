@@ -34,9 +34,12 @@ class Actor:
 
     @property
     def name(self) -> str:
-        if self.request is None:
-            return f"{_system_user()}: {self.command}"
-        return str(self.user.get_username()) if self.user else "a visitor"
+        if self.request is not None:
+            return str(self.user.get_username()) if self.user else "a visitor"
+        try:
+            return f"{getpass.getuser()}: {self.command}"
+        except (KeyError, OSError):  # in a container, a user without a name
+            return f"somebody: {self.command}"
 
     @property
     def address(self) -> str:
@@ -68,10 +71,3 @@ def of_command(arguments: list[str]) -> Actor | None:
     """The actor of a command line; None for MACHINES."""
     command = arguments[0] if arguments else ""
     return None if not command or command in MACHINES else Actor("command", command=f"./hacrl {command}")
-
-
-def _system_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # in a container, a user without a name
-        return "somebody"

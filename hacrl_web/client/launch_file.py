@@ -28,13 +28,14 @@ class LaunchFile:
 
     def located(self, error: ApiError) -> ApiError:
         """The same error with line numbers: of each field, or of the section around it."""
-        return ApiError(error.status, [{**one, "message": self._with_line(one)} for one in error.errors])
-
-    def _with_line(self, error: dict[str, Any]) -> str:
-        path = error.get("field") or ""
-        while path and path not in self.lines:
-            path = path.rpartition(".")[0]
-        return f"{error['message']} [line {self.lines[path]}]" if path else str(error["message"])
+        errors = [dict(one) for one in error.errors]
+        for one in errors:
+            path = one.get("field") or ""
+            while path and path not in self.lines:
+                path = path.rpartition(".")[0]
+            if path:
+                one["message"] += f" [line {self.lines[path]}]"
+        return ApiError(error.status, errors)
 
 
 def read_launch_file(file: str) -> LaunchFile:

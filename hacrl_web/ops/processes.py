@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,6 @@ PR_SET_CHILD_SUBREAPER = 36
 
 def _prctl(option: int, value: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
-
-
-def _die_with_parent() -> None:
-    """Runs in the child before exec: when `up` is killed, the kernel ends its processes too."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def rotate(log: Path, limit: int = LOG_LIMIT) -> None:
@@ -103,7 +99,8 @@ def spawn(
         stdout=output,
         stderr=errors,
         start_new_session=True,
-        preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+        # When `up` is killed, the kernel ends its processes too.
+        preexec_fn=partial(_prctl, PR_SET_PDEATHSIG, signal.SIGTERM) if sys.platform == "linux" else None,
     )
 
 
@@ -214,14 +211,15 @@ class ProcessSupervisor:
     def stop(self) -> None:
         """TERM all, Redis (the first) last; wait until they end or for a second Ctrl-C; KILL the rest."""
         self.stopping = True
-        descendants = _descendants()  # trainers too, which have their own sessions
+        own = psutil.Process()
+        descendants = own.children(recursive=True)  # trainers too, which have their own sessions
         running = [(child.process, child.grace_s) for child in self.children if child.process is not None]
         others = [*running[1:], *((process, 2.0) for process in self.singles)]
         for process, _ in others:
             terminate(process)
         for process, grace_s in [*others, *running[:1]]:
             self._end(process, grace_s)
-        end_all([*descendants, *_descendants()], grace_s=0)
+        end_all([*descendants, *own.children(recursive=True)], grace_s=0)
         self._reap_orphans()
 
     def _end(self, process: subprocess.Popen[bytes], grace_s: float) -> None:
@@ -258,7 +256,3 @@ def end_all(processes: list[psutil.Process], grace_s: float) -> None:
         for process in alive:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-
-
-def _descendants() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)

@@ -161,9 +161,6 @@ class Up:
             },
         )
 
-    def run(self) -> None:
-        self.supervisor.wait(lambda: False)
-
     def stop(self) -> None:
         """End every process, in order, and delete temporary files."""
         if self.supervisor.children:
@@ -193,7 +190,7 @@ class Up:
             self._open(path)
             follow = [sys.executable, "manage.py", "demo", "--follow", path.rpartition("/")[2]]
             self.supervisor.single(follow, self.environment, ROOT, None, errors=None)
-        self.run()
+        self.supervisor.wait(lambda: False)
         return process.returncode or 0
 
     def _open(self, path: str) -> None:
@@ -322,7 +319,7 @@ def serve(options: argparse.Namespace) -> int:
         if not up.start():
             return 130
         if not is_demo:
-            up.run()
+            up.supervisor.wait(lambda: False)
             return 0
         words = [*(["--once"] if once else []), *(["--json"] if options.json else [])]
         for name in ("seeds", "algorithms", "engine"):

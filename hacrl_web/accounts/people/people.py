@@ -7,8 +7,6 @@ written.
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
@@ -26,7 +24,7 @@ from hacrl_web.accounts.models import (
     User,
     includes,
 )
-from hacrl_web.accounts.projects import forbidden, role_in
+from hacrl_web.accounts.projects import forbidden
 from hacrl_web.web.errors import FieldError, FieldErrors
 
 LAST_ADMIN = "A project needs an admin: make another member an admin first."
@@ -170,8 +168,3 @@ def set_active(by: User, user: User, is_active: bool) -> None:
             ApiToken.objects.filter(owner=user).revoke()
     if not is_active:
         end_sessions(user)
-
-
-def manages(user: Any, project: Project) -> bool:
-    """Whether the user is an admin of the project."""
-    return role_in(user, project) == Role.ADMIN

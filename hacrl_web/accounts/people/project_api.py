@@ -11,7 +11,7 @@ from ninja import Query, Router, Status
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.audit_log import AuditEntry
-from hacrl_web.accounts.models import Invitation, Membership, Project, User
+from hacrl_web.accounts.models import Invitation, Membership, Project, Role, User
 from hacrl_web.accounts.people import people
 from hacrl_web.accounts.people.audit_views import COLUMNS, AuditFilters
 from hacrl_web.accounts.people.views import (
@@ -138,7 +138,7 @@ def _invitation(row: Invitation) -> dict[str, Any]:
 def _detail(request: HttpRequest, project: Project) -> dict[str, Any]:
     detail = _summary(project, _user(request))
     detail["members"] = [_member(row) for row in project.memberships.select_related("user")]
-    if people.manages(request.user, project):
+    if detail["role"] == Role.ADMIN:
         detail["invitations"] = [_invitation(row) for row in project.invitations.open()]
     return detail
 

@@ -19,7 +19,7 @@ from hacrl_web.accounts.login.forms import InvitedForm
 from hacrl_web.accounts.login.views import BACKEND, redirect_to
 from hacrl_web.accounts.models import Invitation, LoginLink, Membership, Project, Role, User
 from hacrl_web.accounts.people import people
-from hacrl_web.accounts.projects import require
+from hacrl_web.accounts.projects import require, role_in
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import MAX_ID, page_of, whole_number
 
@@ -106,7 +106,7 @@ def _show_project(
         "members": [(member, not admins - {member.pk}) for member in members],  # True: the only admin
         "last_admin": people.LAST_ADMIN,
         "invitations": project.invitations.open().select_related("inviter"),
-        "is_managed": people.manages(request.user, project),
+        "is_managed": role_in(request.user, project) == Role.ADMIN,
         "roles": [(str(role), text) for role, text in ROLE_TEXTS.items()],
         "errors": refusal.errors if refusal else [],
         **more,

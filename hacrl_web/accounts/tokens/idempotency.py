@@ -45,13 +45,13 @@ def idempotent(launch: Launch) -> Launch:
         try:
             return _first(request, key, digest, lambda: launch(request, *args, **kwargs))
         except IntegrityError:
-            earlier = LaunchKey.objects.filter(owner=_user(request), key=key).first()
+            earlier = LaunchKey.objects.filter(owner=request.user, key=key).first()
             if earlier is None:  # another constraint failed
                 raise
         if earlier.request_hash != digest:
             message = f"This {HEADER} was used for another request. Choose a new one for each launch."
             raise FieldErrors.single("key_reused", message, status=409)
-        _check_visible(_user(request), json.loads(earlier.answer))
+        _check_visible(request.user, json.loads(earlier.answer))
         return _response(earlier.answer, earlier.status, is_replayed=True)
 
     # ninja reads the signature, and would resolve the names of types in this module.
@@ -66,15 +66,11 @@ def _first(request: HttpRequest, key: str, digest: str, act: Callable[[], Status
     """
     with transaction.atomic():
         LaunchKey.objects.filter(created_at__lt=timezone.now() - LIFETIME).delete()
-        row = LaunchKey.objects.create(owner=_user(request), key=key, request_hash=digest)
+        row = LaunchKey.objects.create(owner=request.user, key=key, request_hash=digest)
         answer = act()
         row.status, row.answer = answer.status_code, json.dumps(answer.value, cls=NinjaJSONEncoder)
         row.save(update_fields=["status", "answer"])
     return _response(row.answer, row.status)
-
-
-def _user(request: HttpRequest) -> Any:
-    return request.user
 
 
 def _check_visible(user: Any, answer: dict[str, Any]) -> None:
