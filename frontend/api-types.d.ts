@@ -1,4 +1,4 @@
-// The schemas of /api/v1 as types. Written by: python -m hacrl_web.js_types > frontend/api-types.d.ts
+// The schemas of /api/v1 as types. Written by: python -m tools.js_types > frontend/api-types.d.ts
 declare namespace Api {
   interface AgentFolder {
     name: string;

@@ -35,7 +35,7 @@ WEB = {"django", "celery", "kombu", "channels", "channels_redis", "redis", "valk
 APPS = ("docs", "accounts", "registry", "runs", "alerts", "insight", "leaderboard", "demo")
 SHARED = ("web", "ops", "settings", "celery")
 # Put the apps together: only Django and the servers import them.
-ASSEMBLY = ("urls", "api", "asgi", "body_limit", "container", "js_types")
+ASSEMBLY = ("urls", "api", "asgi", "body_limit", "container")
 # The rooms of each app. One imports itself, the modules that lie beside the rooms, and the rooms left of it.
 ROOMS = {
     "accounts": ("login", "tokens", "people"),

@@ -12,7 +12,7 @@ import typer.core
 
 from hacrl_web.client.api import Client, check_address
 from hacrl_web.client.command import AsJson, ClientProblem, client_command, connect
-from hacrl_web.client.commands import api, compare, objects, results, runs, sweeps, watch
+from hacrl_web.client.commands import api, compare, objects, results, runs, watch
 from hacrl_web.client.login import StoredLogin, forget_login, save_login
 from hacrl_web.client.show import complain, line, print_json
 
@@ -141,8 +141,18 @@ def whoami(json: AsJson = False) -> None:
     return None
 
 
-for part in (runs, watch, results, compare, sweeps, objects, api):
-    part.add_to(app)
+for act in (
+    *(runs.runs, runs.launch, runs.stop, runs.pause, runs.resume, runs.retry, runs.queue),
+    *(watch.watch, watch.logs, runs.show, runs.tag, runs.archive, runs.delete),
+    *(results.checkpoints, results.promote, results.extend, results.evaluate, results.scores, results.alerts),
+    *(compare.compare, compare.leaderboard, compare.export),
+):
+    app.command()(act)
+app.add_typer(objects.sweeps, name="sweeps")
+app.add_typer(objects.models, name="models")
+app.add_typer(objects.groups, name="groups")
+app.add_typer(objects.benchmarks, name="benchmarks")
+app.command("api")(api.call_api)
 
 
 def main() -> None:

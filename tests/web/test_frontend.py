@@ -12,7 +12,7 @@ import pytest
 from django.conf import settings
 from django.contrib.staticfiles.finders import find
 
-from hacrl_web.js_types import type_script
+from tools.js_types import type_script
 
 FRONTEND = settings.BASE_DIR / "frontend"
 SCRIPTS = sorted((FRONTEND / "static" / "js").rglob("*.js"))
@@ -174,4 +174,4 @@ def test_ended_login_is_said_and_not_tried_again():
 def test_types_of_the_api_are_those_of_its_schemas():
     """Modules name the API's answers as Api.X, which tsc checks against the answers' own schemas."""
     written = (FRONTEND / "api-types.d.ts").read_text()
-    assert written == type_script(), "python -m hacrl_web.js_types > frontend/api-types.d.ts"
+    assert written == type_script(), "python -m tools.js_types > frontend/api-types.d.ts"

@@ -17,10 +17,6 @@ VERBS = ("GET", "POST", "PUT", "DELETE")
 PAGING = ("limit", "cursor")  # with --all the client sets them
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("api")(call_api)
-
-
 @client_command
 def call_api(
     method: Annotated[str, typer.Argument(help="GET, POST, PUT or DELETE.")],

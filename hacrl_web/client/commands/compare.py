@@ -26,11 +26,6 @@ from hacrl_web.client.command import (
 from hacrl_web.client.show import format_number, line, print_json, print_text, table
 
 
-def add_to(app: typer.Typer) -> None:
-    for act in (compare, leaderboard, export):
-        app.command()(act)
-
-
 @client_command
 def compare(
     runs: Annotated[list[str], typer.Argument(help="Runs, by id or name; at most 8.", autocompletion=complete_run)],

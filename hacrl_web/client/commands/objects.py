@@ -1,4 +1,4 @@
-"""Commands for models, agent groups and benchmarks."""
+"""Commands for models, agent groups, benchmarks and sweeps."""
 
 from __future__ import annotations
 
@@ -9,22 +9,31 @@ from typing import Annotated, Any
 
 import typer
 
-from hacrl_web.client.command import OPTIONS, AsJson, ClientProblem, client_command, completer, connect, object_id
-from hacrl_web.client.show import format_number, line, print_json, print_rows
+from hacrl_web.client.api import Client
+from hacrl_web.client.command import (
+    OPTIONS,
+    AsJson,
+    ClientProblem,
+    Yes,
+    agree,
+    client_command,
+    completer,
+    connect,
+    object_id,
+)
+from hacrl_web.client.show import counted, format_number, line, print_json, print_rows, state, table
+
+NEWEST_SWEEPS = 20
 
 models = typer.Typer(help="List and register models.", **OPTIONS)
 groups = typer.Typer(help="List and create agent groups.", **OPTIONS)
+sweeps = typer.Typer(help="List and show sweeps; stop or delete all their runs.", **OPTIONS)
 benchmarks = typer.Typer(help="List and create benchmarks.", **OPTIONS)
 ModelName = Annotated[str, typer.Argument(help="Id of a model, or its name.", autocompletion=completer("/models"))]
+SweepName = Annotated[str, typer.Argument(help="Id of a sweep, or its name.", autocompletion=completer("/sweeps"))]
 GroupName = Annotated[
     str, typer.Argument(help="Id of an agent group, or its name.", autocompletion=completer("/groups"))
 ]
-
-
-def add_to(app: typer.Typer) -> None:
-    app.add_typer(models, name="models")
-    app.add_typer(groups, name="groups")
-    app.add_typer(benchmarks, name="benchmarks")
 
 
 def _list_by_default(
@@ -151,3 +160,72 @@ def load_benchmark(
         heads = ["key", "name", "about"]
         rows = client.get("/benchmarks/built-in")
         return print_rows(rows, json, heads, lambda row: [row[head] for head in heads], empty="None.")
+
+
+def _sweep_path(client: Client, name: str) -> str:
+    """Errors: ApiError, ClientProblem."""
+    return f"/sweeps/{object_id(client, '/sweeps', 'sweep', name)}"
+
+
+@sweeps.callback()
+@client_command
+def list_sweeps(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = NEWEST_SWEEPS,
+    json: AsJson = False,
+) -> None:
+    """The newest sweeps."""
+    if not context.invoked_subcommand:
+        with connect() as client:
+            rows = list(client.pages("/sweeps", most=limit))
+        heads = ["id", "name", "launched"]
+        print_rows(rows, json, heads, lambda row: [row["id"], row["name"], row["created_at"]], empty="No sweep yet.")
+
+
+@sweeps.command("show")
+@client_command
+def show_sweep(sweep: SweepName, json: AsJson = False) -> None:
+    """How far a sweep is, and its runs.
+
+    Example: hacrl sweeps show 3
+    """
+    with connect() as client:
+        detail = client.get(_sweep_path(client, sweep))
+    if json:
+        return print_json(detail)
+    progress = detail["progress"]
+    counts = ", ".join(f"{count} {name}" for name, count in progress["counts"].items())
+    line(f"{detail['name']} ({detail['id']}): step {progress['steps']} of {progress['total_steps']}; {counts}")
+    rows = (
+        [run["id"][:8], run["variant"] or run["algorithm"], run["seed"], state(run["state"]), run["step"]]
+        for run in detail["runs"]
+    )
+    table(["id", "variant", "seed", "state", "step"], rows, empty="It has no runs.")
+    return None
+
+
+@sweeps.command("stop")
+@client_command
+def stop_sweep(sweep: SweepName, json: AsJson = False) -> None:
+    """End every run of a sweep.
+
+    Example: hacrl sweeps stop 3
+    """
+    with connect() as client:
+        answer = client.post(f"{_sweep_path(client, sweep)}/stop")
+    print_json(answer) if json else line(f"{answer['name']}: stop, {counted(len(answer['changed']), 'run')}")
+
+
+@sweeps.command("delete")
+@client_command
+def delete_sweep(sweep: SweepName, yes: Yes = False) -> None:
+    """Delete a sweep with all its runs, for good.
+
+    Example: hacrl sweeps delete 3
+    """
+    with connect() as client:
+        path = _sweep_path(client, sweep)
+        detail = client.get(path)
+        agree(f"Delete the sweep {detail['name']!r} and its {counted(len(detail['runs']), 'run')} for good?", yes=yes)
+        client.post(f"{path}/delete")
+    line(f"Deleted: {detail['name']}, {counted(len(detail['runs']), 'run')}")

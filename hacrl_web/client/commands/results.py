@@ -24,11 +24,6 @@ from hacrl_web.client.show import format_number, line, print_json, print_rows, t
 NEWEST = 50
 
 
-def add_to(app: typer.Typer) -> None:
-    for act in (checkpoints, promote, extend, evaluate, scores, alerts):
-        app.command()(act)
-
-
 @client_command
 def checkpoints(run: RunName, json: AsJson = False) -> None:
     """The checkpoints of a run, newest first. hacrl export checkpoint saves an agent of one.

@@ -32,11 +32,6 @@ NEWEST = 20
 STATES = ["draft", "queued", "starting", "running", "paused", "completed", "failed", "stopped", "lost"]
 
 
-def add_to(app: typer.Typer) -> None:
-    for act in (runs, launch, stop, pause, resume, retry, queue, show, tag, archive, delete):
-        app.command()(act)
-
-
 @client_command
 def runs(
     state_: Annotated[

@@ -26,11 +26,6 @@ LINES = 5
 REFRESHES_PER_S = 4
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command()(watch)
-    app.command()(logs)
-
-
 @dataclass
 class RunScreen:
     """The state of a run, as of the last frame, and how it is drawn."""

@@ -1,6 +1,6 @@
 """Writes the API's answers as TypeScript types, for type checks of the browser's modules.
 
-python -m hacrl_web.js_types > frontend/api-types.d.ts
+python -m tools.js_types > frontend/api-types.d.ts
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import re
 from typing import Any
 
-HEADER = """// The schemas of /api/v1 as types. Written by: python -m hacrl_web.js_types > frontend/api-types.d.ts
+HEADER = """// The schemas of /api/v1 as types. Written by: python -m tools.js_types > frontend/api-types.d.ts
 declare namespace Api {"""
 PLAIN = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 
