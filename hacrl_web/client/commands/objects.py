@@ -29,11 +29,7 @@ models = typer.Typer(help="List and register models.", **OPTIONS)
 groups = typer.Typer(help="List and create agent groups.", **OPTIONS)
 sweeps = typer.Typer(help="List and show sweeps; stop or delete all their runs.", **OPTIONS)
 benchmarks = typer.Typer(help="List and create benchmarks.", **OPTIONS)
-ModelName = Annotated[str, typer.Argument(help="Id of a model, or its name.", autocompletion=completer("/models"))]
 SweepName = Annotated[str, typer.Argument(help="Id of a sweep, or its name.", autocompletion=completer("/sweeps"))]
-GroupName = Annotated[
-    str, typer.Argument(help="Id of an agent group, or its name.", autocompletion=completer("/groups"))
-]
 
 
 def _list_by_default(
