@@ -106,7 +106,8 @@ class Client:
                 continue
             if response.status_code not in (429, 503) or not tries_left or not is_safe:
                 break
-            time.sleep(_wait_s(response))
+            wait = response.headers.get("Retry-After", "")
+            time.sleep(min(float(wait) if wait.isascii() and wait.isdigit() else POLL_S, MAX_WAIT_S))
         if response.is_success:
             return response
         raise _error_of(response, self.url)
@@ -223,7 +224,8 @@ class Client:
             try:
                 frame = self.frame(run, after)
             except (ApiError, Unreachable) as error:
-                if last_frame is None or time.monotonic() - last_frame > PATIENCE_S or not _is_temporary(error):
+                is_temporary = not isinstance(error, ApiError) or error.status == 429 or error.status >= 500
+                if last_frame is None or time.monotonic() - last_frame > PATIENCE_S or not is_temporary:
                     raise
                 if on_outage and not is_away:
                     on_outage(error)
@@ -247,10 +249,6 @@ class Client:
             yield from frame["events"]
 
 
-def _is_temporary(error: Exception) -> bool:
-    return not isinstance(error, ApiError) or error.status == 429 or error.status >= 500
-
-
 def check_address(url: str) -> None:
     """Error: Unreachable."""
     if not url.startswith(("https://", "http://")):
@@ -263,11 +261,6 @@ def is_sweep(request: Mapping[str, Any]) -> bool:
 
 def _without_none(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if value is not None}
-
-
-def _wait_s(response: httpx2.Response) -> float:
-    header = response.headers.get("Retry-After", "")
-    return min(float(header) if header.isascii() and header.isdigit() else POLL_S, MAX_WAIT_S)
 
 
 def _error_of(response: httpx2.Response, url: str) -> Exception:

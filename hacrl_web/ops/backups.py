@@ -28,7 +28,10 @@ def back_up(path: Path) -> None:
     try:
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))  # it contains password hashes
         if connection.vendor == "sqlite":
-            with closing(sqlite3.connect(_sqlite_file())) as source, closing(sqlite3.connect(part)) as copy:
+            with (
+                closing(sqlite3.connect(connection.settings_dict["NAME"])) as source,
+                closing(sqlite3.connect(part)) as copy,
+            ):
                 source.backup(copy)
                 copy.execute("PRAGMA journal_mode=DELETE")  # no -wal file beside it
         else:
@@ -59,7 +62,7 @@ def _restore_sqlite(path: Path) -> Path | None:
     if holder is not None:
         raise BackupError(f"HACRL Web is running (pid {holder}): stop it first, ./hacrl down")
     _check_sqlite(path)
-    database = _sqlite_file()
+    database = Path(connection.settings_dict["NAME"])
     connection.close()
     new, old = database.with_name(f"{database.name}.new"), database.with_name(f"{database.name}.before-restore")
     shutil.copyfile(path, new)
@@ -114,7 +117,3 @@ def _postgresql(program: str, *arguments: str) -> None:
         ) from None
     if process.returncode:
         raise BackupError(f"{program} failed: {process.stderr.strip()[-500:]}")
-
-
-def _sqlite_file() -> Path:
-    return Path(connection.settings_dict["NAME"])

@@ -119,10 +119,6 @@ def terminate(process: subprocess.Popen[bytes]) -> None:
 _terminated: set[int] = set()  # pids; a second TERM would make Celery drop its task
 
 
-def describe(status: int) -> str:
-    return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-
-
 class ProcessSupervisor:
     """Starts, watches and ends the children; wakes up for signals."""
 
@@ -180,8 +176,9 @@ class ProcessSupervisor:
             status = child.reap()
             if status is not None:
                 changed = True
+                cause = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
                 pause = f"starting it again in {child.pause_s:g} s"
-                self.say(f"{child.name} ended ({describe(status)}); {pause}; its log: {child.log}")
+                self.say(f"{child.name} ended ({cause}); {pause}; its log: {child.log}")
             if child.process is None and not self.stopping and time.monotonic() >= child.next_start:
                 changed = True
                 child.start()

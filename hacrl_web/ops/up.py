@@ -216,38 +216,31 @@ def end_leftovers(state: dict[str, Any]) -> None:
 # ---- the other commands ---------------------------------------------------------------------------------------------
 
 
-def folders() -> list[Path]:
-    """The data folders of `status` and `down`: HACRL_DATA, or the product's and the demo's."""
+def running_products() -> dict[Path, int]:
+    """The pid of each running `up` by data folder: HACRL_DATA, or the product's and the demo's."""
     names = ["var"] if os.environ.get("HACRL_DATA") else ["var", "var/demo"]
-    return [preflight.data_folder(name) for name in names]
+    holders = {data: preflight.lock_holder(data) for data in map(preflight.data_folder, names)}
+    return {data: holder for data, holder in holders.items() if holder is not None}
 
 
 def status() -> int:
     """Print what runs; exit status 1 if nothing does."""
-    is_up = False
-    for data in folders():
-        holder = preflight.lock_holder(data)
-        if holder is None:
-            continue
-        is_up = True
+    products = running_products()
+    for data, holder in products.items():
         state = preflight.read_state(data)
         since = datetime.fromtimestamp(state["started_at"]).strftime("%Y-%m-%d %H:%M") if "started_at" in state else "?"
         print(f"up: {state.get('url', 'starting')} (pid {holder}, since {since}, data in {data})")
         for name, process in state.get("processes", {}).items():
             print(f"  {name:<10} pid {process['pid']:<8} restarts {process['restarts']}")
-    if not is_up:
+    if not products:
         print("not up: start it with ./hacrl up")
-    return 0 if is_up else 1
+    return 0 if products else 1
 
 
 def down() -> int:
     """Stop what runs and wait until it has ended; exit status 1 if nothing ran."""
-    was_up = False
-    for data in folders():
-        holder = preflight.lock_holder(data)
-        if holder is None or holder <= 0:
-            continue
-        was_up = True
+    products = {data: holder for data, holder in running_products().items() if holder > 0}
+    for data, holder in products.items():
         try:
             os.kill(holder, signal.SIGTERM)
         except ProcessLookupError:
@@ -262,9 +255,9 @@ def down() -> int:
                 return 1
             time.sleep(0.1)
         print(f"stopped: pid {holder}, data in {data}")
-    if not was_up:
+    if not products:
         print("not up: nothing to stop")
-    return 0 if was_up else 1
+    return 0 if products else 1
 
 
 def manage(arguments: list[str]) -> None:

@@ -1,7 +1,7 @@
-"""The query of a page's address: one frozen model per page, whose fields are the parameters that the page knows.
+"""Reads the query of a page's address: each page has a frozen model, whose fields are the page's parameters.
 
-Addresses are shared, kept and edited by hand, so a value that cannot be read counts as absent: the field keeps its
-default, and `ignored` names it. Forms use `whole_number` and `uuid_or_none` for single values.
+Users share, store and edit addresses, so an unreadable value counts as absent: the field keeps its default, and
+`ignored` names it. Forms use `whole_number` and `uuid_or_none` for single values.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MAX_ID = 2**63 - 1
 
 
 def clean_text(text: str) -> str:
-    """The text without NUL (no database takes one) and outer space, at most MAX_TEXT characters."""
+    """The text without NUL (databases refuse it) and outer spaces, at most MAX_TEXT characters."""
     return text.replace("\x00", "").strip()[:MAX_TEXT]
 
 
 def whole_number(text: Any, most: int = MAX_WHOLE) -> int | None:
-    """The number that ASCII digits spell, or None; also None above `most`."""
+    """The number in ASCII digits; None for another text, and above `most`."""
     text = str(text)
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most)) and int(text) <= most
     return int(text) if is_number else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -126,8 +125,6 @@ def _scores(one: dict[str, Any], titles: list[str]) -> list[Any]:
 
 
 class ExportKind(StrEnum):
-    """ExportKind can be exported."""
-
     REQUEST = "request"
     SERIES = "series"
     LOG = "log"
@@ -151,12 +148,12 @@ def export(
     Example: hacrl export request swan -o again.yaml
     """
     with connect() as client:
-        if what is ExportKind.REQUEST:
-            request = client.get(f"/runs/{run_id(client, name)}/request")
-            return _write(yaml.safe_dump(request, sort_keys=False, allow_unicode=False), output)
-        if what is ExportKind.SERIES:
-            series = client.get(f"/runs/{run_id(client, name)}/series")
-            return _write(json_module.dumps(series) + "\n", output)
+        if what in (ExportKind.REQUEST, ExportKind.SERIES):
+            answer = client.get(f"/runs/{run_id(client, name)}/{what}")
+            is_yaml = what is ExportKind.REQUEST
+            text = yaml.safe_dump(answer, sort_keys=False) if is_yaml else json_module.dumps(answer) + "\n"
+            output.write_text(text) if output else print(text, end="")
+            return None
         path, parameters = _file(client, what, name, kind, step, agent)
         if output is None and what is ExportKind.BOARD:
             return print_text(client.request("GET", path, params=parameters).text)
@@ -180,10 +177,3 @@ def _file(
         name = f"sweep={object_id(client, '/sweeps', 'sweep', name)}"
     parameters = parse_qs(name, keep_blank_values=True)
     return ("/boards/table" if kind == "json" else f"/boards/file/{kind}"), parameters
-
-
-def _write(text: str, output: Path | None) -> None:
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        output.write_text(text)

@@ -10,7 +10,9 @@ DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "verifiers.md"
 PYTHON_TESTS = "assert add(2, 3) == 5"
 
 _SECTION = re.compile(r"^## (\w+) \(version (\d+)\)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-_EXAMPLE = re.compile(r"(response\s+)?`([^`\n]+)`\s+is\s+(correct|incorrect|unscorable)\s+for\s+`([^`\n]+)`", re.IGNORECASE)
+_EXAMPLE = re.compile(
+    r"(response\s+)?`([^`\n]+)`\s+is\s+(correct|incorrect|unscorable)\s+for\s+`([^`\n]+)`", re.IGNORECASE
+)
 _CODE = re.compile(r"^```python (correct|incorrect)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REWARDS = {"correct": 1.0, "incorrect": 0.0, "unscorable": None}
 
