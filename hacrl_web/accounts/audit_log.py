@@ -86,7 +86,7 @@ class AuditEntry(models.Model):
 
     @property
     def changes(self) -> list[tuple[str, Any, Any]]:
-        """(field, before, after) of each field that differs; of what is new or gone, those that say something."""
+        """(field, before, after) of each changed field; for a created or deleted row, of the fields with a value."""
         names = {**self.before, **self.after}
         pairs = [(name, self.before.get(name), self.after.get(name)) for name in names]
         return [(name, old, new) for name, old, new in pairs if old not in NOTHING or new not in NOTHING]

@@ -49,7 +49,7 @@ class FieldErrors(ValueError):
         return {"error": errors[0], "errors": errors}
 
     def add_to(self, form: Form) -> None:
-        """Each error beside its field; those of no field of the form above it."""
+        """Add each error to its field; errors without a field of the form to the form."""
         for error in self.errors:
             form.add_error(error.field if error.field in form.fields else None, error.message)
 

@@ -151,7 +151,7 @@ def list_projects(request: HttpRequest, query: Query[ListQuery]) -> Any:
     return listing(rows.order_by("name", "pk"), query, lambda project: _summary(project, _user(request)))
 
 
-@router.post("/projects", response={201: ProjectDetailAnswer}, summary="Make a project (staff)")
+@router.post("/projects", response={201: ProjectDetailAnswer}, summary="Create a project (staff)")
 def create_project(request: HttpRequest, payload: Named) -> Any:
     return Status(201, _detail(request, people.make_project(_user(request), payload.name)))
 
@@ -182,9 +182,9 @@ def set_role(request: HttpRequest, project_id: int, member_id: int, payload: Rol
     return _member(member)
 
 
-@router.delete("/projects/{int:project_id}/members/{int:member_id}", response={204: None}, summary="Out of a project")
+@router.delete("/projects/{int:project_id}/members/{int:member_id}", response={204: None}, summary="Remove a member")
 def remove_member(request: HttpRequest, project_id: int, member_id: int) -> Any:
-    """Admins take out others; everybody may leave."""
+    """Admins may remove others; everybody may leave."""
     people.remove_member(manageable_member(request, visible_project(request, project_id), member_id, is_removed=True))
     return Status(204, None)
 

@@ -75,7 +75,7 @@ def launch(
     ] = None,
     confirm: Annotated[list[str] | None, typer.Option(help="Word in brackets behind a caution. Repeat it.")] = None,
     draft: Annotated[bool, typer.Option("--draft", help="Save it as a draft and queue nothing.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it and say what it would cost.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it and estimate its cost.")] = False,
     key: Annotated[str, typer.Option(help="Idempotency key: the same key launches once.")] = "",
     watch: Annotated[bool, typer.Option("--watch", help="Stay and show the run until it has ended.")] = False,
     json: AsJson = False,
