@@ -134,10 +134,10 @@ def launch_demo(
     Unless is_new, an existing demo of these settings gets the further seeds, and its failed runs again.
     Error: LaunchError.
     """
-    request = demo_request(group, benchmark, seeds, algorithms, engine)
+    request = _request(group, benchmark, seeds, algorithms, engine)
     if not is_new:
-        settings = _settings(plan_sweep(user, request).request)
-        sweep = next((one for one in demo_sweeps(user) if _settings(one.request) == settings), None)
+        common = _common_settings(plan_sweep(user, request).request)
+        sweep = next((one for one in demo_sweeps(user) if _common_settings(one.request) == common), None)
         if sweep is not None:
             add_seeds(user, sweep, list(seeds))
             retry_all(user, sweep)
@@ -147,11 +147,11 @@ def launch_demo(
     return launch_sweep(user, request | {"name": next(name for name in names if name not in names_in_use)})
 
 
-def _settings(request: dict[str, Any]) -> dict[str, Any]:
+def _common_settings(request: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in request.items() if key not in ("name", "seeds")}
 
 
-def demo_request(
+def _request(
     group: AgentGroup, benchmark: Benchmark, seeds: Sequence[int], algorithms: Sequence[str], engine: str
 ) -> dict[str, Any]:
     common_settings = demo_settings(ALGORITHMS[0], engine)

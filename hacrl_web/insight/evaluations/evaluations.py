@@ -11,7 +11,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from hacrl_web.insight.plotly_figures import as_json
+from hacrl_web.insight.plotly_figures import as_json, plain_text
 from hacrl_web.runs.models import Run
 from workers.contract.estimators import formula
 
@@ -129,11 +129,10 @@ def curve(benchmark: BenchmarkEvaluations) -> dict[str, Any] | None:
     figure = go.Figure(layout={"hovermode": "x"})
     last = benchmark.agents[0].last
     for agent in benchmark.agents:
-        name = agent.name if len(agent.name) <= MAX_LEGEND else f"{agent.name[: MAX_LEGEND - 1]}…"
         figure.add_scatter(
             x=[point.step for point in agent.points],
             y=[point.value for point in agent.points],
-            name=name.replace("&", "&amp;").replace("<", "&lt;"),  # Plotly reads a few tags in names
+            name=plain_text(agent.name, MAX_LEGEND),
             mode="lines+markers",
             meta={"place": agent.position},
             hovertemplate="%{y:.3g}",

@@ -95,38 +95,42 @@ def timed_steps(run: Run) -> list[TimedStep]:
 
     Step 0 is left out: it is the progress of a run that only evaluates.
     """
-    begins = dict(run.events.filter(type="started").order_by("seq").values_list("attempt", "step"))
+    first_steps = dict(run.events.filter(type="started").order_by("seq").values_list("attempt", "step"))
     events = run.events.filter(type="progress", step__gt=0).order_by("attempt", "seq")
-    rows = events.values_list("attempt", "step", "payload")
     by_step: dict[int, TimedStep] = {}
-    before: tuple[int, dict[str, Any]] | None = None
-    for attempt, step, payload in rows.iterator(chunk_size=2000):
-        if before is None or before[0] != attempt:
-            is_resumed = bool(step) and step == begins.get(attempt)
-            before = (attempt, payload if is_resumed else {})
-            if is_resumed:
+    last: dict[str, Any] = {}
+    last_attempt = None
+    for attempt, step, payload in events.values_list("attempt", "step", "payload").iterator(chunk_size=2000):
+        if attempt != last_attempt:
+            last_attempt, last = attempt, {}
+            if step == first_steps.get(attempt):
+                last = payload
                 continue
-        last = before[1]
-        phase_s = {name: float(value or 0) for name, value in (payload.get("phase_s") or {}).items()}
-        seconds = _rise(payload, last, "elapsed_s") if last else sum(phase_s.values())
-        by_phase = {name: phase_s.get(name, 0.0) for name in PHASES[:-1]}
-        by_phase["other"] = max(0.0, seconds - sum(by_phase.values()))
-        by_step[step or 0] = TimedStep(
-            step or 0,
-            attempt,
-            max(seconds, sum(by_phase.values())),
-            int(_rise(payload, last, "tokens_generated")),
-            int(_rise(payload, last, "rollouts_generated")),
-            by_phase,
-            payload.get("resident_bytes"),
-            payload.get("device_peak_bytes"),
-        )
-        before = (attempt, payload)
+        by_step[step] = _timed_step(step, attempt, payload, last)
+        last = payload
     return [by_step[step] for step in sorted(by_step)]
 
 
-def _rise(payload: dict[str, Any], last: dict[str, Any], name: str) -> float:
-    return max(0.0, float(payload.get(name) or 0) - float(last.get(name) or 0))
+def _timed_step(step: int, attempt: int, payload: dict[str, Any], last: dict[str, Any]) -> TimedStep:
+    """payload: totals at the end of the step.  last: of the step before; empty at an attempt's first."""
+
+    def rise(name: str) -> float:
+        return max(0.0, float(payload.get(name) or 0) - float(last.get(name) or 0))
+
+    phase_s = {name: float(value or 0) for name, value in (payload.get("phase_s") or {}).items()}
+    seconds = rise("elapsed_s") if last else sum(phase_s.values())
+    by_phase = {name: phase_s.get(name, 0.0) for name in PHASES[:-1]}
+    by_phase["other"] = max(0.0, seconds - sum(by_phase.values()))
+    return TimedStep(
+        step,
+        attempt,
+        max(seconds, sum(by_phase.values())),
+        int(rise("tokens_generated")),
+        int(rise("rollouts_generated")),
+        by_phase,
+        payload.get("resident_bytes"),
+        payload.get("device_peak_bytes"),
+    )
 
 
 def buckets(steps: Sequence[TimedStep], most: int = BUCKETS) -> list[TimeBucket]:
