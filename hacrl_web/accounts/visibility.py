@@ -30,16 +30,19 @@ def is_of_member(user: Any, project: str = "project") -> models.Q:
 class OfProjectQuerySet(AuditedQuerySet[RowT]):
     """Rows with a `project`."""
 
+    project_path: ClassVar[str] = "project"  # the lookup from a row to its project
+
     def visible_to(self, user: Any) -> OfProjectQuerySet[RowT]:
         """Rows of the user's projects, all rows for staff, none for a visitor."""
         if not user.is_authenticated:
             return self.none()
-        return self.all() if user.is_staff else self.filter(is_of_member(user))
+        return self.all() if user.is_staff else self.filter(is_of_member(user, self.project_path))
 
     def listed_for(self, user: Any) -> OfProjectQuerySet[RowT]:
         """The visible rows of the user's current project."""
         project = current_project(user)
-        return self.visible_to(user) if project is None else self.visible_to(user).filter(project=project)
+        visible = self.visible_to(user)
+        return visible if project is None else visible.filter(**{self.project_path: project})
 
 
 class OfProject(models.Model):

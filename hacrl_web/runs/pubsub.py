@@ -16,9 +16,9 @@ from django.conf import settings
 from kombu.exceptions import OperationalError
 
 # Names of the wire protocol: during an update, processes of two versions use them at once.
-UPDATE_CHANNEL = "hacrl:bell"
-LOGOUT_CHANNEL = "hacrl:logout"
-RIGHTS_CHANNEL = "hacrl:rights"
+UPDATE_CHANNEL = "hacrl:bell"  # a run's id: it has news
+LOGOUT_CHANNEL = "hacrl:logout"  # a session's digest: it was logged out
+RIGHTS_CHANNEL = "hacrl:rights"  # a user's id: the user's rights have changed
 TIMEOUT_S = 1.0
 PAUSE_S = 5.0
 ResultT = TypeVar("ResultT")
@@ -64,20 +64,11 @@ def client() -> redis.Redis:
     return _client
 
 
-def publish_update(run_id: UUID) -> None:
-    """Tell every hub that a run has news. Without Redis the hubs find out by their poll."""
-    _publish(UPDATE_CHANNEL, run_id.hex)
-
-
-def publish_logout(session_digest: str) -> None:
-    """Tell every hub that a session was logged out. Without Redis the sockets find out within a minute."""
-    _publish(LOGOUT_CHANNEL, session_digest)
-
-
-def publish_rights(user_id: int) -> None:
-    """Tell every hub that a user's rights have changed. Without Redis the sockets find out within a minute."""
-    _publish(RIGHTS_CHANNEL, str(user_id))
-
-
-def _publish(channel: str, text: str) -> None:
+def publish(channel: str, text: str) -> None:
+    """Send a message to every hub. Without Redis the hubs find out by their poll, the sockets within a minute."""
     guard.call("publish", lambda: client().publish(channel, text))
+
+
+def publish_update(run_id: UUID) -> None:
+    """Tell every hub that a run has news."""
+    publish(UPDATE_CHANNEL, run_id.hex)

@@ -18,8 +18,7 @@ from django.db import connection
 
 from hacrl_web.runs.models import RolloutSample, Run, StatusChange, TelemetryEvent
 from hacrl_web.runs.telemetry.shipper import Shipper
-from hacrl_web.runs.worker.claim import this_worker
-from hacrl_web.runs.worker.supervisor import supervise
+from hacrl_web.runs.worker.tasks import supervise, this_worker
 from tests.faults.invariants import Monitor, check_run, compare
 from tests.faults.proxy import Proxy
 from tests.faults.records import Database, Place

@@ -158,7 +158,7 @@ def ask(folder: Path) -> list[dict[str, Any]]:
 def resume(folder: Path) -> dict[str, Any]:
     """How each interrupted run ends: its state, its last checkpoint's checksums, its events of steps 3 and 4."""
     from hacrl_web.runs.models import Run
-    from hacrl_web.runs.worker.supervisor import supervise
+    from hacrl_web.runs.worker.tasks import supervise
 
     ends = {}
     for name, run_id in json.loads((FIXTURE / "resumed.json").read_text())["resume"].items():

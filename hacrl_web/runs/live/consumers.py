@@ -280,10 +280,8 @@ class RunConsumer(AsyncWebsocketConsumer):
 
 def _parse(text: str | None) -> dict[str, Any]:
     """A checked frame. Error: FrameError."""
-    if text is None:
-        raise FrameError("bad_frame", "Frames are JSON text.")
-    if len(text) > MAX_FRAME:
-        raise FrameError("bad_frame", f"A frame has at most {MAX_FRAME} characters.")
+    if text is None or len(text) > MAX_FRAME:
+        raise FrameError("bad_frame", f"A frame is JSON text of at most {MAX_FRAME} characters.")
     try:
         frame = json.loads(text)
     except (ValueError, RecursionError):
@@ -292,13 +290,11 @@ def _parse(text: str | None) -> dict[str, Any]:
         raise FrameError("bad_frame", 'A frame is an object whose "op" is sub, unsub or ping.')
     if frame["op"] == "ping":
         return frame
-    run, after = frame.get("run"), frame.get("after", 0)
     try:
-        if not isinstance(run, str):
-            raise ValueError
-        run_id = UUID(run)
+        run_id = UUID(str(frame.get("run")))
     except ValueError:
         raise FrameError("not_found", "There is no run of this id.") from None
+    after = frame.get("after", 0)
     if not isinstance(after, int) or isinstance(after, bool) or not 0 <= after < MAX_CURSOR:
         raise FrameError("bad_cursor", '"after" is a whole number from 0.')
     return {"op": frame["op"], "run": run_id, "after": after}

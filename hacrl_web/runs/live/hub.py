@@ -24,7 +24,7 @@ from django.db import Error, connections
 
 from hacrl_web.accounts.login.sessions import session_digest
 from hacrl_web.runs.live.event_reader import EventBatch, Status, read_batch, read_status
-from hacrl_web.runs.pubsub import LOGOUT_CHANNEL, RIGHTS_CHANNEL, UPDATE_CHANNEL, publish_logout, publish_rights
+from hacrl_web.runs.pubsub import LOGOUT_CHANNEL, RIGHTS_CHANNEL, UPDATE_CHANNEL, publish
 
 POLL_S = 2.0
 PING_AFTER_S = 3.0  # of silence on the connection to Redis
@@ -109,14 +109,12 @@ class Hub:
     async def read(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
         """Run a database function in the reader thread."""
         in_thread = database_sync_to_async(function, thread_sensitive=False, executor=self._reader)
-        result: ResultT = await in_thread(*arguments)
-        return result
+        return await in_thread(*arguments)
 
     def start(self) -> None:
         """Start the subscription to Redis, the poll and the reader; they run while the process does."""
-        if not self._tasks:
-            jobs = (self._receive_updates(), self._poll(), self._read_updates())
-            self._tasks = [asyncio.create_task(job) for job in jobs]
+        jobs = (self._receive_updates(), self._poll(), self._read_updates())
+        self._tasks = [asyncio.create_task(job) for job in jobs]
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -142,11 +140,10 @@ class Hub:
         return batch
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        feed = self.feeds.get(subscription.run_id)
-        if feed is not None:
-            feed.subscriptions.discard(subscription)
-            if not feed.subscriptions:
-                del self.feeds[subscription.run_id]
+        feed = self.feeds[subscription.run_id]
+        feed.subscriptions.discard(subscription)
+        if not feed.subscriptions:
+            del self.feeds[subscription.run_id]
 
     def note_update(self, run_id: UUID) -> None:
         if run_id in self.feeds:
@@ -272,7 +269,7 @@ def get_hub() -> Hub:
     hub = _hubs.get(loop)
     if hub is None:
         hub = _hubs[loop] = Hub()
-    hub.start()
+        hub.start()
     return hub
 
 
@@ -283,13 +280,13 @@ def end_sockets(session_key: str) -> None:
     """
     digest = session_digest(session_key)
     _in_each_hub(lambda hub: hub.end_session(digest))
-    publish_logout(digest)
+    publish(LOGOUT_CHANNEL, digest)
 
 
 def recheck_rights(user_id: int) -> None:
     """Have a user's sockets check what they may still show, in the processes that end_sockets reaches."""
     _in_each_hub(lambda hub: hub.recheck_rights(user_id))
-    publish_rights(user_id)
+    publish(RIGHTS_CHANNEL, str(user_id))
 
 
 def _in_each_hub(act: Callable[[Hub], None]) -> None:

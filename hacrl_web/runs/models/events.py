@@ -9,22 +9,13 @@ from typing import Any
 
 from django.db import models
 
-from hacrl_web.accounts.projects import current_project
-from hacrl_web.accounts.visibility import is_of_member
+from hacrl_web.accounts.visibility import OfProjectQuerySet
 
 
-class OfRunQuerySet(models.QuerySet):
+class OfRunQuerySet(OfProjectQuerySet[Any]):
     """Rows of runs, visible to the users who may see the run."""
 
-    def visible_to(self, user: Any) -> OfRunQuerySet:
-        if not user.is_authenticated:
-            return self.none()
-        return self.all() if user.is_staff else self.filter(is_of_member(user, "run__project"))
-
-    def listed_for(self, user: Any) -> OfRunQuerySet:
-        """The visible rows of the user's current project."""
-        project = current_project(user)
-        return self.visible_to(user) if project is None else self.visible_to(user).filter(run__project=project)
+    project_path = "run__project"
 
 
 class SpoolRow(models.Model):

@@ -83,10 +83,9 @@ class RunQuerySet(OfProjectQuerySet["Run"]):
         """Take a queued run and raise its attempt, by compare-and-swap; None where this worker cannot have it."""
         now = timezone.now()
         with transaction.atomic():
-            # A run that has begun waits for the data folder that holds its spool and checkpoints.
-            claimable = self.in_queue().filter(pk=run_id, data_folder__in=["", worker.data_folder])
             drained = Host.objects.filter(name=worker.host).exclude(drain=Drain.NO)
-            claimable = claimable.filter(~Exists(drained))
+            # A run that has begun waits for the data folder that holds its spool and checkpoints.
+            claimable = self.in_queue().filter(~Exists(drained), pk=run_id, data_folder__in=["", worker.data_folder])
             claimed = claimable.order_by().update(
                 state=State.STARTING,
                 attempt=F("attempt") + 1,
@@ -225,6 +224,3 @@ class StatusChange(models.Model):
 
     class Meta:
         ordering = ["pk"]
-
-    def __str__(self) -> str:
-        return f"{self.from_state} -> {self.to_state}"

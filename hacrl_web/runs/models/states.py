@@ -82,9 +82,7 @@ class OfState(models.Model):
 
     @property
     def can_pause(self) -> bool:
-        return (
-            self.desired_state == Desire.RUN and not self.is_terminal and self.state not in (State.DRAFT, State.PAUSED)
-        )
+        return self.desired_state == Desire.RUN and self.state not in {*TERMINAL, State.DRAFT, State.PAUSED}
 
     @property
     def can_resume(self) -> bool:
@@ -105,51 +103,41 @@ class OfState(models.Model):
                 row_before = self._row().values_list("state", "attempt", "desired_state", "desire_reason").first()
                 if row_before is None:
                     return False
-                old, old_attempt, wish, wish_reason = row_before
+                old, old_attempt, desired_state, desire_reason = row_before
                 new, why = state, reason
-                if state in (State.QUEUED, State.PAUSED) and wish == Desire.STOP:
-                    new, why = State.STOPPED, wish_reason or USER_STOP
-                elif state == State.QUEUED and wish == Desire.PAUSE:
-                    new, why = State.PAUSED, f"{wish_reason}; {reason}"
+                if state in (State.QUEUED, State.PAUSED) and desired_state == Desire.STOP:
+                    new, why = State.STOPPED, desire_reason or USER_STOP
+                elif state == State.QUEUED and desired_state == Desire.PAUSE:
+                    new, why = State.PAUSED, f"{desire_reason}; {reason}"
                 if new not in TRANSITIONS[old] or attempt not in (None, old_attempt):
                     return False
                 values = columns | {"state": new, "reason": why} | ({"finished_at": now} if new in TERMINAL else {})
                 if new == State.PAUSED:
                     values["desired_state"] = Desire.PAUSE
-                unchanged = self._row(state=old, attempt=old_attempt, desired_state=wish)
+                unchanged = self._row(state=old, attempt=old_attempt, desired_state=desired_state)
                 if unchanged.update(**values):
                     break  # otherwise another process changed it in between: read again
-            if new not in HELD:
-                self._forget_eta()
+            if new not in HELD:  # without a trainer, no page shows a time of the end
+                progress = self._row().values_list("progress", flat=True).first()
+                if progress and progress.pop("eta_s", None) is not None:
+                    self._row().update(progress=progress)
             self.status_changes.create(from_state=old, to_state=new, attempt=old_attempt, reason=why, at=now)
         self.refresh_from_db()
         return True
 
-    def _forget_eta(self) -> None:
-        """Without a trainer no page shows a time of the end. The row is locked by the change of state."""
-        row = self._row()
-        progress = row.values_list("progress", flat=True).first()
-        if progress and progress.pop("eta_s", None) is not None:
-            row.update(progress=progress)
-
     def request_stop(self, reason: str = USER_STOP) -> None:
         """End the run: at once where no supervisor holds it, else through its supervisor. reason: of the first request.
 
-        A run that was once lost is ended by the dispatcher: see Dispatcher.revive.
+        The spool of a run that was once lost may hold more than is stored: the dispatcher ends it (Dispatcher.revive).
         """
         # First the desired state: from here on no worker can claim the run.
         stoppable = self._row().exclude(state__in=TERMINAL).exclude(desired_state=Desire.STOP)
         stoppable.update(desired_state=Desire.STOP, desire_reason=reason)
         self.refresh_from_db()
-        if self.was_lost:
+        if self.status_changes.filter(to_state=State.LOST).exists():
             return
         while self.state in IDLE and not self.transition_to(State.STOPPED, reason=self.desire_reason or reason):
             self.refresh_from_db()
-
-    @property
-    def was_lost(self) -> bool:
-        """True where a supervisor once vanished: the spool may hold more than is stored."""
-        return self.status_changes.filter(to_state=State.LOST).exists()
 
     def request_pause(self, reason: str) -> None:
         """Pause the run: at once where it is queued, else after the step under way. reason: who and why."""

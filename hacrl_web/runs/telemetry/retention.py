@@ -21,6 +21,7 @@ BUDGET_S = 0.2
 ROWS = 200
 RUNS = 50
 LOOKS = 200
+FIRST = UUID(int=0)  # below the id of every run
 
 
 class Retention:
@@ -28,8 +29,8 @@ class Retention:
 
     def __init__(self) -> None:
         self._next_at = 0.0
-        self._cleared_to: UUID | None = None
-        self._checked_to: UUID | None = None
+        self._cleared_to = FIRST
+        self._checked_to = FIRST
         self._checked: dict[UUID, int] = {}  # last_seq up to which a run has too few events to pack
 
     def tick(self) -> int:
@@ -45,9 +46,7 @@ class Retention:
         """Pack what is new of runs that train, and of some of the others in turn; returns how many events."""
         began, packed = time.monotonic(), 0
         names = ("pk", "last_seq", "packed_seq")
-        others = Run.objects.order_by("pk").values_list(*names)
-        if self._checked_to is not None:
-            others = others.filter(pk__gt=self._checked_to)
+        others = Run.objects.filter(pk__gt=self._checked_to).order_by("pk").values_list(*names)
         some = list(others[:LOOKS])
         for pk, last_seq, packed_seq in [*Run.objects.filter(state__in=HELD).values_list(*names), *some]:
             if last_seq - max(packed_seq, self._checked.get(pk, 0)) >= MIN_EVENTS:
@@ -58,15 +57,13 @@ class Retention:
                 if count:
                     return packed  # the next call continues with this run
                 self._checked[pk] = last_seq
-        self._checked_to = some[-1][0] if len(some) == LOOKS else None
+        self._checked_to = some[-1][0] if len(some) == LOOKS else FIRST
         return packed
 
     def clear(self) -> int:
         """Empty the texts of old rollouts; returns how many."""
         began = time.monotonic()
-        runs = Run.objects.filter(step__gt=F("texts_from")).order_by("pk")
-        if self._cleared_to is not None:
-            runs = runs.filter(pk__gt=self._cleared_to)
+        runs = Run.objects.filter(step__gt=F("texts_from"), pk__gt=self._cleared_to).order_by("pk")
         cleared, due = 0, list(runs.only("pk", "spec", "texts_from")[:RUNS])
         for run in due:
             count = ROWS
@@ -78,7 +75,7 @@ class Retention:
                 if time.monotonic() > began + BUDGET_S:
                     return cleared
         if len(due) < RUNS:
-            self._cleared_to = None
+            self._cleared_to = FIRST
         return cleared
 
 

@@ -38,6 +38,9 @@ log = logging.getLogger(__name__)
 class LeaseLost(RuntimeError):
     """Another attempt owns the run, or the run has ended: this supervisor may write nothing more."""
 
+    def __init__(self, attempt: int) -> None:
+        super().__init__(f"attempt {attempt} no longer owns it")
+
 
 @dataclass
 class SpoolBatch:
@@ -118,14 +121,10 @@ class Shipper:
                 publish_update(self.run_id)
         elif batch.is_at_end:  # its last lines are damaged
             self._done = next(last for last, path in self._files if path == self._path)
-        self._remove_stored()
-        return batch
-
-    def _remove_stored(self) -> None:
-        """Remove full files that are stored, but not the newest: SpoolWriter reads the last number from it."""
-        for last, path in self._files[:-1]:
+        for last, path in self._files[:-1]:  # the newest full file stays: SpoolWriter reads the last number from it
             if last <= max(self.last_seq, self._done):
                 path.unlink(missing_ok=True)
+        return batch
 
     def _read(self) -> SpoolBatch:
         path, is_full_file = self._file()
@@ -141,10 +140,9 @@ class Shipper:
             spool.seek(self.offset)
             while not batch.is_full:
                 line = spool.readline(MAX_LINE_BYTES)
-                if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+                size = len(line)
+                if size == MAX_LINE_BYTES and not line.endswith(b"\n"):
                     line, size = self._skip_long_line(spool, line)
-                else:
-                    size = len(line)
                 if not line.endswith(b"\n"):  # the end, or a line that is still being written
                     batch.is_at_end = is_full_file
                     break
@@ -171,7 +169,7 @@ class Shipper:
             if not part:
                 return b"", 0  # still being written
         seq, attempt, when = (head[1], head[2], head[3]) if head else (b"0", b"0", b"0")
-        text = f"An event of {size:,} bytes was refused; at most {MAX_LINE_BYTES:,} are taken"
+        text = f"An event of {size:,} bytes was refused; at most {MAX_LINE_BYTES:,} are allowed"
         return encode(int(seq), int(attempt), float(when), Log(level="warning", message=text)), size
 
     def _missing(self, first: int, record: Record) -> Record:
@@ -209,7 +207,7 @@ class Shipper:
         with transaction.atomic():
             # The fence first: it also locks the row against other writers for the rest of the transaction.
             if not self.fence(self.run_id, self.attempt).update(**columns):
-                raise LeaseLost(f"attempt {self.attempt} no longer owns run {self.run_id}")
+                raise LeaseLost(self.attempt)
             insert(self.run_id, batch.records)
 
 
@@ -242,14 +240,10 @@ def _progress(records: Sequence[Record]) -> dict[str, Any]:
     for record in records:
         if record["type"] in ("progress", "started"):
             with contextlib.suppress(ValueError, TypeError, OverflowError):  # insert() reports what it refuses
-                columns |= _progress_of(record)
-    return columns
-
-
-def _progress_of(record: Record) -> dict[str, Any]:
-    """All columns of one record. Errors: ValueError, TypeError, OverflowError where a value does not fit."""
-    columns: dict[str, Any] = {name: integer(record.get(name)) for name in ("step", "total_steps")}
-    if record["type"] == "progress":
-        columns["progress"] = {k: v for k, v in record.items() if k not in ("seq", "attempt", "time", "type")}
-        json.dumps(columns["progress"], allow_nan=False)  # 1e400 is read as infinity, which no JSON column takes
+                values: dict[str, Any] = {name: integer(record.get(name)) for name in ("step", "total_steps")}
+                if record["type"] == "progress":
+                    progress = {k: v for k, v in record.items() if k not in ("seq", "attempt", "time", "type")}
+                    json.dumps(progress, allow_nan=False)  # 1e400 is read as infinity, which no JSON column takes
+                    values["progress"] = progress
+                columns |= values
     return columns

@@ -70,7 +70,11 @@ class TelemetryTable:
 
     def row(self, run_id: UUID, record: Record) -> Row:
         values = tuple(convert(record.get(name)) for name, convert in self.converters.items())
-        return (run_id, record["seq"], *values, *([_payload(record)] if self.has_payload else []))
+        if not self.has_payload:
+            return (run_id, record["seq"], *values)
+        rest = {key: value for key, value in record.items() if key not in _HEAD}
+        payload = record[PAYLOAD_TEXT] if PAYLOAD_TEXT in record else json.dumps(rest, allow_nan=False)
+        return (run_id, record["seq"], *values, payload)
 
     def insert(self, rows: Sequence[Row]) -> None:
         """Store rows; a row whose (run, seq) is already stored stays as it is."""
@@ -104,12 +108,6 @@ class TelemetryTable:
             cursor.execute(f"DELETE FROM {staging}")
             self._copy(f"{staging} ({self._names})", rows)
             cursor.execute(f"INSERT INTO {self._target} SELECT {self._names} FROM {staging} {_ONCE}")
-
-
-def _payload(record: Record) -> str:
-    if PAYLOAD_TEXT in record:
-        return str(record[PAYLOAD_TEXT])
-    return json.dumps({key: value for key, value in record.items() if key not in _HEAD}, allow_nan=False)
 
 
 EVENTS = TelemetryTable(TelemetryEvent)

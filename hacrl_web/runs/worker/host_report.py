@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from hacrl_web.runs.models import HELD, Host, Run, TelemetryEvent
@@ -78,15 +77,9 @@ class HostCard:
         return texts
 
 
-@cache
-def web_schema() -> str:
-    """Of the code that this process runs."""
-    return known_schema()
-
-
 def host_cards(user: Any) -> list[HostCard]:
     """Every host, with the runs it holds that the user may see."""
-    cards = {host.name: HostCard(host.name, host, web_schema=web_schema()) for host in Host.objects.with_now()}
+    cards = {host.name: HostCard(host.name, host, web_schema=known_schema()) for host in Host.objects.with_now()}
     visible = set(Run.objects.visible_to(user).filter(state__in=HELD).values_list("pk", flat=True))
     held = list(Run.objects.filter(state__in=HELD).order_by("started_at"))
     started = _started([run for run in held if run.pk in visible])

@@ -23,7 +23,6 @@ import psutil
 from django.conf import settings
 from django.db import Error, connection
 from django.db.migrations.loader import MigrationLoader
-from django.db.models.functions import Now
 
 from hacrl_web.runs.devices import devices
 from hacrl_web.runs.models import Drain, Host
@@ -83,8 +82,9 @@ def _versions() -> dict[str, str]:
     return versions
 
 
+@cache
 def known_schema() -> str:
-    """The newest migration of runs that this code knows."""
+    """The newest migration of runs in the code of this process."""
     return max(name for app, name in MigrationLoader(None).disk_migrations if app == "runs")
 
 
@@ -94,11 +94,9 @@ def write_heartbeat(**facts: Any) -> Host:
         name=host_name(), defaults={"data_folder": data_folder_id(), "boot_id": boot_id(), **facts}
     )
     before = time.time()
-    Host.objects.filter(pk=host.pk).update(last_seen=Now())
-    host.refresh_from_db()
-    assert host.last_seen is not None
-    host.clock_offset_s = round((before + time.time()) / 2 - host.last_seen.timestamp(), 3)
-    host.save(update_fields=["clock_offset_s"])
+    host.last_seen = now = Host.objects.with_now().get(pk=host.pk).now
+    host.clock_offset_s = round((before + time.time()) / 2 - now.timestamp(), 3)
+    host.save(update_fields=["last_seen", "clock_offset_s"])
     return host
 
 

@@ -1,5 +1,5 @@
-"""The supervisor of a run, from claim to last state: it starts the trainer, ships its events, passes on what the user
-wants, and records how the attempt ended.
+"""The supervisor of one attempt of a run: it starts the trainer, ships its events, passes on what the user wants, and
+records how the attempt ended.
 
 It runs in a Celery pool child (or a test's process). The trainer is a process in its own session, so nothing here ever
 waits for it; when this process dies, however that happens, the trainer dies by its death pipe.
@@ -11,21 +11,17 @@ import contextlib
 import logging
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import UUID
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 from django.utils import timezone
 
 from hacrl_web.runs.models import USER_STOP, Desire, Drain, Run, State
-from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
-from hacrl_web.runs.worker.claim import claim_next
 from hacrl_web.runs.worker.hosts import drain_of
 from hacrl_web.runs.worker.trainer_environment import trainer_environment
 from hacrl_web.runs.worker.watchdog import Watchdog
@@ -44,37 +40,6 @@ DATABASE_PAUSE_S = 2.0
 LAST_LINES = 15
 ResultT = TypeVar("ResultT")
 log = logging.getLogger(__name__)
-
-
-def supervise(run_id: UUID, *, is_shutting_down: Callable[[], bool] = lambda: False) -> bool:
-    """Claim the next run and supervise it to its end. False where `run_id` no longer waits, or no run can be claimed.
-
-    So an old or a repeated message starts nothing.
-    """
-    if is_shutting_down() or not Run.objects.in_queue().filter(pk=run_id).exists():
-        return False
-    run = claim_next()
-    if run is None:
-        return False
-    publish_update(run.pk)
-    with _term_noted() as was_terminated:
-        RunSupervisor(run, lambda: is_shutting_down() or was_terminated()).run_to_end()
-    publish_update(run.pk)
-    return True
-
-
-@contextlib.contextmanager
-def _term_noted() -> Iterator[Callable[[], bool]]:
-    """Within: SIGTERM to this process is noted instead of ending it (a deploy that signals the whole group)."""
-    noted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield noted.is_set  # only a main thread has signal handlers
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: noted.set())
-    try:
-        yield noted.is_set
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class RunSupervisor:
@@ -126,8 +91,6 @@ class RunSupervisor:
         self._drain()
         self._retry_on_db_error(lambda: self._conclude(status))
 
-    # ---- the start --------------------------------------------------------------------------------------------------
-
     def _start(self) -> TrainerProcess:
         """Errors: RunDirBusy, OSError, ValueError."""
         run_dir = self.run.run_dir
@@ -159,8 +122,6 @@ class RunSupervisor:
             writer.close()
         finally:
             os.close(lock)
-
-    # ---- while the trainer runs -------------------------------------------------------------------------------------
 
     def _follow(self, trainer: TrainerProcess) -> None:
         """Until the trainer has ended: ship its events, keep the lease, pass on requests. Error: LeaseLost."""
@@ -200,7 +161,7 @@ class RunSupervisor:
         now = time.monotonic()
         if now >= self._next_heartbeat:
             if not Run.objects.held_by(self.run.pk, self.attempt).update(heartbeat_at=timezone.now()):
-                raise self._lease_lost()
+                raise LeaseLost(self.attempt)
             self.is_drained_now = drain_of(self.host) == Drain.NOW
             self._next_heartbeat = now + HEARTBEAT_S
         if now >= self._next_look:
@@ -212,11 +173,8 @@ class RunSupervisor:
         held = Run.objects.held_by(self.run.pk, self.attempt)
         desire = held.values_list("desired_state", "desire_reason").first()
         if desire is None:
-            raise self._lease_lost()
+            raise LeaseLost(self.attempt)
         return desire
-
-    def _lease_lost(self) -> LeaseLost:
-        return LeaseLost(f"attempt {self.attempt} is no longer current")
 
     def _handle_requests(self, trainer: TrainerProcess) -> None:
         """Ask the trainer to stop or to pause where that is wanted; kill it when its grace is over."""
@@ -266,8 +224,6 @@ class RunSupervisor:
         if not connection.in_atomic_block:
             connection.close()
         time.sleep(DATABASE_PAUSE_S)
-
-    # ---- the end ----------------------------------------------------------------------------------------------------
 
     def _conclude(self, status: int) -> None:
         """Write the state that follows from the trainer's last event, its exit status and the user's wish."""

@@ -1,17 +1,31 @@
-"""The Celery worker's side of a message: it hands the run's id to the supervisor, without logic of its own."""
+"""The work of a Celery worker: each message makes it claim the next run and supervise it to its end."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import mmap
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from celery import signals
+from django.conf import settings
 
 from hacrl_web.celery import app
 from hacrl_web.runs import worker_queue
-from hacrl_web.runs.worker import supervisor
-from hacrl_web.runs.worker.hosts import HeartbeatThread, data_folder_id
+from hacrl_web.runs.models import Run, Worker
+from hacrl_web.runs.pubsub import publish_update
+from hacrl_web.runs.worker.hosts import HeartbeatThread, boot_id, data_folder_id, host_name, process_start
+from hacrl_web.runs.worker.supervisor import RunSupervisor
+from workers.contract.trainer_process import RunDirBusy, lock_run_dir
+
+MAX_TRIES = 20  # runs that another worker claimed first, or whose directory is in use
+log = logging.getLogger(__name__)
 
 # One byte shared by the worker's main process and the pool child that it forks: 1 once the worker shuts down. Celery
 # lets a running task finish then, and does not notify it.
@@ -36,4 +50,68 @@ def _note_shutdown(**_: Any) -> None:
 @app.task(name=worker_queue.TASK_NAME, acks_late=False, ignore_result=True)
 def train(run_id: str) -> None:
     """Claim a run and supervise it to its end, or drop the message."""
-    supervisor.supervise(UUID(run_id), is_shutting_down=lambda: _shutting_down[0] == 1)
+    supervise(UUID(run_id), is_shutting_down=lambda: _shutting_down[0] == 1)
+
+
+def supervise(run_id: UUID, *, is_shutting_down: Callable[[], bool] = lambda: False) -> bool:
+    """Claim the next run and supervise it to its end. False where `run_id` no longer waits, or no run can be claimed.
+
+    So an old or a repeated message starts nothing.
+    """
+    if is_shutting_down() or not Run.objects.in_queue().filter(pk=run_id).exists():
+        return False
+    run = claim_next()
+    if run is None:
+        return False
+    publish_update(run.pk)
+    with _term_noted() as was_terminated:
+        RunSupervisor(run, lambda: is_shutting_down() or was_terminated()).run_to_end()
+    publish_update(run.pk)
+    return True
+
+
+@contextlib.contextmanager
+def _term_noted() -> Iterator[Callable[[], bool]]:
+    """Within: SIGTERM to this process is noted instead of ending it (a deploy that signals the whole group)."""
+    noted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield noted.is_set  # only a main thread has signal handlers
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: noted.set())
+    try:
+        yield noted.is_set
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def this_worker() -> Worker:
+    """This process, as a claim names it."""
+    return Worker(host_name(), os.getpid(), process_start(os.getpid()) or 0.0, data_folder_id(), boot_id())
+
+
+def claim_next() -> Run | None:
+    """Claim the first run of the queue that this worker can train, whichever run its message named.
+
+    Messages arrive in the order of their sending, which is not the order of the queue.
+    """
+    worker = this_worker()
+    waiting = Run.objects.in_queue().filter(data_folder__in=["", worker.data_folder]).values_list("pk", flat=True)
+    for run_id in waiting[:MAX_TRIES]:
+        if not _is_busy(run_id) and (run := Run.objects.claim(run_id, worker)):
+            return run
+    return None
+
+
+def _is_busy(run_id: UUID) -> bool:
+    """True while the trainer of a lost attempt still holds the run directory, or where the lock cannot be checked."""
+    try:
+        os.close(lock_run_dir(Path(settings.RUNS_DIR) / str(run_id)))
+    except FileNotFoundError:
+        return False
+    except RunDirBusy:
+        log.warning("run %s cannot start yet: the trainer of a lost attempt is still alive", run_id)
+        return True
+    except OSError as error:  # a disk that is full or not mounted, a folder of another user: later runs can start
+        log.warning("run %s cannot start yet: its directory cannot be locked: %s", run_id, error)
+        return True
+    return False

@@ -10,7 +10,7 @@ import pytest
 from hacrl_web.registry.language_models import services
 from hacrl_web.registry.models import AGENT_SETTINGS, Agent, AgentGroup
 from hacrl_web.runs.launch.launch import launch
-from hacrl_web.runs.worker.supervisor import supervise
+from hacrl_web.runs.worker.tasks import supervise
 from tests.support.web.factories import launch_request, make_model
 from tests.support.web.registry_help import field_error
 from workers.contract.spec.agent import AgentSpec

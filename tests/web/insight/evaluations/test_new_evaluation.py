@@ -17,7 +17,7 @@ from hacrl_web.registry.models import Benchmark, LanguageModel
 from hacrl_web.runs.launch.launch import EVALUATION_ONLY, retry
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
-from hacrl_web.runs.worker.supervisor import supervise
+from hacrl_web.runs.worker.tasks import supervise
 from tests.support.web.factories import launch_request, make_benchmark, make_group, make_model, make_run, make_user
 from tests.support.web.insight_help import add_checkpoint, claimed
 from workers.contract.spec.run import RunSpec

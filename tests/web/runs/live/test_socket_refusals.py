@@ -234,7 +234,7 @@ class TestRefusals:
 
         def until_closed() -> None:
             while True:  # the hub may not hear Redis yet
-                pubsub.publish_logout(hub.session_digest(browser.cookie))
+                pubsub.publish(pubsub.LOGOUT_CHANNEL, hub.session_digest(browser.cookie))
                 with contextlib.suppress(TimeoutError):
                     browser.receive(0.5)
 

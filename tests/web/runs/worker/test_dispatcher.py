@@ -7,8 +7,8 @@ import pytest
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.models import Host, Run, State, Worker
 from hacrl_web.runs.worker import dispatcher as module
-from hacrl_web.runs.worker.claim import this_worker
 from hacrl_web.runs.worker.dispatcher import LEASE_S, NOTIFY_EVERY_S, Dispatcher
+from hacrl_web.runs.worker.tasks import this_worker
 from tests.support.web.factories import make_run, metrics, write_spool
 from workers.contract.trainer_process import LOCK_NAME, lock_run_dir
 

@@ -5,7 +5,7 @@ import pytest
 from hacrl_web.runs.models import Desire, Drain, Host, Run, State, Worker
 from hacrl_web.runs.worker import supervisor, watchdog
 from hacrl_web.runs.worker.hosts import host_name
-from hacrl_web.runs.worker.supervisor import supervise
+from hacrl_web.runs.worker.tasks import supervise
 from hacrl_web.runs.worker.watchdog import LOADING_S, STALL_FLOOR_S, Watchdog
 from tests.support.waiting import wait_until
 from tests.support.web.factories import make_run

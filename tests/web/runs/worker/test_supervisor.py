@@ -28,7 +28,7 @@ from hacrl_web.runs.models import (
 from hacrl_web.runs.telemetry import shipper
 from hacrl_web.runs.worker import supervisor
 from hacrl_web.runs.worker.hosts import data_folder_id
-from hacrl_web.runs.worker.supervisor import supervise
+from hacrl_web.runs.worker.tasks import supervise
 from hacrl_web.runs.worker.trainer_environment import trainer_environment
 from tests.support.waiting import wait_until
 from tests.support.web.factories import make_run
@@ -457,7 +457,7 @@ import json
 settings.DATABASES["default"]["NAME"] = sys.argv[1]
 settings.RUNS_DIR = Path(sys.argv[2])
 settings.TRAINER_COMMAND = json.loads(sys.argv[3])
-from hacrl_web.runs.worker.supervisor import supervise
+from hacrl_web.runs.worker.tasks import supervise
 supervise(uuid.UUID(sys.argv[4]))
 """
 

@@ -13,7 +13,7 @@ from django.conf import settings as django_settings
 from django.db import connection
 
 from hacrl_web.celery import app
-from hacrl_web.runs.worker import supervisor, tasks
+from hacrl_web.runs.worker import tasks
 from hacrl_web.runs.worker.hosts import data_folder_id
 from tests.support.web.factories import make_run
 from tests.test_architecture import ML
@@ -102,4 +102,4 @@ def test_worker_that_shuts_down_claims_nothing(monkeypatch):
     tasks.train(str(run.pk))
     run.refresh_from_db()
     assert (run.state, run.attempt) == ("queued", 0)
-    assert supervisor.supervise(run.pk, is_shutting_down=lambda: True) is False
+    assert tasks.supervise(run.pk, is_shutting_down=lambda: True) is False

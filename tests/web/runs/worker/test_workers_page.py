@@ -15,9 +15,8 @@ from django.utils import timezone
 from hacrl_web.runs import devices
 from hacrl_web.runs.devices import disk, gpus, memory, processors
 from hacrl_web.runs.models import Host, Run, State, TelemetryEvent
-from hacrl_web.runs.worker import host_report
-from hacrl_web.runs.worker.host_report import HostCard, host_cards, web_schema
-from hacrl_web.runs.worker.hosts import HeartbeatThread, host_name
+from hacrl_web.runs.worker.host_report import HostCard, host_cards
+from hacrl_web.runs.worker.hosts import HeartbeatThread, host_name, known_schema
 from tests.support.waiting import wait_until
 from tests.support.web.factories import make_run, make_user
 
@@ -110,7 +109,7 @@ def test_heartbeat_writes_the_devices():
 
 
 def host(**changes) -> Host:
-    values = {"name": "trainbox", "last_seen": timezone.now(), "clock_offset_s": 0.1, "schema": web_schema()}
+    values = {"name": "trainbox", "last_seen": timezone.now(), "clock_offset_s": 0.1, "schema": known_schema()}
     return Host.objects.create(**{**values, **changes})
 
 
@@ -283,8 +282,8 @@ def test_live_parts_of_the_page_have_names_of_their_own(client):
 
 
 def test_web_schema_is_the_newest_migration():
-    host_report.web_schema.cache_clear()
-    assert re.fullmatch(r"\d{4}_\w+", web_schema())
+    known_schema.cache_clear()
+    assert re.fullmatch(r"\d{4}_\w+", known_schema())
 
 
 @pytest.mark.django_db
