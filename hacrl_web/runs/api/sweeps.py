@@ -29,11 +29,12 @@ router = Router(tags=["sweeps"])
 def body_of(sweep: Sweep) -> dict[str, Any]:
     """A sweep with its runs, oldest first, and the run that counts for each variant and seed."""
     state = state_of(sweep)
+    progress = state.progress()
     return {
         **_head(sweep),
         "request": sweep.request,
-        "is_finished": state.is_finished,
-        "progress": state.progress(),
+        "is_finished": progress["is_finished"],
+        "progress": progress,
         "seeds": state.seeds,
         "variants": [
             {"label": line.label, "runs": [str(run.pk) if run else None for run in line.cells]} for line in state.lines

@@ -21,6 +21,11 @@ from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import uuid_or_none
 
 MAX_RUNS = 50  # a page of the list; the disk use of each is counted
+ACTS: dict[str, tuple[Callable[[Any, Run], None], str]] = {
+    "archive": (archive.archive, "archived"),
+    "unarchive": (archive.unarchive, "back in the list"),
+    "delete": (archive.delete_run, "deleted"),
+}
 require_page = require_http_methods(["GET", "HEAD", "POST"])
 
 
@@ -36,24 +41,9 @@ class BulkEntry:
 
 @for_members
 @require_page
-def runs_archive(request: HttpRequest) -> HttpResponse:
-    return _change_runs(request, "archive", archive.archive, "archived")
-
-
-@for_members
-@require_page
-def runs_unarchive(request: HttpRequest) -> HttpResponse:
-    return _change_runs(request, "unarchive", archive.unarchive, "back in the list")
-
-
-@for_members
-@require_page
-def runs_delete(request: HttpRequest) -> HttpResponse:
-    return _change_runs(request, "delete", archive.delete_run, "deleted")
-
-
-def _change_runs(request: HttpRequest, act: str, change: Callable[[Any, Run], None], result: str) -> HttpResponse:
-    """The runs that `runs` names. A refused run does not keep the others from being changed."""
+def change_runs(request: HttpRequest, act: str) -> HttpResponse:
+    """An act on the runs that `runs` names. The refusal of one does not stop the others."""
+    change, result = ACTS[act]
     is_post = request.method == "POST"
     ids = [uuid_or_none(text) for text in (request.POST if is_post else request.GET).getlist("runs")[:MAX_RUNS]]
     runs = Run.objects.visible_to(request.user).filter(pk__in=ids).select_related("project", "sweep")

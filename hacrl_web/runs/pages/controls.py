@@ -39,24 +39,21 @@ def run_stop(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = visible_run(request, run_id)
     if run.is_terminal:
         messages.info(request, f"The run had already ended: {run.state}.")
-    else:
-        run.request_stop(change_reason("stopped", request))
-        publish_update(run.pk)
-        messages.info(request, _stopping(run))
-    return redirect(run)
-
-
-def _stopping(run: Run) -> str:
+        return redirect(run)
+    run.request_stop(change_reason("stopped", request))
+    publish_update(run.pk)
     if run.is_terminal:
-        return "Stopped."
-    if run.state in HELD:
-        return "Stopping: the trainer ends after its current phase."
-    return "Stopping: nobody trains it; it ends when all that its lost trainer has left is stored."
+        messages.info(request, "Stopped.")
+    elif run.state in HELD:
+        messages.info(request, "Stopping: the trainer ends after its current phase.")
+    else:
+        messages.info(request, "Stopping: no trainer runs; it ends when the events of its lost trainer are stored.")
+    return redirect(run)
 
 
 @require_POST
 def run_pause(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Hold a queued run out of the queue, or end a running one after its step with a checkpoint."""
+    """Take a queued run out of the queue, or end a running one after its step with a checkpoint."""
     run = visible_run(request, run_id)
     if run.can_pause:
         run.request_pause(change_reason("paused", request, request.POST.get("why")))
@@ -74,7 +71,7 @@ def _pausing(run: Run) -> str:
         return "The run is being stopped." if run.desired_state == Desire.STOP else f"The run is a {run.state}."
     if run.state in HELD:
         return "Pausing: the trainer ends after the step under way, with a checkpoint."
-    return "Pausing: nobody trains it; it waits to be resumed."
+    return "Pausing: no trainer runs; it waits to be resumed."
 
 
 @require_POST
@@ -85,8 +82,8 @@ def run_resume(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         run.request_resume(change_reason("resumed", request))
         publish_update(run.pk)
         # A run that has not paused yet still trains.
-        outlook = "it goes on" if run.state in HELD else "it goes on from its newest checkpoint when a worker is free"
-        messages.info(request, f"Resumed: {outlook}.")
+        after = "" if run.state in HELD else " from its newest checkpoint when a worker is free"
+        messages.info(request, f"Resumed: it continues{after}.")
     else:
         messages.info(request, f"The run is not paused: {run.state}.")
     return _back(request, run)

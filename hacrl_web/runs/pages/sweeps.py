@@ -23,6 +23,12 @@ from hacrl_web.web.page_query import page_of
 from workers.contract.demo_recipe import is_of_demo
 
 PAGE_SIZE = 50
+# The service of each button, its verb, and what the user reads of the changed runs.
+ACTS: dict[str, tuple[Callable[[Sweep, str], list[Run]], str, str]] = {
+    "stop": (sweeps.stop_all, "stopped", "Stopping {}: a trainer ends after its current phase."),
+    "pause": (sweeps.pause_all, "paused", "Pausing {}: a trainer ends after its step, with a checkpoint."),
+    "resume": (sweeps.resume_all, "resumed", "Resumed {}."),
+}
 
 
 @require_GET
@@ -111,29 +117,14 @@ def _publish(request: HttpRequest, affected: list[Run], done: str, nothing: str)
     messages.info(request, done.format(number) if affected else nothing)
 
 
-def _change_runs(
-    request: HttpRequest, sweep_id: int, act: Callable[[Sweep, str], list[Run]], verb: str, done: str, nothing: str
-) -> HttpResponse:
+@require_POST
+def sweep_change(request: HttpRequest, sweep_id: int, act: str) -> HttpResponse:
+    """Stop, pause or resume all runs."""
+    change, verb, done = ACTS[act]
     sweep = visible_sweep(request, sweep_id)
-    _publish(request, act(sweep, change_reason(f"{verb} with its sweep", request)), done, nothing)
+    runs = change(sweep, change_reason(f"{verb} with its sweep", request))
+    _publish(request, runs, done, f"There was no run to {act}.")
     return redirect(sweep)
-
-
-@require_POST
-def sweep_stop(request: HttpRequest, sweep_id: int) -> HttpResponse:
-    done = "Stopping {}: a trainer ends after its current phase."
-    return _change_runs(request, sweep_id, sweeps.stop_all, "stopped", done, "No run was left to stop.")
-
-
-@require_POST
-def sweep_pause(request: HttpRequest, sweep_id: int) -> HttpResponse:
-    done = "Pausing {}: a trainer ends after its step, with a checkpoint."
-    return _change_runs(request, sweep_id, sweeps.pause_all, "paused", done, "No run was left to pause.")
-
-
-@require_POST
-def sweep_resume(request: HttpRequest, sweep_id: int) -> HttpResponse:
-    return _change_runs(request, sweep_id, sweeps.resume_all, "resumed", "Resumed {}.", "No run was paused.")
 
 
 @require_POST

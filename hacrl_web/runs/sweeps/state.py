@@ -47,20 +47,6 @@ class SweepState:
         return {state: by_state[state] for state in State.values if by_state[state]}
 
     @property
-    def is_finished(self) -> bool:
-        return all(run.is_terminal for run in self.current)
-
-    @property
-    def steps(self) -> int:
-        return sum(run.step for run in self.current)
-
-    @property
-    def total_steps(self) -> int:
-        """Steps of all runs; of a failed or stopped run, those that it did."""
-        cut_short = (State.FAILED, State.STOPPED)
-        return sum(run.step if run.state in cut_short else run.total_steps for run in self.current)
-
-    @property
     def eta_s(self) -> float | None:
         """Seconds until the last run ends, at the pace so far and with as many runs at a time as now; None if unknown.
 
@@ -80,13 +66,15 @@ class SweepState:
 
     def progress(self) -> dict[str, Any]:
         """The numbers that page and API show above the runs."""
+        cut_short = (State.FAILED, State.STOPPED)
         return {
             "runs": len(self.current),
             "counts": self.counts,
-            "steps": self.steps,
-            "total_steps": self.total_steps,
+            "steps": sum(run.step for run in self.current),
+            # Of a failed or stopped run, the steps that it did.
+            "total_steps": sum(run.step if run.state in cut_short else run.total_steps for run in self.current),
             "eta_s": self.eta_s,
-            "is_finished": self.is_finished,
+            "is_finished": all(run.is_terminal for run in self.current),
         }
 
 

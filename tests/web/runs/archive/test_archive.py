@@ -130,7 +130,7 @@ def test_members_archive_all_runs_but_delete_their_own_alone(client, ended):
     assert send(client, "delete", ended).status_code == 409
     refused = client.post(f"/api/v1/runs/{ended.pk}/delete")
     assert refused.status_code == 403
-    assert "only they and the admins" in refused.content.decode()
+    assert "Only its owner and the admins" in refused.content.decode()
     assert send(client, "archive", ended).status_code == 302
     client.force_login(make_member(ended.project, "viewer"))
     for act in ("archive", "unarchive", "delete"):

@@ -211,7 +211,7 @@ def test_stop_all_names_what_is_lost_and_works_twice(web, user):
     address = reverse("runs:sweep_stop", args=[sweep.pk])
     assert web.get(address).status_code == 405
     assert "Stopping 4 runs" in text_of(web.post(address, follow=True))
-    assert "No run was left to stop." in text_of(web.post(address, follow=True))
+    assert "There was no run to stop." in text_of(web.post(address, follow=True))
     assert sorted(sweep.runs.values_list("state", flat=True)) == ["running", "stopped", "stopped", "stopped"]
 
 
