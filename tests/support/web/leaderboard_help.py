@@ -35,9 +35,9 @@ def finish(
     seconds: float = 36.0,
     further: Mapping[str, Finals] | None = None,
     versions: Mapping[str, str] | None = None,
-    **told: Any,
+    **fields: Any,
 ) -> None:
-    """Complete a run with these scores. further: of other benchmarks.  told: further fields of its evaluations."""
+    """Complete a run with these scores. further: of other benchmarks.  fields: further fields of its evaluations."""
     seq = attempt * 1000
     if versions:
         _event(run, seq, attempt, "started", 0, "", {"versions": dict(versions)})
@@ -46,7 +46,7 @@ def finish(
             for step, accuracy in ((run.start_step, start), (5, value)):
                 seq += 1
                 payload = {"benchmark": benchmark, "metric": "accuracy", "value": accuracy, "correct": 1, "asked": 100}
-                _event(run, seq, attempt, "evaluation", step, agent, payload | told)
+                _event(run, seq, attempt, "evaluation", step, agent, payload | fields)
     progress = {"rollouts_generated": rollouts, "tokens_generated": rollouts * 10, "elapsed_s": seconds}
     Run.objects.filter(pk=run.pk).update(state=State.COMPLETED, progress=progress)
 

@@ -77,7 +77,7 @@ def made_demo(monkeypatch, user):
 def test_command_launches_the_named_algorithms_on_each_seed(made_demo, capsys):
     call_command("demo", seeds="2", algorithms="gspo,naive_source,gspo_x2,hacpo")
     runs = Run.objects.order_by("created_at").values_list("algorithm", "seed")
-    each = ["hacpo", "gspo", "naive_source", "gspox2"]  # HACPO first: its page is looked at while the others wait
+    each = ["hacpo", "gspo", "naive_source", "gspox2"]  # HACPO first: its page is worth watching while the others wait
     assert list(runs) == [(name, seed) for seed in (0, 1) for name in each]
     assert capsys.readouterr().out.strip() == Run.objects.first().sweep.get_absolute_url()
     assert {run.spec["algorithm"]["delta"] for run in Run.objects.all()} == {0.8}
@@ -128,9 +128,9 @@ def test_page_hears_how_far_the_demos_models_are(settings, tmp_path, monkeypatch
     child.write_text("#!/bin/sh\necho '{\"percent\": 7}'; echo '{\"percent\": 90}'; echo '{\"made\": true}'\n")
     child.chmod(0o700)
     monkeypatch.setattr(launch.sys, "executable", str(child))
-    heard = []
-    assert launch.make_agents(heard.append) == tmp_path / "demo"
-    assert heard == [7, 90]
+    percentages = []
+    assert launch.make_agents(percentages.append) == tmp_path / "demo"
+    assert percentages == [7, 90]
     child.write_text("#!/bin/sh\nexit 3\n")
     with pytest.raises(subprocess.CalledProcessError):
-        launch.make_agents(heard.append)
+        launch.make_agents(percentages.append)

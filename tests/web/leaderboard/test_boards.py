@@ -85,8 +85,8 @@ def test_benchmark_that_a_run_was_not_asked_leaves_its_average_empty(user):
 
 def test_chosen_estimate_is_shown_and_older_events_have_their_one(user):
     sweep = sweep_of(user, ["gspo"], [1])
-    told = {"num_samples": 4, "estimates": {"avg@4": 0.4, "pass@4": 0.8, "maj@4": 0.5}}
-    finish(sweep.runs.get(), {"A": 0.4, "B": 0.4}, **told)
+    fields = {"num_samples": 4, "estimates": {"avg@4": 0.4, "pass@4": 0.8, "maj@4": 0.5}}
+    finish(sweep.runs.get(), {"A": 0.4, "B": 0.4}, **fields)
     table = table_of(sweep, metric="pass@4")
     assert table.board.metrics == ["avg@k", "maj@4", "pass@4"]
     assert (table.cell(table.groups[0]).score.mean, table.columns[0].measured_by) == (0.8, "pass@4")
@@ -154,8 +154,8 @@ def test_run_that_went_on_from_a_checkpoint_takes_the_place_of_none(user):
     table = alone(user, request)
     assert sorted(table.cell(group).score.mean for group in table.groups) == pytest.approx([0.5, 0.7])
     assert [group.row.num_replaced for group in table.groups] == [0, 0]
-    told = [group.row.distinctions.get("training.start_step") for group in table.groups]
-    assert sorted(told, key=str) == [3, None]
+    start_steps = [group.row.distinctions.get("training.start_step") for group in table.groups]
+    assert sorted(start_steps, key=str) == [3, None]
     # What it began with was trained already: neither a start nor a gain for its cost.
     untrained = [group.head.start and group.head.start.mean for group in table.groups]
     assert sorted(untrained, key=str) == [0.1, None]
@@ -406,8 +406,8 @@ def test_several_sweeps_on_one_board_keep_their_groups_apart(user):
 def test_sweeps_on_two_benchmarks_are_told_apart_by_these_and_not_by_their_settings(user):
     first = finished_sweep(user, {"gspo": (0.3,)})
     other = finished_sweep(user, {"gspo": (0.5,)}, group=first.runs.get().group_id, rollout={"temperature": 0.5})
-    told = [row.distinctions for row in sweep_board(first, other).rows]
-    assert told == [{"benchmark": sweep.runs.get().benchmark.name} for sweep in (first, other)]
+    distinctions = [row.distinctions for row in sweep_board(first, other).rows]
+    assert distinctions == [{"benchmark": sweep.runs.get().benchmark.name} for sweep in (first, other)]
 
 
 def test_only_the_newest_runs_of_a_very_long_list_are_compared(user, monkeypatch):

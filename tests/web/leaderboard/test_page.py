@@ -126,8 +126,8 @@ def test_missing_seeds_are_told_on_the_page(web, user):
 def test_row_names_what_stands_behind_each_score(web, user):
     sweep = sweep_of(user, ["gspo"], [1, 2])
     runs = by_name(sweep)
-    told = {"verifier": "math/3", "questions": "ab" * 32, "versions": {"hacrl": "0.1.0 1234abcd"}}
-    finish(runs["gspo", 1], {"A": 0.4, "B": 0.6}, **told)
+    fields = {"verifier": "math/3", "questions": "ab" * 32, "versions": {"hacrl": "0.1.0 1234abcd"}}
+    finish(runs["gspo", 1], {"A": 0.4, "B": 0.6}, **fields)
     Run.objects.filter(pk=runs["gspo", 2].pk).update(state="failed", reason="out of memory")
     board = text(show(web, sweep))
     link = re.search(r'class="score" href="([^"]+)"', board)[1].replace("&amp;", "&")

@@ -38,7 +38,7 @@ export class RunCharts {
     });
     /** @type {Chart[]} */
     this.charts = [];
-    /** The chart in full, with a store of its own: one chart may have more points. @type {{chart: Chart, buckets: Buckets, host: import("./chart.js").ChartHost} | null} */
+    /** The chart in full, with its own store, since one chart may have more points. @type {{chart: Chart, buckets: Buckets, host: import("./chart.js").ChartHost} | null} */
     this.full = null;
     /** Steps at which alerts were raised, by chart. @type {Map<string, number[]>} */
     this.marks = new Map();
@@ -103,7 +103,7 @@ export class RunCharts {
     };
   }
 
-  /** All charts show the same range, so that the shared cursor stands at the same place. @param {SeriesStore} store @returns {[number, number]} */
+  /** All charts show the same range, so that the shared cursor is at the same place. @param {SeriesStore} store @returns {[number, number]} */
   #xRange(store) {
     const { first, last } = this.view;
     const isZoomed = first !== null && last !== null;
@@ -166,7 +166,7 @@ export class RunCharts {
 
   /**
    * Values are shown at once; lines are drawn again when a new step has moved them by half a pixel, or after a second.
-   * All of them, since a new step moves the right end of every chart: the shared cursor stands at one place.
+   * All of them, since a new step moves the right end of every chart: the shared cursor is at one place.
    */
   #drawLive() {
     const [width, wait] = [(this.full?.chart ?? this.charts[0]).width, this.drawnAt + SLOWEST_MS - Date.now()];

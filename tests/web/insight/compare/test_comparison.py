@@ -118,20 +118,20 @@ def test_run_keeps_its_colour_when_another_is_taken_out(client, owner):
     assert after.content.decode().count('<input type="hidden" name="colour"') == 2  # another metric keeps them too
 
 
-@pytest.mark.parametrize("asked", [["0"], ["1", "1"], ["0", "8"], ["x", "y"], ["0", "1", "2"]])
-def test_odd_colours_mean_the_places(client, owner, asked):
+@pytest.mark.parametrize("values", [["0"], ["1", "1"], ["0", "8"], ["x", "y"], ["0", "1", "2"]])
+def test_odd_colours_mean_the_places(client, owner, values):
     runs = [stored(owner, evaluation(0, "A", 0.5)) for _ in range(2)]
-    query = {"runs": [run.pk for run in runs], "colour": asked}
+    query = {"runs": [run.pk for run in runs], "colour": values}
     assert colours(client.get(reverse("insight:compare"), query).content.decode()) == ["0", "1"]
 
 
 def test_lines_over_tokens_stand_where_the_tokens_were(client, owner):
     totals = {"total_steps": 3, "eta_s": 0}
-    told = [
+    progress = [
         Progress(step=s, elapsed_s=2.0 * s, rollouts_generated=8 * s, tokens_generated=100 * s * s, **totals)
         for s in (1, 2, 3)
     ]
-    run = stored(owner, evaluation(0, "A", 0.1), *(metrics(s, loss=float(s)) for s in (1, 2, 3)), *told)
+    run = stored(owner, evaluation(0, "A", 0.1), *(metrics(s, loss=float(s)) for s in (1, 2, 3)), *progress)
     address = reverse("api-1:compare_lines")
 
     def line(**query):
@@ -189,9 +189,10 @@ def test_odd_values_mean_what_is_usual_and_odd_bounds_are_refused(client, owner)
 
 
 def test_nine_runs_are_cut_to_eight_and_it_is_said(client, owner):
-    asked = launch_request(owner, group=make_group(owner).pk)
+    request = launch_request(owner, group=make_group(owner).pk)
     runs = [
-        make_run(owner, f"run {seed}", **{k: asked[k] for k in ("group", "benchmark")}, seed=seed) for seed in range(9)
+        make_run(owner, f"run {seed}", **{k: request[k] for k in ("group", "benchmark")}, seed=seed)
+        for seed in range(9)
     ]
     page = client.get(reverse("insight:compare"), {"runs": [run.pk for run in runs]}).content.decode()
     assert "9 runs were chosen; the first 8 are compared" in page

@@ -57,24 +57,24 @@ def test_differences_only_shows_those_and_all_greys_the_others(client):
     one = make_run(owner, "first", group=group, seed=1)
     other = make_run(owner, "second", group=group, seed=2, algorithm={"name": "gspo"})
     client.force_login(owner)
-    asked = {"against": str(other.pk)}
-    found = rows(client, one, **asked, only="1")
+    query = {"against": str(other.pk)}
+    found = rows(client, one, **query, only="1")
     assert found == {
         "name": ["first", "second"],
         "seed": ["1", "2"],
         "data.benchmark": found["data.benchmark"],  # each request made its own benchmark
         "algorithm.name": ["hacpo", "gspo"],
     }
-    whole = client.get(reverse("insight:run_config", args=[one.pk]), asked).content.decode()
+    whole = client.get(reverse("insight:run_config", args=[one.pk]), query).content.decode()
     assert whole.count('class="differs"') == 4
-    assert whole.count('class="same"') == len(rows(client, one, **asked)) - 4 > 80
+    assert whole.count('class="same"') == len(rows(client, one, **query)) - 4 > 80
 
 
 def test_default_is_the_baseline_of_the_sweep_with_the_same_seed(client):
     owner = make_user()
-    asked = launch_request(owner)
-    del asked["algorithm"], asked["seed"]
-    sweep = launch_sweep(owner, {**asked, "algorithms": ["hacpo", "gspo"], "seeds": [1, 2]})
+    request = launch_request(owner)
+    del request["algorithm"], request["seed"]
+    sweep = launch_sweep(owner, {**request, "algorithms": ["hacpo", "gspo"], "seeds": [1, 2]})
     run = sweep.runs.get(algorithm="hacpo", seed=2)
     assert cloned_baseline(run, owner) == sweep.runs.get(algorithm="gspo", seed=2)
     assert cloned_baseline(sweep.runs.get(algorithm="gspo", seed=2), owner) == sweep.runs.get(algorithm="gspo", seed=1)

@@ -49,14 +49,14 @@ def run(client):
 
 class TestResume:
     def test_header_and_events_say_which_steps_are_done_again(self, client, run):
-        """The second attempt goes on from step 2 where the first had reached 3; then from 2 where 6 were reached."""
+        """The second attempt continues from step 2 where the first had reached 3; then from 2 where 6 were reached."""
         store(run, started(2), progress(2, 17, 300, 16), progress(6, 60, 900, 48), attempt=3)
         store(run, started(2), progress(2, 17, 300, 16), attempt=4)
-        told = "Resumed from the checkpoint of step 2: 4 steps are done again."
+        sentence = "Resumed from the checkpoint of step 2: 4 steps are done again."
         for tab in ("runs:run_detail", "insight:run_config"):
-            assert told in client.get(reverse(tab, args=[run.pk])).content.decode()
+            assert sentence in client.get(reverse(tab, args=[run.pk])).content.decode()
         page = client.get(reverse("insight:run_events", args=[run.pk])).content.decode()
-        assert f"from step 2. {told}" in page
+        assert f"from step 2. {sentence}" in page
         assert "Resumed from the checkpoint of step 2: 1 step is done again." in page  # attempts 2 and 3
         store(run, progress(6, 70, 900, 48), attempt=4)
         assert "done again" not in client.get(reverse("runs:run_detail", args=[run.pk])).content.decode()
@@ -149,7 +149,7 @@ class TestEvents:
         assert "<html" not in part
 
     def test_pages_together_hold_every_event_once_though_moments_are_shared(self, client, monkeypatch):
-        """25 evaluations in 5 moments and pages of 7: no moment is cut, none is told twice."""
+        """25 evaluations in 5 moments and pages of 7: no moment is cut, none is listed twice."""
         monkeypatch.setattr(event_list, "PAGE", 7)
         run = stored(make_user(), *(evaluation(step, "A", 0.5) for step in range(25)))
         for event in run.events.filter(type="evaluation"):

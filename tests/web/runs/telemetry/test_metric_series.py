@@ -32,7 +32,7 @@ def _small_blocks(monkeypatch):
     monkeypatch.setattr(metric_series, "BLOCK_EVENTS", 20)
 
 
-def tell(run: Run, attempt: int, first: int, last: int, chance: random.Random) -> None:
+def record_steps(run: Run, attempt: int, first: int, last: int, chance: random.Random) -> None:
     """An attempt's events from step `first` to `last`: two agents, one pair, a rare metric, nulls, an evaluation."""
     records: list[Record] = []
     for step in range(first, last + 1):
@@ -59,7 +59,7 @@ def store(run: Run, attempt: int, records: list[Record]) -> None:
 
 
 def read_plainly(run: Run) -> Iterator[tuple[Any, ...]]:
-    """What the events say, one after the other; of a place that several attempts tell, the highest."""
+    """The events' values, one after the other; where several attempts recorded a step, the highest."""
     events = list(run.events.filter(type__in=("metrics", "evaluation")).order_by("step", "agent", "source", "seq"))
     latest: dict[Any, int] = {}
     for event in events:
@@ -84,9 +84,9 @@ def test_packed_numbers_are_those_of_the_events_whatever_was_resumed_when(run, s
     chance = random.Random(seed)
     last = 0
     for attempt in (1, 2, 3, 4):
-        first = max(1, last - chance.randrange(-1, 9))  # some steps are told again
-        last = max(first, last + chance.randrange(-6, 12))  # and some attempts end before they have told them all
-        tell(run, attempt, first, last, chance)
+        first = max(1, last - chance.randrange(-1, 9))  # some steps are recorded again
+        last = max(first, last + chance.randrange(-6, 12))  # and some attempts end before they have recorded them all
+        record_steps(run, attempt, first, last, chance)
         expected = list(read_plainly(run))
         assert list(metric_rows(run)) == expected
         for _ in range(chance.randrange(4)):
@@ -101,9 +101,9 @@ def test_packed_numbers_are_those_of_the_events_whatever_was_resumed_when(run, s
 
 @pytest.mark.django_db
 def test_chosen_columns_and_steps_are_cut_out_of_all_numbers(run) -> None:
-    tell(run, 1, 1, 20, random.Random(0))
+    record_steps(run, 1, 1, 20, random.Random(0))
     pack_block(run)
-    tell(run, 2, 15, 30, random.Random(1))
+    record_steps(run, 2, 15, 30, random.Random(1))
     every = read_series(run)
     assert {one.metric for one in every} == {"loss", "kl", "gradient_alignment", "reward/mean", "accuracy"}
     some = read_series(run, {"kl", "accuracy"}, {"A"}, first=4, last=17)
@@ -119,22 +119,22 @@ def test_chosen_columns_and_steps_are_cut_out_of_all_numbers(run) -> None:
 @pytest.mark.django_db
 def test_packing_changes_no_event_no_csv_and_no_replay(run, client) -> None:
     client.force_login(run.owner)
-    tell(run, 1, 1, 30, random.Random(2))
+    record_steps(run, 1, 1, 30, random.Random(2))
 
-    def told() -> tuple[Any, ...]:
+    def contents() -> tuple[Any, ...]:
         csv = b"".join(client.get(reverse("runs:metrics_csv", args=[run.pk])).streaming_content)
         return csv, read_batch(run.pk, 0), list(TelemetryEvent.objects.values_list("seq", "payload"))
 
-    before = told()
+    before = contents()
     while pack_block(run):
         pass
     assert run.metric_chunks.count() > 5
-    assert told() == before
+    assert contents() == before
 
 
 @pytest.mark.django_db
 def test_packed_numbers_are_read_from_chunks(run) -> None:
-    tell(run, 1, 1, 30, random.Random(3))
+    record_steps(run, 1, 1, 30, random.Random(3))
     expected = list(metric_rows(run))
     while pack_block(run):
         pass
@@ -157,7 +157,7 @@ def test_a_payload_of_no_trainer_of_ours_stops_neither_reading_nor_packing(run) 
 
 @pytest.mark.django_db
 def test_of_two_that_pack_the_same_events_one_does(run, monkeypatch) -> None:
-    tell(run, 1, 1, 20, random.Random(4))
+    record_steps(run, 1, 1, 20, random.Random(4))
     expected = list(metric_rows(run))
     before = metric_series._packed_seq(run)
     assert pack_block(run) == 20
@@ -171,9 +171,9 @@ def test_of_two_that_pack_the_same_events_one_does(run, monkeypatch) -> None:
 
 @pytest.mark.django_db
 def test_a_crash_while_packing_leaves_everything_as_it_was(run, monkeypatch) -> None:
-    tell(run, 1, 1, 10, random.Random(5))
+    record_steps(run, 1, 1, 10, random.Random(5))
     pack_block(run)
-    tell(run, 2, 5, 20, random.Random(6))
+    record_steps(run, 2, 5, 20, random.Random(6))
     expected, before = list(metric_rows(run)), list(MetricChunk.objects.order_by("pk").values())
 
     def crash(*_: Any) -> None:
@@ -192,9 +192,9 @@ def test_a_crash_while_packing_leaves_everything_as_it_was(run, monkeypatch) -> 
 @pytest.mark.parametrize("moment", ["read_chunks", "read_metrics"])
 @pytest.mark.parametrize("always", [False, True])
 def test_numbers_are_whole_where_packing_happens_while_they_are_read(run, monkeypatch, moment, always) -> None:
-    tell(run, 1, 1, 10, random.Random(7))
+    record_steps(run, 1, 1, 10, random.Random(7))
     pack_block(run)
-    tell(run, 2, 5, 40, random.Random(8))  # packing it trims the first chunks
+    record_steps(run, 2, 5, 40, random.Random(8))  # packing it trims the first chunks
     expected = list(read_plainly(run))
     plain, times = getattr(metric_series._SeriesReader, moment), []
 
@@ -230,7 +230,7 @@ class TestRetention:
     def test_ended_and_training_runs_are_packed_and_small_ones_left(self, make_run) -> None:
         ended, training, small = (make_run() for _ in range(3))
         for place, (run, steps) in enumerate(((ended, 30), (training, 30), (small, 1))):
-            tell(run, 1, 1, steps, random.Random(place))
+            record_steps(run, 1, 1, steps, random.Random(place))
         Run.objects.filter(pk=ended.pk).update(state=State.COMPLETED)
         Run.objects.filter(pk=training.pk).update(state=State.RUNNING)
         job = Retention()
@@ -250,7 +250,7 @@ class TestRetention:
 
     def test_one_round_stops_in_time_and_the_next_goes_on(self, run, monkeypatch) -> None:
         monkeypatch.setattr(retention, "BUDGET_S", -1.0)
-        tell(run, 1, 1, 30, random.Random(0))
+        record_steps(run, 1, 1, 30, random.Random(0))
         assert Retention().pack() == 0
         monkeypatch.setattr(retention, "BUDGET_S", 60.0)
         assert Retention().pack() == 90
@@ -258,14 +258,14 @@ class TestRetention:
     def test_all_runs_get_their_turn(self, make_run, monkeypatch) -> None:
         monkeypatch.setattr(retention, "LOOKS", 2)
         for place in range(5):
-            tell(make_run(), 1, 1, 10, random.Random(place))
+            record_steps(make_run(), 1, 1, 10, random.Random(place))
         job = Retention()
         assert [job.pack() for _ in range(4)] == [60, 60, 30, 0]
 
 
 @pytest.mark.django_db
 def test_chunks_count_as_disk_space_and_go_with_their_run(run) -> None:
-    tell(run, 1, 1, 30, random.Random(0))
+    record_steps(run, 1, 1, 30, random.Random(0))
     before = disk_use(run).rows_bytes
     while pack_block(run):
         pass
