@@ -1,4 +1,4 @@
-"""The launcher: stamps, refusals, and a real `up` that serves, mends itself, and leaves nothing behind."""
+"""The launcher: stamps, refusals, and a real `up` that serves, restarts its processes and leaves none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def script() -> ModuleType:
 
 @pytest.fixture
 def checkout(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with what decides about installing; its .venv is a link to this interpreter."""
+    """A checkout with the files that the stamps depend on; its .venv is a link to this interpreter."""
     root = tmp_path / "a folder with spaces"
     (root / "frontend" / "static" / "vendor").mkdir(parents=True)
     for name in ("pyproject.toml", "constraints.txt", "frontend/package.json", "frontend/package-lock.json"):
@@ -73,7 +73,7 @@ def steps(script: ModuleType, checkout: Path, monkeypatch: pytest.MonkeyPatch) -
     return ran
 
 
-def test_full_suite_goes_on_where_vllm_cannot_be_installed(
+def test_full_suite_continues_where_vllm_cannot_be_installed(
     script: ModuleType, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran: list[str] = []
@@ -143,7 +143,7 @@ def test_moved_checkout_gets_a_new_environment(script: ModuleType, checkout: Pat
     assert steps[0][1:4] == ["-m", "venv", "--clear"]
 
 
-def test_cpu_index_of_torch_is_added_not_put_in_place_of_the_users(
+def test_torch_index_is_added_and_does_not_replace_the_users(
     script: ModuleType, steps: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HACRL_TORCH_INDEX", "https://torch.example.org/cpu")
@@ -153,7 +153,7 @@ def test_cpu_index_of_torch_is_added_not_put_in_place_of_the_users(
     assert "--index-url" not in steps[0]
 
 
-def test_full_disk_is_told_before_anything_is_fetched(
+def test_full_disk_is_reported_before_anything_is_downloaded(
     script: ModuleType, checkout: Path, steps: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script.write_stamp(root="/somewhere/else")
@@ -187,7 +187,7 @@ def test_failed_step_says_what_to_do(script: ModuleType, tmp_path: Path, log: st
     assert cure in str(problem.value)
 
 
-def test_long_step_names_its_log_and_says_that_it_goes_on(
+def test_long_step_names_its_log_and_reports_progress(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(script, "REPORT_EVERY_S", 0.1)
@@ -212,17 +212,17 @@ def test_long_step_names_its_log_and_says_that_it_goes_on(
         ),
     ],
 )
-def test_long_step_says_what_it_does_or_why_it_does_not(
+def test_long_step_shows_its_last_line_or_what_to_check(
     script: ModuleType, tmp_path: Path, log: str, said: str
 ) -> None:
-    """An index that cannot be reached is asked for each package anew: minutes in which nothing else would be seen."""
+    """pip retries an unreachable index for each package, which takes minutes."""
     (tmp_path / "log").write_text(log)
     assert script.newest_line(tmp_path / "log").startswith(said)
     assert bool(script.newest_line(tmp_path / "log")) == bool(said)
 
 
 def test_step_ends_with_the_launcher(tmp_path: Path) -> None:
-    """Asked to end while it installs, it leaves no pip behind."""
+    """A TERM during the installation also ends pip."""
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && echo 3 12 && exit\necho $$ > {tmp_path}/pid\nexec sleep 60\n')
     python.chmod(0o755)
@@ -335,7 +335,7 @@ def test_unsafe_public_address_is_refused(
         preflight.check_public_bind(host)
 
 
-def test_database_is_migrated_again_when_it_is_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_database_is_migrated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATABASE_URL", raising=False)
     database = tmp_path / "db.sqlite3"
     assert not preflight.is_migrated(tmp_path)
@@ -353,7 +353,7 @@ def test_database_is_migrated_again_when_it_is_another_one(tmp_path: Path, monke
 # ---- processes ------------------------------------------------------------------------------------------------------
 
 
-def test_log_is_rotated_while_its_writer_goes_on(tmp_path: Path) -> None:
+def test_log_is_rotated_while_its_writer_continues(tmp_path: Path) -> None:
     log = tmp_path / "web.log"
     with log.open("ab", buffering=0) as writer:
         for text in (b"first", b"second", b"third"):
@@ -376,7 +376,7 @@ def test_pauses_between_starts_grow(tmp_path: Path) -> None:
     assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
 
 
-def test_dead_process_is_started_again_and_it_is_said(tmp_path: Path) -> None:
+def test_dead_process_is_restarted_and_reported(tmp_path: Path) -> None:
     said: list[str] = []
     supervisor = ProcessSupervisor(said.append)
     child = supervisor.add(ManagedProcess("x", ["sleep", "60"], tmp_path / "x.log", dict(os.environ), tmp_path))
@@ -459,7 +459,7 @@ def answers(url: str) -> bool:
 
 
 @pytest.mark.slow
-def test_up_serves_mends_itself_and_leaves_no_process(up: RunningUp) -> None:
+def test_up_serves_restarts_processes_and_leaves_none(up: RunningUp) -> None:
     line = up.first_line()
     found = re.fullmatch(
         r"HACRL Web: (http://127\.0\.0\.1:\d+)  log in once with \1(/login/\S+)  \(Ctrl-C .*\)\n", line
@@ -490,7 +490,7 @@ def test_up_serves_mends_itself_and_leaves_no_process(up: RunningUp) -> None:
 
 
 @pytest.mark.slow
-def test_down_stops_up_and_a_killed_up_leaves_nothing_to_the_next(up: RunningUp, tmp_path: Path) -> None:
+def test_down_stops_up_and_the_next_up_ends_leftovers_of_a_killed_one(up: RunningUp, tmp_path: Path) -> None:
     assert up.first_line().startswith("HACRL Web: "), up.said()
     family = up.family()
     os.kill(up.process.pid, signal.SIGKILL)

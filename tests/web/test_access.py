@@ -1,4 +1,4 @@
-"""Who gets in where: every address with every verb, and every socket operation, in each role.
+"""Access: every address with every verb, and every socket operation, in each role.
 
 A visitor without a login, an outsider (somebody of another project), and viewer, member and admin of the project.
 """
@@ -42,7 +42,7 @@ OWN_OF_API = ("api/v1/tokens", "api/v1/alert", "api/v1/notifications")
 OVERLAP = "api/v1/benchmarks/<int:pk>/overlap"
 
 
-def test_visitor_gets_nowhere_without_a_login(client, mine, record_property):
+def test_visitor_reaches_no_page_without_a_login(client, mine, record_property):
     per_verb: Counter[str] = Counter()
     for route in set(routes()) - PUBLIC:
         for verb in VERBS:
@@ -83,7 +83,7 @@ def test_description_of_the_api_is_for_users(client, is_staff):
     assert "/api/v1/runs" in client.get(path).json()["paths"]
 
 
-def test_objects_of_another_user_are_not_there(client, mine, record_property):
+def test_objects_of_another_user_are_not_found(client, mine, record_property):
     client.force_login(make_user())
     tried = 0
     for route in of_objects():
@@ -304,7 +304,7 @@ def test_token_of_a_viewer_reads_and_writes_nothing(client, mine, children):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_every_socket_operation_without_login_and_as_a_stranger(settings, client, mine, record_property):
+def test_every_socket_operation_is_refused_without_login_and_to_outsiders(settings, client, mine, record_property):
     settings.ALLOWED_HOSTS = ["127.0.0.1"]
     server = Server()
     try:

@@ -1,4 +1,4 @@
-"""What a page can do, the API can do: the two lists of addresses held against each other, with named exceptions."""
+"""The API can do all that pages can: compares both lists of addresses, with named exceptions."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_each_page_has_its_operations_or_a_reason(operations):
     print(f"{len(there)} pages, {len(EXCEPTIONS)} of them for browsers alone; {len(operations)} operations")
 
 
-def test_description_says_what_each_operation_does(operations):
+def test_openapi_describes_each_operation(operations):
     for path, verbs in api.get_openapi_schema()["paths"].items():
         for verb, said in verbs.items():
             assert said["summary"], (verb, path)

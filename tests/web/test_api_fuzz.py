@@ -1,4 +1,4 @@
-"""schemathesis reads the API's description and sends what nobody would think of: no 500, and one shape of refusals."""
+"""schemathesis generates requests from the API's description: no 500, and one error body."""
 
 from __future__ import annotations
 

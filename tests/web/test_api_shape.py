@@ -1,4 +1,4 @@
-"""Whatever goes wrong under /api/, the answer has the API's one error shape."""
+"""Every error under /api/ has the one error body."""
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -15,7 +15,7 @@ def error_of(response) -> dict:
 
 
 @pytest.mark.parametrize("path", ["runs", "sweeps", "models", "groups"])
-def test_form_data_where_json_is_read_is_told_so(client, user, path):
+def test_form_data_in_place_of_json_has_its_own_error(client, user, path):
     client.force_login(user)
     client.handler.enforce_csrf_checks = True
     client.get("/account")
@@ -26,14 +26,14 @@ def test_form_data_where_json_is_read_is_told_so(client, user, path):
     assert error_of(response)["code"] in ("unsupported_media_type", "bad_request")
 
 
-def test_unknown_address_is_told_in_json(client, user):
+def test_unknown_address_is_an_error_in_json(client, user):
     client.force_login(user)
     response = client.get("/api/v1/nothing")
     assert response.status_code == 404
     assert error_of(response)["code"] == "not_found"
 
 
-def test_mistake_of_ours_is_told_in_json(client, user, monkeypatch):
+def test_server_error_is_an_error_in_json(client, user, monkeypatch):
     def broken(*_):
         raise KeyError("a mistake")
 
@@ -45,7 +45,7 @@ def test_mistake_of_ours_is_told_in_json(client, user, monkeypatch):
     assert error_of(response)["code"] == "server_error"
 
 
-def test_words_are_ours_and_not_the_frameworks(client, user):
+def test_error_texts_are_ours_and_not_the_frameworks(client, user):
     client.force_login(user)
     response = client.post("/api/v1/groups", {"name": "g", "agents": 3, "x": 1}, content_type="application/json")
     assert response.status_code == 422
@@ -54,7 +54,7 @@ def test_words_are_ours_and_not_the_frameworks(client, user):
 
 
 @pytest.mark.parametrize("text", ["}q", "{", "{0}", "%s"])
-def test_refusal_that_quotes_what_was_sent_is_no_template(client, user, text):
+def test_quoted_input_in_a_refusal_is_not_formatted(client, user, text):
     client.force_login(user)
     response = client.get("/api/v1/runs/00000000-0000-0000-0000-000000000000/config", {"against": text})
     assert response.status_code == 422

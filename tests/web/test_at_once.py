@@ -1,4 +1,4 @@
-"""What two people do at the same moment: one of them is told that the other was first, and nothing is lost."""
+"""Simultaneous requests: the second is refused, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_staff_who_close_each_other_leave_one():
     assert User.objects.filter(is_staff=True, is_active=True).count() == 1
 
 
-def test_run_that_is_launched_while_its_group_goes_never_loses_it(monkeypatch):
+def test_run_launched_while_its_group_is_deleted_never_loses_it(monkeypatch):
     """It waits for the end of the deletion, and is refused then; without the lock it would stand without a group."""
     user = make_user()
     request = launch_request(user)
@@ -99,7 +99,7 @@ def test_run_that_is_launched_while_its_group_goes_never_loses_it(monkeypatch):
 
 
 @pytest.mark.parametrize("sweep", [False, True])
-def test_launch_whose_benchmark_goes_in_between_is_refused(monkeypatch, sweep):
+def test_launch_whose_benchmark_was_deleted_meanwhile_is_refused(monkeypatch, sweep):
     user = make_user()
     request = launch_request(user)
     if sweep:

@@ -1,4 +1,4 @@
-"""Requests that are too large end while they come in, whatever length they announce."""
+"""Requests that are too large are refused while they are received, whatever their Content-Length."""
 
 import json
 

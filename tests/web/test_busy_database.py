@@ -1,4 +1,4 @@
-"""A request whose session cannot be read: the database is busy, which is no mistake of ours."""
+"""A request whose session cannot be read: 503 for a busy database, 500 for our own mistakes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_session_that_cannot_be_read_is_a_busy_database(client, user, monkeypatc
         assert "The database is busy. Try again in a moment." in answer.content.decode()
 
 
-def test_mistake_of_ours_stays_a_500(client, user, monkeypatch):
+def test_other_exceptions_stay_a_500(client, user, monkeypatch):
     client.force_login(user)
     client.raise_request_exception = False
     monkeypatch.setattr("hacrl_web.runs.pages.runs.page_of", lambda *_: 1 / 0)

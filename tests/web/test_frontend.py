@@ -60,7 +60,7 @@ def test_script_never_makes_markup_from_text(script):
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
-def test_template_trusts_no_text(template):
+def test_no_template_marks_text_as_safe(template):
     assert not re.findall(r"\|safe\b|autoescape off|<script>|\son\w+=[\"']|\sstyle=", template.read_text())
 
 
@@ -151,7 +151,7 @@ def test_cursor_moves_over_numbers_that_are_no_events():
     assert len(result["sent"][0]) == 1
 
 
-def test_lost_socket_is_said_and_opened_again_at_its_cursor():
+def test_lost_socket_is_reported_and_opened_again_at_its_cursor():
     result = play("""
     sockets[0].open();
     sockets[0].say({ op: "events", prev: 0, seq: 2, events: events(1, 2) });
@@ -165,7 +165,7 @@ def test_lost_socket_is_said_and_opened_again_at_its_cursor():
     assert result["seen"] == [1, 2, 3]
 
 
-def test_ended_login_is_said_and_not_tried_again():
+def test_ended_login_is_reported_and_not_retried():
     result = play("sockets[0].open(); sockets[0].drop(4401);")
     assert result["links"][-1] == "ended"
     assert result["timers"] == 0

@@ -10,7 +10,7 @@ from tests.support.web.addresses import mine as mine
 pytestmark = pytest.mark.once
 
 
-def test_number_beyond_every_column_is_no_object_and_no_error(client, mine):
+def test_number_beyond_every_column_is_not_found(client, mine):
     client.force_login(mine.owner)
     tried = 0
     for number in (2**31, 2**63, 10**22, 10**30):
@@ -29,7 +29,7 @@ def test_number_beyond_every_column_is_no_object_and_no_error(client, mine):
     assert tried >= 30
 
 
-def test_id_of_no_kind_is_no_object_and_no_error_of_ours(client, mine):
+def test_invalid_id_is_not_found(client, mine):
     client.force_login(mine.owner)
     tried = 0
     for odd in ("x", "%00"):
@@ -46,7 +46,7 @@ def test_id_of_no_kind_is_no_object_and_no_error_of_ours(client, mine):
 
 
 @pytest.mark.parametrize("number", ["9" * 23, str(2**63), "9" * 5000, "-" + "9" * 23, "1e400", "%00"])
-def test_number_in_a_query_is_never_an_error_of_ours(client, mine, number):
+def test_number_in_a_query_is_never_a_server_error(client, mine, number):
     client.force_login(mine.owner)
     tried = 0
     names = ("page", "step", "sweep", "limit", "offset", "group", "benchmark", "clone", "state", "agent")

@@ -60,7 +60,7 @@ def test_search_finds_what_its_user_sees_by_a_part_of_the_name(client, user):
     assert [one["name"] for one in client.get(reverse("runs:find"), {"q": "swan"}).json()["found"]] == ["White swan"]
 
 
-def test_search_tells_the_newest_few_of_a_kind(client, user, monkeypatch):
+def test_search_lists_the_newest_few_of_each_kind(client, user, monkeypatch):
     monkeypatch.setattr(home, "MOST_OF_A_KIND", 2)
     for number in range(3):
         factories.make_model(user, name=f"swan {number}")
@@ -69,7 +69,7 @@ def test_search_tells_the_newest_few_of_a_kind(client, user, monkeypatch):
     assert names == ["swan 2", "swan 1"]
 
 
-def test_home_says_what_the_demo_prepares_while_it_does(client, staff):
+def test_home_shows_what_the_demo_prepares(client, staff):
     assert "From models to a first run" in client.get("/").content.decode()
     with preparing("Teaching two small models.") as say:
         page = client.get("/").content.decode()
@@ -86,13 +86,13 @@ def test_home_says_what_the_demo_prepares_while_it_does(client, staff):
 
 
 @pytest.mark.parametrize("name", ["runs:run_list", "runs:sweep_list", "registry:model_list", "leaderboard:index"])
-def test_empty_pages_say_what_the_demo_prepares(client, staff, name):
+def test_empty_pages_show_what_the_demo_prepares(client, staff, name):
     assert "The demo is being made." not in client.get(reverse(name)).content.decode()
     with preparing("Teaching: 41 % done."):
         assert "<span data-doing>Teaching: 41 % done.</span>" in client.get(reverse(name)).content.decode()
 
 
-def test_only_staff_is_told_of_the_demo(client, user):
+def test_only_staff_see_the_demo(client, user):
     client.force_login(user)
     with preparing("Teaching two small models."):
         for page in ("/", reverse("runs:run_list")):
@@ -100,7 +100,7 @@ def test_only_staff_is_told_of_the_demo(client, user):
         assert client.get(reverse("runs:pulse")).json()["demo"] == ""
 
 
-def test_second_demo_says_nothing_over_the_first(monkeypatch):
+def test_second_demo_does_not_replace_the_state_of_the_first(monkeypatch):
     monkeypatch.setattr(demo_state, "PAUSE_S", 0.001)
     with preparing("first"):
         with preparing("second") as say:
@@ -109,7 +109,7 @@ def test_second_demo_says_nothing_over_the_first(monkeypatch):
         assert preparation().doing == "first", "nor does its end end the first"
 
 
-def test_killed_demo_is_not_being_made(settings):
+def test_killed_demo_is_not_shown_as_in_preparation(settings):
     code = (
         "import os, django; os.environ['DJANGO_SETTINGS_MODULE'] = 'hacrl_web.settings'; django.setup()\n"
         "from hacrl_web.runs.demo_state import preparing\n"
@@ -135,7 +135,7 @@ def test_killed_demo_is_not_being_made(settings):
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"null", b"\xff", b'{"doing": "x", "since": "y"}'])
-def test_damaged_state_is_no_state(settings, content):
+def test_damaged_state_of_the_demo_is_ignored(settings, content):
     path = Path(settings.DATA_DIR) / demo_state.NAME
     path.write_bytes(content)
     with open(path) as file:

@@ -173,7 +173,7 @@ def test_unknown_address_is_a_page_and_not_a_traceback(web):
     assert "Go to the home page" in text_of(response)
 
 
-def test_form_without_its_token_says_so(user):
+def test_form_without_its_csrf_token_is_refused_with_the_reason(user):
     from django.test import Client
 
     strict = Client(enforce_csrf_checks=True)

@@ -1,4 +1,4 @@
-"""What projects keep apart: objects that a request's body names, and what lists and forms show."""
+"""Projects are separate: objects in a request's body, lists and forms."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.once
 
 
 @pytest.mark.parametrize("role", ["viewer", "member"])
-def test_role_of_one_project_is_none_in_another(client, mine, role):
-    """A member elsewhere, a viewer here: what a request's body names is judged by its own project."""
+def test_role_applies_to_its_own_project_only(client, mine, role):
+    """For objects in a request's body, the role in their own project counts."""
     somebody = make_user()
     Membership.objects.create(project=mine.project, user=somebody, role=role)
     client.force_login(somebody)
@@ -64,7 +64,7 @@ def test_lists_show_the_project_that_was_switched_to(client, mine):
     assert client.post("/projects/switch", {"project": make_user().memberships.get().project.pk}).status_code == 404
 
 
-def test_lists_and_forms_of_another_user_are_empty_of_mine(client, mine):
+def test_lists_and_forms_show_no_objects_of_other_projects(client, mine):
     client.force_login(make_user())
     names = (mine.run.name, mine.sweep.name, mine.group.name, mine.benchmark.name, mine.model.name)
     lists = [route for route in routes() if not PARAMETER.search(route)]

@@ -29,7 +29,7 @@ def is_logged_in(client: Client) -> bool:
     return "_auth_user_id" in client.session
 
 
-def test_first_link_makes_an_admin_whom_no_password_lets_in(client):
+def test_first_link_creates_an_admin_without_a_usable_password(client):
     path = new_link()
     assert path.startswith("/login/")
     admin = User.objects.get()
@@ -41,7 +41,7 @@ def test_first_link_makes_an_admin_whom_no_password_lets_in(client):
     assert User.objects.count() == 1
 
 
-def test_link_is_whole_where_the_address_is_known(settings):
+def test_link_has_the_address_where_it_is_known(settings):
     settings.PUBLIC_URL = "https://hacrl.example.org"
     assert new_link().startswith("https://hacrl.example.org/login/")
 
@@ -52,7 +52,7 @@ def test_token_is_not_in_the_database():
     assert token not in str(list(LoginLink.objects.values()))
 
 
-def test_link_is_opened_by_prefetch_and_still_works_once(client):
+def test_opening_a_link_does_not_use_it_up(client):
     path = new_link()
     for _ in range(3):
         assert client.get(path).status_code == 200
@@ -98,13 +98,13 @@ def test_link_names_its_user(client):
 
 
 @pytest.mark.parametrize("token", ["x", "..", "%00", "%2e%2e", "a" * 5000, "日本", "'; drop table--", "%ff"])
-def test_hostile_tokens_are_no_link(client, token):
+def test_hostile_link_tokens_do_not_log_in(client, token):
     new_link()
     for method in (client.get, client.post):
         assert method(f"/login/{token}").status_code in (404, 410)
 
 
-def test_password_lets_in_and_goes_to_next(client):
+def test_password_logs_in_and_redirects_to_next(client):
     make_user("ada", password=PASSWORD)
     response = client.post("/login", {"username": "ada", "password": PASSWORD, "next": "/models/"})
     assert response.status_code == 302
@@ -115,7 +115,7 @@ def test_password_lets_in_and_goes_to_next(client):
     ("target", "place"),
     [("/sweeps/1", "/sweeps/1"), ("//evil.example", "/"), ("", "/"), ("no-view", "no-view"), ("no:view", "/")],
 )
-def test_login_link_and_switch_go_to_next_on_this_host_only(client, target, place):
+def test_login_link_and_project_switch_redirect_on_this_host_only(client, target, place):
     user = make_user("ada")
     response = client.post(f"/login/{LoginLink.objects.make(user)}?next={target}")
     assert (response.status_code, response["Location"]) == (302, place)
@@ -129,14 +129,14 @@ def test_login_link_and_switch_go_to_next_on_this_host_only(client, target, plac
     ["//evil.example", "https://evil.example/", "http:///evil", "/\\evil", "\\\\evil", "javascript:alert(1)",
      "https:evil.example", " //evil", "///evil", "/\t/evil", "http://testserver@evil.example/", "\x00//evil"],
 )  # fmt: skip
-def test_next_never_leads_to_another_host(client, target):
+def test_next_never_redirects_to_another_host(client, target):
     make_user("ada", password=PASSWORD)
     response = client.post("/login", {"username": "ada", "password": PASSWORD, "next": target})
     assert response.status_code == 302
     assert response["Location"] == "/"
 
 
-def test_wrong_password_and_unknown_user_read_the_same(client):
+def test_wrong_password_and_unknown_user_get_the_same_page(client):
     make_user("ada", password=PASSWORD)
     make_user("keyless")  # without a password
     make_user("closed-one", password=PASSWORD, is_active=False)
@@ -170,7 +170,7 @@ def test_unknown_user_takes_as_long_as_a_wrong_password(client, settings, monkey
     assert rounds == [hashers.PBKDF2PasswordHasher.iterations] * 3
 
 
-def test_eleventh_wrong_password_closes_the_door_even_for_the_right_one(client):
+def test_after_ten_wrong_passwords_the_correct_one_is_refused_too(client):
     make_user("ada", password=PASSWORD)
     for _ in range(10):
         assert client.post("/login", {"username": "ada", "password": "wrong"}).status_code == 422
@@ -183,7 +183,7 @@ def test_eleventh_wrong_password_closes_the_door_even_for_the_right_one(client):
     assert elsewhere.post("/login", {"username": "ada", "password": PASSWORD}).status_code == 302
 
 
-def test_door_opens_again_after_fifteen_minutes(client):
+def test_login_is_possible_again_after_fifteen_minutes(client):
     make_user("ada", password=PASSWORD)
     for _ in range(10):
         client.post("/login", {"username": "ada", "password": "wrong"})
@@ -199,7 +199,7 @@ def test_unknown_users_are_throttled_like_known_ones(client):
 
 
 @pytest.mark.parametrize("username", ["", "\x00", "a" * 100_000, "ada\x00", "\ud800".encode("utf-8", "replace"), "‮"])
-def test_hostile_user_names_are_refused_politely(client, username):
+def test_hostile_user_names_get_the_usual_refusal(client, username):
     response = client.post("/login", {"username": username, "password": "\x00" * 5000})
     assert response.status_code == 422
     assert not is_logged_in(client)

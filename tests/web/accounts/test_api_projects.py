@@ -1,4 +1,4 @@
-"""Projects, people and the audit log over JSON: the same rules as their pages, by session and by token."""
+"""API of projects, people and the audit log: the rules of their pages, by session and by token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ JSON = "application/json"
 
 
 def script(user, scopes=("read", "write")) -> Client:
-    """A client that shows a token of the user."""
+    """A client that sends a token of the user."""
     _, text = make_token(user, name="script", scopes=list(scopes), days=1)
     return Client(headers={"Authorization": f"Bearer {text}"})
 
@@ -28,7 +28,7 @@ def project(admin):
     return admin.memberships.get().project
 
 
-def test_admin_invites_changes_roles_and_takes_out_by_token(admin, project):
+def test_admin_invites_changes_roles_and_removes_members_by_token(admin, project):
     client, member = script(admin), make_member(project)
     place = f"/api/v1/projects/{project.pk}"
     answer = client.post(f"{place}/invitations", {"role": "viewer", "comment": "Ada"}, JSON)
@@ -53,7 +53,7 @@ def test_admin_invites_changes_roles_and_takes_out_by_token(admin, project):
     assert len(client.get("/api/v1/audit", odd).json()["items"]) == 2
 
 
-def test_last_admin_stays_and_members_manage_nobody(admin, project):
+def test_last_admin_stays_and_members_cannot_manage_members(admin, project):
     member = make_member(project)
     own = project.memberships.get(user=admin).pk
     place = f"/api/v1/projects/{project.pk}"

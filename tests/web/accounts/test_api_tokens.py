@@ -1,4 +1,4 @@
-"""API tokens: shown once, stored as a hash, good for their scopes and their time, and never worth more than a login."""
+"""API tokens: shown once, stored as a hash, limited by scopes and time, with at most the rights of a login."""
 
 import json
 from datetime import timedelta
@@ -31,7 +31,7 @@ def refusal(answer, status: int) -> str:
     return str(error_of(answer)["code"])
 
 
-def test_text_of_a_token_checks_itself():
+def test_checksum_detects_a_mistyped_token():
     text = tokens.new_text()
     assert len(text) == 6 + 32 + 6
     assert tokens.is_well_formed(text)
@@ -70,7 +70,7 @@ def test_scope_is_what_a_token_may_do(user):
     assert writer.post(f"/api/v1/runs/{run.pk}/stop").status_code == 200
 
 
-def test_token_that_is_not_good_lets_nobody_in(user):
+def test_invalid_expired_and_revoked_tokens_are_refused(user):
     token, text = token_of(user)
     for wrong in ("", "x", text[:-1], text[:-1] + ("a" if text[-1] != "a" else "b"), text + "a", "hacrl_ ü"):
         assert refusal(bearer(wrong.encode("utf-8").decode("latin-1")).get("/api/v1/me"), 401) == "token_malformed"
@@ -83,21 +83,21 @@ def test_token_that_is_not_good_lets_nobody_in(user):
     assert refusal(bearer(text).get("/api/v1/me"), 401) == "token_revoked"
 
 
-def test_token_of_a_closed_account_is_as_one_that_never_was(user):
+def test_token_of_a_closed_account_is_unknown(user):
     text = token_of(user)[1]
     user.is_active = False
     user.save()
     assert refusal(bearer(text).get("/api/v1/me"), 401) == "token_unknown"
 
 
-def test_wrong_token_is_not_helped_by_a_session(client, user):
+def test_wrong_token_is_refused_beside_a_valid_session(client, user):
     client.force_login(user)
     assert client.get("/api/v1/me").json()["token"] is None
     answer = client.get("/api/v1/me", headers={"Authorization": f"Bearer {tokens.new_text()}"})
     assert refusal(answer, 401) == "token_unknown"
 
 
-def test_token_in_the_address_is_no_login_and_a_token_opens_no_page(user, client):
+def test_token_works_in_the_header_and_for_the_api_only(user, client):
     text = token_of(user)[1]
     for name in ("token", "access_token", "api_key", "authorization"):
         assert client.get("/api/v1/me", {name: text}).status_code == 401
@@ -116,7 +116,7 @@ def test_session_still_needs_its_csrf_token(user):
     assert run.desired_state == "run"
 
 
-def test_tokens_are_made_by_api_with_a_login_only(client, user):
+def test_api_creates_tokens_for_a_browser_session_only(client, user):
     client.force_login(user)
     body = {"name": "ci", "scopes": ["write", "read"], "days": 30}
     answer = client.post("/api/v1/tokens", body, content_type="application/json")
@@ -188,7 +188,7 @@ def test_page_shows_a_new_token_once(client, user):
 
 
 @pytest.mark.parametrize("changes", [{"name": ""}, {"days": "0"}, {"days": "x"}, {"scopes": []}, {"scopes": ["x"]}])
-def test_page_refuses_what_is_odd_beside_its_field(client, user, changes):
+def test_page_shows_errors_beside_their_fields(client, user, changes):
     client.force_login(user)
     page = client.post("/account/tokens", {"name": "ci", "days": "30", "scopes": ["read"]} | changes)
     assert page.status_code == 422
@@ -196,7 +196,7 @@ def test_page_refuses_what_is_odd_beside_its_field(client, user, changes):
     assert not ApiToken.objects.exists()
 
 
-def test_tokens_of_others_are_not_there(client, user):
+def test_tokens_of_other_users_are_not_found(client, user):
     token, _ = token_of(make_user(), name="theirs, and no word of the page")
     client.force_login(make_user(is_staff=True))
     assert client.post(f"/account/tokens/{token.pk}/revoke").status_code == 404
@@ -206,8 +206,8 @@ def test_tokens_of_others_are_not_there(client, user):
     assert token.state == "usable"
 
 
-def test_middleware_after_it_knows_whom_a_token_stands_for(user, monkeypatch):
-    """Roles and the audit log look at `request.user` before the API does."""
+def test_later_middleware_sees_the_owner_of_the_token(user, monkeypatch):
+    """Roles and the audit log read `request.user` before the API does."""
     seen = []
 
     def process_view(self, request, *_):
@@ -219,7 +219,7 @@ def test_middleware_after_it_knows_whom_a_token_stands_for(user, monkeypatch):
     assert seen == [(user.pk, True)]
 
 
-def test_too_many_requests_are_told_to_wait(user, settings, monkeypatch):
+def test_too_many_requests_get_429_with_retry_after(user, settings, monkeypatch):
     cache.clear()
     monkeypatch.setattr("hacrl_web.api.time.time", lambda: 1_000_020.0)  # a minute that does not end
     settings.API_READS_PER_MINUTE, settings.API_WRITES_PER_MINUTE = 1000, 2

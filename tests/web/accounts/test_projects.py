@@ -1,4 +1,4 @@
-"""Projects: their members, the invitations into them, and what people and sessions may no more."""
+"""Projects: members, invitations, closed accounts and ended sessions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def invitation_link(project: Project, by: User, role: str = "member") -> str:
 # Roles
 
 
-def test_visible_are_the_objects_of_ones_projects(lab):
+def test_user_sees_the_objects_of_their_projects(lab):
     model = make_model(lab.admin)
     for somebody, seen in ((lab.admin, 1), (lab.member, 1), (lab.viewer, 1), (make_user(), 0)):
         assert LanguageModel.objects.visible_to(somebody).count() == seen
@@ -63,7 +63,7 @@ def test_visible_are_the_objects_of_ones_projects(lab):
     assert model.project == lab.project
 
 
-def test_new_objects_go_to_the_chosen_project_and_names_are_taken_there_alone(lab):
+def test_new_objects_join_the_current_project_and_names_are_unique_there(lab):
     other = Project.objects.make("other", lab.admin)
     make_model(lab.admin, "tiny")
     ada = User.objects.get(pk=lab.admin.pk)
@@ -73,8 +73,7 @@ def test_new_objects_go_to_the_chosen_project_and_names_are_taken_there_alone(la
     assert list(LanguageModel.objects.listed_for(ada).values_list("project", flat=True)) == [other.pk]
 
 
-def test_one_works_where_one_may_when_another_project_is_only_read(lab):
-    """A viewer who has a project of the own makes new objects there, without a click."""
+def test_new_objects_of_a_viewer_join_a_project_where_the_user_is_a_member(lab):
     Membership.objects.filter(user=lab.viewer).delete()
     viewer = User.objects.create_user("vera")
     own = viewer.memberships.get().project
@@ -82,7 +81,7 @@ def test_one_works_where_one_may_when_another_project_is_only_read(lab):
     assert project_of_new(User.objects.get(pk=viewer.pk)) == own
 
 
-def test_form_is_refused_at_once_where_one_only_looks_and_says_where_one_may(lab):
+def test_form_is_refused_to_a_viewer_and_names_a_project_that_allows_it(lab):
     somebody = make_user("ida")
     own_run = make_run(somebody)
     Membership.objects.create(project=lab.project, user=somebody, role="viewer")
@@ -104,7 +103,7 @@ def test_viewer_cannot_make_rows_even_without_a_page(lab):
     assert not LanguageModel.objects.exists()
 
 
-def test_viewer_is_shown_no_button_that_refuses(lab):
+def test_viewer_sees_no_button_that_would_be_refused(lab):
     group, benchmark = make_group(lab.admin), make_benchmark(lab.admin)
     run, model = make_run(lab.admin), make_model(lab.admin)
     Run.objects.filter(pk=make_run(lab.admin, name="held").pk).update(state="paused", desired_state="pause")
@@ -121,7 +120,7 @@ def test_viewer_is_shown_no_button_that_refuses(lab):
     assert all(found for page, found in seen["mel"].items() if not page.endswith("checkpoints"))
 
 
-def test_staff_looks_at_all_projects_until_it_chooses_one(lab, client):
+def test_staff_see_all_projects_until_they_choose_one(lab, client):
     staff = make_user("root", is_staff=True)
     make_model(lab.admin, "of the lab")
     client.force_login(staff)
@@ -132,7 +131,7 @@ def test_staff_looks_at_all_projects_until_it_chooses_one(lab, client):
     assert current_project(User.objects.get(pk=staff.pk)) is None
 
 
-def test_who_has_one_project_is_offered_no_switch(lab):
+def test_user_of_one_project_sees_no_project_switch(lab):
     assert "All projects" not in logged_in(lab.admin).get("/").content.decode()
     assert "projects/switch" not in logged_in(lab.viewer).get("/").content.decode()
     Project.objects.make("second", lab.admin)
@@ -165,7 +164,7 @@ def test_last_admin_stays_admin(lab):
     assert client.get(f"/projects/{lab.project.pk}").status_code == 404
 
 
-def test_only_admin_is_told_before_what_a_project_cannot_do_without(lab):
+def test_only_admin_is_told_that_a_project_needs_an_admin(lab):
     page = f"/projects/{lab.project.pk}"
     reason = "A project needs an admin: make another member an admin first."
     stuck = re.compile(r"<button[^>]* disabled")
@@ -195,7 +194,7 @@ def test_projects_are_made_by_staff(lab, client):
 # Invitations
 
 
-def test_admin_makes_a_link_that_is_shown_once_and_stored_as_a_hash(lab):
+def test_invitation_link_is_shown_once_and_stored_as_a_hash(lab):
     client = logged_in(lab.admin)
     page = client.post(f"/projects/{lab.project.pk}/invite", {"role": "viewer", "comment": "<b>Bob</b>"})
     link = page.content.decode().partition("http://testserver/invitation/")[2].partition('"')[0]
@@ -209,7 +208,7 @@ def test_admin_makes_a_link_that_is_shown_once_and_stored_as_a_hash(lab):
     assert Client().get(f"/invitation/{link}").status_code == 410
 
 
-def test_invited_person_makes_an_account_and_is_in_that_project_alone(lab, client):
+def test_invited_person_creates_an_account_in_that_project_only(lab, client):
     link = invitation_link(lab.project, lab.admin, "viewer")
     page = client.get(link)
     assert page.status_code == 200
@@ -238,7 +237,7 @@ def test_invited_person_makes_an_account_and_is_in_that_project_alone(lab, clien
         ("", "", "", "required"),
     ],
 )
-def test_refused_account_leaves_the_invitation_as_it_was(lab, client, username, password, repeated, said):
+def test_refused_account_leaves_the_invitation_usable(lab, client, username, password, repeated, said):
     link = invitation_link(lab.project, lab.admin)
     answer = client.post(link, {"username": username, "password": password, "repeated": repeated})
     assert answer.status_code == 422
@@ -257,7 +256,7 @@ def test_user_joins_by_link_and_keeps_a_higher_role(lab):
     assert lab.project.memberships.get(user=guest).role == "member"
 
 
-def test_invitation_ends_with_its_time_and_with_who_invited(lab, client):
+def test_invitation_ends_when_it_expires_or_its_inviter_may_not_invite(lab, client):
     link = invitation_link(lab.project, lab.admin)
     Invitation.objects.all().update(expires_at=timezone.now() - timedelta(seconds=1))
     assert client.get(link).status_code == 410
@@ -275,7 +274,7 @@ def test_invitation_ends_with_its_time_and_with_who_invited(lab, client):
     assert client.get(link).status_code == 410
 
 
-def test_what_a_closed_account_gave_out_stays_dead_when_it_is_open_again(lab, client):
+def test_links_and_tokens_of_a_closed_account_stay_invalid_when_it_opens_again(lab, client):
     staff = make_user("root", is_staff=True)
     token = make_token(lab.admin, name="script", scopes=["read"], days=7)[1]
     link = invitation_link(lab.project, lab.admin, "admin")
@@ -285,7 +284,7 @@ def test_what_a_closed_account_gave_out_stays_dead_when_it_is_open_again(lab, cl
         assert client.get("/api/v1/me", HTTP_AUTHORIZATION=f"Bearer {token}").status_code == 401
 
 
-def test_staff_does_not_shut_out_a_superuser(client):
+def test_staff_cannot_close_the_account_of_a_superuser(client):
     boss = User.objects.create_superuser("boss")
     client.force_login(make_user("root", is_staff=True))
     assert client.post(f"/people/{boss.pk}", {"do": "close"}).status_code == 302
@@ -298,7 +297,7 @@ def test_staff_does_not_shut_out_a_superuser(client):
 
 @pytest.fixture
 def ended() -> Iterator[list[str]]:
-    """The keys of sessions that are told to be over, to whoever holds something open for them."""
+    """The keys of ended sessions, as sent to the owners of open connections."""
     keys: list[str] = []
 
     def hear(session_key: str, **_: Any) -> None:
@@ -342,7 +341,7 @@ def test_logging_out_everywhere_and_a_new_password_end_the_others(lab, ended):
 
 
 @pytest.mark.parametrize("is_ticked", [True, False])
-def test_logging_out_everywhere_takes_the_tokens_along_where_that_is_ticked(lab, is_ticked):
+def test_logging_out_everywhere_revokes_tokens_if_ticked(lab, is_ticked):
     owners = [lab.admin, lab.admin, lab.member]
     tokens = [make_token(one, name=str(n), scopes=["read"], days=1)[0] for n, one in enumerate(owners)]
     tokens[0].revoke()
@@ -370,11 +369,11 @@ _CHROME = "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36
         ("", ""),
     ],
 )
-def test_session_names_its_browser_in_words(user_agent, words):
+def test_session_names_its_browser(user_agent, words):
     assert browser_words(user_agent) == words
 
 
-def test_closed_account_is_out_at_once_and_comes_back_with_its_memberships(lab, client, ended):
+def test_closed_account_is_logged_out_at_once_and_opens_again_with_its_memberships(lab, client, ended):
     there = logged_in(lab.member)
     link = LoginLink.objects.make(lab.member)
     staff = make_user("root", is_staff=True)
@@ -392,7 +391,7 @@ def test_closed_account_is_out_at_once_and_comes_back_with_its_memberships(lab, 
     assert staff.is_active, "nobody closes the own account"
 
 
-def test_staff_makes_a_login_link_but_none_for_a_superuser(lab, client):
+def test_staff_create_login_links_but_not_for_a_superuser(lab, client):
     client.force_login(make_user("root", is_staff=True))
     page = client.post(f"/people/{lab.member.pk}", {"do": "link"}).content.decode()
     link = page.partition("http://testserver")[2].partition('"')[0]

@@ -140,7 +140,7 @@ def test_orders_reach_the_run(hacrl, user):
 # Looking
 
 
-def test_answer_without_an_end_is_refused_and_not_held_in_memory(monkeypatch):
+def test_endless_answer_is_refused_and_not_held_in_memory(monkeypatch):
     monkeypatch.setattr(api, "MAX_ANSWER", 1000)
     packed = {"Content-Encoding": "gzip"}
     endless = [
@@ -179,7 +179,7 @@ def test_lists_and_their_json(hacrl, user):
     assert "MATH-500" in hacrl("benchmarks", "load")
 
 
-def test_objects_are_made_and_forgotten(hacrl, user):
+def test_objects_are_created_and_deleted(hacrl, user):
     model = make_run(user).group.agents.first().model
     made = said_json(
         hacrl("groups", "add", "pair", "--agent", f"left={model.name}", "--agent", str(model.pk), "--json")
@@ -193,7 +193,7 @@ def test_objects_are_made_and_forgotten(hacrl, user):
     assert "location" in hacrl("models", "add", "/etc", status=1)
 
 
-def test_watch_ends_with_the_run_and_says_how_it_ended(hacrl, user):
+def test_watch_ends_with_the_run_and_reports_its_end(hacrl, user):
     steps = [metrics(step, **{"reward/mean": step / 10}) for step in range(5)]
     good = stored(make_run(user, name="good"), *steps, Log(message="hello"))
     # As an older trainer wrote it: today's takes it out.
@@ -207,7 +207,7 @@ def test_watch_ends_with_the_run_and_says_how_it_ended(hacrl, user):
     assert "said so" in hacrl("watch", "bad", status=6)
 
 
-def test_logs_are_searched_followed_and_told_as_json(hacrl, user):
+def test_logs_are_searched_followed_and_printed_as_json(hacrl, user):
     lines = [Log(message=f"line {number}", level="warning" if number == 2 else "info") for number in range(4)]
     stored(make_run(user, name="swan"), *lines, Log(message="odd"))
     TelemetryEvent.objects.filter(seq=5).update(payload={"level": "info", "message": HOSTILE})
@@ -220,7 +220,7 @@ def test_logs_are_searched_followed_and_told_as_json(hacrl, user):
     assert "␛" in hacrl("logs", "swan", "-f")
 
 
-def test_follow_tells_every_event_once_and_in_order(hacrl, user):
+def test_follow_yields_every_event_once_and_in_order(hacrl, user):
     run = stored(make_run(user), *[Log(message=str(number)) for number in range(1203)])
     seqs = [event["seq"] for event in hacrl.client.follow(str(run.pk))]
     assert seqs == list(range(1, 1204))
@@ -250,7 +250,7 @@ def test_compare_leaderboard_and_export(hacrl, user, tmp_path):
 # The client
 
 
-def test_busy_installation_is_asked_again_but_no_order_is_given_twice():
+def test_busy_installation_gets_reads_again_but_no_order_twice():
     answers = [httpx2.Response(503, headers={"Retry-After": "0"}), httpx2.Response(200, json={"items": []})]
     error = {"code": "database_busy", "message": "busy", "field": None}
     busy = httpx2.Response(503, json={"error": error, "errors": [error]})
@@ -267,7 +267,7 @@ def test_busy_installation_is_asked_again_but_no_order_is_given_twice():
     assert asked == ["GET", "GET", "POST"]
 
 
-def test_nobody_there_is_said_in_words(monkeypatch):
+def test_unreachable_address_has_a_readable_error(monkeypatch):
     with pytest.raises(Unreachable, match="does not answer"):
         Client("http://127.0.0.1:9", "t").get("/me")
     page = httpx2.MockTransport(lambda _: httpx2.Response(200, text="<html>"))
@@ -289,7 +289,7 @@ def test_nobody_there_is_said_in_words(monkeypatch):
     ],
     ids=["page", "null", "empty", "other", "deep", "bytes", "digits", "broken"],
 )
-def test_answer_that_nobody_expects_is_a_line_and_an_exit_status(hacrl, monkeypatch, answer):
+def test_unexpected_answer_is_a_line_and_an_exit_status(hacrl, monkeypatch, answer):
     def respond(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(**{"status_code": 200, **answer})
 
@@ -307,11 +307,11 @@ def test_answer_that_nobody_expects_is_a_line_and_an_exit_status(hacrl, monkeypa
         ("http://localhost", "", "not an API token"),
     ],
 )
-def test_address_or_token_that_cannot_be_one_is_said_in_words(hacrl, url, token, told):
+def test_invalid_address_or_token_has_a_readable_error(hacrl, url, token, told):
     assert told in hacrl("login", url, "--token-stdin", stdin=token, status=5)
 
 
-def test_token_that_fits_in_no_header_is_not_shown(hacrl, monkeypatch):
+def test_token_that_is_invalid_in_a_header_is_not_shown(hacrl, monkeypatch):
     monkeypatch.setenv("HACRL_TOKEN", "hacrl_secret\nhalf")
     assert "secret" not in hacrl("runs", status=5)
 
@@ -411,7 +411,7 @@ def test_row_is_one_line_for_a_pipe_and_only_names_give_way_in_a_terminal(monkey
     assert len(others) > 3
 
 
-def test_rows_of_one_algorithm_are_told_apart():
+def test_rows_of_one_algorithm_have_different_labels():
     assert compare._label({"algorithm": "hacpo", "told_apart_by": {"algorithm.delta": 0.8}}) == "hacpo (delta 0.8)"
     assert compare._label({"algorithm": "gspo", "told_apart_by": {}}) == "gspo"
 
@@ -424,7 +424,7 @@ def test_ratio_of_an_event_is_divided():
     }
 
 
-def test_launcher_passes_on_the_commands_that_there_are():
+def test_launcher_passes_on_every_client_command():
     tree = ast.parse((ROOT / "hacrl").read_text())
     node = next(n for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "CLIENT_COMMANDS")
     named = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}

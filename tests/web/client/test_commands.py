@@ -1,4 +1,4 @@
-"""The commands that look after what is there: runs, sweeps, members, tokens, hosts, queue, evaluations; Tab."""
+"""Commands for existing runs, sweeps, queue and evaluations; `hacrl api`; completion."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 def answering(answer):
-    """While it lasts, `answer` takes the place of the installation."""
+    """Within this context `answer` replaces the installation."""
     connected = functools.partial(Client, transport=httpx2.MockTransport(answer))
     return mock.patch.object(command, "Client", connected)
 
 
-def test_runs_are_labelled_put_away_and_deleted_one_or_many(hacrl, user, monkeypatch):
+def test_one_or_many_runs_are_tagged_archived_and_deleted(hacrl, user, monkeypatch):
     runs = [stored(make_run(user, name=name), metrics(1, capability=0.5)) for name in ("swan", "goose")]
     going = make_run(user, name="going")
     hacrl("tag", "swan", "goose", "--add", "Old", "-a", "draft")
@@ -68,7 +68,7 @@ def test_runs_are_labelled_put_away_and_deleted_one_or_many(hacrl, user, monkeyp
     assert list(Run.objects.values_list("name", flat=True)) == ["going"]
 
 
-def test_name_that_commands_the_terminal_reaches_none(hacrl, user):
+def test_control_characters_of_a_name_never_reach_the_terminal(hacrl, user):
     run = make_run(user)
     Run.objects.update(name=f"evil {HOSTILE}")  # as an older version, or somebody with the database, wrote it
     labels = ["show", str(run.pk)], ["tag", str(run.pk), "-a", "x"], ["runs"]
@@ -79,7 +79,7 @@ def test_name_that_commands_the_terminal_reaches_none(hacrl, user):
         assert "evil ␛]0;owned␇" in told
 
 
-def test_sweep_is_looked_after_as_one(hacrl, user, tmp_path):
+def test_sweep_is_controlled_as_one(hacrl, user, tmp_path):
     made = make_run(user)
     request = launch_request(user, name="pair") | {
         "group": made.group.pk,
@@ -166,7 +166,7 @@ def test_api_sends_a_query_with_every_method(hacrl):
 
 
 @pytest.mark.parametrize("words", FORMER)
-def test_command_of_before_names_the_operation_that_replaces_it(hacrl, user, words):
+def test_former_command_names_the_operation_that_replaces_it(hacrl, user, words):
     shown = hacrl(*words.split(), "x", status=2)
     assert shown == f"hacrl: {words} is now: hacrl api {FORMER[words]}\n"
 

@@ -1,4 +1,4 @@
-"""docs/cli.md and the help texts, held against the commands that there are: none is missing, none is made up."""
+"""docs/cli.md and the help texts name all commands and options, and no others."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def test_lines_of_the_docs_are_commands_that_the_parser_takes():
     assert len(lines) >= 7
 
 
-def test_docs_and_help_tell_the_same_exit_statuses():
+def test_docs_and_help_list_the_same_exit_statuses():
     told = re.search(r"Exit status: (.*?)\.\n", PAGE, re.DOTALL)
     assert told
     assert f"Exit status: {' '.join(told[1].split())}." == EPILOG
 
 
-def test_version_is_told_and_nothing_else_is_done():
+def test_version_is_printed_and_nothing_else_is_done():
     told = CliRunner().invoke(app, ["--version", "runs"])
     assert (told.exit_code, told.output.split()[0], len(told.output.splitlines())) == (0, "hacrl", 1)

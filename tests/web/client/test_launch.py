@@ -1,4 +1,4 @@
-"""hacrl launch: files as people and pages write them, and what is wrong with one told by its line."""
+"""hacrl launch: files of users and of pages, and errors with line numbers."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def test_group_and_benchmark_may_be_named_and_a_file_with_seeds_is_a_sweep(hacrl
     ],
     ids=lambda text: text[:24],
 )
-def test_file_that_is_no_request_is_refused_before_anything_is_sent(hacrl, tmp_path, text, told):
+def test_invalid_file_is_refused_before_anything_is_sent(hacrl, tmp_path, text, told):
     file = tmp_path / "run.yaml"
     file.write_text(text)
     assert told in hacrl("launch", str(file), status=1)
 
 
-def test_json_with_a_name_twice_or_no_number_is_refused(hacrl, tmp_path):
+def test_json_with_a_repeated_name_or_nan_is_refused(hacrl, tmp_path):
     file = tmp_path / "run.json"
     for text, told in (
         ('{"seed": 1, "seed": 2}', "'seed' appears twice"),
@@ -103,7 +103,7 @@ def test_refusal_names_the_line_and_a_date_is_a_text(hacrl, user, tmp_path):
     assert "You gave '2026-01-01'. [line 9]" in told
 
 
-def test_settings_that_a_page_hands_out_are_launched_unchanged(hacrl, user, tmp_path):
+def test_settings_downloaded_from_a_page_are_launched_unchanged(hacrl, user, tmp_path):
     run = make_run(user, name="swan")
     further = make_run(user, name="other").benchmark
     run.spec["evaluation"]["benchmarks"] = [{**data_values(further), "held_out_fraction": 0.0}]
@@ -123,7 +123,7 @@ def test_settings_that_a_page_hands_out_are_launched_unchanged(hacrl, user, tmp_
     hacrl("launch", str(file), "--group", run.group.name, "--benchmark", str(run.benchmark_id))
 
 
-def test_what_the_api_refuses_is_told_by_field(hacrl, user, tmp_path):
+def test_refusal_of_the_api_names_the_field(hacrl, user, tmp_path):
     file = tmp_path / "run.json"
     file.write_text(json.dumps(launch_request(user, seed=-1, oops=1)))
     told = hacrl("launch", str(file), status=1)
@@ -132,7 +132,7 @@ def test_what_the_api_refuses_is_told_by_field(hacrl, user, tmp_path):
     hacrl("launch", str(tmp_path / "missing.yaml"), status=1)
 
 
-def test_caution_is_told_with_the_word_that_confirms_it(hacrl, user, tmp_path):
+def test_caution_names_the_word_that_confirms_it(hacrl, user, tmp_path):
     file = tmp_path / "run.json"
     file.write_text(json.dumps(launch_request(user, algorithm={"name": "hacpo", "delta": 0.8})))
     assert "(delta_above_half)" in hacrl("launch", str(file), status=1)
@@ -149,6 +149,6 @@ def test_requests_of_a_run_launch_it_again(hacrl, user, tmp_path):
     assert clone.spec == run.spec
 
 
-def test_yaml_takes_an_exponent_for_a_number(monkeypatch):
+def test_yaml_reads_an_exponent_as_a_number(monkeypatch):
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"a: 1e-6\nb: 12\nc: e-6\nd: 1.5\n")))
     assert launch_file.read_launch_file("-").values == {"a": 1e-6, "b": 12, "c": "e-6", "d": 1.5}

@@ -1,4 +1,4 @@
-"""The database as a file and back, refused where something would be lost; and one newer or older than the code."""
+"""Backup and restore of the database, their refusals, and databases newer or older than the code."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ call_command("prepare_database", "--follow")
 
 
 def told(tmp_path: Path, **more: str) -> list[str]:
-    """What was refused on the way; what is there after the restore is what was there at the backup."""
+    """The refusals of the story, whose restored database must equal the one at the backup."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
     own = {"HACRL_DATA": str(tmp_path / "data"), "DJANGO_SETTINGS_MODULE": "hacrl_web.settings"}
     (tmp_path / "text").write_text("no database")
@@ -64,14 +64,14 @@ def told(tmp_path: Path, **more: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_sqlite_comes_back_from_its_backup(tmp_path):
+def test_sqlite_is_restored_from_its_backup(tmp_path):
     [_, text] = told(tmp_path)
     assert "is not a backup of our SQLite database" in text
     assert (tmp_path / "data" / "db.sqlite3.before-restore").exists()
 
 
 @pytest.mark.slow
-def test_postgresql_comes_back_from_its_backup(tmp_path):
+def test_postgresql_is_restored_from_its_backup(tmp_path):
     folder = binaries()
     if folder is None:
         pytest.skip(f"PostgreSQL is not here: {GET_IT}")
@@ -102,7 +102,7 @@ def test_database_of_a_newer_version_is_refused():
 
 
 @pytest.mark.django_db
-def test_older_database_is_waited_for_until_the_web_has_migrated_it(monkeypatch):
+def test_older_database_is_awaited_until_the_web_has_migrated_it(monkeypatch):
     answers = iter([["runs.0002"], ["runs.0002"], []])
     monkeypatch.setattr(schema, "pending", lambda: next(answers))
     monkeypatch.setattr("hacrl_web.runs.management.commands.prepare_database.RETRY_S", 0.01)

@@ -1,4 +1,4 @@
-"""Settings that are unsafe together are refused with the cure, and those of a deployment pass."""
+"""Unsafe combinations of settings are refused with their cure, and those of a deployment pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STRONG = "".join(chr(65 + place % 50) for place in range(60))
 
 @pytest.fixture(autouse=True)
 def sound(settings, monkeypatch, tmp_path):
-    """A public site as it should be; each test breaks one thing."""
+    """The settings of a safe public site; each test changes one."""
     settings.ALLOWED_HOSTS = ["hacrl.example.org"]
     settings.DEBUG = False
     settings.SECRET_KEY = STRONG
@@ -38,7 +38,7 @@ def found() -> dict[str, str]:
     return {message.id: message.msg for message in [*checks.safe_settings(), *checks.safe_deployment()]}
 
 
-def test_sound_site_passes():
+def test_safe_settings_pass():
     assert found() == {}
     checks.refuse_unsafe_settings()
 
@@ -52,7 +52,7 @@ def test_this_machine_alone_needs_neither_tls_nor_a_long_key(settings):
 
 
 @pytest.mark.parametrize(("name", "value", "cure"), [("SECRET_KEY", "short", "random"), ("DEBUG", True, "unset it")])
-def test_container_needs_them_whatever_names_it_is_asked_by(settings, name, value, cure):
+def test_container_needs_both_for_every_host_name(settings, name, value, cure):
     settings.ALLOWED_HOSTS = ["localhost"]
     assert found() == {}
     setattr(settings, name, value)
@@ -117,7 +117,7 @@ def test_key_file_that_others_can_read_is_refused(tmp_path, monkeypatch):
     assert found() == {}
 
 
-def test_plain_http_for_others_is_refused_where_it_is_deployed_unless_said(settings, monkeypatch):
+def test_plain_http_is_refused_in_a_deployment_unless_allowed(settings, monkeypatch):
     settings.PUBLIC_URL, settings.SECURE_PROXY_SSL_HEADER = "http://hacrl.example.org", None
     assert checks.safe_settings() == []  # ./hacrl up --host in a laboratory goes on
     assert "HACRL_TLS_PROXY=1" in found()["hacrl.E010"]

@@ -1,4 +1,4 @@
-"""The loop of dispatch and watch goes on, whatever one look does."""
+"""The loop of dispatcher and watcher continues after every error."""
 
 import threading
 
@@ -7,7 +7,7 @@ from django.db import OperationalError
 from hacrl_web.ops.loop import repeat
 
 
-def test_look_that_fails_ends_neither_the_loop_nor_the_next_look(db):
+def test_failed_act_ends_neither_the_loop_nor_the_next_act(db):
     ended, looks = threading.Event(), []
 
     def fail():

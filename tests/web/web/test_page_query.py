@@ -1,4 +1,4 @@
-"""One reader of page addresses: what it takes, what it leaves out, and what it writes."""
+"""page_query: what it reads, what it ignores, and what it writes."""
 
 from __future__ import annotations
 
