@@ -218,7 +218,6 @@ WHITENOISE_USE_FINDERS = True  # served from the source folders, without collect
 WHITENOISE_AUTOREFRESH = DEBUG
 
 TIME_ZONE = "UTC"
-USE_TZ = True
 LANGUAGE_CODE = "en"
 USE_I18N = False
 

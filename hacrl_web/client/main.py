@@ -134,11 +134,10 @@ def whoami(json: AsJson = False) -> None:
     """
     with connect() as client:
         me = client.get("/me")
-    if json:
-        return print_json(me)
-    token = me["token"] or {}
-    line(f"{me['name']} at {client.url}, token {token.get('name')}: {', '.join(token.get('scopes', []))}")
-    return None
+    token = me["token"] or {"name": None, "scopes": []}
+    print_json(me) if json else line(
+        f"{me['name']} at {client.url}, token {token['name']}: {', '.join(token['scopes'])}"
+    )
 
 
 for act in (

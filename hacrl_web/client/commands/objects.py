@@ -23,8 +23,6 @@ from hacrl_web.client.command import (
 )
 from hacrl_web.client.show import counted, format_number, line, print_json, print_rows, state, table
 
-NEWEST_SWEEPS = 20
-
 models = typer.Typer(help="List and register models.", **OPTIONS)
 groups = typer.Typer(help="List and create agent groups.", **OPTIONS)
 sweeps = typer.Typer(help="List and show sweeps; stop or delete all their runs.", **OPTIONS)
@@ -167,7 +165,7 @@ def _sweep_path(client: Client, name: str) -> str:
 @client_command
 def list_sweeps(
     context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = NEWEST_SWEEPS,
+    limit: Annotated[int, typer.Option(min=1, help="How many of the newest.")] = 20,
     json: AsJson = False,
 ) -> None:
     """The newest sweeps."""

@@ -86,7 +86,7 @@ def watch_run(client: Client, run: str, metrics: tuple[str, ...] = METRICS, *, j
     """Errors: ApiError, Unreachable; typer.Exit where the run has failed or was stopped."""
     if json:
         for event in client.follow(run, on_outage=_report_outage):
-            print(json_line(event), flush=True)
+            print(json_module.dumps(event), flush=True)
         final = client.get(f"/runs/{run}")["state"]
     else:
         screen = RunScreen(client.get(f"/runs/{run}")["name"])
@@ -118,10 +118,6 @@ def _follow(frames: Iterator[dict[str, Any]], screen: RunScreen, metrics: tuple[
 
 def _report_outage(error: Exception) -> None:
     complain(f"hacrl: {error}\nhacrl: Trying again for {PATIENCE_S:.0f} s; no event is lost.")
-
-
-def json_line(event: dict[str, Any]) -> str:
-    return json_module.dumps(event, ensure_ascii=True)
 
 
 @client_command
@@ -166,6 +162,6 @@ def _log_line(event: dict[str, Any]) -> dict[str, Any] | None:
 
 def _print_line(one: dict[str, Any], json: bool) -> None:
     if json:
-        print(json_line(one), flush=True)
+        print(json_module.dumps(one), flush=True)
     else:
         line(f"{one['at']} {one['level']:7} {one['text']}")

@@ -18,11 +18,10 @@ class Command(BaseCommand):
         parser.add_argument("--user", help="user name; default: the first active superuser")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        token = LoginLink.objects.make(self._user(options.get("user")))
-        self.stdout.write(settings.PUBLIC_URL + reverse("accounts:login_link", args=[token]))
-
-    def _user(self, name: str | None) -> User:
+        name = options.get("user")
         try:
-            return User.objects.get(username=name, is_active=True) if name else first_user()
+            user = User.objects.get(username=name, is_active=True) if name else first_user()
         except User.DoesNotExist as error:
             raise CommandError(f"There is no active user {name!r}." if name else str(error)) from None
+        path = reverse("accounts:login_link", args=[LoginLink.objects.make(user)])
+        self.stdout.write(settings.PUBLIC_URL + path)
