@@ -10,7 +10,7 @@ from hacrl_web.docs import pages
 from hacrl_web.web.page_query import PageQuery, Text
 
 
-class SearchQuery(PageQuery):
+class DocsQuery(PageQuery):
     q: Text = ""
 
 
@@ -28,6 +28,6 @@ def show_page(request: HttpRequest, slug: str = "") -> HttpResponse:
 @require_safe
 def search_page(request: HttpRequest) -> HttpResponse:
     """The passages that contain all words of `q`."""
-    words = SearchQuery.read(request.GET).q
+    words = DocsQuery.read(request.GET).q
     context = {"words": words, "hits": pages.search_docs(words), "max_hits": pages.MAX_HITS}
     return render(request, "docs/search.html", context | {"groups": pages.contents()})
