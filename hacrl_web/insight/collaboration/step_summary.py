@@ -126,14 +126,14 @@ class Summary:
 
 # Each step is looked up in the index: a million rows are not read to find a few hundred steps.
 _STEPS = """
-WITH RECURSIVE found(step) AS (
+WITH RECURSIVE recorded(step) AS (
   SELECT MIN(step) FROM runs_contribution WHERE run_id = %(run)s AND attempt = %(attempt)s AND step >= %(first)s
   UNION ALL
   SELECT (SELECT MIN(step) FROM runs_contribution
-          WHERE run_id = %(run)s AND attempt = %(attempt)s AND step > found.step)
-  FROM found WHERE found.step IS NOT NULL
+          WHERE run_id = %(run)s AND attempt = %(attempt)s AND step > recorded.step)
+  FROM recorded WHERE recorded.step IS NOT NULL
 )
-SELECT step FROM found WHERE step <= %(last)s
+SELECT step FROM recorded WHERE step <= %(last)s
 """
 
 
@@ -258,15 +258,16 @@ def _add_prompts(summary: Summary, of_step: QuerySet[Contribution]) -> None:
 
 def _add_generated(summary: Summary, of_step: QuerySet[RolloutSample]) -> None:
     scored = Q(reward__isnull=False)
-    rows = of_step.values_list("agent").annotate(
-        made=Count("pk"),
+    rows = of_step.values("agent").annotate(
+        rollouts=Count("pk"),
         tokens=Sum("num_tokens"),
         verified=Count("pk", filter=scored),
         verified_tokens=Sum("num_tokens", filter=scored),
         right=Count("pk", filter=Q(reward__gt=0)),
     )
-    for agent, *counts in rows:
-        summary.generated[agent] = GeneratedCounts(*(count or 0 for count in counts))
+    for row in rows:
+        agent = row.pop("agent")
+        summary.generated[agent] = GeneratedCounts(**{name: count or 0 for name, count in row.items()})
 
 
 @dataclass

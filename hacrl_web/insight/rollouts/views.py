@@ -12,8 +12,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from hacrl_web.insight.recorded_steps import end, step_after, step_before
-from hacrl_web.insight.rollouts.detail import group_of
 from hacrl_web.insight.rollouts.filter import CLIPS, SIGNS, PageCursor, RolloutFilter, read_filter
+from hacrl_web.insight.rollouts.prompt_group import group_of
 from hacrl_web.insight.rollouts.search import RolloutHit, RolloutPage, first_that_taught, hit_of, search_rollouts
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.runs import header, run_or_404

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hacrl_web.runs.models import Contribution
 from workers.contract.contribution_weight import Factor, WeightedRow, factors, is_cross
@@ -24,29 +24,36 @@ class Bar:
     is_negative: bool
 
 
-@dataclass
-class Waterfall:
-    """The factors of one learner, their product, and the equation of the weight."""
+@dataclass(frozen=True)
+class LearnerContribution:
+    """The contribution of a rollout to one learner, and the equation of its weight."""
 
     learner: str
     position: int
     row: Contribution
-    bars: list[Bar] = field(default_factory=list)
-    ticks: list[tuple[float, str]] = field(default_factory=list)  # place and power of ten
-    product: float | None = None
-    equation: str = ""
-    why_none: str = ""
+    equation: str
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """The factors of a contribution's weight and their product; without factors, why there are none."""
+
+    contribution: LearnerContribution
+    bars: list[Bar]
+    ticks: list[tuple[float, str]]  # place and power of ten
+    product: float | None
+    why_none: str
 
     @property
     def gap(self) -> float | None:
         """Relative difference of the product and the recorded weight."""
-        weight = self.row.weight
+        weight = self.contribution.row.weight
         if self.product is None or weight is None:
             return None
         return abs(self.product - weight) / max(abs(weight), abs(self.product), 1e-300)
 
 
-def waterfall_step(row: Contribution) -> WeightedRow:
+def _weighted(row: Contribution) -> WeightedRow:
     return WeightedRow(
         row.agent == row.source,
         row.mini_batch,
@@ -57,22 +64,19 @@ def waterfall_step(row: Contribution) -> WeightedRow:
     )
 
 
-def waterfalls(rule: AlgorithmSpec, rows: Sequence[tuple[str, int, Contribution]]) -> list[Waterfall]:
-    """One for each (learner, its position, row), all on one scale."""
-    steps = [factors(rule, waterfall_step(row)) for _, _, row in rows]
-    scale = _Scale([abs(step.product) for steps_of_row in steps for step in steps_of_row])
+def waterfalls(rule: AlgorithmSpec, contributions: Sequence[LearnerContribution]) -> list[Waterfall]:
+    """One for each contribution, all on one scale."""
+    factors_of_each = [factors(rule, _weighted(one.row)) for one in contributions]
+    scale = _Scale([abs(factor.product) for of_one in factors_of_each for factor in of_one])
     return [
         Waterfall(
-            learner,
-            position,
-            row,
-            _bars(steps_of_row, scale),
+            contribution,
+            _bars(of_one, scale),
             scale.ticks(),
-            steps_of_row[-1].product if steps_of_row else None,
-            equation(rule, row),
-            "" if steps_of_row else _why_none(row),
+            of_one[-1].product if of_one else None,
+            "" if of_one else _why_none(contribution.row),
         )
-        for (learner, position, row), steps_of_row in zip(rows, steps, strict=True)
+        for contribution, of_one in zip(contributions, factors_of_each, strict=True)
     ]
 
 

@@ -43,9 +43,9 @@ export function drawPanels(root, pairs, ratios, timeline, rule, step, choose) {
   });
   root.replaceChildren(...frames.map(({ panel }) => panel));
   for (const { pair, picture, lines } of frames) {
-    const found = ratios.get(pair.learner);
-    const histogram = found?.sources.find((one) => one.source === pair.source);
-    if (found && histogram) drawHistogram(picture, found, histogram, rule);
+    const ofLearner = ratios.get(pair.learner);
+    const histogram = ofLearner?.sources.find((one) => one.source === pair.source);
+    if (ofLearner && histogram) drawHistogram(picture, ofLearner, histogram, rule);
     const clips = timeline.pairs.find((one) => one.learner === pair.learner && one.source === pair.source)?.clips ?? {};
     if (!LINES.some(({ name }) => clips[name])) continue;
     lines.append(make("h4", "small", "Shares outside the band over time"));
@@ -148,9 +148,9 @@ function drawBand(picture, band, x, at) {
     if (edge > 0) picture.append(shape("line", { x1: x(edge), x2: x(edge), y1: at.top - 4, y2: at.below + band.length * BAND_ROW, class: "band-edge" }));
   }
   const low = first.m === null ? `${significant(first.low)}` : `${significant(first.low)} at m = ${first.m}`;
-  const said = `band from ${low}${first === last ? "" : ` to ${significant(last.low)} at m = ${last.m}`} up to ${significant(first.high)}`;
-  const isRight = place(first.low) + 6 * said.length > at.width;
-  picture.append(shape("text", { x: isRight ? at.width : Math.max(36, place(first.low)), y: 9, class: `tick ${isRight ? "tick-left" : ""}` }, said));
+  const label = `band from ${low}${first === last ? "" : ` to ${significant(last.low)} at m = ${last.m}`} up to ${significant(first.high)}`;
+  const isRight = place(first.low) + 6 * label.length > at.width;
+  picture.append(shape("text", { x: isRight ? at.width : Math.max(36, place(first.low)), y: 9, class: `tick ${isRight ? "tick-left" : ""}` }, label));
 }
 
 /** What the shapes of the bars mean. */

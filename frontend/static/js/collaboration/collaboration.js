@@ -50,32 +50,32 @@ function histogramLearners() {
 
 // ---- the address ---------------------------------------------------------------------------------------------------
 
-/** Controls that stand in the address, with their defaults. @type {[keyof typeof controls, string, string][]} */
+/** Controls whose values are in the address, with their defaults. @type {[keyof typeof controls, string, string][]} */
 const IN_ADDRESS = [["measure", "measure", "share"], ["scope", "of", "step"], ["window", "window", "1"], ["unit", "unit", "rollouts"], ["ledger", "ledger", "step"], ["learner", "learner", ""]];
 
 function readAddress() {
-  const asked = new URLSearchParams(location.search);
+  const query = new URLSearchParams(location.search);
   for (const [control, name, otherwise] of IN_ADDRESS) {
     const box = controls[control];
     if (!box) continue;
-    const value = asked.get(name) ?? otherwise;
+    const value = query.get(name) ?? otherwise;
     box.value = [...box.options].some((option) => option.value === value) ? value : otherwise;
   }
-  const step = asked.has("step") ? Number(asked.get("step")) : Number.NaN;
+  const step = query.has("step") ? Number(query.get("step")) : Number.NaN;
   state.step = state.steps.length ? (Number.isFinite(step) ? nearest(step) : state.steps[state.steps.length - 1]) : null;
 }
 
 function writeAddress() {
-  const asked = new URLSearchParams();
-  // At the end of a live run no step is named: loaded again, the page is at the end once more.
+  const query = new URLSearchParams();
+  // At the end of a live run the address names no step, so that the page opens at the end again.
   const isFollowing = !state.ended && state.step === state.steps[state.steps.length - 1];
-  if (state.step !== null && !isFollowing) asked.set("step", String(state.step));
+  if (state.step !== null && !isFollowing) query.set("step", String(state.step));
   for (const [control, name, otherwise] of IN_ADDRESS) {
     const value = controls[control]?.value ?? otherwise;
-    if (value !== otherwise) asked.set(name, value);
+    if (value !== otherwise) query.set(name, value);
   }
-  const query = asked.toString();
-  history.replaceState(null, "", query ? `?${query}` : location.pathname);
+  const text = query.toString();
+  history.replaceState(null, "", text ? `?${text}` : location.pathname);
 }
 
 /** @param {number} step @returns {number} the recorded step nearest to it */
@@ -97,17 +97,17 @@ async function ask(path, signal) {
 }
 
 /**
- * As `ask`, for what does not change any more.
+ * As `ask`, cached: for answers that do not change.
  * @param {string} path
  * @param {AbortSignal} signal
  */
 async function askOnce(path, signal) {
-  const known = answers.get(path);
-  if (known) return known;
-  const found = await ask(path, signal);
-  answers.set(path, found);
+  const cached = answers.get(path);
+  if (cached) return cached;
+  const answer = await ask(path, signal);
+  answers.set(path, answer);
   if (answers.size > KEPT) answers.delete(/** @type {string} */ (answers.keys().next().value));
-  return found;
+  return answer;
 }
 
 /** @param {unknown} error */
@@ -124,8 +124,8 @@ function complain(error) {
 const omega = document.querySelector("#omega") ? new OmegaMap(must("#omega"), rule, (step) => choose(step)) : null;
 if (rule.shares) moveByKeys(must("#matrix"));
 let drawing = new AbortController();
-/** What the pictures show now, to draw it again in another size. @type {{view: View | null, ratios: Map<number, Ratios>}} */
-const shown = { view: null, ratios: new Map() };
+/** The answers that the pictures show, to draw them again in another size. @type {{view: View | null, ratios: Map<number, Ratios>}} */
+const drawn = { view: null, ratios: new Map() };
 
 async function draw() {
   drawing.abort();
@@ -140,11 +140,11 @@ async function draw() {
   try {
     const step = state.step;
     const view = await askOnce(`/step?step=${step}`, signal);
-    shown.view = view;
+    drawn.view = view;
     drawStep();
     const steps = controls.window?.value ?? "1";
-    const found = rule.shares ? await Promise.all(histogramLearners().map((learner) => askOnce(`/ratios?step=${step}&learner=${learner}&window=${steps}`, signal))) : [];
-    shown.ratios = new Map(found.map((ratios) => [ratios.learner, ratios]));
+    const histograms = rule.shares ? await Promise.all(histogramLearners().map((learner) => askOnce(`/ratios?step=${step}&learner=${learner}&window=${steps}`, signal))) : [];
+    drawn.ratios = new Map(histograms.map((ratios) => [ratios.learner, ratios]));
     drawClipping();
     page.dataset.drawn = String(step);
     must("#problem").hidden = true;
@@ -174,31 +174,31 @@ function drawScrubber() {
 }
 
 function drawStep() {
-  const view = shown.view;
+  const view = drawn.view;
   if (!view) return;
   drawFindings(view.sentences ?? []);
   drawPicture(must("#picture"), view, chosenLearner());
   drawScoped();
 }
 
-/** What has become of each learner since the first step. @param {{name: string, peers: string, accuracy: string}[]} agents */
+/** Each learner's peers' share and accuracy since the first step. @param {{name: string, peers: string, accuracy: string}[]} agents */
 function drawSoFar(agents) {
   const line = must("#so-far");
   line.replaceChildren();
-  const told = agents.filter(({ peers, accuracy }) => peers || accuracy);
-  if (!told.length) return;
+  const lines = agents.filter(({ peers, accuracy }) => peers || accuracy);
+  if (!lines.length) return;
   line.append(`From the first recorded step to step ${count(state.steps[state.steps.length - 1])}: `);
-  told.forEach(({ name, peers, accuracy }, place) => {
+  lines.forEach(({ name, peers, accuracy }, place) => {
     const moved = make("abbr", "", "moved");
-    moved.title = "The sum of |weight| over the rollouts that a learner heard in the step";
+    moved.title = "The sum of |weight| over the learner's rollouts in the step";
     line.append(make("strong", "", cut(name)), ", ");
     if (peers) line.append("peers' share of what ", moved, ` it ${peers}`);
     if (accuracy) line.append(`${peers ? ", " : ""}held-out accuracy ${accuracy}`);
-    line.append(place < told.length - 1 ? "; " : ".");
+    line.append(place < lines.length - 1 ? "; " : ".");
   });
 }
 
-/** The sentences; as a run plays, their place only grows, so that what stands below does not jump. @param {Api.SentenceAnswer[]} sentences */
+/** The sentences; as a run plays, their place only grows, so that the page below does not jump. @param {Api.SentenceAnswer[]} sentences */
 function drawFindings(sentences) {
   const findings = must("#findings");
   if (!player) findings.style.minHeight = "";
@@ -218,10 +218,10 @@ function drawFindings(sentences) {
 /** The matrix and the ledger, of the step or of the whole run. */
 function drawScoped() {
   const measure = /** @type {keyof typeof MEASURES} */ (controls.measure?.value ?? "share");
-  const matrix = controls.scope?.value === "run" ? state.whole : shown.view;
+  const matrix = controls.scope?.value === "run" ? state.whole : drawn.view;
   if (rule.shares) must("#measure-help").textContent = MEASURES[measure] + progressOf(controls.scope?.value);
   if (rule.shares && matrix) drawMatrix(must("#matrix"), matrix, measure, rolloutsOf);
-  const ledger = controls.ledger?.value === "run" ? state.whole : shown.view;
+  const ledger = controls.ledger?.value === "run" ? state.whole : drawn.view;
   const unit = controls.unit?.value === "tokens" ? 1 : 0;
   must("#ledger-note").textContent = `Each ${unit ? "token" : "rollout"} that a learner took in has one outcome, so a row's outcomes add up to all. ${unit ? "Tokens are counted as their source generated them." : "A peer's rollout has one outcome with each learner."}${progressOf(controls.ledger?.value)}`;
   if (!ledger) return;
@@ -240,27 +240,27 @@ function progressOf(scope) {
 /** @param {AbortSignal} signal */
 async function loadWhole(signal) {
   while (state.wholeOf !== state.steps.length) {
-    const found = await ask("/run", signal);
-    state.whole = found;
+    const answer = await ask("/run", signal);
+    state.whole = answer;
     drawScoped();
-    if (found.done >= found.of) state.wholeOf = state.steps.length;
+    if (answer.done >= answer.of) state.wholeOf = state.steps.length;
   }
   drawScoped();
 }
 
 /** @param {import("./picture.js").Pair} pair @returns {string} the address of what its cell counts */
 function rolloutsOf(pair) {
-  const asked = new URLSearchParams({ learner: rule.agents[pair.learner], source: rule.agents[pair.source] });
-  if (controls.scope?.value !== "run") asked.set("step", String(state.step));
-  if (controls.measure?.value === "positive") asked.set("sign", "positive");
-  return `${page.dataset.rollouts}?${asked}`;
+  const query = new URLSearchParams({ learner: rule.agents[pair.learner], source: rule.agents[pair.source] });
+  if (controls.scope?.value !== "run") query.set("step", String(state.step));
+  if (controls.measure?.value === "positive") query.set("sign", "positive");
+  return `${page.dataset.rollouts}?${query}`;
 }
 
 function drawClipping() {
   if (!rule.shares || !state.timeline) return;
   const learners = histogramLearners();
   const pairs = learners.flatMap((learner) => rule.agents.flatMap((/** @type {string} */ _, /** @type {number} */ source) => (source === learner ? [] : [{ learner, source }])));
-  drawPanels(must("#panels"), pairs, shown.ratios, state.timeline, rule, state.step, choose);
+  drawPanels(must("#panels"), pairs, drawn.ratios, state.timeline, rule, state.step, choose);
 }
 
 function drawTimeline() {
@@ -305,9 +305,9 @@ function drawAlignment(timeline) {
 /** @param {number} step */
 function choose(step) {
   if (!state.steps.length) return;
-  const found = nearest(step);
-  if (found === state.step) return;
-  state.step = found;
+  const recorded = nearest(step);
+  if (recorded === state.step) return;
+  state.step = recorded;
   draw();
 }
 
@@ -366,26 +366,26 @@ addEventListener("popstate", () => {
 // ---- loading, and following a live run -----------------------------------------------------------------------------
 
 async function load() {
-  const found = await ask("");
+  const answer = await ask("");
   const wasAtEnd = state.step === null || state.step === state.steps[state.steps.length - 1];
-  take(found);
-  state.timeline = found.timeline;
-  drawSoFar(found.so_far);
+  take(answer);
+  state.timeline = answer.timeline;
+  drawSoFar(answer.so_far);
   if (wasAtEnd && state.steps.length) state.step = state.steps[state.steps.length - 1];
   await draw();
   drawClipping();
 }
 
-/** @param {{steps: number[], ended: boolean, attempt: number}} found */
-function take(found) {
-  if (found.attempt !== state.attempt) {
-    // A resumed run makes steps again: what was kept of them is old.
+/** @param {{steps: number[], ended: boolean, attempt: number}} answer */
+function take(answer) {
+  if (answer.attempt !== state.attempt) {
+    // A resumed run repeats steps: cached answers are old.
     answers.clear();
     state.wholeOf = -1;
   }
-  state.attempt = found.attempt;
-  state.steps = found.steps;
-  state.ended = found.ended;
+  state.attempt = answer.attempt;
+  state.steps = answer.steps;
+  state.ended = answer.ended;
   if (state.step !== null && !state.steps.includes(state.step)) state.step = state.steps.length ? nearest(state.step) : null;
 }
 
@@ -393,8 +393,8 @@ async function follow() {
   if (!document.hidden) {
     try {
       const before = state.steps[state.steps.length - 1];
-      const found = await ask("/steps");
-      if (found.steps[found.steps.length - 1] !== before || found.steps.length !== state.steps.length || found.attempt !== state.attempt || found.ended !== state.ended) await load();
+      const answer = await ask("/steps");
+      if (answer.steps[answer.steps.length - 1] !== before || answer.steps.length !== state.steps.length || answer.attempt !== state.attempt || answer.ended !== state.ended) await load();
       must("#problem").hidden = true;
     } catch (error) {
       complain(error);

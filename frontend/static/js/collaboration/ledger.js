@@ -1,4 +1,4 @@
-/** The ledger: what became of each rollout with each learner, in counts or tokens; and what peers rescued and warned of. */
+/** The ledger: the outcome of each rollout with each learner, in counts or tokens; and rescued and avoided prompts. */
 
 import { count, cut, make } from "../lib/format.js";
 import { share } from "./picture.js";
@@ -47,10 +47,10 @@ function fill(table, columns, rows) {
  * @param {string} [title]
  */
 function column(text, className = "", title = "") {
-  const found = make("th", className, text);
-  found.scope = "col";
-  if (title) found.title = title;
-  return found;
+  const cell = make("th", className, text);
+  cell.scope = "col";
+  if (title) cell.title = title;
+  return cell;
 }
 
 /**
@@ -59,11 +59,11 @@ function column(text, className = "", title = "") {
  */
 function chip(view, place) {
   const name = view.agents[place].name;
-  const found = make("span", "chip");
-  found.dataset.agent = String(place % 8);
-  found.title = name;
-  found.append(make("span", "", cut(name)));
-  return found;
+  const element = make("span", "chip");
+  element.dataset.agent = String(place % 8);
+  element.title = name;
+  element.append(make("span", "", cut(name)));
+  return element;
 }
 
 /**
@@ -74,19 +74,19 @@ function chip(view, place) {
  */
 export function drawLedger(table, view, unit, learner) {
   const pairs = view.pairs.filter((pair) => learner === null || pair.learner === learner);
-  const shown = OUTCOMES.filter(([outcome]) => outcome !== "other" || pairs.some((pair) => amount(pair, outcome, unit)));
+  const outcomes = OUTCOMES.filter(([outcome]) => outcome !== "other" || pairs.some((pair) => amount(pair, outcome, unit)));
   const isPartly = pairs.some((pair) => pair.not_heard);
   const columns = [column("Learner"), column("Source"), column("generated", "number", "By the source, for these prompts."), column("verified", "number", "Its answer could be scored.")];
   if (isPartly && !unit) columns.push(column("not heard", "number", "Not drawn for this learner in this step (max_sources_per_learner)."));
-  columns.push(...shown.map(([, title, help]) => column(title, "number", help)), column("outcome of the verified"));
+  columns.push(...outcomes.map(([, title, help]) => column(title, "number", help)), column("outcome of the verified"));
   const rows = pairs.map((pair) => {
-    const made = view.agents[pair.source];
+    const generated = view.agents[pair.source];
     const row = make("tr", pair.learner === pair.source ? "own" : "");
-    const cells = [make("td"), make("td"), make("td", "number", count(unit ? made.tokens : made.rollouts)), make("td", "number", count(unit ? made.verified_tokens : made.verified))];
+    const cells = [make("td"), make("td"), make("td", "number", count(unit ? generated.tokens : generated.rollouts)), make("td", "number", count(unit ? generated.verified_tokens : generated.verified))];
     cells[0].append(chip(view, pair.learner));
     cells[1].append(chip(view, pair.source));
     if (isPartly && !unit) cells.push(make("td", "number", count(pair.not_heard)));
-    for (const [outcome] of shown) cells.push(outcomeCell(pair, outcome, unit));
+    for (const [outcome] of outcomes) cells.push(outcomeCell(pair, outcome, unit));
     const bar = make("td");
     bar.append(stack(pair, unit));
     row.append(...cells, bar);
@@ -102,11 +102,11 @@ export function drawLedger(table, view, unit, learner) {
  */
 function outcomeCell(pair, outcome, unit) {
   const whole = unit ? pair.tokens : pair.rows;
-  const found = amount(pair, outcome, unit);
-  const cell = make("td", "number", count(found));
-  cell.append(make("span", "part quiet", share(found, whole)));
-  if (outcome === "dropped" && found) cell.title = Object.entries(pair.dropped).map(([reason, counts]) => `${reason}: ${count(counts[unit])}`).join(", ");
-  if (outcome === "dropped" && found) cell.append(make("span", "part quiet", Object.keys(pair.dropped).join(", ")));
+  const value = amount(pair, outcome, unit);
+  const cell = make("td", "number", count(value));
+  cell.append(make("span", "part quiet", share(value, whole)));
+  if (outcome === "dropped" && value) cell.title = Object.entries(pair.dropped).map(([reason, counts]) => `${reason}: ${count(counts[unit])}`).join(", ");
+  if (outcome === "dropped" && value) cell.append(make("span", "part quiet", Object.keys(pair.dropped).join(", ")));
   return cell;
 }
 
@@ -120,11 +120,11 @@ function stack(pair, unit) {
   bar.setAttribute("aria-hidden", "true");
   const whole = unit ? pair.tokens : pair.rows;
   for (const [outcome, title] of OUTCOMES) {
-    const found = amount(pair, outcome, unit);
-    if (!found || !whole) continue;
+    const value = amount(pair, outcome, unit);
+    if (!value || !whole) continue;
     const piece = make("span", `outcome outcome-${outcome}`);
-    piece.style.flexGrow = String(found / whole);
-    piece.title = `${title}: ${share(found, whole)}`;
+    piece.style.flexGrow = String(value / whole);
+    piece.title = `${title}: ${share(value, whole)}`;
     bar.append(piece);
   }
   return bar;

@@ -91,11 +91,11 @@ function heading(name, place, scope) {
  * @param {(pair: Pair) => string} address
  */
 function drawCell(view, learner, source, measure, address) {
-  const shown = make("td", learner === source ? "own" : "");
+  const element = make("td", learner === source ? "own" : "");
   const pair = view.pairs.find((one) => one.learner === learner && one.source === source);
   if (!pair || !pair.rows) {
-    shown.append(make("span", "quiet", pair ? "none heard" : "not shared"));
-    return shown;
+    element.append(make("span", "quiet", pair ? "none used" : "not shared"));
+    return element;
   }
   const { text, detail, part } = cell(view, pair, measure);
   const link = make("a", "cell");
@@ -104,9 +104,9 @@ function drawCell(view, learner, source, measure, address) {
   link.append(make("strong", "", text), make("span", "small", detail));
   const names = view.agents.map((agent) => agent.name);
   link.setAttribute("aria-label", `${names[learner]} from ${learner === source ? "its own rollouts" : names[source]}: ${text}, ${detail}. Open the rollouts`);
-  shown.style.setProperty("--part", `${Math.round(part * 100)}%`);
-  shown.append(link);
-  return shown;
+  element.style.setProperty("--part", `${Math.round(part * 100)}%`);
+  element.append(link);
+  return element;
 }
 
 /**

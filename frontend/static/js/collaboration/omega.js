@@ -93,8 +93,8 @@ export class OmegaMap {
 
   /** The value at which the colour is full: the largest distance from 1 that is shown, at least a factor of 1.5. */
   #limit() {
-    const found = this.pairs.flatMap((pair) => (pair.omega ? pair.omega.steps.map((_, place) => Math.abs(Math.log(extreme(/** @type {Line} */ (pair.omega), place)))) : []));
-    return Math.max(Math.log(1.5), ...found);
+    const distances = this.pairs.flatMap((pair) => (pair.omega ? pair.omega.steps.map((_, place) => Math.abs(Math.log(extreme(/** @type {Line} */ (pair.omega), place)))) : []));
+    return Math.max(Math.log(1.5), ...distances);
   }
 
   /**
@@ -182,9 +182,9 @@ export class OmegaMap {
     const bucket = Math.floor(step / timeline.width);
     /** @param {number} agent */
     const capability = (agent) => {
-      const found = timeline.capability[agent];
-      const place = found ? found.steps.indexOf(step) : -1;
-      return found && place >= 0 ? significant(found.last[place]) : "–";
+      const line = timeline.capability[agent];
+      const place = line ? line.steps.indexOf(step) : -1;
+      return line && place >= 0 ? significant(line.last[place]) : "–";
     };
     const [learner, source] = [rule.agents[pair.learner], rule.agents[pair.source]];
     const low = (line.low ?? line.last)[this.at.place];

@@ -10,14 +10,14 @@ const WAIT_MS = 60;
 const settings = /** @type {HTMLFormElement} */ (must("#settings"));
 /** @type {(HTMLInputElement | HTMLSelectElement)[]} */
 const controls = [...settings.querySelectorAll("input[name], select[name]")].map((one) => /** @type {HTMLInputElement} */ (one));
-/** What stands in the controls of an untouched page. @type {Record<string, string>} */
+/** The values of an untouched page. @type {Record<string, string>} */
 const untouched = { first: String(data.first), last: String(data.last) };
 for (const [name, value] of Object.entries(data.recorded)) untouched[name] = String(value);
 
 /** @param {string} name */
 function slider(name) {
-  const found = settings.querySelector(`[data-setting="${name}"] input[type="range"]`);
-  return found instanceof HTMLInputElement ? found : null;
+  const range = settings.querySelector(`[data-setting="${name}"] input[type="range"]`);
+  return range instanceof HTMLInputElement ? range : null;
 }
 
 /** @param {HTMLInputElement | HTMLSelectElement} control */
@@ -26,19 +26,19 @@ function isTouched(control) {
   return control.tagName === "SELECT" ? control.value !== before : Number(control.value) !== Number(before);
 }
 
-/** The controls that were turned, as a query; the page's own address carries it too. */
+/** The changed controls, as a query of the API and of the page's address. */
 function query() {
-  const asked = new URLSearchParams();
+  const values = new URLSearchParams();
   for (const control of controls) {
-    if (isTouched(control) && control.value !== "") asked.set(control.name, control.value);
+    if (isTouched(control) && control.value !== "") values.set(control.name, control.value);
   }
-  return asked;
+  return values;
 }
 
 function readAddress() {
-  const asked = new URLSearchParams(location.search);
+  const values = new URLSearchParams(location.search);
   for (const control of controls) {
-    control.value = asked.get(control.name) ?? untouched[control.name] ?? "";
+    control.value = values.get(control.name) ?? untouched[control.name] ?? "";
     if (control.value === "") control.value = untouched[control.name] ?? ""; // an odd value
     const range = slider(control.name);
     if (range) range.value = control.value;
@@ -52,24 +52,24 @@ function share(part, whole) {
 
 /** @param {number} agent */
 function chip(agent) {
-  const found = make("span", "chip");
-  found.dataset.agent = String(agent);
-  found.append(make("span", "", data.agents[agent]));
-  found.title = data.agents[agent];
-  return found;
+  const element = make("span", "chip");
+  element.dataset.agent = String(agent);
+  element.append(make("span", "", data.agents[agent]));
+  element.title = data.agents[agent];
+  return element;
 }
 
 /** A place in which a wide table scrolls, also by keyboard. @param {string} label */
 function scroller(label) {
-  const found = make("div", "table-scroll");
-  found.tabIndex = 0;
-  found.setAttribute("role", "group");
-  found.setAttribute("aria-label", label);
-  return found;
+  const element = make("div", "table-scroll");
+  element.tabIndex = 0;
+  element.setAttribute("role", "group");
+  element.setAttribute("aria-label", label);
+  return element;
 }
 
 /**
- * One line of a pair's table: what it is, recorded, hypothetical; changed ones stand out.
+ * One line of a pair's table: what it is, recorded, hypothetical; changed ones are marked.
  * @param {string} name
  * @param {string} before
  * @param {string} after
@@ -85,19 +85,19 @@ function line(name, before, after, title = "") {
   return row;
 }
 
-/** What became of the evaluated rollouts, as a bar: below the band, inside, above. @param {Numbers} numbers @param {string} label */
+/** The evaluated rollouts as a bar: below the band, inside, above. @param {Numbers} numbers @param {string} label */
 function bar(numbers, label) {
   const whole = numbers.evaluated || 1;
-  const found = make("div", "clip-bar");
-  found.setAttribute("role", "img");
+  const element = make("div", "clip-bar");
+  element.setAttribute("role", "img");
   const inside = numbers.evaluated - numbers.lower - numbers.upper;
-  found.setAttribute("aria-label", `${label}: ${share(numbers.lower, whole)} below, ${share(inside, whole)} inside, ${share(numbers.upper, whole)} above the band`);
+  element.setAttribute("aria-label", `${label}: ${share(numbers.lower, whole)} below, ${share(inside, whole)} inside, ${share(numbers.upper, whole)} above the band`);
   for (const [kind, part] of /** @type {[string, number][]} */ ([["lower", numbers.lower], ["inside", inside], ["upper", numbers.upper]])) {
     const piece = make("span", `clip-${kind}`);
     piece.style.width = `${(100 * part) / whole}%`;
-    found.append(piece);
+    element.append(piece);
   }
-  return found;
+  return element;
 }
 
 /** The steps' omegas in words, for the title. @param {Numbers} before @param {Numbers} after */
@@ -172,9 +172,9 @@ function taughtTable(pairs, which) {
     name.append(chip(learner));
     row.append(name);
     agents.forEach((_, source) => {
-      const found = pairs.find((pair) => pair.learner === learner && pair.source === source)?.[which].share;
-      const cell = make("td", "number taught-cell", found === null || found === undefined ? "–" : share(found, 1));
-      cell.style.setProperty("--share", String(found ?? 0));
+      const part = pairs.find((pair) => pair.learner === learner && pair.source === source)?.[which].share;
+      const cell = make("td", "number taught-cell", part === null || part === undefined ? "–" : share(part, 1));
+      cell.style.setProperty("--share", String(part ?? 0));
       row.append(cell);
     });
     body.append(row);
@@ -184,7 +184,7 @@ function taughtTable(pairs, which) {
   return place;
 }
 
-/** The band's lower bound over a step's shared updates: one number where it stays. @param {{first: number, last: number}} bounds */
+/** The band's lower bound over a step's shared updates: one number where it is constant. @param {{first: number, last: number}} bounds */
 function bounds({ first, last }) {
   const [from, to] = [significant(first), significant(last)];
   return from === to ? from : `${from} to ${to}`;
@@ -210,17 +210,17 @@ function draw(answer) {
 /** The steps whose check is shown. */
 let checked = "";
 
-/** How well the recorded numbers are given back: asked once for a choice of steps. @param {URLSearchParams} asked */
-async function showCheck(asked) {
-  const steps = new URLSearchParams({ first: asked.get("first") ?? "", last: asked.get("last") ?? "", check: "true" });
+/** How exactly the recorded numbers are reproduced: loaded once for a range of steps. @param {URLSearchParams} values */
+async function showCheck(values) {
+  const steps = new URLSearchParams({ first: values.get("first") ?? "", last: values.get("last") ?? "", check: "true" });
   if (checked === steps.toString()) return;
   checked = steps.toString();
   const answer = await fetch(`${data.url}?${steps}`).catch(() => null);
-  const found = answer?.ok ? (await answer.json()).check : null;
-  if (!found || checked !== steps.toString()) return;
-  const bits = found.weights === found.rows ? "all bit for bit" : `${count(found.weights)} bit for bit, the others within ${found.worst.toExponential(1)} of their size`;
-  const strengths = found.capabilities === found.strengths ? "all" : `only ${count(found.capabilities)}`;
-  must("#check").textContent = `At the recorded values this page gives back ${count(found.sides)} of ${count(found.rows)} recorded clip sides and their weights, ${bits}; ${strengths} of ${count(found.strengths)} recorded capabilities; every advantage within ${found.advantage.toExponential(1)}.`;
+  const check = answer?.ok ? (await answer.json()).check : null;
+  if (!check || checked !== steps.toString()) return;
+  const bits = check.weights === check.rows ? "all bit for bit" : `${count(check.weights)} bit for bit, the others within ${check.worst.toExponential(1)} of their size`;
+  const strengths = check.capabilities === check.strengths ? "all" : `only ${count(check.capabilities)}`;
+  must("#check").textContent = `At the recorded values this page gives back ${count(check.sides)} of ${count(check.rows)} recorded clip sides and their weights, ${bits}; ${strengths} of ${count(check.strengths)} recorded capabilities; every advantage within ${check.advantage.toExponential(1)}.`;
 }
 
 /** @type {AbortController | null} */
@@ -229,26 +229,26 @@ let asking = null;
 async function ask() {
   asking?.abort();
   asking = new AbortController();
-  const found = must("#found");
-  found.setAttribute("aria-busy", "true");
-  const asked = query();
-  const shown = asked.toString();
-  history.replaceState(null, "", shown ? `?${shown}` : location.pathname);
-  for (const name of ["first", "last"]) if (!asked.has(name)) asked.set(name, String(data[name]));
-  const refused = must("#refused");
+  const results = must("#found");
+  results.setAttribute("aria-busy", "true");
+  const values = query();
+  const text = values.toString();
+  history.replaceState(null, "", text ? `?${text}` : location.pathname);
+  for (const name of ["first", "last"]) if (!values.has(name)) values.set(name, String(data[name]));
+  const problem = must("#refused");
   try {
-    const answer = await fetch(`${data.url}?${asked}`, { signal: asking.signal });
+    const answer = await fetch(`${data.url}?${values}`, { signal: asking.signal });
     const body = await answer.json();
-    refused.hidden = answer.ok;
+    problem.hidden = answer.ok;
     if (answer.ok) {
       draw(body);
-      showCheck(asked);
-    } else refused.textContent = body.errors?.map((/** @type {{field: string | null, message: string}} */ one) => `${one.field ?? ""}: ${one.message}`).join(" ") ?? "This was refused.";
-    found.setAttribute("aria-busy", "false");
+      showCheck(values);
+    } else problem.textContent = body.errors?.map((/** @type {{field: string | null, message: string}} */ one) => `${one.field ?? ""}: ${one.message}`).join(" ") ?? "This was refused.";
+    results.setAttribute("aria-busy", "false");
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") return;
-    refused.hidden = false;
-    refused.textContent = "The server does not answer. Turn a setting to try again.";
+    problem.hidden = false;
+    problem.textContent = "The server does not answer. Turn a setting to try again.";
   }
 }
 

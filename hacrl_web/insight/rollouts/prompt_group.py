@@ -6,28 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import F
 from django.db.models.functions import Length, Substr
 
 from hacrl_web.insight.rollouts.search import RolloutHit
-from hacrl_web.insight.rollouts.waterfall import Waterfall, equation, waterfalls
-from hacrl_web.runs.models import Contribution, Run
+from hacrl_web.insight.rollouts.waterfall import LearnerContribution, Waterfall, equation, waterfalls
+from hacrl_web.runs.models import Run
 from hacrl_web.web.visible import visible
 from workers.contract.spec.algorithm import AlgorithmSpec
 
 MAX_TEXT = 4000  # characters of a rollout; the page loads the rest on request
 MAX_PROMPT = 8000
 PER_AGENT = 16  # rollouts of an agent on the page
-
-
-@dataclass
-class LearnerContribution:
-    """The contribution of a rollout to one learner: a line of the card's table."""
-
-    learner: str
-    position: int
-    row: Contribution
-    equation: str
 
 
 @dataclass
@@ -80,8 +69,8 @@ def group_of(run: Run, rule: AlgorithmSpec, hit: RolloutHit) -> PromptGroup | No
             prompt_length=Length("prompt"),
             shown_answer=Substr("answer", 1, 200),
         )
-        .values("seq", "agent", "sample", "reward", "finish_reason", "num_tokens", "mean_logp", "text", "length",
-                "shown_prompt", "prompt_length", "shown_answer", attempt_number=F("attempt"))
+        .values("seq", "agent", "sample", "reward", "finish_reason", "num_tokens", "text", "length",
+                "shown_prompt", "prompt_length", "shown_answer")
     )  # fmt: skip
     if not rows:
         return None
@@ -108,7 +97,7 @@ def group_of(run: Run, rule: AlgorithmSpec, hit: RolloutHit) -> PromptGroup | No
         visible(head["shown_answer"]),
         [column for column in columns if column.cards],
         selected,
-        waterfalls(rule, [(one.learner, one.position, one.row) for one in selected.contributions]) if selected else [],
+        waterfalls(rule, selected.contributions) if selected else [],
     )
 
 
@@ -117,9 +106,8 @@ def _contributions(
 ) -> dict[tuple[str, int], list[LearnerContribution]]:
     """By source and sample, in the order of the learners."""
     by_rollout: dict[tuple[str, int], list[LearnerContribution]] = {}
-    for row in run.contributions.filter(**place, agent__in=agents, source__in=agents).order_by("seq"):
+    rows = run.contributions.filter(**place, agent__in=agents, source__in=agents).order_by("seq")
+    for row in sorted(rows, key=lambda row: agents.index(row.agent)):
         contribution = LearnerContribution(row.agent, agents.index(row.agent), row, equation(rule, row))
         by_rollout.setdefault((row.source, row.sample), []).append(contribution)
-    for contributions in by_rollout.values():
-        contributions.sort(key=lambda one: one.position)
     return by_rollout
