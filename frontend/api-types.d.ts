@@ -836,7 +836,11 @@ declare namespace Api {
     subject?: string;
     difficulty?: string;
   }
-  interface QuestionOut {
+  interface QuestionPageOut {
+    items: QuestionRow[];
+    next_start: number | null;
+  }
+  interface QuestionRow {
     line: number;
     id: string;
     question: string;
@@ -844,10 +848,6 @@ declare namespace Api {
     subject: string;
     difficulty: string;
     is_held_out: boolean;
-  }
-  interface QuestionPageOut {
-    items: QuestionOut[];
-    next_start: number | null;
   }
   interface QueuedAnswer {
     queued: number;

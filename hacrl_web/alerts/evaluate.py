@@ -89,7 +89,10 @@ class Evaluator:
                 return False  # another process has evaluated them
             self._write(run["pk"], rows)
             if is_end:
-                self._close(run["pk"])
+                ended = Run.objects.only("step", "finished_at", "state").get(pk=run["pk"])
+                Alert.objects.filter(run=ended, cleared_at=None).update(
+                    cleared_step=ended.step, cleared_at=ended.finished_at, cleared_reason=f"{ENDED}: {ended.state}"
+                )
         return is_full
 
     def _changes(
@@ -135,9 +138,3 @@ class Evaluator:
                 Alert.objects.filter(**place, cleared_at=None, raised_seq__lt=event["seq"]).update(
                     cleared_step=event["step"], cleared_at=at, cleared_reason=reason
                 )
-
-    def _close(self, run_id: UUID) -> None:
-        run = Run.objects.only("step", "finished_at", "state").get(pk=run_id)
-        Alert.objects.filter(run_id=run_id, cleared_at=None).update(
-            cleared_step=run.step, cleared_at=run.finished_at, cleared_reason=f"{ENDED}: {run.state}"
-        )

@@ -117,10 +117,6 @@ class NotificationSettings(models.Model):
         }
         return {str(channel): address for channel, address in by_channel.items() if address}
 
-    @property
-    def channels(self) -> list[str]:
-        return list(self.addresses)
-
 
 class Channel(models.TextChoices):
     EMAIL = "email"

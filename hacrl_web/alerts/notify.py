@@ -55,7 +55,7 @@ class Notifier:
 
     def tick(self) -> int:
         """Queue messages on all new events; returns how many."""
-        recipients = {one.pk: one for one in NotificationSettings.objects.filter(user__is_active=True) if one.channels}
+        recipients = {one.pk: one for one in NotificationSettings.objects.filter(user__is_active=True) if one.addresses}
         if not recipients:
             self._last_change = 0
             return 0
@@ -94,7 +94,7 @@ class Notifier:
 
 def queue_messages(messages: Iterable[Message]) -> int:
     """Store each message once for each channel of its recipient; returns how many are new."""
-    by_key = {f"{one.key}:{channel}": (one, channel) for one in messages for channel in one.recipient.channels}
+    by_key = {f"{one.key}:{channel}": (one, channel) for one in messages for channel in one.recipient.addresses}
     existing = set(Delivery.objects.filter(key__in=by_key).values_list("key", flat=True)) if by_key else set()
     return sum(_store(key, *by_key[key]) for key in by_key if key not in existing)
 

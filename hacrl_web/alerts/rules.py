@@ -33,8 +33,8 @@ class Rule:
     clear_after: int
     sentence: str  # with {value}, {percent}, {agent}, {source}, {other}
     advice: str
-    source: str
     help: str
+    source: str = OURS  # of the limits
     signal: Callable[[Series, Facts], float | None] = signals.latest
     window: int = 1  # points of the series that `signal` needs
     is_low: bool = False
@@ -133,7 +133,6 @@ RULES = (
         advice="Check for dropped rollouts (overflow). With hacpo, raise algorithm.delta or set "
         "algorithm.cross_clip_gradient to sided. Naive sharing clips as GSPO does, so a peer's rollout is rarely "
         "inside the band.",
-        source=OURS,
     ),
     Rule(
         kind="zero_variance",
@@ -170,7 +169,6 @@ RULES = (
         sentence="The entropy of {agent} has fallen to {percent} of its start: its answers hardly differ any more.",
         advice="Lower the learning rate, raise rollout.temperature or algorithm.beta, or go back to an earlier "
         "checkpoint.",
-        source=OURS,
     ),
     Rule(
         kind="kl_jump",
@@ -188,7 +186,6 @@ RULES = (
         clear_after=5,
         sentence="The KL of {agent} to its starting model is {value:.1f} times its recent median.",
         advice="Check gradient norm and completion length there; lower the learning rate or raise algorithm.beta.",
-        source=OURS,
     ),
     Rule(
         kind="length_blow_up",
@@ -208,7 +205,6 @@ RULES = (
         "maximum.",
         advice="Read some rollouts: does the agent repeat itself? If the answers are sound, raise "
         "rollout.max_completion_length.",
-        source=OURS,
     ),
     Rule(
         kind="split",
@@ -229,7 +225,6 @@ RULES = (
         sentence="The mean reward of {agent} falls while that of {other} rises, both by at least {value:.2f}.",
         advice="Check in the Collaboration tab which peers it learns from. Lower algorithm.cross_weight, or the "
         "learning rate of the agent that falls.",
-        source=OURS,
     ),
     Rule(
         kind="no_progress",
@@ -248,7 +243,6 @@ RULES = (
         is_low=True,
         sentence="The mean reward of {agent} changed by {value:+.3f} between the last 30 steps and the 30 before.",
         advice="Stop the run if the reward is good enough. Otherwise check entropy, clip shares and the learning rate.",
-        source=OURS,
     ),
     Rule(
         kind="verifier",
@@ -264,7 +258,6 @@ RULES = (
         clear_after=3,
         sentence="{percent} of the answers of {agent} could not be scored; its reward is the mean of the others.",
         advice="Read some of them in the Rollouts tab. Check the benchmark's reference answers and the log.",
-        source=OURS,
     ),
     Rule(
         kind="engine_mismatch",

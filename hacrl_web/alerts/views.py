@@ -68,7 +68,7 @@ def notifications(request: HttpRequest) -> HttpResponse:
     """The user's notification settings, and the latest messages with their outcome."""
     user = cast(User, request.user)
     row = NotificationSettings.of(user)
-    channels = row.channels  # before the form changes the row
+    addresses = row.addresses  # before the form changes the row
     form = NotificationForm(request.POST if request.method == "POST" else None, instance=row)
     if request.method == "POST" and form.is_valid():
         form.save()
@@ -79,7 +79,7 @@ def notifications(request: HttpRequest) -> HttpResponse:
         "has_mail": settings.HAS_MAIL,
         "allowed": settings.WEBHOOK_ALLOW,
         "deliveries": Delivery.objects.visible_to(user)[:DELIVERIES_SHOWN],
-        "channels": channels,
+        "addresses": addresses,
     }
     return render(request, "alerts/notifications.html", context, status=422 if form.errors else 200)
 

@@ -73,20 +73,18 @@ class Allowed:
             return None
 
 
-@lru_cache
-def _parsed(texts: tuple[str, ...]) -> list[Allowed]:
-    entries = []
-    for text in texts:
-        try:
-            entries.append(Allowed.parse(text))
-        except ValueError as error:
-            log.warning("HACRL_WEBHOOK_ALLOW: %s; this entry is ignored", error)
-    return entries
-
-
 def allowed() -> list[Allowed]:
     """The installation's list."""
-    return _parsed(tuple(settings.WEBHOOK_ALLOW))
+    return [entry for text in settings.WEBHOOK_ALLOW if (entry := _entry(text))]
+
+
+@lru_cache
+def _entry(text: str) -> Allowed | None:
+    try:
+        return Allowed.parse(text)
+    except ValueError as error:
+        log.warning("HACRL_WEBHOOK_ALLOW: %s; this entry is ignored", error)
+        return None
 
 
 def check_url(url: str) -> SplitResult:

@@ -1,6 +1,6 @@
-"""Where a model or a data set may come from: a place below an allowed root, or a hub id. Nothing is opened here.
+"""Checks where a model or data set comes from: a path below an allowed root, or a hub id. Opens no file.
 
-Each function returns the checked value or raises FieldErrors at the field that is wrong.
+Each function returns the checked value, or raises FieldErrors at its field.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def refuse_location(code: str, message: str, field: str = "location") -> FieldEr
 
 
 def model_roots() -> list[Path]:
-    """The folders below which local models lie, with their symbolic links resolved."""
+    """The folders that may contain local models, with symbolic links resolved."""
     return [Path(os.path.realpath(root)) for root in settings.MODEL_ROOTS]
 
 
 def checked_folder(location: str) -> Path:
-    """The resolved folder of a local model: inside an allowed root, and everything in it too."""
+    """The resolved folder of a local model; it and its entries are inside an allowed root."""
     folder, mode = _checked_place(location)
     if not stat.S_ISDIR(mode):
         raise refuse_location("not_a_folder", "This is not a folder. Give the folder that holds config.json.")
@@ -41,7 +41,7 @@ def checked_folder(location: str) -> Path:
 
 
 def checked_file_or_folder(location: str) -> Path:
-    """The resolved place of a data set's local copy, inside an allowed root."""
+    """The resolved path of a data set's local copy, inside an allowed root."""
     place, mode = _checked_place(location)
     if stat.S_ISDIR(mode):
         _check_entries(place)
@@ -59,7 +59,7 @@ def _checked_place(location: str) -> tuple[Path, int]:
     if len(text) > MAX_LOCATION:
         raise refuse_location("too_long", f"The path is longer than {MAX_LOCATION} characters.")
     if not text.isprintable() or "\\" in text:
-        raise refuse_location("bad_path", "The path holds a control character or a backslash.")
+        raise refuse_location("bad_path", "The path contains a control character or a backslash.")
     if "://" in text or not text.startswith("/"):
         raise refuse_location(
             "not_absolute", f"Give an absolute path, beginning with /. Allowed: what lies below {roots}."
@@ -68,7 +68,7 @@ def _checked_place(location: str) -> tuple[Path, int]:
         raise refuse_location("bad_path", "The path must not contain '..'.")
     place = Path(os.path.realpath(text))
     if not any(place.is_relative_to(root) for root in model_roots()):
-        # Said before the place is looked at: what lies outside is not ours to tell about.
+        # Before any access to the path, so that the answer tells nothing about files outside the roots.
         raise refuse_location("outside", f"This is not inside the model folders. Allowed: what lies below {roots}.")
     try:
         return place, place.stat().st_mode
@@ -79,14 +79,14 @@ def _checked_place(location: str) -> tuple[Path, int]:
 
 
 def _check_entries(folder: Path) -> None:
-    """Links of a model folder stay inside the roots, and it holds files and folders only."""
+    """Check that links stay inside the roots, and that all entries are files or folders."""
     roots = model_roots()
     try:
         with os.scandir(folder) as entries:
             for number, entry in enumerate(entries, start=1):
                 if number > MAX_FILES:
                     raise refuse_location(
-                        "too_many_files", f"The folder holds more than {MAX_FILES} files: this is no model."
+                        "too_many_files", f"The folder contains more than {MAX_FILES} files: it is not a model."
                     )
                 target = Path(os.path.realpath(entry.path))
                 if not any(target.is_relative_to(root) for root in roots):
@@ -99,7 +99,7 @@ def _check_entries(folder: Path) -> None:
 
 
 def folder_fingerprint(folder: Path) -> str:
-    """Changes when a file of the folder is replaced, added or removed; reads no file."""
+    """A digest of names, sizes and times of a folder's files: it changes if one is replaced, added or removed."""
     digest = hashlib.sha256()
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_file():
@@ -109,7 +109,7 @@ def folder_fingerprint(folder: Path) -> str:
 
 
 def checked_hub_id(location: str) -> str:
-    """A hub id, owner/name. It is never looked up on this disk."""
+    """A hub id, owner/name; it is never used as a path."""
     text = location.strip()
     if not HUB_ID.fullmatch(text) or ".." in text or "--" in text or text.endswith(".git"):
         raise refuse_location(

@@ -1,9 +1,9 @@
-"""What a run is made of: language models, groups of agents, benchmarks. Knows nothing of runs."""
+"""Language models, groups of agents and benchmarks. This app imports nothing of runs."""
 
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -15,26 +15,44 @@ from workers.contract.spec.agent import AgentSpec
 from workers.contract.verifier_kinds import RULES
 
 MAX_AGENTS = 8
-# The kinds of verifiers, each with its rule as a reader sees it.
+# The kinds of verifiers, each with its rule in one line.
 VERIFIERS: dict[str, str] = {kind: f"{kind}: {rules.line}" for kind, rules in RULES.items()}
-# Fields of AgentSpec that stand in Agent.settings.
+# Fields of AgentSpec that Agent.settings holds.
 AGENT_SETTINGS = ("lora_rank", "lora_alpha", "seed", "prompt_template", "chat_template_kwargs")
-# Okabe and Ito's colours, told apart by colour-blind readers; an agent keeps its colour on every page.
+# Okabe and Ito's colours, which colour-blind readers can distinguish; an agent has the same colour on every page.
 AGENT_COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#000000")
 
 
+class RegistryRow(OfProject):
+    """A row of a project with a name and a page."""
+
+    page: ClassVar[str]
+
+    name = models.CharField(max_length=80)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        abstract = True
+        ordering = ["-created_at", "-pk"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse(self.page, args=[self.pk])
+
+
 @audited("name", "kind", "location", "revision")
-class LanguageModel(OfProject):
-    """A model to start from, as it was when it passed the checks."""
+class LanguageModel(RegistryRow):
+    """A model that agents start from, with the facts of its inspection."""
 
     class Kind(models.TextChoices):
         LOCAL = "local", "local folder"
         HUB = "hub", "hub id"
 
-    section = "models"
+    section, page = "models", "registry:model_detail"
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="language_models")
-    name = models.CharField(max_length=80)
     kind = models.CharField(max_length=8, choices=Kind.choices, default=Kind.LOCAL)
     location = models.CharField(max_length=1000)  # resolved folder, or hub id
     revision = models.CharField(max_length=200, blank=True)
@@ -44,45 +62,28 @@ class LanguageModel(OfProject):
     tokenizer_hash = models.CharField(max_length=128, blank=True)
     has_chat_template = models.BooleanField(default=False)
     context_length = models.BigIntegerField(null=True, blank=True)
-    facts = models.JSONField(default=dict)  # everything else that the inspection found, and its checks
-    # Of a model that a run has trained: run, run_name, step, agent, algorithm, seed, started_from.
+    facts = models.JSONField(default=dict)  # all other facts of the inspection, and its checks
+    # Of a model that a run trained: run, run_name, step, agent, algorithm, seed, started_from.
     provenance = models.JSONField(default=dict, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
 
     objects = OfProjectQuerySet["LanguageModel"].as_manager()
 
-    class Meta:
-        ordering = ["-created_at", "-pk"]
+    class Meta(RegistryRow.Meta):
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="language_model_name_per_project")]
-
-    def __str__(self) -> str:
-        return self.name
-
-    def get_absolute_url(self) -> str:
-        return reverse("registry:model_detail", args=[self.pk])
 
 
 @audited("name")
-class AgentGroup(OfProject):
+class AgentGroup(RegistryRow):
     """Agents that learn together."""
 
-    section = "groups"
+    section, page = "groups", "registry:group_detail"
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="agent_groups")
-    name = models.CharField(max_length=80)
-    created_at = models.DateTimeField(auto_now_add=True)
 
     objects = OfProjectQuerySet["AgentGroup"].as_manager()
 
-    class Meta:
-        ordering = ["-created_at", "-pk"]
+    class Meta(RegistryRow.Meta):
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="agent_group_name_per_project")]
-
-    def __str__(self) -> str:
-        return self.name
-
-    def get_absolute_url(self) -> str:
-        return reverse("registry:group_detail", args=[self.pk])
 
     def agent_pairs(self) -> list[tuple[Agent, Agent]]:
         """Each unordered pair of agents once, in the order of their positions."""
@@ -97,7 +98,7 @@ class AgentGroup(OfProject):
 
 @audited("group", "model", "name", "learning_rate", "settings", project="group.project_id")
 class Agent(models.Model):
-    """One learner of a group: a model to start from and what differs between it and its peers."""
+    """One learner of a group: its model and its own settings."""
 
     class PromptFormat(models.TextChoices):
         AUTO = "auto", "auto: chat where the tokenizer has a template"
@@ -110,8 +111,7 @@ class Agent(models.Model):
     position = models.PositiveSmallIntegerField()
     learning_rate = models.FloatField(null=True, blank=True)
     prompt_format = models.CharField(max_length=8, choices=PromptFormat.choices, default=PromptFormat.AUTO)
-    # Further fields of workers.contract.spec.run.AgentSpec, as far as they differ from its defaults; checked by it when
-    # written.
+    # Further fields of AgentSpec that differ from its defaults, checked by it when written.
     settings: Any = models.JSONField(default=dict, blank=True)
 
     objects = AuditedQuerySet["Agent"].as_manager()
@@ -136,44 +136,35 @@ class Agent(models.Model):
 
 
 @audited("name", "source", "verifier", "held_out_fraction")
-class Benchmark(OfProject):
-    """Questions with answers: what a group trains on, and what is held out."""
+class Benchmark(RegistryRow):
+    """Questions with reference answers: a training set and a held-out set."""
 
-    section = "benchmarks"
+    section, page = "benchmarks", "registry:benchmark_detail"
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="benchmarks")
-    name = models.CharField(max_length=80)
     train_path = models.CharField(max_length=1000)
     eval_path = models.CharField(max_length=1000, blank=True)  # empty: a share of the training file is held out
     held_out_fraction = models.FloatField(default=0.1)
     question_field = models.CharField(max_length=120, default="question")
     answer_field = models.CharField(max_length=120, default="answer")
-    prompt_template = models.TextField(default="{question}")  # around every question, before an agent's own
+    prompt_template = models.TextField(default="{question}")  # around every question, inside an agent's own
     verifier = models.CharField(max_length=16, default="math")  # a key of workers.contract.verifier_kinds.RULES
     tolerance = models.FloatField(null=True, blank=True)  # relative; of the numeric verifier, empty: its default
     num_train = models.PositiveIntegerField(default=0)
     num_held_out = models.PositiveIntegerField(default=0)
     sample = models.JSONField(default=list)  # the first questions, for the preview
-    facts = models.JSONField(default=dict)  # what else was counted: left-out lines, slices, near-duplicates, mapping
+    facts = models.JSONField(default=dict)  # other counts: left-out lines, slices, near-duplicates, mapping
     source = models.CharField(max_length=1000, blank=True)  # hub id and commit, or names of files
     questions_sha = models.CharField(max_length=64, blank=True)  # SHA-256 over the canonical files, held-out one first
-    created_at = models.DateTimeField(auto_now_add=True)
 
     objects = OfProjectQuerySet["Benchmark"].as_manager()
 
-    class Meta:
-        ordering = ["-created_at", "-pk"]
+    class Meta(RegistryRow.Meta):
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="benchmark_name_per_project")]
-
-    def __str__(self) -> str:
-        return self.name
-
-    def get_absolute_url(self) -> str:
-        return reverse("registry:benchmark_detail", args=[self.pk])
 
     @property
     def verifier_rule(self) -> str:
-        """The verifier and what it compares, in one line."""
+        """The verifier and its rule, in one line."""
         return VERIFIERS.get(self.verifier, self.verifier)
 
     @property
@@ -183,7 +174,7 @@ class Benchmark(OfProject):
 
 
 class PairInspection(models.Model):
-    """What two models have in common, measured once: a registered model does not change."""
+    """What two models have in common, measured once, since a registered model does not change."""
 
     model_a = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="+")
     model_b = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="+")

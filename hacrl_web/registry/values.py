@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
+
+from django.db import IntegrityError, transaction
+from django.db.models import Model
 
 from hacrl_web.web.errors import FieldError, FieldErrors
 
@@ -113,6 +117,22 @@ def choice(value: object, allowed: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in words:
         raise ValueProblem("not_a_choice", f"Choose one of: {', '.join(words)}.")
     return value
+
+
+@contextmanager
+def unique_name(name: str) -> Iterator[None]:
+    """A transaction that writes a row of this name. Error: FieldErrors if another request has just taken the name."""
+    try:
+        with transaction.atomic():
+            yield
+    except IntegrityError:
+        raise name_taken(name) from None
+
+
+def check_name_is_free(model: type[Model], project: Any, name: str) -> None:
+    """Error: FieldErrors where the project already has a row of this name."""
+    if model._default_manager.filter(project=project, name=name).exists():
+        raise name_taken(name)
 
 
 def name_taken(name: str) -> FieldErrors:

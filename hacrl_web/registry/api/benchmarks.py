@@ -11,10 +11,9 @@ from ninja import File, Form, Query, Router, Schema, Status
 from ninja.files import UploadedFile
 
 from hacrl_web.registry.benchmarks import benchmarks
-from hacrl_web.registry.benchmarks import try_answer as verifying
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
-from hacrl_web.registry.benchmarks.importer import compare_with
-from hacrl_web.registry.benchmarks.questions import QuestionFilter, read_page
+from hacrl_web.registry.benchmarks.child_requests import ask_verifier, compare_with
+from hacrl_web.registry.benchmarks.questions import QuestionFilter, QuestionRow, read_page
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.web.errors import FieldError, FieldErrors
@@ -76,20 +75,10 @@ class BuiltInOut(Schema):
     mapping: dict[str, str]
 
 
-class QuestionOut(Schema):
-    line: int
-    id: str
-    question: str
-    answer: str
-    subject: str
-    difficulty: str
-    is_held_out: bool
-
-
 class QuestionPageOut(Schema):
     """next_start: the line at which the next page begins; null after the last page."""
 
-    items: list[QuestionOut]
+    items: list[QuestionRow]
     next_start: int | None
 
 
@@ -214,7 +203,7 @@ def list_questions(request: HttpRequest, pk: int, query: Query[QuestionListQuery
 
 @router.post("/benchmarks/{int:pk}/try", response=VerdictOut)
 def try_answer(request: HttpRequest, pk: int, payload: TryIn) -> Any:
-    return verifying.ask_verifier(_benchmark(request, pk), gold=payload.gold, response=payload.response)
+    return ask_verifier(_benchmark(request, pk), gold=payload.gold, response=payload.response)
 
 
 @router.get("/benchmarks/{int:pk}/overlap", response=OverlapOut)

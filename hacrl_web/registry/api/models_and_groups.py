@@ -12,7 +12,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.projects import require_delete
-from hacrl_web.registry.language_models import deletion, services
+from hacrl_web.registry.language_models import services
 from hacrl_web.registry.language_models.model_pairs import ModelPair, measured_facts
 from hacrl_web.registry.models import AGENT_SETTINGS, AgentGroup, LanguageModel
 from hacrl_web.web.pagination import ListQuery, listing
@@ -88,7 +88,7 @@ def delete_model(request: HttpRequest, pk: int) -> Any:
     """Refused while an agent group has it."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     require_delete(request.user, model)
-    deletion.delete_model(model)
+    services.delete_model(model)
     return Status(204, None)
 
 
@@ -177,7 +177,7 @@ def delete_group(request: HttpRequest, pk: int) -> Any:
     """Refused while a run, even an ended one, has it: results are compared by their group."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
     require_delete(request.user, group)
-    deletion.delete_group(group)
+    services.delete_group(group)
     return Status(204, None)
 
 

@@ -1,24 +1,24 @@
-"""Making benchmarks: the single path of the forms, the API and the demo.
+"""Creates benchmarks, for the pages, the API and the demo.
 
-Files are staged (uploaded, copied from a folder, or fetched from the hub), looked at, and made canonical with a mapping
-of their columns. What is wrong comes back as FieldErrors; then neither a row nor a file of a benchmark is left.
+Files are staged (uploaded, copied from a folder, or fetched from the hub), inspected, and made canonical with a mapping
+of their columns. Errors are raised as FieldErrors; then neither a row nor a file of a benchmark is left.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
-from django.db import IntegrityError, transaction
 
 from hacrl_web.accounts.projects import project_of_new
 from hacrl_web.registry import locations, values
-from hacrl_web.registry.benchmarks import importer, uploads
+from hacrl_web.registry.benchmarks import child_requests, uploads
 from hacrl_web.registry.benchmarks.built_in import BY_KEY, BuiltIn
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import VERIFIERS, Benchmark
@@ -40,7 +40,7 @@ COLUMNS = ("question", "answer", "subject", "difficulty", "id")
 
 @dataclass(frozen=True)
 class BenchmarkOptions:
-    """What a user says of the files, checked."""
+    """The checked options of a benchmark."""
 
     name: str
     mapping: dict[str, str]  # of workers.questions.columns.QuestionMapping
@@ -50,25 +50,31 @@ class BenchmarkOptions:
     held_out_fraction: float
 
 
-# Staging: from the user's files to columns
+# From the user's files to staged files
 
 
 def stage_upload(owner: Any, file: UploadedFile | None, held_out_file: UploadedFile | None = None) -> Staged:
-    """Keep uploaded files for an hour, and look at their columns. Error: FieldErrors; then nothing is kept."""
+    """Store uploaded files for an hour, and inspect their columns. Error: FieldErrors; then nothing is stored."""
     if file is None:
         raise FieldErrors([FieldError("missing", "Choose a file: JSONL, CSV or Parquet.", "file")])
+    with _uploaded(owner, file, held_out_file) as staged:
+        staged.name = Path(staged.train[0]["name"]).stem[: values.MAX_NAME]
+        _inspect(staged, "file", "held_out_file")
+    return staged
+
+
+@contextmanager
+def _uploaded(owner: Any, file: UploadedFile, held_out_file: UploadedFile | None) -> Iterator[Staged]:
     with uploads.staging(owner) as staged:
         uploads.store(file, staged, "train", "file")
         if held_out_file:
             uploads.store(held_out_file, staged, "held_out", "held_out_file")
         staged.source = ", ".join(f["name"] for f in staged.train + staged.held_out)
-        staged.name = Path(staged.train[0]["name"]).stem[: values.MAX_NAME]
-        _look(staged, "file", "held_out_file")
-    return staged
+        yield staged
 
 
 def stage_built_in(owner: Any, key: object, location: str = "") -> Staged:
-    """One of the seven, from the hub, or from a local copy. Error: FieldErrors."""
+    """A built-in benchmark from the hub, or from a local copy. Error: FieldErrors."""
     entry = BY_KEY.get(key) if isinstance(key, str) else None
     if entry is None:
         raise FieldErrors([FieldError("not_a_choice", f"Choose one of: {', '.join(BY_KEY)}.", "built_in")])
@@ -78,7 +84,7 @@ def stage_built_in(owner: Any, key: object, location: str = "") -> Staged:
 
 
 def stage_from(owner: Any, *, kind: str, location: str, revision: str = "") -> Staged:
-    """Any data set of the hub (kind "hub"), or a local file or folder ("local"). Error: FieldErrors."""
+    """A data set of the hub (kind "hub"), or a local file or folder ("local"). Error: FieldErrors."""
     return _stage_fetched(owner, location, revision, kind, "location", None)
 
 
@@ -95,23 +101,23 @@ def _stage_fetched(owner: Any, location: str, revision: str, kind: str, field: s
         request |= {"train": list(entry.train), "held_out": list(entry.held_out)}
     with uploads.staging(owner) as staged:
         request |= {"verb": "fetch", "folder": str(staged.folder), "most_bytes": uploads.MAX_UPLOAD_BYTES}
-        answer = importer.ask_importer(request | {"progress": str(staged.folder / uploads.PROGRESS)}, field)
+        answer = child_requests.ask_importer(request | {"progress": str(staged.folder / uploads.PROGRESS)}, field)
         staged.train, staged.held_out = answer["train"], answer["held_out"]
         staged.source = f"{request['dataset']} at {answer['commit']}" if kind == "hub" else Path(request["place"]).name
         staged.name = (entry.name if entry else Path(location).stem)[: values.MAX_NAME]
         staged.is_evaluation_only = bool(entry and entry.is_evaluation_only)
-        _look(staged, field, field, entry)
+        _inspect(staged, field, field, entry)
     return staged
 
 
-def _look(staged: Staged, field: str, held_out_field: str, entry: BuiltIn | None = None) -> None:
-    """Fill in what the files hold. Error: FieldErrors beside the file that is wrong."""
-    staged.found = importer.ask_importer({"verb": "look", "files": staged.train}, field)
+def _inspect(staged: Staged, field: str, held_out_field: str, entry: BuiltIn | None = None) -> None:
+    """Read the columns and first rows of the files. Error: FieldErrors at the field of the file."""
+    staged.found = child_requests.ask_importer({"verb": "look", "files": staged.train}, field)
     if entry and set(entry.mapping.values()) <= {*staged.found["columns"], *EXTRACTIONS}:
         none = dict.fromkeys(COLUMNS, "") | {"extraction": "as_is"}
         staged.found["guess"] = none | {"id": staged.found["guess"]["id"]} | entry.mapping
     if staged.held_out:
-        importer.ask_importer({"verb": "look", "files": staged.held_out}, held_out_field)
+        child_requests.ask_importer({"verb": "look", "files": staged.held_out}, held_out_field)
     staged.note()
 
 
@@ -121,7 +127,7 @@ def _look(staged: Staged, field: str, held_out_field: str, entry: BuiltIn | None
 def create_benchmark(
     owner: Any, *, file: UploadedFile | None, held_out_file: UploadedFile | None = None, **fields: Any
 ) -> Benchmark:
-    """Upload, mapping and check in one go. Errors: FieldErrors; then neither row nor file is left."""
+    """Upload, map and check in one call. Errors: FieldErrors; then neither row nor file is left."""
     errors: list[FieldError] = []
     try:
         options = checked_options(owner, fields, bool(held_out_file))
@@ -131,23 +137,19 @@ def create_benchmark(
         errors.append(FieldError("missing", "Choose a file: JSONL, CSV or Parquet.", "file"))
     if errors or file is None:
         raise FieldErrors(errors)
-    with uploads.staging(owner) as staged:
-        uploads.store(file, staged, "train", "file")
-        if held_out_file:
-            uploads.store(held_out_file, staged, "held_out", "held_out_file")
-        staged.source = ", ".join(f["name"] for f in staged.train + staged.held_out)
-        return _make(owner, staged, options, is_upload=True)
+    with _uploaded(owner, file, held_out_file) as staged:
+        return _create(owner, staged, options, is_upload=True)
 
 
 def create_from_staged(owner: Any, staged: Staged, fields: Mapping[str, Any]) -> Benchmark:
-    """Make the benchmark; the staged files stay for another try where it is refused. Error: FieldErrors."""
+    """Create the benchmark. If it is refused, the staged files stay for another attempt. Error: FieldErrors."""
     options = checked_options(owner, fields, bool(staged.held_out))
     with uploads.still_there(staged):
-        return _make(owner, staged, options, is_upload=False)
+        return _create(owner, staged, options, is_upload=False)
 
 
 def suggested(staged: Staged) -> dict[str, Any]:
-    """What the mapping form begins with, and a request by key alone uses."""
+    """The initial values of the mapping form, and the defaults of the API."""
     guess = staged.found["guess"]
     return {f"{part}_field": guess[part] for part in COLUMNS} | {
         "name": staged.name,
@@ -160,7 +162,7 @@ def suggested(staged: Staged) -> dict[str, Any]:
 
 
 def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bool) -> BenchmarkOptions:
-    """Error: FieldErrors with all that is wrong."""
+    """The options in a request's fields. Error: FieldErrors with all errors."""
     checker = values.Checker()
     named = checker.take("name", values.name, fields.get("name", ""))
     columns = {part: _column(checker, part, fields) for part in COLUMNS}
@@ -170,9 +172,12 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
     verifier = checker.take("verifier", values.choice, fields.get("verifier", "math"), VERIFIERS)
     tolerance = _tolerance(checker, fields.get("tolerance"), verifier)
     template = checker.take("prompt_template", _template, fields.get("prompt_template", "{question}"))
-    fraction = checker.take("held_out_fraction", _held_out_fraction, fields.get("held_out_fraction", 0.1))
-    if named is not None and Benchmark.objects.filter(project=project_of_new(owner), name=named).exists():
-        checker.errors.extend(values.name_taken(named).errors)
+    share = fields.get("held_out_fraction", 0.1)
+    fraction = checker.take(
+        "held_out_fraction", lambda: values.bounded_number(share, least=0, most=MAX_HELD_OUT_FRACTION)
+    )
+    if named is not None:
+        checker.take("name", values.check_name_is_free, Benchmark, project_of_new(owner), named)
     if columns["question"] and columns["question"] == columns["answer"]:
         checker.add("answer_field", "same_key", "The question and the answer need two different columns.")
     named, verifier, template, fraction, extraction = checker.finish(named, verifier, template, fraction, extraction)
@@ -181,7 +186,7 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
 
 
 def _column(checker: values.Checker, part: str, fields: Mapping[str, Any]) -> str:
-    """The name of a column; only the question's and the answer's must be there."""
+    """The name of a column; only those of question and answer are required."""
     field = f"{part}_field"
     name = fields.get(field, part)
     if part not in ("question", "answer") and name in ("", None):
@@ -204,17 +209,13 @@ def _template(value: object) -> str:
     if len(text) > MAX_TEMPLATE:
         raise values.ValueProblem("too_long", f"At most {MAX_TEMPLATE} characters; these are {len(text)}.")
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise values.ValueProblem("bad_character", "No NUL and no half characters are allowed.")
+        raise values.ValueProblem("bad_character", "NUL and unpaired surrogates are not allowed.")
     return text
 
 
-def _held_out_fraction(value: object) -> float:
-    return values.bounded_number(value, least=0, most=MAX_HELD_OUT_FRACTION)
-
-
-def _make(owner: Any, staged: Staged, options: BenchmarkOptions, *, is_upload: bool) -> Benchmark:
-    """Canonical files and the row, or neither. is_upload: errors stand beside the file, else beside the column."""
-    folder = staged.folder / f"made-{secrets.token_hex(4)}"
+def _create(owner: Any, staged: Staged, options: BenchmarkOptions, *, is_upload: bool) -> Benchmark:
+    """Write the canonical files and the row, or neither. is_upload: errors belong to the file, else to the column."""
+    folder = staged.folder / f"canonical-{secrets.token_hex(4)}"
     folder.mkdir(mode=0o700)
     try:
         answer = _read(staged, options, folder, is_upload)
@@ -232,7 +233,7 @@ def _make(owner: Any, staged: Staged, options: BenchmarkOptions, *, is_upload: b
 
 
 def _read(staged: Staged, options: BenchmarkOptions, folder: Path, is_upload: bool) -> dict[str, Any]:
-    """The child's counts. Error: FieldErrors."""
+    """Import the files in the child process; returns its counts. Error: FieldErrors."""
     request = {
         "verb": "import",
         "train": staged.train,
@@ -243,41 +244,38 @@ def _read(staged: Staged, options: BenchmarkOptions, folder: Path, is_upload: bo
         "progress": str(staged.folder / uploads.PROGRESS),
     }
     if is_upload:
-        return importer.ask_importer(request, "file", "held_out_file")
+        return child_requests.ask_importer(request, "file", "held_out_file")
     try:
-        return importer.ask_importer(request, "question_field")
+        return child_requests.ask_importer(request, "question_field")
     except FieldErrors as refused:
-        raise FieldErrors([_at_column(error, options) for error in refused.errors], refused.status) from None
-
-
-def _at_column(error: FieldError, options: BenchmarkOptions) -> FieldError:
-    """An error of the files at the column that it names."""
-    named = [part for part in COLUMNS if options.mapping[part] and repr(options.mapping[part]) in error.message]
-    return FieldError(error.code, error.message, f"{named[0]}_field" if named else error.field)
+        columns = {repr(name): f"{part}_field" for part in COLUMNS if (name := options.mapping[part])}
+        errors = [
+            replace(error, field=next((field for name, field in columns.items() if name in error.message), error.field))
+            for error in refused.errors
+        ]
+        raise FieldErrors(errors, refused.status) from None
 
 
 def _keep(row: Benchmark, staged_folder: Path, has_eval_file: bool) -> None:
-    """Row and files together: the row's id names the folder, and a row that is not committed leaves none."""
+    """Write the row and move its files to the folder of its id; if the row is not committed, no folder is left."""
     folder: Path | None = None
     try:
-        with transaction.atomic():
-            row.train_path = "-"  # known once the row has its id
+        with values.unique_name(row.name):
+            row.train_path = "-"  # unknown until the row has its id
             row.save(force_insert=True)
             folder = settings.BENCHMARKS_DIR / str(row.pk)
             row.train_path = str(folder / TRAIN_FILE)
             row.eval_path = str(folder / EVAL_FILE) if has_eval_file else ""
             row.save(update_fields=["train_path", "eval_path"])
             uploads.keep(staged_folder, folder)
-    except BaseException as error:
+    except BaseException:
         if folder is not None:
             uploads.discard(folder)
-        if isinstance(error, IntegrityError):
-            raise values.name_taken(row.name) from None
         raise
 
 
 def remove_files(benchmark: Benchmark) -> None:
-    """Delete the folder that was made for this benchmark; files that lie elsewhere are not ours."""
+    """Delete the benchmark's folder; files in any other place are kept."""
     folder = settings.BENCHMARKS_DIR / str(benchmark.pk)
     if Path(benchmark.train_path).parent == folder:
         uploads.discard(folder)

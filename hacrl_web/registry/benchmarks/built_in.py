@@ -1,7 +1,7 @@
-"""The paper's seven benchmarks: where the hub has them, and which files and columns are what.
+"""The paper's seven benchmarks: their ids, files and columns on the hub.
 
-Ids, files and columns are as their pages on the hub tell; none was asked from the machine that wrote this. A file that
-is named otherwise today is said to be missing, and the columns are shown before anything is kept.
+All are taken from the pages of the hub, and none has been downloaded to test this. If a file has another name today,
+it is reported as missing; the columns are shown before anything is stored.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """One entry. train, held_out: patterns of file names; a benchmark that is only for evaluation has no held_out."""
+    """train, held_out: patterns of file names; a benchmark that is only for evaluation has no held_out."""
 
     key: str
     name: str
     about: str
     dataset: str
-    config: str
-    split: str
-    train: tuple[str, ...]
+    config: str = "default"
+    split: str = "test"
+    train: tuple[str, ...] = ("test*", "data/test*", "*/test*")
     held_out: tuple[str, ...] = ()
     mapping: dict[str, str] = field(default_factory=dict)  # of QuestionMapping; the rest is guessed from the columns
 
@@ -28,7 +28,6 @@ class BuiltIn:
         return not self.held_out
 
 
-_TEST_FILES = ("test*", "data/test*", "*/test*")
 _SOLUTIONS = {"question": "problem", "answer": "solution", "extraction": "boxed"}
 
 BUILT_IN = (
@@ -37,9 +36,6 @@ BUILT_IN = (
         name="MATH-500",
         about="500 problems of MATH's test set, 7 subjects, 5 levels",
         dataset="HuggingFaceH4/MATH-500",
-        config="default",
-        split="test",
-        train=("test.jsonl", *_TEST_FILES),
         mapping={"question": "problem", "answer": "answer", "subject": "subject", "difficulty": "level"},
     ),
     BuiltIn(
@@ -69,9 +65,6 @@ BUILT_IN = (
         name="AIME2025",
         about="30 problems, whole numbers from 0 to 999",
         dataset="math-ai/aime25",
-        config="default",
-        split="test",
-        train=("test.jsonl", *_TEST_FILES),
         mapping={"question": "problem", "answer": "answer"},
     ),
     BuiltIn(
@@ -79,9 +72,6 @@ BUILT_IN = (
         name="AMC23",
         about="40 problems of AMC 12, 2023",
         dataset="math-ai/amc23",
-        config="default",
-        split="test",
-        train=_TEST_FILES,
         mapping={"question": "question", "answer": "answer"},
     ),
     BuiltIn(
@@ -89,9 +79,6 @@ BUILT_IN = (
         name="Minerva",
         about="272 problems of university courses",
         dataset="math-ai/minervamath",
-        config="default",
-        split="test",
-        train=_TEST_FILES,
         mapping={"question": "question", "answer": "answer"},
     ),
     BuiltIn(

@@ -1,6 +1,6 @@
-"""Question files on their way in: each lies in a folder of its own until a benchmark is made of it, or an hour is over.
+"""Staged question files: each upload has its own folder until a benchmark is created from it, or for an hour.
 
-A staged folder belongs to one user: their id is part of its name, and nobody else's request finds it.
+A staged folder belongs to one user: its name contains the user's id, so other users' requests do not find it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _TOKEN = re.compile(r"[0-9a-f]{32}")
 
 @dataclass
 class Staged:
-    """Files that are here but are no benchmark yet, and what was found in them."""
+    """Question files that are not yet a benchmark, and their contents."""
 
     folder: Path
-    train: list[dict[str, str]] = field(default_factory=list)  # path here, name as the user knows it
+    train: list[dict[str, str]] = field(default_factory=list)  # path on this machine, the user's name of the file
     held_out: list[dict[str, str]] = field(default_factory=list)
-    source: str = ""  # where they come from, in words
+    source: str = ""  # as shown on the benchmark's page
     name: str = ""  # proposed for the benchmark
     found: dict[str, Any] = field(default_factory=dict)  # columns, rows, guess
     is_evaluation_only: bool = False
@@ -48,15 +48,15 @@ class Staged:
         return self.folder.name.rpartition("-")[2]
 
     def note(self) -> None:
-        """Keep what is known for the next request."""
+        """Write notes for the next request."""
         notes = {key: value for key, value in vars(self).items() if key != "folder"}
         (self.folder / NOTES).write_text(json.dumps(notes))
 
     def progress(self) -> dict[str, Any]:
-        """What the child process said last; empty before it said anything."""
+        """The last progress report of the child process; empty before the first."""
         try:
             content = json.loads((self.folder / PROGRESS).read_bytes())
-        except (OSError, ValueError):  # not there, or just being written
+        except (OSError, ValueError):  # missing, or being written
             return {}
         return content if isinstance(content, dict) else {}
 
@@ -69,10 +69,10 @@ def _folder_name(owner: Any, token: str) -> str:
 
 
 def stage(owner: Any) -> Staged:
-    """A new folder beside the benchmarks. Old ones are swept, and those beyond MAX_STAGED that wait for this user."""
+    """Create a folder beside the benchmarks; delete stale ones, and the oldest of this user beyond MAX_STAGED."""
     settings.BENCHMARKS_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
     _sweep()
-    # Without notes it is still being filled, by another request of this user.
+    # A folder without notes is still being filled by another request of this user.
     own = [notes.parent for notes in settings.BENCHMARKS_DIR.glob(f"{_folder_name(owner, '*')}/{NOTES}")]
     own.sort(key=_changed_at)
     for old in own[: len(own) - MAX_STAGED + 1]:
@@ -84,7 +84,7 @@ def stage(owner: Any) -> Staged:
 
 @contextmanager
 def staging(owner: Any) -> Iterator[Staged]:
-    """A staged folder that is gone if what is done with it fails."""
+    """A new staged folder, which is deleted if the block fails."""
     staged = stage(owner)
     try:
         yield staged
@@ -94,7 +94,7 @@ def staging(owner: Any) -> Iterator[Staged]:
 
 
 def find_upload(owner: Any, token: str) -> Staged | None:
-    """This user's staged files, or None where there are none under this name (any more)."""
+    """This user's staged files of this token, or None."""
     if not _TOKEN.fullmatch(token):
         return None
     folder = settings.BENCHMARKS_DIR / _folder_name(owner, token)
@@ -107,7 +107,7 @@ def find_upload(owner: Any, token: str) -> Staged | None:
 
 @contextmanager
 def still_there(staged: Staged) -> Iterator[None]:
-    """What fails because another request used the files up, or discarded them, says so. Error: FieldErrors."""
+    """If the block fails because another request used or discarded the files, report that. Error: FieldErrors."""
     try:
         yield
     except (FieldErrors, OSError):
@@ -118,7 +118,7 @@ def still_there(staged: Staged) -> Iterator[None]:
 
 
 def newest(owner: Any) -> Staged | None:
-    """The folder of this user in which something happened last."""
+    """This user's folder that changed last."""
     own = settings.BENCHMARKS_DIR.glob(_folder_name(owner, "*"))
     folder = max(own, key=_changed_at, default=None)
     return Staged(folder) if folder else None
@@ -135,20 +135,15 @@ def _changed_at(folder: Path) -> float:
 
 
 def _sweep() -> None:
-    """Remove what nobody came back for, and what killed processes left behind."""
+    """Delete abandoned folders, and those that killed processes left behind."""
     for folder in settings.BENCHMARKS_DIR.glob(f"{STAGING_PREFIX}*"):
         if time.time() - _changed_at(folder) > STALE_S:
             discard(folder)
 
 
-def shown_name(name: str | None) -> str:
-    """The user's own name of a file, as a message may show it."""
-    return "".join(letter for letter in name or "" if letter.isprintable())[:80] or "the file"
-
-
 def store(upload: UploadedFile, staged: Staged, side: str, field_name: str) -> None:
-    """Copy an upload into the staged folder. Error: FieldErrors where it is too large, or the disk is full."""
-    name = shown_name(upload.name)
+    """Copy an upload into the staged folder. Error: FieldErrors if it is too large or the disk is full."""
+    name = "".join(letter for letter in upload.name or "" if letter.isprintable())[:80] or "the file"
     suffix = Path(name).suffix.lower()
     path = staged.folder / f"{side}-0{suffix if suffix in SUFFIXES else '.jsonl'}"
     written = 0
@@ -167,6 +162,6 @@ def store(upload: UploadedFile, staged: Staged, side: str, field_name: str) -> N
 
 
 def keep(source: Path, folder: Path) -> None:
-    """Move a finished folder to its place. A leftover there has no row: its writer died before the commit."""
+    """Move a finished folder to its place. A leftover there has no row, because its writer died before the commit."""
     discard(folder)
     source.rename(folder)

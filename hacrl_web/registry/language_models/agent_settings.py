@@ -1,12 +1,13 @@
-"""What an agent has of its own, from a form's texts or from JSON: read and checked by the contract's AgentSpec.
+"""The settings of an agent, from a form's texts or from JSON; AgentSpec checks them.
 
-No bound is written here. What AgentSpec refuses comes back beside its field, and never reaches a row.
+All bounds are AgentSpec's. Its errors are shown beside the fields.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,61 +23,52 @@ MAX_TEXT = 20_000
 
 
 def take_settings(checker: Checker, row: Agent, fields: Mapping[str, Any]) -> None:
-    """Put the asked settings into the row; what is wrong with them is noted, and an empty one is the default."""
+    """Write the settings into the row, and record errors. An empty value means the default."""
     place = f"agents.{row.position}"
     settings = {name: fields[name] for name in FIELDS if fields.get(name) is not None and fields.get(name) != ""}
     if isinstance(settings.get(KEYWORDS), str):
-        settings[KEYWORDS] = _parsed(settings[KEYWORDS])
+        with suppress(ValueError, RecursionError):  # AgentSpec refuses a text that is not JSON
+            settings[KEYWORDS] = json.loads(settings[KEYWORDS])
     for name in [name for name, value in settings.items() if _is_unstorable(value)]:
         checker.add(f"{place}.{name}", "bad_character", f"No NUL character, and at most {MAX_TEXT} characters.")
         del settings[name]
     try:
         spec = AgentSpec.model_validate({"name": "agent", "model": "-", **settings})
     except ValidationError as error:
-        _note(checker, place, error)
+        _add_errors(checker, place, error)
         return
     row.learning_rate, row.prompt_format = spec.learning_rate, spec.prompt_format
     own = {name: getattr(spec, name) for name in AGENT_SETTINGS}
     row.settings = {name: value for name, value in own.items() if value != AgentSpec.model_fields[name].default}
 
 
-def _parsed(text: str) -> Any:
-    """The JSON value of a text; a text that is none stays itself, for AgentSpec to refuse."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
 def _is_unstorable(value: Any) -> bool:
     """True for texts that a database refuses, or that are longer than any template."""
-    texts = [value]
-    if isinstance(value, Mapping):
-        texts = [*value.keys(), *value.values()]
-    strings = [text for text in texts if isinstance(text, str)]
+    items = [*value.keys(), *value.values()] if isinstance(value, Mapping) else [value]
+    strings = [item for item in items if isinstance(item, str)]
     return any("\0" in text for text in strings) or sum(map(len, strings)) > MAX_TEXT
 
 
-def _note(checker: Checker, place: str, error: ValidationError) -> None:
-    """AgentSpec's errors, one for each field."""
-    places = set()
+def _add_errors(checker: Checker, place: str, error: ValidationError) -> None:
+    """Record AgentSpec's errors, one for each field."""
+    names = set()
     for item in plain_errors(error):
         name, _, rest = (item.field or "").partition(".")
-        if name in places:
-            continue
-        places.add(name)
         message = item.message
         if name == KEYWORDS and item.code != "invalid":
+            message = 'A JSON object of true, false, whole numbers and texts is needed, such as {"think": false}.'
             key = rest.rpartition(".")[0] or rest
-            wrong = f" The value of {key!r} is none of these." if key else ""
-            message = (
-                f'A JSON object of true, false, whole numbers and texts is needed, such as {{"think": false}}.{wrong}'
-            )
-        checker.add(f"{place}.{name}", item.code, message)
+            message += f" The value of {key!r} is none of these." if key else ""
+        if name not in names:
+            checker.add(f"{place}.{name}", item.code, message)
+        names.add(name)
 
 
-def note_same_seeds(checker: Checker, rows: Sequence[Agent]) -> None:
-    """Two agents of one seed would make the same random choices; an agent without one has it from its name."""
+def check_seeds(checker: Checker, rows: Sequence[Agent]) -> None:
+    """Record an error for two agents of one seed, who would make the same random choices.
+
+    An agent without a seed gets one from its name.
+    """
     by_seed: dict[int, Agent] = {}
     for row in rows:
         if not row.name:

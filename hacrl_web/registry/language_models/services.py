@@ -1,38 +1,36 @@
-"""Registering models and groups: the single path of the forms, the API and the demo. Benchmarks: `benchmarks`.
+"""Registers and deletes models and agent groups, for the pages, the API and the demo.
 
-Each function checks everything, then writes everything or nothing. What is wrong comes back as FieldErrors.
+Each function checks everything, then writes everything or nothing. Errors are raised as FieldErrors.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from django.db import IntegrityError, models, transaction
+from django.db import transaction
 
 from hacrl_web.accounts.models import Project, Role
 from hacrl_web.accounts.projects import project_of_new, require
 from hacrl_web.registry import locations, values
 from hacrl_web.registry.children import INSPECTOR
-from hacrl_web.registry.language_models.agent_settings import note_same_seeds, take_settings
+from hacrl_web.registry.language_models.agent_settings import check_seeds, take_settings
 from hacrl_web.registry.models import MAX_AGENTS, Agent, AgentGroup, LanguageModel
 from hacrl_web.web.errors import FieldError, FieldErrors
 
+MAX_NAMED = 5  # in a message
+MAX_LISTED = 50
+
 
 class ModelRefused(FieldErrors):
-    """A model that did not pass; `checks` are those made, the failed ones included."""
+    """A model that failed its checks. `checks` are all that were made."""
 
     def __init__(self, errors: Sequence[FieldError], checks: list[dict[str, Any]]) -> None:
         super().__init__(errors)
         self.checks = checks
-
-
-def _name_taken(model: type[models.Model], project: Project, name: str) -> FieldErrors | None:
-    if model._default_manager.filter(project=project, name=name).exists():
-        return values.name_taken(name)
-    return None
 
 
 # Language models
@@ -48,28 +46,25 @@ def register_model(
     provenance: Mapping[str, Any] | None = None,
     project: Project | None = None,
 ) -> LanguageModel:
-    """Inspect a model and write its row. provenance: of a model that a run has trained.
+    """Inspect a model and write its row. Errors: FieldErrors, ModelRefused; then nothing is written.
 
-    project: the run's then; without one, where the owner works now.
-
-    Errors: FieldErrors, ModelRefused; then nothing is written.
+    provenance: of a model that a run has trained.  project: None for the owner's current one.
     """
     checker = values.Checker()
     checker.take("kind", values.choice, kind, LanguageModel.Kind.values)
-    where = _checked_location(checker, kind, location)
+    where = checker.take("location", _checked_location, kind, location)
     version = checker.take("revision", locations.checked_revision, revision) if kind == "hub" else ""
     named = checker.take("name", values.name, name or (Path(where).name if where else "model"))
     where, version, named = checker.finish(where, version, named)
     project = project or project_of_new(owner)
     require(owner, project, Role.MEMBER)
-    is_taken = _name_taken(LanguageModel, project, named)
-    if is_taken:
-        raise is_taken
+    values.check_name_is_free(LanguageModel, project, named)
     checks, facts = read_model_facts(where, version)
     if kind == "local":
         facts["folder_fingerprint"] = locations.folder_fingerprint(Path(where))
-    else:
-        version = _pinned(version, facts)
+    elif re.fullmatch("[0-9a-f]{40}", str(facts.get("commit"))):
+        # The inspected commit: if a branch moves on, the registered model stays the same.
+        facts["asked_revision"], version = version, facts["commit"]
     row = LanguageModel(owner=owner, project=project, name=named, kind=kind, location=where, revision=version)
     row.provenance = dict(provenance or {})
     row.architecture = str(facts.get("architecture") or "")[:200]
@@ -79,53 +74,34 @@ def register_model(
     row.has_chat_template = facts.get("has_chat_template") is True
     row.context_length = _count(facts.get("context_length"))
     row.facts = facts | {"checks": checks}
-    try:
-        with transaction.atomic():
-            row.save(force_insert=True)
-    except IntegrityError:  # the same name came in while this one was inspected
-        raise values.name_taken(named) from None
+    with values.unique_name(named):
+        row.save(force_insert=True)
     return row
 
 
-def _checked_location(checker: values.Checker, kind: str, location: str) -> str | None:
-    check = locations.checked_hub_id if kind == "hub" else locations.checked_folder
+def _checked_location(kind: str, location: object) -> str:
     if not isinstance(location, str):
-        checker.add("location", "not_text", "Text is needed.")
-        return None
-    where = checker.take("location", check, location)
-    return None if where is None else str(where)
+        raise values.ValueProblem("not_text", "Text is needed.")
+    return locations.checked_hub_id(location) if kind == "hub" else str(locations.checked_folder(location))
 
 
 def read_model_facts(location: str, revision: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The checks, all passed, and the facts. Errors: FieldErrors, ModelRefused."""
     answer = INSPECTOR.ask("model", location, *([f"--revision={revision}"] if revision else []), at="location")
-    checks = [_check(check) for check in answer.get("checks") or [] if isinstance(check, dict)]
+    checks: list[dict[str, Any]] = [
+        {"name": str(one.get("name") or "check"), "ok": one.get("ok") is True, "detail": str(one.get("detail") or "")}
+        for one in answer.get("checks") or []
+        if isinstance(one, dict)
+    ]
     failed = [check for check in checks if not check["ok"]]
     facts = answer.get("facts")
     if failed:
         message = "; ".join(": ".join(filter(None, (check["name"], check["detail"]))) for check in failed)
         raise ModelRefused([FieldError("check_failed", message, "location")], checks)
     if not checks or not isinstance(facts, dict):
-        message = str(answer.get("error") or "The inspection said nothing about this model.")
+        message = str(answer.get("error") or "The inspection returned no facts about this model.")
         raise ModelRefused([FieldError("check_failed", message, "location")], checks)
     return checks, facts
-
-
-def _pinned(revision: str, facts: dict[str, Any]) -> str:
-    """The commit that was inspected, so that a branch that moves on does not change a registered model."""
-    commit = facts.get("commit")
-    if not isinstance(commit, str) or not re.fullmatch("[0-9a-f]{40}", commit):
-        return revision
-    facts["asked_revision"] = revision
-    return commit
-
-
-def _check(check: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "name": str(check.get("name") or "check"),
-        "ok": check.get("ok") is True,
-        "detail": str(check.get("detail") or ""),
-    }
 
 
 def _count(value: object) -> int | None:
@@ -133,7 +109,7 @@ def _count(value: object) -> int | None:
 
 
 def check_unchanged(model: LanguageModel, field: str = "agents") -> None:
-    """Before a launch: the folder is still where it was and what it was. Error: FieldErrors."""
+    """Check that a local model's folder has not moved or changed since it was registered. Error: FieldErrors."""
     if model.kind != LanguageModel.Kind.LOCAL:
         return
     try:
@@ -147,6 +123,23 @@ def check_unchanged(model: LanguageModel, field: str = "agents") -> None:
     if not is_same:
         message = f"The folder of model “{model.name}” has changed since it was registered. Register it again."
         raise FieldErrors([FieldError("model_changed", message, field)])
+
+
+def delete_model(model: LanguageModel) -> None:
+    """Delete the row and no file. Error: FieldErrors (409) while a group has the model."""
+    with transaction.atomic():
+        locked = LanguageModel.objects.select_for_update(of=("self",)).get(pk=model.pk)
+        names = list(groups_with(locked).values_list("name", flat=True))
+        if names:
+            one = len(names) == 1
+            text = f"{len(names)} agent group{' has' if one else 's have'} this model: {_named(names)}."
+            raise _in_use(f"{text} Delete {'it' if one else 'them'} first.")
+        locked.delete()
+
+
+def groups_with(model: LanguageModel) -> Any:
+    """Query of the groups that use a model, newest first; all of them are of its project."""
+    return AgentGroup.objects.filter(agents__model=model).distinct()
 
 
 # Agent groups
@@ -163,36 +156,35 @@ def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) 
         checker.add("agents", "agent_count", f"Choose 1 to {MAX_AGENTS} models; these are {len(agents)}.")
     rows = [_agent(checker, owner, position, agent) for position, agent in enumerate(agents[:MAX_AGENTS])]
     _name_agents(checker, rows)
-    note_same_seeds(checker, rows)
+    check_seeds(checker, rows)
     project = _common_project(checker, owner, rows)
-    if named is not None and (is_taken := _name_taken(AgentGroup, project, named)):
-        checker.errors.extend(is_taken.errors)
+    if named is not None:
+        checker.take("name", values.check_name_is_free, AgentGroup, project, named)
     (named,) = checker.finish(named)
     group = AgentGroup(owner=owner, project=project, name=named)
-    try:
-        with transaction.atomic():
-            group.save(force_insert=True)
-            for row in rows:
-                row.group = group
-            Agent.objects.bulk_create(rows)
-    except IntegrityError:
-        raise values.name_taken(named) from None
+    with values.unique_name(named):
+        group.save(force_insert=True)
+        for row in rows:
+            row.group = group
+        Agent.objects.bulk_create(rows)
     return group
 
 
 def _common_project(checker: values.Checker, owner: Any, rows: list[Agent]) -> Project:
-    """The project of the models, in which the group will be; those of another are errors."""
+    """The project of the first model, which the group gets; models of another project are errors."""
     models_of = [(row, row.model) for row in rows if row.model_id is not None]
     project = models_of[0][1].project if models_of else project_of_new(owner)
     for row, model in models_of:
         if model.project_id != project.pk:
-            message = f"“{model.name}” is of project “{model.project}”, the first model of “{project}”: choose of one."
+            message = (
+                f"“{model.name}” is in project “{model.project}”, the first model in “{project}”: use one project."
+            )
             checker.add(f"agents.{row.position}.model", "other_project", message)
     return project
 
 
 def _agent(checker: values.Checker, owner: Any, position: int, fields: Mapping[str, Any]) -> Agent:
-    """The agent's row, as far as its values could be read."""
+    """The agent's row, with all values that passed their checks."""
     place = f"agents.{position}"
     row = Agent(position=position)
     model_id = checker.take(f"{place}.model", values.row_id_from, fields.get("model"))
@@ -209,7 +201,7 @@ def _agent(checker: values.Checker, owner: Any, position: int, fields: Mapping[s
 
 
 def _name_agents(checker: values.Checker, rows: list[Agent]) -> None:
-    """Names are unique; an agent without one takes its model's, numbered where that is taken."""
+    """Check that names are unique; an agent without one gets its model's, numbered where another agent has it."""
     used: dict[str, int] = {}
     for row in rows:
         if row.name and used.setdefault(row.name, row.position) != row.position:
@@ -224,3 +216,54 @@ def _name_agents(checker: values.Checker, rows: list[Agent]) -> None:
             candidate = f"{row.model.name[: values.MAX_NAME - 3]} {number}"
         row.name = candidate
         used[candidate] = row.position
+
+
+@dataclass(frozen=True)
+class Uses:
+    """The runs of a group: its sweeps as (id, name), and the runs of no sweep; MAX_LISTED of each, newest first."""
+
+    num_runs: int
+    num_archived: int
+    sweeps: list[tuple[int, str]]
+    alone: list[Any]
+
+    @property
+    def refusal(self) -> str:
+        """Why the group cannot be deleted: the number of runs, and their names."""
+        places = [f"sweep “{name}”" for _, name in self.sweeps] + [f"run “{run.name}”" for run in self.alone]
+        archived = f" ({self.num_archived} archived)" if self.num_archived else ""
+        one = self.num_runs == 1
+        return (
+            f"{self.num_runs} run{'' if one else 's'}{archived} {'has' if one else 'have'} this agent group: "
+            f"{_named(places)}. Delete {'it' if one else 'them'} first: results are compared by their group."
+        )
+
+
+def uses_of(group: AgentGroup) -> Uses:
+    runs = group.runs.order_by()
+    sweeps = runs.exclude(sweep=None).values_list("sweep_id", "sweep__name").distinct()
+    return Uses(
+        num_runs=runs.count(),
+        num_archived=runs.exclude(archived_at=None).count(),
+        sweeps=list(sweeps.order_by("-sweep_id")[:MAX_LISTED]),
+        alone=list(runs.filter(sweep=None).only("name", "state").order_by("-created_at", "-pk")[:MAX_LISTED]),
+    )
+
+
+def delete_group(group: AgentGroup) -> None:
+    """Delete a group with its agents. Error: FieldErrors (409) while a run, even an ended one, has it."""
+    with transaction.atomic():
+        # A run that is launched meanwhile waits for this lock, and is refused because its group is gone.
+        locked = AgentGroup.objects.select_for_update(of=("self",)).get(pk=group.pk)
+        uses = uses_of(locked)
+        if uses.num_runs:
+            raise _in_use(uses.refusal)
+        locked.delete()
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:MAX_NAMED]) + (" and others" if names[MAX_NAMED:] else "")
+
+
+def _in_use(message: str) -> FieldErrors:
+    return FieldErrors([FieldError("in_use", message, None)], 409)

@@ -12,9 +12,9 @@ from django.views.decorators.http import require_POST, require_safe
 from pydantic import Field
 
 from hacrl_web.accounts.projects import for_members
-from hacrl_web.registry.benchmarks import benchmarks, try_answer, uploads
+from hacrl_web.registry.benchmarks import benchmarks, uploads
 from hacrl_web.registry.benchmarks.built_in import BUILT_IN
-from hacrl_web.registry.benchmarks.importer import compare_with
+from hacrl_web.registry.benchmarks.child_requests import ask_verifier, compare_with
 from hacrl_web.registry.benchmarks.questions import PAGE_SIZE, LineNumber, QuestionFilter, read_page, read_row
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.locations import model_roots
@@ -30,7 +30,7 @@ MAX_OTHERS = 500  # benchmarks to choose from
 @require_safe
 def benchmark_list(request: HttpRequest) -> HttpResponse:
     rows = Benchmark.objects.listed_for(request.user).select_related("owner")
-    return render(request, "registry/benchmark_list.html", {"page": page_of(request, rows, LIST_SIZE)})
+    return render(request, "registry/benchmarks/benchmark_list.html", {"page": page_of(request, rows, LIST_SIZE)})
 
 
 # Adding one: first the files, then what their columns mean
@@ -68,7 +68,7 @@ def benchmark_fetch(request: HttpRequest) -> HttpResponse:
 
 def _add_page(request: HttpRequest, form: ServiceForm, source: ServiceForm, status: int = 200) -> HttpResponse:
     context = {"form": form, "source_form": source, "built_in": BUILT_IN, "roots": model_roots()}
-    return render(request, "registry/benchmark_form.html", context, status=status)
+    return render(request, "registry/benchmarks/benchmark_form.html", context, status=status)
 
 
 def _mapping_url(staged: Staged) -> str:
@@ -97,7 +97,7 @@ def _map_page(request: HttpRequest, staged: Staged, form: MappingForm, status: i
     rows = [[row.get(name, "") for name in columns] for row in staged.found["rows"]]
     context = {"staged": staged, "form": form, "shown": columns, "rows": rows}
     context["num_hidden"] = len(staged.found["columns"]) - len(columns)
-    return render(request, "registry/benchmark_map.html", context, status=status)
+    return render(request, "registry/benchmarks/benchmark_map.html", context, status=status)
 
 
 def _submit(
@@ -157,11 +157,11 @@ def benchmark_try(request: HttpRequest, pk: int) -> HttpResponse:
     context: dict[str, Any] = {"answer": answer}
     status = 200
     try:
-        context["verdict"] = try_answer.ask_verifier(benchmark, **answer)
+        context["verdict"] = ask_verifier(benchmark, **answer)
     except FieldErrors as refused:
         context["try_errors"], status = refused.errors, refused.status
     if getattr(request, "htmx", False):
-        return render(request, "registry/_verdict.html", context | {"benchmark": benchmark}, status=status)
+        return render(request, "registry/benchmarks/_verdict.html", context | {"benchmark": benchmark}, status=status)
     return _detail_page(request, benchmark, status, **context)
 
 
@@ -178,7 +178,7 @@ def benchmark_overlap(request: HttpRequest, pk: int) -> HttpResponse:
             context["overlap"] = compare_with(benchmark, other)
         except FieldErrors as refused:
             context["errors"], status = refused.errors, refused.status
-    return render(request, "registry/benchmark_overlap.html", context, status=status)
+    return render(request, "registry/benchmarks/benchmark_overlap.html", context, status=status)
 
 
 def _benchmark_or_404(request: HttpRequest, pk: int) -> Benchmark:
@@ -202,7 +202,7 @@ def _detail_page(request: HttpRequest, benchmark: Benchmark, status: int = 200, 
         context["is_gone"] = True
     question = context.get("question")
     context["answer"] = {"gold": question.answer if question else "", "response": ""}
-    return render(request, "registry/benchmark_detail.html", context | more, status=status)
+    return render(request, "registry/benchmarks/benchmark_detail.html", context | more, status=status)
 
 
 def _links(query: BenchmarkQuery, next_start: int | None) -> dict[str, str]:

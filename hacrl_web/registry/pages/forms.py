@@ -1,4 +1,4 @@
-"""The registry's forms: they draw fields and carry texts; what is right and wrong is decided in services."""
+"""The registry's forms: fields and texts. The services check the values."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from workers.contract.spec.agent import AgentSpec
 INPUT = {"class": "input"}
 
 
-def _text(label: str, most: int, help_text: str = "", initial: str = "", *, required: bool = True) -> forms.CharField:
-    """A line of text whose limits the browser knows and the service checks."""
+def _text(label: str, most: int, help_text: str = "", *, required: bool = True) -> forms.CharField:
+    """A line of text; the browser limits its length, and the service checks it."""
     widget = forms.TextInput(attrs=INPUT | {"maxlength": str(most), "autocomplete": "off", "spellcheck": "false"})
     widget.is_required = required
-    return forms.CharField(
-        label=label, help_text=help_text, initial=initial, required=False, strip=False, widget=widget, validators=[]
-    )
+    return forms.CharField(label=label, help_text=help_text, required=False, strip=False, widget=widget)
 
 
 def _setting(name: str, label: str, placeholder: str = "", rows: int = 0) -> forms.CharField:
-    """A setting of an agent: help and default are the contract's; empty means the default."""
-    described = AgentSpec.model_fields[name]
-    default = described.default if placeholder == "" else placeholder
+    """A setting of an agent, with AgentSpec's help and default; empty means the default."""
+    spec_field = AgentSpec.model_fields[name]
+    default = spec_field.default if placeholder == "" else placeholder
     attributes = INPUT | {"autocomplete": "off", "spellcheck": "false"}
     attributes |= {"placeholder": "from the name" if default is None else str(default)}
     widget = forms.Textarea(attrs=attributes | {"rows": rows}) if rows else forms.TextInput(attrs=attributes)
     widget.is_required = False
-    help_text = (described.description or "") + (" A JSON object." if described.annotation is not str and rows else "")
-    return forms.CharField(label=label, help_text=help_text, required=False, strip=False, widget=widget, validators=[])
+    help_text = (spec_field.description or "") + (
+        " A JSON object." if spec_field.annotation is not str and rows else ""
+    )
+    return forms.CharField(label=label, help_text=help_text, required=False, strip=False, widget=widget)
 
 
 class ServiceForm(forms.Form):
-    """A form whose errors come from a service, by the names of its fields."""
+    """A form that shows a service's errors, by the names of its fields."""
 
     use_required_attribute = False
 
     def add_refusal(self, refused: FieldErrors) -> None:
-        """Show each error beside its field; what belongs to no field stands at the top."""
+        """Show each error beside its field; an error without a field is shown at the top."""
         for error in refused.errors:
             field = error.field if error.field in self.fields else None
             self.add_error(field, error.message)
@@ -104,20 +104,20 @@ class AgentForm(ServiceForm):
 
     @property
     def advanced(self) -> list[forms.BoundField]:
-        """What stands in the fold."""
+        """The fields in the fold."""
         return [self[field] for field in AGENT_SETTINGS]
 
     @property
     def is_fold_open(self) -> bool:
         return any(field.value() or field.errors for field in self.advanced)
 
-    def asked(self) -> dict[str, Any]:
-        """The row as the service takes it; a browser ends the lines of a text with CR LF."""
+    def values(self) -> dict[str, Any]:
+        """The row for the service; browsers end lines of a text with CR LF."""
         return {field: self.data.get(self.add_prefix(field), "").replace("\r\n", "\n") for field in self.fields}
 
 
 def agent_forms(models: list[tuple[str, str]], data: Any = None) -> list[AgentForm]:
-    """The rows of a group form, always as many as a group may have."""
+    """The rows of a group form, always as many as a group can have."""
     return [AgentForm(data, prefix=f"agents-{position}", models=models) for position in range(MAX_AGENTS)]
 
 
@@ -140,14 +140,14 @@ def _choice(label: str, choices: Iterable[tuple[str, str]] = (), help_text: str 
 
 
 class UploadForm(ServiceForm):
-    """First half of a benchmark: the files."""
+    """First step of a benchmark: the files."""
 
     file = _file("Questions", f"JSONL, CSV or Parquet, at most {MAX_UPLOAD_BYTES // 2**20} MiB.")
     held_out_file = _file("Held-out questions", "Optional, with the same columns. Without it a share is held out.")
 
 
 class SourceForm(ServiceForm):
-    """Another way to the files: any data set of the hub, or a copy on this machine."""
+    """Files of a data set of the hub, or on this machine."""
 
     kind = _choice("From", [("hub", "data set of the hub"), ("local", "file or folder on this machine")])
     location = _text("Location", 1000, "A hub id such as openai/gsm8k, or an absolute path below the model folders.")
@@ -155,7 +155,7 @@ class SourceForm(ServiceForm):
 
 
 class MappingForm(ServiceForm):
-    """Second half: which column is what, and how answers are checked."""
+    """Second step: the meaning of each column, and how answers are verified."""
 
     name = _text("Name", MAX_NAME, "Shown in runs and leaderboards.")
     question_field = _choice("Question")
@@ -163,14 +163,14 @@ class MappingForm(ServiceForm):
     answer_extraction = _choice("Where the answer stands in it", EXTRACTIONS.items())
     subject_field = _choice("Subject", help_text="Results are also reported by it.")
     difficulty_field = _choice("Difficulty", help_text="Results are also reported by it.")
-    id_field = _choice("Id", help_text="Without one, ids are made of the questions' text.")
+    id_field = _choice("Id", help_text="Without one, ids are made from the questions' text.")
     verifier = _choice("Verifier", VERIFIERS.items())
     tolerance = _text("Tolerance", 40, "Of the numeric verifier, relative; empty: its default.", required=False)
     prompt_template = forms.CharField(
         label="Prompt template",
         required=False,
         strip=False,
-        help_text="{question} is replaced by the question; an agent's own template comes around it.",
+        help_text="{question} is replaced by the question; an agent's own template is put around it.",
         widget=forms.Textarea(attrs=INPUT | {"rows": 3, "autocomplete": "off", "spellcheck": "false"}),
     )
     held_out_fraction = _text(

@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from hacrl_web.accounts.projects import for_members, require_delete
-from hacrl_web.registry.language_models import deletion, services
+from hacrl_web.registry.language_models import services
 from hacrl_web.registry.language_models.model_pairs import ModelPair, known_facts, measured_facts
 from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import AgentGroup, LanguageModel
@@ -37,42 +37,40 @@ def _check_lines(checks: list[dict[str, Any]]) -> list[dict[str, str]]:
 @require_safe
 def model_list(request: HttpRequest) -> HttpResponse:
     rows = LanguageModel.objects.listed_for(request.user).select_related("owner")
-    return render(request, "registry/model_list.html", {"page": page_of(request, rows, LIST_SIZE)})
+    return render(request, "registry/language_models/model_list.html", {"page": page_of(request, rows, LIST_SIZE)})
 
 
 @for_members
 @require_page
 def model_create(request: HttpRequest) -> HttpResponse:
     form = RegisterForm(request.POST if request.method == "POST" else None)
-    checks: list[dict[str, Any]] = []
+    context: dict[str, Any] = {"form": form, "roots": model_roots()}
     status = 200
     if request.method == "POST":
-        fields = {field: request.POST.get(field, "") for field in form.fields}
         try:
+            fields: dict[str, Any] = {name: form[name].data or "" for name in form.fields}
             return redirect(services.register_model(request.user, **fields))
         except FieldErrors as refused:
             form.add_refusal(refused)
-            checks = getattr(refused, "checks", [])
-            status = refused.status
-    context = {"form": form, "checks": _check_lines(checks), "roots": model_roots()}
-    return render(request, "registry/model_form.html", context, status=status)
+            context["checks"], status = _check_lines(getattr(refused, "checks", [])), refused.status
+    return render(request, "registry/language_models/model_form.html", context, status=status)
 
 
 @require_safe
 def model_detail(request: HttpRequest, pk: int) -> HttpResponse:
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
-    groups = deletion.groups_with(model)[:LIST_SIZE]
+    groups = services.groups_with(model)[:LIST_SIZE]
     context = {"model": model, "checks": _check_lines(model.facts.get("checks", [])), "groups": groups}
-    return render(request, "registry/model_detail.html", context)
+    return render(request, "registry/language_models/model_detail.html", context)
 
 
 @for_members
 @require_page
 def model_delete(request: HttpRequest, pk: int) -> HttpResponse:
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
-    groups = deletion.groups_with(model)
-    context = {"model": model, "num_groups": groups.count(), "groups": groups[: deletion.MAX_LISTED]}
-    return _delete_page(request, model, deletion.delete_model, "model", context)
+    groups = services.groups_with(model)
+    context = {"model": model, "num_groups": groups.count(), "groups": groups[: services.MAX_LISTED]}
+    return _delete_page(request, model, services.delete_model, "model", context)
 
 
 def _delete_page(
@@ -88,7 +86,7 @@ def _delete_page(
             return redirect(f"registry:{kind}_list")
     except FieldErrors as refused:
         errors, status = refused.errors, refused.status
-    return render(request, f"registry/{kind}_delete.html", context | {"errors": errors}, status=status)
+    return render(request, f"registry/language_models/{kind}_delete.html", context | {"errors": errors}, status=status)
 
 
 # Agent groups
@@ -97,7 +95,7 @@ def _delete_page(
 @require_safe
 def group_list(request: HttpRequest) -> HttpResponse:
     rows = AgentGroup.objects.listed_for(request.user).prefetch_related("agents__model")
-    return render(request, "registry/group_list.html", {"page": page_of(request, rows, LIST_SIZE)})
+    return render(request, "registry/language_models/group_list.html", {"page": page_of(request, rows, LIST_SIZE)})
 
 
 @for_members
@@ -111,17 +109,19 @@ def group_create(request: HttpRequest) -> HttpResponse:
     if data is not None:
         used = [row for row in rows if row.is_used]
         try:
-            group = services.create_group(request.user, name=data.get("name", ""), agents=[row.asked() for row in used])
+            group = services.create_group(
+                request.user, name=data.get("name", ""), agents=[row.values() for row in used]
+            )
             return redirect(group)
         except FieldErrors as refused:
-            _show_group_refusal(form, used, refused)
+            _show_group_errors(form, used, refused)
             status = refused.status
     context = {"form": form, "rows": rows, "has_models": bool(models)}
-    return render(request, "registry/group_form.html", context, status=status)
+    return render(request, "registry/language_models/group_form.html", context, status=status)
 
 
-def _show_group_refusal(form: GroupForm, used: list[Any], refused: FieldErrors) -> None:
-    """Errors at `agents.1.name` go to the second used row."""
+def _show_group_errors(form: GroupForm, used: list[Any], refused: FieldErrors) -> None:
+    """Show each error in its row: `agents.1.name` belongs to the second used row."""
     own = []
     for error in refused.errors:
         parts = (error.field or "").split(".")
@@ -137,15 +137,15 @@ def group_detail(request: HttpRequest, pk: int) -> HttpResponse:
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
     pairs = [ModelPair(a, b, known_facts(a.model, b.model)) for a, b in group.agent_pairs()]
     context = {"group": group, "agents": group.agents.select_related("model"), "pairs": pairs}
-    return render(request, "registry/group_detail.html", context)
+    return render(request, "registry/language_models/group_detail.html", context)
 
 
 @for_members
 @require_page
 def group_delete(request: HttpRequest, pk: int) -> HttpResponse:
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
-    context = {"group": group, "agents": group.agents.select_related("model"), "uses": deletion.uses_of(group)}
-    return _delete_page(request, group, deletion.delete_group, "group", context)
+    context = {"group": group, "agents": group.agents.select_related("model"), "uses": services.uses_of(group)}
+    return _delete_page(request, group, services.delete_group, "group", context)
 
 
 @require_safe
@@ -161,5 +161,5 @@ def group_pair(request: HttpRequest, pk: int, first: int, second: int) -> HttpRe
     except FieldErrors as refused:
         error = refused.errors[0].message
     context = {"group": group, "pair": ModelPair(agents[0], agents[1], facts), "error": error}
-    is_fragment = request.headers.get("HX-Request") == "true"
-    return render(request, "registry/pair_row.html" if is_fragment else "registry/pair_page.html", context)
+    template = "pair_row" if request.headers.get("HX-Request") == "true" else "pair_page"
+    return render(request, f"registry/language_models/{template}.html", context)

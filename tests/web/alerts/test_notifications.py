@@ -420,7 +420,7 @@ def test_page_saves_wishes_and_sends_a_test(settings, client, user):
     answer = client.post("/notifications", {"email_enabled": "on", "email": "a@b.test", "on_lost": "on"})
     assert answer.status_code == 302
     saved = NotificationSettings.objects.get(user=user)
-    assert (saved.channels, saved.on_alert, saved.on_lost) == (["email"], False, True)
+    assert (list(saved.addresses), saved.on_alert, saved.on_lost) == (["email"], False, True)
     assert "Send a test" in client.get("/notifications").content.decode()
     client.post("/notifications/test")
     client.post("/notifications/test")  # too soon

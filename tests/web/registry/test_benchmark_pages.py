@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from hacrl_web.registry.benchmarks import benchmarks, questions, try_answer, uploads
+from hacrl_web.registry.benchmarks import benchmarks, questions, uploads
+from hacrl_web.registry.benchmarks.child_requests import ask_verifier
 from hacrl_web.registry.children import IMPORTER, VERIFIER, ChildResult
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.launch.plan import plan_run
@@ -465,7 +466,7 @@ def test_verifier_that_says_nothing_is_no_verdict(ada, monkeypatch):
     row = make(ada, count=3)
     monkeypatch.setattr(VERIFIER, "run", lambda *_: ChildResult(b"", -9, False))
     with pytest.raises(FieldErrors, match="signal 9"):
-        try_answer.ask_verifier(row, gold="1", response="1")
+        ask_verifier(row, gold="1", response="1")
 
 
 # Overlap
