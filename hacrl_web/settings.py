@@ -116,9 +116,7 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         "transaction_mode": "IMMEDIATE",  # with several writers, DEFERRED transactions fail when they start to write
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON",
     }
-    DATABASES["default"]["TEST"] = {
-        "NAME": DATA_DIR / "test.sqlite3"
-    }  # a file, which threads and child processes share
+    DATABASES["default"]["TEST"] = {"NAME": DATA_DIR / "test.sqlite3"}  # a file, shared by threads and processes
 else:
     DATABASES["default"]["CONN_MAX_AGE"] = 60
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True

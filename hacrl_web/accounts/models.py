@@ -21,7 +21,7 @@ INVITATION_LIFETIME = timedelta(days=7)
 MAX_PROJECT_NAME = 80
 MAX_LOGIN_TRIES = 10
 LOGIN_WINDOW = timedelta(minutes=15)
-TOKEN_USE_PRECISION = timedelta(minutes=1)  # of `last_used_at`: not every request that reads shall also write
+TOKEN_USE_PRECISION = timedelta(minutes=1)  # of `last_used_at`, so that few requests write
 FIRST_USER = "admin"
 
 

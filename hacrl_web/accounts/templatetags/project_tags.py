@@ -43,9 +43,7 @@ def project_switch_tag(context: template.Context) -> dict[str, Any]:
         if len(projects) < 2:
             return {}
         path = context["request"].path
-        place = (
-            path if path.endswith("/") else ""
-        )  # to a list again, but not to the page of an object of another project
+        place = path if path.endswith("/") else ""  # back to a list, but not to the page of one object
         return {"projects": projects, "current": current_project(user), "has_all": user.is_staff, "next": place}
     except DatabaseError:  # the page "database busy" has this header too
         return {}
