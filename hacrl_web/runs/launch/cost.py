@@ -49,6 +49,8 @@ def cost_of(user: Any, specs: Sequence[RunSpec], group: AgentGroup, benchmark: B
         if every
     ]
     checkpoint = _checkpoint_bytes(user, group)
+    # Variants of a sweep differ in the algorithm; gspox2 has twice the rollouts.
+    largest = max(specs, key=lambda spec: (spec.num_generations, spec.algorithm.shares_rollouts))
     return Cost(
         runs=len(specs),
         rollouts=sum(rollouts),
@@ -57,14 +59,8 @@ def cost_of(user: Any, specs: Sequence[RunSpec], group: AgentGroup, benchmark: B
         disk_bytes=None if checkpoint is None else checkpoint * sum(map(_num_kept, specs)),
         basis=_basis(every, {str(spec.algorithm.name) for spec in specs} - set(paces)) if any(rollouts) else UNTRAINED,
         basis_runs=len(every),
-        memory=_memory(specs, group),
+        memory=memory_needed(largest, list(group.agents.select_related("model"))),
     )
-
-
-def _memory(specs: Sequence[RunSpec], group: AgentGroup) -> str:
-    # Variants of a sweep differ in the algorithm; gspox2, where it is one of them, has twice the rollouts.
-    largest = max(specs, key=lambda spec: (spec.num_generations, spec.algorithm.shares_rollouts), default=None)
-    return memory_needed(largest, list(group.agents.select_related("model"))) if largest else ""
 
 
 def rollouts_of(spec: RunSpec) -> int:

@@ -40,17 +40,11 @@ _PAIRS = (
 )
 
 
-def _demo() -> dict[str, Any]:
-    """The recipe of the demo: two small models with complementary skills, minutes on a CPU."""
-    sections = demo_settings("hacpo")
-    by_path = {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}
-    del by_path["algorithm.name"]  # chosen above the preset
-    return by_path
-
-
 def presets() -> list[dict[str, Any]]:
     """Each preset: its label, {dotted field: value}, and the cautions that it confirms."""
-    demo = _demo()
+    sections = demo_settings("hacpo")
+    demo = {f"{section}.{name}": value for section, values in sections.items() for name, value in values.items()}
+    del demo["algorithm.name"]  # chosen above the preset
     confirmations = [Confirmation(code, str(demo[CAUTIONS[code]])) for code in CONFIRM]
     boxes = [{"field": one.field, "value": one.value, "text": one.text} for one in confirmations]
     rows: list[dict[str, Any]] = [

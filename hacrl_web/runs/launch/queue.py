@@ -39,39 +39,30 @@ def move_run(user: Any, run: Run, place: int) -> int:
     """Move a waiting run to `place` (1 = first) among the movable ones; returns its place. Error: FieldErrors (409)."""
     with transaction.atomic():
         waiting = list(movable(user, run).only("priority", "queue_key").select_for_update())
-        order = [other.pk for other in waiting]
-        if run.pk not in order:
+        if run not in waiting:
             message = "Only a run that waits in the queue has a place in it."
             raise FieldErrors([FieldError("not_queued", message, None)], 409)
-        place = max(1, min(place, len(order)))
-        order.remove(run.pk)
-        order.insert(place - 1, run.pk)
-        _write(waiting, order)
+        place = max(1, min(place, len(waiting)))
+        slots = [(other.priority, other.queue_key) for other in waiting]
+        waiting.insert(place - 1, waiting.pop(waiting.index(run)))
+        _write(waiting, slots)
     run.refresh_from_db()
     return place
 
 
-def _write(waiting: list[Run], order: list[UUID]) -> None:
-    """Give the waiting runs' priorities and keys to them in this order, with few statements."""
-    slots = _distinct([(other.priority, other.queue_key) for other in waiting])
-    runs = {other.pk: other for other in waiting}
+def _write(order: list[Run], slots: list[tuple[int, float]]) -> None:
+    """Give the slots to the runs in this order, with few statements. The later of equal slots gets the next float."""
     changed = []
-    for pk, slot in zip(order, slots, strict=True):
-        other = runs[pk]
-        if slot != (other.priority, other.queue_key):  # one place up changes two runs of a long queue
-            other.priority, other.queue_key = slot
-            changed.append(other)
-    Run.objects.filter(state=State.QUEUED).bulk_update(changed, ["priority", "queue_key"], batch_size=WRITTEN_AT_ONCE)
-
-
-def _distinct(slots: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """The same slots in order; the later of equal ones gets the next larger float."""
-    places: list[tuple[int, float]] = []
-    for priority, key in slots:
-        if places and places[-1][0] == priority and key <= places[-1][1]:
-            key = math.nextafter(places[-1][1], math.inf)
-        places.append((priority, key))
-    return places
+    last_priority, last_key = MAX_PRIORITY + 1, 0.0
+    for run, (priority, key) in zip(order, slots, strict=True):
+        if priority == last_priority and key <= last_key:
+            key = math.nextafter(last_key, math.inf)
+        last_priority, last_key = priority, key
+        if (priority, key) != (run.priority, run.queue_key):  # one place up changes two runs of a long queue
+            run.priority, run.queue_key = priority, key
+            changed.append(run)
+    queued = Run.objects.filter(state=State.QUEUED)
+    queued.bulk_update(changed, ["priority", "queue_key"], batch_size=WRITTEN_AT_ONCE)
 
 
 def set_priority(user: Any, run: Run, priority: int) -> None:

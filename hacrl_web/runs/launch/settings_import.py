@@ -13,6 +13,7 @@ FURTHER = "evaluation.benchmarks"
 TOP = ("name", "seed", "group", "benchmark")
 # Of a run's own file: the form has the group and the benchmark instead, and cautions are confirmed again.
 LEFT_OUT = ("agents", "data", "confirm", "cloned_from", "draft")
+UNKNOWN = "There is no setting of this name."
 SWEEP = ("algorithms", "seeds", "ablations", "grid")
 
 
@@ -22,63 +23,43 @@ def read_settings(data: bytes) -> dict[str, Any]:
         file, _ = read_settings_file(data, "This file")
     except NoSettings as refused:
         raise FieldErrors([FieldError("no_settings", str(refused), None)]) from None
-    values: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     errors: list[FieldError] = []
     for key, value in file.items():
         if key in SWEEP:
-            errors.append(FieldError("sweep", "This file launches a sweep: `hacrl launch FILE` does that.", str(key)))
+            errors.append(FieldError("sweep", "This file launches a sweep: `hacrl launch FILE` does that.", key))
         elif key in SECTIONS:
-            values |= _section(str(key), value, errors)
+            settings |= _section(key, value, errors)
         elif key in TOP:
-            values |= _scalar(str(key), value, errors)
+            settings[key] = value
         elif key == "schema_version":
             if value != RunSpec.model_fields[key].default:
                 errors.append(FieldError("other_version", "Another version wrote this file.", key))
         elif key not in LEFT_OUT:
-            errors.append(_unknown(str(key)[:80]))
+            errors.append(FieldError("unknown_key", UNKNOWN, key[:80]))
+    further = settings.pop(FURTHER, None)
+    message = "Must be a number, a text of one line, or true or false."
+    errors += [FieldError("invalid", message, path) for path, value in settings.items() if not _fits_a_field(value)]
     if errors:
         raise FieldErrors(errors[:20])
-    return values
+    if isinstance(further, list):  # the form ticks those that exist, by their names
+        settings[FURTHER] = [one for one in further if isinstance(one, dict) and isinstance(one.get("benchmark"), str)]
+    return settings
 
 
 def _section(section: str, value: Any, errors: list[FieldError]) -> dict[str, Any]:
+    """The settings of a section by dotted path."""
     if section == "algorithm" and isinstance(value, str):  # the short form of a launch request
         value = {"name": value}
     if not isinstance(value, dict):
         errors.append(FieldError("invalid", "Must be an object with settings.", section))
         return {}
     fields = RunSpec.model_fields[section].annotation.model_fields  # type: ignore[union-attr]
-    values: dict[str, Any] = {}
-    for name, setting in value.items():
-        path = f"{section}.{str(name)[:80]}"
-        if name not in fields:
-            errors.append(_unknown(path))
-        elif path == FURTHER:
-            values[path] = _benchmarks(setting)
-        else:
-            values |= _scalar(path, setting, errors)
-    return values
+    errors += [FieldError("unknown_key", UNKNOWN, f"{section}.{name[:80]}") for name in value if name not in fields]
+    return {f"{section}.{name}": setting for name, setting in value.items() if name in fields}
 
 
-def _benchmarks(value: Any) -> list[dict[str, str]]:
-    """Further benchmarks by name; the form ticks those that exist."""
-    entries = value if isinstance(value, list) else []
-    names = [one.get("benchmark") for one in entries if isinstance(one, dict)]
-    return [{"benchmark": name} for name in names if isinstance(name, str)]
-
-
-def _scalar(path: str, value: Any, errors: list[FieldError]) -> dict[str, Any]:
-    """What a field of the form can hold: no integer beyond 64 bits, no lone surrogate."""
-    is_plain = value is None or isinstance(value, str | int | float)
+def _fits_a_field(value: Any) -> bool:
     if isinstance(value, str):
-        is_plain = "\x00" not in value and value.isprintable() and len(value) <= 1000
-    if isinstance(value, int):
-        is_plain = abs(value) < 2**63
-    if is_plain:
-        return {path: value}
-    errors.append(FieldError("invalid", "Must be a number, a text of one line, or true or false.", path))
-    return {}
-
-
-def _unknown(path: str) -> FieldError:
-    return FieldError("unknown_key", "There is no setting of this name.", path.encode("utf-8", "replace").decode())
+        return value.isprintable() and len(value) <= 1000
+    return abs(value) < 2**63 if isinstance(value, int) else value is None or isinstance(value, float)

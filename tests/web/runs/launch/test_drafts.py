@@ -367,7 +367,7 @@ def test_terminal_saves_and_queues_a_draft(hacrl, user, tmp_path):
     file = tmp_path / "run.yaml"
     file.write_text(yaml.safe_dump(launch_request(user, algorithm={"name": "hacpo", "delta": 0.8})))
     assert hacrl("launch", str(file), "--draft").startswith("Draft ")
-    assert "Nobody trains a draft" in hacrl("launch", str(file), "--draft", "--watch", status=1)
+    assert "A draft is not trained" in hacrl("launch", str(file), "--draft", "--watch", status=1)
     (run,) = said_json(hacrl("runs", "--state", "draft", "--json"))
     path = f"/runs/{run['id']}/queue-draft"
     assert "delta_above_half" in hacrl("api", "POST", path, status=1)

@@ -42,6 +42,13 @@ def test_form_has_a_control_for_every_setting(web, user, form):
     assert drawn == expected | {f"grid.{name}" for name in GRID}
 
 
+def test_each_button_has_its_own_address(web, form):
+    html = text_of(web.get(reverse("runs:run_create")))
+    assert f'id="run-form" method="post" action="{reverse("runs:run_create")}"' in html
+    for name in ("run_save", "run_cost", "run_download"):
+        assert f'formaction="{reverse(f"runs:{name}")}"' in html
+
+
 def test_posted_form_queues_the_run_it_describes(web, user, form):
     response = web.post(reverse("runs:run_create"), {**form, "algorithm.alpha": "3", "evaluation.eval_interval": "2"})
     run = Run.objects.get()

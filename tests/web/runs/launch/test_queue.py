@@ -112,8 +112,9 @@ class TestOrder:
     def test_run_that_begins_while_another_is_moved_keeps_its_slot(self, user):
         a, b, c = (factories.make_run(user) for _ in range(3))
         listed = list(queue.movable(user, c))
+        slots = [(run.priority, run.queue_key) for run in listed]
         Run.objects.claim(a.pk, Worker("h", 1, 0.0, "f"))
-        queue._write(listed, [c.pk, a.pk, b.pk])
+        queue._write([listed[2], *listed[:2]], slots)
         assert Run.objects.get(pk=a.pk).queue_key == a.queue_key
         assert waiting() == [c, b]
 
