@@ -15,10 +15,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from heapq import merge
-from itertools import repeat
 from math import isnan, nan
-from operator import gt, itemgetter
+from operator import gt
 from typing import Any
 
 from django.db import transaction
@@ -158,9 +156,14 @@ def read_series(
 
 def metric_rows(run: Run) -> Iterator[tuple[int, str, str, str, float | None]]:
     """(step, agent, source, metric, value) of every metric and evaluation, by step."""
-    points = [zip(series.steps, repeat(series), series.values) for series in read_series(run)]
-    for step, series, value in merge(*points, key=itemgetter(0)):
-        yield step, series.agent, series.source, series.metric, None if isnan(value) else value
+    all_series = read_series(run)
+    places = [0] * len(all_series)  # of the next point of each
+    for step in sorted({step for series in all_series for step in series.steps}):
+        for number, series in enumerate(all_series):
+            while places[number] < len(series.steps) and series.steps[places[number]] == step:
+                value = series.values[places[number]]
+                places[number] += 1
+                yield step, series.agent, series.source, series.metric, None if isnan(value) else value
 
 
 def _packed_seq(run: Run) -> int:
@@ -192,8 +195,11 @@ class _SeriesReader:
         return _latest_attempts(events.values_list(*_EVENT).iterator(chunk_size=2000)) if self.has_attempts else {}
 
     def _series(self, key: Key, place: int) -> MetricSeries:
-        self.places[key] = max(self.places.get(key, 0), place)
-        return self.series.setdefault(key, MetricSeries(*key))
+        if key not in self.series:
+            self.series[key], self.places[key] = MetricSeries(*key), place
+        elif place > self.places[key]:
+            self.places[key] = place
+        return self.series[key]
 
     def read_chunks(self, first: int | None, last: int | None) -> None:
         if not self.packed_seq:
@@ -291,8 +297,10 @@ def pack_block(run: Run) -> int:
             continue
         for metric, place, value in _numbers(text):
             key = attempt, (metric, agent, source)
+            if key not in all_series:
+                all_series[key] = MetricSeries(metric, agent, source)
+            all_series[key].add(step, value)
             places[key] = max(places.get(key, 0), place)
-            all_series.setdefault(key, MetricSeries(metric, agent, source)).add(step, value)
     chunks = []
     for key, series in all_series.items():
         names = {"metric": series.metric, "agent": series.agent, "source": series.source}
