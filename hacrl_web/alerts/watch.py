@@ -5,7 +5,6 @@ The state is a small JSON object, which the evaluator stores, so an interruption
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,13 +55,11 @@ def close_all(state: State) -> None:
         series["open"] = 0
 
 
-def _subjects(rule: Rule, facts: Facts) -> Iterator[tuple[str, str]]:
+def _subjects(rule: Rule, facts: Facts) -> list[tuple[str, str]]:
     """(agent, source) of each series that the rule watches; an agent rule has no source."""
-    for agent in facts.agents:
-        if rule.scope == "agent":
-            yield agent, ""
-        else:
-            yield from ((agent, source) for source in others(facts, agent))
+    if rule.scope == "agent":
+        return [(agent, "") for agent in facts.agents]
+    return [(agent, source) for agent in facts.agents for source in others(facts, agent)]
 
 
 def _append(series: State, rule: Rule, number: int, value: Any) -> None:

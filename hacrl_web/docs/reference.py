@@ -79,7 +79,7 @@ def _walk(model: type[SettingsSection], prefix: str) -> Iterator[Setting]:
     properties = model.model_json_schema()["properties"]
     inner: list[tuple[type[SettingsSection], str]] = []
     for name, field in model.model_fields.items():
-        section_class = _section_of(field)
+        section_class = next(filter(_is_section, (field.annotation, *get_args(field.annotation))), None)
         if section_class:
             is_list = section_class is not field.annotation
             inner.append((section_class, f"{prefix}{name}{'[]' if is_list else ''}."))
@@ -89,11 +89,8 @@ def _walk(model: type[SettingsSection], prefix: str) -> Iterator[Setting]:
         yield from _walk(section, inner_prefix)
 
 
-def _section_of(field: FieldInfo) -> type[SettingsSection] | None:
-    for one in (field.annotation, *get_args(field.annotation)):
-        if isinstance(one, type) and issubclass(one, SettingsSection):
-            return one
-    return None
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, SettingsSection)
 
 
 def _setting(prefix: str, name: str, field: FieldInfo, schema: dict[str, Any]) -> Setting:

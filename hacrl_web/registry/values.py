@@ -40,10 +40,10 @@ class Checker:
     def add(self, field: str, code: str, message: str) -> None:
         self.errors.append(FieldError(code, message, field))
 
-    def take(self, field: str, check: Callable[..., ValueT], *arguments: Any) -> ValueT | None:
+    def take(self, field: str, check: Callable[..., ValueT], *arguments: Any, **options: Any) -> ValueT | None:
         """The result of `check`, or None after recording its error."""
         try:
-            return check(*arguments)
+            return check(*arguments, **options)
         except ValueProblem as problem:
             self.add(field, problem.code, str(problem))
         except FieldErrors as refused:

@@ -170,12 +170,12 @@ def checked_options(owner: Any, fields: Mapping[str, Any], has_held_out_file: bo
         "answer_extraction", values.choice, fields.get("answer_extraction", "as_is"), list(EXTRACTIONS)
     )
     verifier = checker.take("verifier", values.choice, fields.get("verifier", "math"), VERIFIERS)
-    tolerance = _tolerance(checker, fields.get("tolerance"), verifier)
+    tolerance = None
+    if verifier == "numeric" and fields.get("tolerance") not in (None, ""):
+        tolerance = checker.take("tolerance", values.bounded_number, fields["tolerance"], least=0, most=1)
     template = checker.take("prompt_template", _template, fields.get("prompt_template", "{question}"))
     share = fields.get("held_out_fraction", 0.1)
-    fraction = checker.take(
-        "held_out_fraction", lambda: values.bounded_number(share, least=0, most=MAX_HELD_OUT_FRACTION)
-    )
+    fraction = checker.take("held_out_fraction", values.bounded_number, share, least=0, most=MAX_HELD_OUT_FRACTION)
     if named is not None:
         checker.take("name", values.check_name_is_free, Benchmark, project_of_new(owner), named)
     if columns["question"] and columns["question"] == columns["answer"]:
@@ -192,12 +192,6 @@ def _column(checker: values.Checker, part: str, fields: Mapping[str, Any]) -> st
     if part not in ("question", "answer") and name in ("", None):
         return ""
     return checker.take(field, values.text, name, MAX_COLUMN_NAME) or ""
-
-
-def _tolerance(checker: values.Checker, value: Any, verifier: str | None) -> float | None:
-    if value in (None, "") or verifier != "numeric":
-        return None
-    return checker.take("tolerance", lambda: values.bounded_number(value, least=0, most=1))
 
 
 def _template(value: object) -> str:
