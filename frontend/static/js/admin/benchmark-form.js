@@ -1,4 +1,4 @@
-/** Adding a benchmark: sends its forms with a progress bar, first of the upload, then of the reading on the server. */
+/** Adding a benchmark: sends its forms with a progress bar for the upload, then for the reading on the server. */
 
 import { count, must, size } from "../lib/format.js";
 
@@ -6,7 +6,7 @@ const POLL_MS = 700;
 const progressUrl = must("[data-progress]").dataset.progress ?? "";
 
 /**
- * The bar, the text and the place for an error that belong to a form.
+ * The progress bar, the status text and the error box of a form.
  * @param {HTMLFormElement} form
  */
 function parts(form) {
@@ -57,9 +57,9 @@ function clearErrors(form) {
 }
 
 /**
- * Shows what the server's reading says, until the answer is there.
+ * Shows the progress of the server's reading until the answer arrives.
  * @param {HTMLFormElement} form
- * @returns {() => void} ends it
+ * @returns {() => void} stops watching
  */
 function watch(form) {
   const { bar, text } = parts(form);
@@ -67,11 +67,11 @@ function watch(form) {
   text.textContent = "Reading and checking…";
   const timer = setInterval(async () => {
     const answer = await fetch(progressUrl).catch(() => null);
-    const told = answer?.ok ? await answer.json() : {};
-    if (!told.phase) return;
+    const progress = answer?.ok ? await answer.json() : {};
+    if (!progress.phase) return;
     bar.max = 1;
-    bar.value = told.share;
-    text.textContent = told.rows ? `${told.phase}: ${count(told.rows)} rows, ${Math.round(told.share * 100)} %` : `${told.phase}…`;
+    bar.value = progress.share;
+    text.textContent = progress.rows ? `${progress.phase}: ${count(progress.rows)} rows, ${Math.round(progress.share * 100)} %` : `${progress.phase}…`;
   }, POLL_MS);
   return () => clearInterval(timer);
 }
@@ -97,14 +97,14 @@ function send(form) {
   });
   request.addEventListener("loadend", () => {
     stop();
-    const answer = /** @type {{location?: string, errors?: {field: string | null, message: string}[]}} */ (read(request));
+    const answer = /** @type {{location?: string, errors?: {field: string | null, message: string}[]}} */ (parsedAnswer(request));
     if (answer.location) {
       location.assign(answer.location);
       return;
     }
     box.hidden = true;
     for (const button of buttons) button.disabled = false;
-    showErrors(form, answer.errors ?? [{ field: null, message: told(request) }]);
+    showErrors(form, answer.errors ?? [{ field: null, message: failureText(request) }]);
   });
   request.open("POST", form.action);
   request.setRequestHeader("Accept", "application/json");
@@ -112,7 +112,7 @@ function send(form) {
 }
 
 /** @param {XMLHttpRequest} request */
-function read(request) {
+function parsedAnswer(request) {
   try {
     return JSON.parse(request.responseText) ?? {};
   } catch {
@@ -121,9 +121,9 @@ function read(request) {
 }
 
 /** @param {XMLHttpRequest} request */
-function told(request) {
+function failureText(request) {
   if (request.status === 413) return request.responseText;
-  if (request.status === 404) return "The files are no longer here: they wait for an hour. Upload them again.";
+  if (request.status === 404) return "The files are no longer here: they are kept for an hour. Upload them again.";
   return "The server did not answer. Is it still running?";
 }
 
@@ -133,7 +133,7 @@ for (const form of document.querySelectorAll("form[data-sent]")) {
     send(/** @type {HTMLFormElement} */ (form));
   });
 }
-// Back from the next page: the buttons work again.
+// The browser may restore this page from its cache: enable the buttons again.
 addEventListener("pageshow", () => {
   for (const button of document.querySelectorAll("button[type=submit]:disabled")) /** @type {HTMLButtonElement} */ (button).disabled = false;
 });

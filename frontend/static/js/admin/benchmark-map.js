@@ -1,4 +1,4 @@
-/** The mapping form: the first question as it will be asked, with its mathematics drawn, as the columns are chosen. */
+/** The mapping form: shows the first prompt, with its mathematics drawn, for the selected columns. */
 
 import { must, readJson } from "../lib/format.js";
 import { drawn } from "../lib/maths.js";
@@ -15,7 +15,7 @@ function value(name) {
 }
 
 /**
- * The answer in its cell, as the server will take it; the last box is the server's to find.
+ * The answer in its cell, as the server will extract it; only the server finds the content of the last box.
  * @param {string} cell
  */
 function answer(cell) {

@@ -1,49 +1,49 @@
-/** One benchmark's page: draws the mathematics of its questions on request; the text itself stays. */
+/** A benchmark's page: draws the mathematics of its questions below their text, on request. */
 
 import { letFocus } from "../lib/scroller.js";
 
 const MATHS = "maths";
 const box = document.querySelector("#maths");
-// Once: the addresses are written out in full as they are changed.
+// Read once, because changing a link makes its address absolute.
 const links = [...document.querySelectorAll('a[href^="?"]')].map((link) => /** @type {HTMLAnchorElement} */ (link));
 
-/** Draws below each text, or takes the drawings away. */
+/** Draws the mathematics below each text, or removes the drawings. */
 async function showMaths() {
   for (const drawing of document.querySelectorAll(".maths")) drawing.remove();
-  if (!isAsked()) return;
-  const { drawn, pieces } = await import("../lib/maths.js"); // half a megabyte, for those who ask
+  if (!isOn()) return;
+  const { drawn, pieces } = await import("../lib/maths.js"); // half a megabyte, so loaded on request
   for (const text of document.querySelectorAll("[data-maths]")) {
-    const written = text.textContent ?? "";
+    const source = text.textContent ?? "";
     // A reference answer is a formula without its dollar signs.
-    const isBare = /** @type {HTMLElement} */ (text).dataset.maths === "answer" && !written.includes("$") && /[\\^_]/.test(written);
-    const shown = isBare ? `\\(${written}\\)` : written;
-    if (!pieces(shown).some((piece) => piece.formula !== undefined)) continue;
-    const drawing = drawn(shown);
+    const isBare = /** @type {HTMLElement} */ (text).dataset.maths === "answer" && !source.includes("$") && /[\\^_]/.test(source);
+    const formula = isBare ? `\\(${source}\\)` : source;
+    if (!pieces(formula).some((piece) => piece.formula !== undefined)) continue;
+    const drawing = drawn(formula);
     text.after(drawing);
     letFocus(drawing);
   }
 }
 
-const isAsked = () => new URLSearchParams(location.search).get(MATHS) === "1";
+const isOn = () => new URLSearchParams(location.search).get(MATHS) === "1";
 
-/** Links and the search within this page keep the switch. */
+/** Keeps the switch in the links and the search form of this page. */
 function keepSwitch() {
   for (const link of links) {
     const address = new URL(link.href);
-    if (isAsked()) address.searchParams.set(MATHS, "1");
+    if (isOn()) address.searchParams.set(MATHS, "1");
     else address.searchParams.delete(MATHS);
     link.href = address.href;
   }
   const form = document.querySelector(".question-search");
   form?.querySelector(`input[name="${MATHS}"]`)?.remove();
-  if (!form || !isAsked()) return;
-  const kept = document.createElement("input");
-  [kept.type, kept.name, kept.value] = ["hidden", MATHS, "1"];
-  form.append(kept);
+  if (!form || !isOn()) return;
+  const field = document.createElement("input");
+  [field.type, field.name, field.value] = ["hidden", MATHS, "1"];
+  form.append(field);
 }
 
 if (box instanceof HTMLInputElement) {
-  box.checked = isAsked();
+  box.checked = isOn();
   box.addEventListener("change", () => {
     const address = new URL(location.href);
     if (box.checked) address.searchParams.set(MATHS, "1");

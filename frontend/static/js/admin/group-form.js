@@ -1,4 +1,4 @@
-// The agent group form: shows two agents, and one more for each press of the button. Without this all eight show.
+// The agent group form: shows two agents, and one more for each click. Without this script all eight are shown.
 
 const SHOWN_AT_FIRST = 2;
 

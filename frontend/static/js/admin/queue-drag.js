@@ -1,6 +1,6 @@
 /**
- * The queue of the Workers page: a run is dragged by its handle, with a mouse, a pen or a finger. Its buttons remain, for
- * the keyboard. Places count among the rows that the run may change places with; the server decides.
+ * The queue of the Workers page: drag a run by its handle, with a mouse, a pen or a finger. The buttons remain for the
+ * keyboard. Places count among the rows that the run can be moved among; the server decides.
  */
 
 import { must } from "../lib/format.js";
@@ -8,21 +8,21 @@ import { change } from "./workers.js";
 
 const EDGE_PX = 64;
 const SCROLLED_PX = 8;
-/** A press that moves less is none. */
+/** A press that moves less is not a drag. */
 const MOVED_PX = 4;
 
 /** @typedef {{row: HTMLElement, pointer: number, y: number, before: HTMLElement | null, isMoving: boolean, isDropped: boolean}} Drag */
 
-/** `before`: the row that the dragged one would stand before, null at the end. @type {Drag | null} */
+/** `before`: the row below the place to drop at, null at the end. @type {Drag | null} */
 let drag = null;
-const said = must("#queue-said");
+const status = must("#queue-said");
 
 function rows() {
   return [...document.querySelectorAll("#queue tr[data-among]")].filter((row) => row instanceof HTMLElement);
 }
 
 /**
- * The place, from 1, that a row has where it stands before another one; null: at the end.
+ * The place, from 1, of a row before another one; null: at the end.
  * @param {HTMLElement} row
  * @param {HTMLElement | null} before
  */
@@ -41,7 +41,7 @@ function clearLine() {
   for (const row of document.querySelectorAll(".drop-before, .drop-after")) row.classList.remove("drop-before", "drop-after");
 }
 
-/** Where the pointer is: the line is drawn there. @param {Drag} of */
+/** Draws the line at the pointer. @param {Drag} of */
 function aim(of) {
   const all = rows();
   of.before = all.find((row) => of.y < row.getBoundingClientRect().top + row.offsetHeight / 2) ?? null;
@@ -51,7 +51,7 @@ function aim(of) {
   else all.at(-1)?.classList.add("drop-after");
 }
 
-/** At the edges of the window the page goes on: a queue may be longer than it. */
+/** Scrolls at the edges of the window, since a queue may be longer than it. */
 function scroll() {
   if (!drag || drag.isDropped) return;
   const way = drag.y < EDGE_PX ? -1 : drag.y > innerHeight - EDGE_PX ? 1 : 0;
@@ -69,10 +69,10 @@ function end() {
 }
 
 /** @param {string} text @param {boolean} isRefused */
-function say(text, isRefused) {
-  said.hidden = !text;
-  said.classList.toggle("alert-error", isRefused);
-  said.textContent = text;
+function report(text, isRefused) {
+  status.hidden = !text;
+  status.classList.toggle("alert-error", isRefused);
+  status.textContent = text;
 }
 
 /** @param {Drag} dropped */
@@ -85,7 +85,7 @@ async function drop(dropped) {
   const name = row.querySelector("th")?.textContent?.trim();
   const shown = rows().find((one) => one.dataset.queued === row.dataset.queued);
   const place = shown?.querySelector("td")?.textContent?.trim();
-  say(refused || `${name} was moved to place ${place}.`, Boolean(refused));
+  report(refused || `${name} was moved to place ${place}.`, Boolean(refused));
   end();
 }
 
@@ -93,7 +93,7 @@ document.addEventListener("pointerdown", (event) => {
   const handle = event.target instanceof Element ? event.target.closest(".queue-handle") : null;
   const row = handle?.closest("tr");
   if (!handle || !row || drag || event.button !== 0 || !event.isPrimary) return;
-  event.preventDefault(); // no text is chosen on the way
+  event.preventDefault(); // do not select text
   handle.setPointerCapture(event.pointerId);
   drag = { row, pointer: event.pointerId, y: event.clientY, before: row, isMoving: false, isDropped: false };
   row.setAttribute("data-dragged", "");
@@ -117,4 +117,4 @@ document.addEventListener("pointercancel", (event) => {
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && drag && !drag.isDropped) end();
 });
-document.body.dataset.drags = ""; // the handles are shown: without this file they would do nothing
+document.body.dataset.drags = ""; // shows the handles, which do nothing without this script

@@ -1,21 +1,21 @@
 /**
- * The Workers page: its live parts are fetched anew every few seconds and exchanged one by one. Forms that somebody is
- * at are left alone, and so is a part in which a run is dragged.
+ * The Workers page: fetches the page every few seconds and replaces each live part that has changed. A part is left
+ * alone while the user fills in one of its forms or drags one of its runs.
  */
 
 const EVERY_MS = 5000;
-/** Goes up with each change that this page makes: what was fetched before it is old. */
+/** Counts the changes that this page makes; a page that was fetched before a change is outdated. */
 let changes = 0;
 
 /**
- * What a part says: its text, times as dates since their words change by themselves, and what stands in attributes.
+ * The content of a part: its text, with times as dates because relative times change, and the values in attributes.
  * @param {Element} part
  */
-function meaning(part) {
+function contentOf(part) {
   const copy = /** @type {Element} */ (part.cloneNode(true));
   for (const time of copy.querySelectorAll("time[datetime]")) time.textContent = time.getAttribute("datetime");
-  const told = [...copy.querySelectorAll("[data-queued], [name='priority']")];
-  return [copy.textContent, ...told.map((one) => one.getAttribute("data-queued") ?? one.getAttribute("value"))].join();
+  const fields = [...copy.querySelectorAll("[data-queued], [name='priority']")];
+  return [copy.textContent, ...fields.map((one) => one.getAttribute("data-queued") ?? one.getAttribute("value"))].join();
 }
 
 /** @param {Element} part */
@@ -56,19 +56,19 @@ async function refresh() {
     if (before !== changes) return;
     for (const shown of document.querySelectorAll("[data-live]")) {
       const part = parts.get(shown.getAttribute("data-live"));
-      if (part && meaning(part) !== meaning(shown) && !isInUse(shown)) exchange(shown, part);
+      if (part && contentOf(part) !== contentOf(shown) && !isInUse(shown)) exchange(shown, part);
     }
   } catch {
-    // The next look tries again; a heartbeat that grows old says it, too.
+    // The next refresh tries again, and an old heartbeat shows that this page is not current.
   }
 }
 
 /**
- * Sends a form of the queue with a further field, and shows the queue that the server answers with.
+ * Sends a form of the queue with a further field, and shows the queue in the answer.
  * @param {HTMLFormElement} form
  * @param {string} name
  * @param {string} value
- * @returns {Promise<string>} why it was refused; empty where it was not
+ * @returns {Promise<string>} why it was refused; empty if it was not
  */
 export async function change(form, name, value) {
   changes += 1;
