@@ -40,14 +40,14 @@ _QWEN3, _LLAMA = WARM_STARTS["qwen3"], WARM_STARTS["llama"]
 PAIRS: dict[str, dict[str, WarmStart]] = {
     "complementary": {QWEN3: _QWEN3, LLAMA: _LLAMA},  # the demo's
     "mirrored": {
-        QWEN3: WarmStart("qwen3", _LLAMA.right_share),
-        LLAMA: WarmStart("llama", _QWEN3.right_share, DIGIT_PAIRS),
+        QWEN3: WarmStart("qwen3", _LLAMA.correct_share),
+        LLAMA: WarmStart("llama", _QWEN3.correct_share, DIGIT_PAIRS),
     },
     "strong and weak": {
         QWEN3: WarmStart("qwen3", knows(0.05, *SKILLS)),
         LLAMA: WarmStart("llama", knows(0.5, *SKILLS), DIGIT_PAIRS),
     },
-    "tokenizers": {QWEN3: _QWEN3, LLAMA: WarmStart("llama", _LLAMA.right_share, COARSE_PIECES)},
+    "tokenizers": {QWEN3: _QWEN3, LLAMA: WarmStart("llama", _LLAMA.correct_share, COARSE_PIECES)},
     # The demo's, and one that knows a little of everything.
     "three": {
         QWEN3: _QWEN3,

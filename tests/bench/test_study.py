@@ -54,7 +54,7 @@ def test_tokenizers_of_the_coarse_pair_cut_the_same_text_very_differently():
 
     fine, coarse = make_tokenizer(), make_tokenizer(COARSE_PIECES)
     assert coarse.tokenize("3+4=7;2*7=\\boxed{14}") == ["3+4=", "7", ";", "2*7=", "\\boxed{", "14", "}"]
-    texts = [problem.right for problem in make_problems(seed=0)[0]]
+    texts = [problem.correct for problem in make_problems(seed=0)[0]]
     assert all(coarse.decode(coarse(text).input_ids) == text for text in texts)
     counts = [sum(len(each.tokenize(text)) for text in texts) for each in (fine, coarse)]
     assert counts[0] > 1.6 * counts[1]
@@ -62,5 +62,5 @@ def test_tokenizers_of_the_coarse_pair_cut_the_same_text_very_differently():
 
 def test_every_pair_says_how_well_each_agent_knows_each_skill():
     for agents in PAIRS.values():
-        assert all(agent.right_share.keys() == SKILLS.keys() for agent in agents.values())
+        assert all(agent.correct_share.keys() == SKILLS.keys() for agent in agents.values())
         assert len({agent.architecture for agent in agents.values()}) == len(agents)

@@ -1,7 +1,7 @@
-"""The demo's task: problems whose rule of order each agent half knows. Standard library only.
+"""The demo's task: problems on the order of operations, whose rules each agent half knows. Standard library only.
 
-Each skill has a right procedure and a misconception (left to right, addition first, brackets ignored), both written
-out in two steps. Problems on which both give the same answer are left out, so an answer tells which rule was used.
+Each skill has a correct procedure and a misconception (left to right, addition first, brackets ignored), both written
+out in two steps. Problems where both give the same answer are left out, so an answer shows which rule was used.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": ope
 
 @dataclass(frozen=True)
 class ArithmeticProblem:
-    """A problem with its right and its mistaken working; the text ends with `=`, and the working goes on from there."""
+    """A problem with its correct and its mistaken working; `text` ends with `=`, and a working continues it."""
 
     skill: str
     text: str
     answer: int
-    right: str
+    correct: str
     mistaken: str
 
 
 def _working(first: tuple[int, str, int], symbol: str, other: int, *, first_is_left: bool) -> tuple[str, int]:
-    """`2*7=14;3+14=\\boxed{17}`: a first operation, then its result with the number that is left."""
+    """`2*7=14;3+14=\\boxed{17}`: the first operation, then its result with the remaining number."""
     middle = _OPERATIONS[first[1]](first[0], first[2])
-    low, right = (middle, other) if first_is_left else (other, middle)
-    result = _OPERATIONS[symbol](low, right)
-    return f"{first[0]}{first[1]}{first[2]}={middle};{low}{symbol}{right}=\\boxed{{{result}}}", result
+    a, b = (middle, other) if first_is_left else (other, middle)
+    result = _OPERATIONS[symbol](a, b)
+    return f"{first[0]}{first[1]}{first[2]}={middle};{a}{symbol}{b}=\\boxed{{{result}}}", result
 
 
 def _problem(skill: str, a: int, b: int, c: int) -> ArithmeticProblem:
@@ -45,14 +45,14 @@ def _problem(skill: str, a: int, b: int, c: int) -> ArithmeticProblem:
     on_left = _working((a, first_symbol, b), second_symbol, c, first_is_left=True)
     on_right = _working((b, second_symbol, c), first_symbol, a, first_is_left=False)
     is_left_first = form in ("a-b+c", "(a-b)*c")
-    right, mistaken = (on_left, on_right) if is_left_first else (on_right, on_left)
+    correct, mistaken = (on_left, on_right) if is_left_first else (on_right, on_left)
     text = form.replace("a", str(a)).replace("b", str(b)).replace("c", str(c)) + "="
-    # A problem on which both rules agree has no mistaken working.
-    return ArithmeticProblem(skill, text, right[1], right[0], mistaken[0] if right[1] != mistaken[1] else "")
+    # Where both rules agree, there is no mistaken working.
+    return ArithmeticProblem(skill, text, correct[1], correct[0], mistaken[0] if correct[1] != mistaken[1] else "")
 
 
 def _numbers(form: str) -> Iterator[tuple[int, int, int]]:
-    """Numbers that keep every right step from 0 to 162, and each skill above 500 problems."""
+    """Numbers with which every correct step is from 0 to 162, and each skill has more than 500 problems."""
     for a in range(1, 15):
         for b in range(1, 10):
             for c in range(1, 10):
@@ -67,7 +67,7 @@ def _numbers(form: str) -> Iterator[tuple[int, int, int]]:
 
 
 def make_problems(seed: int) -> tuple[list[ArithmeticProblem], list[ArithmeticProblem]]:
-    """Training and held-out problems: 100 of each skill are held out."""
+    """Training and held-out problems; 100 of each skill are held out."""
     train: list[ArithmeticProblem] = []
     held_out: list[ArithmeticProblem] = []
     for skill, form in SKILLS.items():

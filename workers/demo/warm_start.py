@@ -1,7 +1,7 @@
-"""Makes a small model that works problems out well and half knows the rules of order: where a demo agent starts.
+"""The starting point of a demo agent: a small model that computes well and half knows the order of operations.
 
-Taught from a mixture of right workings and misconceptions. What is left to learn is a choice between two procedures, as
-it is for large models under reinforcement learning. Deterministic by seed.
+It is trained on a mixture of correct workings and misconceptions, so that it remains to learn a choice between two
+procedures, as large models do in reinforcement learning. Deterministic by seed.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class WarmStart:
-    """An agent to be: a key of ARCHITECTURES, how often it is shown the right working of each skill, and the pieces
-    that its tokenizer knows beyond single characters and the opening of a box."""
+    """A demo agent. architecture: a key of ARCHITECTURES; correct_share: of the workings that it is trained on, by
+    skill; pieces: tokens besides single characters and the opening of a box."""
 
     architecture: str
-    right_share: Mapping[str, float]
+    correct_share: Mapping[str, float]
     pieces: tuple[str, ...] = ()
 
 
 def make_tokenizer(pieces: tuple[str, ...] = ()) -> Any:
-    """A tokenizer of single characters, the opening of a box and further pieces; the longest that fits is taken."""
+    """A tokenizer of single characters, the opening of a box and further pieces, the longest match first."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -101,17 +101,17 @@ def make_model(architecture: str, tokenizer: Any) -> Any:
 
 
 class _Corpus:
-    """Worked problems as token ids, drawn with the agent's share of right workings."""
+    """Problems with workings as token ids, drawn with the agent's share of correct ones."""
 
     def __init__(self, agent: WarmStart, problems: list[ArithmeticProblem], tokenizer: Any, seed: int) -> None:
         self._random = random.Random(f"{seed} {agent.architecture}")
-        self._share = agent.right_share
+        self._share = agent.correct_share
         self._problems = problems
         end = [tokenizer.eos_token_id]
         self._ids = [
             (
                 tokenizer(problem.text).input_ids,
-                tokenizer(problem.right).input_ids + end,
+                tokenizer(problem.correct).input_ids + end,
                 tokenizer(problem.mistaken).input_ids + end,
             )
             for problem in problems
@@ -120,9 +120,9 @@ class _Corpus:
     def draw(self) -> tuple[list[int], list[int]]:
         """Prompt and working of one random problem."""
         index = self._random.randrange(len(self._problems))
-        prompt, right, mistaken = self._ids[index]
-        is_right = self._random.random() < self._share[self._problems[index].skill]
-        return prompt, right if is_right else mistaken
+        prompt, correct, mistaken = self._ids[index]
+        is_correct = self._random.random() < self._share[self._problems[index].skill]
+        return prompt, correct if is_correct else mistaken
 
 
 def _learning_rate(step: int, steps: int) -> float:
@@ -133,14 +133,14 @@ def _learning_rate(step: int, steps: int) -> float:
 
 
 def _batch(corpus: _Corpus) -> tuple[Any, Any]:
-    """Ids (b, S) and labels (b, S); labels are -100 where they do not count: in the prompt and the padding."""
+    """Ids (b, S) and labels (b, S); labels are -100 in the prompt and the padding."""
     import torch
 
-    drawn = [corpus.draw() for _ in range(BATCH_SIZE)]
-    width = max(len(prompt) + len(working) for prompt, working in drawn)
+    pairs = [corpus.draw() for _ in range(BATCH_SIZE)]
+    width = max(len(prompt) + len(working) for prompt, working in pairs)
     ids = torch.zeros(BATCH_SIZE, width, dtype=torch.long)
     labels = torch.full((BATCH_SIZE, width), -100)
-    for row, (prompt, working) in enumerate(drawn):
+    for row, (prompt, working) in enumerate(pairs):
         end = len(prompt) + len(working)
         ids[row, :end] = torch.tensor(prompt + working)
         labels[row, len(prompt) : end] = torch.tensor(working)
@@ -150,7 +150,7 @@ def _batch(corpus: _Corpus) -> tuple[Any, Any]:
 def train_agent(
     agent: WarmStart, folder: Path, seed: int, steps: int = STEPS, report: Callable[[int], None] = lambda step: None
 ) -> None:
-    """Teach one agent and save it as a plain Hugging Face folder. `report` hears each finished step."""
+    """Train one agent and save it as a Hugging Face folder. report: called with each finished step."""
     import torch
     from torch.nn import functional
     from transformers.utils import logging
@@ -165,7 +165,7 @@ def train_agent(
         for group in optimizer.param_groups:
             group["lr"] = _learning_rate(step, steps)
         ids, labels = _batch(corpus)
-        # Padding stands on the right, behind every token that counts: the causal mask alone keeps it out.
+        # Padding is on the right, so the causal mask hides it from every other token.
         logits = model(input_ids=ids[:, :-1], use_cache=False).logits  # (b, S - 1, V)
         loss = functional.cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100)
         loss.backward()

@@ -1,6 +1,6 @@
-"""The few requests to a model hub that an inspection makes: small files, and the weights' headers. No weights.
+"""Requests to the Hugging Face Hub for an inspection: small files and the weights' headers, but no weights.
 
-Where the hub cannot be reached, what an earlier download left in the local cache is used.
+Where the hub cannot be reached, earlier downloads in the local cache are used.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from workers.hub.safetensors_header import read_header
+from workers.hub.safetensors_header import WeightFiles
 
 PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 SMALL_FILES = ["*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken"]
@@ -17,11 +17,11 @@ TIMEOUT_S = 10
 
 
 class Unfit(Exception):
-    """The model is refused; the text says why and what to do."""
+    """A model that is refused; the text says why and what to do."""
 
 
 def hub_errors() -> tuple[type[Exception], ...]:
-    """What a request to the hub raises: OSError, the hub client's own errors, and those of its HTTP client."""
+    """The exceptions of a request to the hub: OSError, the hub client's, and its HTTP client's."""
     from huggingface_hub import errors
 
     kinds = [OSError, *errors.HfHubHTTPError.__bases__, *vars(errors).values()]
@@ -29,11 +29,11 @@ def hub_errors() -> tuple[type[Exception], ...]:
 
 
 def refusal(error: Exception, kind: str, hub_id: str, revision: str | None) -> str:
-    """What the hub says of the model or data set that was asked for, and what to do; empty where it said nothing."""
+    """Why the hub refuses a model or data set, and what to do; empty where the error is not its answer."""
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
-    if isinstance(error, GatedRepoError):  # it is a kind of RepositoryNotFoundError
-        if kind == "model":  # a trainer gets no token: with one it would be registered here, and fail there
+    if isinstance(error, GatedRepoError):  # a subclass of RepositoryNotFoundError
+        if kind == "model":  # trainers have no token, so a model registered with one would fail there
             way = "download it with your own token (hf download ID --local-dir FOLDER), and register that folder"
         else:
             way = "and set HF_TOKEN where the web is started"
@@ -57,7 +57,7 @@ def fetch_small_files(hub_id: str, revision: str | None) -> Path:
         reason = type(error).__name__
         raise Unfit(
             f"Could not reach the hub for {hub_id} (within {TIMEOUT_S} s, 1 try; {reason}), and it is not in the local "
-            "cache: check the connection, or give a local folder."
+            "cache: check the connection, or choose a local folder."
         ) from None
     return Path(folder)
 
@@ -79,14 +79,14 @@ def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
         )
         raise Unfit(f"{hub_id} has {kind}: choose a model with safetensors.") from None
     except SafetensorsParsingError:
-        raise Unfit(f"The safetensors headers of {hub_id} are damaged.") from None
+        raise Unfit(f"The safetensors headers of {hub_id} are damaged: choose another revision or model.") from None
     except hub_errors() as error:
         cached = _cached_weight_facts(hub_id, revision)
         if cached is not None:
             return cached
         raise Unfit(
             f"Could not reach the hub for the weights of {hub_id} ({type(error).__name__}), and they are not in the "
-            "local cache: check the connection, or give a local folder."
+            "local cache: check the connection, or choose a local folder."
         ) from None
     counts = metadata.parameter_count
     return {
@@ -98,26 +98,16 @@ def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
 
 
 def _cached_weight_facts(hub_id: str, revision: str | None) -> dict[str, Any] | None:
-    """The same from an earlier download; None where it is not whole."""
+    """The same from an earlier download; None where that is incomplete or damaged."""
     from huggingface_hub import snapshot_download
 
-    counts: dict[str, int] = {}
-    size = 0
+    weights = WeightFiles()
     try:
         folder = Path(snapshot_download(hub_id, revision=revision, local_files_only=True))
         index = folder / "model.safetensors.index.json"
         names = json.loads(index.read_bytes())["weight_map"].values() if index.is_file() else ["model.safetensors"]
         for name in sorted({Path(name).name for name in names}):
-            size += (folder / name).stat().st_size
-            for dtype, count in read_header(folder / name).items():
-                counts[dtype] = counts.get(dtype, 0) + count
-    except (KeyError, TypeError, AttributeError, ValueError):
-        return None  # an index or a header that is damaged
-    except hub_errors():
+            weights.add(folder / name)
+    except (KeyError, TypeError, AttributeError, ValueError, *hub_errors()):
         return None
-    return {
-        "num_parameters": sum(counts.values()),
-        "weights_bytes": size,
-        "dtype": max(counts, key=lambda dtype: counts[dtype], default=""),
-        "commit": folder.name,
-    }
+    return weights.facts() | {"commit": folder.name}

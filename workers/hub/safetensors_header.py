@@ -1,12 +1,14 @@
-"""Reads and distrusts the header of a safetensors file: parameter counts without loading weights.
+"""The headers of safetensors files, checked: parameter counts and shapes without loading weights.
 
-The form: 8 bytes little-endian length, that many bytes of JSON, then the data of the tensors without holes.
+The format: 8 bytes little-endian length, that many bytes of JSON, then the data of the tensors without gaps.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +19,28 @@ ITEM_BITS |= {"F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4}
 
 
 class DamagedHeader(ValueError):
-    """The file is not what its name says."""
+    """The file is not a valid safetensors file; the text says why."""
 
 
-def read_header(path: Path) -> dict[str, int]:
-    """How many numbers of each dtype a file holds. Error: DamagedHeader."""
-    counts: dict[str, int] = {}
-    for dtype, shape in tensors(path).values():
-        counts[dtype] = counts.get(dtype, 0) + math.prod(shape)
-    return counts
+@dataclass
+class WeightFiles:
+    """Totals over a model's weight files. numbers: by dtype."""
+
+    numbers: Counter[str] = field(default_factory=Counter)
+    size_bytes: int = 0
+    shapes: set[tuple[int, ...]] = field(default_factory=set)
+
+    def add(self, path: Path) -> None:
+        """Count one more file. Errors: DamagedHeader, OSError."""
+        for dtype, shape in tensors(path).values():
+            self.numbers[dtype] += math.prod(shape)
+            self.shapes.add(shape)
+        self.size_bytes += path.stat().st_size
+
+    def facts(self) -> dict[str, Any]:
+        """Parameter count, size and the most frequent dtype."""
+        dtype = max(self.numbers, key=lambda name: self.numbers[name], default="")
+        return {"num_parameters": self.numbers.total(), "weights_bytes": self.size_bytes, "dtype": dtype}
 
 
 def tensors(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -41,7 +56,7 @@ def tensors(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
     except (ValueError, RecursionError):
         raise DamagedHeader("its header is not JSON") from None
     if not isinstance(header, dict):
-        raise DamagedHeader("its header is no object")
+        raise DamagedHeader("its header is not an object")
     header.pop("__metadata__", None)
     entries = {}
     spans = []
@@ -52,10 +67,10 @@ def tensors(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
     position = 0
     for begin, end in sorted(spans):
         if begin != position:
-            raise DamagedHeader("its tensors overlap or leave holes")
+            raise DamagedHeader("its tensors overlap or leave gaps")
         position = end
     if position != size - 8 - length:
-        raise DamagedHeader(f"{position:,} bytes of weights are announced, {size - 8 - length:,} are there")
+        raise DamagedHeader(f"its header lists {position:,} bytes of weights, the file has {size - 8 - length:,}")
     return entries
 
 

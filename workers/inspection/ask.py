@@ -1,10 +1,9 @@
-"""Asks the trained agents of a checkpoint one question: `python -m workers.inspection.ask < request.json`, a line an
-agent.
+"""One question to the trained agents of a checkpoint, as a short child process of the web with limits.
 
-The request: {question, template (of the benchmark), expected (may be empty), verifier, tolerance, temperature, seed,
-max_new_tokens, agents: [{name, folder, prompt_format, prompt_template, chat_template_kwargs}]}. Each line of the answer
-is {agent, text, finish_reason, num_tokens, seconds, verdict: {reward, reason} or null}, or {agent, error}. One agent at
-a time is in memory, on the CPU: the devices are the runs'. The web runs this as a short child process with limits.
+`python -m workers.inspection.ask` reads {question, template (of the benchmark), expected (may be empty), verifier,
+tolerance, temperature, seed, max_new_tokens, agents: [{name, folder, prompt_format, prompt_template,
+chat_template_kwargs}]} from stdin. It prints a line for each agent: {agent, text, finish_reason, num_tokens, seconds,
+verdict: {reward, reason} or null}, or {agent, error}. One agent at a time is in memory, on the CPU: runs need the GPUs.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from typing import Any
 from workers.contract.spec.agent import AgentSpec
 
 
-def answer(request: dict[str, Any], folder_and_settings: dict[str, Any]) -> dict[str, Any]:
-    """What one agent says to the question. Errors: OSError, ValueError, RuntimeError."""
+def answer(request: dict[str, Any], agent_request: dict[str, Any]) -> dict[str, Any]:
+    """One agent's answer to the question. Errors: OSError, ValueError, RuntimeError."""
     import torch
     from transformers import AutoTokenizer
 
@@ -27,21 +26,19 @@ def answer(request: dict[str, Any], folder_and_settings: dict[str, Any]) -> dict
     from workers.randomness import derived_key
     from workers.rollouts.sampler import SampleRequest, sample
 
-    began = time.monotonic()
-    agent = AgentSpec(
-        model=folder_and_settings["folder"],
-        **{key: value for key, value in folder_and_settings.items() if key != "folder"},
-    )
+    begin = time.monotonic()
+    settings = {key: value for key, value in agent_request.items() if key != "folder"}
+    agent = AgentSpec(model=agent_request["folder"], **settings)
     tokenizer: Any = AutoTokenizer.from_pretrained(agent.model, local_files_only=True, trust_remote_code=False)
     model = load_model(agent.model, None, torch.float32, torch.device("cpu"))
     stops = eos_ids(tokenizer, model)
-    asked_text = request["template"].replace("{question}", request["question"])
-    prompt = encode_question(tokenizer, agent, asked_text, stops)
+    question = request["template"].replace("{question}", request["question"])
+    prompt = encode_question(tokenizer, agent, question, stops)
     if not prompt:
-        raise ValueError("its tokenizer makes no token of this question")
+        raise ValueError("its tokenizer finds no token in this question")
     room = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if room and len(prompt) >= room:
-        raise ValueError(f"the question has {len(prompt):,} tokens; the model can place {room:,}")
+        raise ValueError(f"the question has {len(prompt):,} tokens; the model's context has {room:,}")
     limit = min(request["max_new_tokens"], room - len(prompt)) if room else request["max_new_tokens"]
     key = derived_key("ask", request["seed"], agent.stable_seed, request["question"])
     [rollout] = sample(model, SampleRequest([prompt], [0], [key], request["temperature"], limit, 1), stops)
@@ -51,13 +48,13 @@ def answer(request: dict[str, Any], folder_and_settings: dict[str, Any]) -> dict
         "text": text,
         "finish_reason": "stop" if rollout.finished else "length",
         "num_tokens": len(rollout.token_ids),
-        "seconds": round(time.monotonic() - began, 2),
+        "seconds": round(time.monotonic() - begin, 2),
         "verdict": None,
     }
 
 
 def verdict_of(request: dict[str, Any], text: str) -> dict[str, Any]:
-    """What the run's verifier says of an answer."""
+    """The verdict of the run's verifier on an answer."""
     from workers.verifiers.service import Verifier
 
     with Verifier(request["verifier"], tolerance=request["tolerance"]) as verifier:
@@ -66,14 +63,14 @@ def verdict_of(request: dict[str, Any], text: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """One JSON line for each agent, as soon as it has answered."""
+    """Print a JSON line for each agent as soon as it has answered."""
     request = json.load(sys.stdin)
     for agent in request["agents"]:
         try:
             line = answer(request, agent)
             if request["expected"]:
                 line["verdict"] = verdict_of(request, line["text"])
-        except Exception as error:  # one agent that cannot answer must not silence its peers
+        except Exception as error:  # the other agents still answer
             line = {"agent": agent["name"], "error": f"{type(error).__name__}: {str(error)[:300]}"}
         print(json.dumps(line, ensure_ascii=True), flush=True)
     return 0

@@ -1,14 +1,13 @@
-"""The checks of a model before it is registered, one by one, up to the first that fails. No weights are loaded.
+"""The checks of a model before it is registered, up to the first that fails. No weights are loaded.
 
-What is refused here never reaches a trainer: code of the model's own, pickles, files outside the folder, sizes that
-make no sense. Each refusal says what to do.
+They keep from the trainers: custom code, pickles, files outside the folder, impossible sizes. Each refusal says what to
+do.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 import stat
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.hub.client import PICKLES, Unfit, fetch_small_files, weight_facts
-from workers.hub.safetensors_header import DamagedHeader, tensors
+from workers.hub.safetensors_header import DamagedHeader, WeightFiles
 
 MAX_ENTRIES = 10_000
 MAX_JSON_BYTES = 50_000_000
@@ -38,13 +37,10 @@ class ModelCheck:
     ok: bool
     detail: str
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "ok": self.ok, "detail": self.detail}
-
 
 @dataclass
 class Report:
-    """All checks made so far, the facts found, and the tokenizer where it loaded."""
+    """The checks so far, the model's facts, and its tokenizer once it has loaded."""
 
     location: str
     revision: str | None
@@ -93,7 +89,7 @@ def _check_files(report: Report) -> str:
         if not HUB_ID.fullmatch(location) or ".." in location or "--" in location:
             raise Unfit("This is neither an absolute path nor a hub id such as Qwen/Qwen3-0.6B.")
         if report.revision is not None and not REVISION.fullmatch(report.revision):
-            raise Unfit("The revision may hold letters, digits and . _ / - only.")
+            raise Unfit("The revision may contain only letters, digits and . _ / -")
         report.folder = fetch_small_files(location, report.revision)
         return f"{location} was found on the hub."
     report.folder = Path(location).resolve()
@@ -104,37 +100,37 @@ def _check_files(report: Report) -> str:
     except OSError as error:
         raise Unfit(f"The folder cannot be read ({error.strerror}): make it readable.") from None
     if len(names) > MAX_ENTRIES:
-        raise Unfit(f"The folder has more than {MAX_ENTRIES} entries: give the model's own folder.")
+        raise Unfit(f"The folder has more than {MAX_ENTRIES} entries: choose the model's own folder.")
     for name in names:
         _check_inside(report.folder, name)
     return f"{len(names)} entries."
 
 
 def _check_inside(folder: Path, name: str) -> None:
-    """A file of the model is a plain file in its folder. Links out of it and devices are refused."""
+    """Refuse links that leave the folder, and devices. Error: Unfit."""
     path = folder / name
     if not path.resolve().is_relative_to(folder):
         raise Unfit(f"{name} is a link that leaves the folder: copy the file instead.")
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise Unfit(f"{name} cannot be read ({error.strerror}).") from None
+        raise Unfit(f"{name} cannot be read ({error.strerror}): make it readable.") from None
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise Unfit(f"{name} is no plain file: remove it.")
+        raise Unfit(f"{name} is not a regular file: remove it.")
 
 
 def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _read_json(path: Path) -> Any:
     """A JSON file of the model. Error: Unfit."""
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
-            raise Unfit(f"{path.name} is larger than {MAX_JSON_BYTES // 10**6} MB.")
+            raise Unfit(f"{path.name} is larger than {MAX_JSON_BYTES // 10**6} MB: download the model again.")
         return json.loads(path.read_bytes(), parse_constant=_no_constant)
     except OSError as error:
-        raise Unfit(f"{path.name} cannot be read ({error.strerror}).") from None
+        raise Unfit(f"{path.name} cannot be read ({error.strerror}): make it readable.") from None
     except (ValueError, RecursionError):
         raise Unfit(f"{path.name} is not valid JSON: download the model again.") from None
 
@@ -142,19 +138,19 @@ def _read_json(path: Path) -> Any:
 def _check_config(report: Report) -> str:
     path = report.folder / "config.json"
     if not path.is_file():
-        raise Unfit("There is no config.json: give the folder that save_pretrained wrote.")
+        raise Unfit("There is no config.json: choose the folder that save_pretrained wrote.")
     config = _read_json(path)
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise Unfit("config.json names no model_type: this is not a transformers model.")
     architectures = config.get("architectures") or []
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
-        raise Unfit("architectures in config.json is not a list of names.")
+        raise Unfit("architectures in config.json is not a list of names: download the model again.")
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     if config["model_type"] not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise Unfit(
             f"transformers has no text-generating model of type {config['model_type'][:80]!r}: "
-            "choose a causal language model it knows."
+            "choose a causal language model that it supports."
         )
     report.config = config
     report.facts |= {
@@ -180,13 +176,13 @@ def _check_no_code(report: Report) -> str:
         try:
             mentions = _mentions_code(_read_json(path))
         except RecursionError:
-            raise Unfit(f"{path.name} is nested too deeply.") from None
+            raise Unfit(f"{path.name} is nested too deeply: download the model again.") from None
         if mentions:
             raise Unfit(
-                f"{path.name} asks for code of the model's own (auto_map or trust_remote_code), which never runs here: "
+                f"{path.name} requests custom code (auto_map or trust_remote_code), which never runs here: "
                 "use a model whose architecture is part of transformers."
             )
-    return "Nothing asks for it."
+    return "No file requests it."
 
 
 def _shards(report: Report) -> Iterator[str]:
@@ -202,7 +198,7 @@ def _shards(report: Report) -> Iterator[str]:
             raise Unfit("model.safetensors.index.json has no weight_map: download the model again.")
         for name in sorted({str(name) for name in weight_map.values()}):
             if "/" in name or "\\" in name or name in ("", ".", "..") or not name.endswith(".safetensors"):
-                raise Unfit(f"The shard name {name[:80]!r} does not stay in the folder.")
+                raise Unfit(f"The shard name {name[:80]!r} leaves the folder: download the model again.")
             yield name
     elif any(path.suffix in PICKLES for path in folder.iterdir()):
         raise Unfit(
@@ -217,32 +213,24 @@ def _check_weights(report: Report) -> str:
     if report.is_hub:
         report.facts |= weight_facts(report.location, report.revision)
     else:
-        counts: dict[str, int] = {}
-        size = 0
+        weights = WeightFiles()
         for name in _shards(report):
             path = report.folder / name
             if not path.is_file():
                 raise Unfit(f"{name} is missing: download the model again.")
             try:
-                header = tensors(path)
+                weights.add(path)
             except DamagedHeader as error:
-                raise Unfit(f"{name} is not a whole safetensors file ({error}): download it again.") from None
-            size += path.stat().st_size
-            for dtype, shape in header.values():
-                counts[dtype] = counts.get(dtype, 0) + math.prod(shape)
-                report.shapes.add(shape)
-        report.facts |= {
-            "num_parameters": sum(counts.values()),
-            "weights_bytes": size,
-            "dtype": max(counts, key=lambda dtype: counts[dtype]) if counts else "",
-        }
+                raise Unfit(f"{name} is not a valid safetensors file ({error}): download it again.") from None
+        report.shapes = weights.shapes
+        report.facts |= weights.facts()
     if not report.facts["num_parameters"]:
-        raise Unfit("The safetensors files hold no numbers: download the model again.")
+        raise Unfit("The safetensors files contain no weights: download the model again.")
     return f"{report.facts['num_parameters']:,} numbers, {report.facts['weights_bytes'] / 2**20:,.1f} MiB."
 
 
 def tokenizer_hash(tokenizer: Any) -> str:
-    """The same for two tokenizers that cut every text alike."""
+    """A hash that is the same for tokenizers that split every text alike."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         text = json.dumps(sorted(tokenizer.get_vocab().items()))
@@ -259,12 +247,12 @@ def _check_tokenizer(report: Report) -> str:
     from transformers.utils import logging
 
     if not any((report.folder / name).is_file() for name in TOKENIZER_FILES):
-        # transformers would make an empty tokenizer from config.json alone
+        # Without one, transformers creates an empty tokenizer from config.json.
         raise Unfit("There is no tokenizer: copy tokenizer.json and tokenizer_config.json into the folder.")
     logging.set_verbosity_error()
     try:
         tokenizer = AutoTokenizer.from_pretrained(report.folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # transformers raises what it likes here, and any of it means the same
+    except Exception as error:  # transformers raises all kinds of exceptions here
         raise Unfit(
             f"The tokenizer does not load ({type(error).__name__}: {str(error)[:200]}): "
             "copy tokenizer.json and tokenizer_config.json into the folder."
@@ -272,7 +260,7 @@ def _check_tokenizer(report: Report) -> str:
     report.tokenizer = tokenizer
     rows, pieces = report.facts["vocab_size"], len(tokenizer)
     if rows is not None and pieces > rows:
-        raise Unfit(f"The tokenizer has {pieces:,} pieces but the model only {rows:,}: they do not belong together.")
+        raise Unfit(f"The tokenizer has {pieces:,} tokens but the model only {rows:,}: use this model's tokenizer.")
     generation = report.folder / "generation_config.json"
     stops = _read_json(generation) if generation.is_file() else {}
     stops = stops.get("eos_token_id") if isinstance(stops, dict) else None
@@ -286,7 +274,7 @@ def _check_tokenizer(report: Report) -> str:
     }
     if not report.facts["eos_ids"]:
         raise Unfit("Neither the tokenizer nor generation_config.json names an end-of-text token: set eos_token.")
-    return f"{pieces:,} pieces, ends with {tokenizer.eos_token or report.facts['eos_ids']}."
+    return f"{pieces:,} tokens, ends with {tokenizer.eos_token or report.facts['eos_ids']}."
 
 
 def _check_chat_template(report: Report) -> str:
@@ -297,33 +285,29 @@ def _check_chat_template(report: Report) -> str:
         templates = [item.get("template") if isinstance(item, dict) else item for item in templates]
     for template in templates if isinstance(templates, list) else [templates]:
         if template is not None and not isinstance(template, str):
-            raise Unfit("chat_template in tokenizer_config.json is not text.")
-    has_template = bool(report.tokenizer.chat_template)
-    if has_template:
-        _try_chat_template(report.tokenizer)
-    report.facts["has_chat_template"] = has_template
-    return "Yes: questions are asked through it." if has_template else "None: questions are asked as plain text."
-
-
-def _try_chat_template(tokenizer: Any) -> None:
-    """Ask one question through the template, as a run will do."""
+            raise Unfit("chat_template in tokenizer_config.json is not text: correct or remove it.")
+    report.facts["has_chat_template"] = bool(report.tokenizer.chat_template)
+    if not report.tokenizer.chat_template:
+        return "None: questions are asked as plain text."
+    question = "What is 1+1?"
     try:
-        question = [{"role": "user", "content": "What is 1+1?"}]
-        text = tokenizer.apply_chat_template(question, tokenize=False, add_generation_prompt=True)
-    except Exception as error:  # a template may raise anything, from syntax to its own complaints
-        raise Unfit(
-            f"chat_template does not work ({type(error).__name__}: {str(error)[:200]}): mend or remove it."
-        ) from None
-    if "What is 1+1?" not in text:
-        raise Unfit("chat_template leaves the question out: mend or remove it.")
+        text = report.tokenizer.apply_chat_template(
+            [{"role": "user", "content": question}], tokenize=False, add_generation_prompt=True
+        )
+    except Exception as error:  # a template may raise anything
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        raise Unfit(f"chat_template does not work ({reason}): correct or remove it.") from None
+    if question not in text:
+        raise Unfit("chat_template leaves the question out: correct or remove it.")
+    return "Yes: questions are asked through it."
 
 
 def _check_sizes(report: Report) -> str:
     config = report.config.get("text_config") or report.config
     if not isinstance(config, dict):
-        raise Unfit("text_config in config.json is no object: download the model again.")
+        raise Unfit("text_config in config.json is not an object: download the model again.")
     if report.config.get("quantization_config"):
-        raise Unfit("The weights are quantised, which cannot be trained: give the model in full precision.")
+        raise Unfit("The weights are quantised, which cannot be trained: choose the model in full precision.")
     sizes = {name: config[name] for name in SIZES if name in config}
     context = next(
         (config[name] for name in ("max_position_embeddings", "n_positions", "seq_length") if name in config), None

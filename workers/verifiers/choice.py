@@ -1,6 +1,6 @@
-"""Multiple choice: which letter, A to J, a response settles on. The reference answer is a letter.
+"""Multiple choice: the letter, A to J, of a response, compared with the letter of the reference answer.
 
-A kind of verifier that text alone decides; no process is needed.
+Text alone decides; no process is needed.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from workers.verifiers.mathematics.answers import clean, final_answer
-from workers.verifiers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, WRONG, Verdict
+from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_REFERENCE, Verdict
 
 NO_LETTER = Verdict(0.0, "no single letter from A to J")
 MAX_CHARACTERS = 300
@@ -23,7 +23,7 @@ _SECOND = re.compile(r"\s*(?:,|/|&|or\b|and\b)|.*[(\[]\s*[A-Ja-j]\s*[)\]]", re.D
 
 
 def letter(text: str) -> str | None:
-    """The one letter that a short text stands for, in upper case; None where it is none or several."""
+    """The one letter that a short text names, in upper case; None where it names none or several."""
     text = clean(text[:MAX_CHARACTERS].replace("**", "")).strip("* ")
     text = _NAMED.sub("", text)
     if match := _ALONE.fullmatch(text):
@@ -35,7 +35,7 @@ def letter(text: str) -> str | None:
 
 
 def choice_verdict(completion: str, gold: str) -> Verdict:
-    """Right where the last box, else the last stated answer, else the whole response, is the gold's letter."""
+    """Compares the letter of the last box, else of the last stated answer, else of the response, with the gold's."""
     if not gold.strip():
         return NO_REFERENCE
     if "\\boxed" in completion or "\\fbox" in completion:
@@ -49,9 +49,9 @@ def choice_verdict(completion: str, gold: str) -> Verdict:
     option = letter(phrase)
     if option is None:
         return NO_LETTER
-    return RIGHT if option == letter(gold) else WRONG
+    return CORRECT if option == letter(gold) else INCORRECT
 
 
 def unclear_choice(gold: str) -> str:
-    """Why no response could match a reference answer; empty where one can."""
-    return "" if letter(gold) else "no single letter from A to J"
+    """Why no response can match the gold; empty where one can."""
+    return "" if letter(gold) else NO_LETTER.reason

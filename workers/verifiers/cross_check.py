@@ -1,9 +1,8 @@
-r"""The child process that checks the verifier: a second reading of the same response, by other code.
+r"""The second verifier of the audit, a child process that checks the first one's verdicts on the same responses.
 
-Station of the audit. It decides only clear cases: the same text, plain numbers, a letter in a box, no answer at all;
-else it cannot tell. It runs no code and matches no expressions. It shares no line with the first verifiers, so that one
-mistake does not make both wrong; only the rules are the same. Run as
-`python -m workers.verifiers.cross_check MEMORY_BYTES SECONDS KIND TOLERANCE`.
+It decides only clear cases: the same text, plain numbers, a letter in a box, no answer at all. It runs no code and
+matches no expressions. It follows the rules of the first verifier but shares no line of code with it, so that one
+mistake does not affect both. Run as `python -m workers.verifiers.cross_check MEMORY_BYTES SECONDS KIND TOLERANCE`.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from functools import partial
 from workers.verifiers.children.child_server import serve_verifier
 
 BOX = "\\boxed"
-# Ways of stating an answer without a box, which only the first verifier reads.
+# Signs of an answer without a box, which only the first verifier reads.
 STATING = ("answer", "option", "choice", "####", "$", "\\)", "\\]")
 MAX_CHARACTERS = 50_000
 MAX_NUMBER_CHARACTERS = 60
-ROUNDED_DIGITS = 6  # from here on the first verifier takes a decimal for a fraction that never ends
+ROUNDED_DIGITS = 6  # from here on, for the first verifier, a decimal may be a rounded fraction
 LETTERS = "ABCDEFGHIJ"
 SIGNS_OF_EXPRESSIONS = set(".^$*+?{}[]\\|()")
 
 
 def cross_check(gold: str, response: str, *, kind: str, tolerance: float = 0.0) -> bool | None:
-    """Whether a response answers `gold`; None where that is not clear. kind: as the first verifier's."""
+    """Whether a response answers `gold`; None where that is unclear. kind: of the first verifier."""
     if len(response) > MAX_CHARACTERS or "\\fbox" in response:
         return None
     if kind == "python":
@@ -73,9 +72,8 @@ def _letter(text: str) -> str | None:
 
 
 def _group(text: str) -> str | None:
-    """What stands in the braces that `text` begins with; None where they are not closed."""
-    depth = 0
-    escaped = False
+    """The content of the braces that `text` begins with; None where they are not closed."""
+    depth, escaped = 0, False
     for place, letter in enumerate(text):
         if escaped:
             escaped = False
@@ -89,7 +87,7 @@ def _group(text: str) -> str | None:
 
 
 def _same_number(gold: str, answer: str) -> bool | None:
-    """Whether two plain numbers are equal; None where either is none, or may be the other one rounded."""
+    """Whether two plain numbers are equal; None where one is not plain, or may be the other one rounded."""
     values = _number(gold), _number(answer)
     if values[0] is None or values[1] is None:
         return None

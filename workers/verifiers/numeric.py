@@ -1,7 +1,7 @@
-r"""The numeric verifier: the same number within a relative tolerance, whatever way it is written.
+r"""The numeric verifier: the same number within a relative tolerance, in any notation.
 
-Plain numbers are compared here by text alone. Constants such as `\frac{\pi}{4}` go to this file's child process,
-`python -m workers.verifiers.numeric MEMORY_BYTES SECONDS TOLERANCE`: how long a constant takes depends on who wrote it.
+Plain numbers are compared by text alone. Constants such as `\frac{\pi}{4}`, which may take arbitrarily long, go to a
+child process: `python -m workers.verifiers.numeric MEMORY_BYTES SECONDS TOLERANCE`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from fractions import Fraction
 from functools import partial
 
 from workers.verifiers.children.child_server import Unscorable, serve_verifier
-from workers.verifiers.mathematics.answers import MAX_ANSWER_CHARACTERS, clean, final_answer, number
-from workers.verifiers.verdicts import NO_ANSWER, NO_REFERENCE, RIGHT, TOO_LONG, WRONG, Pair, Verdict
+from workers.verifiers.mathematics.answers import MAX_ANSWER_CHARACTERS, clean, final_answer, number, readings
+from workers.verifiers.verdicts import CORRECT, INCORRECT, NO_ANSWER, NO_REFERENCE, TOO_LONG, Query, Verdict
 
 _EQUALS = re.compile(r"=|\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|≈|\\sim(?![a-zA-Z])")
 _CROSS = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\^)")
 # A unit in plain letters: a word, or one of the usual single letters; m/s^2 and kg*m are units too.
-# A letter at a time: what is no unit in the end can be read in one way, not in 2^n. This runs in the trainer itself.
+# One letter at a time, so that there is one way to read a text, not 2^n: this runs in the trainer itself.
 _UNIT = re.compile(r"(?<=[\d})%])\s*(?<![eE])(?:[a-zA-Zµ]{2}|[mgsKJNWVACFTLhH])(?:[/*·]?[a-zA-Zµ]|\^\{?-?\d\}?|\d)*$")
 
 
@@ -33,18 +33,8 @@ def is_close(value: Fraction, gold: Fraction, tolerance: float) -> bool:
     return abs(value - gold) <= Fraction(str(tolerance)) * abs(gold)
 
 
-def matches(value: Fraction, gold: Fraction, tolerance: float, answer: str, reference: str) -> bool:
-    """Whether two numbers agree, with the rule for percent: 50% answers 0.5, and also 50 where it is the question's."""
-    if is_close(value, gold, tolerance):
-        return True
-    answer_percent, gold_percent = answer.endswith("%"), reference.endswith("%")
-    if answer_percent == gold_percent:
-        return False
-    return is_close(value * 100, gold, tolerance) if answer_percent else is_close(value, gold * 100, tolerance)
-
-
-def numeric_verdict(completion: str, gold: str, tolerance: float) -> Verdict | Pair:
-    """The verdict where plain numbers settle it, else the (answer, gold) to ask a child about."""
+def numeric_verdict(completion: str, gold: str, tolerance: float) -> Verdict | Query:
+    """The verdict where plain numbers decide, else the answer and gold for the child process."""
     stated = final_answer(completion)
     if stated is None and "\\boxed" not in completion:
         stated = completion.strip() if number(tidy(completion[:MAX_ANSWER_CHARACTERS])) is not None else None
@@ -56,15 +46,16 @@ def numeric_verdict(completion: str, gold: str, tolerance: float) -> Verdict | P
         return TOO_LONG
     answer, reference = _last_side(stated, gold, tolerance), tidy(gold)
     if answer is None:
-        return WRONG
+        return INCORRECT
     value, gold_value = number(answer), number(reference)
     if value is None or gold_value is None:
         return answer, reference
-    return RIGHT if matches(value, gold_value, tolerance, answer, reference) else WRONG
+    values = readings(answer, reference, value, gold_value)
+    return CORRECT if any(is_close(*pair, tolerance) for pair in values) else INCORRECT
 
 
 def _last_side(answer: str, gold: str, tolerance: float) -> str | None:
-    r"""The value at the end of `v = 2x = 3.2`; None where another side is a number that is not the gold: `0=5`."""
+    r"""The last side of `v = 2x = 3.2`; None where another side is a number other than the gold: `0=5`."""
     *others, last = (tidy(side) for side in _EQUALS.split(answer))
     gold_value = number(tidy(gold))
     for side in others:
@@ -75,7 +66,7 @@ def _last_side(answer: str, gold: str, tolerance: float) -> str | None:
 
 
 def is_equal_number(gold: str, answer: str, *, tolerance: float) -> bool:
-    """Whether two constants agree. Error: Unscorable, where the reference is no constant, or no bound is found."""
+    """Whether two constants agree. Error: Unscorable where the gold is not a constant, or too close to tell."""
     from workers.verifiers.mathematics.intervals import enclose, relative_distance
 
     gold_range = enclose(gold)

@@ -1,8 +1,7 @@
-"""The regex verifier: the reference answer is a regular expression, and the whole final answer must match it.
+"""The regex verifier: the reference answer is a regular expression in Python's syntax for the whole final answer.
 
-Matching may take for ever, and Python cannot interrupt it: it happens in this file's child process, which is killed.
-Run as `python -m workers.verifiers.regex MEMORY_BYTES SECONDS`. Python's syntax; `(?i)` and its like stand in the
-expression.
+Matching may never end, and Python cannot interrupt it, so it runs in a child process that can be killed:
+`python -m workers.verifiers.regex MEMORY_BYTES SECONDS`.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ import sys
 
 from workers.verifiers.children.child_server import Unscorable, serve_verifier
 from workers.verifiers.mathematics.answers import final_answer
-from workers.verifiers.verdicts import NO_ANSWER, NO_REFERENCE, Pair, Verdict
+from workers.verifiers.verdicts import NO_ANSWER, NO_REFERENCE, Query, Verdict
 
 MAX_CHARACTERS = 10_000
 TOO_LONG = Verdict(0.0, f"answer longer than {MAX_CHARACTERS} characters")
 
 
-def regex_verdict(completion: str, gold: str) -> Verdict | Pair:
-    """What to ask a child about: the last box, else the last stated answer, else the whole response, and the gold."""
+def regex_verdict(completion: str, gold: str) -> Verdict | Query:
+    """For the child process: the last box, else the last stated answer, else the response; and the gold."""
     text = final_answer(completion)
     if text is None and "\\boxed" not in completion:
         text = completion
@@ -31,7 +30,7 @@ def regex_verdict(completion: str, gold: str) -> Verdict | Pair:
 
 
 def is_match(gold: str, answer: str) -> bool:
-    """Whether the whole answer matches. Error: Unscorable, where the reference is no regular expression."""
+    """Whether the whole answer matches. Error: Unscorable where the gold is not a regular expression."""
     try:
         return re.fullmatch(gold, answer) is not None
     except (re.error, OverflowError) as error:

@@ -1,8 +1,7 @@
-"""Verified rewards: 1 for a right answer, 0 for a wrong one, none where it could not be scored.
+"""Verified rewards: 1 for a correct answer, 0 for an incorrect one, None for an unscorable one.
 
-Station of the flow between sampling and advantages. What text alone settles is settled here, by the rules of
-`workers.verifiers.kinds`; everything else goes to a warm child process with limited memory and a wall clock, which is
-killed and replaced when it exceeds them. An answer that cannot be scored is not wrong: it is counted and left out.
+Rewards are computed between sampling and advantages. Where the rules of `workers.verifiers.kinds` need more than text,
+a warm child process with limits on memory and time decides; it is killed and replaced when it exceeds them.
 `python -m workers.verifiers.service CASES.jsonl [--verifier KIND] [--tolerance T]` scores a file of `{"id", "gold",
 "response"}` lines and prints a verdict a line.
 """
@@ -25,15 +24,15 @@ from workers import heartbeat
 from workers.contract.verifier_kinds import DEFAULT_TOLERANCE, RULES, VerifierKind
 from workers.verifiers.children.child_client import VerifierProcess
 from workers.verifiers.kinds import kind_of
-from workers.verifiers.verdicts import DIED, Pair, Verdict
+from workers.verifiers.verdicts import DIED, Query, Verdict
 
 REWARD_MAX = 1.0
-REMEMBERED = 100_000
-_PROBE = "\\boxed{271828}"  # wrong for nearly everything; every sound reference answer can be compared with it
+CACHE_SIZE = 100_000
+_PROBE = "\\boxed{271828}"  # an answer that every valid gold can be compared with
 
 
 class Verifier:
-    """Scores responses. `processes` children at most, started when the first answer needs one."""
+    """Scores responses with up to `processes` children, which start when an answer needs one."""
 
     def __init__(self, kind: VerifierKind, processes: int = 1, tolerance: float = DEFAULT_TOLERANCE) -> None:
         """tolerance: relative, of kind `numeric`."""
@@ -43,7 +42,7 @@ class Verifier:
         for child in self._children:
             self._free.put(child)
         self._pool = ThreadPoolExecutor(processes, thread_name_prefix="verifier")
-        self._remembered: OrderedDict[Pair, Verdict] = OrderedDict()
+        self._cache: OrderedDict[Query, Verdict] = OrderedDict()
         self._lock = threading.Lock()
 
     def __enter__(self) -> Verifier:
@@ -57,12 +56,12 @@ class Verifier:
         if len(completions) != len(answers):
             raise ValueError(f"{len(completions)} responses but {len(answers)} reference answers")
         verdicts: list[Verdict | None] = []
-        open_pairs: dict[Pair, list[int]] = {}
+        open_pairs: dict[Query, list[int]] = {}
         for index, (completion, gold) in enumerate(zip(completions, answers, strict=True)):
-            settled = self._rules.quick_verdict(completion, gold)
-            verdicts.append(settled if isinstance(settled, Verdict) else None)
-            if not isinstance(settled, Verdict):
-                open_pairs.setdefault(settled, []).append(index)
+            quick = self._rules.quick_verdict(completion, gold)
+            verdicts.append(quick if isinstance(quick, Verdict) else None)
+            if not isinstance(quick, Verdict):
+                open_pairs.setdefault(quick, []).append(index)
         for pair, verdict in zip(open_pairs, self._pool.map(self._ask, open_pairs), strict=True):
             heartbeat.send_heartbeat()
             for index in open_pairs[pair]:
@@ -70,10 +69,7 @@ class Verifier:
         return [verdict for verdict in verdicts if verdict is not None]
 
     def doubts(self, answers: list[str]) -> list[str]:
-        """Why no response, or none but a copy, could match each reference answer; empty where one can.
-
-        Error: VerifierError.
-        """
+        """For each gold why no response, or only a copy, can match; empty where one can. Error: VerifierError."""
         doubts = []
         for doubt in self._pool.map(self._doubt, answers):
             heartbeat.send_heartbeat()
@@ -83,44 +79,44 @@ class Verifier:
     def _doubt(self, gold: str) -> str:
         if reason := self._rules.unclear_gold(gold):
             return reason
-        settled = self._rules.quick_verdict(_PROBE, gold)
-        verdict = settled if isinstance(settled, Verdict) else self._ask(settled)
+        quick = self._rules.quick_verdict(_PROBE, gold)
+        verdict = quick if isinstance(quick, Verdict) else self._ask(quick)
         return verdict.reason if verdict.reward is None else ""
 
-    def _ask(self, pair: Pair) -> Verdict:
-        """The verdict on (answer, gold), remembered or from a child."""
+    def _ask(self, pair: Query) -> Verdict:
+        """The verdict on an answer, from the cache or a child."""
         with self._lock:
-            if pair in self._remembered:
-                self._remembered.move_to_end(pair)
-                return self._remembered[pair]
+            if pair in self._cache:
+                self._cache.move_to_end(pair)
+                return self._cache[pair]
         child = self._free.get()
         try:
             verdict = child.ask(*pair)
         finally:
             self._free.put(child)
         if verdict == DIED:
-            return verdict  # it may have been killed from outside
+            return verdict  # not cached: the child may have been killed from outside
         with self._lock:
-            self._remembered[pair] = verdict
-            if len(self._remembered) > REMEMBERED:
-                self._remembered.popitem(last=False)
+            self._cache[pair] = verdict
+            if len(self._cache) > CACHE_SIZE:
+                self._cache.popitem(last=False)
         return verdict
 
     def forget_unscorable(self) -> None:
-        """Ask again next time about what could not be scored so far."""
+        """Clear the cache of unscorable answers, so that they are tried again."""
         with self._lock:
-            for pair in [pair for pair, verdict in self._remembered.items() if verdict.reward is None]:
-                del self._remembered[pair]
+            for pair in [pair for pair, verdict in self._cache.items() if verdict.reward is None]:
+                del self._cache[pair]
 
     def close(self) -> None:
-        """End the children. The verifier is not used afterwards."""
+        """End the children; the verifier cannot be used afterwards."""
         self._pool.shutdown()
         for child in self._children:
             child.close()
 
 
 def read_cases(path: Path) -> Iterator[dict[str, Any]]:
-    """Lines of {"id", "gold", "response"}; long texts may come as `response_rle`, a list of [piece, count]."""
+    """Lines of {"id", "gold", "response"}; a long text may be `response_rle`, a list of [piece, count]."""
     with open(path, encoding="utf-8") as file:
         for line in file:
             case = json.loads(line)
@@ -131,7 +127,7 @@ def read_cases(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print one verdict a line."""
+    """Print a verdict a line."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.verifiers.service", description="Print a verdict on each case."
     )

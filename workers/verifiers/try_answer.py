@@ -1,9 +1,8 @@
-"""One response against one reference answer, by the real verifier: `python -m workers.verifiers.try_answer <
-request.json`.
+"""The verdict on one response, as a short child process of the web with limits.
 
-The request: {verifier, tolerance (may be null), gold, response}. One JSON object is printed: {reward (1, 0 or null),
-reason, extracted (the answer found in the response, or null), seconds (where plain text cannot settle it, with the
-start of the process that can)}, or {error}. The web runs this as a short child process with limits.
+`python -m workers.verifiers.try_answer` reads {verifier, tolerance (may be null), gold, response} from stdin and prints
+{reward (1, 0 or null), reason, extracted (the answer in the response, or null), seconds (with the start of a verifier
+process where one is needed)}, or {error}.
 """
 
 from __future__ import annotations
@@ -15,28 +14,28 @@ from typing import Any
 
 from workers.verifiers.children.child_client import VerifierError
 from workers.verifiers.service import Verifier
-from workers.verifiers.voting import spoken_answer
+from workers.verifiers.voting import stated_answer
 
-MAX_ANSWER = 1000  # characters of the found answer that are told
+MAX_ANSWER = 1000  # characters of the extracted answer
 
 
 def try_answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Errors: VerifierError, ValueError."""
+    """The verdict as JSON. Errors: VerifierError, ValueError."""
     tolerance = {} if request.get("tolerance") is None else {"tolerance": request["tolerance"]}
     with Verifier(request["verifier"], 1, **tolerance) as verifier:
-        began = time.monotonic()
+        begin = time.monotonic()
         [verdict] = verifier.score([request["response"]], [request["gold"]])
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - begin
     return {
         "reward": verdict.reward,
         "reason": verdict.reason,
-        "extracted": spoken_answer(request["verifier"], request["response"])[:MAX_ANSWER] or None,
+        "extracted": stated_answer(request["verifier"], request["response"])[:MAX_ANSWER] or None,
         "seconds": round(seconds, 6),
     }
 
 
 def main() -> int:
-    """Print the verdict."""
+    """Print the verdict, or an error with exit status 1."""
     try:
         answer = try_answer(json.load(sys.stdin))
     except (VerifierError, ValueError, KeyError) as error:

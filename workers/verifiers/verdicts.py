@@ -1,6 +1,6 @@
-"""A verdict on one response, and the ones that every kind of verifier gives.
+"""The verdict on one response, and the verdicts that all kinds of verifier share.
 
-Part of the rewards' station. An answer that cannot be scored is not wrong: its reward is None, with the reason.
+An unscorable answer is not incorrect: its reward is None.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from workers.verifiers.mathematics.answers import MAX_ANSWER_CHARACTERS
 
-Pair = tuple[str, str]  # answer, reference answer: what a child process is asked about
+Query = tuple[str, str]  # an answer and the gold that a child process compares it with
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Verdict:
     is_timeout: bool = False
 
 
-RIGHT = Verdict(1.0, "right")
-WRONG = Verdict(0.0, "wrong")
+CORRECT = Verdict(1.0, "right")
+INCORRECT = Verdict(0.0, "wrong")
 NO_ANSWER = Verdict(0.0, "no closed \\boxed{...} and no stated answer")
 NO_REFERENCE = Verdict(0.0, "the reference answer is empty")
 TOO_LONG = Verdict(0.0, f"answer longer than {MAX_ANSWER_CHARACTERS} characters")

@@ -1,8 +1,8 @@
-"""Which samples of a question gave the same answer: what maj@k counts, and the answer that a page shows.
+"""The votes of a question's samples, for maj@k, and the answer that a page shows.
 
-Right samples are one answer: the verifier has found each of them equal to the reference. Wrong ones are the same where
-their cleaned texts are, or are the same plain number (0.5 and \\frac{1}{2}). Wrong ones that only algebra would find
-equal stay apart, which can only split wrong votes; comparing every two of them would cost k^2 verifications.
+Correct samples have the same answer: all are equal to the reference. Incorrect ones have the same answer if their
+cleaned texts are the same, or the same plain number (0.5 and \\frac{1}{2}). Incorrect answers that only algebra would
+find equal count as different, which only splits incorrect votes; comparing all of them would cost k^2 verifications.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from workers.verifiers.choice import letter
 from workers.verifiers.mathematics.answers import clean, final_answer, number
 from workers.verifiers.service import REWARD_MAX
 
-MAX_ANSWER = 200  # characters of an answer that are kept
-# Verifiers whose answer may be the whole response.
+MAX_ANSWER = 200  # characters of an answer
+# Kinds of verifier that may read the whole response as the answer.
 _WHOLE = ("exact", "regex", "choice")
 
 
-def spoken_answer(verifier: str, text: str) -> str:
-    """The answer in a response, or an empty text where it has none; of multiple choice its letter, if it has one."""
+def stated_answer(verifier: str, text: str) -> str:
+    """The answer in a response, empty where there is none; of multiple choice its letter, if there is one."""
     if verifier == "python":
-        return ""  # code is no answer that could be voted for
+        return ""  # programs are not compared
     answer = final_answer(text)
     if answer is None and verifier in _WHOLE and "\\boxed" not in text:
         answer = text
@@ -31,20 +31,20 @@ def spoken_answer(verifier: str, text: str) -> str:
 
 
 def vote(verifier: str, texts: Sequence[str], rewards: Sequence[float | None]) -> tuple[list[Vote], str]:
-    """The votes of a question's scored samples, and the most frequent answer (of equally frequent ones the first).
+    """The votes of a question's samples, and the most frequent answer (of equally frequent ones the first).
 
-    A sample that could not be scored has no vote, and neither has a wrong one without an answer.
+    Unscorable samples and incorrect ones without an answer have no vote.
     """
     counts: dict[object, int] = {}
     words: dict[object, str] = {}
     for text, reward in zip(texts, rewards, strict=True):
         if reward is None:
             continue
-        answer = spoken_answer(verifier, text)
-        is_right = reward >= REWARD_MAX
-        if not answer and not is_right:
+        answer = stated_answer(verifier, text)
+        is_correct = reward >= REWARD_MAX
+        if not answer and not is_correct:
             continue
-        key = True if is_right else _key(answer)
+        key = True if is_correct else _key(answer)
         counts[key] = counts.get(key, 0) + 1
         words.setdefault(key, answer)
     votes = [Vote(count, key is True) for key, count in counts.items()]

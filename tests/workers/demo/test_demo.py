@@ -51,7 +51,7 @@ def test_every_problem_is_worked_right_and_its_misconception_wrong():
     train, held_out = make_problems(seed=0)
     for problem in train + held_out:
         assert eval(problem.text[:-1]) == problem.answer
-        for working, is_right in ((problem.right, True), (problem.mistaken, False)):
+        for working, is_right in ((problem.correct, True), (problem.mistaken, False)):
             found = re.fullmatch(r"(\S+)=(-?\d+);(\S+)=\\boxed\{(-?\d+)\}", working)
             assert found, working
             assert eval(found[1]) == int(found[2])
@@ -78,7 +78,7 @@ def test_verifier_agrees_with_the_workings():
     train, _ = make_problems(seed=0)
     with Verifier("math") as verifier:
         answers = [str(problem.answer) for problem in train]
-        right = verifier.score([problem.right for problem in train], answers)
+        right = verifier.score([problem.correct for problem in train], answers)
         mistaken = verifier.score([problem.mistaken for problem in train], answers)
     assert {verdict.reward for verdict in right} == {1.0}
     assert {verdict.reward for verdict in mistaken} == {0.0}
@@ -118,7 +118,7 @@ def test_tokenizers_give_back_every_working(pieces):
 
     tokenizer = make_tokenizer(pieces)
     for problem in make_problems(seed=0)[0]:
-        for text in (problem.text, problem.right, problem.mistaken):
+        for text in (problem.text, problem.correct, problem.mistaken):
             ids = tokenizer(text, split_special_tokens=True).input_ids
             assert tokenizer.decode(ids, skip_special_tokens=True) == text
             assert tokenizer.unk_token_id not in ids

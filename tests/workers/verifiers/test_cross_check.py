@@ -75,7 +75,7 @@ def test_both_verifiers_agree_on_workings_of_the_demo():
     from workers.demo.task import make_problems
 
     problems = make_problems(seed=0)[0][:300]
-    texts = [problem.right for problem in problems] + [problem.mistaken for problem in problems]
+    texts = [problem.correct for problem in problems] + [problem.mistaken for problem in problems]
     golds = [str(problem.answer) for problem in problems] * 2
     with Verifier("math") as verifier:
         first = [verdict.reward for verdict in verifier.score(texts, golds)]

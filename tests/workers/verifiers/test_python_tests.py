@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from workers.verifiers.children.child_client import VerifierError
-from workers.verifiers.children.child_server import Unscorable, Wrong
+from workers.verifiers.children.child_server import Incorrect, Unscorable
 from workers.verifiers.python import python_tests, sandbox
 from workers.verifiers.python.python_tests import last_block, passes
 from workers.verifiers.service import Verifier
@@ -35,7 +35,7 @@ def outcome(code: str, tests: str = TESTS, seconds: int = 10) -> str:
     """ "right", or why not. Ten seconds: the machine of the tests may be busy."""
     try:
         return "right" if passes(tests, code, seconds=seconds) else "?"
-    except (Wrong, Unscorable) as error:
+    except (Incorrect, Unscorable) as error:
         return f"{type(error).__name__.lower()}: {error}"
 
 
@@ -101,13 +101,13 @@ def test_code_that_passes_is_right(code, tests):
 @pytest.mark.parametrize(
     ("code", "tests", "told"),
     [
-        (FIVE, TESTS, "wrong: AssertionError (line 1 of the tests)"),
-        (FIVE, AS_FUNCTION, "wrong: AssertionError (line 3 of the tests): no"),
-        (FIVE, AS_CLASS, "wrong: Failed: AssertionError: 5 != 4"),
-        ("def g(x): return 4", TESTS, "wrong: NameError (line 1 of the tests): name 'f' is not defined"),
-        ("def f(x:", TESTS, "wrong: SyntaxError"),
-        ("x = 'a' * 10**10\ndef f(x): return 4", TESTS, "wrong: MemoryError (line 1 of the answer)"),
-        ("def f(x): return f(x)", TESTS, "wrong: RecursionError"),
+        (FIVE, TESTS, "incorrect: AssertionError (line 1 of the tests)"),
+        (FIVE, AS_FUNCTION, "incorrect: AssertionError (line 3 of the tests): no"),
+        (FIVE, AS_CLASS, "incorrect: Failed: AssertionError: 5 != 4"),
+        ("def g(x): return 4", TESTS, "incorrect: NameError (line 1 of the tests): name 'f' is not defined"),
+        ("def f(x:", TESTS, "incorrect: SyntaxError"),
+        ("x = 'a' * 10**10\ndef f(x): return 4", TESTS, "incorrect: MemoryError (line 1 of the answer)"),
+        ("def f(x): return f(x)", TESTS, "incorrect: RecursionError"),
     ],
 )
 def test_code_that_fails_is_wrong_and_says_where(code, tests, told):
@@ -128,7 +128,7 @@ def test_code_that_fails_is_wrong_and_says_where(code, tests, told):
     ],
 )  # fmt: skip
 def test_ending_early_passes_no_test(code):
-    assert outcome(code).startswith("wrong: ")
+    assert outcome(code).startswith("incorrect: ")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_ending_early_passes_no_test(code):
 )
 def test_nothing_outside_can_be_reached(deed):
     told = outcome(f"def f(x):\n    {deed}\n    return 4")
-    assert told.startswith("wrong: ")
+    assert told.startswith("incorrect: ")
     assert re.search(r"Error \(line [23] of the answer\)", told)
 
 
@@ -165,7 +165,7 @@ def test_network_of_this_machine_is_not_seen():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         told = outcome(f"import socket\ndef f(x):\n    socket.create_connection(('127.0.0.1', {port}))\n    return 4")
-    assert told.startswith("wrong: PermissionError")
+    assert told.startswith("incorrect: PermissionError")
 
 
 def test_environment_is_clean(monkeypatch):
@@ -180,7 +180,7 @@ def test_too_much_writing_is_refused():
 
 
 def test_endless_computation_is_wrong_and_endless_waiting_unscorable():
-    assert outcome("while True: pass") == "wrong: its tests took more than 2 s of processor time"
+    assert outcome("while True: pass") == "incorrect: its tests took more than 2 s of processor time"
     begin = time.monotonic()
     with pytest.raises(Unscorable) as caught:
         passes(TESTS, "import time\ntime.sleep(1000)", seconds=1)
@@ -232,7 +232,7 @@ def test_last_closed_block_of_python_is_the_code(text, code):
 
 def test_machine_without_fences_runs_no_code(monkeypatch):
     monkeypatch.setattr(sandbox.platform, "machine", lambda: "vax")
-    with pytest.raises(sandbox.NoJail, match="no system call filter for vax"):
+    with pytest.raises(sandbox.SandboxUnavailable, match="no system call filter for vax"):
         sandbox._filter_calls(None)  # type: ignore[arg-type] # refused before anything is called
     child = Verifier("python")
     monkeypatch.setattr("workers.verifiers.children.child_client.sys.executable", "/bin/false")

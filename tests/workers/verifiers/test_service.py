@@ -202,11 +202,11 @@ def test_killed_process_is_replaced_and_its_answer_asked_again_next_time(fresh_v
 def test_only_what_could_not_be_scored_is_forgotten(verifier):
     pair = ("x+1", "1+x")
     lost = ("9^{(9^{9})}", "4")
-    verifier._remembered[lost] = Verdict(None, "unscorable: no verdict in 3 s", True)
+    verifier._cache[lost] = Verdict(None, "unscorable: no verdict in 3 s", True)
     assert verifier.score(["\\boxed{x+1}"], ["1+x"])[0].reward == 1.0
     verifier.forget_unscorable()
-    assert lost not in verifier._remembered
-    assert verifier._remembered[pair].reward == 1.0
+    assert lost not in verifier._cache
+    assert verifier._cache[pair].reward == 1.0
 
 
 def test_works_off_the_main_thread(verifier):

@@ -1,7 +1,7 @@
-"""The outside of a verifier's child process: started once, asked many times, killed and replaced when it is stuck.
+"""A verifier's child process, seen from its parent: started once, asked many times, killed and replaced when it hangs.
 
-`workers.verifiers.children.child_server` is the inside. Every kind of verifier that needs a process, and the second
-verifier, use this one.
+`workers.verifiers.children.child_server` is the child's side. Every kind of verifier that needs a process, and the
+second verifier, use this class.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import selectors
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from workers.contract.repository import ROOT
-from workers.verifiers.verdicts import DIED, RIGHT, Verdict
+from workers.verifiers.verdicts import CORRECT, DIED, INCORRECT, Verdict
 
 TIME_LIMIT_S = 3.0
-GRACE_S = 0.4  # the child keeps the limit itself; if it does not even tell that, it is killed
+GRACE_S = 0.4  # the child keeps the time limit itself; after this time on top it is killed
 START_LIMIT_S = 60.0
 MEMORY_LIMIT_BYTES = 1536 * 2**20
 
@@ -31,7 +32,7 @@ class VerifierProcess:
     """One warm verifier process, `python -m module`, and its pipe. Used by one thread at a time."""
 
     def __init__(self, module: str, *arguments: str) -> None:
-        self._module, self._arguments = module, arguments
+        self._arguments = ["-m", module, str(MEMORY_LIMIT_BYTES), str(int(TIME_LIMIT_S)), *arguments]
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
 
@@ -45,31 +46,18 @@ class VerifierProcess:
             reply = self._read(process, TIME_LIMIT_S + GRACE_S)
         except BrokenPipeError:
             reply = {}
-        if reply is None or "right" not in reply:
+        if reply is None or "is_correct" not in reply:
             self.close()
             return Verdict(None, f"unscorable: no verdict in {TIME_LIMIT_S:g} s", True) if reply is None else DIED
-        if reply["right"] is None:
+        if reply["is_correct"] is None:
             return Verdict(None, f"unscorable: {reply['reason']}", bool(reply.get("is_timeout")))
-        return RIGHT if reply["right"] else Verdict(0.0, reply.get("reason", "wrong"))
+        return CORRECT if reply["is_correct"] else Verdict(0.0, reply.get("reason", INCORRECT.reason))
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [
-            sys.executable,
-            "-m",
-            self._module,
-            str(MEMORY_LIMIT_BYTES),
-            str(int(TIME_LIMIT_S)),
-            *self._arguments,
-        ]
         # The child's work is single-threaded; without this, numeric libraries reserve memory for each core.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            env=environment,
-        )
+        command = [sys.executable, *self._arguments]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=environment)
         self._process, self._buffer = process, b""
         greeting = self._read(process, START_LIMIT_S)
         if not greeting or "refused" in greeting:
@@ -98,13 +86,9 @@ class VerifierProcess:
     def close(self) -> None:
         """Kill the process; the next question starts another."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            try:
-                if pipe is not None:
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in filter(None, (process.stdin, process.stdout)):
+                with suppress(BrokenPipeError):  # of a line that was not sent
                     pipe.close()
-            except BrokenPipeError:  # a line that never went out
-                pass

@@ -1,4 +1,4 @@
-"""Limits from the kernel, lowered and never raised: whoever started this process may have set lower ones."""
+"""Kernel limits of this process, which are only ever lowered: its parent may have set lower ones."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import resource
 
 
 def lower(limit: int, value: int, spare: int = 0) -> None:
-    """Limit this process (a resource.RLIMIT_* constant) to `value`, for good; it may itself go up by `spare`."""
+    """Set a limit (a resource.RLIMIT_* constant) for good; the process itself may raise it by `spare`."""
     top = _capped(limit, value + spare)
     resource.setrlimit(limit, (min(value, top), top))
 
 
 def lower_for_now(limit: int, value: int) -> None:
-    """The same until the next call, which may be higher again."""
+    """Set a limit that the next call may raise again."""
     _, most = resource.getrlimit(limit)
     resource.setrlimit(limit, (_capped(limit, value), most))
 

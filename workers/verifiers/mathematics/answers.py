@@ -1,8 +1,8 @@
-"""The answer in a response, and what plain text can decide about it without a computer algebra system.
+"""The answer in a response, and its comparison with the gold where plain text decides, without computer algebra.
 
-Second station of a reward: find the last box, clean the LaTeX, compare numbers exactly. What this file cannot decide
-goes to `workers.verifiers.mathematics.math_equal`. Standard library only; every step is linear in the text, and long
-texts are refused.
+Finds the last box, cleans the LaTeX, compares numbers exactly; all other answers go to
+`workers.verifiers.mathematics.math_equal`. Standard library only; every step is linear in the text, and long texts are
+refused.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _STATED = (
 
 
 def final_answer(completion: str) -> str | None:
-    r"""The text in the last `\boxed{...}`, else what is stated as the answer, else the formula at the end, or None.
+    r"""The text in the last `\boxed{...}`, else the stated answer, else the formula at the end, or None.
 
-    An unclosed last box is no answer: the response was cut off in it.
+    Where the last box is not closed, the response was cut off: None.
     """
     boxes = list(_BOX.finditer(completion))
     if boxes:
@@ -41,7 +41,7 @@ def final_answer(completion: str) -> str | None:
 
 
 def _closing_formula(completion: str) -> str | None:
-    """The formula that a response ends with, a full stop after it aside; None where it ends otherwise."""
+    """The formula at the end of a response, before a full stop; None where there is none."""
     text = completion[-2 * MAX_ANSWER_CHARACTERS :].rstrip(" \t\r\n.!")
     for begin, end in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         if text.endswith(end):
@@ -51,18 +51,17 @@ def _closing_formula(completion: str) -> str | None:
 
 
 def _braced(text: str, start: int) -> str | None:
-    """The braced group (or the one word) that begins at `start`, spaces allowed before it; None if not closed."""
+    """The braced group, or the one word, at `start` or after spaces; None if not closed."""
     while start < len(text) and text[start] in " \t":
         start += 1
     if start >= len(text) or text[start] != "{":
         word = re.match(r"[^\s${}]+", text[start : start + MAX_ANSWER_CHARACTERS])
         return word.group() if word else None
-    depth = 0
-    position = start
+    depth, position = 0, start
     while position < min(len(text), start + 20 * MAX_ANSWER_CHARACTERS):
         letter = text[position]
         if letter == "\\":
-            position += 1  # the next character is escaped: \{ and \} do not nest
+            position += 1  # skip the escaped character: \{ and \} do not nest
         elif letter == "{":
             depth += 1
         elif letter == "}":
@@ -85,12 +84,9 @@ _UNIT_TEXT = re.compile(
     r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*[a-zA-Z$/ ]*\}(?:\^\{?\d\}?)?\s*$"
 )
 
-
 _SYMBOLS = {"√": "\\sqrt ", "∞": "\\infty ", "°": "^\\circ", "π": "\\pi ", "×": "\\times ", "·": "\\cdot ", "÷": "/"}
 _SYMBOLS |= {"≤": "\\le ", "≥": "\\ge ", "±": "\\pm ", "∪": "\\cup ", "−": "-", "–": "-", "⁄": "/"}
-
-
-# Normalisation alone would make 52 of 5² and 11/2 of 1½.
+# Normalisation alone would turn 5² into 52 and 1½ into 11/2.
 _RAISED, _LOWERED = re.compile("[⁰¹²³⁴-⁹⁻⁺]+"), re.compile("[₀-₉]+")
 _VULGAR = re.compile("[¼-¾⅐-⅞]")
 
@@ -101,7 +97,7 @@ def _as_fraction(match: re.Match[str]) -> str:
 
 
 def _plain_letters(text: str) -> str:
-    """Unicode signs as LaTeX, full-width letters as plain ones, invisible direction marks dropped."""
+    """Unicode signs as LaTeX, full-width letters as plain ones, without invisible direction marks."""
     if text.isascii():
         return text
     text = _RAISED.sub(lambda match: "^{" + unicodedata.normalize("NFKC", match.group()) + "}", text)
@@ -113,7 +109,7 @@ def _plain_letters(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def clean(text: str) -> str:
-    """The answer without decoration: spacing commands, fonts, `$`, `\\left`, a final full stop."""
+    """The answer without decoration, such as spacing commands, fonts, `$`, `\\left` and a final full stop."""
     text = _FRACTION.sub(lambda _: "\\frac", _plain_letters(text).strip())
     text = _UNIT_TEXT.sub("", text)
     text = text.replace("{,}", ",")
@@ -138,7 +134,7 @@ _IN_BASE = re.compile(r"(\d+)_(?:\{(\d{1,2})\}|(\d))")
 
 @lru_cache(maxsize=4096)
 def number(text: str) -> Fraction | None:
-    """The exact value of a cleaned text that is one plain number: integer, decimal, fraction, power of ten, percent."""
+    """The exact value of a cleaned text that is a plain number: integer, decimal, fraction, power of ten, percent."""
     text = text.replace(" ", "") if not re.search(r"\d \d", text) else text
     if len(text) > 200:
         return None
@@ -190,8 +186,7 @@ _LONG_DECIMAL = re.compile(r"-?(\d*)\.(\d{6,})(?:(?:\\times|\\cdot|\*)10\^\{?(-?
 def rounding_unit(text: str) -> Fraction | None:
     """One unit of a decimal's last digit, if it has six decimals and six significant digits; else None.
 
-    Such a decimal may stand for a number that never ends. Digits are counted and not decimals alone: 0.000001 says
-    next to nothing about 1/1234567.
+    Such a decimal may be a rounded number. Significant digits count too: 0.000001 says little about 1/1234567.
     """
     match = _LONG_DECIMAL.fullmatch(text.replace(" ", ""))
     if not match or len((match[1] + match[2]).lstrip("0")) < 6:
@@ -200,7 +195,7 @@ def rounding_unit(text: str) -> Fraction | None:
 
 
 def _is_rounding(rounded: str, exact: Fraction) -> bool:
-    """Whether a long decimal is `exact`, rounded or cut to its last digit; `exact` never ends."""
+    """Whether a long decimal is `exact` rounded or cut to its last digit; `exact` has no end as a decimal."""
     unit, bottom = rounding_unit(rounded), exact.denominator
     for prime in (2, 5):
         while bottom % prime == 0:
@@ -218,7 +213,7 @@ def in_base(text: str) -> tuple[str, int] | None:
 
 
 def decide(answer: str, gold: str) -> bool | None:
-    """True or False where plain text settles whether a cleaned answer equals a cleaned gold; None where it does not."""
+    """Whether a cleaned answer equals a cleaned gold; None where plain text does not decide."""
     if not answer:
         return False
     if answer.replace(" ", "") == gold.replace(" ", ""):
@@ -226,27 +221,29 @@ def decide(answer: str, gold: str) -> bool | None:
     answer_value, gold_value = number(answer), number(gold)
     if answer_value is not None and gold_value is not None:
         return (
-            answer_value == gold_value
+            any(value == other for value, other in readings(answer, gold, answer_value, gold_value))
             or _is_rounding(answer, gold_value)
             or _is_rounding(gold, answer_value)
-            or _percent_read_plainly(answer, gold, answer_value, gold_value)
         )
     answer_digits, gold_digits = in_base(answer), in_base(gold)
     if answer_digits or gold_digits:
         return _decide_base(answer, gold, answer_digits, gold_digits)
     if re.search(r"\d \d", answer) and re.fullmatch(r"[\d. ]+", answer):
-        return False  # two numbers side by side are no number
+        return False  # two numbers side by side are not a number
     if re.fullmatch(r"[A-Za-z][A-Za-z ]+", gold) and gold.lower() == answer.lower():
         return True
     return None
 
 
-def _percent_read_plainly(answer: str, gold: str, answer_value: Fraction, gold_value: Fraction) -> bool:
-    """50% for a gold of 50, and 50 for a gold of 50%: the question already said that it asks for a percentage."""
-    answer_percent, gold_percent = answer.endswith("%"), gold.endswith("%")
-    if answer_percent == gold_percent:
-        return False
-    return answer_value * 100 == gold_value if answer_percent else gold_value * 100 == answer_value
+def readings(answer: str, gold: str, value: Fraction, gold_value: Fraction) -> list[tuple[Fraction, Fraction]]:
+    """The pairs of values of which one must agree.
+
+    50% also answers 50, and 50 also answers 50%, because the question may have asked for a percentage.
+    """
+    pairs, is_percent = [(value, gold_value)], answer.endswith("%")
+    if is_percent != gold.endswith("%"):
+        pairs.append((value * 100, gold_value) if is_percent else (value, gold_value * 100))
+    return pairs
 
 
 def _decide_base(

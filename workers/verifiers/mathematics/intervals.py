@@ -1,8 +1,8 @@
-r"""Constants such as `\frac{\log 2}{\log 2-\log 3}` as intervals that surely hold them: quick, and never written out.
+r"""Interval arithmetic: the interval that contains a constant such as `\frac{\log 2}{\log 2-\log 3}`.
 
-Algebra systems spend seconds on some of these, and for ever on powers like `9^{9^9}`. Two intervals that do not touch
-settle that two constants differ, however large they are. Runs in verifier children only. What is not plainly
-one constant (a letter, a unit, an ambiguous fraction) is left to `workers.verifiers.mathematics.math_equal`.
+Algebra systems take seconds for some constants, and never finish powers like `9^{9^9}`. Two constants differ if their
+intervals do not touch, however large they are. Runs in verifier children only. Texts that are not clearly one constant
+(a letter, a unit, an ambiguous fraction) are left to `workers.verifiers.mathematics.math_equal`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from mpmath import iv, mpf
 from workers.verifiers.mathematics.answers import rounding_unit
 
 PRECISION_BITS = 256
-MAX_DEPTH = 110  # five frames each, of Python's thousand
-# Beyond 2 to this power a number is only known to be larger; its logarithm is still exact enough.
+MAX_DEPTH = 110  # five frames each, of Python's 1000
+# Of a number above 2 to this power only a lower bound is computed; the precision of its logarithm would suffice.
 HUGE_BITS = 2**40
 MAX_WHOLE_EXPONENT = 2**60
 MAX_ANGLE = 2**100
 
 iv.prec = PRECISION_BITS
-_SURE_BITS = 180  # two constants that agree so far are taken for equal
+_SURE_BITS = 180  # constants that agree so far count as equal
 _SURE_ZERO = mpf(2) ** -200
-_SURE_SIZE = mpf(2) ** 64  # above, a difference of 1 would need more bits than there are
+_SURE_SIZE = mpf(2) ** 64  # above it the precision is too low to see a difference of 1
 _EVERYTHING_ABOVE = iv.mpf([mpf(2) ** HUGE_BITS, mpf("inf")])
 
 _TOKEN = re.compile(r"\d+(?:\.\d*)?|\.\d+|\\[a-zA-Z]+|\*\*|[-+*/^(){}!\[\]_]")
@@ -45,22 +45,22 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 _STARTERS = {"(", "{", "\\frac", "\\sqrt", "\\binom", "\\pi", "\\lfloor", "\\lceil", *_FUNCTIONS}
 
 
-class _Unread(Exception):
-    """Not plainly a constant, or one that has no value."""
+class _NotAConstant(Exception):
+    """A text that is not clearly a constant, or has no value."""
 
 
 def enclose(text: str) -> Any | None:
-    """The interval (mpmath's `iv`) that holds a cleaned constant; None where the text is none, or not plainly so."""
+    """The interval (mpmath's `iv`) that contains a cleaned constant; None where the text is not clearly one."""
     try:
-        return _Reader(text).whole()
-    except (_Unread, RecursionError, ZeroDivisionError, ValueError, NotImplementedError):
+        return _ConstantReader(text).whole()
+    except (_NotAConstant, RecursionError, ZeroDivisionError, ValueError, NotImplementedError):
         return None
 
 
 def same_constant(gold: str, answer: str) -> bool | None:
-    """Whether two cleaned constants are equal; None where either is none, or their intervals do not settle it.
+    """Whether two cleaned constants are equal; None where one is not a constant, or the intervals do not decide.
 
-    A decimal of six digits or more may be the other one rounded to them: docs/verifiers.md.
+    A decimal of six digits or more may be the other constant rounded: docs/verifiers.md.
     """
     gold_range, answer_range = enclose(gold), enclose(answer)
     if gold_range is None or answer_range is None:
@@ -72,17 +72,16 @@ def same_constant(gold: str, answer: str) -> bool | None:
     if max(gold_range.a, answer_range.a) > min(gold_range.b, answer_range.b):
         return False
     if any((value.a == 0) != (value.b == 0) for value in (gold_range, answer_range)):
-        return None  # too small to be told from 0
-    spread = max(gold_range.b, answer_range.b) - min(
-        gold_range.a, answer_range.a
-    )  # touching intervals: how far apart at most
+        return None  # too small to distinguish from 0
+    # The greatest difference between constants in intervals that touch.
+    spread = max(gold_range.b, answer_range.b) - min(gold_range.a, answer_range.a)
     size = max(abs(gold_range.a), abs(gold_range.b))
     is_sure = spread <= _SURE_ZERO or (size < _SURE_SIZE and spread <= size * mpf(2) ** -_SURE_BITS)
     return True if is_sure else None
 
 
 def relative_distance(answer: Any, gold: Any) -> tuple[float, float]:
-    """Least and greatest |answer - gold| / |gold| over two intervals; for a gold that may be 0 only 0 is near."""
+    """Least and greatest |answer - gold| / |gold| over two intervals; to a gold that may be 0 only 0 is close."""
     distance = abs(answer - gold)
     if 0 in gold:
         return (0.0, 0.0) if distance.b <= _SURE_ZERO else (float(distance.a > 0), float("inf"))
@@ -91,7 +90,7 @@ def relative_distance(answer: Any, gold: Any) -> tuple[float, float]:
 
 
 def _is_rounded(text: str, unit: Fraction, exact: Any) -> bool:
-    """Whether a decimal is `exact` within a unit of its last digit; `exact` never ends, as far as can be seen."""
+    """Whether a decimal is `exact` within one unit of its last digit, and `exact` seems to have no end."""
     finer = exact * (iv.mpf(10**6) * unit.denominator / unit.numerator)
     value = enclose(text)
     is_ending = exact.a == exact.b
@@ -106,28 +105,28 @@ def _floor(value: Any) -> int:
 
 def _log(x: Any) -> Any:
     if not x.a > 0:
-        raise _Unread
+        raise _NotAConstant
     return iv.ln(x)
 
 
 def _angle(x: Any) -> Any:
     if not abs(x).b < MAX_ANGLE:
-        raise _Unread
+        raise _NotAConstant
     return x
 
 
 def _over(top: Any, bottom: Any) -> Any:
     if 0 in bottom:
-        raise _Unread
+        raise _NotAConstant
     return top / bottom
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """base ^ exponent; beyond HUGE_BITS only a bound."""
+    """base ^ exponent; above HUGE_BITS only a bound."""
     whole = exponent.a == exponent.b and abs(exponent).b < MAX_WHOLE_EXPONENT and exponent.a == int(exponent.a)
     if not base.a > 0:
         if not whole or abs(exponent).b > 10**6 or (0 in base and not exponent.a > 0):
-            raise _Unread
+            raise _NotAConstant
         return base ** int(exponent.a)
     bits = exponent * iv.ln(base) / iv.ln(2)
     if bits.a > HUGE_BITS:
@@ -135,17 +134,17 @@ def _power(base: Any, exponent: Any) -> Any:
     if bits.b < -HUGE_BITS:
         return 1 / _EVERYTHING_ABOVE
     if not abs(bits).b < 2 * HUGE_BITS or (exponent.a == exponent.b and not abs(exponent).b < MAX_WHOLE_EXPONENT):
-        raise _Unread
+        raise _NotAConstant
     return base ** int(exponent.a) if whole else iv.exp(exponent * iv.ln(base))
 
 
 def _factorial(x: Any) -> Any:
     if x.a != x.b or x.a < 0:
-        raise _Unread
+        raise _NotAConstant
     if x.a > HUGE_BITS:
         return _EVERYTHING_ABOVE  # n! > 2^n
     if x.a != int(x.a):
-        raise _Unread
+        raise _NotAConstant
     return iv.factorial(x)
 
 
@@ -157,8 +156,8 @@ def _rounded_down(x: Any) -> Any:
 
 
 @dataclass
-class _Reader:
-    """Reads a text from left to right; each method takes one construct and returns its interval."""
+class _ConstantReader:
+    """Reads a text from left to right; each method reads one construct and returns its interval."""
 
     text: str
     at: int = 0
@@ -167,32 +166,32 @@ class _Reader:
     def whole(self) -> Any:
         value = self.sum()
         if self.peek():
-            raise _Unread
+            raise _NotAConstant
         return value
 
     def peek(self) -> str:
-        """The next token, "" at the end."""
+        """The next token, empty at the end."""
         while self.at < len(self.text) and self.text[self.at] == " ":
             self.at += 1
         if self.at == len(self.text):
             return ""
         match = _TOKEN.match(self.text, self.at)
         if match is None:
-            raise _Unread
+            raise _NotAConstant
         return match.group()
 
     def take(self, token: str = "") -> str:
-        """Step over the next token; `token`: it must be this one."""
+        """Go past the next token, which must be `token` unless that is empty."""
         current = self.peek()
         if not current or (token and current != token):
-            raise _Unread
+            raise _NotAConstant
         self.at += len(current)
         return current
 
     def sum(self) -> Any:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise _Unread
+            raise _NotAConstant
         value = self.product()
         while self.peek() in ("+", "-"):
             value = value + self.product() if self.take() == "+" else value - self.product()
@@ -209,18 +208,16 @@ class _Reader:
                 self.take()
                 value, is_divided = _over(value, self.signed()), True
             elif token in _STARTERS:
-                # 1/2\pi may mean two things, and 1\frac{1}{2} is three halves.
+                # 1/2\pi is ambiguous, and 1\frac{1}{2} is three halves.
                 if is_divided or (token == "\\frac" and self.text[: self.at].rstrip()[-1:].isdigit()):
-                    raise _Unread
+                    raise _NotAConstant
                 value = value * self.power()
             else:
                 break
         return value
 
     def signed(self) -> Any:
-        if self.peek() not in ("+", "-"):
-            return self.power()
-        sign = self.take()
+        sign = self.take() if self.peek() in ("+", "-") else ""
         return -self.power() if sign == "-" else self.power()
 
     def power(self) -> Any:
@@ -231,8 +228,8 @@ class _Reader:
         if self.peek() in ("^", "**"):
             self.take()
             value = _power(value, self.group() if self.peek() == "{" else self.signed())
-        if self.peek() == "!":  # n!! is no factorial of a factorial
-            raise _Unread
+        if self.peek() == "!":  # n!! is not the factorial of a factorial
+            raise _NotAConstant
         return value
 
     def atom(self) -> Any:
@@ -258,7 +255,7 @@ class _Reader:
             return -_rounded_down(-self.until("\\rceil"))
         if token in _FUNCTIONS:
             return self.function(token)
-        raise _Unread
+        raise _NotAConstant
 
     def until(self, end: str) -> Any:
         value = self.sum()
@@ -270,14 +267,14 @@ class _Reader:
         return self.until("}")
 
     def argument(self) -> Any:
-        """What TeX hands to a command: a group, or one character."""
+        """An argument of a TeX command: a group, or one character."""
         token = self.peek()
         if token == "{":
             return self.group()
         if token == "\\pi":
             return self.atom()
         if not token[:1].isdigit():
-            raise _Unread
+            raise _NotAConstant
         self.at += 1
         return iv.mpf(token[0])
 
@@ -290,7 +287,7 @@ class _Reader:
         if value.a == value.b == 0:
             return value
         if not value.a > 0 or not degree.a > 0:
-            raise _Unread
+            raise _NotAConstant
         return iv.sqrt(value) if degree.a == degree.b == 2 else _power(value, 1 / degree)
 
     def function(self, name: str) -> Any:
@@ -302,5 +299,5 @@ class _Reader:
         argument = self.atom()
         after = self.peek()
         if not is_enclosed and (after in ("^", "**", "!") or after in _TIMES or after in _OVER or after in _STARTERS):
-            raise _Unread  # \sin 2\pi/3: where does the angle end?
+            raise _NotAConstant  # \sin 2\pi/3: where does the angle end?
         return _FUNCTIONS[name](argument) if base is None else _over(_log(argument), _log(base))

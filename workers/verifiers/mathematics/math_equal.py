@@ -1,8 +1,7 @@
-"""The child process that compares two mathematical answers by computer algebra. Killed at will by
-`workers.verifiers.service`.
+"""The child process that compares mathematical answers by computer algebra, where plain text does not decide.
 
-Third station of a reward, for what plain text cannot decide; `workers.verifiers.children.child_server` is its loop and
-its limits. Run as `python -m workers.verifiers.mathematics.math_equal MEMORY_BYTES SECONDS`.
+Run as `python -m workers.verifiers.mathematics.math_equal MEMORY_BYTES SECONDS`;
+`workers.verifiers.children.child_server` has its loop and its limits.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _FUNCTION_WORDS = re.compile(r"\\[a-zA-Z]+|operatorname")
 def _parse(text: str) -> Any:
     from math_verify import LatexExtractionConfig, parse
 
-    # The box keeps math-verify from guessing where the answer is; no time-out: it would set an alarm.
+    # The box keeps math-verify from guessing where the answer is. No time-out, because that sets an alarm.
     return parse(f"$\\boxed{{{text}}}$", extraction_config=[LatexExtractionConfig()], parsing_timeout=None)
 
 
@@ -41,7 +40,7 @@ def _verify(gold: str, answer: str) -> bool:
 
 
 def _same_complex_number(gold: Any, answer: Any) -> bool:
-    """Equality of two constants whose only letter is i, the imaginary unit: the parser takes it for a variable."""
+    """Equality of two constants whose only letter is i, the imaginary unit, which the parser reads as a variable."""
     import sympy
 
     if not isinstance(gold, sympy.Expr) or not isinstance(answer, sympy.Expr):
@@ -54,7 +53,7 @@ def _same_complex_number(gold: Any, answer: Any) -> bool:
 
 
 def _is_constant(text: str) -> bool:
-    """Whether an expression holds no letters but those of LaTeX commands."""
+    """Whether an expression has no letters outside LaTeX commands."""
     return not re.search(r"[a-zA-Z]", _FUNCTION_WORDS.sub("", text))
 
 
@@ -77,7 +76,7 @@ def _degrees(text: str) -> str:
 
 
 def _sides(text: str) -> list[str]:
-    """The sides of a chain of equalities; the one in the index of a sum is none."""
+    """The sides of a chain of equalities, without those in braces, such as the index of a sum."""
     sides, depth, start = [], 0, 0
     for position, letter in enumerate(text):
         depth += {"{": 1, "}": -1}.get(letter, 0)
@@ -88,16 +87,16 @@ def _sides(text: str) -> list[str]:
 
 
 def _equal(gold: str, answer: str) -> bool:
-    decided = decide(answer, gold)
-    if decided is not None:
-        return decided
+    decision = decide(answer, gold)
+    if decision is not None:
+        return decision
     if number(gold) is not None and answer.startswith("\\{") and "," in answer:
         return False
     if gold[:1] in "([" and answer.startswith("\\{"):
-        return False  # a set is no interval and no tuple
+        return False  # a set is not an interval or a tuple
     gold, answer = _degrees(_increasing(gold)), _degrees(_increasing(answer))
-    settled = same_constant(gold, answer)
-    return _verify(gold, answer) if settled is None else settled
+    decision = same_constant(gold, answer)
+    return _verify(gold, answer) if decision is None else decision
 
 
 def is_equal(gold: str, answer: str) -> bool:
@@ -105,7 +104,7 @@ def is_equal(gold: str, answer: str) -> bool:
     gold_sides, sides = _sides(gold), _sides(answer)
     is_list = "," in answer or re.search(r"(?<![a-zA-Z])(?:or|and)(?![a-zA-Z])", answer) is not None
     if len(sides) > 1 and not is_list and (len(gold_sides) == 1 or len(sides) > 2):
-        # A chain of equalities says that its sides are equal: those without letters must all be the gold. 0=5 is not 5.
+        # All sides without letters must equal the gold: 0=5 is not 5.
         constants = [side for side in sides[:-1] if _is_constant(side)]
         return all(side and _equal(gold_sides[-1], side) for side in [*constants, sides[-1]])
     if len(gold_sides) == 2 and len(sides) == 1 and _NAME.fullmatch(gold_sides[0]):
@@ -117,7 +116,7 @@ def main() -> None:
     """Serve until stdin ends."""
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the start: loading takes seconds
-    is_equal("x+1", "1+x")  # the libraries load and warm up before the first question, which has only seconds
+    is_equal("x+1", "1+x")  # loads the libraries before the first question, which has only seconds
     serve_verifier(is_equal, int(sys.argv[1]), int(sys.argv[2]))
 
 

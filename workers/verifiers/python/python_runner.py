@@ -1,9 +1,8 @@
-"""The process in which code of a response meets its tests: one answer, then it ends. Started by
-`workers.verifiers.python.python_tests`.
+"""The process that runs the code of one response with its tests; `workers.verifiers.python.python_tests` starts it.
 
-It reads `{code, tests, token, folder}` on stdin, closes every way out but one pipe, puts up its fences, and runs both
-texts in one namespace. What it writes last is the token where all tests passed, else `{"failed"}` with the reason; the
-token and a reason where the fences do not stand, before anything has run.
+It reads `{code, tests, token, folder}` from stdin, closes all descriptors but one pipe, enters the sandbox, and runs
+both texts in one namespace. It writes the token if all tests passed, else `{"failed"}` with the reason; without a
+sandbox it runs nothing and writes the token and a reason.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from workers.verifiers.python.sandbox import NoJail, confine
+from workers.verifiers.python.sandbox import SandboxUnavailable, confine
 
 
 class Failed(Exception):
@@ -23,14 +22,14 @@ class Failed(Exception):
 
 
 def run_tests(code: str, tests: str) -> None:
-    """Run both. Error: whatever the code or a test raises."""
-    execute, build = exec, compile  # the code may put others in their place
+    """Run both. Errors: any that the code or a test raises."""
+    execute, build = exec, compile  # the code may replace the builtins
     space: dict[str, Any] = {"__name__": "solution"}
     execute(build(code, "answer", "exec"), space)
     before = dict(space)
     execute(build(tests, "tests", "exec"), space)
     unittest: Any = sys.modules.get("unittest")
-    # Tests in the manner of unittest and pytest are run too; plain assertions have been by now.
+    # Plain assertions have run by now; unittest's classes and pytest's functions follow.
     for name, thing in [*space.items()]:
         if thing is before.get(name):
             continue
@@ -44,7 +43,7 @@ def run_tests(code: str, tests: str) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong, and where in which of the two texts."""
+    """The error, and its line in the answer or the tests."""
     places = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in ("answer", "tests")]
     where = f" (line {places[-1].lineno} of the {places[-1].filename})" if places else ""
     return f"{type(error).__name__}{where}: {str(error)[:200]}".removesuffix(": ")
@@ -61,16 +60,16 @@ def main() -> None:
     write = os.write
     try:
         confine(Path(request["folder"]))
-    except (NoJail, OSError, ValueError) as error:
+    except (SandboxUnavailable, OSError, ValueError) as error:
         write(channel, f"{token}{error}".encode())
         sys.exit(1)
     try:
         run_tests(request["code"], request["tests"])
         reply = token
-    except BaseException as error:  # SystemExit too: no test ends that way
+    except BaseException as error:  # SystemExit too
         reply = json.dumps({"failed": reason(error)})
     write(channel, reply.encode())
-    os._exit(0)  # threads of the code do not keep it alive
+    os._exit(0)  # does not wait for threads of the code
 
 
 if __name__ == "__main__":

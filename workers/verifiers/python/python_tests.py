@@ -1,10 +1,8 @@
-"""The python verifier: the last Python block of a response is run together with the reference answer, which is tests.
+"""The python verifier: the last Python block of a response must pass the tests in the reference answer.
 
-This file's child process, `python -m workers.verifiers.python.python_tests MEMORY_BYTES SECONDS`, starts one more for
-every answer,
-`workers.verifiers.python.python_runner`, with fences of its own (`workers.verifiers.python.sandbox`), and believes only
-the token that it writes after the last test: code that ends the process early, with whatever exit status, has not
-passed.
+The child process, `python -m workers.verifiers.python.python_tests MEMORY_BYTES SECONDS`, starts a further process for
+every answer, `workers.verifiers.python.python_runner`, in a sandbox. The answer passes only if that process writes a
+random token after the last test: code that ends the process early does not pass, whatever its exit status.
 """
 
 from __future__ import annotations
@@ -23,20 +21,20 @@ from dataclasses import dataclass
 from functools import partial
 
 from workers.contract.repository import ROOT
-from workers.verifiers.children.child_server import Unscorable, Wrong, serve_verifier, write_refusal
+from workers.verifiers.children.child_server import Incorrect, Unscorable, serve_verifier, write_refusal
 from workers.verifiers.python.sandbox import CPU_SECONDS
-from workers.verifiers.verdicts import NO_REFERENCE, Pair, Verdict
+from workers.verifiers.verdicts import NO_REFERENCE, Query, Verdict
 
 MAX_CHARACTERS = 100_000
 MAX_REPORT_BYTES = 4096
-GRACE_S = 0.2  # the answer's process is ended after the time limit; so much longer for telling it
+GRACE_S = 0.2  # for ending the process after the time limit and reporting it
 NO_CODE = Verdict(0.0, "no closed block of Python code")
 TOO_LONG = Verdict(0.0, f"code longer than {MAX_CHARACTERS} characters")
 _TAGS = {"", "python", "py", "python3"}
 
 
 def last_block(completion: str) -> str | None:
-    """The code of the last fenced block without a language, or with Python's; None where it is not closed."""
+    """The code of the last fenced block in Python or without a language; None where it is not closed."""
     code: str | None = None
     block: list[str] | None = None
     is_python = False
@@ -45,7 +43,7 @@ def last_block(completion: str) -> str | None:
             tag = line.strip().strip("`").strip().lower()
             if block is None:
                 block, is_python = [], tag in _TAGS
-                code = None if is_python else code  # a later block replaces an earlier one even if it is cut off
+                code = None if is_python else code  # even a block that is cut off replaces earlier ones
             else:
                 code = "\n".join(block) if is_python else code
                 block = None
@@ -54,8 +52,8 @@ def last_block(completion: str) -> str | None:
     return code
 
 
-def python_verdict(completion: str, gold: str) -> Verdict | Pair:
-    """What to ask a child about: the response's code and the tests."""
+def python_verdict(completion: str, gold: str) -> Verdict | Query:
+    """For the child process: the response's code and the tests."""
     code = last_block(completion)
     if code is None or not code.strip():
         return NO_CODE
@@ -65,7 +63,7 @@ def python_verdict(completion: str, gold: str) -> Verdict | Pair:
 
 
 def unclear_tests(gold: str) -> str:
-    """Why tests could not tell right from wrong; empty where they may."""
+    """Why tests cannot tell correct from incorrect code; empty where they may."""
     try:
         tree = ast.parse(gold)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # MemoryError: nested too deeply
@@ -78,30 +76,30 @@ def unclear_tests(gold: str) -> str:
 
 
 def passes(tests: str, code: str, *, seconds: int) -> bool:
-    """True where the code passes. Errors: Wrong with the reason; Unscorable where time ran out or nothing can run."""
+    """True where the code passes. Errors: Incorrect, Unscorable (time ran out, or nothing can run)."""
     token = secrets.token_hex(16)
-    ended = _run({"code": code, "tests": tests, "token": token}, seconds)
-    if ended.report == token and ended.status == 0:
+    ending = _run({"code": code, "tests": tests, "token": token}, seconds)
+    if ending.report == token and ending.status == 0:
         return True
-    if ended.report.startswith(token):  # written before any line of the code ran
-        raise Unscorable(ended.report.removeprefix(token))
-    if ended.status == -signal.SIGXCPU or ended.processor_s >= CPU_SECONDS:
-        # The code's own doing, however busy the machine is.
-        raise Wrong(f"its tests took more than {CPU_SECONDS} s of processor time")
-    if ended.is_late:
+    if ending.report.startswith(token):  # written before the code ran
+        raise Unscorable(ending.report.removeprefix(token))
+    if ending.status == -signal.SIGXCPU or ending.processor_s >= CPU_SECONDS:
+        # Processor time does not depend on how busy the machine is.
+        raise Incorrect(f"its tests took more than {CPU_SECONDS} s of processor time")
+    if ending.is_late:
         raise Unscorable(f"its tests did not end in {seconds} s", is_timeout=True)
-    if ended.status == -signal.SIGKILL:  # the fences let it send no signal, so that was somebody else
+    if ending.status == -signal.SIGKILL:  # from outside: the sandbox allows no signals
         raise Unscorable("its process was killed")
     try:
-        failed = json.loads(ended.report)["failed"]
+        failed = json.loads(ending.report)["failed"]
     except (ValueError, TypeError, KeyError):
         failed = "the code ended before its tests did"
-    raise Wrong(str(failed)[:300])
+    raise Incorrect(str(failed)[:300])
 
 
 @dataclass(frozen=True)
-class _Ended:
-    """What the process reported last, its exit status, whether it was killed as too late, its processor time."""
+class _Ending:
+    """How the process ended: its report, exit status, whether the time ran out, and its processor time."""
 
     report: str
     status: int
@@ -109,8 +107,8 @@ class _Ended:
     processor_s: float
 
 
-def _run(request: dict[str, str], seconds: int) -> _Ended:
-    """Run one answer in a process and a folder of its own, both gone afterwards."""
+def _run(request: dict[str, str], seconds: int) -> _Ending:
+    """Run one answer in a new process and a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="hacrl-tests-", ignore_cleanup_errors=True) as folder:
         environment = {
             "PATH": "/usr/bin:/bin",
@@ -121,7 +119,7 @@ def _run(request: dict[str, str], seconds: int) -> _Ended:
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
-        used = _processor_s()
+        begin_s = _processor_s()
         process = subprocess.Popen(
             [sys.executable, "-s", "-B", "-m", "workers.verifiers.python.python_runner"],
             stdin=subprocess.PIPE,
@@ -141,17 +139,17 @@ def _run(request: dict[str, str], seconds: int) -> _Ended:
             status = process.wait()
             os.set_blocking(process.stdout.fileno(), False)
             report = process.stdout.read(MAX_REPORT_BYTES) or b""
-        return _Ended(report.decode(errors="replace"), status, not has_ended, _processor_s() - used)
+        return _Ending(report.decode(errors="replace"), status, not has_ended, _processor_s() - begin_s)
 
 
 def _processor_s() -> float:
-    """Processor time of all children that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    """Processor time of all finished children."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _wait(pid: int, seconds: float) -> bool:
-    """Whether a child process ends in that time; it stays to be waited for."""
+    """Whether a child process ends in that time; it is not reaped."""
     handle = os.pidfd_open(pid)
     try:
         return bool(select.select([handle], [], [], seconds)[0])
@@ -160,14 +158,14 @@ def _wait(pid: int, seconds: float) -> bool:
 
 
 def main() -> None:
-    """Serve until stdin ends, if this machine can run code behind fences."""
+    """Serve until stdin ends, if this machine supports the sandbox."""
     memory_bytes, seconds = int(sys.argv[1]), int(sys.argv[2])
     if sys.platform != "linux":
         write_refusal("running code of responses needs Linux")
         return
     try:
-        passes("assert True", "pass", seconds=20)  # the first start reads much from the disk
-    except (Unscorable, Wrong) as error:
+        passes("assert True", "pass", seconds=20)  # the first start is slow
+    except (Unscorable, Incorrect) as error:
         write_refusal(str(error))
     else:
         serve_verifier(partial(passes, seconds=seconds), memory_bytes, seconds, GRACE_S)

@@ -1,16 +1,15 @@
-"""What keeps code of a response from the rest of the machine: the kernel's own fences, put up by the process itself.
+"""The sandbox of code in responses: restrictions of the kernel that a process sets for itself and cannot lift.
 
-Called by `workers.verifiers.python.python_runner` after Python has started and before any line of the response runs;
-nothing takes the fences down again. Three of them, from Linux by ctypes, all without privileges:
+`workers.verifiers.python.python_runner` calls it after Python has started and before any line of the response runs.
+Three restrictions, from Linux by ctypes, without privileges:
 
-- Landlock: files can be read only below the Python installation and the system's libraries, and written only in one
-  temporary folder;
-- a seccomp filter: no sockets, no further processes, no signals, no tracing; no shared memory or queue that would stay
-  when the process is gone; no other times, attributes or priorities for what is not its own, which Landlock does not
-  guard (x86_64 and aarch64);
-- namespaces of its own for users and network: no network device. Refused in many containers; the filter stays.
+- Landlock: the process reads files only below the Python installation and the system's libraries, and writes only in
+  one temporary folder;
+- a seccomp filter (x86_64 and aarch64): no sockets, further processes, signals or tracing; no shared memory or queue
+  that outlives the process; no changes to times, attributes or priorities, which Landlock does not cover;
+- own namespaces for users and network, without a network device. Many containers refuse this; the filter remains.
 
-Without Landlock or without the filter no code is run at all. docs/verifiers.md says what holds where.
+Without Landlock or the filter no code runs at all. docs/verifiers.md has the details.
 """
 
 from __future__ import annotations
@@ -67,12 +66,12 @@ _REFUSED = {
 }  # fmt: skip
 
 
-class NoJail(RuntimeError):
-    """This kernel does not offer what is needed; the text says what."""
+class SandboxUnavailable(RuntimeError):
+    """This kernel lacks a restriction that the sandbox needs; the text names it."""
 
 
 def confine(folder: Path) -> None:
-    """Put up all fences around this process; only `folder` can be written to. Error: NoJail."""
+    """Restrict this process, which may then write to `folder` only. Error: SandboxUnavailable."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     limits = {
@@ -83,31 +82,31 @@ def confine(folder: Path) -> None:
     }
     for limit, value in limits.items():
         lower(limit, value)
-    lower(resource.RLIMIT_CPU, CPU_SECONDS, spare=1)  # first a signal that says why
-    libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)  # where it is allowed: the filter below refuses sockets anyhow
+    lower(resource.RLIMIT_CPU, CPU_SECONDS, spare=1)  # first a signal that has a reason
+    libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)  # may fail: the filter refuses sockets anyway
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise NoJail("the kernel does not take NO_NEW_PRIVS")
+        raise SandboxUnavailable("the kernel does not take NO_NEW_PRIVS")
     _guard_files(libc, folder)
     _filter_calls(libc)
 
 
 def readable_folders() -> list[Path]:
-    """Where Python and the libraries that a solution may import lie."""
+    """The folders of Python and of the libraries that a solution may import."""
     places = (sys.prefix, sys.base_prefix, "/usr", "/lib", "/lib64", "/etc/ld.so.cache")
     folders = {Path(place).resolve() for place in places}
     return sorted(place for place in folders if place.exists())
 
 
 def _guard_files(libc: ctypes.CDLL, folder: Path) -> None:
-    """Landlock; its system calls have one number on all machines: 444 to 446."""
+    """Set up Landlock; its system calls are 444 to 446 on all machines."""
     version = libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1))
     if version < 1:
-        raise NoJail("the kernel has no Landlock (Linux 5.13, switched on)")
+        raise SandboxUnavailable("the kernel has no Landlock (Linux 5.13, switched on)")
     handled = _READ_WRITE_V1 | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
     attributes = struct.pack("Q", handled)
     rules = libc.syscall(444, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
     if rules < 0:
-        raise NoJail(f"Landlock: {os.strerror(ctypes.get_errno())}")
+        raise SandboxUnavailable(f"Landlock: {os.strerror(ctypes.get_errno())}")
     allowed = dict.fromkeys(readable_folders(), _READ)
     allowed |= {folder: handled & ~_REFER, Path("/dev/null"): 0b110}
     for place, rights in allowed.items():
@@ -116,18 +115,18 @@ def _guard_files(libc: ctypes.CDLL, folder: Path) -> None:
         handle = os.open(place, os.O_PATH | os.O_CLOEXEC)
         rule = struct.pack("=Qi", rights, handle)
         if libc.syscall(445, rules, 1, rule, ctypes.c_uint(0)) != 0:
-            raise NoJail(f"Landlock, {place}: {os.strerror(ctypes.get_errno())}")
+            raise SandboxUnavailable(f"Landlock, {place}: {os.strerror(ctypes.get_errno())}")
         os.close(handle)
     if libc.syscall(446, rules, ctypes.c_uint(0)) != 0:
-        raise NoJail(f"Landlock: {os.strerror(ctypes.get_errno())}")
+        raise SandboxUnavailable(f"Landlock: {os.strerror(ctypes.get_errno())}")
     os.close(rules)
 
 
 def _filter_calls(libc: ctypes.CDLL) -> None:
-    """The seccomp filter: a program in the kernel's BPF, one instruction in 8 bytes."""
+    """Set up the seccomp filter: a BPF program with 8 bytes an instruction."""
     machine = platform.machine()
     if machine not in _AUDIT_ARCH:
-        raise NoJail(f"no system call filter for {machine}")
+        raise SandboxUnavailable(f"no system call filter for {machine}")
     load, equal, above, has_bit, end = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF_LD|W|ABS, JEQ, JGE, JSET, RET
     kill, refuse, missing, allow = 0x80000000, 0x50000 | _EPERM, 0x50000 | _ENOSYS, 0x7FFF0000
     program = [
@@ -152,4 +151,4 @@ def _filter_calls(libc: ctypes.CDLL) -> None:
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
     described = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(code)))
     if libc.prctl(_PR_SET_SECCOMP, _FILTER, described, 0, 0) != 0:
-        raise NoJail(f"the kernel takes no system call filter: {os.strerror(ctypes.get_errno())}")
+        raise SandboxUnavailable(f"the kernel takes no system call filter: {os.strerror(ctypes.get_errno())}")
