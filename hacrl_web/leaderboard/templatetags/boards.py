@@ -14,16 +14,14 @@ from hacrl_web.leaderboard.board.rows import plain_path
 from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.leaderboard.render.context import board_context
-from hacrl_web.runs.models import Sweep
 from hacrl_web.runs.templatetags.show import MISSING, count, duration, middle, plain_significant, signed
 
 register = template.Library()
 LONG_LETTERS = 32
 
 
-@register.simple_tag
-def board_of_item(sweep: Sweep) -> Board:
-    return sweep_board(sweep)
+register.simple_tag(sweep_board, name="board_of_item")
+register.filter("setting_name", plain_path)
 
 
 @register.inclusion_tag("leaderboard/_shown.html")
@@ -39,11 +37,6 @@ def show_board(board: Board, key: str, size: str = "whole") -> dict[str, Any]:
 def last_cell(line: BoardLine) -> Cell:
     """The cell of the average, or of the one benchmark."""
     return list(line.cells.values())[-1]
-
-
-@register.filter
-def setting_name(path: str) -> str:
-    return plain_path(path)
 
 
 @register.filter
