@@ -517,6 +517,15 @@ declare namespace Api {
     recorded: OutcomeAnswer;
     hypothetical: OutcomeAnswer;
   }
+  interface HypotheticalSettings {
+    alpha?: number | null;
+    delta?: number | null;
+    delta_step?: number | null;
+    cross_clip_gradient?: "zero" | "keep" | "sided" | null;
+    capability_window?: number | null;
+    ratio_min?: number | null;
+    ratio_max?: number | null;
+  }
   interface IntervalAnswer {
     mean: number;
     half_width: number | null;

@@ -24,9 +24,6 @@ class _Sink(io.RawIOBase):
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
-    def writable(self) -> bool:
-        return True
-
     def write(self, data: object) -> int:
         piece = bytes(data)  # type: ignore[call-overload]
         self._pieces.append(piece)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
-from ninja import Query, Router
+from ninja import Query, Router, Schema
 from typing_extensions import TypedDict
 
 from hacrl_web.insight.what_if.rows import MAX_WINDOW, RecordedCheck
@@ -20,7 +20,6 @@ MAX_STEP = 2**31 - 1
 First = Annotated[int, Query(ge=0, le=MAX_STEP)]
 Last = Annotated[int, Query(ge=0, le=MAX_STEP)]
 Setting = Annotated[float | None, Query(allow_inf_nan=False)]
-Window = Annotated[int | None, Query(ge=1, le=MAX_WINDOW)]
 router = Router(tags=["insight"])
 
 
@@ -72,33 +71,29 @@ class WhatIfAnswer(TypedDict):
     elapsed_ms: NotRequired[float]
 
 
+class HypotheticalSettings(Schema):
+    """Settings of HACPO in place of the run's own."""
+
+    alpha: Setting = None
+    delta: Setting = None
+    delta_step: Setting = None
+    cross_clip_gradient: Literal["zero", "keep", "sided"] | None = None
+    capability_window: Annotated[int | None, Query(ge=1, le=MAX_WINDOW)] = None
+    ratio_min: Setting = None
+    ratio_max: Setting = None
+
+
 @router.get(
     "/runs/{run_id}/what-if", response=WhatIfAnswer, summary="Recorded rollouts, weighed again with other settings"
 )
 def what_if(
     request: HttpRequest,
     run_id: UUID,
+    settings: Query[HypotheticalSettings],
     first: First = 0,
     last: Last = MAX_STEP,
-    alpha: Setting = None,
-    delta: Setting = None,
-    delta_step: Setting = None,
-    cross_clip_gradient: Literal["zero", "keep", "sided"] | None = None,
-    capability_window: Window = None,
-    ratio_min: Setting = None,
-    ratio_max: Setting = None,
     check: bool = False,
 ) -> Any:
     """check: also how many of the recorded weights this arithmetic reproduces at the recorded settings."""
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
-    settings = {
-        "alpha": alpha,
-        "delta": delta,
-        "delta_step": delta_step,
-        "cross_clip_gradient": cross_clip_gradient,
-        "capability_window": capability_window,
-        "ratio_min": ratio_min,
-        "ratio_max": ratio_max,
-    }
-    changes = {name: value for name, value in settings.items() if value is not None}
-    return what_if_answer(run, first, last, changes, checks=check)
+    return what_if_answer(run, first, last, settings.dict(exclude_none=True), checks=check)
