@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from pydantic_core import from_json
@@ -15,7 +16,7 @@ from pydantic_core import from_json
 from hacrl_web.runs.models import Run
 from hacrl_web.web.page_query import PageQuery, Text
 from hacrl_web.web.visible import visible
-from workers.contract.events import CORRECT, UNSCORABLE
+from workers.contract.events import ANSWERS_AT_ONCE, CORRECT, UNSCORABLE
 
 # Name in the address -> label.
 FILTERS = {
@@ -84,6 +85,7 @@ class Mark:
         return {None: "none", True: "right", False: "wrong"}[self.is_solved]
 
 
+@lru_cache(maxsize=4096)  # few marks differ
 def mark(letters: str, majority: str = "") -> Mark:
     return Mark(letters.count(CORRECT), len(letters) - letters.count(UNSCORABLE), len(letters), visible(majority))
 
@@ -124,8 +126,6 @@ class EvaluatedStep:
 class EvaluationPair:
     """Two evaluations of the same questions. agents: (place, name in `after`, name in `before`)."""
 
-    before: EvaluatedStep
-    after: EvaluatedStep
     questions: QuestionSet
     agents: Sequence[tuple[int, str, str]]
     sheets_before: Sequence[Sheet]
@@ -161,8 +161,6 @@ def read_pair(benchmark: str, before: EvaluatedStep, after: EvaluatedStep) -> Ev
     ]
     unasked = Sheet([""] * count_before, [""] * count_before)
     return EvaluationPair(
-        before,
-        after,
         questions,
         agents,
         [old.get((before.step, partner), unasked) for _, _, partner in agents],
@@ -199,9 +197,9 @@ def matching_places(pair: EvaluationPair, query: QuestionQuery) -> tuple[list[in
         and (not query.difficulty or questions.difficulties[place] == query.difficulty)
         and (not needle or needle in questions.ids[place].lower())
     ]
-    counted, matching, marks = dict.fromkeys(FILTERS, 0), [], _MarkCache()
+    counted, matching = dict.fromkeys(FILTERS, 0), []
     for place in places:
-        passed = _passed(pair, place, agents, marks)
+        passed = _passed(pair, place, agents)
         for show in passed:
             counted[show] += 1
         if query.show in passed:
@@ -209,19 +207,11 @@ def matching_places(pair: EvaluationPair, query: QuestionQuery) -> tuple[list[in
     return matching, counted
 
 
-class _MarkCache(dict[str, Mark]):
-    """Marks by their letters, of which there are few different ones."""
-
-    def __missing__(self, letters: str) -> Mark:
-        self[letters] = value = mark(letters)
-        return value
-
-
-def _passed(pair: EvaluationPair, place: int, agents: Sequence[int], marks: _MarkCache) -> list[str]:
+def _passed(pair: EvaluationPair, place: int, agents: Sequence[int]) -> list[str]:
     """The filters that a question passes."""
     at = pair.places_before[place]
-    after = [marks[pair.sheets_after[agent].marks[place]] for agent in agents]
-    before = [marks["" if at is None else pair.sheets_before[agent].marks[at]] for agent in agents]
+    after = [mark(pair.sheets_after[agent].marks[place]) for agent in agents]
+    before = [mark("" if at is None else pair.sheets_before[agent].marks[at]) for agent in agents]
     turns = {(old.is_solved, new.is_solved) for old, new in zip(before, after, strict=True)}
     is_passed = {
         "": True,
@@ -234,21 +224,21 @@ def _passed(pair: EvaluationPair, place: int, agents: Sequence[int], marks: _Mar
     return [show for show, passes in is_passed.items() if passes]
 
 
-def texts_of_questions(run: Run, benchmark: str, places: Collection[int], per_chunk: int) -> dict[int, str]:
+def texts_of_questions(run: Run, benchmark: str, places: Collection[int]) -> dict[int, str]:
     """The texts of the questions at these places."""
-    firsts = {place // per_chunk * per_chunk for place in places}
+    firsts = {place // ANSWERS_AT_ONCE * ANSWERS_AT_ONCE for place in places}
     chunks = run.question_chunks.filter(benchmark=benchmark, first__in=firsts).order_by("attempt", "seq")
     by_chunk = {first: from_json(text) for first, text in chunks.values_list("first", "questions")}
     return {
         place: visible(by_chunk[first][place - first])
         for place in places
-        if (first := place // per_chunk * per_chunk) in by_chunk and place - first < len(by_chunk[first])
+        if (first := place // ANSWERS_AT_ONCE * ANSWERS_AT_ONCE) in by_chunk and place - first < len(by_chunk[first])
     }
 
 
-def responses(evaluation: EvaluatedStep, benchmark: str, place: int, per_chunk: int) -> dict[str, str]:
+def responses(evaluation: EvaluatedStep, benchmark: str, place: int) -> dict[str, str]:
     """agent -> its first response to the question at a place, as it is stored."""
-    first = place // per_chunk * per_chunk
+    first = place // ANSWERS_AT_ONCE * ANSWERS_AT_ONCE
     chunks = evaluation.run.answer_chunks.filter(benchmark=benchmark, step=evaluation.step, first=first)
     by_agent: dict[str, str] = {}
     for agent, text in chunks.order_by("attempt", "seq").values_list("agent", "responses"):

@@ -60,6 +60,11 @@ class SelectedAgents:
     manifest: Manifest | None = None
     sources: list[tuple[str, Any]] = field(default_factory=list)  # (field, row) that the agents come from
 
+    def add(self, agent: dict[str, Any], model: LanguageModel) -> None:
+        self.agents.append(agent)
+        if model.context_length:
+            self.contexts.append(model.context_length)
+
 
 def launch_evaluation(user: Any, request: Any) -> Run:
     """Queue an evaluation. Error: FieldErrors, and nothing is written."""
@@ -112,8 +117,7 @@ def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: 
             errors += error.errors
         selection.sources.append(("models", model))
         revision = (model.revision or None) if model.kind == LanguageModel.Kind.HUB else None
-        selection.agents.append({"name": model.name, "model": model.location, "revision": revision})
-        selection.contexts += [model.context_length] if model.context_length else []
+        selection.add({"name": model.name, "model": model.location, "revision": revision}, model)
     if request.get("group") not in (None, ""):
         selection.group = visible_row(AgentGroup, user, request["group"])
         if selection.group is None:
@@ -122,8 +126,7 @@ def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: 
             selection.sources.append(("group", selection.group))
             errors += [FieldError(e.code, e.message, "group") for e in changed_models(selection.group)]
             for agent in selection.group.agents.select_related("model"):
-                selection.agents.append(agent_values(agent))
-                selection.contexts += [agent.model.context_length] if agent.model.context_length else []
+                selection.add(agent_values(agent), agent.model)
     if request.get("run") not in (None, ""):
         _add_checkpoint(user, request, folder, selection, errors)
     if not 1 <= len(selection.agents) <= MAX_AGENTS and not errors:

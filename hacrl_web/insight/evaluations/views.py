@@ -27,7 +27,6 @@ from hacrl_web.runs.pages.runs import header, run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import PageQuery, Text, Whole, one_of, page_of
 from hacrl_web.web.streaming import download_csv
-from workers.contract.events import ANSWERS_AT_ONCE
 from workers.contract.spec.sections import RolloutSpec
 
 PAGE_SIZE = 50
@@ -115,7 +114,7 @@ def run_evaluations(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     pair = sheets.read_pair(benchmark.name, choice.before, choice.after)
     places, counted = sheets.matching_places(pair, query)
     page = page_of(request, places, PAGE_SIZE)
-    texts = sheets.texts_of_questions(run, benchmark.name, page.object_list, ANSWERS_AT_ONCE)
+    texts = sheets.texts_of_questions(run, benchmark.name, page.object_list)
     context |= {
         "choice": choice,
         "benchmark": benchmark,
@@ -203,9 +202,9 @@ def _opened(
     if place is None or place >= len(pair.questions.ids):
         return None
     name, at = choice.benchmark.name, pair.places_before[place]
-    after = sheets.responses(choice.after, name, place, ANSWERS_AT_ONCE)
-    before = {} if at is None else sheets.responses(choice.before, name, at, ANSWERS_AT_ONCE)
-    texts = sheets.texts_of_questions(choice.after.run, name, [place], ANSWERS_AT_ONCE)
+    after = sheets.responses(choice.after, name, place)
+    before = {} if at is None else sheets.responses(choice.before, name, at)
+    texts = sheets.texts_of_questions(choice.after.run, name, [place])
     row = _row(pair, place, texts, choice.query)
     for mark in row["marks"]:
         _, agent, partner = mark["agent"]
