@@ -5,27 +5,23 @@ Shares of |weight| are within one learner: weights of different learners move di
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from hacrl_web.alerts.rules import BY_KIND
 from hacrl_web.alerts.signals import Facts
 from hacrl_web.insight.checkpoints.checkpoints import accuracies
-from hacrl_web.insight.collaboration.step_summary import (
-    OUTCOMES,
-    GeneratedCounts,
-    PairSums,
-    PromptCounts,
-    Summary,
-    summary_of,
-)
+from hacrl_web.insight.collaboration.step_summary import OUTCOMES, Summary, summary_of
 from hacrl_web.runs.models import Run
 from workers.contract.advantages import CAPABILITY_FLOOR
 from workers.contract.spec.run import RunSpec
 
 TRAP = BY_KIND["cross_clip"]
 MOST_TRAPS = 3  # with a sentence each
+GENERATED = ("rollouts", "tokens", "verified", "verified_tokens", "right")
+BY_SIGN = ("weight", "lost", "evaluated", "lower", "upper")
+NOTHING: Counter[str] = Counter()
 
 Sentence = dict[str, str]
 
@@ -37,7 +33,7 @@ def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, 
     """
     names = [agent.name for agent in spec.agents]
     shares = spec.algorithm.shares_rollouts and len(names) > 1
-    generated = [summary.generated.get(name, GeneratedCounts()) for name in names]
+    generated = [{key: summary.generated.get(name, NOTHING)[key] for key in GENERATED} for name in names]
     pairs = []
     for learner, name in enumerate(names):
         for source, other in enumerate(names):
@@ -46,9 +42,9 @@ def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, 
             by_pair = {"learner": learner, "source": source, **_pair(summary, name, other)}
             by_pair |= _omega(spec, step, summary.factors.get((name, other)), is_own=learner == source)
             # With max_sources_per_learner a learner does not use every source in each step.
-            pairs.append(by_pair | {"not_heard": max(0, generated[source].verified - by_pair["rows"])})
+            pairs.append(by_pair | {"not_heard": max(0, generated[source]["verified"] - by_pair["rows"])})
     return {
-        "agents": [{"name": name, **asdict(counts)} for name, counts in zip(names, generated, strict=True)],
+        "agents": [{"name": name, **counts} for name, counts in zip(names, generated, strict=True)],
         "pairs": pairs,
     }
 
@@ -58,29 +54,26 @@ def _pair(summary: Summary, learner: str, source: str) -> dict[str, Any]:
 
     Outcomes are [rollouts, tokens]; lists by sign are [A > 0, A < 0]; rescue and warn are [prompts, of them taught].
     """
-    sums = summary.pairs.get((learner, source), PairSums())
-    prompts = summary.prompts.get((learner, source), PromptCounts())
-    outcomes = {name: [getattr(sums, name), getattr(sums, f"{name}_tokens")] for name in OUTCOMES}
-    other = [sums.rows - sum(rows for rows, _ in outcomes.values()), sums.tokens - sum(t for _, t in outcomes.values())]
-    by_sign = {
-        name: [getattr(sums, f"{name}_positive"), getattr(sums, f"{name}_negative")]
-        for name in ("weight", "lost", "evaluated", "lower", "upper")
-    }
+    sums, prompts = (sums_of.get((learner, source), NOTHING) for sums_of in (summary.pairs, summary.prompts))
+    outcomes = {name: [sums[name], sums[f"{name}_tokens"]] for name in OUTCOMES}
     return {
-        "rows": sums.rows,
-        "tokens": sums.tokens,
+        "rows": sums["rows"],
+        "tokens": sums["tokens"],
         **outcomes,
-        "other": other,
+        "other": [
+            sums["rows"] - sum(n for n, _ in outcomes.values()),
+            sums["tokens"] - sum(n for _, n in outcomes.values()),
+        ],
         "dropped": {
-            place[2]: [dropped.rows, dropped.tokens]
+            place[2]: [dropped["rows"], dropped["tokens"]]
             for place, dropped in sorted(summary.dropped.items())
             if place[:2] == (learner, source)
         },
-        **by_sign,
-        "positives_are_right": sums.evaluated_positive > 0 and not sums.wrong_positive,
-        "prompts": prompts.prompts,
-        "rescue": [prompts.rescued, prompts.rescued_taught],
-        "warn": [prompts.avoided, prompts.avoided_taught],
+        **{name: [sums[f"{name}_positive"], sums[f"{name}_negative"]] for name in BY_SIGN},
+        "positives_are_right": sums["evaluated_positive"] > 0 and not sums["incorrect_positive"],
+        "prompts": prompts["prompts"],
+        "rescue": [prompts["rescued"], prompts["rescued_taught"]],
+        "warn": [prompts["avoided"], prompts["avoided_taught"]],
     }
 
 
@@ -235,7 +228,7 @@ def so_far(run: Run, steps: dict[int, int]) -> list[dict[str, Any]]:
 def _peers_share(summary: Summary, learner: str) -> str:
     """The peers' share of |weight| in one learner's step; empty where all weights are 0 or it has no peer."""
     weights = {
-        source: sums.weight_positive + sums.weight_negative
+        source: sums["weight_positive"] + sums["weight_negative"]
         for (to, source), sums in summary.pairs.items()
         if to == learner
     }

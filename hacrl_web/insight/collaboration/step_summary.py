@@ -7,8 +7,8 @@ attempt repeats a step, its rows have another attempt number.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from dataclasses import dataclass, field, fields
+from collections import Counter, OrderedDict, defaultdict
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import takewhile
 from threading import Lock
@@ -22,106 +22,46 @@ from django.db.models.functions import Coalesce
 from hacrl_web.insight.recorded_steps import segments
 from hacrl_web.runs.models import Contribution, RolloutSample, Run
 
-KEPT_STEPS = 256  # at most 0.1 MB each, with 8 agents
-KEPT_RUNS = 32
+CACHED_STEPS = 256  # at most 0.1 MB each, with 8 agents
+CACHED_RUNS = 32
 ROWS_AT_ONCE = 20_000  # of several short steps of a run
-KEPT = Q(drop_reason__isnull=True) | Q(drop_reason="")
+IN_LOSS = Q(drop_reason__isnull=True) | Q(drop_reason="")
 TAUGHT = Q(weight__gt=0) | Q(weight__lt=0)  # the gradient is not zero
 POSITIVE, NEGATIVE = Q(advantage__gt=0), Q(advantage__lt=0)
 EVALUATED = Q(sequence_ratio__isnull=False)
 OUTSIDE = Q(clip_side="lower") | Q(clip_side="upper")
 # A row has the first outcome that fits; the rest (a ratio at max_log_ratio, a number that is not finite) is "other".
 OUTCOMES = {
-    "used": KEPT & TAUGHT,
-    "zero": KEPT & ~TAUGHT & Q(advantage=0),
-    "clipped": KEPT & ~TAUGHT & OUTSIDE & (POSITIVE | NEGATIVE),
-    "dropped": ~KEPT,
+    "used": IN_LOSS & TAUGHT,
+    "zero": IN_LOSS & ~TAUGHT & Q(advantage=0),
+    "clipped": IN_LOSS & ~TAUGHT & OUTSIDE & (POSITIVE | NEGATIVE),
+    "dropped": ~IN_LOSS,
 }
 
 
-class Counts:
-    """Numbers that add up by name."""
-
-    def add(self, other: Any) -> None:
-        for column in fields(self):  # type: ignore[arg-type]
-            setattr(self, column.name, getattr(self, column.name) + getattr(other, column.name))
-
-
-@dataclass
-class PairSums(Counts):
-    """One learner's rows from one source. Tokens are the source's; weights are sums of |weight|."""
-
-    rows: int = 0
-    tokens: int = 0
-    used: int = 0
-    used_tokens: int = 0
-    zero: int = 0
-    zero_tokens: int = 0
-    clipped: int = 0
-    clipped_tokens: int = 0
-    dropped: int = 0
-    dropped_tokens: int = 0
-    weight_positive: float = 0.0  # by the sign of the advantage, from here on
-    weight_negative: float = 0.0
-    lost_positive: int = 0
-    lost_negative: int = 0
-    evaluated_positive: int = 0
-    evaluated_negative: int = 0
-    lower_positive: int = 0
-    lower_negative: int = 0
-    upper_positive: int = 0
-    upper_negative: int = 0
-    wrong_positive: int = 0  # evaluated with A > 0, though the reward is not above 0
-
-
-@dataclass
-class PromptCounts(Counts):
-    """Prompts of one ordered pair: all, rescued and avoided ones, and those on which the source then taught."""
-
-    prompts: int = 0
-    rescued: int = 0
-    rescued_taught: int = 0
-    avoided: int = 0
-    avoided_taught: int = 0
-
-
-@dataclass
-class GeneratedCounts(Counts):
-    """Over all rollouts of one agent, unscorable ones included."""
-
-    rollouts: int = 0
-    tokens: int = 0
-    verified: int = 0
-    verified_tokens: int = 0
-    right: int = 0
-
-
-@dataclass
-class DroppedCounts(Counts):
-    """Rows left out of a learner's loss for one reason."""
-
-    rows: int = 0
-    tokens: int = 0
+Pair = tuple[str, str]  # learner, source
 
 
 @dataclass
 class Summary:
-    """The sums of one or several steps. Keys: pairs are (learner, source); of dropped rows with their reason.
+    """The sums of one or several steps, by name.
 
+    pairs: _COLUMNS of a learner's rows from a source.  dropped: rows and tokens, by pair and reason.
+    prompts: all, rescued and avoided ones, and those of them on which the source taught.
+    generated: rollouts of an agent, unscorable ones included.
     factors: omega, P of the learner and P of the source, of a single step.
     """
 
-    pairs: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    dropped: dict[tuple[str, str, str], DroppedCounts] = field(default_factory=dict)
-    prompts: dict[tuple[str, str], PromptCounts] = field(default_factory=dict)
-    generated: dict[str, GeneratedCounts] = field(default_factory=dict)
-    factors: dict[tuple[str, str], tuple[float | None, ...]] = field(default_factory=dict)
+    pairs: dict[Pair, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    dropped: dict[tuple[str, str, str], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    prompts: dict[Pair, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    generated: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    factors: dict[Pair, tuple[float | None, ...]] = field(default_factory=dict)
 
     def add(self, other: Summary) -> None:
         for name in ("pairs", "dropped", "prompts", "generated"):
-            sums = getattr(self, name)
-            for key, counts in getattr(other, name).items():
-                sums.setdefault(key, type(counts)()).add(counts)
+            for key, sums in getattr(other, name).items():
+                getattr(self, name)[key].update(sums)
 
 
 # Each step is looked up in the index: a million rows are not read to find a few hundred steps.
@@ -155,7 +95,7 @@ def summary_of(run: Run, steps: dict[int, int], step: int) -> Summary:
     return _step_summary(run.pk, step, steps[step], rows)
 
 
-@lru_cache(maxsize=KEPT_STEPS)
+@lru_cache(maxsize=CACHED_STEPS)
 def _step_summary(run_id: UUID, step: int, attempt: int, rows: int) -> Summary:
     """rows: their number; a step with more rows has other sums."""
     return _sums(run_id=run_id, attempt=attempt, step=step)
@@ -175,20 +115,20 @@ _TOKENS = Coalesce("source_num_tokens", "num_tokens")
 
 
 def _columns() -> dict[str, Any]:
-    """An aggregate for each field of PairSums."""
+    """The sums of a pair's rows. Tokens are the source's; positive and negative are signs of the advantage."""
     columns: dict[str, Any] = {"rows": Count("pk"), "tokens": Sum(_TOKENS)}
     for name, outcome in OUTCOMES.items():
         columns |= {name: Count("pk", filter=outcome), f"{name}_tokens": Sum(_TOKENS, filter=outcome)}
     for sign, of_sign in (("positive", POSITIVE), ("negative", NEGATIVE)):
         columns |= {
-            f"weight_{sign}": Sum("weight", filter=KEPT & of_sign),
+            f"weight_{sign}": Sum("weight", filter=IN_LOSS & of_sign),
             f"lost_{sign}": Count("pk", filter=OUTCOMES["clipped"] & of_sign),
             f"evaluated_{sign}": Count("pk", filter=EVALUATED & of_sign),
             f"lower_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="lower")),
             f"upper_{sign}": Count("pk", filter=EVALUATED & of_sign & Q(clip_side="upper")),
         }
-    not_right = Q(reward__lte=0) | Q(reward__isnull=True)
-    return columns | {"wrong_positive": Count("pk", filter=EVALUATED & POSITIVE & not_right)}
+    not_correct = Q(reward__lte=0) | Q(reward__isnull=True)
+    return columns | {"incorrect_positive": Count("pk", filter=EVALUATED & POSITIVE & not_correct)}
 
 
 _COLUMNS = _columns()
@@ -199,13 +139,12 @@ def _add_pairs(summary: Summary, of_step: QuerySet[Contribution]) -> None:
     for row in of_step.values("agent", "source").annotate(**_COLUMNS, **factors):
         pair = (row.pop("agent"), row.pop("source"))
         summary.factors[pair] = tuple(row.pop(name) for name in factors)
-        sums = PairSums(**{name: value or 0 for name, value in row.items()})
-        sums.weight_negative = -sums.weight_negative  # weight has the sign of the advantage
-        summary.pairs[pair] = sums
-        if sums.dropped:
-            reasons = of_step.filter(~KEPT, agent=pair[0], source=pair[1]).values_list("drop_reason")
+        summary.pairs[pair] = sums = Counter({name: value or 0 for name, value in row.items()})
+        sums["weight_negative"] *= -1  # weight has the sign of the advantage
+        if sums["dropped"]:
+            reasons = of_step.filter(~IN_LOSS, agent=pair[0], source=pair[1]).values_list("drop_reason")
             for reason, rows, tokens in reasons.annotate(rows=Count("pk"), tokens=Sum(_TOKENS)):
-                summary.dropped[(*pair, reason)] = DroppedCounts(rows, tokens or 0)
+                summary.dropped[(*pair, reason)] = Counter(rows=rows, tokens=tokens or 0)
 
 
 Rewards = tuple[float, float]  # the lowest and the highest of an agent's own rollouts to one prompt
@@ -243,17 +182,17 @@ def _add_prompts(summary: Summary, of_step: QuerySet[Contribution]) -> None:
         for source in agents:
             if source == learner:
                 continue
-            counts = summary.prompts.setdefault((learner, source), PromptCounts())
-            counts.prompts += 1
+            counts = summary.prompts[learner, source]
+            counts["prompts"] += 1
             if (peer := own.get((source, *prompt))) is None:
                 continue
             correct, incorrect = num_taught.get((learner, source, *prompt), (0, 0))
             if is_rescued(rewards, peer):
-                counts.rescued += 1
-                counts.rescued_taught += correct > 0
+                counts["rescued"] += 1
+                counts["rescued_taught"] += correct > 0
             elif is_avoided(rewards, peer):
-                counts.avoided += 1
-                counts.avoided_taught += incorrect > 0
+                counts["avoided"] += 1
+                counts["avoided_taught"] += incorrect > 0
 
 
 def _add_generated(summary: Summary, of_step: QuerySet[RolloutSample]) -> None:
@@ -267,7 +206,7 @@ def _add_generated(summary: Summary, of_step: QuerySet[RolloutSample]) -> None:
     )
     for row in rows:
         agent = row.pop("agent")
-        summary.generated[agent] = GeneratedCounts(**{name: count or 0 for name, count in row.items()})
+        summary.generated[agent] = Counter({name: count or 0 for name, count in row.items()})
 
 
 @dataclass
@@ -293,7 +232,7 @@ def run_summary(run: Run, steps: dict[int, int], budget_s: float) -> tuple[Summa
             total = _Total()
         _totals[run.pk] = total
         _totals.move_to_end(run.pk)
-        while len(_totals) > KEPT_RUNS:
+        while len(_totals) > CACHED_RUNS:
             _totals.popitem(last=False)
         end = time.monotonic() + budget_s
         missing = [step for step in steps if step not in total.steps]
