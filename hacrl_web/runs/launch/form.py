@@ -143,7 +143,7 @@ def _grid_field(path: str, name: str) -> FormField:
 
 
 def draw(
-    values: Mapping[str, Any], errors: Iterable[FieldError] = (), cautions: Iterable[FieldError] = ()
+    values: Mapping[str, Any], errors: Iterable[FieldError]
 ) -> tuple[dict[str, FormField], list[FormSection], list[FieldError]]:
     """The controls with `values` ({dotted path: text}) and errors.
 
@@ -165,24 +165,20 @@ def draw(
     for path, control in every.items():
         control.value = None if path in LISTS else values.get(path, control.default)
     top |= {"algorithm": every["algorithm.name"], "benchmarks": every["evaluation.benchmarks"]}
-    return top, sections, _place(every, errors, cautions)
+    return top, sections, _place(every, errors)
 
 
-def _place(
-    every: Mapping[str, FormField], errors: Iterable[FieldError], cautions: Iterable[FieldError]
-) -> list[FieldError]:
-    """Put each error beside its control; return those that have none."""
+def _place(every: Mapping[str, FormField], errors: Iterable[FieldError]) -> list[FieldError]:
+    """Put each error and caution beside its control; returns those that have none."""
     homeless = []
     for error in errors:
         control = every.get(error.field or "") or _mentioned(every, error)
         if control is None:
             homeless.append(error)
+        elif error.code in CAUTIONS:
+            control.cautions.append(error)
         elif error.message not in control.errors:
             control.errors.append(error.message)
-    for caution in cautions:
-        control = every.get(caution.field or "")
-        if control is not None:
-            control.cautions.append(caution)
     return homeless
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 from uuid import UUID
 
@@ -14,7 +13,6 @@ from django.shortcuts import render
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch.cost import Cost
 from hacrl_web.runs.launch.form import (
-    CAUTIONS,
     GRID_FIELDS,
     LISTS,
     FormField,
@@ -117,8 +115,7 @@ def render_form(
     cost: Cost | None = None,
 ) -> HttpResponse:
     """The form with these values, each error beside its field."""
-    cautions = [error for error in errors if error.code in CAUTIONS]
-    fields, sections, homeless = draw(values, [error for error in errors if error not in cautions], cautions)
+    fields, sections, homeless = draw(values, errors)
     groups, benchmarks = _choices(request.user, values.get("group"))
     for key, rows in (("group", groups), ("benchmark", benchmarks)):
         if fields[key].value is None and len(rows) == 1:
@@ -164,17 +161,7 @@ def _choices(user: Any, group: Any) -> tuple[QuerySet[AgentGroup], QuerySet[Benc
 def _further(ticked: Sequence[Any], benchmarks: QuerySet[Benchmark]) -> list[dict[str, Any]]:
     """The boxes of further benchmarks. ticked: ids as the form sends them, or entries of a spec, which have names."""
     names = {entry.get("benchmark") for entry in ticked if isinstance(entry, dict)}
-    return [{"benchmark": row, "chosen": str(row.pk) in ticked or row.name in names} for row in benchmarks]
-
-
-@dataclass(frozen=True)
-class TickBox:
-    """A box to tick."""
-
-    value: str
-    label: str
-    help: str
-    chosen: bool
+    return [{"benchmark": row, "is_ticked": str(row.pk) in ticked or row.name in names} for row in benchmarks]
 
 
 def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,8 +169,8 @@ def _sweep_controls(fields: Mapping[str, FormField], values: Mapping[str, Any]) 
     algorithms, ablations = values.get("algorithms", COMPARED), values.get("ablations", ())
     grid = [fields[path] for path in GRID_FIELDS]
     return {
-        "algorithms": [TickBox(a, ALGORITHM_WORDS.get(a, a), "", a in algorithms) for a in ALGORITHMS],
-        "ablations": [TickBox(a.key, a.label, a.sentence, a.key in ablations) for a in ABLATIONS.values()],
+        "algorithms": [(name, ALGORITHM_WORDS[name], name in algorithms) for name in ALGORITHMS],
+        "ablations": [(ablation, ablation.key in ablations) for ablation in ABLATIONS.values()],
         "grid": grid,
         "is_grid_open": any(field.value or field.errors for field in grid),
         "is_ablation_open": bool(ablations or fields["ablations"].errors),

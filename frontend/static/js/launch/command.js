@@ -1,4 +1,4 @@
-/** "Copy command" of the new-run form: the server writes the command line that launches what the form says. */
+/** "Copy command" of the new-run form: the server writes the command line that launches what the form describes. */
 
 import { must } from "../lib/format.js";
 import { showErrors } from "./cost.js";
@@ -8,7 +8,7 @@ export function offerCommand(form) {
   const button = must("#copy-command");
   button.hidden = false; // without this script there is "Download YAML"
   button.addEventListener("click", () => void copy(form, button.dataset.url ?? ""));
-  // What was copied is not what the form says now.
+  // The copied command is out of date.
   form.addEventListener("input", () => (must("#command").hidden = true));
 }
 
@@ -45,7 +45,7 @@ function fail(box, area, why) {
 }
 
 /**
- * On the clipboard, which browsers lend to pages of https and of this machine alone; elsewhere the text stands selected.
+ * Copies to the clipboard where the browser allows it (https, or this machine); elsewhere the text is selected.
  * @param {HTMLTextAreaElement} area
  */
 async function put(area) {

@@ -1,4 +1,4 @@
-/** The side card of the new-run form: asks the server what the form as it stands would cost, or what is wrong with it. */
+/** The side card of the new-run form: the server's estimate of the cost, or the errors of the form. */
 
 import { count, duration, make, must, size } from "../lib/format.js";
 
@@ -9,36 +9,36 @@ import { count, duration, make, must, size } from "../lib/format.js";
 
 const PAUSE_MS = 400;
 const MOST_SHOWN = 4;
-/** Of an error that a warning of the side card has said already. */
-const SAID = "context_too_short";
+/** Code of an error that the side card shows as a warning. */
+const WARNED = "context_too_short";
 let timer = 0;
-let asked = new AbortController();
+let request = new AbortController();
 
 /**
- * Asks after a pause in typing; an answer that a later question has overtaken is dropped.
+ * Requests an estimate after a pause in typing; the answer to an older request is dropped.
  * @param {HTMLFormElement} form
- * @param {boolean} isReady with a group and a benchmark; without them there is nothing to ask
+ * @param {boolean} isReady with a group and a benchmark
  */
-export function askCost(form, isReady) {
+export function requestCost(form, isReady) {
   clearTimeout(timer);
-  asked.abort();
+  request.abort();
   if (!isReady) {
     showCost(null);
     return;
   }
-  timer = setTimeout(() => void ask(form), PAUSE_MS);
+  timer = setTimeout(() => void fetchCost(form), PAUSE_MS);
 }
 
 /** @param {HTMLFormElement} form */
-async function ask(form) {
-  asked = new AbortController();
+async function fetchCost(form) {
+  request = new AbortController();
   try {
-    const answer = await fetch(must("#cost").dataset.url ?? "", { method: "POST", body: new FormData(form), signal: asked.signal });
+    const answer = await fetch(must("#cost").dataset.url ?? "", { method: "POST", body: new FormData(form), signal: request.signal });
     const body = answer.headers.get("Content-Type")?.includes("json") ? await answer.json() : {};
     showCost(body.cost ?? null);
-    showErrors(/** @type {FieldError[]} */ (body.errors ?? []).filter((error) => error.code !== SAID));
+    showErrors(/** @type {FieldError[]} */ (body.errors ?? []).filter((error) => error.code !== WARNED));
   } catch {
-    // Overtaken, or no connection: the form can still be sent, and is checked then.
+    // Aborted, or no connection: the form can still be sent, and is checked then.
   }
 }
 

@@ -1,8 +1,8 @@
-/** The new-run form: presets, the chosen group's agents, what a step will take; run-form-cost.js asks for the rest. */
+/** The new-run form: presets, the chosen group's agents, the cost of a step. cost.js shows the rest of the cost. */
 
 import { count, make, must, readJson } from "../lib/format.js";
 import { offerCommand } from "./command.js";
-import { askCost } from "./cost.js";
+import { requestCost } from "./cost.js";
 
 /**
  * @typedef {{name: string, model: string, position: number, context: number | null}} Agent
@@ -21,8 +21,7 @@ const data = readJson("form-data");
  * @returns {HTMLInputElement | HTMLSelectElement | null} the control itself, not the hidden "false" of a checkbox
  */
 function control(name) {
-  const found = form.querySelectorAll(`[name="${name}"]:not([type="hidden"])`);
-  const first = found[0];
+  const first = form.querySelector(`[name="${name}"]:not([type="hidden"])`);
   return first instanceof HTMLInputElement || first instanceof HTMLSelectElement ? first : null;
 }
 
@@ -90,7 +89,7 @@ function showStep() {
 }
 
 /**
- * What the server would not refuse, and may not be meant.
+ * Settings that the server accepts but that may be mistakes.
  * @param {string[]} chosen
  * @param {number} agents
  */
@@ -108,16 +107,16 @@ function showWarnings(chosen, agents) {
   list.replaceChildren(...warnings.map((text) => make("p", "", text)));
 }
 
-/** Said as soon as the group is chosen, with a preset that fits it: the defaults are for models of thousands of tokens. */
+/** Names a preset that fits the group: the defaults are for models of thousands of tokens. */
 function contextWarning() {
   const agents = group()?.agents ?? [];
   const context = Math.min(...agents.map((agent) => agent.context || Infinity));
-  const asked = LENGTHS.reduce((sum, name) => sum + number(name), 0);
-  if (!(asked > context)) return "";
+  const length = LENGTHS.reduce((sum, name) => sum + number(name), 0);
+  if (!(length > context)) return "";
   const shortest = agents.find((agent) => agent.context === context)?.name;
   const fits = data.presets.find(({ values }) => LENGTHS.reduce((sum, name) => sum + Number(values[name]), 0) <= context);
   const cure = fits ? ` The preset “${fits.label}” fits.` : "";
-  return `Max prompt length and max completion length are ${count(asked)} tokens together; ${shortest} has room for ${count(context)}.${cure}`;
+  return `Max prompt length and max completion length are ${count(length)} tokens together; ${shortest} has room for ${count(context)}.${cure}`;
 }
 
 /** @param {Preset | undefined} preset */
@@ -133,7 +132,7 @@ function applyPreset(preset) {
 }
 
 /**
- * The box that stands beside a value which the preset has confirmed.
+ * The box beside a value that the preset confirms.
  * @param {{field: string, value: string, text: string}} one
  */
 function showConfirmation({ field, value, text }) {
@@ -149,7 +148,7 @@ function showConfirmation({ field, value, text }) {
 }
 
 /**
- * What was confirmed was another value: typing over it asks again.
+ * Another value needs another confirmation.
  * @param {HTMLInputElement | HTMLSelectElement} target
  */
 function dropStaleConfirmations(target) {
@@ -172,7 +171,7 @@ function isConfirmed(field) {
 function refresh() {
   showAgents();
   showStep();
-  askCost(form, group() !== undefined && (control("benchmark")?.value ?? "") !== "");
+  requestCost(form, group() !== undefined && (control("benchmark")?.value ?? "") !== "");
 }
 
 form.addEventListener("input", (event) => {
