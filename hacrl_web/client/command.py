@@ -27,10 +27,10 @@ COMPLETION_S = 3.0
 OPTIONS: dict[str, Any] = {"no_args_is_help": False, "invoke_without_command": True}
 
 
-def connect() -> Client:
-    """Errors: NotLoggedIn, Unreachable."""
+def connect(**options: Any) -> Client:
+    """options: of Client. Errors: NotLoggedIn, Unreachable."""
     login = find_login()
-    return Client(login.url, login.token)
+    return Client(login.url, login.token, **options)
 
 
 def completer(path: str) -> Callable[[str], list[str]]:
@@ -41,8 +41,7 @@ def completer(path: str) -> Callable[[str], list[str]]:
 
     def complete(incomplete: str) -> list[str]:
         try:
-            login = find_login()
-            with Client(login.url, login.token, timeout_s=COMPLETION_S) as client:
+            with connect(timeout_s=COMPLETION_S) as client:
                 rows = client.get(path, limit=NEWEST)["items"]
             names = [*(str(row["id"])[:8] for row in rows), *(row["name"] for row in rows)]
             return [name for name in names if PLAIN.fullmatch(name) and name.startswith(incomplete)]
@@ -172,4 +171,4 @@ def _only(ids: list[Any], kind: str, name: str) -> Any:
         return ids[0]
     if not ids:
         raise ApiError(404, [{"code": "not_found", "message": f"There is no {kind} {name!r}.", "field": None}])
-    raise ClientProblem(f"{len(ids)} have the name {name!r}: give the id of one. {', '.join(map(str, ids[:5]))}")
+    raise ClientProblem(f"{name!r} matches {len(ids)} {kind}s: give the id of one. {', '.join(map(str, ids[:5]))}")

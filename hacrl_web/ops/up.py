@@ -84,9 +84,8 @@ class Up:
         if not self.supervisor.wait(lambda: self._is_serving(web), START_TIMEOUT_S, pause_s=0.1):
             if self.supervisor.stopping:
                 return False
-            raise StartRefused(
-                f"The web did not answer within {START_TIMEOUT_S:.0f} s; its log ends:\n{web.last_lines()}"
-            )
+            silence = f"The web did not answer within {START_TIMEOUT_S:.0f} s"
+            raise StartRefused(f"{silence}; its log ends:\n{web.last_lines()}")
         self._announce(link)
         return True
 
@@ -94,8 +93,9 @@ class Up:
         log = self.data / "logs" / f"{name}.log"
         return self.supervisor.add(ManagedProcess(name, words, log, self.environment, ROOT))
 
-    def _single(self, *arguments: str, stdout: Any = None) -> subprocess.Popen[bytes]:
-        return self.supervisor.single([sys.executable, "manage.py", *arguments], self.environment, ROOT, stdout)
+    def _single(self, *arguments: str, stdout: Any = None, errors: Any = subprocess.STDOUT) -> subprocess.Popen[bytes]:
+        words = [sys.executable, "manage.py", *arguments]
+        return self.supervisor.single(words, self.environment, ROOT, stdout, errors)
 
     def _migrate(self) -> None:
         """Migrate, unless neither the database nor the migrations have changed."""
@@ -117,17 +117,15 @@ class Up:
     def _is_serving(self, web: ManagedProcess) -> bool:
         for child in self.supervisor.children:
             if child.restarts >= FAILURES_BEFORE_GIVING_UP:
-                raise StartRefused(
-                    f"{child.name} ended {child.restarts} times while starting; its log ends:\n{child.last_lines()}"
-                )
+                failure = f"{child.name} ended {child.restarts} times while starting"
+                raise StartRefused(f"{failure}; its log ends:\n{child.last_lines()}")
         try:
             with urllib.request.urlopen(f"{self.url}/login", timeout=5):  # noqa: S310 - our http address
                 return True
         except urllib.error.HTTPError as error:
             if error.code >= 500:
-                raise StartRefused(
-                    f"The web answers {error.code} to /login; its log ends:\n{web.last_lines()}"
-                ) from error
+                failure = f"The web answers {error.code} to /login"
+                raise StartRefused(f"{failure}; its log ends:\n{web.last_lines()}") from error
             return True
         except OSError:
             return False
@@ -172,13 +170,12 @@ class Up:
 
     def demo(self, once: bool, arguments: list[str]) -> int:
         """Run manage.py demo in the running product and open its page. Returns the exit status."""
-        command = [sys.executable, "manage.py", "demo", *arguments]
         if once:
-            process = self.supervisor.single(command, self.environment, ROOT, None, errors=None)
+            process = self._single("demo", *arguments, errors=None)
             self.supervisor.wait(lambda: process.poll() is not None, pause_s=1.0)
             return process.poll() if process.poll() is not None else 130  # type: ignore[return-value]
         with (self.data / "demo.out").open("w+b") as output:
-            process = self.supervisor.single(command, self.environment, ROOT, output, errors=None)
+            process = self._single("demo", *arguments, stdout=output, errors=None)
             if not self.supervisor.wait(lambda: process.poll() is not None):
                 return 130
             output.seek(0)
@@ -188,8 +185,7 @@ class Up:
         elif page:
             path = page[0].decode()
             self._open(path)
-            follow = [sys.executable, "manage.py", "demo", "--follow", path.rpartition("/")[2]]
-            self.supervisor.single(follow, self.environment, ROOT, None, errors=None)
+            self._single("demo", "--follow", path.rpartition("/")[2], errors=None)
         self.supervisor.wait(lambda: False)
         return process.returncode or 0
 

@@ -132,7 +132,7 @@ def test_orders_reach_the_run(hacrl, user):
         run.refresh_from_db()
         assert run.desired_state == wanted
     assert said_json(hacrl("retry", "swan", "--json"))["retry_of"] == str(run.pk)
-    assert "2 have the name" in hacrl("stop", "swan", status=1)
+    assert "matches 2 runs" in hacrl("stop", "swan", status=1)
     hacrl("stop", "no such run", status=4)
     hacrl("stop", "00000000-0000-0000-0000-000000000000", status=4)
 
