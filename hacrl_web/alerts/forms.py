@@ -49,13 +49,11 @@ class NotificationForm(forms.ModelForm):
 
     def clean(self) -> dict[str, Any]:
         values: dict[str, Any] = super().clean() or self.cleaned_data
-        if values.get("email_enabled"):
-            if not settings.HAS_MAIL:
-                self.add_error("email_enabled", "This installation has no mail server (HACRL_EMAIL_URL).")
-            if not values.get("email") and "email" not in self.errors:
-                self.add_error("email", "An address is needed.")
-        if values.get("webhook_enabled") and not values.get("webhook_url") and "webhook_url" not in self.errors:
-            self.add_error("webhook_url", "An address is needed.")
+        if values.get("email_enabled") and not settings.HAS_MAIL:
+            self.add_error("email_enabled", "This installation has no mail server (HACRL_EMAIL_URL).")
+        for switch, address in (("email_enabled", "email"), ("webhook_enabled", "webhook_url")):
+            if values.get(switch) and not values.get(address) and address not in self.errors:
+                self.add_error(address, "An address is needed.")
         return values
 
     @property

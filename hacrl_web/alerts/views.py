@@ -66,8 +66,7 @@ def rule_list(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def notifications(request: HttpRequest) -> HttpResponse:
     """The user's notification settings, and the latest messages with their outcome."""
-    user = cast(User, request.user)
-    row = NotificationSettings.of(user)
+    row = NotificationSettings.of(request.user)
     addresses = row.addresses  # before the form changes the row
     form = NotificationForm(request.POST if request.method == "POST" else None, instance=row)
     if request.method == "POST" and form.is_valid():
@@ -78,7 +77,7 @@ def notifications(request: HttpRequest) -> HttpResponse:
         "form": form,
         "has_mail": settings.HAS_MAIL,
         "allowed": settings.WEBHOOK_ALLOW,
-        "deliveries": Delivery.objects.visible_to(user)[:DELIVERIES_SHOWN],
+        "deliveries": Delivery.objects.visible_to(request.user)[:DELIVERIES_SHOWN],
         "addresses": addresses,
     }
     return render(request, "alerts/notifications.html", context, status=422 if form.errors else 200)

@@ -152,9 +152,8 @@ def resolve(host: str, port: int) -> str:
 def post(url: str, body: dict[str, Any], find: Callable[[str, int], str] = resolve) -> int:
     """Send the body; returns the status, 200 to 299. Errors: AddressRefused, DeliveryFailed."""
     parts = check_url(url)
-    host = parts.hostname or ""
     port = parts.port or DEFAULT_PORTS[parts.scheme]
-    address = find(host, port)
+    address = find(parts.hostname or "", port)
     try:
         status = asyncio.run(asyncio.wait_for(_request(parts, address, port, body), TOTAL_S))
     except TimeoutError as error:

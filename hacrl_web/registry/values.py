@@ -13,11 +13,11 @@ from django.db import IntegrityError, transaction
 from django.db.models import Model
 
 from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.page_query import MAX_ID, whole_number
 
 MAX_NAME = 80
 # As RunSpec accepts them; float() alone would also read "1_0", "nan", and digits of other scripts.
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
-WHOLE = re.compile(r"\d{1,18}", re.ASCII)
 # Characters that change the writing direction of the text after them.
 BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 ValueT = TypeVar("ValueT")
@@ -101,14 +101,13 @@ def bounded_number(value: object, *, above: float | None = None, least: float | 
 
 def row_id_from(value: object) -> int:
     """The id of a row."""
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
+    text = value.strip() if isinstance(value, str) else value
+    if isinstance(text, bool) or not isinstance(text, (int, str)) or text == "":
         raise ValueProblem("missing", "Choose one.")
-    written = str(value)[:100].strip() if isinstance(value, str) or abs(value) < 10**18 else ""
-    if not written and isinstance(value, str):
-        raise ValueProblem("missing", "Choose one.")
-    if not WHOLE.fullmatch(written):
+    row_id = whole_number(text, MAX_ID)
+    if row_id is None:
         raise ValueProblem("bad_id", "An id is a whole number.")
-    return int(written)
+    return row_id
 
 
 def choice(value: object, allowed: Iterable[str]) -> str:

@@ -54,11 +54,10 @@ class Staged:
 
     def progress(self) -> dict[str, Any]:
         """The last progress report of the child process; empty before the first."""
-        try:
-            content = json.loads((self.folder / PROGRESS).read_bytes())
-        except (OSError, ValueError):  # missing, or being written
-            return {}
-        return content if isinstance(content, dict) else {}
+        progress: dict[str, Any] = {}
+        with suppress(OSError, ValueError):  # missing, or being written
+            progress = json.loads((self.folder / PROGRESS).read_bytes())
+        return progress
 
     def discard(self) -> None:
         discard(self.folder)
