@@ -19,6 +19,7 @@ from hacrl_web.registry import values
 from hacrl_web.registry.children import run_child
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.page_query import whole_number
 from workers.contract.checkpoint_manifest import Manifest
 from workers.contract.verifier_kinds import DEFAULT_TOLERANCE
 
@@ -78,9 +79,10 @@ def _text(value: str, most: int, least: int) -> str:
 
 
 def _whole(value: str, least: int, most: int) -> int:
-    if not values.WHOLE.fullmatch(value.strip()) or not least <= int(value) <= most:
+    number = whole_number(value.strip(), most)
+    if number is None or number < least:
         raise values.ValueProblem("not_whole", f"A whole number from {least:,} to {most:,} is needed.")
-    return int(value)
+    return number
 
 
 def ask_checkpoint(user: Any, run: Run, manifest: Manifest, request: dict[str, Any]) -> list[dict[str, Any]]:
