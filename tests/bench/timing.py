@@ -147,7 +147,7 @@ class Steps:
             mock.patch.object(Policy, "decode", self._timed("tokenizer", Policy.decode)),
             mock.patch.object(objective, "loss", self._timed("loss", objective.loss)),
             mock.patch.object(gradients, "_fill_results", self._timed("row results", gradients._fill_results)),
-            mock.patch.object(step, "build_mini_batches", self._timed("plan", step.build_mini_batches)),
+            mock.patch.object(step.LearnerRows, "mini_batches", self._timed("plan", step.LearnerRows.mini_batches)),
             mock.patch.object(self.trainer, "phase", self._phase),
             mock.patch.object(self.trainer.scorer, "score_step", self._timed("verify", self.trainer.scorer.score_step)),
         ]

@@ -100,21 +100,17 @@ class Stepper:
         generated, scores = self._generate(batch, done)
         self.tracker.update(scores.rewards, scores.valid)
         plan = plan_step(spec, step - 1, generated, scores, self.tracker.ratio(), self.trust)
-        reports = [self._update(learner, step, generated, plan.plans[learner]) for learner in world.agents]
+        reports = [self._update(learner, step, generated, plan.mini_batches[learner]) for learner in world.agents]
         return StepRecord(
             step=step,
             names=self.trust.names,
+            algorithm=spec.algorithm,
             questions=[exercise.question for exercise in batch],
             generated=generated,
-            rewards=scores.rewards,
-            valid=scores.valid,
-            timeouts=scores.timeouts,
+            scores=scores,
             tracker=self.tracker,
-            objective=plan.objective,
-            plans=plan.plans,
+            plan=plan,
             reports=reports,
-            sharing=spec.algorithm.shares_rollouts,
-            alpha=spec.algorithm.alpha if spec.algorithm.name == "hacpo" else None,
         )
 
     def _generate(self, batch: Sequence[Exercise], done: float) -> tuple[list[GeneratedRollouts], Scores]:

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,10 +31,12 @@ from workers.contract.checkpoint_manifest import (
     step_folder,
     step_folders,
 )
-from workers.contract.events import Incident, Level
 from workers.contract.spec.sections import CheckpointSpec
+from workers.trainer.progress import Log
 
+MAX_FAILED_SAVES = 3
 Save = Callable[[], None]
+Score = tuple[int, float]  # step, and mean accuracy of its evaluation
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class SavedCheckpoint:
 
 @dataclass(frozen=True)
 class Resumable:
-    """A verified checkpoint to go on from: model folders and state stems by agent, the trainer's own state."""
+    """A verified checkpoint to resume from: model folders and state stems by agent, the trainer's own state."""
 
     step: int
     path: Path
@@ -58,7 +60,7 @@ class Resumable:
 
 
 def folder_slug(name: str) -> str:
-    """The agent's name as a folder name can hold it."""
+    """The agent's name as part of a folder name."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "agent"
 
 
@@ -71,12 +73,12 @@ def save_checkpoint(
     best_step: int | None = None,
     begin: Callable[[Sequence[Save]], Sequence[Save]] = lambda saves: saves,
 ) -> SavedCheckpoint:
-    """Write, verify by manifest, and only then show a checkpoint; afterwards remove the oldest beyond `keep`.
+    """Write a checkpoint and its manifest, rename it into place, then remove the oldest beyond `keep`.
 
-    That of `best_step` stays in any case; those of later steps go, for this attempt went on from before them because
-    they did not verify. begin: of the placement, where agents may save at the same time.
+    The checkpoint of `best_step` stays. Those of later steps are removed: they did not verify, so this attempt resumed
+    from before them. begin: of the placement, where agents may save at the same time.
 
-    A crash at any moment leaves the earlier checkpoints and no half one. Error: OSError (disk full).
+    A crash at any moment leaves the earlier checkpoints and no partial one. Error: OSError (disk full).
     """
     final = step_folder(run_dir, step)
     root = final.parent
@@ -92,7 +94,7 @@ def save_checkpoint(
             save()
         (building / "state" / "trainer.json").write_text(json.dumps(trainer))
         files: dict[str, dict[str, Any]] = {}
-        for path in _files(building):
+        for path in (path for path in sorted(building.rglob("*")) if path.is_file()):
             heartbeat.send_heartbeat()
             _sync(path)
             files[path.relative_to(building).as_posix()] = {"size": path.stat().st_size, "sha256": sha256(path)}
@@ -104,7 +106,7 @@ def save_checkpoint(
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
-    if final.exists():  # left by an attempt whose checkpoint did not verify
+    if final.exists():  # it did not verify
         shutil.rmtree(final)
     building.rename(final)
     _sync(root)
@@ -113,7 +115,7 @@ def save_checkpoint(
     removed = folders[: max(0, place - (keep - 1))] + folders[place + 1 :]
     for path in removed:
         if best_step is None or path != step_folder(run_dir, best_step):
-            shutil.rmtree(path, ignore_errors=True)  # what stays, as where somebody reads it on NFS, goes with the next
+            shutil.rmtree(path, ignore_errors=True)  # a file that is open on NFS is removed the next time
     return SavedCheckpoint(step, final, sum(int(entry["size"]) for entry in files.values()))
 
 
@@ -122,8 +124,16 @@ def _save_agent(agent: AgentInterface, name: str, building: Path) -> None:
     agent.save_state(building / "state" / name)
 
 
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def newest_checkpoint(run_dir: Path) -> tuple[Resumable | None, list[str]]:
-    """The newest checkpoint that verifies, and what was wrong with the newer ones."""
+    """The newest checkpoint that verifies, and the problems of the newer ones."""
     problems: list[str] = []
     for path in reversed(step_folders(run_dir / FOLDER_NAME)):
         try:
@@ -146,30 +156,14 @@ def load_checkpoint(path: Path) -> Resumable:
     return Resumable(manifest.step, path, folders, stems, trainer)
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-MAX_FAILED_SAVES = 3
-Score = tuple[int, float]  # step, and mean accuracy of its evaluation
-
-
 class CheckpointsFail(RuntimeError):
     """Three checkpoints in a row could not be written."""
 
 
-class Saving:
-    """What is known of a run's checkpoints. step: of the newest.  best: of those with a checkpoint."""
+class CheckpointWriter:
+    """Writes a run's checkpoints. step: of the newest.  best: the highest score with a checkpoint."""
 
-    def __init__(self, run_dir: Path, options: CheckpointSpec, log: Callable[[Level, str, Incident], None]) -> None:
+    def __init__(self, run_dir: Path, options: CheckpointSpec, log: Log) -> None:
         self.run_dir, self.options, self.log = run_dir, options, log
         self.step: int | None = None
         self.best: Score | None = None
@@ -178,9 +172,9 @@ class Saving:
     def save(
         self, step: int, score: Score | None, placement: Placement, state: dict[str, Any]
     ) -> SavedCheckpoint | None:
-        """A checkpoint of all agents at the end of a step, or None. Error: CheckpointsFail, after three in a row.
+        """A checkpoint of all agents at the end of a step; None where it could not be written.
 
-        One that cannot be written leaves the earlier ones as they were, and training goes on.
+        Then the earlier ones remain and training continues. Error: CheckpointsFail, after three in a row.
         """
         before = self.best
         self.note_best(step, score)
@@ -192,10 +186,8 @@ class Saving:
             )
         except (OSError, SafetensorError) as error:
             self.failures, self.best = self.failures + 1, before
-            consequence = "the earlier ones are kept"
-            self.log(
-                "warning", f"checkpoint of step {step} not written, {consequence}: {error} (is the disk full?)", "disk"
-            )
+            problem = f"checkpoint of step {step} not written, the earlier ones are kept: {error} (is the disk full?)"
+            self.log("warning", problem, "disk")
             if self.failures >= MAX_FAILED_SAVES:
                 raise CheckpointsFail(f"disk: {self.failures} checkpoints in a row not written: {error}") from error
             return None
@@ -203,16 +195,16 @@ class Saving:
         return saved
 
     def note_best(self, step: int, score: Score | None) -> None:
-        """Remember the evaluation of this step, where none with a checkpoint was better.
+        """Remember the score of this step where it is the highest with a checkpoint.
 
-        NaN, where no answer of an agent could be scored, is no evaluation: nothing would ever be better.
+        NaN, where no answer of an agent could be scored, is ignored: no score would be higher.
         """
         if score and score[0] == step and not math.isnan(score[1]) and (not self.best or score[1] > self.best[1]):
             self.best = score
 
     def resume(self, step: int, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint with this trainer's state."""
+        """Resume from a checkpoint with this trainer's state."""
         self.step = step
         best = state.get("best")
-        # That of the run which this one goes on from stays there.
+        # A run that resumes another's does not have the other's best checkpoint.
         self.best = tuple(best) if best and step_folder(self.run_dir, best[0]).is_dir() else None

@@ -1,39 +1,37 @@
 """Evaluations: each agent alone, k samples of each held-out question, and the events that record them.
 
-The trainer evaluates before the first step, between steps and after the last. Questions are asked in blocks: of a
-block's texts only verdicts, answers and first responses are kept, so k samples of many questions need little memory.
+The trainer evaluates before the first step, between steps and after the last. Questions go to the agents in blocks:
+only verdicts, answers and first responses of a block are kept, so k samples of many questions need little memory.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from workers.agents.interface import AgentInterface, Placement
 from workers.contract import events
 from workers.contract.estimators import Tally, Vote, estimates
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec
-from workers.contract.spool import SpoolWriter
 from workers.contract.verifier_kinds import kind_label
 from workers.questions.canonical import MAX_SLICES, OTHER_SLICES
 from workers.questions.dataset import Question
-from workers.trainer.progress import ProgressReporter
+from workers.trainer.progress import Log, ProgressReporter
 from workers.trainer.scoring import Scorer
-from workers.trainer.stop_signals import StopFlag
 from workers.verifiers.service import REWARD_MAX, Verifier
 from workers.verifiers.voting import vote
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """One benchmark as a run asks it. num_samples: k."""
+    """The questions of one benchmark that a run evaluates. num_samples: k."""
 
     data: DataSpec
     questions: Sequence[Question]
@@ -44,13 +42,13 @@ class EvaluationSet:
         return self.data.benchmark
 
     def blocks(self, most_sequences: int) -> Iterator[Sequence[Question]]:
-        """The questions in their order, in blocks of at most so many samples (at least one question)."""
+        """The questions in their order, in blocks of at most `most_sequences` samples (at least one question)."""
         size = max(1, most_sequences // self.num_samples)
         for start in range(0, len(self.questions), size):
             yield self.questions[start : start + size]
 
     def question_events(self) -> Iterator[events.Questions]:
-        """What is asked, for the pages that show single answers."""
+        """The questions as events, for the pages that show single answers."""
         for first in range(0, len(self.questions), events.ANSWERS_AT_ONCE):
             some = self.questions[first : first + events.ANSWERS_AT_ONCE]
             yield events.Questions(
@@ -66,7 +64,7 @@ class EvaluationSet:
 
 @dataclass(frozen=True)
 class Result:
-    """What one agent's samples of one question came to. response: the first one."""
+    """The verdicts of one agent's samples of one question. response: the first one."""
 
     question: Question
     rewards: Sequence[float | None]
@@ -79,11 +77,12 @@ class Result:
         return sum(reward is not None for reward in self.rewards)
 
     @property
-    def num_right(self) -> int:
+    def num_correct(self) -> int:
         return sum(reward is not None and reward >= REWARD_MAX for reward in self.rewards)
 
     @property
     def marks(self) -> str:
+        """One character for each sample, as events.Answers has them."""
         return "".join(
             events.UNSCORABLE if reward is None else events.CORRECT if reward >= REWARD_MAX else events.INCORRECT
             for reward in self.rewards
@@ -92,37 +91,41 @@ class Result:
 
 def digest(questions: Sequence[Question]) -> str:
     """SHA-256 over ids, questions and answers in their order: scores on other questions are other scores."""
-    digest_of_questions = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for question in questions:
-        digest_of_questions.update(repr((question.id, question.question, question.answer)).encode())
-    return digest_of_questions.hexdigest()
+        sha256.update(repr((question.id, question.question, question.answer)).encode())
+    return sha256.hexdigest()
 
 
-def results_of(exam: EvaluationSet, block: Sequence[Question], texts: Sequence[str], scorer: Scorer) -> list[Result]:
+def results_of(
+    benchmark: EvaluationSet, block: Sequence[Question], texts: Sequence[str], scorer: Scorer
+) -> list[Result]:
     """Score a block's samples. texts: num_samples of each question, one question after the other.
 
     Errors: VerifierFails, Stopped.
     """
-    count = exam.num_samples
+    count = benchmark.num_samples
     pairs = [(text, block[place // count].answer) for place, text in enumerate(texts)]
     rewards = [verdict.reward for verdict in scorer.score(pairs)]
     results = []
     for place, question in enumerate(block):
         own = slice(place * count, (place + 1) * count)
-        votes, majority = vote(exam.data.verifier, texts[own], rewards[own])
+        votes, majority = vote(benchmark.data.verifier, texts[own], rewards[own])
         response = texts[own][0][: events.TEXT_CHARACTERS]
         results.append(Result(question, rewards[own], votes, majority, response))
     return results
 
 
-def answer_events(step: int, agent: str, exam: EvaluationSet, results: Sequence[Result]) -> Iterator[events.Answers]:
-    """What the agent answered to each question."""
+def answer_events(
+    step: int, agent: str, benchmark: EvaluationSet, results: Sequence[Result]
+) -> Iterator[events.Answers]:
+    """The agent's answers as events."""
     for first in range(0, len(results), events.ANSWERS_AT_ONCE):
         some = results[first : first + events.ANSWERS_AT_ONCE]
         yield events.Answers(
             step=step,
             agent=agent,
-            benchmark=exam.name,
+            benchmark=benchmark.name,
             first=first,
             marks=[result.marks for result in some],
             majority=[result.majority for result in some],
@@ -131,7 +134,7 @@ def answer_events(step: int, agent: str, exam: EvaluationSet, results: Sequence[
 
 
 def slices_of(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
-    """(right, scored) by subject and by difficulty; of each the first MAX_SLICES by name, the rest together."""
+    """(correct, scored) by subject and by difficulty; of each the first MAX_SLICES by name, the rest together."""
     slices: dict[str, tuple[int, int]] = {}
     for prefix in ("", "difficulty: "):
         named: set[str] = set()
@@ -143,120 +146,117 @@ def slices_of(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
                 named.add(value)
             name = prefix + (value if value in named else OTHER_SLICES)
             if result.num_scored:
-                right, scored = slices.get(name, (0, 0))
-                slices[name] = (right + result.num_right, scored + result.num_scored)
+                correct, scored = slices.get(name, (0, 0))
+                slices[name] = (correct + result.num_correct, scored + result.num_scored)
     return slices
 
 
-def evaluation_event(step: int, agent: str, exam: EvaluationSet, results: Sequence[Result]) -> events.Evaluation:
+def evaluation_event(step: int, agent: str, benchmark: EvaluationSet, results: Sequence[Result]) -> events.Evaluation:
     """The estimates over the samples that could be scored, and slices by subject and difficulty."""
     scored = sum(result.num_scored for result in results)
-    values = estimates([Tally(r.num_scored, r.num_right, r.votes) for r in results], exam.num_samples)
+    values = estimates([Tally(r.num_scored, r.num_correct, r.votes) for r in results], benchmark.num_samples)
     return events.Evaluation(
         step=step,
         agent=agent,
-        benchmark=exam.name,
+        benchmark=benchmark.name,
         metric="accuracy",
-        value=values.get(f"avg@{exam.num_samples}", float("nan")),
-        correct=sum(result.num_right for result in results),
+        value=values.get(f"avg@{benchmark.num_samples}", float("nan")),
+        correct=sum(result.num_correct for result in results),
         asked=scored,
         slices=slices_of(results),
-        num_samples=exam.num_samples,
-        unscorable=len(results) * exam.num_samples - scored,
+        num_samples=benchmark.num_samples,
+        unscorable=len(results) * benchmark.num_samples - scored,
         estimates=values,
         questions=digest([result.question for result in results]),
-        verifier=kind_label(exam.data.verifier),
+        verifier=kind_label(benchmark.data.verifier),
     )
 
 
-class EvaluatingTrainer(Protocol):
-    """What an examiner needs of the trainer."""
-
-    spec: RunSpec
-    spool: SpoolWriter
-    stop: StopFlag
-    progress: ProgressReporter
-
-    def log(self, level: events.Level, message: str, incident: events.Incident | None = None) -> None: ...
-    def pause(self) -> NoReturn: ...
-
-
 class EvaluationRunner:
-    """The run's evaluations. exams: its benchmarks, the run's own first. score: step and mean accuracy of the last."""
+    """The run's evaluations. sets: by benchmark, the run's own first.  score: step and mean accuracy of the last."""
 
-    def __init__(self, trainer: EvaluatingTrainer, verifier: Verifier) -> None:
-        self.trainer, self.spec = trainer, trainer.spec
-        self.scorer = self._scorer_with(verifier)  # of the run's own benchmark, also of its rollouts
-        self.exams: list[EvaluationSet] = []
+    def __init__(
+        self, spec: RunSpec, verifier: Verifier, progress: ProgressReporter, log: Log, pause: Callable[[], NoReturn]
+    ) -> None:
+        self.spec, self.progress, self.log, self.pause = spec, progress, log, pause
+        self.scorer = self._scorer_with(verifier)  # of the run's own benchmark; rollouts use it, too
+        self.sets: list[EvaluationSet] = []
         self.score: tuple[int, float] | None = None
-        self._answered = 0  # samples of the evaluation under way
+        self._answered = 0  # samples of the present evaluation
 
     def evaluate(self, step: int, placement: Placement) -> None:
         """Each agent alone on the run's benchmark; before the first step and after the last on all of them."""
         is_at_an_end = step in (0, self.spec.training.steps)
         self._answered = 0
-        for exam in self.exams if is_at_an_end else self.exams[:1]:
-            with self._scorer_of(exam) as scorer:
-                if step == 0 and exam is not self.exams[0]:
-                    scorer.check_answers(exam.questions)
-                # Where agents take turns, one is through before the next begins: a pause between them loses nothing.
+        for benchmark in self.sets if is_at_an_end else self.sets[:1]:
+            with self._scorer_of(benchmark) as scorer:
+                if step == 0 and benchmark is not self.sets[0]:
+                    scorer.check_answers(benchmark.questions)
+                # Where agents take turns, one ends before the next begins: a pause between them loses nothing.
                 agents = placement.agents
                 groups = [agents] if placement.is_parallel else [[agent] for agent in agents]
                 results = [
                     event
                     for group in groups
-                    if exam.questions
-                    for event in self._examine(step, exam, scorer, placement, group)
+                    if benchmark.questions
+                    for event in self._evaluate_agents(step, benchmark, scorer, placement, group)
                 ]
-            if results and exam is self.exams[0]:
+            if results and benchmark is self.sets[0]:
                 self.score = step, fmean(event.value for event in results)
 
-    def _examine(
-        self, step: int, exam: EvaluationSet, scorer: Scorer, placement: Placement, agents: Sequence[AgentInterface]
+    def _evaluate_agents(
+        self,
+        step: int,
+        benchmark: EvaluationSet,
+        scorer: Scorer,
+        placement: Placement,
+        agents: Sequence[AgentInterface],
     ) -> list[events.Evaluation]:
         """Some agents on one benchmark, a block of questions at a time.
 
-        A pause is obeyed where more than one block is asked; after it the evaluation repeats itself exactly.
+        The run can pause between blocks; the evaluation then repeats itself exactly.
         """
         results: list[list[Result]] = [[] for _ in agents]
-        for block in exam.blocks(self.spec.rollout.rollout_batch_size):
-            if results[0] and self.trainer.stop.is_pause_asked:
-                self.trainer.pause()
-            pending = placement.begin([partial(agent.evaluate, step, block, exam.num_samples) for agent in agents])
+        for block in benchmark.blocks(self.spec.rollout.rollout_batch_size):
+            if results[0] and self.progress.stop.is_pause_asked:
+                self.pause()
+            pending = placement.begin([partial(agent.evaluate, step, block, benchmark.num_samples) for agent in agents])
             for own, answer in zip(results, pending, strict=True):
-                with self.trainer.progress.phase("evaluate"):
-                    own += results_of(exam, block, answer(), scorer)
-                self._answered += len(block) * exam.num_samples
+                with self.progress.phase("evaluate"):
+                    own += results_of(benchmark, block, answer(), scorer)
+                self._answered += len(block) * benchmark.num_samples
                 if self.spec.is_evaluation_only:
-                    total = sum(len(one.questions) * one.num_samples for one in self.exams)
-                    self.trainer.progress.record_evaluation(self._answered, total * len(placement.agents))
-        return [self._tell(step, agent, exam, own) for agent, own in zip(agents, results, strict=True)]
+                    total = sum(len(one.questions) * one.num_samples for one in self.sets)
+                    self.progress.record_evaluation(self._answered, total * len(placement.agents))
+        return [self._record(step, agent, benchmark, own) for agent, own in zip(agents, results, strict=True)]
 
-    def _tell(self, step: int, agent: AgentInterface, exam: EvaluationSet, results: list[Result]) -> events.Evaluation:
-        """An agent's events are told together, so that no page shows half an evaluation."""
+    def _record(
+        self, step: int, agent: AgentInterface, benchmark: EvaluationSet, results: list[Result]
+    ) -> events.Evaluation:
+        """Emit an agent's events together, so that no page shows half an evaluation."""
         for note in agent.take_notes():
-            self.trainer.log("warning", f"{agent.name}: {note}", "out of memory")
-        event = evaluation_event(step, agent.name, exam, results)
-        self.trainer.spool.emit(*answer_events(step, agent.name, exam, results), event)
+            self.log("warning", f"{agent.name}: {note}", "out of memory")
+        event = evaluation_event(step, agent.name, benchmark, results)
+        self.progress.spool.emit(*answer_events(step, agent.name, benchmark, results), event)
         if event.unscorable:
-            lost = f"{event.unscorable} of {len(results) * exam.num_samples} answers to {exam.name}"
-            self.trainer.log("warning", f"{agent.name}: {lost} could not be scored and are left out")
+            lost = f"{event.unscorable} of {len(results) * benchmark.num_samples} answers to {benchmark.name}"
+            self.log("warning", f"{agent.name}: {lost} could not be scored and are left out")
         return event
 
     @contextmanager
-    def _scorer_of(self, exam: EvaluationSet) -> Iterator[Scorer]:
-        """The run's own scorer, or one with the verifier that a further benchmark asks for."""
-        if _judge(exam.data) == _judge(self.spec.data):
+    def _scorer_of(self, benchmark: EvaluationSet) -> Iterator[Scorer]:
+        """The run's own scorer, or one with the verifier of another benchmark."""
+        if _verifier_of(benchmark.data) == _verifier_of(self.spec.data):
             yield self.scorer
             return
-        with Verifier(**_judge(exam.data), processes=min(4, os.cpu_count() or 1)) as verifier:
+        with Verifier(**_verifier_of(benchmark.data), processes=min(4, os.cpu_count() or 1)) as verifier:
             yield self._scorer_with(verifier)
 
     def _scorer_with(self, verifier: Verifier) -> Scorer:
-        report = partial(self.trainer.log, "warning", incident="verifier")
-        return Scorer(verifier, self.trainer.stop, report, self.spec.training.max_unscorable)
+        report = partial(self.log, "warning", incident="verifier")
+        return Scorer(verifier, self.progress.stop, report, self.spec.training.max_unscorable)
 
 
-def _judge(data: DataSpec) -> dict[str, Any]:
-    """Which verifier a benchmark needs: the arguments of `Verifier`."""
+def _verifier_of(data: DataSpec) -> dict[str, Any]:
+    """The arguments of a benchmark's `Verifier`."""
     return {"kind": data.verifier, "tolerance": data.tolerance}

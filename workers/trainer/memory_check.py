@@ -1,4 +1,4 @@
-"""Before any weights are loaded: whether the run fits this machine's memory. Reads configurations only."""
+"""The check, before any weights are loaded, that a run fits this machine's memory. Reads configurations only."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" or abs
 
 
 class DoesNotFit(RuntimeError):
-    """The run needs more memory than there is; the text says how much, and what would fit."""
+    """The run needs more memory than the machine has; the text says how much, and what would fit."""
 
 
 def check_memory(spec: RunSpec) -> None:
-    """Refuse a run that this machine cannot hold. Errors: DoesNotFit; OSError where a model is not there."""
-    if spec.compute.placement != "local":  # its agents are on other machines, or may be
+    """Refuse a run that does not fit. Errors: DoesNotFit; OSError where a model does not exist."""
+    if spec.compute.placement != "local":  # its agents may be on other machines
         return
     shapes = [model_shape(agent.model, agent.revision) for agent in spec.agents]
     readable = [shape for shape in shapes if shape is not None]
-    if len(readable) < len(shapes):  # of another kind than the decoders that the estimate knows
+    if len(readable) < len(shapes):  # the estimate knows decoders only
         return
     lacking = shortfall(spec, readable, this_machine(spec))
     if lacking is not None:
@@ -33,7 +33,7 @@ def check_memory(spec: RunSpec) -> None:
 
 
 def model_shape(location: str, revision: str | None) -> Shape | None:
-    """The shape of a model in a folder or on the hub, its parameters counted without any of them."""
+    """The shape of a model in a folder or on the hub, without loading its weights."""
     config = AutoConfig.from_pretrained(location, revision=revision, trust_remote_code=False)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
@@ -41,7 +41,7 @@ def model_shape(location: str, revision: str | None) -> Shape | None:
 
 
 def this_machine(spec: RunSpec) -> Machine:
-    """What the run can use here: GPUs unless it is told to train on processors."""
+    """The memory that the run can use here; without GPUs where it trains on the CPU."""
     gpus: tuple[int, ...] = ()
     if choose_device(spec).type == "cuda":
         count = torch.cuda.device_count()

@@ -1,4 +1,4 @@
-"""The clock of a run: how long each phase of a step took, how far the run is, and the events that say so."""
+"""The progress of a run: the time of each phase, the steps done, and their events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from workers.agents.messages import GeneratedRollouts
 from workers.contract import events
@@ -16,6 +16,12 @@ from workers.contract.spool import SpoolWriter
 from workers.model.memory import used_bytes
 from workers.trainer.provenance import code_versions
 from workers.trainer.stop_signals import StopFlag
+
+
+class Log(Protocol):
+    """Writes a line into the run's log."""
+
+    def __call__(self, level: events.Level, message: str, incident: events.Incident | None = None) -> None: ...
 
 
 class ProgressReporter:
@@ -27,7 +33,7 @@ class ProgressReporter:
         self.tokens_generated = 0
         self.elapsed_before_s = 0.0
         self.started_at = time.monotonic()
-        self.phase_s: dict[str, float] = defaultdict(float)  # of the step under way
+        self.phase_s: dict[str, float] = defaultdict(float)  # of the present step
         self.step_started_at = self.started_at
         self.usual_step_s = 0.0
         self.used_bytes: Callable[[], tuple[int, int | None]] = used_bytes  # of the placement, once there is one
@@ -50,9 +56,9 @@ class ProgressReporter:
         self.phase_s = defaultdict(float)
 
     @contextmanager
-    def phase(self, name: str, *, obeys_stop: bool = True) -> Iterator[None]:
-        """Time one phase; a stop is obeyed before it begins. Error: Stopped."""
-        if obeys_stop:
+    def phase(self, name: str, *, checks_stop: bool = True) -> Iterator[None]:
+        """Time one phase, after a check for a stop. Error: Stopped."""
+        if checks_stop:
             self.stop.check()
         started = time.monotonic()
         yield
@@ -65,19 +71,19 @@ class ProgressReporter:
         self.tokens_generated += sum(response.num_tokens for response in responses)
 
     def record_step(self, step: int) -> None:
-        """After the step under way."""
-        self._tell(step, time.monotonic() - self.step_started_at)
+        """The step has ended."""
+        self._record_totals(step, time.monotonic() - self.step_started_at)
 
     def record_resumed(self, step: int) -> None:
         """Before the first step of a later attempt: the totals so far."""
-        self._tell(step, self.elapsed_before_s / step)
+        self._record_totals(step, self.elapsed_before_s / step)
 
-    def _tell(self, step: int, step_s: float) -> None:
+    def _record_totals(self, step: int, step_s: float) -> None:
         self.usual_step_s = 0.7 * self.usual_step_s + 0.3 * step_s if self.usual_step_s else step_s
         self._emit(step, eta_s=(self.total_steps - step) * self.usual_step_s)
 
     def record_evaluation(self, done: int, total: int) -> None:
-        """How far a run is that only evaluates: samples asked of all that will be."""
+        """The progress of a run that only evaluates: samples done of the total."""
         self._emit(0, eta_s=self.phase_s["evaluate"] * (total - done) / done)
 
     def _emit(self, step: int, eta_s: float) -> None:

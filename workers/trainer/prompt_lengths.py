@@ -1,20 +1,18 @@
-"""Before the first step: which questions fit into every agent, and whether its context holds them with a response."""
+"""The questions whose prompts, with a response, fit into the context of every agent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from workers.agents.interface import AgentInterface
-from workers.contract.events import Level
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question, Split, split_questions
-
-Told = Callable[[Level, str], None]
+from workers.trainer.progress import Log
 
 
 def questions_that_fit(
-    spec: RunSpec, agents: Sequence[AgentInterface], split: Split, log: Told
+    spec: RunSpec, agents: Sequence[AgentInterface], split: Split, log: Log
 ) -> tuple[list[Question], list[Question]]:
     """Training and held-out questions without those that are too long for any agent.
 
@@ -33,9 +31,9 @@ def questions_that_fit(
 
 
 def evaluated_questions_that_fit(
-    spec: RunSpec, agents: Sequence[AgentInterface], data: DataSpec, log: Told
+    spec: RunSpec, agents: Sequence[AgentInterface], data: DataSpec, log: Log
 ) -> list[Question]:
-    """What an evaluation asks of a benchmark that is not trained on: its held-out questions, or all of them.
+    """The questions of a benchmark that is only evaluated: its held-out ones, or all.
 
     Errors: BenchmarkError; ValueError where none is short enough, or an agent's context is too short.
     """
@@ -56,7 +54,7 @@ def _at_most(spec: RunSpec, questions: list[Question]) -> list[Question]:
 
 
 def _short_enough(
-    agents: Sequence[AgentInterface], what: str, questions: Sequence[Question], log: Told
+    agents: Sequence[AgentInterface], what: str, questions: Sequence[Question], log: Log
 ) -> list[Question]:
     fits = [agent.fits(questions) for agent in agents]
     fitting = [question for index, question in enumerate(questions) if all(each[index] for each in fits)]

@@ -1,4 +1,4 @@
-"""Which code made a number: the versions that a run's first event tells. Read once, nothing heavy is imported."""
+"""The versions of the code that a run uses, for its first event. No heavy import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGES = ("torch", "transformers", "safetensors", "math-verify", "vllm", "vllm
 
 
 def code_versions() -> dict[str, str]:
-    """Python, our own version with its git commit, and the libraries that decide what a score is."""
+    """Python, this project with its git commit, and the libraries that affect a score."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     own = f"{project['version']} {git_commit(ROOT)[:12]}".strip()
     by_name = {"python": platform.python_version(), "hacrl": own}
@@ -29,7 +29,7 @@ def _version(package: str) -> str:
 
 
 def git_commit(root: Path) -> str:
-    """The commit that a checkout is at, read from its files; empty where it is none."""
+    """The commit of a checkout, read from its files; empty where `root` is no checkout."""
     folder = root / ".git"
     try:
         if folder.is_file():  # a worktree: the file names the folder

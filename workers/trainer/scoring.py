@@ -1,7 +1,7 @@
-"""Step 2 of Algorithm 1, its verdicts: rewards of all rollouts, and a pause where the verifier itself fails.
+"""Step 2 of Algorithm 1: rewards of all rollouts by the verifier, and a pause where the verifier fails.
 
-Too many unscorable answers are no verdict about the agents. Learning from the few that are left would drive omega to
-its clamp, so the run waits, asks again, and in the end is paused with the reason.
+Too many unscorable answers mean that the verifier fails. Learning from the few that remain would drive omega to its
+clamp, so the run waits, tries again, and at last pauses with the reason.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Pair = tuple[str, str]  # completion, reference answer
 
 
 class VerifierFails(RuntimeError):
-    """The verifier could not score enough, time after time."""
+    """The verifier could not score enough in all tries."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Scores:
 
 
 class Scorer:
-    """Asks the verifier, and tells people when it has to wait for it."""
+    """Scores answers; where the verifier fails it waits, warns and tries again."""
 
     def __init__(
         self, verifier: Verifier, stop: StopFlag, warn: Callable[[str], None], max_unscorable: float = 1.0
@@ -49,7 +49,7 @@ class Scorer:
         self.verifier, self.stop, self.warn, self.max_unscorable = verifier, stop, warn, max_unscorable
 
     def check_answers(self, questions: Sequence[Question]) -> None:
-        """Tell which reference answers no response could match. Errors: ValueError where it is all of them; Stopped."""
+        """Warn of reference answers that no response could match. Errors: ValueError where that is all; Stopped."""
         doubts = self.verifier.doubts([question.answer for question in questions])
         self.stop.check()
         doubtful = [(question, doubt) for question, doubt in zip(questions, doubts, strict=True) if doubt]
@@ -63,7 +63,7 @@ class Scorer:
 
     def score(self, pairs: Sequence[Pair]) -> list[Verdict]:
         """A verdict on each pair. Errors: VerifierFails, Stopped."""
-        return self._patiently(pairs, lambda verdicts: "")
+        return self._score_with_retries(pairs, lambda verdicts: "")
 
     def score_step(
         self, questions: Sequence[Question], generated: Sequence[GeneratedRollouts], per_prompt: int
@@ -77,14 +77,14 @@ class Scorer:
                     pairs.append((response.text, question.answer))
 
         def complaint(verdicts: Sequence[Verdict]) -> str:
-            # Of all agents together: one that writes odd answers is no sign of a verifier that fails.
+            # Of all agents together: one agent with odd answers does not mean that the verifier fails.
             lost = [verdict.reason for verdict in verdicts if verdict.reward is None]
             if len(lost) <= self.max_unscorable * len(verdicts):
                 return ""
             (reason, _), *_ = Counter(lost).most_common(1)
             return f"{len(lost)} of {len(verdicts)} answers could not be scored ({reason})"
 
-        verdicts = self._patiently(pairs, complaint)
+        verdicts = self._score_with_retries(pairs, complaint)
         shape = (len(generated), len(questions), per_prompt)
         rewards, valid = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
         timeouts = [0] * len(generated)
@@ -94,8 +94,10 @@ class Scorer:
             timeouts[place[0]] += verdict.is_timeout
         return Scores(rewards, valid, timeouts)
 
-    def _patiently(self, pairs: Sequence[Pair], complaint: Callable[[Sequence[Verdict]], str]) -> list[Verdict]:
-        """All verdicts, once the verifier runs and `complaint` has nothing to say; what has a reward keeps it."""
+    def _score_with_retries(
+        self, pairs: Sequence[Pair], complaint: Callable[[Sequence[Verdict]], str]
+    ) -> list[Verdict]:
+        """All verdicts, once the verifier runs and `complaint` is empty; a pair with a reward is not scored again."""
         verdicts: list[Verdict | None] = [None] * len(pairs)
         for tries, wait_s in enumerate((*WAITS_S, None), start=1):
             still_open = [index for index, one in enumerate(verdicts) if one is None or one.reward is None]
@@ -121,7 +123,7 @@ class Scorer:
         deadline = time.monotonic() + seconds
         while (remaining_s := deadline - time.monotonic()) > 0:
             self.stop.check()
-            # This wait is intended; a short stall_timeout_s must not end it.
+            # A short stall_timeout_s must not end this wait.
             heartbeat.send_heartbeat()
             time.sleep(min(0.2, remaining_s))
         self.stop.check()

@@ -1,10 +1,11 @@
-"""Steps 1 and 3 of Algorithm 1: the prompts and learning rate of a step, and each learner's rows in mini-batches.
+"""Steps 1 and 3 of Algorithm 1: the prompts and learning rate of a step, and each learner's mini-batches.
 
 A learner's rows are its own rollouts and those of the sources that it trusts at the start of the step.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from workers.verifiers.service import REWARD_MAX
 
 
 def batch_of_step(spec: RunSpec, step: int, questions: Sequence[Question]) -> list[Question]:
-    """The prompts of a step: epochs in an order of their own; what does not fill a batch waits for the next epoch."""
+    """The prompts of a step. Each epoch has another order; questions that do not fill a batch are left out of it."""
     size = spec.training.train_batch_size
     epoch, place = divmod(step, len(questions) // size)
     order = permutation(len(questions), derived_key("prompts", spec.seed, epoch))
@@ -41,106 +42,73 @@ def learning_rate(spec: RunSpec, agent: int, step: int) -> float:
     return peak * factors[training.lr_schedule]
 
 
-def build_mini_batches(
-    spec: RunSpec,
-    step: int,
-    learner: int,
-    generated: Sequence[GeneratedRollouts],
-    advantages: Tensor,
-    valid: Tensor,
-    ratio: Tensor,
-    trusted: Sequence[bool] | None = None,
-) -> list[list[LearnerRow]]:
-    """[self block, cross block] of one learner, split into mini-batches m = 0, 1, ...; unscorable rollouts left out.
+@dataclass(frozen=True)
+class LearnerRows:
+    """The rollouts of a step (0, 1, ...) as rows of one learner. advantages, valid: (n, B, G).  ratio: (n, n).
 
-    advantages, valid: (n, B, G).  ratio: (n, n).  trusted: by source; the others have no place in the cross block.
+    trusted: by source; None: every source is trusted.
     """
-    per_prompt = advantages.shape[2]
 
-    def rows_of(source: int) -> list[LearnerRow | None]:
-        return rows_from(spec, learner, source, generated, advantages, valid, ratio)
+    spec: RunSpec
+    step: int
+    learner: int
+    generated: Sequence[GeneratedRollouts]
+    advantages: Tensor
+    valid: Tensor
+    ratio: Tensor
+    trusted: Sequence[bool] | None = None
 
-    blocks = rows_of(learner) * spec.training.num_iterations
-    if spec.algorithm.shares_rollouts:
-        sources = chosen_sources(spec, step, learner, trusted)
-        order = spec.algorithm.cross_order
-        is_mixed = order == "mixed" or (order == "auto" and len(sources) > 1)
-        if is_mixed:  # an order that does not depend on the agents' places in the list
-            sources.sort(key=lambda source: spec.agents[source].name)
-        cross = [row for source in sources for row in rows_of(source)]
-        for iteration in range(spec.training.num_iterations):
-            if is_mixed:
-                seed = spec.agents[learner].stable_seed
-                key = derived_key("cross", spec.seed, seed, step, iteration)
-                blocks += [cross[index] for index in permutation(len(cross), key)]
-            else:
-                blocks += cross
-    size = spec.mini_batch_prompts * per_prompt  # planned rows: also the loss denominator, whatever is missing
-    return [[row for row in blocks[start : start + size] if row] for start in range(0, len(blocks), size)]
+    def of_source(self, source: int) -> list[LearnerRow | None]:
+        """One source's rollouts, by prompt and number; None where there is no reward."""
+        _, num_prompts, per_prompt = self.advantages.shape
+        advantages, valid = self.advantages[source].tolist(), self.valid[source].tolist()
+        is_self = source == self.learner
+        is_modulated = self.spec.algorithm.name == "hacpo" and self.spec.algorithm.modulate_gradient
+        omega = self.ratio[source, self.learner].item() if is_modulated and not is_self else 1.0
 
+        def row(prompt: int, number: int) -> LearnerRow:
+            response = None if is_self else self.generated[source].responses[prompt][number]
+            return LearnerRow(prompt, source, number, is_self, advantages[prompt][number], omega, response)
 
-def rows_from(
-    spec: RunSpec,
-    learner: int,
-    source: int,
-    generated: Sequence[GeneratedRollouts],
-    advantages: Tensor,
-    valid: Tensor,
-    ratio: Tensor,
-) -> list[LearnerRow | None]:
-    """The rollouts of one source as rows of one learner, by prompt and number; None where there is no reward.
+        places = itertools.product(range(num_prompts), range(per_prompt))
+        return [row(prompt, number) if valid[prompt][number] else None for prompt, number in places]
 
-    advantages, valid: (n, B, G).  ratio: (n, n).
-    """
-    _, num_prompts, per_prompt = advantages.shape
-    values, scored = advantages[source].tolist(), valid[source].tolist()
-    is_modulated = spec.algorithm.name == "hacpo" and spec.algorithm.modulate_gradient
-    omega = 1.0 if source == learner or not is_modulated else ratio[source, learner].item()
-    return [
-        LearnerRow(
-            prompt,
-            source,
-            number,
-            source == learner,
-            values[prompt][number],
-            omega,
-            None if source == learner else generated[source].responses[prompt][number],
-        )
-        if scored[prompt][number]
-        else None
-        for prompt in range(num_prompts)
-        for number in range(per_prompt)
-    ]
+    def mini_batches(self) -> list[list[LearnerRow]]:
+        """[self block, cross block], split into mini-batches m = 0, 1, ...; unscorable rollouts are left out."""
+        spec = self.spec
+        blocks = self.of_source(self.learner) * spec.training.num_iterations
+        if spec.algorithm.shares_rollouts:
+            sources = sources_of_step(spec, self.step, self.learner, self.trusted)
+            order = spec.algorithm.cross_order
+            is_mixed = order == "mixed" or (order == "auto" and len(sources) > 1)
+            if is_mixed:  # an order that does not depend on the agents' places in the list
+                sources.sort(key=lambda source: spec.agents[source].name)
+            cross = [row for source in sources for row in self.of_source(source)]
+            for iteration in range(spec.training.num_iterations):
+                places: Sequence[int] = range(len(cross))
+                if is_mixed:
+                    seed = spec.agents[self.learner].stable_seed
+                    places = permutation(len(cross), derived_key("cross", spec.seed, seed, self.step, iteration))
+                blocks += [cross[place] for place in places]
+        # The planned rows, which are also the loss's denominator, whatever is missing.
+        size = spec.mini_batch_prompts * self.advantages.shape[2]
+        return [[row for row in blocks[start : start + size] if row] for start in range(0, len(blocks), size)]
+
+    def quarantined(self) -> list[LearnerRow]:
+        """The rollouts of untrusted sources: the learner does not learn from them, but their alignment is measured."""
+        if not self.spec.algorithm.shares_rollouts:
+            return []
+        untrusted = [source for source, is_trusted in enumerate(self.trusted or ()) if not is_trusted]
+        return [row for source in untrusted for row in self.of_source(source) if row]
 
 
-def quarantined_rows(
-    spec: RunSpec,
-    learner: int,
-    generated: Sequence[GeneratedRollouts],
-    advantages: Tensor,
-    valid: Tensor,
-    ratio: Tensor,
-    trusted: Sequence[bool],
-) -> list[LearnerRow]:
-    """The rollouts of the sources that a learner does not trust: they teach it nothing, and are watched."""
-    if not spec.algorithm.shares_rollouts:
-        return []
-    sources = [source for source in range(len(trusted)) if not trusted[source]]
-    return [
-        row
-        for source in sources
-        for row in rows_from(spec, learner, source, generated, advantages, valid, ratio)
-        if row
-    ]
-
-
-def chosen_sources(spec: RunSpec, step: int, learner: int, trusted: Sequence[bool] | None = None) -> list[int]:
+def sources_of_step(spec: RunSpec, step: int, learner: int, trusted: Sequence[bool] | None = None) -> list[int]:
     """The trusted peers whose rollouts a learner trains on in a step, in the order of the list.
 
     With max_sources_per_learner they are drawn by step, learner and peer, whatever the agents' places in the list.
     """
-    everybody = range(len(spec.agents))
-    peers = [source for source in everybody if source != learner and (trusted is None or trusted[source])]
+    agents = range(len(spec.agents))
+    peers = [source for source in agents if source != learner and (trusted is None or trusted[source])]
     seeds = [agent.stable_seed for agent in spec.agents]
 
     def draw(source: int) -> int:
@@ -151,12 +119,12 @@ def chosen_sources(spec: RunSpec, step: int, learner: int, trusted: Sequence[boo
 
 @dataclass(frozen=True)
 class StepPlan:
-    """By learner: whom it trusts, its judgement, its mini-batches, and the rollouts of those that it does not trust."""
+    """The objective, and by learner: the trusted sources, the mini-batches, and the rows of untrusted sources."""
 
-    trusted_sources: list[list[bool]]
+    trusted_sources: Sequence[Sequence[bool]]
     objective: Objective
-    plans: list[list[list[LearnerRow]]]
-    quarantined: list[list[LearnerRow]]
+    mini_batches: Sequence[Sequence[Sequence[LearnerRow]]]
+    quarantined: Sequence[Sequence[LearnerRow]]
 
 
 def plan_step(
@@ -165,9 +133,10 @@ def plan_step(
     """step: 0, 1, ...  ratio: (n, n), omega."""
     trusted = [trust.trusted_sources(learner) for learner in range(len(spec.agents))]
     objective = objective_of(spec.algorithm, scores.rewards, scores.valid, ratio, REWARD_MAX, torch.tensor(trusted))
-    plans, quarantined = [], []
-    for learner, advantages in enumerate(objective.advantages):
-        view = (learner, generated, advantages, scores.valid, ratio, trusted[learner])
-        plans.append(build_mini_batches(spec, step, *view))
-        quarantined.append(quarantined_rows(spec, *view))
-    return StepPlan(trusted, objective, plans, quarantined)
+    learners = [
+        LearnerRows(spec, step, learner, generated, advantages, scores.valid, ratio, trusted[learner])
+        for learner, advantages in enumerate(objective.advantages)
+    ]
+    return StepPlan(
+        trusted, objective, [rows.mini_batches() for rows in learners], [rows.quarantined() for rows in learners]
+    )

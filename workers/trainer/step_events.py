@@ -1,24 +1,24 @@
-"""From what happened in a step to the events that tell it: metrics, rollouts, contributions.
+"""The events of a step: metrics, rollouts, contributions.
 
-Every number's formula stands in docs/metrics.md. Ratios stay (sum, count) and are divided after all reductions.
+docs/metrics.md has the formula of every number. Ratios stay (sum, count) and are divided after all reductions.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from workers.agents.messages import GeneratedRollouts, LearnerRow, RowResult, UpdateReport
-from workers.agents.objective import Objective
-from workers.algorithms import hacpo
+from workers.algorithms import common, hacpo
 from workers.contract import events
+from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.questions.dataset import Question
+from workers.trainer.scoring import Scores
+from workers.trainer.step import StepPlan
 from workers.trainer.trust import Audited, Trust
 
 CLIP_SIDES: dict[int, Literal["lower", "none", "upper"]] = {-1: "lower", 0: "none", 1: "upper"}
@@ -26,36 +26,27 @@ CLIP_SIDES: dict[int, Literal["lower", "none", "upper"]] = {-1: "lower", 0: "non
 
 @dataclass(frozen=True)
 class StepRecord:
-    """All of one step. Tensors: rewards, valid (n, B, G).
-
-    timeouts: of the verifier, by agent.  plans[learner]: its mini-batches.
-    """
+    """All of one step: 1, 2, ..."""
 
     step: int
-    names: Sequence[str]
+    names: Sequence[str]  # of the agents
+    algorithm: AlgorithmSpec
     questions: Sequence[Question]
     generated: Sequence[GeneratedRollouts]
-    rewards: Tensor
-    valid: Tensor
+    scores: Scores
     tracker: hacpo.CapabilityTracker
-    timeouts: Sequence[int]
-    objective: Objective
-    plans: Sequence[Sequence[Sequence[LearnerRow]]]
+    plan: StepPlan
     reports: Sequence[UpdateReport]
-    sharing: bool
-    quarantined: Sequence[Sequence[LearnerRow]] = ()  # [learner]: rollouts of sources that it does not trust
-    trusted_sources: Sequence[Sequence[bool]] = ()  # [learner][source], where anybody watches
     trust: Trust | None = None
     audited: Sequence[Audited] = ()  # by agent
-    alpha: float | None = None  # of HACPO
 
 
 def step_events(record: StepRecord, *, with_rollouts: bool) -> list[events.Body]:
-    """The events of a step: metrics of each agent and ordered pair, then single rollouts and what they taught."""
+    """Metrics of each agent and learner-source pair, then single rollouts and their contributions."""
     records: list[events.Body] = []
     for learner in range(len(record.names)):
         records.append(agent_metrics(record, learner))
-        if record.sharing:
+        if record.algorithm.shares_rollouts:
             records += [
                 pair_metrics(record, learner, source) for source in range(len(record.names)) if source != learner
             ]
@@ -69,10 +60,10 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     """One agent's numbers of a step."""
     report = record.reports[agent]
     responses = [response for group in record.generated[agent].responses for response in group]
-    scored = record.valid[agent]  # (B, G)
-    advantages = record.objective.advantages[agent][record.objective.in_baseline[agent]]  # (rows,)
+    scored = record.scores.valid[agent]  # (B, G)
+    advantages = record.plan.objective.advantages[agent][record.plan.objective.in_baseline[agent]]  # (rows,)
     differences = report.sampling_logp_differences
-    # With a KL penalty rows of advantage 0 are evaluated too, but the clip has nothing to take from them.
+    # With a KL penalty rows of advantage 0 are evaluated too, but the clip does not act on them.
     own = [
         result
         for _, row, result in _visits(record, agent)
@@ -83,7 +74,7 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "capability": record.tracker.capability[agent].item(),
         "advantage/mean": advantages.mean().item() if len(advantages) else None,
         "advantage/std": advantages.std().item() if len(advantages) > 1 else None,
-        "baseline/mean": record.objective.baselines[agent].mean().item(),
+        "baseline/mean": record.plan.objective.baselines[agent].mean().item(),
         "entropy": entropy_sum / entropy_count if entropy_count else None,
         "kl": report.kl[0] / report.kl[1] if report.kl[1] else None,
         "grad_norm": _average(report.grad_norms),
@@ -93,19 +84,15 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         "sampling_logp_difference/max": max(differences) if differences else None,
         "completions/mean_length": _average([float(response.num_tokens) for response in responses]),
         "verifier/unscorable": float((~scored).sum()),
-        "verifier/timeout": float(record.timeouts[agent]),
+        "verifier/timeout": float(record.scores.timeouts[agent]),
         "skipped_updates": float(report.skipped_updates),
     }
-    num_prompts = float(len(record.questions))
     ratios = {
-        "reward/mean": (record.rewards[agent][scored].sum().item(), float(scored.sum())),
-        "frac_reward_zero_std": (_uniform(record, [agent]), num_prompts),
-        "frac_reward_zero_std_joint": (_uniform(record, range(len(record.names))), num_prompts),
-        "guard_frac": (float(record.objective.guarded[agent].sum()), num_prompts),
-        "completions/clipped_ratio": (
-            float(sum(response.finish_reason == "length" for response in responses)),
-            float(len(responses)),
-        ),
+        "reward/mean": (record.scores.rewards[agent][scored].sum().item(), float(scored.sum())),
+        "frac_reward_zero_std": _share(_uniform(record.scores, [agent])),
+        "frac_reward_zero_std_joint": _share(_uniform(record.scores, range(len(record.names)))),
+        "guard_frac": _share(record.plan.objective.guarded[agent].tolist()),
+        "completions/clipped_ratio": _share([response.finish_reason == "length" for response in responses]),
         "clip_ratio/low_mean": (sum(result.clipped_low for result in own), float(len(own))),
         "clip_ratio/high_mean": (sum(result.clipped_high for result in own), float(len(own))),
     }
@@ -116,12 +103,12 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
     if record.audited:
         tally = record.audited[agent]
         ratios["audit/disagreement"] = (float(tally.disagreed), float(tally.decided))
-        ratios["audit/decided"] = (float(tally.decided), float(tally.asked))
+        ratios["audit/decided"] = (float(tally.decided), float(tally.checked))
     return events.Metrics(step=record.step, agent=record.names[agent], values=values, ratios=ratios)
 
 
 def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metrics:
-    """What `learner` took from `source` in a step; all visits of all passes."""
+    """The numbers of a learner-source pair in a step, over all visits of all passes."""
     visits = [(row, result) for _, row, result in _visits(record, learner) if row.source == source]
     with_ratio = [(row, result) for row, result in visits if result.sequence_ratio is not None]
     ratio = np.array([result.sequence_ratio for _, result in with_ratio])
@@ -143,18 +130,19 @@ def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metric
     if source in record.reports[learner].alignment:
         values["gradient_alignment"] = record.reports[learner].alignment[source]
     if record.trust is not None:
-        values["quarantined"] = float(not record.trusted_sources[learner][source])
+        values["quarantined"] = float(not record.plan.trusted_sources[learner][source])
         values["gradient_alignment/smoothed"] = record.trust.alignment[learner][source].mean
-    own, other = ((record.rewards[agent] > 0) & record.valid[agent] for agent in (learner, source))  # (B, G) each
-    rescued = ~own.any(dim=1) & record.valid[learner].any(dim=1) & other.any(dim=1)  # (B,)
+    valid = record.scores.valid  # (n, B, G)
+    is_correct = (record.scores.rewards > 0) & valid  # (n, B, G)
+    rescued = ~is_correct[learner].any(dim=1) & valid[learner].any(dim=1) & is_correct[source].any(dim=1)  # (B,)
     ratios = {
-        "used_frac": (float(sum(result.gradient_flows for _, result in visits)), float(len(visits))),
-        "rescue_frac": (float(rescued.sum()), float(len(record.questions))),
+        "used_frac": _share([result.gradient_flows for _, result in visits]),
+        "rescue_frac": _share(rescued.tolist()),
     }
     for suffix, sign in {"": 0, "/positive": 1, "/negative": -1}.items():
         results = [result for row, result in with_ratio if row.advantage * sign > 0 or not sign]
-        ratios[f"clip_lower_frac{suffix}"] = _share(results, lambda result: result.clip_side < 0)
-        ratios[f"clip_upper_frac{suffix}"] = _share(results, lambda result: result.clip_side > 0)
+        ratios[f"clip_lower_frac{suffix}"] = _share([result.clip_side < 0 for result in results])
+        ratios[f"clip_upper_frac{suffix}"] = _share([result.clip_side > 0 for result in results])
     return events.Metrics(
         step=record.step, agent=record.names[learner], source=record.names[source], values=values, ratios=ratios
     )
@@ -163,7 +151,7 @@ def pair_metrics(record: StepRecord, learner: int, source: int) -> events.Metric
 def rollout_events(record: StepRecord) -> Iterator[events.Rollout]:
     """One event for each sampled response."""
     for agent, generated in enumerate(record.generated):
-        rewards, valid = record.rewards[agent].tolist(), record.valid[agent].tolist()
+        rewards, valid = record.scores.rewards[agent].tolist(), record.scores.valid[agent].tolist()
         for prompt, (question, group) in enumerate(zip(record.questions, generated.responses, strict=True)):
             for number, response in enumerate(group):
                 yield events.Rollout(
@@ -183,7 +171,7 @@ def rollout_events(record: StepRecord) -> Iterator[events.Rollout]:
 
 def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
     """One event for each learner and rollout: its first visit, where a step makes several passes."""
-    rewards, capability = record.rewards.tolist(), record.tracker.capability.tolist()
+    rewards, capability = record.scores.rewards.tolist(), record.tracker.capability.tolist()
     for learner, name in enumerate(record.names):
         recorded: set[tuple[int, int, int]] = set()
         for num_updates, row, result in _visits(record, learner):
@@ -208,33 +196,31 @@ def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
                 drop_reason=result.drop_reason,
                 reward=rewards[row.source][row.prompt][row.sample],
                 source_num_tokens=record.generated[row.source].responses[row.prompt][row.sample].length,
-                alpha=None if row.is_self else record.alpha,
+                alpha=None if row.is_self or record.algorithm.name != "hacpo" else record.algorithm.alpha,
                 capability=capability[learner],
                 source_capability=capability[row.source],
             )
 
 
 def _visits(record: StepRecord, learner: int) -> Iterator[tuple[int | None, LearnerRow, RowResult]]:
-    """(m, row, result) of every row in the order in which the learner took them; last, without m, the quarantined."""
-    plan, results = record.plans[learner], record.reports[learner].results
+    """(m, row, result) of every row in the learner's order; at the end, without m, the quarantined ones."""
+    plan, results = record.plan.mini_batches[learner], record.reports[learner].results
     for num_updates, (rows, outcomes) in enumerate(zip(plan, results, strict=True)):
         for row, result in zip(rows, outcomes, strict=True):
             yield num_updates, row, result
-    for row in record.quarantined[learner] if record.quarantined else ():
+    for row in record.plan.quarantined[learner]:
         yield None, row, RowResult(drop_reason="quarantined")
 
 
-def _uniform(record: StepRecord, agents: Sequence[int]) -> float:
-    """How many prompts have equal rewards over all scored rollouts of these agents."""
-    index = torch.tensor(list(agents))
-    rewards, valid = record.rewards[index], record.valid[index]  # (k, B, G)
-    highest = rewards.where(valid, -torch.inf).amax(dim=(0, 2))  # (B,)
-    lowest = rewards.where(valid, torch.inf).amin(dim=(0, 2))  # (B,)
-    return float((highest <= lowest).sum())
+def _uniform(scores: Scores, agents: Sequence[int]) -> list[bool]:
+    """By prompt: whether all valid rewards of these agents are equal, or there are none."""
+    rewards, valid = scores.rewards[list(agents)], scores.valid[list(agents)]  # (k, B, G)
+    is_uniform, highest = common.uniform_groups(rewards, valid)  # (B,) each
+    return (is_uniform | highest.isneginf()).tolist()
 
 
-def _share(results: Sequence[RowResult], holds: Callable[[RowResult], bool]) -> tuple[float, float]:
-    return float(sum(map(holds, results))), float(len(results))
+def _share(values: Sequence[bool]) -> tuple[float, float]:
+    return float(sum(values)), float(len(values))
 
 
 def _average(values: Sequence[float]) -> float | None:

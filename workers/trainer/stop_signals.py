@@ -1,6 +1,6 @@
-"""How a run is asked to stop or to pause: flags set from signal handlers, which the trainer looks at. No torch.
+"""Stop and pause requests: flags set by signal handlers and read by the trainer. No torch.
 
-A stop is obeyed between two phases, a pause between two steps.
+A run stops between two phases and pauses between two steps.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from workers.contract.trainer_process import PAUSE_SIGNAL
 
 
 class Stopped(Exception):
-    """Raised between two phases, when someone has asked the run to stop."""
+    """Raised between two phases, after a request to stop."""
 
 
 class Paused(Exception):
-    """Raised between two steps, when someone has asked the run to pause; what could be saved is saved."""
+    """Raised between two steps, after a request to pause and an attempt to save."""
 
 
 class StopNow(BaseException):
-    """Raised wherever the trainer is, when someone has asked a second time."""
+    """Raised at any place, after a second request to stop."""
 
 
 class StopFlag:
-    """Whether someone has asked."""
+    """The requests of this process."""
 
     def __init__(self) -> None:
         self.is_set = False

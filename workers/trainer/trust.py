@@ -1,4 +1,4 @@
-"""Between verdicts and updates: which source may teach which learner, and which rewards are believed.
+"""Trust: which sources each learner uses, by quarantine and audit.
 
 Two smoothed signals decide, each with a gap between the bound that excludes a source and the one that readmits it: the
 alignment of its gradient with the learner's own (peer_quarantine, by pair), and the share of its rewards that a second
@@ -23,31 +23,31 @@ from workers.randomness import derived_key
 from workers.trainer.scoring import Scores, VerifierFails
 from workers.verifiers.children.child_client import VerifierError, VerifierProcess
 
-# Fewer answers than this, smoothed, are no evidence of a verifier gone wrong.
+# Fewer answers than this, smoothed, are no evidence against a verifier.
 MIN_AUDITED = 10.0
 
 
 @dataclass(frozen=True)
 class TrustChange:
-    """A source was shut out or let back; the text says why."""
+    """A source was excluded or readmitted; the text gives the reason."""
 
     level: Literal["info", "warning"]
     message: str
-    readmitted: int | None = None  # the agent whose rewards are believed again
+    readmitted: int | None = None  # the agent whose rewards are trusted again
 
 
 @dataclass(frozen=True)
 class Audited:
-    """Of one agent's rollouts of a step: asked of the second verifier, decided by it, and decided otherwise."""
+    """Numbers of one agent's rollouts: checked by the second verifier, decided by it, and decided otherwise."""
 
-    asked: int = 0
+    checked: int = 0
     decided: int = 0
     disagreed: int = 0
 
 
 @dataclass
 class Evidence:
-    """A smoothed mean, kept as (sum, count), and whether it has shut the source out."""
+    """A smoothed mean, stored as (sum, count), and whether it excludes the source."""
 
     total: float = 0.0
     count: float = 0.0
@@ -58,9 +58,15 @@ class Evidence:
         return self.total / self.count if self.count else None
 
     def add(self, total: float, count: float, smoothing: float) -> None:
-        """Take in one measurement: what was there counts `smoothing` of what it did."""
+        """Add a measurement; the weight of earlier ones is multiplied by `smoothing`."""
         self.total = smoothing * self.total + total
         self.count = smoothing * self.count + count
+
+    def decide(self, excludes: bool, readmits: bool) -> bool:
+        """Exclude or readmit the source; whether that is a change."""
+        is_change = readmits if self.is_out else excludes
+        self.is_out ^= is_change
+        return is_change
 
     def state(self) -> list[float]:
         return [self.total, self.count, float(self.is_out)]
@@ -71,7 +77,7 @@ class Evidence:
 
 
 class Trust:
-    """Everybody trusts everybody until the evidence says otherwise, and again when it has changed."""
+    """The evidence on every learner-source pair. Without any, every source is trusted."""
 
     def __init__(self, names: Sequence[str], algorithm: AlgorithmSpec) -> None:
         self.names, self.algorithm = names, algorithm
@@ -85,7 +91,7 @@ class Trust:
         return self.watches_alignment or self.audits
 
     def trusted_sources(self, learner: int) -> list[bool]:
-        """By source: whether the learner listens to it."""
+        """By source: whether the learner uses it."""
         return [
             source == learner or not (self.alignment[learner][source].is_out or self.disagreement[source].is_out)
             for source in range(len(self.names))
@@ -96,7 +102,7 @@ class Trust:
         return self.watches_alignment and step % self.algorithm.quarantine_interval == 0
 
     def note_alignment(self, learner: int, measured: Mapping[int, float | None]) -> list[TrustChange]:
-        """Take in a learner's alignments by source; None (a gradient was 0) says nothing."""
+        """Add a learner's alignments by source; None (a gradient was 0) is no evidence."""
         algorithm, changes = self.algorithm, []
         margin = algorithm.quarantine_margin
         for source, value in sorted(measured.items()):
@@ -106,19 +112,17 @@ class Trust:
             evidence.add(value, 1.0, algorithm.quarantine_smoothing)
             mean = evidence.total / evidence.count
             pair, text = f"{self.names[learner]} <- {self.names[source]}", f"smoothed gradient alignment {mean:.3f}"
-            if not evidence.is_out and mean < -margin:
-                evidence.is_out = True
-                why = f"{text} is below -{margin:g}"
-                changes.append(
-                    TrustChange("warning", f"quarantined: {pair}: {why}; it teaches nothing until it recovers")
-                )
-            elif evidence.is_out and mean > margin:
-                evidence.is_out = False
+            if not evidence.decide(mean < -margin, mean > margin):
+                continue
+            if evidence.is_out:
+                message = f"quarantined: {pair}: {text} is below -{margin:g}; it is not used until it recovers"
+                changes.append(TrustChange("warning", message))
+            else:
                 changes.append(TrustChange("info", f"released from quarantine: {pair}: {text} is above {margin:g}"))
         return changes
 
     def note_audit(self, audited: Sequence[Audited]) -> list[TrustChange]:
-        """Take in a step's audit, by agent."""
+        """Add a step's audit, by agent."""
         algorithm, changes = self.algorithm, []
         for agent, tally in enumerate(audited):
             name, evidence = self.names[agent], self.disagreement[agent]
@@ -127,20 +131,20 @@ class Trust:
             evidence.add(tally.disagreed, tally.decided, algorithm.audit_smoothing)
             share = evidence.total / evidence.count
             counts = f"{tally.disagreed} of {tally.decided} answers of this step, smoothed {share:.0%}"
-            if not evidence.is_out and share > algorithm.audit_threshold and evidence.count >= MIN_AUDITED:
-                evidence.is_out = True
-                why = f"a second verifier contradicts the rewards of {name}: {counts}"
-                changes.append(
-                    TrustChange("warning", f"{why}; no other agent learns from its rollouts until that ends")
-                )
-            elif evidence.is_out and share < algorithm.audit_threshold / 2:
-                evidence.is_out = False
+            is_contradicted = share > algorithm.audit_threshold and evidence.count >= MIN_AUDITED
+            if not evidence.decide(is_contradicted, share < algorithm.audit_threshold / 2):
+                continue
+            if evidence.is_out:
+                reason = f"a second verifier contradicts the rewards of {name}: {counts}"
+                message = f"{reason}; no other agent learns from its rollouts until that ends"
+                changes.append(TrustChange("warning", message))
+            else:
                 message = f"the second verifier agrees on the rewards of {name} again: {counts}"
                 changes.append(TrustChange("info", message, readmitted=agent))
         return changes
 
     def state_dict(self) -> dict[str, Any]:
-        """All that resuming needs, as JSON values."""
+        """What resuming needs, as JSON values."""
         return {
             "alignment": [[evidence.state() for evidence in row] for row in self.alignment],
             "disagreement": [evidence.state() for evidence in self.disagreement],
@@ -152,18 +156,19 @@ class Trust:
 
 
 class Audit:
-    """Compares verdicts with those of the second verifier. Its child starts with the first question."""
+    """Compares verdicts with those of the second verifier, whose process starts with the first question."""
 
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
-        self._child = VerifierProcess("workers.verifiers.cross_check", spec.data.verifier, repr(spec.data.tolerance))
+        kind, tolerance = spec.data.verifier, repr(spec.data.tolerance)
+        self.second_verifier = VerifierProcess("workers.verifiers.cross_check", kind, tolerance)
 
     def check(
         self, step: int, questions: Sequence[Question], generated: Sequence[GeneratedRollouts], scores: Scores
     ) -> list[Audited]:
-        """By agent: how many rewards of a step were checked, and how many turned out otherwise.
+        """Check a share of a step's rewards; the numbers by agent. Rollouts without a reward are not checked.
 
-        Rollouts without a reward are not asked about. Error: VerifierFails where the second verifier cannot run.
+        Error: VerifierFails where the second verifier cannot run.
         """
         tallies = []
         for agent, spec in enumerate(self.spec.agents):
@@ -177,7 +182,7 @@ class Audit:
                     num_checked += 1
                     heartbeat.send_heartbeat()
                     try:
-                        second = self._child.ask(response.text, question.answer).reward
+                        second = self.second_verifier.ask(response.text, question.answer).reward
                     except VerifierError as error:
                         raise VerifierFails(f"the second verifier fails: {error}") from error
                     if second is not None:
@@ -188,4 +193,4 @@ class Audit:
         return tallies
 
     def close(self) -> None:
-        self._child.close()
+        self.second_verifier.close()

@@ -8,7 +8,7 @@ import torch
 from tests.support.workers.tiny import make_agent, make_pair, make_spec, records, train, weights
 from workers.agents.local import LocalAgent
 from workers.agents.messages import GeneratedRollouts, Response, RolloutsMissing
-from workers.trainer.step import build_mini_batches, chosen_sources
+from workers.trainer.step import LearnerRows, sources_of_step
 
 
 @pytest.fixture(scope="module")
@@ -134,11 +134,11 @@ def test_naive_sharing_switched_off_is_gspo_bit_for_bit(tmp_path, crowd, name):
 def test_sources_are_drawn_anew_each_step_and_independent_of_places(tmp_path, crowd):
     spec = make_spec(tmp_path, crowd[:5], algorithm={"max_sources_per_learner": 2})
     backward = make_spec(tmp_path, crowd[:5][::-1], algorithm={"max_sources_per_learner": 2})
-    drawn = [chosen_sources(spec, step, 1) for step in range(40)]
+    drawn = [sources_of_step(spec, step, 1) for step in range(40)]
     assert all(len(sources) == 2 and 1 not in sources for sources in drawn)
     counts = [sum(source in sources for sources in drawn) for source in (0, 2, 3, 4)]
     assert min(counts) > 10  # 20 expected of each
-    mirrored = [sorted(4 - source for source in chosen_sources(backward, step, 3)) for step in range(40)]
+    mirrored = [sorted(4 - source for source in sources_of_step(backward, step, 3)) for step in range(40)]
     assert mirrored == drawn
     assert (spec.num_blocks, make_spec(tmp_path, crowd[:2]).num_blocks) == (3, 2)
 
@@ -158,9 +158,9 @@ def test_mixed_order_does_not_depend_on_the_agents_places(tmp_path, crowd):
     found = []
     for agents in (crowd[:3], crowd[:3][::-1]):
         spec = make_spec(tmp_path, agents)
-        batches = build_mini_batches(
+        batches = LearnerRows(
             spec, 0, 1, generated, torch.zeros(3, 4, 4), torch.ones(3, 4, 4).bool(), torch.ones(3, 3)
-        )
+        ).mini_batches()
         names = [agent["name"] for agent in agents]
         found.append([[(names[row.source], row.prompt, row.sample) for row in rows] for rows in batches])
     assert found[0] == found[1]
@@ -187,7 +187,7 @@ def test_missing_source_is_an_error_unless_the_run_may_degrade(tmp_path, crowd, 
         trained(tmp_path, crowd[:3], "error")
     trained(tmp_path, crowd[:3], "degrade", steps=3, on_missing_source="degrade")
     told = [record["message"] for record in records(tmp_path / "degrade", "log") if record["level"] == "warning"]
-    assert told[-1:] == [f"step 2 goes on without the rollouts of {crowd[1]['name']}: its machine is gone"]
+    assert told[-1:] == [f"step 2 continues without the rollouts of {crowd[1]['name']}: its machine is gone"]
     rows = [row for row in records(tmp_path / "degrade", "contribution") if row["step"] == 2]
     assert {row["source"] for row in rows} == {crowd[0]["name"], crowd[2]["name"]}
     assert {row["agent"] for row in rows} == {agent["name"] for agent in crowd[:3]}  # it still learns from the others

@@ -143,8 +143,8 @@ def test_run_keeps_its_best_checkpoint_over_a_resume(tmp_path, keep_best, left):
     trainer = train(longer, run_dir, attempt=2, verifier=Graded(3))
     kept = sorted(int(path.name[-6:]) for path in (run_dir / "checkpoints").iterdir())
     assert kept == [step for step in left if step != 2]  # step 4 was better than step 2
-    assert trainer.saving.best is not None
-    assert trainer.saving.best[0] == 4
+    assert trainer.checkpoints.best is not None
+    assert trainer.checkpoints.best[0] == 4
 
 
 def test_old_checkpoint_that_cannot_be_removed_makes_no_new_one_fail(tmp_path, monkeypatch):

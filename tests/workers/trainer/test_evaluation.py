@@ -16,7 +16,7 @@ from workers.contract.spec.data import DataSpec
 from workers.contract.verifier_kinds import kind_label
 from workers.questions.canonical import MAX_SLICES
 from workers.questions.dataset import Question, split_questions
-from workers.trainer import evaluation as examiner
+from workers.trainer import evaluation as evaluation_module
 from workers.trainer.checkpoints import newest_checkpoint
 from workers.trainer.evaluation import EvaluationSet, Result, digest, evaluation_event, results_of
 from workers.trainer.provenance import code_versions, git_commit
@@ -75,10 +75,10 @@ def result(question: Question, *rewards: float | None) -> Result:
 
 def test_estimates_and_slices_leave_out_what_cannot_be_scored():
     questions = [Question("1", "?", "1", "x", "easy"), Question("2", "?", "1", "x"), Question("3", "?", "1")]
-    exam = EvaluationSet(DataSpec(benchmark="sums", train_path="-"), questions, 2)
+    benchmark = EvaluationSet(DataSpec(benchmark="sums", train_path="-"), questions, 2)
     rewards = [(1.0, None), (0.0, 1.0), (None, None)]
     results = [result(question, *of) for question, of in zip(questions, rewards, strict=True)]
-    found = evaluation_event(4, "A", exam, results)
+    found = evaluation_event(4, "A", benchmark, results)
     # 1: 1 of 1; 2: 1 of 2; 3 is in nothing. avg = (1 + 1/2) / 2; pass@2 of question 2 alone; maj: 1 and a tie.
     assert found.value == found.estimates["avg@2"] == pytest.approx(0.75)
     assert found.estimates == {"avg@2": 0.75, "pass@1": 0.75, "pass@2": 1.0, "maj@2": 0.75, "best@2": 1.0}
@@ -118,9 +118,9 @@ def test_digest_is_of_ids_questions_and_answers_in_their_order():
 
 
 def test_block_holds_at_most_so_many_samples_and_at_least_one_question():
-    exam = EvaluationSet(DataSpec(train_path="-"), [Question(str(n), "?", "1") for n in range(7)], 3)
-    assert [[q.id for q in block] for block in exam.blocks(7)] == [["0", "1"], ["2", "3"], ["4", "5"], ["6"]]
-    assert [len(block) for block in exam.blocks(2)] == [1] * 7
+    benchmark = EvaluationSet(DataSpec(train_path="-"), [Question(str(n), "?", "1") for n in range(7)], 3)
+    assert [[q.id for q in block] for block in benchmark.blocks(7)] == [["0", "1"], ["2", "3"], ["4", "5"], ["6"]]
+    assert [len(block) for block in benchmark.blocks(2)] == [1] * 7
 
 
 def test_results_pair_each_sample_with_its_question():
@@ -128,10 +128,10 @@ def test_results_pair_each_sample_with_its_question():
         def score(self, pairs):
             return [Verdict(float(text == answer), "") for text, answer in pairs]
 
-    exam = EvaluationSet(
+    benchmark = EvaluationSet(
         DataSpec(train_path="-", verifier="exact"), [Question("1", "?", "a"), Question("2", "?", "b")], 2
     )
-    found = results_of(exam, exam.questions, ["a", "b", "b", "b"], Scores())  # type: ignore[arg-type]
+    found = results_of(benchmark, benchmark.questions, ["a", "b", "b", "b"], Scores())  # type: ignore[arg-type]
     assert [one.marks for one in found] == ["10", "11"]
     assert [one.response for one in found] == ["a", "b"]
     assert [one.majority for one in found] == ["a", "b"]
@@ -172,13 +172,13 @@ def test_samples_of_each_question_are_told_and_repeat_themselves(tmp_path, pair)
 
 def test_memory_is_bounded_by_the_block_whatever_k(tmp_path, pair, monkeypatch):
     asked: list[int] = []
-    original = examiner.results_of
+    original = evaluation_module.results_of
 
-    def counted(exam, block, texts, scorer):
+    def counted(benchmark, block, texts, scorer):
         asked.append(len(texts))
-        return original(exam, block, texts, scorer)
+        return original(benchmark, block, texts, scorer)
 
-    monkeypatch.setattr(examiner, "results_of", counted)
+    monkeypatch.setattr(evaluation_module, "results_of", counted)
     evaluation = {"temperature": 1.0, "num_samples": 5}
     train(
         make_spec(tmp_path, pair[:1], evaluation=evaluation, rollout={"rollout_batch_size": 11}, training={"steps": 0}),
@@ -247,7 +247,7 @@ def test_best_checkpoint_is_that_of_the_run_s_own_benchmark(tmp_path, pair):
     own = [
         r["value"] for r in records(tmp_path / "run", "evaluation") if (r["step"], r["benchmark"]) == (1, "questions")
     ]
-    assert trainer.examiner.score == (1, pytest.approx(sum(own) / 2))
+    assert trainer.evaluations.score == (1, pytest.approx(sum(own) / 2))
 
 
 def test_further_benchmark_is_scored_by_its_own_verifier(tmp_path, pair, monkeypatch):
@@ -266,7 +266,7 @@ def test_further_benchmark_is_scored_by_its_own_verifier(tmp_path, pair, monkeyp
         def score(self, completions, answers):
             return [Verdict(1.0, "") for _ in completions]
 
-    monkeypatch.setattr(examiner, "Verifier", Other)
+    monkeypatch.setattr(evaluation_module, "Verifier", Other)
     asked = [further(tmp_path, verifier="math"), further(tmp_path, "same")]
     train(make_spec(tmp_path, pair[:1], training={"steps": 0}, evaluation={"benchmarks": asked}), tmp_path / "run")
     assert made == ["math"]

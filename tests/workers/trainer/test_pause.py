@@ -68,7 +68,7 @@ def test_pause_whose_checkpoint_cannot_be_written_says_where_the_run_goes_on(tmp
 
     monkeypatch.setattr(checkpoints, "save_checkpoint", full)
     stop = StopFlag()
-    with pytest.raises(Paused, match="no checkpoint of step 1 could be written, so it goes on from an earlier one"):
+    with pytest.raises(Paused, match="no checkpoint of step 1 could be written, so it resumes from an earlier one"):
         train(make_spec(tmp_path, make_pair(tmp_path)), tmp_path / "run", verifier=PausesAt(stop, 3), stop=stop)
     told = [(record["incident"], record["step"]) for record in records(tmp_path / "run", "log") if record["incident"]]
     assert told == [("disk", 1)]

@@ -18,7 +18,7 @@ from workers.agents.messages import GeneratedRollouts, Response
 from workers.algorithms import gspo
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.trainer.checkpoints import newest_checkpoint
-from workers.trainer.step import build_mini_batches, quarantined_rows
+from workers.trainer.step import LearnerRows
 from workers.trainer.trust import Audited, Trust
 
 ALONE = [[True, False], [False, True]]
@@ -147,10 +147,11 @@ def test_quarantined_source_has_no_place_in_any_mini_batch(tmp_path, trio):
     shape = (3, 4, 4)
     view = (generated, torch.ones(shape), torch.ones(shape, dtype=torch.bool), torch.ones(3, 3))
     trusted = [True, False, True]
-    batches = build_mini_batches(spec, 0, 0, *view, trusted)
+    rows = LearnerRows(spec, 0, 0, *view, trusted)
+    batches = rows.mini_batches()
     assert [Counter(row.source for row in rows) for rows in batches] == [{0: 16}, {2: 16}]  # not: half empty ones
-    assert Counter(row.source for row in quarantined_rows(spec, 0, *view, trusted)) == {1: 16}
-    assert len(build_mini_batches(spec, 0, 0, *view, [True, False, False])) == 1  # the self block alone
+    assert Counter(row.source for row in rows.quarantined()) == {1: 16}
+    assert len(LearnerRows(spec, 0, 0, *view, [True, False, False]).mini_batches()) == 1  # the self block alone
 
 
 # The trainer

@@ -12,7 +12,10 @@ import torch
 from workers.agents.messages import GeneratedRollouts, LearnerRow, Response, RowResult, UpdateReport
 from workers.agents.objective import Objective
 from workers.algorithms import hacpo
+from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.questions.dataset import Question
+from workers.trainer.scoring import Scores
+from workers.trainer.step import StepPlan
 from workers.trainer.step_events import StepRecord, agent_metrics, pair_metrics
 
 REWARDS = torch.tensor([[[0.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 1.0]]])  # (n, B, G)
@@ -65,21 +68,23 @@ def record() -> StepRecord:
     return StepRecord(
         step=7,
         names=["A", "B"],
+        algorithm=AlgorithmSpec(),
         questions=[Question("q0", "1", "1"), Question("q1", "2", "2")],
         generated=generated,
-        rewards=REWARDS,
-        valid=torch.ones(2, 2, 2, dtype=torch.bool),
+        scores=Scores(REWARDS, torch.ones(2, 2, 2, dtype=torch.bool), [0, 2]),
         tracker=tracker,
-        timeouts=[0, 2],
-        objective=Objective(
-            advantages=[advantages, advantages],
-            baselines=[torch.tensor([0.25, 0.75])] * 2,
-            guarded=[torch.tensor([True, False])] * 2,
-            in_baseline=[torch.ones(2, 2, 2, dtype=torch.bool)] * 2,
+        plan=StepPlan(
+            trusted_sources=[[True, True]] * 2,
+            objective=Objective(
+                advantages=[advantages, advantages],
+                baselines=[torch.tensor([0.25, 0.75])] * 2,
+                guarded=[torch.tensor([True, False])] * 2,
+                in_baseline=[torch.ones(2, 2, 2, dtype=torch.bool)] * 2,
+            ),
+            mini_batches=[plans, []],
+            quarantined=[[], []],
         ),
-        plans=[plans, []],
         reports=[report, UpdateReport()],
-        sharing=True,
     )
 
 

@@ -21,7 +21,7 @@ from workers.contract.checkpoint_manifest import DamagedCheckpoint
 from workers.contract.spool import SpoolWriter
 from workers.model.memory import device_peak_bytes, resident_bytes
 from workers.questions.dataset import Question
-from workers.trainer.step import batch_of_step, build_mini_batches, learning_rate
+from workers.trainer.step import LearnerRows, batch_of_step, learning_rate
 from workers.trainer.stop_signals import StopFlag, Stopped
 from workers.trainer.trainer import Diverged, Trainer
 
@@ -129,7 +129,7 @@ def test_run_whose_first_checkpoint_is_damaged_does_not_begin_anew(tmp_path, pai
     begun = tmp_path / "further" / "checkpoints" / "step-000001"
     shutil.copytree(tmp_path / "short" / "checkpoints" / "step-000001", begun)
     (begun / "state" / "trainer.json").write_text("{}")
-    with pytest.raises(DamagedCheckpoint, match="checkpoint to go on from: step-000001"):
+    with pytest.raises(DamagedCheckpoint, match="checkpoint to resume from: step-000001"):
         train(spec, tmp_path / "further")
 
 
@@ -412,7 +412,8 @@ def plan(tmp_path: Path, n: int, **changes):
     shape = (n, 4, samples)
     valid = torch.ones(shape, dtype=torch.bool)
     ratio = torch.arange(n * n, dtype=torch.float64).view(n, n)
-    return spec, build_mini_batches(spec, 0, 1 % n, fake_generated(n, 4, samples), torch.zeros(shape), valid, ratio)
+    rows = LearnerRows(spec, 0, 1 % n, fake_generated(n, 4, samples), torch.zeros(shape), valid, ratio)
+    return spec, rows.mini_batches()
 
 
 def test_self_block_comes_first_and_cross_rows_carry_omega_of_source_and_learner(tmp_path):
@@ -445,9 +446,9 @@ def test_gspox2_doubles_rollouts_and_updates(tmp_path):
 def test_two_iterations_pass_twice_over_own_then_shared(tmp_path):
     agents = [{"name": name, "model": "unused"} for name in "ab"]
     spec = make_spec(tmp_path, agents, training={"num_iterations": 2})
-    batches = build_mini_batches(
+    batches = LearnerRows(
         spec, 0, 0, fake_generated(2, 4, 4), torch.zeros(2, 4, 4), torch.ones(2, 4, 4).bool(), torch.ones(2, 2)
-    )
+    ).mini_batches()
     assert [rows[0].is_self for rows in batches] == [True, True, False, False]
 
 
@@ -456,7 +457,8 @@ def test_unscorable_rollout_leaves_its_mini_batch_and_nothing_moves_up(tmp_path)
     spec = make_spec(tmp_path, agents, training={"mini_batch_size": 2})
     valid = torch.ones(2, 4, 4).bool()
     valid[0, 0, 0] = False
-    batches = build_mini_batches(spec, 0, 0, fake_generated(2, 4, 4), torch.zeros(2, 4, 4), valid, torch.ones(2, 2))
+    rows = LearnerRows(spec, 0, 0, fake_generated(2, 4, 4), torch.zeros(2, 4, 4), valid, torch.ones(2, 2))
+    batches = rows.mini_batches()
     assert [len(rows) for rows in batches] == [7, 8, 8, 8]
     assert {row.prompt for row in batches[1]} == {2, 3}
 

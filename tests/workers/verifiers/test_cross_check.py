@@ -132,7 +132,7 @@ def test_all_rewards_are_checked_at_share_one(tmp_path, pair):
 def test_every_question_to_the_second_verifier_is_a_sign_of_work(tmp_path, pair, monkeypatch):
     beats = []
     monkeypatch.setattr("workers.heartbeat.send_heartbeat", lambda: beats.append(1))
-    asked = sum(found.asked for found in audited(tmp_path, pair, 0.3))
+    asked = sum(found.checked for found in audited(tmp_path, pair, 0.3))
     assert len(beats) == asked > 0
 
 
@@ -140,8 +140,8 @@ def test_share_is_drawn_by_agent_and_step_whatever_their_order(tmp_path, pair):
     first, again, later = (audited(tmp_path, pair, 0.3, step) for step in (0, 0, 1))
     assert first == again
     assert first != later
-    assert all(15 <= found.asked <= 45 for found in first)  # 30 of 100, sd 4.6
-    assert first[0].asked != first[1].asked
+    assert all(15 <= found.checked <= 45 for found in first)  # 30 of 100, sd 4.6
+    assert first[0].checked != first[1].checked
 
 
 def test_second_verifier_that_cannot_run_pauses_the_run_as_the_first_does(tmp_path, pair, monkeypatch):
