@@ -23,7 +23,7 @@ from workers.trainer.stop_signals import Paused, StopFlag, StopNow, Stopped
 
 
 class RunRefused(Exception):
-    """Nothing was started; the text says why."""
+    """Nothing was started; the text gives the reason."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
-    """Make the run directory ours and put the spec into it; say what may not be meant.
+    """Lock the run directory and write the spec into it; print the spec's cautions.
 
     Returns the attempt. Errors: RunRefused, InvalidSettings.
     """
@@ -55,7 +55,7 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
         run_dir.mkdir(parents=True, exist_ok=True)
         if not is_supervised:
             trainer_process.lock_run_dir(run_dir)
-            # Of a launched run, each of them was confirmed.
+            # A launched run's were confirmed.
             for caution in spec.cautions():
                 print(f"python -m workers: {caution.message}", file=sys.stderr)
         own = run_dir / trainer_process.SPEC_NAME
@@ -65,7 +65,7 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
             own.write_text(spec.to_json(), encoding="utf-8")
         if attempt is None:
             attempt = 1
-            # From a damaged line on the spool is cut by its writer.
+            # The spool's writer cuts it at a damaged line.
             with contextlib.suppress(FileNotFoundError, events.DamagedLine):
                 for record in read_spool(run_dir):
                     attempt = record["attempt"] + 1
@@ -77,7 +77,7 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
 
 
 def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
-    """Train, and tell how it ended."""
+    """Train, and emit how it ended."""
     spool: SpoolWriter | None = None
     stop = StopFlag()
     stop.handle_signals()
@@ -88,7 +88,7 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
         spool = SpoolWriter(run_dir, attempt, quota_bytes)
         heartbeat.start(run_dir)
         from workers.model.loading import (
-            quiet_transformers,  # torch takes seconds: not before the spec is known to be good
+            quiet_transformers,  # torch takes seconds: only after the spec is valid
         )
         from workers.trainer.scoring import VerifierFails
         from workers.trainer.trainer import Trainer
@@ -106,7 +106,7 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
                 outcome, reason = "stopped", "stop was requested"
             except Paused as paused:
                 outcome, reason = "paused", str(paused)
-            except VerifierFails as failure:  # no fault of the agents: whoever mends it can resume the run
+            except VerifierFails as failure:  # not the agents' fault: the run can resume once it is repaired
                 trainer.save_if_between_steps()
                 outcome, reason = "paused", str(failure)
             finally:
@@ -114,7 +114,7 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
                 trainer.close()
     except StopNow:
         outcome, reason = "stopped", "stop was requested twice"
-        # The first one may have been interrupted between counting and writing.
+        # The first writer may have been interrupted between counting and writing.
         spool = SpoolWriter(run_dir, attempt, quota_bytes)
     except AgentLost as lost:  # nothing can be saved without it
         outcome, reason = "interrupted", str(lost)

@@ -101,7 +101,7 @@ def train(name: str, place: Path, changes: dict[str, Any]) -> None:
     """Train, and print the numbers. The peak counts from before the model is loaded."""
     from workers.contract.memory import PROCESS_BYTES, Machine, estimate_memory
     from workers.contract.spool import SpoolWriter
-    from workers.trainer.memory_check import model_shape
+    from workers.trainer.preflight import model_shape
     from workers.trainer.stop_signals import StopFlag
     from workers.trainer.trainer import Trainer
 

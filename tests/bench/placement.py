@@ -25,7 +25,7 @@ from tests.bench.timing import ratio, spread
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.trainer import trainer
-from workers.trainer.prompt_lengths import questions_that_fit
+from workers.trainer.preflight import questions_that_fit
 from workers.trainer.step import batch_of_step
 from workers.trainer.step_events import step_events
 from workers.trainer.stop_signals import StopFlag

@@ -23,7 +23,7 @@ from workers.model.optimizer import PolicyOptimizer
 from workers.model.policy import Policy
 from workers.rollouts import engine
 from workers.trainer import step, trainer
-from workers.trainer.prompt_lengths import questions_that_fit
+from workers.trainer.preflight import questions_that_fit
 from workers.trainer.step import batch_of_step
 from workers.trainer.step_events import step_events
 from workers.trainer.stop_signals import StopFlag

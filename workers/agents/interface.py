@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -34,7 +35,7 @@ class AgentInterface(Protocol):
 
 
 class RemoteAgent(ABC):
-    """An agent in other processes: each call is forwarded, and its answer awaited."""
+    """An agent in other processes: every call of AgentInterface is forwarded, and its answer awaited."""
 
     name: str
 
@@ -42,42 +43,10 @@ class RemoteAgent(ABC):
     def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
         """The agent's answer. Errors: AgentLost; what it raised itself."""
 
-    def describe(self) -> dict[str, Any]:
-        return dict(self._call("describe"))
-
-    def fits(self, questions: Sequence[Question]) -> list[bool]:
-        return list(self._call("fits", questions))
-
-    def longest_prompt(self, questions: Sequence[Question]) -> int:
-        return int(self._call("longest_prompt", questions))
-
-    def generate(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
-        generated: GeneratedRollouts = self._call("generate", step, questions)
-        return generated
-
-    def update(
-        self, mini_batches: Sequence[Sequence[LearnerRow]], learning_rate: float, *, measures_alignment: bool = False
-    ) -> UpdateReport:
-        report: UpdateReport = self._call("update", mini_batches, learning_rate, measures_alignment=measures_alignment)
-        return report
-
-    def measure_alignment(self, rows: Sequence[LearnerRow]) -> dict[int, float | None]:
-        return dict(self._call("measure_alignment", rows))
-
-    def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]:
-        return list(self._call("evaluate", step, questions, num_samples))
-
-    def take_notes(self) -> list[str]:
-        return list(self._call("take_notes"))
-
-    def save(self, folder: Path) -> None:
-        self._call("save", folder)
-
-    def save_state(self, stem: Path) -> None:
-        self._call("save_state", stem)
-
-    def load_state(self, stem: Path) -> None:
-        self._call("load_state", stem)
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method.startswith("_"):
+            raise AttributeError(method)
+        return partial(self._call, method)
 
 
 class Placement(Protocol):

@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -34,23 +33,10 @@ from workers.rollouts.engine import logp_difference, make_engine, truncated_weig
 from workers.rollouts.sampler import Sample, SampleRequest
 
 MAX_ROLL_BACKS = 3  # in a run, by agent
-P = ParamSpec("P")
-Answer = TypeVar("Answer")
 
 
 class ResponseTooLong(ValueError):
     """overflow: error, and a shared rollout does not fit."""
-
-
-def _at_work(method: Callable[Concatenate[LocalAgent, P], Answer]) -> Callable[Concatenate[LocalAgent, P], Answer]:
-    """Decorator of a method that needs the agent's model on its device."""
-
-    @wraps(method)
-    def wrapper(agent: LocalAgent, *args: P.args, **kwargs: P.kwargs) -> Answer:
-        with agent.policy.at_work():
-            return method(agent, *args, **kwargs)
-
-    return wrapper
 
 
 class LocalAgent:
@@ -67,7 +53,7 @@ class LocalAgent:
         self._rollout_batch_size = spec.rollout.rollout_batch_size  # halved where memory runs out
         self._failures_in_a_row = 0
         self._num_roll_backs = 0
-        self._pending_notes: list[str] = []  # of evaluations and measurements, sent with the next rollouts
+        self._notes: list[str] = []  # for the log
         self._encoded: dict[str, Sequence[int]] = {}  # by question
         self._prompts: list[Sequence[int]] = []
         self._own: dict[tuple[int, int], Inputs | str] = {}
@@ -104,8 +90,8 @@ class LocalAgent:
 
     def _sample(
         self, kind: str, step: int, questions: Sequence[Question], per_prompt: int, temperature: float
-    ) -> tuple[list[Sample], list[str]]:
-        """`per_prompt` samples of each question, and notes for the log. Error: OutOfMemory."""
+    ) -> list[Sample]:
+        """`per_prompt` samples of each question. Error: OutOfMemory."""
         agent_seed = self.policy.agent.stable_seed
         keys = [
             derived_key(kind, self.spec.seed, agent_seed, step, question.id, number)
@@ -121,40 +107,39 @@ class LocalAgent:
             limit = self.spec.rollout.max_completion_length
             return self.engine.sample(SampleRequest(prompts, own_rows, own_keys, temperature, limit, size))
 
-        notes: list[str] = []
         with self.policy.sampling():
             samples, self._rollout_batch_size = halving(
-                self.ranks.together(attempt), self._rollout_batch_size, "rollout_batch_size", LOWER_LENGTH, notes
+                self.ranks.together(attempt), self._rollout_batch_size, "rollout_batch_size", LOWER_LENGTH, self._notes
             )
-        return [row for each in self.ranks.gather(samples) for row in each], notes
+        return [row for each in self.ranks.gather(samples) for row in each]
 
-    @_at_work
     def generate(self, step: int, questions: Sequence[Question]) -> GeneratedRollouts:
         """G rollouts of each question, scored by this agent's own trainer weights. Error: RolloutsMissing."""
-        per_prompt = self.spec.num_generations
-        self._prompts = [self._encode(question) for question in questions]
-        self._own, self._scoring_differences, self._importance_weights = {}, [], []
-        try:
-            samples, notes = self._sample("rollout", step, questions, per_prompt, self.spec.rollout.temperature)
-        except OutOfMemory as error:
-            raise RolloutsMissing(str(error)) from error
-        token_ids = [self._counted(row) for row in samples]
-        sampled = [row.logps[: len(ids)] for row, ids in zip(samples, token_ids, strict=True)]
-        scored = sampled
-        if not self.policy.sampling_logps_are_exact:
-            scored = self._score([(index // per_prompt, ids) for index, ids in enumerate(token_ids)], notes)
-            self._scoring_differences = [abs(_mean(a) - _mean(b)) for a, b in zip(sampled, scored, strict=True)]
-        weights = self._weigh(sampled, scored)
-        by_token = needs_token_logps(self.spec.algorithm)
-        responses: list[list[Response]] = [[] for _ in questions]
-        for index, (row, ids, logps) in enumerate(zip(samples, token_ids, scored, strict=True)):
-            prompt, number = divmod(index, per_prompt)
-            old_logps = logps if by_token else ()
-            own = Inputs(self._prompts[prompt], ids, _mean(logps), len(ids), old_logps, weights[index])
-            self._own[prompt, number] = own if ids else "empty"
-            responses[prompt].append(self._response(row, ids, _mean(logps)))
-        entropy = (sum(row.entropy for row in samples), float(sum(len(row.token_ids) for row in samples)))
-        return GeneratedRollouts(responses, entropy, notes=(*self.take_notes(), *notes))
+        with self.policy.at_work():
+            per_prompt = self.spec.num_generations
+            self._prompts = [self._encode(question) for question in questions]
+            self._own, self._scoring_differences, self._importance_weights = {}, [], []
+            try:
+                samples = self._sample("rollout", step, questions, per_prompt, self.spec.rollout.temperature)
+            except OutOfMemory as error:
+                raise RolloutsMissing(str(error)) from error
+            token_ids = [self._counted(row) for row in samples]
+            sampled = [row.logps[: len(ids)] for row, ids in zip(samples, token_ids, strict=True)]
+            scored = sampled
+            if not self.policy.sampling_logps_are_exact:
+                scored = self._score([(index // per_prompt, ids) for index, ids in enumerate(token_ids)])
+                self._scoring_differences = [abs(_mean(a) - _mean(b)) for a, b in zip(sampled, scored, strict=True)]
+            weights = self._weigh(sampled, scored)
+            by_token = needs_token_logps(self.spec.algorithm)
+            responses: list[list[Response]] = [[] for _ in questions]
+            for index, (row, ids, logps) in enumerate(zip(samples, token_ids, scored, strict=True)):
+                prompt, number = divmod(index, per_prompt)
+                old_logps = logps if by_token else ()
+                own = Inputs(self._prompts[prompt], ids, _mean(logps), len(ids), old_logps, weights[index])
+                self._own[prompt, number] = own if ids else "empty"
+                responses[prompt].append(self._response(row, ids, _mean(logps)))
+            entropy = (sum(row.entropy for row in samples), float(sum(len(row.token_ids) for row in samples)))
+            return GeneratedRollouts(responses, entropy, notes=tuple(self.take_notes()))
 
     def _weigh(self, sampled: Sequence[Sequence[float]], scored: Sequence[Sequence[float]]) -> list[float]:
         """The factor of each rollout's loss (rollouts/engine.py) from log-probabilities by row and token."""
@@ -189,7 +174,7 @@ class LocalAgent:
         )
 
     @torch.no_grad()
-    def _score(self, rows: Sequence[tuple[int, Sequence[int]]], notes: list[str]) -> list[list[float]]:
+    def _score(self, rows: Sequence[tuple[int, Sequence[int]]]) -> list[list[float]]:
         """Log-probabilities by token of responses (prompt index, ids) as the update will compute them."""
         order = sorted((index for index in range(len(rows)) if rows[index][1]), key=lambda index: len(rows[index][1]))
 
@@ -209,7 +194,7 @@ class LocalAgent:
             return by_length
 
         scores, self.policy.micro_batch_size = halving(
-            self.ranks.together(attempt), self.policy.micro_batch_size, "micro_batch_size", LOWER_LENGTH, notes
+            self.ranks.together(attempt), self.policy.micro_batch_size, "micro_batch_size", LOWER_LENGTH, self._notes
         )
         scored = {index: values for each in self.ranks.gather(scores) for index, values in each.items()}
         return [scored.get(index, []) for index in range(len(rows))]
@@ -227,7 +212,7 @@ class LocalAgent:
             return ids
         return Inputs(self._prompts[row.prompt], ids, row.response.mean_logp, row.response.length)
 
-    def _inputs_by_row(self, mini_batches: Sequence[Sequence[LearnerRow]], notes: list[str]) -> RowInputs:
+    def _inputs_by_row(self, mini_batches: Sequence[Sequence[LearnerRow]]) -> RowInputs:
         """`_inputs`; for naive_learner, shared rows get this agent's log-probabilities before the step's updates."""
         if not rescores_shared(self.spec.algorithm):
             return self._inputs
@@ -238,66 +223,63 @@ class LocalAgent:
             if not row.is_self
         }
         fitting = [(place, inputs) for place, inputs in shared.items() if isinstance(inputs, Inputs)]
-        scored = self._score([(place[1], inputs.response) for place, inputs in fitting], notes)
+        scored = self._score([(place[1], inputs.response) for place, inputs in fitting])
         for (place, inputs), logps in zip(fitting, scored, strict=True):
             # Both sides are this agent's tokens now, so both are divided by their number.
             shared[place] = replace(inputs, mean_logp=_mean(logps), length=len(logps))
         return lambda row: shared.get((row.source, row.prompt, row.sample)) or self._inputs(row)
 
-    @_at_work
     def update(
         self, mini_batches: Sequence[Sequence[LearnerRow]], learning_rate: float, *, measures_alignment: bool = False
     ) -> UpdateReport:
         """One optimizer step for each mini-batch, in order."""
-        notes: list[str] = []
-        report = run_updates(
-            self.policy,
-            self.spec,
-            mini_batches,
-            self._inputs_by_row(mini_batches, notes),
-            learning_rate,
-            self._failures_in_a_row,
-            may_roll_back=self._num_roll_backs < MAX_ROLL_BACKS,
-            measures_alignment=measures_alignment,
-        )
-        report.notes[:0] = notes
-        self._failures_in_a_row = report.failures_in_a_row
-        self._num_roll_backs += report.rolled_back
-        if not self.policy.sampling_logps_are_exact:
-            report.sampling_logp_differences = self._scoring_differences
-        report.importance_weights = self._importance_weights
-        self.engine.take_weights()
-        if self.engine.has_own_weights:
-            limit = self.spec.rollout.max_completion_length
-            report.engine_logp_difference = logp_difference(self.engine, self.policy, self._prompts[0], limit)
-        return report
+        with self.policy.at_work():
+            report = run_updates(
+                self.policy,
+                self.spec,
+                mini_batches,
+                self._inputs_by_row(mini_batches),
+                learning_rate,
+                self._failures_in_a_row,
+                may_roll_back=self._num_roll_backs < MAX_ROLL_BACKS,
+                measures_alignment=measures_alignment,
+            )
+            report.notes[:0] = self.take_notes()
+            self._failures_in_a_row = report.failures_in_a_row
+            self._num_roll_backs += report.rolled_back
+            if not self.policy.sampling_logps_are_exact:
+                report.sampling_logp_differences = self._scoring_differences
+            report.importance_weights = self._importance_weights
+            self.engine.take_weights()
+            if self.engine.has_own_weights:
+                limit = self.spec.rollout.max_completion_length
+                report.engine_logp_difference = logp_difference(self.engine, self.policy, self._prompts[0], limit)
+            return report
 
-    @_at_work
     def measure_alignment(self, rows: Sequence[LearnerRow]) -> dict[int, float | None]:
         """By source: the cosine of its gradient with this agent's own. Changes no weight."""
-        notes = self._pending_notes
-        return measure_alignment(self.policy, self.spec, rows, self._inputs_by_row([rows], notes), notes)
+        with self.policy.at_work():
+            return measure_alignment(self.policy, self.spec, rows, self._inputs_by_row([rows]), self._notes)
 
-    @_at_work
     def evaluate(self, step: int, questions: Sequence[Question], num_samples: int = 1) -> list[str]:
         """Response texts, `num_samples` of a question and then of the next, at the evaluation's temperature."""
-        samples, notes = self._sample("evaluation", step, questions, num_samples, self.spec.evaluation.temperature)
-        self._pending_notes += notes
-        return [self._text(row) for row in samples]
+        with self.policy.at_work():
+            samples = self._sample("evaluation", step, questions, num_samples, self.spec.evaluation.temperature)
+            return [self._text(row) for row in samples]
 
     def take_notes(self) -> list[str]:
-        """Notes for the log on evaluations and measurements since the last rollouts."""
-        notes, self._pending_notes = self._pending_notes, []
+        """Notes for the log since the last rollouts, update or call of this."""
+        notes, self._notes = self._notes, []
         return notes
 
     def close(self) -> None:
         """End the engine, which may be another process."""
         self.engine.close()
 
-    @_at_work  # adapters are merged on the device
     def save(self, folder: Path) -> None:
         """An ordinary Hugging Face model folder, written by the first rank."""
-        self.policy.save(folder)
+        with self.policy.at_work():
+            self.policy.save(folder)
 
     def save_state(self, stem: Path) -> None:
         """What resuming needs beside the model folder: `stem`.safetensors and `stem`.json.

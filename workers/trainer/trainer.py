@@ -30,9 +30,8 @@ from workers.questions.dataset import Question, Split, split_questions
 from workers.rollouts.engine import LOGP_DIFFERENCE_LIMIT
 from workers.trainer.checkpoints import CheckpointsFail, CheckpointWriter, newest_checkpoint
 from workers.trainer.evaluation import EvaluationRunner, EvaluationSet
-from workers.trainer.memory_check import check_memory
+from workers.trainer.preflight import check_memory, evaluated_questions_that_fit, questions_that_fit
 from workers.trainer.progress import ProgressReporter
-from workers.trainer.prompt_lengths import evaluated_questions_that_fit, questions_that_fit
 from workers.trainer.step import StepPlan, batch_of_step, learning_rate, plan_step
 from workers.trainer.step_events import StepRecord, step_events
 from workers.trainer.stop_signals import Paused, StopFlag

@@ -9,7 +9,7 @@ import pytest
 from tests.support.workers.tiny import make_pair, make_spec, train
 from workers.contract.memory import Machine, Shape, estimate_memory, parts_of, shape_of, shortfall
 from workers.contract.spec.run import RunSpec
-from workers.trainer import memory_check
+from workers.trainer import preflight
 
 GIB = 2**30
 SHAPE = Shape(parameters=1000, vocabulary=100, hidden=8, layers=3, feed_forward=16, query=8, key=4)
@@ -155,9 +155,9 @@ def test_shape_is_read_from_a_configuration(config, expected):
 
 def test_trainer_refuses_before_it_loads_anything(tmp_path, monkeypatch):
     spec = make_spec(tmp_path, make_pair(tmp_path))
-    monkeypatch.setattr(memory_check, "this_machine", lambda spec: Machine(memory=GIB // 4))
+    monkeypatch.setattr(preflight, "this_machine", lambda spec: Machine(memory=GIB // 4))
     loaded: list[str] = []
     monkeypatch.setattr("workers.model.policy.load_model", lambda *args: loaded.append("model"))
-    with pytest.raises(memory_check.DoesNotFit, match=r"The run needs about 0\.5 GiB on this machine"):
+    with pytest.raises(preflight.DoesNotFit, match=r"The run needs about 0\.5 GiB on this machine"):
         train(spec, tmp_path / "run")
     assert loaded == []

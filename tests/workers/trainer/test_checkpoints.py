@@ -14,8 +14,8 @@ import pytest
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train
 from workers.contract.spec.sections import CheckpointSpec
 from workers.trainer.checkpoints import (
+    CheckpointWriter,
     DamagedCheckpoint,
-    Saving,
     folder_slug,
     load_checkpoint,
     newest_checkpoint,
@@ -160,7 +160,7 @@ def test_old_checkpoint_that_cannot_be_removed_makes_no_new_one_fail(tmp_path, m
 
 
 def test_evaluation_of_which_nothing_could_be_scored_is_never_the_best(tmp_path):
-    saving = Saving(tmp_path, CheckpointSpec(), lambda *told: None)
+    saving = CheckpointWriter(tmp_path, CheckpointSpec(), lambda *told: None)
     for score in ((1, math.nan), (2, 0.3), (3, math.nan), (4, 0.2)):
         saving.note_best(score[0], score)
     assert saving.best == (2, 0.3)

@@ -19,7 +19,7 @@ from workers.questions.dataset import Question, split_questions
 from workers.trainer import evaluation as evaluation_module
 from workers.trainer.checkpoints import newest_checkpoint
 from workers.trainer.evaluation import EvaluationSet, Result, digest, evaluation_event, results_of
-from workers.trainer.provenance import code_versions, git_commit
+from workers.trainer.progress import code_versions, git_commit
 from workers.trainer.stop_signals import Paused, StopFlag, Stopped
 from workers.verifiers.service import Verdict
 from workers.verifiers.voting import vote
@@ -343,7 +343,7 @@ def test_question_too_long_for_every_agent_says_what_to_raise(tmp_path, pair):
     [
         ({"num_samples": 2}, "2 samples at temperature 0 would all be the same"),
         ({"benchmarks": [{"benchmark": "b", "train_path": "-", "num_samples": 2}]}, "'b': 2 samples at temperature 0"),
-        ({"benchmarks": [{"benchmark": "b", "train_path": "-"}] * 2}, "'b' is named twice"),
+        ({"benchmarks": [{"benchmark": "b", "train_path": "-"}] * 2}, "'b' is listed twice"),
         ({"benchmarks": [{"benchmark": "questions", "train_path": "-"}]}, "is the run's own benchmark"),
         ({"temperature": 1.0, "num_samples": 1025}, "less than or equal to 1024"),
     ],

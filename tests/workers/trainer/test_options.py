@@ -78,7 +78,7 @@ def test_bfloat16_scores_its_own_rollouts_again(tmp_path, trio, monkeypatch, nam
     monkeypatch.setattr(
         LocalAgent,
         "_score",
-        lambda self, rows, notes: [[value + 2e-3 for value in row] for row in exact(self, rows, notes)],
+        lambda self, rows: [[value + 2e-3 for value in row] for row in exact(self, rows)],
     )
     changes = {"compute": {"dtype": "bfloat16"}, "training": {"mini_batch_size": 2}}
     spec = make_spec(tmp_path, trio[:1], algorithm={"name": name}, **changes)
