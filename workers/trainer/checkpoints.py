@@ -32,7 +32,7 @@ from workers.contract.checkpoint_manifest import (
     step_folders,
 )
 from workers.contract.spec.sections import CheckpointSpec
-from workers.trainer.progress import Log
+from workers.trainer.progress import LogFunction
 
 MAX_FAILED_SAVES = 3
 Save = Callable[[], None]
@@ -163,7 +163,7 @@ class CheckpointsFail(RuntimeError):
 class CheckpointWriter:
     """Writes a run's checkpoints. step: of the newest.  best: the highest score with a checkpoint."""
 
-    def __init__(self, run_dir: Path, options: CheckpointSpec, log: Log) -> None:
+    def __init__(self, run_dir: Path, options: CheckpointSpec, log: LogFunction) -> None:
         self.run_dir, self.options, self.log = run_dir, options, log
         self.step: int | None = None
         self.best: Score | None = None

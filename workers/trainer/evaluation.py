@@ -23,7 +23,7 @@ from workers.contract.spec.run import RunSpec
 from workers.contract.verifier_kinds import kind_label
 from workers.questions.canonical import MAX_SLICES, OTHER_SLICES
 from workers.questions.dataset import Question
-from workers.trainer.progress import Log, ProgressReporter
+from workers.trainer.progress import LogFunction, ProgressReporter
 from workers.trainer.scoring import Scorer
 from workers.verifiers.service import REWARD_MAX, Verifier
 from workers.verifiers.voting import vote
@@ -89,7 +89,7 @@ class Result:
         )
 
 
-def digest(questions: Sequence[Question]) -> str:
+def questions_digest(questions: Sequence[Question]) -> str:
     """SHA-256 over ids, questions and answers in their order: scores on other questions are other scores."""
     sha256 = hashlib.sha256()
     for question in questions:
@@ -167,7 +167,7 @@ def evaluation_event(step: int, agent: str, benchmark: EvaluationSet, results: S
         num_samples=benchmark.num_samples,
         unscorable=len(results) * benchmark.num_samples - scored,
         estimates=values,
-        questions=digest([result.question for result in results]),
+        questions=questions_digest([result.question for result in results]),
         verifier=kind_label(benchmark.data.verifier),
     )
 
@@ -176,7 +176,12 @@ class EvaluationRunner:
     """The run's evaluations. sets: by benchmark, the run's own first.  score: step and mean accuracy of the last."""
 
     def __init__(
-        self, spec: RunSpec, verifier: Verifier, progress: ProgressReporter, log: Log, pause: Callable[[], NoReturn]
+        self,
+        spec: RunSpec,
+        verifier: Verifier,
+        progress: ProgressReporter,
+        log: LogFunction,
+        pause: Callable[[], NoReturn],
     ) -> None:
         self.spec, self.progress, self.log, self.pause = spec, progress, log, pause
         self.scorer = self._scorer_with(verifier)  # of the run's own benchmark; rollouts use it, too

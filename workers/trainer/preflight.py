@@ -15,7 +15,7 @@ from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device
 from workers.questions.dataset import Question, Split, split_questions
-from workers.trainer.progress import Log
+from workers.trainer.progress import LogFunction
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container; "max" or absent: none
 
@@ -60,7 +60,7 @@ def this_machine(spec: RunSpec) -> Machine:
 
 
 def questions_that_fit(
-    spec: RunSpec, agents: Sequence[AgentInterface], split: Split, log: Log
+    spec: RunSpec, agents: Sequence[AgentInterface], split: Split, log: LogFunction
 ) -> tuple[list[Question], list[Question]]:
     """Training and held-out questions without those that are too long for any agent.
 
@@ -79,7 +79,7 @@ def questions_that_fit(
 
 
 def evaluated_questions_that_fit(
-    spec: RunSpec, agents: Sequence[AgentInterface], data: DataSpec, log: Log
+    spec: RunSpec, agents: Sequence[AgentInterface], data: DataSpec, log: LogFunction
 ) -> list[Question]:
     """The questions of a benchmark that is only evaluated: its held-out ones, or all.
 
@@ -102,7 +102,7 @@ def _at_most(spec: RunSpec, questions: list[Question]) -> list[Question]:
 
 
 def _short_enough(
-    agents: Sequence[AgentInterface], what: str, questions: Sequence[Question], log: Log
+    agents: Sequence[AgentInterface], what: str, questions: Sequence[Question], log: LogFunction
 ) -> list[Question]:
     fits = [agent.fits(questions) for agent in agents]
     fitting = [question for index, question in enumerate(questions) if all(each[index] for each in fits)]

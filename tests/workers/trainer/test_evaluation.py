@@ -18,7 +18,7 @@ from workers.questions.canonical import MAX_SLICES
 from workers.questions.dataset import Question, split_questions
 from workers.trainer import evaluation as evaluation_module
 from workers.trainer.checkpoints import newest_checkpoint
-from workers.trainer.evaluation import EvaluationSet, Result, digest, evaluation_event, results_of
+from workers.trainer.evaluation import EvaluationSet, Result, evaluation_event, questions_digest, results_of
 from workers.trainer.progress import code_versions, git_commit
 from workers.trainer.stop_signals import Paused, StopFlag, Stopped
 from workers.verifiers.service import Verdict
@@ -85,7 +85,7 @@ def test_estimates_and_slices_leave_out_what_cannot_be_scored():
     assert (found.correct, found.asked, found.unscorable, found.num_samples) == (2, 3, 3, 2)
     assert found.slices == {"x": (2, 3), "difficulty: easy": (1, 1)}
     assert [one.marks for one in results] == ["1-", "01", "--"]
-    assert found.questions == digest(questions)
+    assert found.questions == questions_digest(questions)
     assert found.verifier == kind_label("math")
 
 
@@ -113,8 +113,8 @@ def test_digest_is_of_ids_questions_and_answers_in_their_order():
         base[::-1],
         base[:1],
     ]
-    assert len({digest(found) for found in [base, *others]}) == 6
-    assert digest(base) == digest([Question("1", "a", "x", "subject", "hard"), base[1]])
+    assert len({questions_digest(found) for found in [base, *others]}) == 6
+    assert questions_digest(base) == questions_digest([Question("1", "a", "x", "subject", "hard"), base[1]])
 
 
 def test_block_holds_at_most_so_many_samples_and_at_least_one_question():
