@@ -87,9 +87,8 @@ def run(spec: RunSpec, run_dir: Path, attempt: int) -> int:
     try:
         spool = SpoolWriter(run_dir, attempt, quota_bytes)
         heartbeat.start(run_dir)
-        from workers.model.loading import (
-            quiet_transformers,  # torch takes seconds: only after the spec is valid
-        )
+        # torch takes seconds: it is imported only after the spec is valid.
+        from workers.model.loading import quiet_transformers
         from workers.trainer.scoring import VerifierFails
         from workers.trainer.trainer import Trainer
         from workers.verifiers.service import Verifier

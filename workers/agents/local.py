@@ -62,12 +62,11 @@ class LocalAgent:
 
     def describe(self) -> dict[str, Any]:
         """The agent in numbers: for the log, and to estimate a checkpoint's size."""
-        model = self.policy.model
         return {
-            "architecture": type(model).__name__,
+            "architecture": type(self.policy.model).__name__,
             "num_parameters": self.policy.num_parameters,
             "num_trained": self.policy.optimizer.num_trained,
-            "num_bytes": sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()),
+            "num_bytes": self.policy.num_bytes,
             "dtype": str(self.policy.dtype).removeprefix("torch."),
             "context_length": self.policy.context_length,
         }

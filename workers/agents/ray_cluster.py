@@ -66,13 +66,16 @@ class Cluster:
         if address:
             ray.init(address=address, configure_logging=False)
             return
+        remove_scratch(self._run_dir)  # of a killed attempt
+        folder = Path(tempfile.mkdtemp(prefix="hacrl-ray-"))  # a short path: that of a socket may have 107 bytes
+        (self._run_dir / SCRATCH_NAME).symlink_to(folder)
         ray.init(
             address="local",
             num_cpus=num_agents,
             include_dashboard=False,
             object_store_memory=OBJECT_STORE_BYTES,
             configure_logging=False,
-            _temp_dir=str(_new_folder(self._run_dir)),
+            _temp_dir=str(folder),
         )
         del os.environ[TOKEN_VARIABLE]  # later processes are not part of the cluster
 
@@ -82,11 +85,3 @@ class Cluster:
 
         ray.shutdown()
         remove_scratch(self._run_dir)
-
-
-def _new_folder(run_dir: Path) -> Path:
-    """A folder for sockets and logs, with a short path: that of a socket may have 107 bytes."""
-    remove_scratch(run_dir)  # of a killed attempt
-    folder = Path(tempfile.mkdtemp(prefix="hacrl-ray-"))
-    (run_dir / SCRATCH_NAME).symlink_to(folder)
-    return folder

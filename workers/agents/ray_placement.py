@@ -56,7 +56,8 @@ class AgentProcess:
         check_engine(spec)
         heartbeat.start(run_dir)
         quiet_transformers()
-        torch.set_num_threads(threads_of_agent(spec))
+        # Without a number in the spec: this agent's share of the machine.
+        torch.set_num_threads(spec.compute.num_threads or max(1, (os.cpu_count() or 1) // len(spec.agents)))
         device = choose_device(spec)
         self.agent = make_agent(spec, index, folder)
         device_name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
@@ -99,8 +100,9 @@ class RayPlacement:
         self._group: PlacementGroup | None = None
         self._cluster = Cluster(run_dir, len(spec.agents))
         try:
-            self._group = self._reserve(spec)
-            self._processes = self._start(spec, self._group)
+            gpus = gpus_of_agent(spec, ray.cluster_resources().get("GPU", 0.0))
+            self._group = self._reserve(len(spec.agents), gpus)
+            self._processes = self._start(len(spec.agents), gpus, self._group)
             self.device_name = self._load(spec, run_dir, folders)
         except BaseException:
             self.close()
@@ -109,21 +111,19 @@ class RayPlacement:
             RayAgent(agent.name, process) for agent, process in zip(spec.agents, self._processes, strict=True)
         ]
 
-    def _reserve(self, spec: RunSpec) -> PlacementGroup:
+    def _reserve(self, num_agents: int, gpus: float) -> PlacementGroup:
         """One bundle for each agent, all of them or none. Error: NoRoom."""
-        gpus = gpus_of_agent(spec, ray.cluster_resources().get("GPU", 0.0))
         bundle = {"CPU": 1.0} | ({"GPU": gpus} if gpus else {})
-        group = placement_group([dict(bundle) for _ in spec.agents], strategy="PACK")
+        group = placement_group([dict(bundle) for _ in range(num_agents)], strategy="PACK")
         if not group.wait(PLACING_S):
             present = {name: count for name, count in ray.cluster_resources().items() if name in ("CPU", "GPU")}
             raise NoRoom(
-                f"Ray found no room for {len(spec.agents)} agents with {bundle} each within {PLACING_S:.0f} s "
+                f"Ray found no room for {num_agents} agents with {bundle} each within {PLACING_S:.0f} s "
                 f"(the cluster has {present}): lower compute.gpus_per_agent, add nodes, or wait for other runs"
             )
         return group
 
-    def _start(self, spec: RunSpec, group: PlacementGroup) -> list[Any]:
-        gpus = gpus_of_agent(spec, ray.cluster_resources().get("GPU", 0.0))
+    def _start(self, num_agents: int, gpus: float, group: PlacementGroup) -> list[Any]:
         remote = ray.remote(AgentProcess)
         return [
             remote.options(
@@ -132,7 +132,7 @@ class RayPlacement:
                 max_restarts=0,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(group, index),
             ).remote()
-            for index in range(len(spec.agents))
+            for index in range(num_agents)
         ]
 
     def _load(self, spec: RunSpec, run_dir: Path, folders: Sequence[Path] | None) -> str:
@@ -206,11 +206,6 @@ def gpus_of_agent(spec: RunSpec, cluster_gpus: float) -> float:
         return 0.0
     processes = spec.compute.processes_per_agent
     return spec.compute.gpus_per_agent if processes == 1 else max(spec.compute.gpus_per_agent, float(processes))
-
-
-def threads_of_agent(spec: RunSpec) -> int:
-    """CPU threads of each agent: the spec's number, else its share of the machine."""
-    return spec.compute.num_threads or max(1, (os.cpu_count() or 1) // len(spec.agents))
 
 
 def _check_mark(run_dir: Path, mark: str) -> None:

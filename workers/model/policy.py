@@ -112,6 +112,10 @@ class Policy:
         return self.model.device
 
     @property
+    def num_bytes(self) -> int:
+        return sum(parameter.numel() * parameter.element_size() for parameter in self.model.parameters())
+
+    @property
     def num_parameters(self) -> int:
         """Weights of the model as it is exported."""
         return self.model.num_parameters() - (self.optimizer.num_trained if self._uses_lora else 0)

@@ -43,7 +43,7 @@ class VllmEngine:
         """Start an engine with the policy's present weights. Error: EngineFailed, here or at the first order."""
         self._policy = policy
         self._on_gpu = device.type == "cuda"
-        self._folder = WeightFolder(_num_bytes(policy))
+        self._folder = WeightFolder(policy.num_bytes)
         policy.save(self._folder.path)
         self._sends_tensors = _can_send_tensors(policy, self._folder.path, device)
         # spawn: a fork would inherit the run directory's lock, the trainer's death pipe and its CUDA context.
@@ -169,10 +169,6 @@ def _can_send_tensors(policy: Policy, folder: Path, device: torch.device) -> boo
     return set(parameters) == saved and has_few
 
 
-def _num_bytes(policy: Policy) -> int:
-    return sum(parameter.numel() * parameter.element_size() for parameter in policy.model.parameters())
-
-
 class WeightFolder:
     """A folder for weights on their way to an engine; `path` is empty, but for its lock, until `remove`.
 
@@ -181,7 +177,10 @@ class WeightFolder:
 
     def __init__(self, size_bytes: int) -> None:
         """In memory where twice the size is free there, else among the temporary files. Error: OSError."""
-        parent = _weights_parent(size_bytes)
+        parent = Path(tempfile.gettempdir())
+        with suppress(OSError):
+            if shutil.disk_usage(MEMORY_FILES).free > 2 * size_bytes:
+                parent = MEMORY_FILES
         _remove_abandoned(parent)
         folder = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
         self._lock = open(folder / LOCK, "w")  # noqa: SIM115 - held until the folder is removed
@@ -199,10 +198,3 @@ def _remove_abandoned(parent: Path) -> None:
         with suppress(OSError), open(path / LOCK) as lock:  # another user's, already removed, or in use
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(path)
-
-
-def _weights_parent(size_bytes: int) -> Path:
-    with suppress(OSError):
-        if shutil.disk_usage(MEMORY_FILES).free > 2 * size_bytes:
-            return MEMORY_FILES
-    return Path(tempfile.gettempdir())

@@ -8,7 +8,7 @@ import time
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
@@ -125,16 +125,11 @@ def code_versions() -> dict[str, str]:
     """Python, this project with its git commit, and the libraries that affect a score."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     own = f"{project['version']} {git_commit(ROOT)[:12]}".strip()
-    by_name = {"python": platform.python_version(), "hacrl": own}
-    return by_name | {name.replace("-", "_"): number for name in PACKAGES if (number := _version(name))}
-
-
-def _version(package: str) -> str:
-    """Empty where it is not installed."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
+    versions = {"python": platform.python_version(), "hacrl": own}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[name.replace("-", "_")] = version(name)
+    return versions
 
 
 def git_commit(root: Path) -> str:
