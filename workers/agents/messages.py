@@ -47,10 +47,7 @@ class GeneratedRollouts:
 
 @dataclass(frozen=True)
 class LearnerRow:
-    """One rollout in one learner's mini-batch. `response` is None for the learner's own: it has the ids itself.
-
-    omega is omega(source, learner); 1 for own rollouts.
-    """
+    """One rollout in one learner's mini-batch. Own rollouts have omega 1 and no response: the agent has their ids."""
 
     prompt: int
     source: int

@@ -1,7 +1,4 @@
-"""The objective of a run, chosen by its algorithm and options: every learner's advantages, and a micro-batch's loss.
-
-The formulas are in workers/algorithms.
-"""
+"""The objective of a run by its algorithm and options; the formulas are in workers/algorithms."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Where agents live: `local`, all in this process, in turns; `ray`, each in its own process, at the same time.
-
-The trainer uses both by the same interface.
-"""
+"""Where agents live: `local`, all in this process, in turns; `ray`, each in its own process, at the same time."""
 
 from __future__ import annotations
 
@@ -30,10 +27,7 @@ class LocalPlacement:
     is_parallel = False
 
     def __init__(self, spec: RunSpec, folders: Sequence[Path] | None = None) -> None:
-        """Load the agents: the spec's models, or the checkpoint `folders`, one for each agent.
-
-        Error: EngineMissing.
-        """
+        """Load the agents: the spec's models, or a checkpoint folder for each. Error: EngineMissing."""
         check_engine(spec)
         if spec.compute.num_threads:
             torch.set_num_threads(spec.compute.num_threads)

@@ -79,8 +79,7 @@ class Ranks:
     def together(self, work: Callable[[int], Result]) -> Callable[[int], Result]:
         """`work` that runs out of memory in all ranks where it does in one, so that all try again with half the size.
 
-        `work` must not communicate between ranks. With shards every layer does: there, a rank out of memory ends the
-        agent.
+        With shards every layer communicates, so there a rank out of memory ends the agent.
         """
         if self.is_alone or self.is_sharded:
             return work

@@ -100,10 +100,7 @@ def questions_digest(questions: Sequence[Question]) -> str:
 def results_of(
     benchmark: EvaluationSet, block: Sequence[Question], texts: Sequence[str], scorer: Scorer
 ) -> list[Result]:
-    """Score a block's samples. texts: num_samples of each question, one question after the other.
-
-    Errors: VerifierFails, Stopped.
-    """
+    """Score a block's texts, num_samples of each question in order. Errors: VerifierFails, Stopped."""
     count = benchmark.num_samples
     pairs = [(text, block[place // count].answer) for place, text in enumerate(texts)]
     rewards = [verdict.reward for verdict in scorer.score(pairs)]

@@ -44,19 +44,16 @@ def learning_rate(spec: RunSpec, agent: int, step: int) -> float:
 
 @dataclass(frozen=True)
 class LearnerRows:
-    """The rollouts of a step (0, 1, ...) as rows of one learner. advantages, valid: (n, B, G).  ratio: (n, n).
-
-    trusted: by source; None: every source is trusted.
-    """
+    """The rollouts of a step (0, 1, ...) as rows of one learner."""
 
     spec: RunSpec
     step: int
     learner: int
     generated: Sequence[GeneratedRollouts]
-    advantages: Tensor
-    valid: Tensor
-    ratio: Tensor
-    trusted: Sequence[bool] | None = None
+    advantages: Tensor  # (n, B, G)
+    valid: Tensor  # (n, B, G)
+    ratio: Tensor  # (n, n)
+    trusted: Sequence[bool] | None = None  # by source; None: every source is trusted
 
     def of_source(self, source: int) -> list[LearnerRow | None]:
         """One source's rollouts, by prompt and number; None where there is no reward."""

@@ -1,7 +1,4 @@
-"""Stop and pause requests: flags set by signal handlers and read by the trainer. No torch.
-
-A run stops between two phases and pauses between two steps.
-"""
+"""Stop and pause requests: flags set by signal handlers, which the trainer reads. No torch."""
 
 from __future__ import annotations
 

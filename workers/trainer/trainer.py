@@ -162,10 +162,7 @@ class Trainer:
         return [partial(wait, answer) for answer in self.placement.begin(calls)]
 
     def generate(self, questions: Sequence[Question]) -> list[GeneratedRollouts]:
-        """The rollouts of all agents; where the run allows that, none of an agent that cannot deliver.
-
-        Error: RolloutsMissing.
-        """
+        """The rollouts of all agents. Error: RolloutsMissing, unless the run may continue without an agent's."""
         algorithm = self.spec.algorithm
         may_continue = algorithm.on_missing_source == "degrade" and algorithm.shares_rollouts and len(self.agents) > 1
         generated: list[GeneratedRollouts] = []
