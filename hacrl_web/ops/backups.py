@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.core.management.base import CommandError
 from django.db import connection
 
 from hacrl_web.ops.preflight import lock_holder
 
 
-class BackupError(Exception):
+class BackupError(CommandError):
     """Nothing was written or replaced; the text says why and what to do."""
 
 

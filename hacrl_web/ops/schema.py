@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from django.conf import settings
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
@@ -18,7 +18,7 @@ from django.db.migrations.recorder import MigrationRecorder
 _LOCK_NUMBER = 2_603_02604  # of a PostgreSQL advisory lock: any number without another use
 
 
-class NewerDatabase(Exception):
+class NewerDatabase(CommandError):
     """The database has migrations that this code does not have; the text says what to do."""
 
 

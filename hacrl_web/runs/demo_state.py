@@ -41,14 +41,14 @@ def preparing(doing: str) -> Iterator[Callable[[str], None]]:
             return
         started = time.time()
 
-        def say(text: str) -> None:
+        def show(text: str) -> None:
             # One write of constant length: a reader never sees half of it.
             line = json.dumps({"doing": text[:MAX_TEXT], "since": started}, ensure_ascii=False)
             os.truncate(file.fileno(), LENGTH)
             os.pwrite(file.fileno(), line.encode().ljust(LENGTH), 0)
 
-        say(doing)
-        yield say
+        show(doing)
+        yield show
 
 
 def _locked(file: IO[str]) -> bool:

@@ -63,7 +63,7 @@ def disk(folder: Path) -> Device:
 
 
 def gpus() -> list[Device]:
-    """The GPUs with their memory, load and the processes that hold memory; none where there is no driver."""
+    """The GPUs with their memory, load and the processes that hold memory; empty without a driver."""
     if not _has_nvml():
         return []
     devices_of_host = []

@@ -14,7 +14,6 @@ from hacrl_web.web.errors import FieldError, FieldErrors
 MAX_TAGS = 10
 MAX_TAG = 40
 MAX_NOTES = 4000
-_LAYOUT = {"\n", "\t"}
 
 
 def set_labels(run: Run, tags: object, notes: object) -> None:
@@ -67,7 +66,7 @@ def _notes(value: object) -> str:
 
 
 def _is_odd(letter: str) -> bool:
-    return letter not in _LAYOUT and (unicodedata.category(letter) in ("Cc", "Cs") or letter in values.BIDI_CONTROLS)
+    return letter not in "\n\t" and (unicodedata.category(letter) in ("Cc", "Cs") or letter in values.BIDI_CONTROLS)
 
 
 def labels_of(run: Run) -> dict[str, Any]:

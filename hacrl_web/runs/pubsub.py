@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import TypeVar
 from uuid import UUID
 
@@ -51,17 +52,13 @@ class RedisGuard:
 
 
 guard = RedisGuard()
-_client: redis.Redis | None = None
 
 
+@cache
 def client() -> redis.Redis:
     """This process' client; connects when first used."""
-    global _client
-    if _client is None:
-        _client = redis.Redis.from_url(
-            settings.REDIS_URL, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, retry=None
-        )
-    return _client
+    timeouts = {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S}
+    return redis.Redis.from_url(settings.REDIS_URL, **timeouts, retry=None)
 
 
 def publish(channel: str, text: str) -> None:

@@ -44,5 +44,5 @@ def notify_worker(run_id: UUID, folder: str = "") -> bool:
 
 
 def waiting(folder: str = "") -> int | None:
-    """Messages that no worker (of a folder) has taken yet; None where Redis does not answer."""
+    """Messages that no worker (of a folder) has taken; None where Redis does not answer."""
     return guard.call("queue length", lambda: int(client().llen(queue_of(folder))))

@@ -20,8 +20,8 @@ def _own_folders(settings, tmp_path):
 
 @pytest.fixture(autouse=True)
 def _forget_redis(monkeypatch):
-    """Nothing that one test learnt of Redis is known to the next."""
-    monkeypatch.setattr(pubsub, "_client", None)
+    """What one test learnt of Redis is not known to the next."""
+    pubsub.client.cache_clear()
     monkeypatch.setattr(pubsub.guard, "_closed_until", 0.0)
 
 

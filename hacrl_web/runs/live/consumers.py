@@ -42,12 +42,17 @@ _GONE = "Unexpected ASGI message"  # begins the server's error for a frame to a 
 log = logging.getLogger(__name__)
 
 
-def _session_user(session_key: str | None, user_id: Any) -> Any:
-    """The user of a session as stored now; None where the session has ended or belongs to another user."""
+def _read_rights(session_key: str | None, user_id: Any, run_ids: Iterable[UUID]) -> tuple[Any, set[UUID]]:
+    """A session's user as stored now, and those of the runs that the user may see.
+
+    The user is None where the session has ended or belongs to another user.
+    """
     request = HttpRequest()
     request.session = SessionStore(session_key)
     user = get_user(request)
-    return user if user.is_authenticated and user.is_active and user.pk == user_id else None
+    if not user.is_authenticated or not user.is_active or user.pk != user_id:
+        return None, set()
+    return user, set(Run.objects.visible_to(user).filter(pk__in=list(run_ids)).values_list("pk", flat=True))
 
 
 @receiver(user_logged_out)
@@ -66,10 +71,6 @@ def _recheck_member(sender: Any, instance: Membership, **_: Any) -> None:
     transaction.on_commit(lambda: recheck_rights(instance.user_id))
 
 
-def _still_visible(user: Any, run_ids: Iterable[UUID]) -> set[UUID]:
-    return set(Run.objects.visible_to(user).filter(pk__in=list(run_ids)).values_list("pk", flat=True))
-
-
 class FrameError(ValueError):
     """Why a frame is refused, as the answer to the browser."""
 
@@ -83,8 +84,8 @@ class RunConsumer(AsyncWebsocketConsumer):
 
     It sends {"op": "sub", "run": id, "after": seq}, {"op": "unsub", "run": id}, {"op": "ping"}; it gets
     {"op": "events", "run", "prev", "seq", "events": [...]}, {"op": "run", "run", "state", ...}, {"op": "synced", "run",
-    "seq"} once after the backlog of a sub, {"op": "link", "delayed"} when Redis goes away or comes back,
-    {"op": "error", "code", "message"} (with the "run" that was taken from a subscriber) and {"op": "pong"}.
+    "seq"} once after the backlog of a sub, {"op": "link", "delayed"} when Redis fails or comes back,
+    {"op": "error", "code", "message"} (with "run" where a subscription ends) and {"op": "pong"}.
     """
 
     channel_layer_alias = None  # a Redis restart must not close the socket
@@ -136,7 +137,13 @@ class RunConsumer(AsyncWebsocketConsumer):
             await self._close(FLOODED)
             return
         try:
-            await self._handle_frame(_parse(text_data))
+            frame = _parse(text_data)
+            if frame["op"] == "ping":
+                await self._send_frame({"op": "pong"})
+            elif frame["op"] == "sub":
+                await self._subscribe(frame["run"], frame["after"])
+            else:
+                self._unsubscribe(frame["run"])
         except FrameError as error:
             await self._send_frame({"op": "error", "code": error.code, "message": str(error)})
         except Error:
@@ -148,14 +155,6 @@ class RunConsumer(AsyncWebsocketConsumer):
         self.allowance = min(FRAMES_AT_ONCE, self.allowance + (now - self.allowance_at) * FRAMES_PER_S) - 1
         self.allowance_at = now
         return self.allowance >= 0
-
-    async def _handle_frame(self, frame: dict[str, Any]) -> None:
-        if frame["op"] == "ping":
-            await self._send_frame({"op": "pong"})
-        elif frame["op"] == "sub":
-            await self._subscribe(frame["run"], frame["after"])
-        else:
-            self._unsubscribe(frame["run"])
 
     async def _subscribe(self, run_id: UUID, after: int) -> None:
         if run_id not in self.subscriptions:
@@ -182,8 +181,8 @@ class RunConsumer(AsyncWebsocketConsumer):
     async def _drop(self, run_id: UUID) -> None:
         """End a subscription whose run was deleted, or is no longer visible to this user."""
         self._unsubscribe(run_id)
-        gone = {"op": "error", "code": "not_found", "message": f"There is no run {run_id}.", "run": str(run_id)}
-        await self._send_frame(gone)
+        error = {"op": "error", "code": "not_found", "message": f"There is no run {run_id}.", "run": str(run_id)}
+        await self._send_frame(error)
 
     async def _send_frame(self, body: dict[str, Any]) -> None:
         await self._send_text(frame_text(body))
@@ -268,13 +267,13 @@ class RunConsumer(AsyncWebsocketConsumer):
             self.rights_changed.clear()
             session_key = getattr(self.scope.get("session"), "session_key", None)
             with contextlib.suppress(Error):
-                user = await self.hub.read(_session_user, session_key, self.user.pk)
+                watched = set(self.subscriptions)
+                user, visible = await self.hub.read(_read_rights, session_key, self.user.pk, watched)
                 if user is None:
                     await self._close(SESSION_ENDED)
                     return
                 self.user = user  # its rights may have changed
-                watched = set(self.subscriptions)
-                for run_id in watched - await self.hub.read(_still_visible, user, watched):
+                for run_id in watched - visible:
                     await self._drop(run_id)
 
 

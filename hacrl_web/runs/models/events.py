@@ -1,6 +1,6 @@
-"""What a run's trainer reported, as rows: one model for each kind of event that is asked for by its columns.
+"""What a run's trainer reported, as rows: one model for each kind of event that is queried by its columns.
 
-Only shipper.py, metric_series.py and retention.py write them. Each names its attempt: a resumed run may repeat steps.
+Only runs/telemetry writes them. Each row names its attempt, for a resumed run may repeat steps.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ class Drain(models.TextChoices):
 
     NO = "no"  # it takes runs
     FINISH = "finish"  # no new runs; those under way train to their end
-    NOW = "now"  # none: runs under way are saved after their step and return to the queue
+    NOW = "now"  # no runs at all: those under way are saved after their step and return to the queue
 
 
 class HostQuerySet(AuditedQuerySet["Host"]):
@@ -56,5 +56,5 @@ class Host(models.Model):
 
     @property
     def silent_s(self) -> float | None:
-        """Seconds since its last heartbeat, for hosts read with_now; None where it has written none."""
+        """Seconds since its last heartbeat, for hosts read with_now; None before the first."""
         return None if self.last_seen is None else max(0.0, (self.now - self.last_seen).total_seconds())

@@ -11,6 +11,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db import models, transaction
@@ -25,6 +26,7 @@ from hacrl_web.runs.models.hosts import Drain, Host
 from hacrl_web.runs.models.states import HELD, IDLE, Desire, OfState, State
 
 QUEUE_ORDER = ("-priority", "queue_key", "created_at", "pk")
+_OPTIONAL: Any = {"on_delete": models.SET_NULL, "null": True, "blank": True}
 GENERATED = "generated"  # the `data_folder` of runs without a trainer: tools/generated_runs
 
 
@@ -121,20 +123,16 @@ class Run(OfState, OfProject):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="runs")
     name = models.CharField(max_length=120)
-    sweep = models.ForeignKey(Sweep, on_delete=models.SET_NULL, null=True, blank=True, related_name="runs")
+    sweep = models.ForeignKey(Sweep, related_name="runs", **_OPTIONAL)
     variant = models.CharField(max_length=120, blank=True)  # its row in the sweep, see variants.Variant.label
-    group = models.ForeignKey(
-        "registry.AgentGroup", on_delete=models.SET_NULL, null=True, blank=True, related_name="runs"
-    )
-    benchmark = models.ForeignKey(
-        "registry.Benchmark", on_delete=models.SET_NULL, null=True, blank=True, related_name="runs"
-    )
+    group = models.ForeignKey("registry.AgentGroup", related_name="runs", **_OPTIONAL)
+    benchmark = models.ForeignKey("registry.Benchmark", related_name="runs", **_OPTIONAL)
     spec = models.JSONField()  # workers.contract.spec.run.RunSpec
     algorithm = models.CharField(max_length=32)
     seed = models.PositiveIntegerField()
-    retry_of = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="retries")
+    retry_of = models.ForeignKey("self", related_name="retries", **_OPTIONAL)
     # The run whose settings the form began with.
-    cloned_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="clones")
+    cloned_from = models.ForeignKey("self", related_name="clones", **_OPTIONAL)
     # Above 0: the step of that run's checkpoint, which was copied into its folder.
     start_step = models.PositiveIntegerField(default=0)
     priority = models.IntegerField(default=0)

@@ -165,9 +165,8 @@ class OfState(models.Model):
 
     def requeue(self, *, reason: str, attempt: int, is_interruption: bool) -> bool:
         """Return it to the queue, to continue from its last checkpoint; it fails after three interruptions."""
-        if not is_interruption:
-            return self.transition_to(State.QUEUED, reason=reason, attempt=attempt)
-        if self.interruptions >= MAX_INTERRUPTIONS:
+        if is_interruption and self.interruptions >= MAX_INTERRUPTIONS:
             text = f"interrupted {self.interruptions + 1} times, the last time: {reason}"
             return self.transition_to(State.FAILED, reason=text, attempt=attempt)
-        return self.transition_to(State.QUEUED, reason=reason, attempt=attempt, interruptions=F("interruptions") + 1)
+        columns = {"interruptions": F("interruptions") + 1} if is_interruption else {}
+        return self.transition_to(State.QUEUED, reason=reason, attempt=attempt, **columns)

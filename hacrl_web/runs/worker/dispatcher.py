@@ -46,9 +46,9 @@ class Dispatcher:
         self.notify_workers()
 
     def notify_workers(self) -> int:
-        """Send messages for queued runs that had none lately; returns how many.
+        """Send messages for queued runs, each at most every NOTIFY_EVERY_S; returns how many.
 
-        A message that waits means that no worker is free, and more would only pile up: so only where none waits.
+        A waiting message means that no worker is free, and more would only pile up: so only to an empty queue.
         """
         now = self._now()
         queued = dict(Run.objects.in_queue().values_list("pk", "data_folder")[:500])
@@ -82,7 +82,7 @@ class Dispatcher:
 
     def revive(self) -> None:
         """Requeue lost runs; end those interrupted too often, and idle ones that are to stop."""
-        # An idle run that is to stop was lost once, or the process that asked for it died before it wrote the end.
+        # An idle run that is to stop was lost once, or the process that requested it died before it wrote the end.
         to_stop = Q(state__in=[State.QUEUED, State.PAUSED], desired_state=Desire.STOP)
         to_pause = Q(state=State.QUEUED, desired_state=Desire.PAUSE)
         _each(Run.objects.filter(to_stop | to_pause | Q(state=State.LOST)), _revive)

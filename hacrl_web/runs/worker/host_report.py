@@ -18,7 +18,7 @@ class Gpu:
 
     device: dict[str, Any]
     runs: list[Run]
-    num_others: int  # processes of anybody else
+    num_others: int  # processes of other runs or programs
 
 
 @dataclass
@@ -118,6 +118,6 @@ def add_devices(runs: list[Run]) -> None:
     started = _started(held)
     for run in held:
         attempt, report = started.get(run.pk, (0, {}))
-        setting = run.spec.get("compute", {}).get("device", "")
         device = report.get("device") if attempt == run.attempt else None  # an earlier attempt may have had another
-        run.devices = ", ".join(on_gpus.get(run.pk, ())) or str(device or setting or "unknown device")
+        setting = run.spec.get("compute", {}).get("device") or "unknown device"
+        run.devices = ", ".join(on_gpus.get(run.pk, ())) or str(device or setting)

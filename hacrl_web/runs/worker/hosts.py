@@ -40,11 +40,8 @@ def host_name() -> str:
 def data_folder_id() -> str:
     """The id of this data folder, created once: a run continues where its run directory is."""
     path = Path(settings.DATA_DIR) / "data_id"
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_text().strip()
-    with open(descriptor, "w") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with contextlib.suppress(FileExistsError), open(os.open(path, flags, 0o600), "w") as file:
         file.write(uuid.uuid4().hex)
     return path.read_text().strip()
 
@@ -60,7 +57,7 @@ def boot_id() -> str:
 def process_start(pid: int) -> float | None:
     """When a process started, in seconds since the machine did; None where no living process has this pid.
 
-    Without /proc the time is a date, which moves when somebody sets the clock.
+    Without /proc the time is a date, which moves with the system clock.
     """
     if not Path("/proc/self/stat").exists():
         with contextlib.suppress(psutil.Error):

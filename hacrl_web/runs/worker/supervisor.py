@@ -32,7 +32,7 @@ from workers.contract.trainer_log import last_output
 from workers.contract.trainer_process import SPEC_NAME, RunDirBusy, TrainerProcess, lock_run_dir, start_trainer
 
 HEARTBEAT_S = 2.0
-DESIRE_S = 0.5  # how often the user's wish is read
+DESIRE_S = 0.5  # how often the desired state is read
 IDLE_S = 0.1  # pause when the spool has nothing new
 STOP_GRACE_S = 30.0
 SHUTDOWN_PATIENCE_S = 10.0  # for the step under way, so that a deploy costs nothing; then TERM with its grace
@@ -157,7 +157,7 @@ class RunSupervisor:
         return batch.is_full
 
     def _keep_lease(self) -> None:
-        """Write the heartbeat and read what the user and the host's drain ask for, each in its rhythm."""
+        """Write the heartbeat; read the desired state and the host's drain, at their intervals. Error: LeaseLost."""
         now = time.monotonic()
         if now >= self._next_heartbeat:
             if not Run.objects.held_by(self.run.pk, self.attempt).update(heartbeat_at=timezone.now()):
@@ -177,7 +177,7 @@ class RunSupervisor:
         return desire
 
     def _handle_requests(self, trainer: TrainerProcess) -> None:
-        """Ask the trainer to stop or to pause where that is wanted; kill it when its grace is over."""
+        """Request a stop or a pause of the trainer where one is due; kill it when its grace is over."""
         now = time.monotonic()
         if self.shutdown_seen_at is None and self.is_shutting_down():
             self.shutdown_seen_at = now
@@ -226,7 +226,7 @@ class RunSupervisor:
         time.sleep(DATABASE_PAUSE_S)
 
     def _conclude(self, status: int) -> None:
-        """Write the state that follows from the trainer's last event, its exit status and the user's wish."""
+        """Write the state that follows from the trainer's last event, its exit status and the desired state."""
         outcome, reason = self.finished.get("outcome"), str(self.finished.get("reason") or "")
         desired_state, desire_reason = self._read_desire()
         was_requested = outcome == "stopped" or reason.startswith(PAUSE_ASKED) or self.stop_requested_at is not None
@@ -258,7 +258,7 @@ class RunSupervisor:
             self._interrupt("the trainer was stopped from outside this product")
         else:
             how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-            self._interrupt(f"the trainer {how} without a last word")
+            self._interrupt(f"the trainer {how} and reported no outcome")
 
     def _end(self, state: str, reason: str) -> None:
         self.run.transition_to(state, reason=reason, attempt=self.attempt)

@@ -9,12 +9,10 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from celery import signals
-from django.conf import settings
 
 from hacrl_web.celery import app
 from hacrl_web.runs import worker_queue
@@ -105,7 +103,7 @@ def claim_next() -> Run | None:
 def _is_busy(run_id: UUID) -> bool:
     """True while the trainer of a lost attempt still holds the run directory, or where the lock cannot be checked."""
     try:
-        os.close(lock_run_dir(Path(settings.RUNS_DIR) / str(run_id)))
+        os.close(lock_run_dir(Run(pk=run_id).run_dir))
     except FileNotFoundError:
         return False
     except RunDirBusy:

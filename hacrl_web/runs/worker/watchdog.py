@@ -1,4 +1,4 @@
-"""The watchdog tells a slow trainer from a hung one: neither spool nor pulse of a hung one has changed for too long.
+"""The watchdog finds a hung trainer: neither its spool nor its pulse has changed for too long.
 
 Only changes count, never a date, and a check that comes late counts as a short one. So clock jumps, a machine that
 slept and a supervisor that was frozen kill no trainer.
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """Watches one attempt; `verdict` says why its trainer was taken for hung, or is empty."""
+    """Watches one attempt; `verdict` is the reason why its trainer was taken for hung, or empty."""
 
     def __init__(self, run_dir: Path, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.verdict = ""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
-from hacrl_web.ops.backups import BackupError, back_up
+from hacrl_web.ops.backups import back_up
 
 
 class Command(BaseCommand):
@@ -17,8 +17,5 @@ class Command(BaseCommand):
         parser.add_argument("file", type=Path, help="the new file")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            back_up(options["file"])
-        except BackupError as error:
-            raise CommandError(str(error)) from None
+        back_up(options["file"])
         self.stdout.write(f"{options['file']}: {options['file'].stat().st_size:,} bytes")

@@ -31,8 +31,6 @@ class Command(BaseCommand):
                 if not schema.pending():
                     return
                 missing = "The database is older than this code: start the web of this version first, it migrates."
-            except schema.NewerDatabase as error:
-                raise CommandError(str(error)) from None
             except (InterfaceError, OperationalError) as error:
                 connection.close()
                 missing = f"The database cannot be used: {error}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
-from hacrl_web.ops.backups import BackupError, restore
+from hacrl_web.ops.backups import restore
 
 
 class Command(BaseCommand):
@@ -17,8 +17,5 @@ class Command(BaseCommand):
         parser.add_argument("file", type=Path, help="a file of `backup`")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            replaced = restore(options["file"])
-        except BackupError as error:
-            raise CommandError(str(error)) from None
+        replaced = restore(options["file"])
         self.stdout.write("Restored." + (f" The earlier database: {replaced}" if replaced else ""))

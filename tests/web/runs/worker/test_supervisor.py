@@ -178,12 +178,12 @@ def test_stop_asked_after_the_trainer_failed_does_not_hide_why(monkeypatch):
     assert (run.state, run.reason) == ("failed", "the fake loss became NaN in step 3")
 
 
-def test_exit_without_a_last_word_is_no_completion():
+def test_exit_without_an_outcome_is_no_completion():
     run = make_run(name="silent")
     supervise(run.pk)
     run.refresh_from_db()
     assert (run.state, run.interruptions) == ("queued", 1)
-    assert "without a last word" in run.reason
+    assert "and reported no outcome" in run.reason
 
 
 def test_stop_while_running_ends_the_trainer_by_its_own_word():

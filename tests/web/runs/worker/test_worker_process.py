@@ -23,7 +23,7 @@ def test_messages_are_acknowledged_early_and_carry_json_only():
     assert tasks.train.acks_late is False
     assert tasks.train.ignore_result is True
     conf = app.conf
-    assert (conf.task_acks_late, conf.task_serializer, conf.accept_content) == (False, "json", ["json"])
+    assert (conf.task_acks_late, conf.task_serializer, conf.accept_content) == (False, "json", ("json",))
     assert (conf.worker_prefetch_multiplier, conf.worker_disable_prefetch) == (1, True)
     assert conf.result_backend is None
     assert not conf.task_publish_retry
