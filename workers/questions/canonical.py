@@ -17,7 +17,7 @@ from typing import Any
 
 from workers.contract.spec.data import split_position
 from workers.questions.columns import QuestionMapping
-from workers.questions.dataset import EarlierQuestions, Question, digest
+from workers.questions.dataset import EarlierQuestions, Question, hash64
 from workers.questions.files import MAX_LINE_BYTES, MAX_QUESTIONS, BenchmarkError, QuestionFileError, Source
 
 LINES_PER_INDEX = 50
@@ -40,7 +40,7 @@ class CanonicalSet:
 
 def strict_key(question: str) -> int:
     """64 bits that are the same for questions that differ only in spaces, letter case or typography."""
-    return digest("".join(unicodedata.normalize("NFKC", question).casefold().split()))
+    return hash64("".join(unicodedata.normalize("NFKC", question).casefold().split()))
 
 
 def write_canonical(

@@ -89,7 +89,7 @@ def read_questions(
                 difficulty=optional_text(record, "difficulty"),
                 template=template,
             )
-            if earlier.is_repeated(number, question, digest(question_key(text))):
+            if earlier.is_repeated(number, question, hash64(question_key(text))):
                 num_repeated += 1
                 continue
         except QuestionFileError as error:
@@ -102,7 +102,7 @@ def read_questions(
     return questions, num_repeated
 
 
-def digest(text: str) -> int:
+def hash64(text: str) -> int:
     """64 bits of a text's hash."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
@@ -119,7 +119,7 @@ class EarlierQuestions:
 
         Error: QuestionFileError where an earlier line has the question with another answer, or the id.
         """
-        answer, plain = digest(question.answer) >> 32, digest(question_key(question.question)) >> 32
+        answer, plain = hash64(question.answer) >> 32, hash64(question_key(question.question)) >> 32
         first = self.keys.get(key)
         if first is None:
             self.keys[key] = line << 64 | answer << 32 | plain
@@ -127,7 +127,7 @@ class EarlierQuestions:
             return True
         elif first & 0xFFFFFFFF == plain:
             raise QuestionFileError(f"repeats the question of line {first >> 64} with another answer: keep one")
-        id_key = digest(question.id)
+        id_key = hash64(question.id)
         if id_key in self._ids:
             raise QuestionFileError(f"id {question.id[:80]!r} is already used by line {self._ids[id_key]}: change one")
         self._ids[id_key] = line
