@@ -20,21 +20,19 @@ def run_collaboration(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The page; its script loads the step of the address from the API."""
     run = run_or_404(request, run_id)
     spec = stored_spec(run)
-    rule, has_omega = spec.rule, Facts.of(spec).uses_omega
+    rule = spec.rule
     steps = list(recorded_steps(run))
     shares = spec.algorithm.shares_rollouts and len(spec.agents) > 1
     context = header(run) | {
         "tab": "collaboration",
         "has_steps": bool(steps),
         "shares": shares,
-        "has_omega": has_omega,
+        "has_omega": Facts.of(spec).uses_omega,
         "rule": rule,
         "is_recorded": spec.telemetry.rollout_interval > 0,
         "page_data": {
             "agents": run.agent_names,
             "shares": shares,
-            "has_omega": has_omega,
-            "modulates": rule.modulate_gradient,
             "ratio_min": rule.ratio_min,
             "ratio_max": rule.ratio_max,
             "warmup": rule.ratio_warmup_steps,

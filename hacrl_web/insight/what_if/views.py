@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from hacrl_web.insight.recorded_steps import end, step_after, step_before
-from hacrl_web.insight.what_if.rows import MAX_STEPS, MAX_WINDOW
+from hacrl_web.insight.what_if.rows import MAX_WINDOW
 from hacrl_web.insight.what_if.what_if import HYPOTHETICAL_SETTINGS, why_nothing
 from hacrl_web.runs.pages.runs import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
@@ -59,11 +59,9 @@ def run_what_if(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "sliders": [_slider(one, spec, schema[one.name]) for one in SLIDERS],
         "modes": [{"value": mode, "is_recorded": mode == spec.algorithm.cross_clip_gradient} for mode in MODES],
         "mode_help": schema["cross_clip_gradient"]["description"],
-        "max_steps": MAX_STEPS,
         "page_data": {
             "url": reverse("api-1:what_if", args=[run.pk]),
             "clone": reverse("runs:run_clone", args=[run.pk]),
-            "rollouts": reverse("insight:run_rollouts", args=[run.pk]),
             "agents": run.agent_names,
             "recorded": {name: getattr(spec.algorithm, name) for name in HYPOTHETICAL_SETTINGS},
             **ends,  # all steps: the last ones alone are least like the start of a run with other values

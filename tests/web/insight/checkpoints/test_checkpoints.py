@@ -47,22 +47,22 @@ def owner(client, settings, tmp_path):
 @pytest.fixture
 def run(owner):
     """Checkpoints of steps 5 to 20; accuracy .5 at 10 and .25 at 20, of A alone at 15."""
-    found = claimed(owner)
+    run = claimed(owner)
     for step in (5, 10, 15, 20):
-        add_checkpoint(found, step)
-        store(found, Checkpoint(step=step, path=f"checkpoints/step-{step:06d}", size_bytes=1))
+        add_checkpoint(run, step)
+        store(run, Checkpoint(step=step, path=f"checkpoints/step-{step:06d}", size_bytes=1))
     scores = {10: (0.25, 0.75), 20: (0.25, 0.25)}
     bodies = [evaluation(step, agent, v) for step, pair in scores.items() for agent, v in zip("AB", pair, strict=True)]
-    store(found, *bodies, evaluation(15, "A", 1.0))
-    return found
+    store(run, *bodies, evaluation(15, "A", 1.0))
+    return run
 
 
 def promoted() -> list[LanguageModel]:
     """Models with a folder each, and no folder without a model; those that the run started from aside."""
-    found = list(LanguageModel.objects.exclude(provenance={}))
+    models = list(LanguageModel.objects.exclude(provenance={}))
     folders = [name for name in os.listdir(reuse.settings.MODELS_DIR) if not name.startswith("made")]
-    assert sorted(folders) == sorted(os.path.basename(model.location) for model in found)
-    return found
+    assert sorted(folders) == sorted(os.path.basename(model.location) for model in models)
+    return models
 
 
 def address(name: str, run: Run, *more: int) -> str:
@@ -71,18 +71,18 @@ def address(name: str, run: Run, *more: int) -> str:
 
 class TestList:
     def test_newest_and_best_are_those_that_are_sound(self, run):
-        found = checkpoints.list_of_checkpoints(run)
-        assert [(one.step, one.is_newest, one.is_best, one.accuracy) for one in found.checkpoints] == [
+        listing = checkpoints.list_of_checkpoints(run)
+        assert [(one.step, one.is_newest, one.is_best, one.accuracy) for one in listing.checkpoints] == [
             (20, True, False, 0.25),
             (15, False, False, None),
             (10, False, True, 0.5),
             (5, False, False, None),
         ]
-        assert {one.checked for one in found.checkpoints} == {"every byte matches its checksum"}
+        assert {one.checked for one in listing.checkpoints} == {"every byte matches its checksum"}
         (run.run_dir / "checkpoints/step-000020/agents/0-a/weights.bin").unlink()
         (run.run_dir / "checkpoints/step-000010/manifest.json").write_text("{}")
-        found = checkpoints.list_of_checkpoints(run)
-        assert [(one.step, one.is_newest, one.is_best, bool(one.damage)) for one in found.checkpoints] == [
+        listing = checkpoints.list_of_checkpoints(run)
+        assert [(one.step, one.is_newest, one.is_best, bool(one.damage)) for one in listing.checkpoints] == [
             (20, False, False, True),
             (15, True, False, False),
             (10, False, False, True),
@@ -166,9 +166,9 @@ class TestArchive:
     @pytest.mark.parametrize("name", ["../../x", "/etc/passwd", "agents/../../../x", "agents\\x"])
     def test_manifest_that_leads_out_of_the_checkpoint_is_damaged(self, run, name):
         path = run.run_dir / "checkpoints/step-000010/manifest.json"
-        found = json.loads(path.read_text())
-        found["files"][name] = {"size": 1, "sha256": ""}
-        path.write_text(json.dumps(found))
+        manifest = json.loads(path.read_text())
+        manifest["files"][name] = {"size": 1, "sha256": ""}
+        path.write_text(json.dumps(manifest))
         with pytest.raises(DamagedCheckpoint, match="leads out of the checkpoint"):
             read_manifest(path.parent)
 
@@ -238,12 +238,12 @@ class TestExtend:
 
 class TestPromote:
     def test_agent_becomes_a_model_with_its_origin_and_stays_when_the_checkpoint_goes(self, client, run, monkeypatch):
-        asked = answer_inspections(monkeypatch, PASSED)
+        inspections = answer_inspections(monkeypatch, PASSED)
         form = {"step": "10", "agent": "1", "name": "Best of all"}
         answer = client.post(address("promote_agent", run), form)
         [model] = promoted()
         assert answer["Location"] == model.get_absolute_url()
-        assert (model.name, model.owner, asked) == ("Best of all", run.owner, [["model", model.location]])
+        assert (model.name, model.owner, inspections) == ("Best of all", run.owner, [["model", model.location]])
         assert model.provenance == {
             "run": str(run.pk),
             "run_name": run.name,
@@ -324,9 +324,9 @@ class TestPromote:
         ],
     )
     def test_refused_names_stand_in_their_form_with_the_reason(self, client, run, monkeypatch, name, reason):
-        asked = answer_inspections(monkeypatch, PASSED if reason else {"checks": [], "error": "no such thing"})
+        inspections = answer_inspections(monkeypatch, PASSED if reason else {"checks": [], "error": "no such thing"})
         answer = client.post(address("promote_agent", run), {"step": "10", "agent": "0", "name": name})
-        assert (answer.status_code, len(asked)) == (422, 0 if reason else 1)
+        assert (answer.status_code, len(inspections)) == (422, 0 if reason else 1)
         assert promoted() == []
         self.assert_form_kept(answer, name, reason)
 
@@ -436,10 +436,10 @@ def test_archive_of_a_real_checkpoint_loads_with_transformers_alone(client, owne
     pytest.importorskip("torch", reason="needs the train extra: pip install '.[train]'")
     from tests.support.workers.tiny import make_pair, make_spec, train
 
-    found = claimed(owner)
-    found.run_dir.mkdir(parents=True)
-    train(make_spec(tmp_path, make_pair(tmp_path), training={"steps": 1}), found.run_dir)
-    answer = client.get(address("agent_archive", found, 1, 0))
+    run = claimed(owner)
+    run.run_dir.mkdir(parents=True)
+    train(make_spec(tmp_path, make_pair(tmp_path), training={"steps": 1}), run.run_dir)
+    answer = client.get(address("agent_archive", run, 1, 0))
     path = tmp_path / "archive.zip"
     path.write_bytes(b"".join(answer.streaming_content))
     folder = answer["Content-Disposition"].split('"')[1].removesuffix(".zip")

@@ -44,9 +44,9 @@ CAPABILITY = {"A": 0.25, "B": 0.5}
 def store(run: Run, step: int, rows=ROWS, attempt: int = 1, first: int | None = None) -> None:
     """Store a step's rollouts and what they taught; B has one more rollout that could not be scored."""
     seq = Contribution.objects.filter(run=run).count() * 3 + 1000 * step + 100_000 * attempt if first is None else first
-    made: dict[tuple[str, str, int], float | None] = {(row[1], *row[2:4]): row[4] for row in rows}
-    made["B", "q", 2] = None
-    for (agent, prompt, sample), reward in made.items():
+    rewards: dict[tuple[str, str, int], float | None] = {(row[1], *row[2:4]): row[4] for row in rows}
+    rewards["B", "q", 2] = None
+    for (agent, prompt, sample), reward in rewards.items():
         seq += 1
         RolloutSample.objects.create(
             run=run, seq=seq, attempt=attempt, step=step, agent=agent, prompt_id=prompt, sample=sample, prompt="1+1=",
@@ -84,56 +84,60 @@ def spec_of(run: Run, **algorithm) -> RunSpec:
     return RunSpec.model_validate(changed)
 
 
-def seen(run: Run, step: int = 1):
+def picture_of(run: Run, step: int = 1):
     summary = step_summary.summary_of(run, step_summary.recorded_steps(run), step)
     return view(spec_of(run), summary, step)
 
 
-def pair_of(found, learner: int, source: int):
-    return next(pair for pair in found["pairs"] if (pair["learner"], pair["source"]) == (learner, source))
+def pair_of(picture, learner: int, source: int):
+    return next(pair for pair in picture["pairs"] if (pair["learner"], pair["source"]) == (learner, source))
 
 
 def test_weights_of_each_pair_are_sums_of_absolute_weights_by_sign(world):
-    found = seen(world)
+    picture = picture_of(world)
     # A from B: 0.6 with A > 0, 0.4 with A < 0; A from itself: 0.5, and 0.5 + 0.5: half of what moved A came from B less
     # one tenth: 1.0 of 2.5.
-    assert pair_of(found, 0, 1)["weight"] == pytest.approx([0.6, 0.4], abs=1e-12)
-    assert pair_of(found, 0, 0)["weight"] == pytest.approx([0.5, 1.0], abs=1e-12)
-    assert pair_of(found, 1, 0)["weight"] == pytest.approx([0.0, 0.25], abs=1e-12)
+    assert pair_of(picture, 0, 1)["weight"] == pytest.approx([0.6, 0.4], abs=1e-12)
+    assert pair_of(picture, 0, 0)["weight"] == pytest.approx([0.5, 1.0], abs=1e-12)
+    assert pair_of(picture, 1, 0)["weight"] == pytest.approx([0.0, 0.25], abs=1e-12)
 
 
 def test_each_rollout_has_one_outcome_in_counts_and_tokens(world):
-    found = seen(world)
-    taken = pair_of(found, 0, 1)
+    picture = picture_of(world)
+    pair = pair_of(picture, 0, 1)
     # [rollouts, tokens of B]: p0 clipped (3), p1 and q0 used (3 + 5), q1 dropped (5).
-    assert (taken["used"], taken["clipped"], taken["dropped"]) == ([2, 8], [1, 3], {"overflow": [1, 5]})
-    assert pair_of(found, 1, 1)["zero"] == [1, 5]
-    assert pair_of(found, 0, 0)["clipped"] == [1, 20]
-    for pair in found["pairs"]:
+    assert (pair["used"], pair["clipped"], pair["dropped"]) == ([2, 8], [1, 3], {"overflow": [1, 5]})
+    assert pair_of(picture, 1, 1)["zero"] == [1, 5]
+    assert pair_of(picture, 0, 0)["clipped"] == [1, 20]
+    for pair in picture["pairs"]:
         outcomes = [pair["used"], pair["clipped"], pair["zero"], pair["other"], *pair["dropped"].values()]
         assert [sum(column) for column in zip(*outcomes, strict=True)] == [pair["rows"], pair["tokens"]]
-    made = found["agents"][1]
+    agent = picture["agents"][1]
     # B: four scored rollouts of 3 + 3 + 5 + 5 tokens, one of 5 that was not scored, two right.
-    assert [made[name] for name in ("rollouts", "tokens", "verified", "verified_tokens", "right")] == [5, 21, 4, 16, 2]
+    assert [agent[name] for name in ("rollouts", "tokens", "verified", "verified_tokens", "right")] == [5, 21, 4, 16, 2]
 
 
 def test_rescue_and_warning_are_counted_by_prompt(world):
-    found = seen(world)
+    picture = picture_of(world)
     # On p A is all wrong and B once right, but that one is clipped; on q A is all right and B's mistake is dropped.
-    assert (pair_of(found, 0, 1)["rescue"], pair_of(found, 0, 1)["warn"]) == ([1, 0], [1, 0])
+    assert (pair_of(picture, 0, 1)["rescue"], pair_of(picture, 0, 1)["warn"]) == ([1, 0], [1, 0])
     # B is neither all wrong nor all right.
-    assert (pair_of(found, 1, 0)["rescue"], pair_of(found, 1, 0)["warn"]) == ([0, 0], [0, 0])
+    assert (pair_of(picture, 1, 0)["rescue"], pair_of(picture, 1, 0)["warn"]) == ([0, 0], [0, 0])
     Contribution.objects.filter(agent="A", source="B", prompt_id="p", sample=0).update(weight=0.1)
     step_summary._step_summary.cache_clear()
-    assert pair_of(seen(world), 0, 1)["rescue"] == [1, 1]
+    assert pair_of(picture_of(world), 0, 1)["rescue"] == [1, 1]
 
 
 def test_sentences_on_prompts_lead_to_their_rollouts_and_to_no_others(web, world):
-    told = {found["lesson"]: found for found in sentences(spec_of(world), seen(world)) if found["kind"] == "lesson"}
-    assert told["rescue"]["text"].startswith("Rescue: on 1 of 2 prompts A had no right answer and B had one")
-    assert told["mistake"]["text"].startswith("Learnt from a mistake: on 1 of 2 prompts A was always right")
+    by_lesson = {
+        sentence["lesson"]: sentence
+        for sentence in sentences(spec_of(world), picture_of(world))
+        if sentence["kind"] == "lesson"
+    }
+    assert by_lesson["rescue"]["text"].startswith("Rescue: on 1 of 2 prompts A had no right answer and B had one")
+    assert by_lesson["mistake"]["text"].startswith("Learnt from a mistake: on 1 of 2 prompts A was always right")
     for lesson, place in (("rescue", ("p", 1.0)), ("mistake", ("q", 0.0))):
-        assert (told[lesson]["learner"], told[lesson]["source"]) == ("A", "B")
+        assert (by_lesson[lesson]["learner"], by_lesson[lesson]["source"]) == ("A", "B")
         query = {"step": 1, "learner": "A", "source": "B", "lesson": lesson}
         page = web.get(reverse("insight:run_rollouts", args=[world.pk]), query).context["page"]
         assert {(hit.prompt_id, hit.reward) for hit in page.hits} == {place}
@@ -141,18 +145,18 @@ def test_sentences_on_prompts_lead_to_their_rollouts_and_to_no_others(web, world
 
 @pytest.mark.parametrize("query", [{"step": "1-2"}, {"learner": ""}, {"source": "A"}, {"step": ""}])
 def test_filter_of_rescued_prompts_needs_one_step_and_one_pair(web, world, query):
-    asked = {"step": "1", "learner": "A", "source": "B", "lesson": "rescue", **query}
-    answer = web.get(reverse("insight:run_rollouts", args=[world.pk]), asked)
+    query_of_pair = {"step": "1", "learner": "A", "source": "B", "lesson": "rescue", **query}
+    answer = web.get(reverse("insight:run_rollouts", args=[world.pk]), query_of_pair)
     assert "lesson without one step" in answer.content.decode()
     assert answer.context["rollout_filter"].lesson == ""
 
 
 def test_latest_attempt_of_a_step_wins(world):
     store(world, 1, rows=[row for row in ROWS if row[0] == row[1]], attempt=2)
-    found = seen(world)
-    assert pair_of(found, 0, 0)["rows"] == 4
-    assert pair_of(found, 0, 1)["rows"] == 0
-    assert found["agents"][0]["rollouts"] == 4
+    picture = picture_of(world)
+    assert pair_of(picture, 0, 0)["rows"] == 4
+    assert pair_of(picture, 0, 1)["rows"] == 0
+    assert picture["agents"][0]["rollouts"] == 4
     assert ratio_histogram.shared_rows(world, {1: 2}, "A") == []
 
 
@@ -220,9 +224,9 @@ def test_clamp_is_told_outside_the_warm_up(make_run):
     run = make_run(algorithm={"name": "hacpo", "ratio_max": 1.5})
     store(run, 1)
     finish(run, 1)
-    found = seen(run)
-    assert (pair_of(found, 0, 1)["omega"], pair_of(found, 0, 1)["clamped"]) == (2.0, True)  # 0.5 / 0.25 > 1.5
-    assert not pair_of(found, 1, 0)["clamped"]  # 0.5 is above 0.1
+    picture = picture_of(run)
+    assert (pair_of(picture, 0, 1)["omega"], pair_of(picture, 0, 1)["clamped"]) == (2.0, True)  # 0.5 / 0.25 > 1.5
+    assert not pair_of(picture, 1, 0)["clamped"]  # 0.5 is above 0.1
     summary = step_summary.summary_of(run, {1: 1}, 1)
     assert not pair_of(view(spec_of(run, ratio_warmup_steps=1), summary, 1), 0, 1)["clamped"]
 
@@ -230,7 +234,7 @@ def test_clamp_is_told_outside_the_warm_up(make_run):
 def test_trap_is_told_from_the_limit_of_its_alert_on_and_only_where_clipped_rollouts_teach_nothing(world):
     def traps(**algorithm):
         spec = spec_of(world, **algorithm)
-        return [found["text"] for found in sentences(spec, seen(world)) if found["kind"] == "trap"]
+        return [sentence["text"] for sentence in sentences(spec, picture_of(world)) if sentence["kind"] == "trap"]
 
     # Both of A's right answers lie below B's band; of B's one of two: 50 % is under 80 %.
     [text] = traps()
@@ -242,7 +246,7 @@ def test_trap_is_told_from_the_limit_of_its_alert_on_and_only_where_clipped_roll
 
 
 def test_sentence_names_the_share_of_the_peers(world):
-    texts = [found["text"] for found in sentences(spec_of(world), seen(world))]
+    texts = [sentence["text"] for sentence in sentences(spec_of(world), picture_of(world))]
     # 1.0 of 2.5; 0.25 of 1.75 is 14 %
     assert "40 % of what moved A came from B: 2 of 4 rollouts taught; the clip took 1 away." in texts
     assert "14 % of what moved B came from A: 1 of 4 rollouts taught; the clip took 3 away." in texts
@@ -276,13 +280,18 @@ def test_bars_hold_each_ratio_once_and_one_is_an_edge():
         ("B", 1.25, -1.0, 0.2, "upper", 0.0),
         ("B", 9.0, 1.0, 0.0, "upper", 1.0),
     ]
-    found = ratio_histogram.count_ratios(rows, ends)
-    assert [sum(bars) for bars in found["taught"]] == [0, 1]
-    assert [sum(bars) for bars in found["lost"]] == [2, 0]
-    assert found["lost"][0][0] == 1
-    assert found["lost"][0][-1] == 1, "beyond the axis: in the last bar"
-    assert found["beyond"] == [0, 1]
-    assert (found["evaluated"], found["lower"], found["upper"], found["unused"]) == ([2, 1], [1, 0], [1, 1], [2, 0])
+    bars_of_pair = ratio_histogram.count_ratios(rows, ends)
+    assert [sum(bars) for bars in bars_of_pair["taught"]] == [0, 1]
+    assert [sum(bars) for bars in bars_of_pair["lost"]] == [2, 0]
+    assert bars_of_pair["lost"][0][0] == 1
+    assert bars_of_pair["lost"][0][-1] == 1, "beyond the axis: in the last bar"
+    assert bars_of_pair["beyond"] == [0, 1]
+    assert (bars_of_pair["evaluated"], bars_of_pair["lower"], bars_of_pair["upper"], bars_of_pair["unused"]) == (
+        [2, 1],
+        [1, 0],
+        [1, 1],
+        [2, 0],
+    )
 
 
 def test_bar_takes_its_lower_edge_and_not_its_upper():
@@ -332,10 +341,10 @@ def test_timeline_keeps_clamped_columns_and_extremes(make_run):
         for seq, body in enumerate(bodies, 1)
     ]
     tables.insert(run.pk, records)
-    found = timeline(run, spec_of(run))
-    [pair] = [pair for pair in found["pairs"] if pair["omega"]]
+    lines = timeline(run, spec_of(run))
+    [pair] = [pair for pair in lines["pairs"] if pair["omega"]]
     # 241 places of at most 120 columns: 4 steps wide. Steps 76 to 79 are column 19, whose last value is 1.
-    assert found["width"] == 4
+    assert lines["width"] == 4
     assert pair["clamped"] == [19]
     place = pair["omega"]["steps"].index(79)
     assert (pair["omega"]["last"][place], pair["omega"]["high"][place]) == (1.0, 9.0)
@@ -389,9 +398,9 @@ def page_of(client, run: Run) -> str:
 
 
 def test_run_without_recorded_rollouts_says_why(client, make_run):
-    shown = page_of(client, make_run(telemetry={"rollout_interval": 0}))
-    assert "<code>telemetry.rollout_interval</code> is 0" in shown
-    assert "What the metrics tell of pairs is below." in shown
+    page = page_of(client, make_run(telemetry={"rollout_interval": 0}))
+    assert "<code>telemetry.rollout_interval</code> is 0" in page
+    assert "What the metrics tell of pairs is below." in page
     assert "The pictures of this tab appear with the first one" in page_of(client, make_run())
 
 
@@ -400,12 +409,12 @@ def test_run_that_shares_nothing_has_a_ledger_and_no_pairs(client, make_run):
     own = [row for row in ROWS if row[0] == row[1]]
     store(run, 1, rows=own)
     finish(run, 1)
-    shown = page_of(client, run)
-    assert "This run shares no rollouts" in shown
-    assert 'id="ledger"' in shown
-    assert 'id="matrix"' not in shown
-    assert [(pair["learner"], pair["source"]) for pair in seen(run)["pairs"]] == [(0, 0), (1, 1)]
-    texts = [found["text"] for found in sentences(spec_of(run), seen(run))]
+    page = page_of(client, run)
+    assert "This run shares no rollouts" in page
+    assert 'id="ledger"' in page
+    assert 'id="matrix"' not in page
+    assert [(pair["learner"], pair["source"]) for pair in picture_of(run)["pairs"]] == [(0, 0), (1, 1)]
+    texts = [sentence["text"] for sentence in sentences(spec_of(run), picture_of(run))]
     assert texts == [
         "3 of 4 own rollouts taught A; the clip took 1 away.",
         "3 of 4 own rollouts taught B; 1 had no advantage.",

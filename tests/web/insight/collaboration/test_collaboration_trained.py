@@ -19,16 +19,16 @@ def test_sums_agree_with_what_the_trainer_logged(make_run, tmp_path):
     spec = make_spec(tmp_path, make_pair(tmp_path))
     train(spec, tmp_path / "run")
     run = make_run()
-    stored = [record for _, record in read_records(tmp_path / "run" / "events.jsonl")]
-    insert(run.pk, stored)
+    records = [record for _, record in read_records(tmp_path / "run" / "events.jsonl")]
+    insert(run.pk, records)
     Run.objects.filter(pk=run.pk).update(spec=spec.model_dump(mode="json"), state="completed", step=3)
     run.refresh_from_db()
     steps = recorded_steps(run)
     names, compared = [agent.name for agent in spec.agents], 0
     for event in run.events.filter(type="metrics").exclude(source=""):
         learner, source = names.index(event.agent), names.index(event.source)
-        seen = view(spec, summary_of(run, steps, event.step), event.step)["pairs"]
-        [pair] = [one for one in seen if (one["learner"], one["source"]) == (learner, source)]
+        pairs = view(spec, summary_of(run, steps, event.step), event.step)["pairs"]
+        [pair] = [one for one in pairs if (one["learner"], one["source"]) == (learner, source)]
         ratios = event.payload["ratios"]
         [bars] = ratio_histogram.clipping(run, spec, learner, {event.step: 1})["sources"]
         for place, sign in enumerate(("positive", "negative")):

@@ -27,7 +27,7 @@ MARKS = {"A": ("110000", "101000"), "B": ("110-00", "011-00")}
 SUBJECTS = ["x", "x", "x", "y", "y", "y"]
 
 
-def asked(benchmark: str = OWN, ids: str = "abcdef") -> Questions:
+def questions(benchmark: str = OWN, ids: str = "abcdef") -> Questions:
     return Questions(
         benchmark=benchmark,
         first=0,
@@ -74,7 +74,7 @@ def answers(step: int, agent: str, marks: list[str], benchmark: str = OWN, respo
 
 @pytest.fixture
 def run(owner) -> Run:
-    bodies: list[Body] = [asked()]
+    bodies: list[Body] = [questions()]
     for agent, both in MARKS.items():
         for step, marks in zip((0, 10), both, strict=True):
             bodies += answers(step, agent, list(marks))
@@ -146,15 +146,15 @@ def test_filters_say_how_many_they_would_show(client, run):
 
 
 def test_one_evaluation_alone_offers_no_change(client, owner):
-    text = page(client, stored(owner, asked(), *answers(0, "A", list("110000"))))
+    text = page(client, stored(owner, questions(), *answers(0, "A", list("110000"))))
     assert "newly solved" not in text
     assert 'id="a-from"' not in text
     assert listed(text) == list("abcdef")
 
 
 def test_question_is_solved_where_half_of_its_scored_samples_are_right():
-    found = [sheets.mark(letters).is_solved for letters in ("1100", "1000", "1-0", "--", "", "1", "0")]
-    assert found == [True, False, True, None, None, True, False]
+    solved = [sheets.mark(letters).is_solved for letters in ("1100", "1000", "1-0", "--", "", "1", "0")]
+    assert solved == [True, False, True, None, None, True, False]
     assert sheets.mark("11-0").words == "2 of 3 right, 1 could not be scored"
     assert [sheets.mark(letters).words for letters in ("1", "0", "-", "")] == [
         "right",
@@ -166,7 +166,7 @@ def test_question_is_solved_where_half_of_its_scored_samples_are_right():
 
 def test_opened_question_shows_the_stored_responses_as_text(client, owner):
     hostile = "<script>alert(1)</script>\u202e"
-    run = stored(owner, asked(), *answers(0, "A", list("110000"), response=hostile))
+    run = stored(owner, questions(), *answers(0, "A", list("110000"), response=hostile))
     text = page(client, run, "?question=1")
     assert "&lt;script&gt;alert(1)&lt;/script&gt;⟨U+202E⟩ of A to 1" in text
     assert "<script>alert" not in text
@@ -211,7 +211,7 @@ def test_page_of_many_questions_is_cut_and_reads_few_rows(client, owner, django_
 def test_csv_holds_the_questions_that_the_page_lists_and_no_formula(client, owner):
     bodies = [*answers(0, "A", list("110000")), *answers(10, "A", list("101000"))]
     bodies[0].majority[1] = "=1+1"  # type: ignore[attr-defined]
-    run = stored(owner, asked(), *bodies)
+    run = stored(owner, questions(), *bodies)
     answer = client.get(reverse("insight:evaluations_csv", args=[run.pk]) + "?show=lost")
     rows = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
     assert [row["question"] for row in rows] == listed(page(client, run, "?show=lost")) == ["b"]
@@ -220,14 +220,14 @@ def test_csv_holds_the_questions_that_the_page_lists_and_no_formula(client, owne
 
 
 def test_later_attempt_of_a_step_wins(client, run):
-    store(run, asked(), *answers(10, "A", list("111111")), attempt=2)
+    store(run, questions(), *answers(10, "A", list("111111")), attempt=2)
     (benchmark,) = evaluations.evaluation_summary(run)
     assert benchmark.agents[0].last.value == 1.0
     assert listed(page(client, run, "?show=gained&agent=A")) == list("cdef")
 
 
 def test_two_runs_are_compared_by_the_ids_of_their_questions(client, owner, run):
-    other = stored(owner, asked(ids="fxa"), *answers(7, "A", ["1", "1", "0"]))
+    other = stored(owner, questions(ids="fxa"), *answers(7, "A", ["1", "1", "0"]))
     # A of the other run solved f and not a; of this run at step 10 a and c.
     assert listed(page(client, run, f"?against={other.pk}&show=gained&agent=A")) == ["a"]
     assert listed(page(client, run, f"?against={other.pk}&show=lost&agent=A")) == ["f"]
@@ -238,12 +238,12 @@ def test_two_runs_are_compared_by_the_ids_of_their_questions(client, owner, run)
 
 def test_run_of_other_questions_is_said_to_be_one(client, owner, run):
     bodies = answers(7, "A", ["1", "0"])
-    other = stored(owner, asked(ids="ab"), bodies[0], bodies[1].model_copy(update={"questions": "other"}))
+    other = stored(owner, questions(ids="ab"), bodies[0], bodies[1].model_copy(update={"questions": "other"}))
     assert "did not ask the same questions" in page(client, run, f"?against={other.pk}")
 
 
 def test_another_user_s_run_is_not_compared_with(client, run):
-    foreign = stored(make_user(), asked(), *answers(0, "A", list("000000")))
+    foreign = stored(make_user(), questions(), *answers(0, "A", list("000000")))
     assert str(foreign.pk) not in page(client, run, f"?against={foreign.pk}")
 
 
@@ -270,7 +270,7 @@ def test_name_of_80_characters_and_eight_agents_have_their_place(client, owner):
     from tests.support.web.factories import make_group
 
     run = claimed(owner, group=make_group(owner, names).pk)
-    store(run, asked(), *(body for name in names for body in answers(0, name, list("110000"))))
+    store(run, questions(), *(body for name in names for body in answers(0, name, list("110000"))))
     text = page(client, run, "?question=0")
     assert text.count('class="answer-card"') == 8
     assert 'data-agent="7"' in text
@@ -308,9 +308,9 @@ def test_own_benchmark_stands_first_and_the_other_is_one_link_away(client, two):
 
 
 def test_api_tells_points_by_benchmark_and_agent(client, two):
-    found = client.get(f"/api/v1/runs/{two.pk}/evaluations").json()["benchmarks"]
-    assert [one["is_own"] for one in found] == [True, False]
-    points = found[0]["agents"][0]["points"]
+    benchmarks = client.get(f"/api/v1/runs/{two.pk}/evaluations").json()["benchmarks"]
+    assert [one["is_own"] for one in benchmarks] == [True, False]
+    points = benchmarks[0]["agents"][0]["points"]
     assert [(point["step"], point["value"], point["verifier"]) for point in points] == [
         (0, pytest.approx(1 / 6), "math/9"),
         (10, pytest.approx(2 / 6), "math/9"),

@@ -128,8 +128,8 @@ def test_damaged_checkpoint_is_named(client, owner, request_of):
     (weights,) = (trained.run_dir / "checkpoints" / "step-000003" / "agents").glob("0-*/weights.bin")
     data = weights.read_bytes()
     weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    told = wrong(client, request_of(run=str(trained.pk), step=3))
-    assert "weights.bin does not match its manifest" in told["step"]
+    errors = wrong(client, request_of(run=str(trained.pk), step=3))
+    assert "weights.bin does not match its manifest" in errors["step"]
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_nul_in_a_form_is_refused(client, owner, request_of):
 def test_response_longer_than_the_context_is_refused_and_prompts_get_what_is_left(client, owner, request_of):
     LanguageModel.objects.filter(pk=make_model(owner, "short").pk).update(context_length=100)
     short = LanguageModel.objects.get(name="short").pk
-    told = wrong(client, request_of(models=[short], max_completion_length=100))
-    assert "The shortest context is 100 tokens" in told["max_completion_length"]
+    errors = wrong(client, request_of(models=[short], max_completion_length=100))
+    assert "The shortest context is 100 tokens" in errors["max_completion_length"]
     assert post(client, request_of(models=[short], max_completion_length=64)).status_code == 201
     assert Run.objects.get().spec["rollout"]["max_prompt_length"] == 36
 

@@ -29,13 +29,13 @@ def ask(query: str) -> RolloutFilter:
     return read_filter(QueryDict(query), AGENTS)[0]
 
 
-def all_hits(run, asked: RolloutFilter, *, is_backward: bool = False) -> list:
+def all_hits(run, rollout_filter: RolloutFilter, *, is_backward: bool = False) -> list:
     """Page after page to the end."""
     hits: list = []
     cursor = PageCursor(10**6, 10**6) if is_backward else None
     for _ in range(500):
         place = {"before" if is_backward else "after": str(cursor or "")}
-        page = search_rollouts(run, asked.model_copy(update=place))
+        page = search_rollouts(run, rollout_filter.model_copy(update=place))
         hits = [*page.hits, *hits] if is_backward else [*hits, *page.hits]
         cursor = page.before if is_backward else page.after
         if cursor is None:
@@ -43,9 +43,9 @@ def all_hits(run, asked: RolloutFilter, *, is_backward: bool = False) -> list:
     raise AssertionError("no end of pages")
 
 
-def expected(records: list[dict], asked: RolloutFilter) -> list[int]:
+def expected(records: list[dict], rollout_filter: RolloutFilter) -> list[int]:
     """The same by a plain loop, in the order of the steps."""
-    kind = "contribution" if asked.is_of_learner else "rollout"
+    kind = "contribution" if rollout_filter.is_of_learner else "rollout"
     texts = {
         (r["attempt"], r["step"], r["agent"], r["prompt_id"], r["sample"]): (r["prompt"] + "\n" + r["completion"])
         for r in records
@@ -60,17 +60,20 @@ def expected(records: list[dict], asked: RolloutFilter) -> list[int]:
         place = (record["attempt"], record["step"], source, record["prompt_id"], record["sample"])
         checks = [
             LATEST[record["step"]] == record["attempt"],
-            asked.steps is None or asked.steps[0] <= record["step"] <= asked.steps[1],
-            not asked.agent or source == asked.agent,
-            not asked.prompt or record["prompt_id"] == asked.prompt,
-            not asked.is_unscorable or record["reward"] is None,
-            not asked.min_tokens or tokens >= int(asked.min_tokens),
-            not asked.max_tokens or tokens <= int(asked.max_tokens),
+            rollout_filter.steps is None or rollout_filter.steps[0] <= record["step"] <= rollout_filter.steps[1],
+            not rollout_filter.agent or source == rollout_filter.agent,
+            not rollout_filter.prompt or record["prompt_id"] == rollout_filter.prompt,
+            not rollout_filter.is_unscorable or record["reward"] is None,
+            not rollout_filter.min_tokens or tokens >= int(rollout_filter.min_tokens),
+            not rollout_filter.max_tokens or tokens <= int(rollout_filter.max_tokens),
         ]
-        if not all(checks) or asked.text.lower() not in texts[place].lower():
+        if not all(checks) or rollout_filter.text.lower() not in texts[place].lower():
             return False
-        low, high = asked.rewards or (-1.0, 2.0)
-        if not asked.is_unscorable and not low <= (-1.0 if record["reward"] is None else record["reward"]) <= high:
+        low, high = rollout_filter.rewards or (-1.0, 2.0)
+        if (
+            not rollout_filter.is_unscorable
+            and not low <= (-1.0 if record["reward"] is None else record["reward"]) <= high
+        ):
             return False
         if kind == "rollout":
             return True
@@ -79,11 +82,11 @@ def expected(records: list[dict], asked: RolloutFilter) -> list[int]:
         sides = {"lower": side == "lower", "upper": side == "upper", "": True}
         sides["inside"] = side == "none" and record["sequence_ratio"] is not None
         return (
-            (not asked.learner or record["agent"] == asked.learner)
-            and signs[asked.sign]
-            and sides[asked.clip]
-            and (not asked.min_advantage or a >= float(asked.min_advantage))
-            and (not asked.max_advantage or a <= float(asked.max_advantage))
+            (not rollout_filter.learner or record["agent"] == rollout_filter.learner)
+            and signs[rollout_filter.sign]
+            and sides[rollout_filter.clip]
+            and (not rollout_filter.min_advantage or a >= float(rollout_filter.min_advantage))
+            and (not rollout_filter.max_advantage or a <= float(rollout_filter.max_advantage))
         )
 
     return [r["seq"] for r in sorted(records, key=lambda r: (r["step"], r["seq"])) if fits(r)]
@@ -117,12 +120,12 @@ def test_each_mix_of_filters_finds_what_a_plain_loop_finds(run, monkeypatch):
     mixes += [{name: chance.choice(values) for name, values in CHOICES.items()} for _ in range(12)]
     sizes = []
     for mix in mixes:
-        asked = ask(urlencode(mix))
-        wanted = expected(records, asked)
-        assert [hit.seq for hit in all_hits(run, asked)] == wanted, mix
-        sizes.append(len(wanted))
+        rollout_filter = ask(urlencode(mix))
+        seqs = expected(records, rollout_filter)
+        assert [hit.seq for hit in all_hits(run, rollout_filter)] == seqs, mix
+        sizes.append(len(seqs))
         if len(sizes) % 3 == 0:
-            assert [hit.seq for hit in all_hits(run, asked, is_backward=True)] == wanted, mix
+            assert [hit.seq for hit in all_hits(run, rollout_filter, is_backward=True)] == seqs, mix
     assert sum(size > 10 for size in sizes) > 10
 
 
@@ -133,15 +136,15 @@ def test_search_stops_in_time_says_how_far_it_came_and_goes_on(run, monkeypatch)
     page = search_rollouts(run, ask("agent=B&step=1"))
     assert page.num_searched == 4  # a step has eight rollouts, those of A first
     assert (page.hits, page.stopped_at) == ([], 1)
-    asked = ask("agent=B")
-    assert [hit.seq for hit in all_hits(run, asked)] == expected(records, asked)
-    assert [hit.seq for hit in all_hits(run, asked, is_backward=True)] == expected(records, asked)
+    rollout_filter = ask("agent=B")
+    assert [hit.seq for hit in all_hits(run, rollout_filter)] == expected(records, rollout_filter)
+    assert [hit.seq for hit in all_hits(run, rollout_filter, is_backward=True)] == expected(records, rollout_filter)
 
 
 def test_latest_attempt_of_a_step_wins(run):
     made_up(run, ATTEMPTS)
-    found = segments(run.rollouts.all())
-    assert found == [Segment(1, 1, 4), Segment(2, 5, 5), Segment(3, 6, 8)]
+    parts = segments(run.rollouts.all())
+    assert parts == [Segment(1, 1, 4), Segment(2, 5, 5), Segment(3, 6, 8)]
     assert segments(run.rollouts.all(), 5, 6) == [Segment(2, 5, 5), Segment(3, 6, 6)]
     assert segments(run.rollouts.all(), 20, 30) == []
     assert {hit.attempt for hit in all_hits(run, ask("step=6"))} == {3}
@@ -167,8 +170,8 @@ def test_rollouts_of_another_run_are_not_found(run, make_run):
 
 
 def test_odd_values_are_named_and_left_out():
-    found, ignored = read_filter(QueryDict("step=x&reward=many&sign=up&min_tokens=-1&agent=C"), AGENTS)
-    assert found.encode() == ""
+    rollout_filter, ignored = read_filter(QueryDict("step=x&reward=many&sign=up&min_tokens=-1&agent=C"), AGENTS)
+    assert rollout_filter.encode() == ""
     assert sorted(ignored) == ["agent 'C'", "min_tokens '-1'", "reward 'many'", "sign 'up'", "step 'x'"]
     assert ask("min_advantage=nan&max_advantage=inf").encode() == ""
     assert ask("step=3-1").steps == (1, 3)

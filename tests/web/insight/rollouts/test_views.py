@@ -96,13 +96,13 @@ def test_prompt_shows_all_agents_and_the_chosen_rollout_step_by_step(web, run):
             contribution(4, 3, "B", "A", "p", 0, mini_batch=1, **taught),
         ],
     )
-    shown = page(web, run, "rollout=1")
-    assert "of A" in shown
-    assert "of B" in shown
-    assert "elsewhere" not in shown
-    assert "c^(1+α) · ω · A · cross_weight = 0.9^2 · 1.25 · 0.5 · 0.5" in shown
-    assert [float(value) for value in re.findall(r'data-product="([^"]+)"', shown)] == [pytest.approx(0.253125)]
-    assert "inside the band [0.825, 1]" in shown
+    text = page(web, run, "rollout=1")
+    assert "of A" in text
+    assert "of B" in text
+    assert "elsewhere" not in text
+    assert "c^(1+α) · ω · A · cross_weight = 0.9^2 · 1.25 · 0.5 · 0.5" in text
+    assert [float(value) for value in re.findall(r'data-product="([^"]+)"', text)] == [pytest.approx(0.253125)]
+    assert "inside the band [0.825, 1]" in text
     [hit] = web.get(f"/api/v1/runs/{run.pk}/rollouts?learner=B").json()["items"]
     assert (hit["agent"], hit["taught"]["learner"], hit["taught"]["weight"]) == ("A", "B", 0.253125)
     # A contribution's own number leads to the same rollout.
@@ -116,8 +116,8 @@ def test_keys_lead_from_rollout_to_rollout_and_from_prompt_to_prompt(web, run):
     )
 
     def keys(query: str) -> dict[str, str]:
-        found = re.findall(r'href="\?step=1&amp;rollout=(\d)" data-keep data-key="(\w)"', page(web, run, query))
-        return {key: seq for seq, key in found}
+        links = re.findall(r'href="\?step=1&amp;rollout=(\d)" data-keep data-key="(\w)"', page(web, run, query))
+        return {key: seq for seq, key in links}
 
     assert keys("step=1&rollout=2") == {"p": "1", "n": "3", "N": "3"}
     assert keys("step=1&rollout=3") == {"p": "2", "n": "4", "P": "1"}
@@ -153,10 +153,10 @@ def test_list_says_whether_it_is_the_beginning_and_names_each_prompt(web, run):
 
 def test_long_text_is_cut_on_the_page_and_whole_in_the_api(web, run):
     insert(run.pk, [rollout(1, 1, "A", "p", 0, completion="x" * 300_000 + "\x1b[31m")])
-    shown = page(web, run)
-    assert "x" * 4000 in shown
-    assert "x" * 4001 not in shown
-    assert "Show all 300" in shown
+    text = page(web, run)
+    assert "x" * 4000 in text
+    assert "x" * 4001 not in text
+    assert "Show all 300" in text
     url = reverse("api-1:rollout_text", args=[run.pk])
     assert web.get(url, {"seq": 1}).json()["rollout"]["completion"].endswith("x\x1b[31m")
     cut = web.get(url, {"seq": 1, "shown": True}).json()["rollout"]
@@ -184,6 +184,6 @@ def test_search_that_ran_out_of_time_says_so(web, run, monkeypatch):
     monkeypatch.setattr("hacrl_web.insight.rollouts.search.PIECE", 4)
     monkeypatch.setattr("hacrl_web.insight.rollouts.search.BUDGET_S", 0.0)
     made_up(run, {1: range(1, 4)})
-    shown = page(web, run, "agent=B")
-    assert "Looked through 4 rows, to step 1" in shown
-    assert 'href="?agent=B&amp;after=1.' in shown
+    text = page(web, run, "agent=B")
+    assert "Looked through 4 rows, to step 1" in text
+    assert 'href="?agent=B&amp;after=1.' in text

@@ -60,16 +60,16 @@ def test_recorded_values_give_the_recorded_shares_and_weights_exactly(web, real)
     query = {"first": 0, "last": 99, "alpha": 1.0, "delta": 0.8, "check": True}
     answer = web.get(reverse("api-1:what_if", args=[real.pk]), query).json()
     assert answer["steps"] == 5
-    found = answer["check"]
-    assert found["rows"] == found["weights"] == found["sides"] > 500
-    assert (found["strengths"], found["capabilities"]) == (10, 10)
-    assert found["advantage"] < 1e-6
+    check = answer["check"]
+    assert check["rows"] == check["weights"] == check["sides"] > 500
+    assert (check["strengths"], check["capabilities"]) == (10, 10)
+    assert check["advantage"] < 1e-6
     for pair in answer["pairs"]:
         assert pair["recorded"] == pair["hypothetical"]
-    told: dict[tuple[str, str], list[float]] = {}
+    by_pair: dict[tuple[str, str], list[float]] = {}
     for payload, agent, source in real.events.filter(type="metrics").values_list("payload", "agent", "source"):
         for place, name in enumerate(("clip_lower_frac", "clip_upper_frac", "used_frac") if source else ()):
-            sums = told.setdefault((agent, source), [0.0] * 6)
+            sums = by_pair.setdefault((agent, source), [0.0] * 6)
             sums[2 * place] += payload["ratios"][name][0]
             sums[2 * place + 1] += payload["ratios"][name][1]
     names = real.agent_names
@@ -77,7 +77,7 @@ def test_recorded_values_give_the_recorded_shares_and_weights_exactly(web, real)
         if pair["learner"] != pair["source"]:
             ours = pair["hypothetical"]
             shares = [ours["lower"], ours["evaluated"], ours["upper"], ours["evaluated"], ours["used"], ours["rows"]]
-            assert shares == told[names[pair["learner"]], names[pair["source"]]]
+            assert shares == by_pair[names[pair["learner"]], names[pair["source"]]]
 
 
 def test_window_and_clamp_recompute_omega_baselines_and_advantages_as_the_trainer_would(real, trained):
@@ -95,7 +95,7 @@ def test_window_and_clamp_recompute_omega_baselines_and_advantages_as_the_traine
     tracker.update(rewards)
     omega = tracker.ratio()
     assert ratios(rows, step, other.rule) == {(a, b): omega[a, b].item() for a in range(n) for b in range(n)}
-    judged = objective.objective_of(spec.algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega)
+    of_trainer = objective.objective_of(spec.algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega)
     compared = 0
     for block in rows.blocks:
         if block.step != step:
@@ -103,7 +103,7 @@ def test_window_and_clamp_recompute_omega_baselines_and_advantages_as_the_traine
         learner_step = learner_step_of(rows, step, block.learner, other.rule, ratios(rows, step, other.rule))
         for a, reward, prompt in zip(learner_step.advantages(block), block.rewards, block.prompts, strict=True):
             place = prompts.index(prompt)
-            expected = judged.advantages[block.learner][block.source, place]
+            expected = of_trainer.advantages[block.learner][block.source, place]
             of_reward = expected[rewards[block.source, place] == reward]
             assert a == pytest.approx(of_reward[0].item(), rel=2e-6, abs=2e-6)
             compared += 1
@@ -126,18 +126,18 @@ def test_views_follow_quarantine_and_options(cross_advantage, modulate_gradient)
     tracker = CapabilityTracker(n)
     tracker.update(rewards)
     omega = tracker.ratio()
-    judged = objective.objective_of(
+    of_trainer = objective.objective_of(
         algorithm, rewards, torch.ones_like(rewards, dtype=torch.bool), omega, trusted=trusted
     )
     rows = Rows(n, steps=[1])
     rows.groups = {1: {q: RewardGroup({j: rewards[j, q].tolist() for j in range(n)}) for q in range(num_prompts)}}
     rows.quarantined = {(1, k, j) for k in range(n) for j in range(n) if not trusted[k, j]}
-    given = {(a, b): omega[a, b].item() for a in range(n) for b in range(n)}
+    ratio_of_pair = {(a, b): omega[a, b].item() for a in range(n) for b in range(n)}
     for k, j in itertools.product(range(n), range(n)):
-        learner_step = learner_step_of(rows, 1, k, algorithm, given)
+        learner_step = learner_step_of(rows, 1, k, algorithm, ratio_of_pair)
         for q in range(num_prompts):
-            found = learner_step.of(j, rewards[j, q].tolist(), [q] * per_prompt)
-            assert found == pytest.approx(judged.advantages[k][j, q].tolist(), rel=2e-6, abs=2e-6), (k, j, q)
+            advantages = learner_step.of(j, rewards[j, q].tolist(), [q] * per_prompt)
+            assert advantages == pytest.approx(of_trainer.advantages[k][j, q].tolist(), rel=2e-6, abs=2e-6), (k, j, q)
 
 
 def by_hand(run: Run) -> None:
@@ -182,9 +182,9 @@ def test_other_exponent_bound_and_mode_by_hand(make_run, user):
     assert (wider["lower"], wider["used"], wider["negative"]) == (0, 2, [1, 0, 0])
     assert wider["weight"] == pytest.approx(2.68, rel=1e-6)
     # keep: below the band too, at c = .825: 2.43 + .825^2 * 2 * .5 = 3.110625.
-    kept = pairs_of(run, cross_clip_gradient="keep")[0, 1]
-    assert (kept["lower"], kept["used"]) == (1, 2)
-    assert kept["weight"] == pytest.approx(3.110625, rel=1e-6)
+    outside = pairs_of(run, cross_clip_gradient="keep")[0, 1]
+    assert (outside["lower"], outside["used"]) == (1, 2)
+    assert outside["weight"] == pytest.approx(3.110625, rel=1e-6)
     # Shares of A's |weight|: own .5 + .5, of B 2.43.
     assert what_if_answer(run, 0, 9, {})["pairs"][1]["recorded"]["share"] == pytest.approx(2.43 / 3.43)
 
@@ -209,12 +209,12 @@ def test_clamp_by_hand_and_what_was_never_measured(make_run, user):
     # omega(A, B) = .25 / .5 = .5 is clamped at .9: mu_A = (0 + 0 + .9 * 1 + 0) / 4 = .225. The rewards 0, 0, 1, 0 have
     # std .5 (ddof 1), so A is (1 - .225) / .5 = 1.55, and -.45 for a wrong one.
     # omega(B, A) = 2 is clamped at 1.2, the factor on B's rollouts: .81 * 1.2 * 1.55 = 1.5066.
-    found = pairs_of(run, ratio_min=0.9, ratio_max=1.2)
-    assert found[0, 1]["omega"] == pytest.approx(1.2)
-    assert found[0, 1]["weight"] == pytest.approx(0.81 * 1.2 * 1.55, rel=3e-6)
-    assert found[0, 0]["weight"] == pytest.approx(2 * 0.45, rel=3e-6)
+    pairs = pairs_of(run, ratio_min=0.9, ratio_max=1.2)
+    assert pairs[0, 1]["omega"] == pytest.approx(1.2)
+    assert pairs[0, 1]["weight"] == pytest.approx(0.81 * 1.2 * 1.55, rel=3e-6)
+    assert pairs[0, 0]["weight"] == pytest.approx(2 * 0.45, rel=3e-6)
     # B's own wrong rollout had A = 0 and no s on record: mu_B = (1.2 * 0 + 1) / 4 = .25, so it would have A = -.5.
-    assert (found[1, 1]["unknown"], found[1, 1]["evaluated"]) == (1, 1)
+    assert (pairs[1, 1]["unknown"], pairs[1, 1]["evaluated"]) == (1, 1)
     # A clamp that touches no omega changes nothing at all.
     assert pairs_of(run, ratio_min=0.2, ratio_max=9.0) == pairs_of(run)
 
@@ -300,8 +300,8 @@ def test_clone_opens_the_form_with_these_values_and_asks_about_a_delta_that_nobo
     ).json()
     assert "did you mean 0.2" in answer["cautions"][0]
     form = web.get(f"{reverse('runs:run_clone', args=[run.pk])}?{answer['clone']}", follow=True)
-    shown = form.context["fields"], form.context["sections"]
-    values = {f.path: f.value for section in shown[1] for f in (*section.common, *section.further)}
+    form_parts = form.context["fields"], form.context["sections"]
+    values = {f.path: f.value for section in form_parts[1] for f in (*section.common, *section.further)}
     assert (values["algorithm.alpha"], values["algorithm.delta"]) == ("2.0", "0.8")
     assert (values["algorithm.capability_window"], values["algorithm.cross_clip_gradient"]) == ("3", "keep")
     assert values["algorithm.delta_step"] == 0.025
@@ -334,11 +334,11 @@ def test_clone_does_not_confirm_for_another_value(web, user, make_run):
 def test_check_would_see_a_weight_that_is_not_its_formulas(make_run, user):
     run = make_run(user, algorithm={"name": "hacpo", "delta": 0.2, "delta_step": 0.025})
     by_hand(run)
-    found = check_recorded(
+    check = check_recorded(
         read(run, 1, 1, run.spec["algorithm"]["capability_window"]), RunSpec.model_validate(run.spec).rule
     )
     # .9^2 * 3 by hand is not the trainer's float32 number, and own rows are exact.
-    assert (found.rows, found.weights, found.sides) == (5, 4, 5)
-    assert 0 < found.worst < 1e-6
+    assert (check.rows, check.weights, check.sides) == (5, 4, 5)
+    assert 0 < check.worst < 1e-6
     # mu_B = (2 * 0 + 2 * 0 + 1 + 0) / 4 = .25: B's right rollout has A = .75 / .5 = 1.5, and 1 is on record.
-    assert found.advantage == pytest.approx(0.5, rel=1e-5)
+    assert check.advantage == pytest.approx(0.5, rel=1e-5)
