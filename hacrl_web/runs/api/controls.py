@@ -29,7 +29,9 @@ class Why(StrictBody):
     why: Annotated[str, Field(max_length=200)] = ""
 
 
-@router.post("/runs/{run_id}/stop", response=RunRow, summary="Stop a run; asking twice, or after its end, does nothing")
+@router.post(
+    "/runs/{run_id}/stop", response=RunRow, summary="Stop a run; a second call, or one after its end, does nothing"
+)
 def stop_run(request: HttpRequest, run_id: UUID) -> Any:
     run = visible_run(request, run_id)
     run.request_stop(change_reason("stopped", request))
@@ -39,7 +41,7 @@ def stop_run(request: HttpRequest, run_id: UUID) -> Any:
 
 @router.post("/runs/{run_id}/pause", response=RunRow, summary="Pause a run: after its step, with a checkpoint")
 def pause_run(request: HttpRequest, run_id: UUID, payload: Why | None = None) -> Any:
-    """A queued run is held out of the queue. Asking twice, or after its end, does nothing."""
+    """A queued run leaves the queue. A second call, or one after its end, does nothing."""
     run = visible_run(request, run_id)
     run.request_pause(change_reason("paused", request, payload.why if payload else ""))
     publish_update(run.pk)
@@ -50,7 +52,7 @@ def pause_run(request: HttpRequest, run_id: UUID, payload: Why | None = None) ->
     "/runs/{run_id}/resume", response=RunRow, summary="Queue a paused run again; it continues from its checkpoint"
 )
 def resume_run(request: HttpRequest, run_id: UUID) -> Any:
-    """Asking twice does nothing. 409 after its end: see /runs/{run_id}/retry."""
+    """A second call does nothing. 409 after its end: see /runs/{run_id}/retry."""
     run = visible_run(request, run_id)
     run.request_resume(change_reason("resumed", request))
     if run.is_terminal:

@@ -50,8 +50,8 @@ def get_events(
     after: Annotated[int, Query(ge=0, lt=MAX_CURSOR)] = 0,
     limit: Annotated[int, Query(ge=1, le=BATCH_EVENTS)] = BATCH_EVENTS,
 ) -> Any:
-    """`{"op": "events", "run", "prev", "seq", "events"}`; ask again with `after` = `seq`. Beside it `status`, the
-    socket's frame of the run's state, and `last_seq`: up to it events are stored.
+    """`{"op": "events", "run", "prev", "seq", "events"}`; for the next ones set `after` to `seq`. Also
+    `status`, the socket's frame of the run's state, and `last_seq`, the newest stored event.
     """
     run = visible_run(request, run_id)
     status = read_status([run.pk])[run.pk]

@@ -143,7 +143,7 @@ class Confirmed(StrictBody):
 @router.post("/runs/{run_id}/queue-draft", response={201: RunAnswer}, summary="Queue a draft")
 @idempotent
 def queue_a_draft(request: HttpRequest, run_id: UUID, payload: Confirmed | None = None) -> Any:
-    """What may have changed since it was saved is checked again. 409 where it is no draft any more."""
+    """Its settings are checked again. 409 where it is no draft any more."""
     codes = payload.confirm if payload else []
     return Status(201, detail(queue_draft(request.user, visible_run(request, run_id), codes)))
 
@@ -171,7 +171,7 @@ def change_labels(request: HttpRequest, run_id: UUID, payload: Labels) -> Any:
 
 @router.post("/runs/{run_id}/archive", response=RunRow, summary="Archive a run: lists leave it out, nothing is lost")
 def archive_run(request: HttpRequest, run_id: UUID) -> Any:
-    """409 before its end. Asking twice does nothing."""
+    """409 before its end. A second call does nothing."""
     run = visible_run(request, run_id)
     archive.archive(request.user, run)
     return run_summary_row(run)
@@ -200,6 +200,8 @@ def remove_benchmark(request: HttpRequest, pk: int) -> Any:
     return Status(204, None)
 
 
-@router.get("/find", response=SearchAnswer, summary="Runs and what they are made of, by a part of the name")
+@router.get(
+    "/find", response=SearchAnswer, summary="Runs, sweeps, models, agent groups and benchmarks by a part of their name"
+)
 def find(request: HttpRequest, q: Annotated[str, Query(max_length=200)] = "") -> Any:
     return {"found": rows_named(request.user, q)}

@@ -91,7 +91,7 @@ def _published(sweep: Sweep, runs: list[Run]) -> dict[str, Any]:
     return {**_head(sweep), "changed": [str(run.pk) for run in runs], "progress": state_of(sweep).progress()}
 
 
-@router.post("/sweeps/{int:sweep_id}/stop", response=SweepChange, summary="Stop every run; asking twice does nothing")
+@router.post("/sweeps/{int:sweep_id}/stop", response=SweepChange, summary="Stop every run; a second call does nothing")
 def stop_sweep(request: HttpRequest, sweep_id: int) -> Any:
     sweep = visible_sweep(request, sweep_id)
     return _published(sweep, sweeps.stop_all(sweep, change_reason("stopped with its sweep", request)))

@@ -127,7 +127,7 @@ def _locked(run: Run) -> int | None:
 
 @dataclass(frozen=True)
 class Loss:
-    """What a deleted benchmark takes along. num_ended: runs that keep their results but cannot be retried."""
+    """What deleting a benchmark loses. num_ended: runs that keep their results but cannot be retried."""
 
     num_questions: int
     num_bytes: int

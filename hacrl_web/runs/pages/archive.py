@@ -1,4 +1,4 @@
-"""Pages that ask before runs are archived, taken back or deleted, or a sweep or a benchmark is: GET asks, POST acts."""
+"""Confirmation pages: GET shows what archiving or deleting runs, a sweep or a benchmark would do, POST does it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ require_page = require_http_methods(["GET", "HEAD", "POST"])
 
 @dataclass(frozen=True)
 class BulkEntry:
-    """A ticked run. refusal: why it stays as it is, or empty. The rest: what a deletion would lose."""
+    """A ticked run. refusal: why it stays as it is, or empty. use, last_checkpoint: what a deletion loses."""
 
     run: Run
     refusal: str = ""

@@ -150,7 +150,7 @@ def metrics_csv(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpRespons
 
 
 class LogQuery(PageQuery):
-    """The log of which source, and the text and level of its lines."""
+    """A search of the log: text, level, and source (the run's events or the trainer's output)."""
 
     q: Text = ""
     source: Literal["", "output"] = ""

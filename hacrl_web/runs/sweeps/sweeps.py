@@ -98,7 +98,7 @@ def _with_seed(run: Run, seed: Any) -> RunSpec:
 
 
 def retry_all(user: Any, sweep: Sweep, state: str = State.FAILED) -> list[Run]:
-    """Queue a new run, from step 0, for each that has failed or, by `state`, was stopped. Idempotent.
+    """Queue a new run, from step 0, for each failed run or, by `state`, for each stopped one. Idempotent.
 
     Error: LaunchError, and nothing is written.
     """
