@@ -29,9 +29,7 @@ class Why(StrictBody):
     why: Annotated[str, Field(max_length=200)] = ""
 
 
-@router.post(
-    "/runs/{run_id}/stop", response=RunRow, summary="Stop a run; a second call, or one after its end, does nothing"
-)
+@router.post("/runs/{run_id}/stop", response=RunRow, summary="Stop a run; a second call does nothing")
 def stop_run(request: HttpRequest, run_id: UUID) -> Any:
     run = visible_run(request, run_id)
     run.request_stop(change_reason("stopped", request))

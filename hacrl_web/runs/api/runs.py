@@ -200,8 +200,6 @@ def remove_benchmark(request: HttpRequest, pk: int) -> Any:
     return Status(204, None)
 
 
-@router.get(
-    "/find", response=SearchAnswer, summary="Runs, sweeps, models, agent groups and benchmarks by a part of their name"
-)
+@router.get("/find", response=SearchAnswer, summary="Find runs, sweeps, models, groups, benchmarks by name")
 def find(request: HttpRequest, q: Annotated[str, Query(max_length=200)] = "") -> Any:
     return {"found": rows_named(request.user, q)}
