@@ -77,13 +77,11 @@ def gpus() -> list[Device]:
 
 @cache
 def _has_nvml() -> bool:
-    if pynvml is None:
-        return False
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return False
-    return True
+    if pynvml is not None:
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlInit()
+            return True
+    return False
 
 
 def _gpu(index: int) -> Device:

@@ -91,6 +91,7 @@ class RunConsumer(AsyncWebsocketConsumer):
     channel_layer_alias = None  # a Redis restart must not close the socket
 
     async def connect(self) -> None:
+        self.hub: Hub = get_hub()
         self.tasks: list[asyncio.Task[None]] = []
         self.subscriptions: dict[UUID, Subscription] = {}
         self.wake, self.rights_changed = asyncio.Event(), asyncio.Event()
@@ -103,7 +104,6 @@ class RunConsumer(AsyncWebsocketConsumer):
             await self.close()
             return
         self.user = user
-        self.hub: Hub = get_hub()
         self.session = session_digest(self.scope["session"].session_key or "")
         await self.accept()
         if len(self._of_same_user()) >= MAX_SOCKETS_OF_USER:
@@ -115,8 +115,7 @@ class RunConsumer(AsyncWebsocketConsumer):
 
     async def disconnect(self, code: int) -> None:
         self.is_closing = True
-        if hasattr(self, "hub"):
-            self.hub.members.discard(self)
+        self.hub.members.discard(self)
         for task in self.tasks:
             task.cancel()
         for subscription in self.subscriptions.values():

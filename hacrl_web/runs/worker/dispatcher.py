@@ -28,7 +28,6 @@ NOTIFY_AT_ONCE = 20
 LEASE_S = 45.0  # above the 20 s that SQLite may keep a writer waiting
 FINISH_S = 1.0  # longest call of finish_lost_run: other runs wait meanwhile
 log = logging.getLogger(__name__)
-Heartbeat = tuple[UUID, int, datetime | None]  # run, attempt, when
 
 
 class Dispatcher:
@@ -37,7 +36,8 @@ class Dispatcher:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._now = clock
         self._notified_at: dict[UUID, float] = {}
-        self._first_seen: dict[Heartbeat, float] = {}  # when this process first read the heartbeat
+        # Run, attempt and heartbeat: when this process first read them.
+        self._first_seen: dict[tuple[UUID, int, datetime | None], float] = {}
         self._last_look = clock()
 
     def tick(self) -> None:
