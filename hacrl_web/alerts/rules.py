@@ -73,10 +73,6 @@ def _of_agent(read: Callable[[StepMetrics, Facts, str], Value | None]) -> Read:
     return lambda step, facts, agent, source: read(step, facts, agent)
 
 
-def _shares(facts: Facts) -> bool:
-    return facts.shares
-
-
 RULES = (
     Rule(
         kind="cross_clip",
@@ -128,7 +124,7 @@ RULES = (
         clear_at=0.05,
         clear_after=5,
         is_low=True,
-        applies=_shares,
+        applies=lambda facts: facts.shares,
         sentence="Only {percent} of the rollouts that {agent} learns from come from its peers: this is almost GSPO.",
         advice="Check for dropped rollouts (overflow). With hacpo, raise algorithm.delta or set "
         "algorithm.cross_clip_gradient to sided. Naive sharing clips as GSPO does, so a peer's rollout is rarely "
@@ -221,7 +217,7 @@ RULES = (
         raise_after=3,
         clear_at=0.03,
         clear_after=5,
-        applies=_shares,
+        applies=lambda facts: facts.shares,
         sentence="The mean reward of {agent} falls while that of {other} rises, both by at least {value:.2f}.",
         advice="Check in the Collaboration tab which peers it learns from. Lower algorithm.cross_weight, or the "
         "learning rate of the agent that falls.",

@@ -69,16 +69,14 @@ class ChildProgram:
         finally:
             self.turns.release()
         if result.is_late:
-            message = f"The inspection took longer than {self.timeout_s:.0f} s and was ended."
+            message = f"This took longer than {self.timeout_s:.0f} s and was stopped."
             raise FieldErrors([FieldError("too_slow", message, at)])
         try:
             answer = json.loads(result.output, parse_constant=lambda text: None)
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            message = (
-                f"The inspection ended without an answer ({result.ending}): the files may be damaged or too large."
-            )
+            message = f"The process ended without an answer ({result.ending}): the files may be damaged or too large."
             raise FieldErrors([FieldError("inspection_failed", message, at)])
         return _storable(answer)
 

@@ -40,7 +40,7 @@ def test_csv_is_uploaded_mapped_previewed_and_tried(page: Page, tmp_path: Path) 
     expect(page.get_by_label("Reference answer")).to_have_value("59/2")
     page.get_by_label("Response").fill("It is \\boxed{29.5}.")
     page.get_by_role("button", name="Verify").click()
-    expect(page.locator("#verdict")).to_contain_text("right")
+    expect(page.locator("#verdict .state")).to_have_text("correct")
     expect(page.locator("#verdict code")).to_have_text("29.5")
 
 

@@ -84,7 +84,7 @@ def test_run_launched_while_its_group_is_deleted_never_loses_it(monkeypatch):
 
     thread = threading.Thread(target=late)
 
-    def uses_of(group: AgentGroup) -> services.Uses:
+    def uses_of(group: AgentGroup) -> services.GroupUses:
         found = counted(group)
         thread.start()
         thread.join(2)  # as long as it takes, were it not held up

@@ -132,7 +132,7 @@ def delete_model(model: LanguageModel) -> None:
         names = list(groups_with(locked).values_list("name", flat=True))
         if names:
             one = len(names) == 1
-            text = f"{len(names)} agent group{' has' if one else 's have'} this model: {_named(names)}."
+            text = f"{len(names)} agent group{' has' if one else 's have'} this model: {_listed_names(names)}."
             raise _in_use(f"{text} Delete {'it' if one else 'them'} first.")
         locked.delete()
 
@@ -219,7 +219,7 @@ def _name_agents(checker: values.Checker, rows: list[Agent]) -> None:
 
 
 @dataclass(frozen=True)
-class Uses:
+class GroupUses:
     """The runs of a group: its sweeps as (id, name), and the runs of no sweep; MAX_LISTED of each, newest first."""
 
     num_runs: int
@@ -235,14 +235,14 @@ class Uses:
         one = self.num_runs == 1
         return (
             f"{self.num_runs} run{'' if one else 's'}{archived} {'has' if one else 'have'} this agent group: "
-            f"{_named(places)}. Delete {'it' if one else 'them'} first: results are compared by their group."
+            f"{_listed_names(places)}. Delete {'it' if one else 'them'} first: results are compared by their group."
         )
 
 
-def uses_of(group: AgentGroup) -> Uses:
+def uses_of(group: AgentGroup) -> GroupUses:
     runs = group.runs.order_by()
     sweeps = runs.exclude(sweep=None).values_list("sweep_id", "sweep__name").distinct()
-    return Uses(
+    return GroupUses(
         num_runs=runs.count(),
         num_archived=runs.exclude(archived_at=None).count(),
         sweeps=list(sweeps.order_by("-sweep_id")[:MAX_LISTED]),
@@ -261,7 +261,7 @@ def delete_group(group: AgentGroup) -> None:
         locked.delete()
 
 
-def _named(names: Sequence[str]) -> str:
+def _listed_names(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMED]) + (" and others" if names[MAX_NAMED:] else "")
 
 

@@ -434,13 +434,13 @@ def test_answer_is_tried_by_the_real_verifier(client, ada):
     assert ">42</textarea>" in page
     tried = {"gold": "42", "response": "Hence \\boxed{42.0}."}
     page = client.post(f"/benchmarks/{row.pk}/try", tried).content.decode()
-    assert "</svg>right</span>" in page
+    assert "</svg>correct</span>" in page
     assert "<code>42.0</code>" in page
     assert "<dt>Time</dt><dd>under 1 ms</dd>" in page  # text alone settled it, and nobody reads 3.5e-5 s
     page = client.post(
         f"/benchmarks/{row.pk}/try", tried | {"response": "no idea"}, HTTP_HX_REQUEST="true"
     ).content.decode()
-    assert "</svg>wrong</span>" in page
+    assert "</svg>incorrect</span>" in page
     assert "<html" not in page
     found = client.post(
         f"/api/v1/benchmarks/{row.pk}/try", {"gold": "1/2", "response": "\\boxed{0.5}"}, content_type="application/json"
@@ -475,7 +475,7 @@ def test_verifier_that_says_nothing_is_no_verdict(ada, monkeypatch):
 def test_two_benchmarks_are_compared(client, ada):
     row, other = make(ada), make(ada, count=30, name="some of them")
     page = client.get(f"/benchmarks/{row.pk}/overlap?other={other.pk}").content.decode()
-    assert re.search(r">30</strong> of 120 questions of sums also stand in some of them", page)
+    assert re.search(r">30</strong> of 120 questions of sums are also in some of them", page)
     found = client.get(f"/api/v1/benchmarks/{other.pk}/overlap?other={row.pk}").json()
     assert (found["num_asked"], found["num_same"], found["num_near"]) == (30, 30, 0)
 

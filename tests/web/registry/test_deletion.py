@@ -119,7 +119,7 @@ def test_promoted_model_s_copy_stays_and_the_page_says_so(client, ada):
     model.save()
     page = text_of(client.get(f"/models/{model.pk}/delete"))
     assert "that run swan trained it" in page
-    assert f"{model.location}</span>: the copy that was made as it was promoted" in page
+    assert f"{model.location}</span>: the copy that its promotion created" in page
     hub = LanguageModel.objects.create(owner=ada, name="h", kind="hub", location="owner/name")
     page = text_of(client.get(f"/models/{hub.pk}/delete"))
     assert ("hub's cache" in page, "by hand" in page) == (True, False)
