@@ -106,7 +106,7 @@ def test_page_of_a_model_says_what_becomes_of_its_files(client, ada):
     assert f'href="{address}"' in text_of(client.get(model.get_absolute_url()))
     page = text_of(client.get(address))
     assert model.location in page
-    assert "register it anew" in page
+    assert "register it again" in page
     assert client.post(address)["Location"] == "/models/"
     assert list(LanguageModel.objects.all()) == [other]
     assert not PairInspection.objects.exists()
