@@ -71,14 +71,9 @@ class LocalAgent:
             "context_length": self.policy.context_length,
         }
 
-    def fits(self, questions: Sequence[Question]) -> list[bool]:
-        """Whether each question's prompt is at most max_prompt_length tokens of this agent, and not empty."""
-        limit = self.spec.rollout.max_prompt_length
-        return [0 < len(self._encode(question)) <= limit for question in questions]
-
-    def longest_prompt(self, questions: Sequence[Question]) -> int:
-        """Number of tokens of the longest of these questions' prompts."""
-        return max((len(self._encode(question)) for question in questions), default=0)
+    def prompt_lengths(self, questions: Sequence[Question]) -> list[int]:
+        """The number of tokens of each question's prompt."""
+        return [len(self._encode(question)) for question in questions]
 
     def _encode(self, question: Question) -> Sequence[int]:
         if question.prompt not in self._encoded:

@@ -66,15 +66,14 @@ def questions_that_fit(
 
     Errors: ValueError where a batch cannot be filled, or an agent's context is too short.
     """
-    train = _short_enough(agents, "training questions", split.train, log)
-    held_out = _short_enough(agents, "held-out questions", _at_most(spec, split.held_out), log)
+    train = _short_enough(spec, agents, "training questions", split.train, log)
+    held_out = _short_enough(spec, agents, "held-out questions", _at_most(spec, split.held_out), log)
     if len(train) < spec.training.train_batch_size:
         raise ValueError(
             f"{len(train)} training questions cannot fill a batch of {spec.training.train_batch_size}: "
             "lower train_batch_size or raise max_prompt_length"
         )
-    for agent in agents:
-        _check_context(spec, agent, agent.longest_prompt([*train, *held_out]))
+    _check_contexts(spec, agents, [*train, *held_out])
     return train, held_out
 
 
@@ -89,11 +88,10 @@ def evaluated_questions_that_fit(
         data = data.model_copy(update={"train_path": data.eval_path, "eval_path": None, "held_out_fraction": 0.0})
     split = split_questions(data)
     candidates = _at_most(spec, split.held_out or split.train)
-    questions = _short_enough(agents, f"questions of {data.benchmark}", candidates, log)
+    questions = _short_enough(spec, agents, f"questions of {data.benchmark}", candidates, log)
     if not questions:
         raise ValueError(f"no question of {data.benchmark} fits into every agent: raise rollout.max_prompt_length")
-    for agent in agents:
-        _check_context(spec, agent, agent.longest_prompt(questions))
+    _check_contexts(spec, agents, questions)
     return questions
 
 
@@ -102,23 +100,26 @@ def _at_most(spec: RunSpec, questions: list[Question]) -> list[Question]:
 
 
 def _short_enough(
-    agents: Sequence[AgentInterface], what: str, questions: Sequence[Question], log: LogFunction
+    spec: RunSpec, agents: Sequence[AgentInterface], what: str, questions: Sequence[Question], log: LogFunction
 ) -> list[Question]:
-    fits = [agent.fits(questions) for agent in agents]
-    fitting = [question for index, question in enumerate(questions) if all(each[index] for each in fits)]
+    """The questions whose prompt is not empty and at most max_prompt_length tokens long, for every agent."""
+    limit, lengths = spec.rollout.max_prompt_length, [agent.prompt_lengths(questions) for agent in agents]
+    fitting = [question for index, question in enumerate(questions) if all(0 < own[index] <= limit for own in lengths)]
     left_out = len(questions) - len(fitting)
     log("warning" if left_out else "info", f"{len(fitting)} {what}, {left_out} left out as too long")
     return fitting
 
 
-def _check_context(spec: RunSpec, agent: AgentInterface, prompt_length: int) -> None:
-    """Error: ValueError where a prompt and a full response would not fit into the agent's context."""
-    context, response = agent.describe()["context_length"], spec.rollout.max_completion_length
-    if context is None or prompt_length + response <= context:
-        return
-    room = context - prompt_length
-    cure = f"lower rollout.max_completion_length to {room} or " if room > 0 else ""
-    raise ValueError(
-        f"{agent.name} has a context of {context} tokens, but its longest prompt of {prompt_length} tokens and a "
-        f"response of {response} need {prompt_length + response}: {cure}lower rollout.max_prompt_length"
-    )
+def _check_contexts(spec: RunSpec, agents: Sequence[AgentInterface], questions: Sequence[Question]) -> None:
+    """Error: ValueError where a prompt and a full response would not fit into an agent's context."""
+    response = spec.rollout.max_completion_length
+    for agent in agents:
+        context, prompt = agent.describe()["context_length"], max(agent.prompt_lengths(questions), default=0)
+        if context is None or prompt + response <= context:
+            continue
+        room = context - prompt
+        cure = f"lower rollout.max_completion_length to {room} or " if room > 0 else ""
+        raise ValueError(
+            f"{agent.name} has a context of {context} tokens, but its longest prompt of {prompt} tokens and a "
+            f"response of {response} need {prompt + response}: {cure}lower rollout.max_prompt_length"
+        )

@@ -226,7 +226,7 @@ def test_questions_kept_in_tokens_take_little_memory_and_each_is_a_sign_of_work(
     questions = [Question(str(number), f"{number}", "1") for number in range(500)]
     tracemalloc.start()
     try:
-        agent.fits(questions)
+        agent.prompt_lengths(questions)
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
