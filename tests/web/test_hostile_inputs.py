@@ -51,12 +51,12 @@ LIMIT_S = 2.0  # the design says 1 s; this machine may be busy
 OURS = re.compile(r"Traceback|Exception|<class|object at 0x|our mistake|pydantic|django", re.IGNORECASE)
 SAID = re.compile(r'class="(?:field-error|alert alert-error)"[^>]*>(.*?)</(?:div|span></span|span>)', re.DOTALL)
 # What a refusal of each class says: what was wrong, or what is allowed.
-OF_FOLDERS = r"Allowed: what lies below|holds a control|must not contain|longer than|cannot be read|folder|needed|link"
+OF_FOLDERS = r"Allowed: what lies|control character|must not contain|longer than|cannot be read|folder|needed|link"
 OF_NAMES = r"characters|needed|not be empty|Must be text|no visible character|valid Unicode"
 OF_SETTINGS = r"Must |no setting|too large|is needed|did you mean|thing to look at"
 OF_BODIES = r"send one JSON object|can be read|Give |Must be|needed|no setting|Content-Type|Choose "
 OF_QUERIES = r"no query parameter|not a cursor of this list|Must (be|have) "
-OF_WEBHOOKS = r"list of hosts|of the form https://host/path|may not contain|at most 500"
+OF_WEBHOOKS = r"list of hosts|have the form https://host/path|may not contain|not allowed|at most 500"
 OF_LOGINS = r"Wrong user name or password|required|not allowed|at most"
 OF_FRAMES = r"Frames? .*(JSON|op|characters)|frame is not JSON|no run|whole number|no event"
 OF_COMMANDS = r"There is no|Invalid value|Must be one of|No such|Is a directory|is no YAML|line \d+, column \d+: "
@@ -232,7 +232,7 @@ def test_webhooks(tries, settings):
 def test_verbs_hosts_and_tokens(run, tries):
     for verb in VERBS:
         for path in ("runs", "models", f"runs/{run.pk}/stop"):
-            tries.api(path, b"{}", "This address knows (POST|GET)", verb=verb)
+            tries.api(path, b"{}", "This address allows (POST|GET)", verb=verb)
     for text in AUTHORIZATIONS:
         tries.api("me", b"", "not an API token|token_unknown", verb="GET", headers={"Authorization": text})
         tries.api("runs", {}, "not an API token|token_unknown", headers={"Authorization": text})
