@@ -129,7 +129,7 @@ def launch_extension(user: Any, run: Run, manifest: Manifest, steps: int) -> Run
 def _extended_spec(run: Run, step: int, steps: int) -> RunSpec:
     """The run's own settings with more steps. Error: FieldErrors."""
     if run.is_evaluation_only:
-        raise LaunchError([FieldError("invalid", "An evaluation trains nobody: there are no steps to add.", "steps")])
+        raise LaunchError([FieldError("invalid", "An evaluation has no training steps to add to.", "steps")])
     if steps < 1:
         raise LaunchError([FieldError("invalid", "Give a whole number of steps, at least 1.", "steps")])
     if errors := cannot_repeat(run):

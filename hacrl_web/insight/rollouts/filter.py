@@ -16,7 +16,7 @@ from hacrl_web.web.page_query import MAX_ID, PageQuery, Text, clean_text, whole_
 SIGNS = {"positive": Q(advantage__gt=0), "negative": Q(advantage__lt=0), "zero": Q(advantage=0)}
 CLIPS = {"lower": "lower", "inside": "none", "upper": "upper"}  # in the address -> as recorded
 # The source's rollouts on rescued prompts, and on avoided ones.
-RESCUE_REWARDS = {"rescue": Q(reward__gt=0), "mistake": Q(reward__lte=0)}
+PROMPT_KINDS = {"rescue": Q(reward__gt=0), "mistake": Q(reward__lte=0)}
 UNSCORABLE = "none"
 
 
@@ -93,7 +93,7 @@ class RolloutFilter(PageQuery):
     learner: Text = ""
     sign: Annotated[Text, _readable(SIGNS.get)] = ""
     clip: Annotated[Text, _readable(CLIPS.get)] = ""
-    lesson: Annotated[Text, _readable(RESCUE_REWARDS.get)] = ""  # only for one step, learner and agent
+    prompt_kind: Annotated[Text, _readable(PROMPT_KINDS.get)] = Field("", alias="lesson")  # of one step and pair only
     min_advantage: Number = ""
     max_advantage: Number = ""
     after: Cursor = ""
@@ -136,7 +136,7 @@ def read_filter(query: QueryDict, agents: Sequence[str]) -> tuple[RolloutFilter,
     ignored = [f"{name} {clean_text(query[name])[:40]!r}" for name in (*rollout_filter.ignored, *unknown)]
     source = "" if "source" in unknown else names["source"]
     rollout_filter = rollout_filter.model_copy(update=unknown | ({"agent": source, "source": ""} if source else {}))
-    if rollout_filter.lesson and not rollout_filter.is_of_one_pair:  # over many steps the search would take long
+    if rollout_filter.prompt_kind and not rollout_filter.is_of_one_pair:  # over many steps the search would take long
         ignored.append("lesson without one step, a learner and another agent that sampled")
-        rollout_filter = rollout_filter.model_copy(update={"lesson": ""})
+        rollout_filter = rollout_filter.model_copy(update={"prompt_kind": ""})
     return rollout_filter, ignored

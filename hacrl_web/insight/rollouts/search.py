@@ -15,7 +15,7 @@ from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
 
 from hacrl_web.insight.collaboration.step_summary import TAUGHT, is_avoided, is_rescued
 from hacrl_web.insight.recorded_steps import Segment, segments
-from hacrl_web.insight.rollouts.filter import CLIPS, RESCUE_REWARDS, SIGNS, PageCursor, RolloutFilter, read_cursor
+from hacrl_web.insight.rollouts.filter import CLIPS, PROMPT_KINDS, SIGNS, PageCursor, RolloutFilter, read_cursor
 from hacrl_web.runs.models import RolloutSample, Run
 from hacrl_web.web.schemas import EVERY_FIELD
 
@@ -131,20 +131,20 @@ def _on_rescued_prompts(run: Run, parts: Sequence[Segment], rollout_filter: Roll
 
     The Collaboration tab counts the same prompts, and its sentences link to these rollouts.
     """
-    if not rollout_filter.lesson or not parts:
+    if not rollout_filter.prompt_kind or not parts:
         return Q()
     learner, source = rollout_filter.learner, rollout_filter.agent
     of_step = run.contributions.filter(attempt=parts[0].attempt, step=parts[0].first, reward__isnull=False)
     own = of_step.filter(Q(agent=learner, source=learner) | Q(agent=source, source=source)).order_by()
     rewards = own.values_list("agent", "prompt_id").annotate(low=Min("reward"), high=Max("reward"))
     ends = {(agent, prompt): (low, high) for agent, prompt, low, high in rewards}
-    is_match = is_rescued if rollout_filter.lesson == "rescue" else is_avoided
+    is_match = is_rescued if rollout_filter.prompt_kind == "rescue" else is_avoided
     prompts = [
         prompt
         for (agent, prompt), of_learner in ends.items()
         if agent == learner and (source, prompt) in ends and is_match(of_learner, ends[source, prompt])
     ]
-    return RESCUE_REWARDS[rollout_filter.lesson] & Q(prompt_id__in=prompts)
+    return PROMPT_KINDS[rollout_filter.prompt_kind] & Q(prompt_id__in=prompts)
 
 
 def _pieces(

@@ -28,8 +28,8 @@ from workers.contract.spec.run import RunSpec
 OMEGA_SETTINGS = ("capability_window", "ratio_min", "ratio_max")
 HYPOTHETICAL_SETTINGS = ("alpha", "delta", "delta_step", "cross_clip_gradient", *OMEGA_SETTINGS)
 NO_WEIGHT = (
-    "Every weight on record for these steps is 0, so there are no shares to show: nobody was taught anything. "
-    "So it is where all answers to a question get the same reward, for then each advantage is 0."
+    "Every weight on record for these steps is 0, so there are no shares to show: no rollout taught anything. "
+    "This happens where all answers to a question get the same reward, because each advantage is then 0."
 )
 
 

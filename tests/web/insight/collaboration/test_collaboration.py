@@ -148,7 +148,7 @@ def test_filter_of_rescued_prompts_needs_one_step_and_one_pair(web, world, query
     query_of_pair = {"step": "1", "learner": "A", "source": "B", "lesson": "rescue", **query}
     answer = web.get(reverse("insight:run_rollouts", args=[world.pk]), query_of_pair)
     assert "lesson without one step" in answer.content.decode()
-    assert answer.context["rollout_filter"].lesson == ""
+    assert answer.context["rollout_filter"].prompt_kind == ""
 
 
 def test_latest_attempt_of_a_step_wins(world):
