@@ -179,10 +179,10 @@ class MappingForm(ServiceForm):
 
     def __init__(self, *args: Any, columns: Sequence[str], has_held_out_file: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        named = [(name, name) for name in columns]
+        choices = [(name, name) for name in columns]
         for field in ("question_field", "answer_field"):
-            self.fields[field].choices = [("", "choose a column"), *named]
+            self.fields[field].choices = [("", "choose a column"), *choices]
         for field in ("subject_field", "difficulty_field", "id_field"):
-            self.fields[field].choices = [("", "none"), *named]
+            self.fields[field].choices = [("", "none"), *choices]
         if has_held_out_file:
             del self.fields["held_out_fraction"]
