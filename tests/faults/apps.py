@@ -1,7 +1,7 @@
 """Loaded into every process of a world (settings.py): shortened time-outs, points to crash at, a clock that jumps.
 
-Short times change how long a fault takes, not what happens. A file in the data folder asks for the rest: `crash-NAME`
-kills the process that comes to that point (once), `clock` holds the seconds by which the clock is ahead.
+Short times change how long a fault takes, not what happens. Files in the data folder trigger the rest: `crash-NAME`
+kills the process that reaches that point (once), `clock` holds the seconds by which the clock is ahead.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FaultsConfig(AppConfig):
             module, _, name = path.rpartition(".")
             found = getattr(import_module(module), name)
             if found != usual:
-                raise RuntimeError(f"{path} is {found}, not {usual}: mend tests/faults/apps.py")
+                raise RuntimeError(f"{path} is {found}, not {usual}: update tests/faults/apps.py")
             setattr(import_module(module), name, short)
         self._crash_points()
         Clock(_data() / "clock").install()
@@ -107,5 +107,5 @@ class Clock:
         now, seconds, booted = timezone.now, time.time, psutil._pslinux.boot_time
         timezone.now = lambda: now() + timedelta(seconds=self.look())
         time.time = lambda: seconds() + self.look()
-        # The kernel tells the moment of its start by the wall clock, so that one jumps too.
+        # The kernel reports the moment of its start by the wall clock, which jumps too.
         psutil._pslinux.boot_time = lambda: booted() + self.look()

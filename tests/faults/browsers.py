@@ -38,7 +38,7 @@ class Browser:
         self.connections = 0
         self.reads = asyncio.Event()  # cleared: a browser that takes nothing
         self.reads.set()
-        self.asked: set[UUID] = set()  # over this connection
+        self.subscribed: set[UUID] = set()  # over this connection
         self.left: set[UUID] = set()  # watched no more
         self._socket: ClientConnection | None = None
 
@@ -54,7 +54,7 @@ class Browser:
                 ) as socket:  # type: ignore[arg-type]
                     tries, self._socket = 0, socket
                     self.connections += 1
-                    self.asked.clear()
+                    self.subscribed.clear()
                     for run_id in [run_id for run_id in self.cursors if run_id not in self.left]:
                         await self.ask(run_id)
                     await self._listen(socket)
@@ -69,16 +69,16 @@ class Browser:
             await self.ask(run_id)
 
     async def ask(self, run_id: UUID) -> None:
-        if self._socket is not None and run_id not in self.asked:
-            self.asked.add(run_id)
+        if self._socket is not None and run_id not in self.subscribed:
+            self.subscribed.add(run_id)
             frame = {"op": "sub", "run": str(run_id), "after": self.cursors[run_id]}
             await self._socket.send(json.dumps(frame))
 
     async def leave(self, run_id: UUID) -> None:
         """Watch a run no more: a socket may watch only so many at once. What came of it stays noted."""
         self.left.add(run_id)
-        if self._socket is not None and run_id in self.asked:
-            self.asked.discard(run_id)
+        if self._socket is not None and run_id in self.subscribed:
+            self.subscribed.discard(run_id)
             with contextlib.suppress(WebSocketException):
                 await self._socket.send(json.dumps({"op": "unsub", "run": str(run_id)}))
 

@@ -45,7 +45,7 @@ def world(shared_world: World) -> Iterator[World]:
 
 
 class Report:
-    """What one fault test tells: what was killed, how long until it was well again, and what became of the events."""
+    """The report of one fault test: what was killed, the seconds until recovery, and the counts of events."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -55,7 +55,7 @@ class Report:
         self.lines: list[dict[str, Any]] = []
 
     def kills(self, what: str) -> None:
-        """To be said in the moment of the fault: recovery is counted from here."""
+        """To be called in the moment of the fault: recovery is counted from here."""
         self.killed, self.started = what, time.monotonic()
 
     @property
@@ -82,7 +82,7 @@ class Report:
         )
         assert violations == [], "\n".join(map(str, violations))
         looks = self.world.monitor.looks - self.looks
-        assert looks > 0, f"nobody looked: {self.world.monitor.errors} looks failed"
+        assert looks > 0, f"no check was made: {self.world.monitor.errors} checks failed"
 
 
 @pytest.fixture

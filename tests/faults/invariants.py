@@ -1,6 +1,6 @@
 """The checker: invariants I1 to I6 of a world, read from the database, the spool, the disk and the process table.
 
-`Monitor` looks all the time at what only shows while it happens (I1, I3, I4); `check_run` looks at what is left of one
+`Monitor` checks all the time what only shows while it happens (I1, I3, I4); `check_run` checks what is left of one
 run (all six). Both return violations as texts; none means that the invariant holds.
 """
 
@@ -70,7 +70,7 @@ def _is_child_of(process: psutil.Process, others: Sequence[psutil.Process]) -> b
 
 
 def two_trainers(run_id: UUID, processes: Sequence[psutil.Process]) -> list[Violation]:
-    """I1: looked at twice, since one may have ended before the other began, both within one look at the table."""
+    """I1: checked twice, since one may have ended before the other began, both within one reading of the table."""
     if len(trainers(processes)) < 2:
         return []
     alive = [process for process in trainers(processes) if is_alive(process)]
@@ -88,7 +88,7 @@ def left_behind(run_id: UUID, processes: Sequence[psutil.Process]) -> list[Viola
 
 
 class Monitor:
-    """Looks at states and processes until it is told to end; `violations` fills up."""
+    """Checks states and processes until it is ended; `violations` collects what it finds."""
 
     def __init__(self, database: Database, runs_folders: Sequence[Path]) -> None:
         self.database, self.runs_folders = database, list(runs_folders)
@@ -115,7 +115,7 @@ class Monitor:
                 self.errors += 1
 
     def look(self) -> None:
-        """First the states, then the processes: who is seen to have ended has ended before we look for its trainer."""
+        """First the states, then the processes: a run that has ended by then has no trainer to be found later."""
         states = self.database.states()
         processes = processes_of(self.runs_folders)
         self.looks += 1
@@ -144,7 +144,7 @@ class Monitor:
 def check_run(
     database: Database, run_dir: Path, run_id: UUID, seen_by_browsers: Sequence[Sequence[Place]] = ()
 ) -> list[Violation]:
-    """All invariants of a run that nobody holds. seen_by_browsers: what each of those that watched it has got."""
+    """All invariants of a run that no worker holds. seen_by_browsers: what each watching browser received."""
     run = database.run(run_id)
     texts: list[tuple[str, str]] = []
     for invariant, check in _CHECKS.items():
@@ -228,12 +228,12 @@ def check_history(run: StoredRun, run_dir: Path) -> list[str]:
 
 
 def check_checkpoint(run: StoredRun, run_dir: Path) -> list[str]:
-    """I6: the newest checkpoint verifies, and is not older than the last that the run has told of."""
+    """I6: the newest checkpoint verifies, and is not older than the last that the run has reported."""
     resumable, problems = newest_checkpoint(run_dir)
-    told = max((step or 0 for _, _, kind, step in run.places if kind == "checkpoint"), default=0)
+    reported = max((step or 0 for _, _, kind, step in run.places if kind == "checkpoint"), default=0)
     found = [f"newest checkpoint: {problem}" for problem in problems]
-    if told and (resumable is None or resumable.step < told):
-        found.append(f"told of step {told}, the newest on disk is of step {resumable.step if resumable else 'none'}")
+    if reported and (resumable is None or resumable.step < reported):
+        found.append(f"step {reported} reported, the newest on disk is {resumable.step if resumable else 'none'}")
     return found
 
 

@@ -16,7 +16,7 @@ BLOCK = 65_536
 
 
 class Proxy:
-    """Listens at `at` and passes everything on to `to`, as long as it is told to."""
+    """Listens at `at` and forwards everything to `to`, until it is cut."""
 
     def __init__(self, at: Address, to: Address) -> None:
         self.at, self.to = at, to
@@ -34,7 +34,7 @@ class Proxy:
 
     @property
     def port(self) -> int:
-        """The port of a proxy that listens on one: asked for 0, it has got another."""
+        """The port of a proxy that listens on one; 0 became a free one."""
         return int(self._server.sockets[0].getsockname()[1])
 
     async def _listen(self) -> asyncio.Server:
@@ -43,7 +43,7 @@ class Proxy:
         return await asyncio.start_server(self._accept, *self.at)
 
     def pause(self) -> None:
-        """Nothing passes, and nobody is told: what a frozen server or a dead switch looks like."""
+        """Pass nothing on, without an error, as a frozen server or a dead switch does."""
         self._loop.call_soon_threadsafe(self._flows.clear)
 
     def resume(self) -> None:

@@ -106,7 +106,7 @@ def changed_event(run: Run) -> None:
 
 
 def spool_that_forgot(run: Run) -> None:
-    """The trainer's own note tells of an event that neither spool nor database have."""
+    """The trainer's own note names an event that neither spool nor database has."""
     with open(run.run_dir / "emitted.txt", "a") as ledger:
         ledger.write(f"{run.last_seq + 1} 2 log None\n")
 
@@ -315,7 +315,7 @@ def test_fake_trainer_needs_no_torch() -> None:
 
 @pytest.mark.slow
 def test_killed_fake_run_repeats_its_steps(folders: None) -> None:
-    """It dies in step 3, and goes on from step 2: as the run says that was never killed."""
+    """It dies in step 3 and continues from step 2, with the numbers of a run that was never killed."""
     whole = make_run(name="complete", checkpoint={"save_steps": 2})
     killed = make_run(whole.owner, name="crash-once", checkpoint={"save_steps": 2})
     for one in (whole, killed, killed):

@@ -1,4 +1,4 @@
-"""Faults 1 to 5, 13 and 14: processes that are killed, frozen, deaf or told to go, in a whole product.
+"""Faults 1 to 5, 13 and 14: processes that are killed, frozen, deaf or terminated, in a whole product.
 
 README.md of this folder lists all faults and where each is proven.
 """
@@ -50,9 +50,9 @@ def test_killed_process_costs_seconds_and_no_event(world: World, report: Report,
     wait(lambda: "queued" in [to for to, _ in world.changes(run_id)[1:]], "the run is queued again", REQUEUED_S)
     world.until_attempt(run_id, 2)
     recovered_s = report.seconds
-    # It may have died between a save and the word of it, so the disk says where the next one goes on.
-    told = [step for _, attempt, kind, step in world.database.places(run_id) if kind == "checkpoint" and attempt == 1]
-    assert world.starts(run_id)[2] == saved.step >= max(told) >= 20
+    # It may have died between a save and its event, so the disk shows where the next one continues.
+    saves = [step for _, attempt, kind, step in world.database.places(run_id) if kind == "checkpoint" and attempt == 1]
+    assert world.starts(run_id)[2] == saved.step >= max(saves) >= 20
     words = {"trainer": "SIGKILL and reported no outcome"}.get(victim, "worker (process .* is gone|was killed)")
     found = re.search(words, reasons(world, run_id))
     assert found
@@ -71,8 +71,8 @@ def test_begun_run_goes_on_at_once_though_other_hosts_are_idle(world: World, rep
     names = ["elsewhere-1", "elsewhere-2"]
     for name in names:
         world.add_worker(HACRL_DATA=str(world.folder / name), HACRL_HOST=name)
-    heard = "SELECT count(*) FROM runs_host WHERE name IN (?, ?) AND last_seen IS NOT NULL"
-    wait(lambda: world.database.rows(heard, *names) == [(2,)], "the other hosts are up", 60)
+    seen_hosts = "SELECT count(*) FROM runs_host WHERE name IN (?, ?) AND last_seen IS NOT NULL"
+    wait(lambda: world.database.rows(seen_hosts, *names) == [(2,)], "the other hosts are up", 60)
     client = world.redis_client()
     wait(lambda: client.llen("celery") == 0, "a second message of the launch, which was for all, is taken")
     client.close()
@@ -131,7 +131,7 @@ def test_thawed_supervisor_writes_nothing_and_ends_its_trainer(world: World, rep
     assert report.seconds > LEASE_S - 1
     before = world.database.run(run_id)
     time.sleep(2)
-    assert is_alive(trainer)  # nobody may take the run while its directory is in use
+    assert is_alive(trainer)  # no worker may take the run while its directory is in use
     assert world.database.run(run_id).last_seq == before.last_seq
     report.kills("supervisor frozen past its lease, thawed")
     frozen.resume()

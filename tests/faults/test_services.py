@@ -251,9 +251,9 @@ def test_tab_that_was_idle_for_long_is_still_live(world: World, report: Report) 
     browsers = world.browsers()
     run_id = world.launch("complete load=75", steps=5)
     browsers.watch(run_id)
-    report.kills("nothing: a tab that hears nothing for 75 s")
+    report.kills("nothing: a tab without frames for 75 s")
     world.until_state(run_id, "completed", seconds=150)
-    wait(lambda: browsers.all[0].states[run_id][-1] == "completed", "the tab is told", POLL_S + 5)
+    wait(lambda: browsers.all[0].states[run_id][-1] == "completed", "the tab shows it", POLL_S + 5)
     assert browsers.all[0].connections == 1
     report.ends(run_id, browsers, report.seconds)
 
@@ -271,7 +271,7 @@ def test_clock_that_jumps_loses_no_run(world: World, report: Report, ahead_s: in
     (world.data / "clock").write_text(str(ahead_s))
     time.sleep(watched_s)
     step = world.step(run_id)
-    wait(lambda: world.step(run_id) > step, "it goes on")
+    wait(lambda: world.step(run_id) > step, "it continues")
     assert world.trainer(run_id) == trainer
     assert [to for to, _ in world.changes(run_id)] == ["queued", "starting", "running"]
     world.end(run_id)
@@ -294,7 +294,7 @@ def test_run_goes_on_at_once_after_a_reboot(world: World, report: Report) -> Non
     world.redis.kill()
     assert world.up.stdout is not None
     world.up.stdout.close()
-    assert world.state(run_id) == "running"  # nobody could say otherwise
+    assert world.state(run_id) == "running"  # no process could write otherwise
     report.kills("all at once, as in a power cut")
     world.redis.start()
     world.start()

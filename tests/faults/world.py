@@ -1,6 +1,6 @@
 """A whole product of its own: `up` with web, worker, dispatcher, proxies before Redis and database, fake trainers.
 
-Everything lies in one short folder below /tmp, listens on unix sockets and a free port, and is gone at the end.
+Everything lies in one short folder below /tmp, listens on unix sockets and a free port, and is removed at the end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TooLate(AssertionError):
 
 
 def wait(condition: Callable[[], Any], what: str, seconds: float = PATIENCE_S, pause_s: float = 0.05) -> Any:
-    """Look until it is true; returns what it said. Error: TooLate."""
+    """Check until it is true; returns the result. Error: TooLate."""
     deadline = time.monotonic() + seconds
     while True:
         if found := condition():
@@ -142,7 +142,7 @@ class World:
         self.up: subprocess.Popen[str] | None = None
 
     def _make_database(self) -> str:
-        """Returns the address that the product is told; `self.database` reads past the proxy."""
+        """Returns the address for the product; `self.database` reads past the proxy."""
         if self.kind == "sqlite":
             self.database = Database(self.data / "db.sqlite3")
             return f"sqlite:///{self.data / 'db.sqlite3'}"
@@ -289,7 +289,7 @@ class World:
         self.extra_workers.clear()
 
     def crash_at(self, name: str) -> Path:
-        """Whoever comes to this point (apps.py) next is killed there; the file is gone then."""
+        """The next process that reaches this point (apps.py) is killed there, and the file is removed."""
         path = crash_file(self.data, name)
         path.write_text("")
         return path
@@ -333,7 +333,7 @@ class World:
         return Answer(status, text, time.monotonic() - started)
 
     def request(self, name: str, steps: int = 100_000, save_steps: int = 10, **changes: Any) -> dict[str, Any]:
-        """The body of a launch. `name` also tells the fake trainer how to behave."""
+        """The body of a launch. `name` also selects the fake trainer's behaviour."""
         training = {"steps": steps, "train_batch_size": 4, "mini_batch_size": 4}
         return {
             "name": name,
@@ -419,7 +419,7 @@ class World:
         return str(wait(lambda: self.state(run_id) in states and self.state(run_id), f"{run_id} is {states}", seconds))
 
     def until_attempt(self, run_id: UUID, attempt: int, seconds: float = PATIENCE_S) -> None:
-        """That attempt's trainer has said its first word, and it is stored."""
+        """The first event of that attempt's trainer is stored."""
         wait(lambda: attempt in self.starts(run_id), f"attempt {attempt} of {run_id} has started", seconds)
 
     def end(self, run_id: UUID) -> None:
@@ -431,7 +431,7 @@ class World:
         """All of a run that has ended, and what the monitor has seen so far of any."""
         last = self.database.places(run_id)[-1:] if browsers else []
         if browsers and last:
-            with contextlib.suppress(TooLate):  # then the comparison tells what is missing
+            with contextlib.suppress(TooLate):  # then the comparison shows what is missing
                 wait(lambda: all(cursor >= last[0][0] for cursor in browsers.cursors(run_id)), "all is shown")
         seen = browsers.seen(run_id) if browsers else []
         found: list[Violation | str] = [*check_run(self.database, self.run_dir(run_id), run_id, seen)]

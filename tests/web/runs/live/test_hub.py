@@ -181,7 +181,7 @@ class TestStream:
     @pytest.mark.slow
     @pytest.mark.once
     def test_socket_that_was_idle_for_six_seconds_is_still_live(self, rare_poll, tab, owner):
-        """redis-py 8 gives up a silent connection after 5 s unless told otherwise."""
+        """redis-py 8 closes a silent connection after 5 s by default."""
         run = claimed(owner)
         tab.sub(run)
         tab.until(lambda: tab.synced)
@@ -225,17 +225,17 @@ def test_without_redis_the_poll_brings_everything(tab, owner):
 
 
 async def test_events_offered_while_the_backlog_is_read_are_read_too():
-    """The feed goes on from 3 to 5 during the read: switching to live then would lose 4 and 5."""
+    """The feed moves from 3 to 5 during the read: switching to live then would lose 4 and 5."""
     one = hub.Hub()
     run_id = uuid4()
     watched = one.feeds[run_id] = hub.Feed(run_id, event_reader.Status(3, ""))
     subscription = hub.Subscription(run_id, 0, asyncio.Event())
     watched.subscriptions.add(subscription)
-    asked = []
+    calls = []
 
     async def read(function, run_id, after, up_to):
-        asked.append((after, up_to))
-        if len(asked) == 1:
+        calls.append((after, up_to))
+        if len(calls) == 1:
             watched.read_to = 5
             for other in watched.subscriptions:
                 other.offer(event_reader.EventBatch(5, "4,5", 2))
@@ -246,7 +246,7 @@ async def test_events_offered_while_the_backlog_is_read_are_read_too():
     assert (subscription.cursor, subscription.is_live, list(subscription.queue)) == (3, False, [])
     subscription.cursor = (await one.read_backlog(subscription)).seq
     assert (subscription.cursor, subscription.is_live) == (5, True)
-    assert asked == [(0, 3), (3, 5)]
+    assert calls == [(0, 3), (3, 5)]
     one._reader.shutdown()
 
 
@@ -254,7 +254,7 @@ async def test_events_offered_while_the_backlog_is_read_are_read_too():
 async def test_end_is_told_after_the_last_event_of_a_queue_longer_than_a_frame(monkeypatch, is_live):
     """Two batches, a frame each: queued, or still to be read."""
     monkeypatch.setattr(hub, "FRAME_CHARACTERS", 1)
-    one, run_id, said = hub.Hub(), uuid4(), []
+    one, run_id, sent = hub.Hub(), uuid4(), []
     watched = one.feeds[run_id] = hub.Feed(run_id, event_reader.Status(2, '{"op":"run"}', is_terminal=True))
     subscription = hub.Subscription(run_id, 0, asyncio.Event())
     watched.subscriptions.add(subscription)
@@ -269,11 +269,11 @@ async def test_end_is_told_after_the_last_event_of_a_queue_longer_than_a_frame(m
         return batches.pop(0)
 
     async def note(text):
-        said.append(json.loads(text)["op"])
+        sent.append(json.loads(text)["op"])
 
     one.read, socket_of_page._send_text = read, note
     assert await socket_of_page._serve(subscription)
-    assert said == ["events"]
+    assert sent == ["events"]
     assert not await socket_of_page._serve(subscription)
-    assert said == ["events", "events", "run"] + ["synced"] * (not is_live)
+    assert sent == ["events", "events", "run"] + ["synced"] * (not is_live)
     one._reader.shutdown()

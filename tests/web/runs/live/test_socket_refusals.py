@@ -233,7 +233,7 @@ class TestRefusals:
         browser.until(lambda: browser.synced)
 
         def until_closed() -> None:
-            while True:  # the hub may not hear Redis yet
+            while True:  # the hub may not be subscribed to Redis yet
                 pubsub.publish(pubsub.LOGOUT_CHANNEL, hub.session_digest(browser.cookie))
                 with contextlib.suppress(TimeoutError):
                     browser.receive(0.5)
@@ -261,7 +261,7 @@ class TestRefusals:
         remove_member(place)
         frame = browser.receive(5.0)
         assert (frame["op"], frame["code"], frame["run"]) == ("error", "not_found", str(run.pk))
-        assert time.monotonic() - began < 5  # the session is looked at every minute
+        assert time.monotonic() - began < 5  # the session check comes every minute
         emit(run, 2)
         emit(own, 2)
         while len(browser.seqs) < 2:

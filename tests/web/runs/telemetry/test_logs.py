@@ -1,4 +1,4 @@
-"""The log is searched on the server, downloaded whole, and says what was left out; old texts go, and it is said."""
+"""The log is searched on the server, downloaded whole, and counts what was left out; old texts are cleared visibly."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Packed metrics: a copy that loses and doubles nothing, whoever resumes, packs or reads at the same time."""
+"""Packed metrics: a copy that loses and repeats nothing while others resume, pack or read."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_of_two_that_pack_the_same_events_one_does(run, monkeypatch) -> None:
     before = metric_series._packed_seq(run)
     assert pack_block(run) == 20
     stored = MetricChunk.objects.count()
-    monkeypatch.setattr(metric_series, "_packed_seq", lambda _: before)  # the other looked before the first was done
+    monkeypatch.setattr(metric_series, "_packed_seq", lambda _: before)  # read before the first had finished
     assert pack_block(run) == 0
     monkeypatch.undo()
     assert MetricChunk.objects.count() == stored

@@ -1,4 +1,4 @@
-"""The queue moves: messages without piling up, and runs whose supervisor is gone come back."""
+"""The dispatcher: messages do not pile up, and runs without a supervisor return to the queue."""
 
 import os
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 
 class Watch:
-    """A clock that goes when it is told to."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -106,7 +106,7 @@ class TestNotify:
         dispatcher = Dispatcher(watch)
         assert dispatcher.notify_workers() == 2
         assert queues == {"there": [begun.pk], "": [new.pk]}
-        queues[""].clear()  # somebody took it; the other one waits for a host that is away
+        queues[""].clear()  # a worker took it; the other one waits for a host that is down
         for _ in range(100):
             watch.now += NOTIFY_EVERY_S
             dispatcher.notify_workers()
@@ -222,12 +222,12 @@ class TestReap:
         assert run.reason.startswith("paused by ada; silent")
 
     @pytest.mark.parametrize(
-        ("state", "wish", "end"),
+        ("state", "desired_state", "end"),
         [("paused", "run", "queued"), ("queued", "pause", "paused"), ("paused", "stop", "stopped")],
     )
-    def test_wish_whose_wisher_died_halfway_is_carried_out(self, watch, state, wish, end):
+    def test_request_whose_process_died_halfway_is_carried_out(self, watch, state, desired_state, end):
         run = make_run()
-        Run.objects.filter(pk=run.pk).update(state=state, desired_state=wish)
+        Run.objects.filter(pk=run.pk).update(state=state, desired_state=desired_state)
         Dispatcher(watch).tick()
         run.refresh_from_db()
         assert run.state == end
@@ -250,7 +250,7 @@ class TestReap:
         assert (run.state, run.reason) == ("stopped", "stopped by ada")
 
     def test_queued_run_that_should_stop_is_stopped(self, watch):
-        """Who wished it died between the wish and the end."""
+        """The process that requested it died before it wrote the end."""
         run = make_run()
         Run.objects.filter(pk=run.pk).update(desired_state="stop")
         Dispatcher(watch).tick()
@@ -277,7 +277,7 @@ class TestReap:
         ("station", "state"), [("finish_lost_run", State.LOST), ("_is_process_gone", State.STARTING)]
     )
     def test_run_that_cannot_be_looked_at_does_not_keep_the_others_from_it(self, watch, monkeypatch, station, state):
-        """Two runs to take back, or to end; whichever is looked at first fails."""
+        """Two runs to take back, or to end; the first one fails."""
         runs = [elsewhere(make_run()) for _ in range(2)]
         Run.objects.update(state=state, interruptions=3)
         failed = []
@@ -296,7 +296,7 @@ class TestReap:
 
 
 class TestFinishLost:
-    """A run that its supervisor left without a word ends with all its events, and not before its trainer."""
+    """A run whose supervisor vanished ends with all its events, and not before its trainer."""
 
     @pytest.fixture
     def left(self, queue, monkeypatch):
@@ -341,7 +341,7 @@ class TestFinishLost:
     def test_run_whose_directory_cannot_be_locked_waits_for_its_end(self, watch, left):
         left.request_stop()
         (left.run_dir / LOCK_NAME).unlink(missing_ok=True)
-        (left.run_dir / LOCK_NAME).mkdir()  # nobody can open it for writing, not even root
+        (left.run_dir / LOCK_NAME).mkdir()  # not even root can open it for writing
         Dispatcher(watch).tick()
         left.refresh_from_db()
         assert left.state == "lost"

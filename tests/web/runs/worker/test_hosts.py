@@ -83,7 +83,7 @@ def test_heartbeat_that_fails_does_not_end_the_thread(monkeypatch):
     def odd():
         tries.append(1)
         if len(tries) == 1:
-            raise ValueError("the driver's tool answers oddly")
+            raise ValueError("an odd answer of a driver")
         return real()
 
     monkeypatch.setattr(hosts, "devices", odd)
@@ -106,7 +106,7 @@ def test_process_is_known_by_its_start_and_a_zombie_is_none():
         assert its is not None
         assert mine < its <= mine + 24 * 3600
         process.kill()
-        assert wait_until(lambda: process_start(process.pid) is None)  # nobody has waited for it yet
+        assert wait_until(lambda: process_start(process.pid) is None)  # a zombie: its parent has not waited for it yet
     finally:
         process.kill()
         process.wait()

@@ -1,4 +1,4 @@
-"""Pause, resume, drain and the watchdog: what a supervisor makes of wishes and of a trainer that hangs."""
+"""Pause, resume, drain and the watchdog: how a supervisor handles requests and a trainer that hangs."""
 
 import pytest
 
@@ -64,7 +64,7 @@ class TestPause:
 
     @pytest.mark.once
     def test_pause_while_loading_does_not_wait_for_a_step(self, monkeypatch):
-        monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)  # that trainer hears nothing while it loads
+        monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.5)  # that trainer handles no signal while it loads
         run = make_run(name="load")
         thread = during(
             run,
@@ -236,7 +236,7 @@ class TestWatchdog:
         dog = Watchdog(tmp_path, 60, clock)
         dog.note({"type": "started"})
         assert not dog.is_hung()
-        clock.now += 10_000  # everything slept: one look of 5 s
+        clock.now += 10_000  # everything slept: one check of 5 s
         assert not dog.is_hung()
         for _ in range(56):  # 5 + 56 = 61 s
             clock.now += 1

@@ -154,7 +154,7 @@ class TestRequeue:
 
     @pytest.mark.parametrize("is_interruption", [True, False])
     def test_run_that_is_to_stop_is_stopped_instead_of_queued_for_ever(self, make_run, is_interruption):
-        """The wish came after its supervisor had read it; `run` is what the supervisor remembers."""
+        """The request came after the supervisor's last read; `run` is what the supervisor remembers."""
         run = make_run()
         Run.objects.claim(run.pk, worker())
         run.refresh_from_db()
@@ -170,7 +170,7 @@ class TestRequeue:
         def update(rows, **columns):
             if columns.get("state") == State.QUEUED and not writes:
                 writes.append(1)
-                Run.objects.get(pk=run.pk).request_stop()  # the run is still held: only the wish is written
+                Run.objects.get(pk=run.pk).request_stop()  # the run is still held: only the desired state is written
             return real(rows, **columns)
 
         monkeypatch.setattr(RunQuerySet, "update", update)
@@ -237,5 +237,5 @@ def test_claim_pause_and_stop_at_once_leave_a_run_that_goes_the_users_way():
             )
             run.refresh_from_db()
             assert run.desired_state == "stop"
-            # Held: its supervisor ends it. Otherwise it has ended, and nobody can claim it.
+            # Held: its supervisor ends it. Otherwise it has ended, and no worker can claim it.
             assert run.state in ({"starting"} if run.attempt else {"stopped"})

@@ -301,7 +301,7 @@ def test_run_directory_in_use_is_not_claimed(tmp_path):
 def test_run_directory_that_cannot_be_locked_is_passed_over():
     """The first of the queue must not keep those behind it from starting."""
     unreadable, second = make_run(), make_run()
-    (unreadable.run_dir / LOCK_NAME).mkdir(parents=True)  # nobody can open it for writing, not even root
+    (unreadable.run_dir / LOCK_NAME).mkdir(parents=True)  # not even root can open it for writing
     assert supervise(second.pk)
     unreadable.refresh_from_db()
     second.refresh_from_db()
@@ -338,7 +338,7 @@ def test_run_that_a_failing_supervisor_ends_has_all_its_events(monkeypatch):
 
 
 def test_database_that_is_away_for_a_while_costs_nothing(monkeypatch):
-    """The shipper fails for a while in mid-run; the trainer goes on and everything arrives once."""
+    """The shipper fails for a while during the run; the trainer continues and everything arrives once."""
     monkeypatch.setattr(supervisor, "DATABASE_PAUSE_S", 0.05)
     real, calls = shipper.Shipper.ship, []
 
@@ -359,7 +359,7 @@ def test_database_that_is_away_for_a_while_costs_nothing(monkeypatch):
 
 @pytest.mark.parametrize("name", ["complete", "fail"])
 def test_database_that_fails_after_a_batch_is_stored_costs_no_word_of_the_trainer(monkeypatch, name):
-    """All the trainer says comes in one batch, and the database is gone when the run should be called running."""
+    """All events come in one batch, and the database fails when the state should become running."""
     monkeypatch.setattr(supervisor, "DATABASE_PAUSE_S", 0.01)
     real_ship, real_transition, failed = shipper.Shipper.ship, Run.transition_to, []
 
@@ -386,7 +386,7 @@ def test_database_that_fails_after_a_batch_is_stored_costs_no_word_of_the_traine
 
 
 def test_stop_while_the_directory_is_busy_ends_the_run(monkeypatch):
-    """The user stops after the claim; the run must not go back to a queue from which nobody takes it."""
+    """The user stops after the claim; the run must not return to the queue, from which no worker would take it."""
     run = make_run()
 
     def start(self):
@@ -420,7 +420,7 @@ def test_spool_shortened_by_a_power_cut_does_not_reuse_numbers():
 
 
 def test_damaged_end_of_the_spool_that_nobody_stored_is_said_on_the_run():
-    """The supervisor's writer cuts it off before the trainer's looks, so it has to tell."""
+    """The supervisor's writer cuts it off before the trainer can see it, so the supervisor records the loss."""
     run = make_run(name="crash-once", checkpoint={"save_steps": 2})
     assert supervise(run.pk)
     run.refresh_from_db()
@@ -432,9 +432,9 @@ def test_damaged_end_of_the_spool_that_nobody_stored_is_said_on_the_run():
     last = run.last_seq
     assert supervise(run.pk)
     run.refresh_from_db()
-    told = run.events.get(seq=last + 1).payload
-    assert told["message"].startswith(f"events lost: the line of event {last + 1} in {SPOOL_NAME} is damaged")
-    assert (told["level"], told["incident"]) == ("warning", "damaged file")
+    warning = run.events.get(seq=last + 1).payload
+    assert warning["message"].startswith(f"events lost: the line of event {last + 1} in {SPOOL_NAME} is damaged")
+    assert (warning["level"], warning["incident"]) == ("warning", "damaged file")
     assert run.state == "completed"
     assert_nothing_left(run)
 
@@ -481,10 +481,10 @@ def test_kill_of_the_supervisor_ends_the_trainer_within_two_seconds(settings):
     finally:
         process.kill()
         process.wait()
-    # By itself it would go on for a quarter of an hour.
+    # By itself it would continue for a quarter of an hour.
     assert wait_until(lambda: processes_of(run) == [], 2), "the trainer outlived its supervisor"
     run.refresh_from_db()
-    assert run.state == "running"  # nobody could say so: the dispatcher finds out
+    assert run.state == "running"  # no process could write more: the dispatcher finds out
 
 
 def test_trainer_sees_no_secret(monkeypatch):

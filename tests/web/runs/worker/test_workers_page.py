@@ -33,7 +33,7 @@ def test_processors_memory_and_disk_are_those_of_this_machine(tmp_path):
 
 
 class FakeNvml:
-    """What NVML answers on a host with one GPU that cannot tell its load."""
+    """NVML on a host with one GPU that does not report its load."""
 
     class NVMLError(Exception):
         pass
