@@ -36,10 +36,15 @@ _NAMES = {
 }
 
 
-class Shape(BaseModel):
-    """The sizes of a decoder-only language model. query, key: width of all query heads, and of all key heads."""
+class Frozen(BaseModel):
+    """An immutable value."""
 
     model_config = ConfigDict(frozen=True)
+
+
+class Shape(Frozen):
+    """The sizes of a decoder-only language model. query, key: width of all query heads, and of all key heads."""
+
     parameters: int
     vocabulary: int
     hidden: int
@@ -74,10 +79,9 @@ def shape_of(config: Mapping[str, Any], parameters: int | None) -> Shape | None:
     return Shape(parameters=parameters, query=heads * head, key=keys * head, **fields)
 
 
-class Part(BaseModel):
+class Part(Frozen):
     """Something that one process of an agent holds: on its device, or (is_host) in the machine's memory."""
 
-    model_config = ConfigDict(frozen=True)
     name: str
     size: int
     moment: Moment = "always"
@@ -196,34 +200,30 @@ def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) ->
     return parts
 
 
-class Machine(BaseModel):
+class Machine(Frozen):
     """Memory that a run can use: of each GPU (no GPU: it trains on the CPU), and the machine's own."""
 
-    model_config = ConfigDict(frozen=True)
     gpus: tuple[int, ...] = ()
     memory: int
 
 
-class MemoryEstimate(BaseModel):
+class MemoryEstimate(Frozen):
     """Peaks of a run. gpu: of the fullest GPU, 0 without one.  memory: of the machine's own memory."""
 
-    model_config = ConfigDict(frozen=True)
     gpu: int
     memory: int
 
 
-class Fix(BaseModel):
+class Fix(Frozen):
     """A change of settings with which the run fits, in words, and the peak after it."""
 
-    model_config = ConfigDict(frozen=True)
     change: str
     peak: int
 
 
-class Shortfall(BaseModel):
+class Shortfall(Frozen):
     """A run that does not fit."""
 
-    model_config = ConfigDict(frozen=True)
     where: str  # "a GPU" or "this machine"
     needed: int
     there: int

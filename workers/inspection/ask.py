@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from workers.contract.spec.agent import AgentSpec
+from workers.verifiers.service import Verifier
 
 
 def answer(request: dict[str, Any], agent_request: dict[str, Any]) -> dict[str, Any]:
@@ -53,15 +54,6 @@ def answer(request: dict[str, Any], agent_request: dict[str, Any]) -> dict[str, 
     }
 
 
-def verdict_of(request: dict[str, Any], text: str) -> dict[str, Any]:
-    """The verdict of the run's verifier on an answer."""
-    from workers.verifiers.service import Verifier
-
-    with Verifier(request["verifier"], tolerance=request["tolerance"]) as verifier:
-        [result] = verifier.score([text], [request["expected"]])
-    return {"reward": result.reward, "reason": result.reason}
-
-
 def main() -> int:
     """Print a JSON line for each agent as soon as it has answered."""
     request = json.load(sys.stdin)
@@ -69,7 +61,9 @@ def main() -> int:
         try:
             line = answer(request, agent)
             if request["expected"]:
-                line["verdict"] = verdict_of(request, line["text"])
+                with Verifier(request["verifier"], tolerance=request["tolerance"]) as verifier:
+                    [verdict] = verifier.score([line["text"]], [request["expected"]])
+                line["verdict"] = {"reward": verdict.reward, "reason": verdict.reason}
         except Exception as error:  # the other agents still answer
             line = {"agent": agent["name"], "error": f"{type(error).__name__}: {str(error)[:300]}"}
         print(json.dumps(line, ensure_ascii=True), flush=True)

@@ -95,7 +95,8 @@ def inspect_pair(first: str, second: str, revisions: tuple[str | None, str | Non
     return compare_models(reports[0], reports[1]), True
 
 
-def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+def main(arguments: list[str] | None = None) -> int:
+    """Print one JSON object."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.inspection.inspect_model", description="Check a model, or compare two."
     )
@@ -108,12 +109,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     pair.add_argument("second", metavar="B")
     pair.add_argument("--revision-a")
     pair.add_argument("--revision-b")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Print one JSON object."""
-    options = _arguments(arguments)
+    options = parser.parse_args(arguments)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if options.verb == "model":
         report, ok = inspect_model(options.location, options.revision)

@@ -21,8 +21,8 @@ class Verdict:
     is_timeout: bool = False
 
 
-CORRECT = Verdict(1.0, "right")
-INCORRECT = Verdict(0.0, "wrong")
+CORRECT = Verdict(1.0, "correct")
+INCORRECT = Verdict(0.0, "incorrect")
 NO_ANSWER = Verdict(0.0, "no closed \\boxed{...} and no stated answer")
 NO_REFERENCE = Verdict(0.0, "the reference answer is empty")
 TOO_LONG = Verdict(0.0, f"answer longer than {MAX_ANSWER_CHARACTERS} characters")

@@ -50,6 +50,6 @@ def test_each_agent_says_what_it_says_in_an_evaluation_and_a_broken_one_silences
     first, gone, second = ask({**request, "max_new_tokens": 6, "agents": agents})
     assert [first["text"], second["text"]] == expected
     assert first["num_tokens"] <= 6
-    assert first["verdict"] == {"reward": 1.0, "reason": "right"}
+    assert first["verdict"] == {"reward": 1.0, "reason": "correct"}
     assert second["verdict"]["reward"] == float(expected[1].strip() == expected[0].strip())
     assert "no such folder" in gone["error"]

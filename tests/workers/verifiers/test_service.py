@@ -296,11 +296,11 @@ def test_command_line_prints_a_verdict_a_line(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(line["id"], line["reward"], line["reason"]) for line in lines] == [
-        ("a", 1.0, "right"),
-        ("b", 0.0, "wrong"),
+        ("a", 1.0, "correct"),
+        ("b", 0.0, "incorrect"),
     ]
     assert set(lines[0]) == {"id", "reward", "reason", "seconds"}
 
 
 def test_verdicts_are_values():
-    assert Verdict(1.0, "right") == Verdict(1.0, "right")
+    assert Verdict(1.0, "correct") == Verdict(1.0, "correct")

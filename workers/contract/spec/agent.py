@@ -43,16 +43,13 @@ class AgentSpec(SettingsSection):
         pattern=rf"^[^{UNPRINTABLE}/\\]+$",
     )
     model: str = setting(
-        help="Folder with config.json, tokenizer and *.safetensors, or a hub id.",
+        help="Folder (config.json, tokenizer, safetensors) or hub id.",
         source="product",
         min_length=1,
         max_length=1000,
     )
     revision: str | None = setting(
-        None,
-        help="Hub revision (commit, tag or branch).",
-        source="product",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$",
+        None, help="Hub commit, tag or branch.", source="product", pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$"
     )
     seed: Count | None = setting(
         None,

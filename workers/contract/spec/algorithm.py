@@ -121,7 +121,7 @@ class AlgorithmSpec(SettingsSection):
     )
     quarantine_margin: Share = setting(
         0.05,
-        help="A quarantine begins when the smoothed alignment is below minus this, and ends when it is above this.",
+        help="A quarantine begins when the smoothed alignment is below minus this, ends above it.",
         source="ours",
     )
     audit_share: Share = setting(
@@ -152,11 +152,7 @@ class AlgorithmSpec(SettingsSection):
         10.0, help="Sequence ratios are clamped to exp(±this).", source="official recipe", gt=0, le=50
     )
     beta: Number = setting(
-        1e-3,
-        help="Weight of the KL penalty against the starting model (self rollouts).",
-        source="first public code",
-        ge=0,
-        le=10,
+        1e-3, help="KL penalty against the starting model (self rollouts).", source="first public code", ge=0, le=10
     )
     cross_kl: bool = setting(
         False,

@@ -23,17 +23,10 @@ class DataSpec(SettingsSection):
         help="JSONL file with one question a line.", source="product", min_length=1, max_length=1000
     )
     eval_path: str | None = setting(
-        None,
-        help="JSONL file of held-out questions; empty: a share of the training file is held out.",
-        source="product",
-        max_length=1000,
+        None, help="JSONL file of held-out questions; empty: hold out a share.", source="product", max_length=1000
     )
     held_out_fraction: Number = setting(
-        0.1,
-        help="Share held out by a stable hash of the question, where eval_path is empty.",
-        source="product",
-        ge=0,
-        le=0.9,
+        0.1, help="Share held out by a stable hash where eval_path is empty.", source="product", ge=0, le=0.9
     )
     question_field: str = setting(
         "question", help="Key of the question in each line.", source="product", min_length=1, max_length=120
@@ -50,11 +43,7 @@ class DataSpec(SettingsSection):
         "math", help="; ".join(f"{kind}: {rules.line}" for kind, rules in RULES.items()) + ".", source="Sec. 4.1"
     )
     tolerance: Number = setting(
-        DEFAULT_TOLERANCE,
-        help="numeric: how far an answer may be from the reference answer, as a share of it.",
-        source="ours",
-        ge=0,
-        le=0.5,
+        DEFAULT_TOLERANCE, help="numeric: largest relative error of a correct answer.", source="ours", ge=0, le=0.5
     )
 
 
@@ -62,11 +51,7 @@ class EvaluationBenchmark(DataSpec):
     """A further benchmark for evaluation only: its held-out questions, or all of them where none are held out."""
 
     held_out_fraction: Number = setting(
-        0.0,
-        help="Share of the questions to evaluate on, chosen by a stable hash, where eval_path is empty; 0: all.",
-        source="product",
-        ge=0,
-        le=0.9,
+        0.0, help="Share to evaluate on where eval_path is empty; 0: all questions.", source="product", ge=0, le=0.9
     )
     num_samples: Count | None = setting(
         None, help="Samples of each question; empty: as many as for the run's own.", source="product", ge=1, le=1024

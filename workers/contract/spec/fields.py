@@ -30,10 +30,6 @@ def _plain_number(value: Any) -> Any:
     return value
 
 
-def _empty_is_none(value: Any) -> Any:
-    return None if isinstance(value, str) and not value.strip() else value
-
-
 def _holds_question(template: str) -> str:
     if "{question}" not in template:
         raise ValueError("the template must contain {question}")
@@ -44,5 +40,5 @@ Count = Annotated[int, BeforeValidator(_plain_number)]
 Number = Annotated[float, BeforeValidator(_plain_number)]
 Share = Annotated[Number, Field(ge=0, le=1)]
 # Empty, also the empty text that a form sends, selects the algorithm's own value.
-OwnNumber = Annotated[Number | None, BeforeValidator(_empty_is_none)]
+OwnNumber = Annotated[Number | None, BeforeValidator(lambda v: None if isinstance(v, str) and not v.strip() else v)]
 PromptTemplate = Annotated[str, Field(max_length=20_000), AfterValidator(_holds_question)]

@@ -78,7 +78,7 @@ class TrainingSpec(SettingsSection):
     num_iterations: Count = setting(1, help="Passes over the rollouts of a step.", source="Sec. 4.1", ge=1, le=100)
     micro_batch_size: Count = setting(
         64,
-        help="Sequences per forward pass; changes memory and speed, not results.",
+        help="Sequences a forward pass; no effect on results.",
         source="design",
         unit="sequences",
         ge=1,
@@ -165,7 +165,7 @@ class ComputeSpec(SettingsSection):
     )
     gradient_checkpointing: bool = setting(
         False,
-        help="Recompute a layer's activations in the backward pass instead of keeping them: a third more time.",
+        help="Recompute activations in backward passes: less memory, a third slower.",
         source="arXiv 1604.06174",
     )
     offload: Literal["none", "optimizer", "idle", "both"] = setting(

@@ -52,11 +52,6 @@ def _same_complex_number(gold: Any, answer: Any) -> bool:
     return bool(sympy.Abs(sympy.N(gold.subs(unit) - answer.subs(unit))) < 1e-9)
 
 
-def _is_constant(text: str) -> bool:
-    """Whether an expression has no letters outside LaTeX commands."""
-    return not re.search(r"[a-zA-Z]", _FUNCTION_WORDS.sub("", text))
-
-
 def _increasing(text: str) -> str:
     """A chain of `>` written with `<`: 3>x>1 becomes 1<x<3."""
     text = re.sub(r"\\(?:geq?slant|geq?|ge)(?![a-zA-Z])", "≥", text)
@@ -105,7 +100,7 @@ def is_equal(gold: str, answer: str) -> bool:
     is_list = "," in answer or re.search(r"(?<![a-zA-Z])(?:or|and)(?![a-zA-Z])", answer) is not None
     if len(sides) > 1 and not is_list and (len(gold_sides) == 1 or len(sides) > 2):
         # All sides without letters must equal the gold: 0=5 is not 5.
-        constants = [side for side in sides[:-1] if _is_constant(side)]
+        constants = [side for side in sides[:-1] if not re.search(r"[a-zA-Z]", _FUNCTION_WORDS.sub("", side))]
         return all(side and _equal(gold_sides[-1], side) for side in [*constants, sides[-1]])
     if len(gold_sides) == 2 and len(sides) == 1 and _NAME.fullmatch(gold_sides[0]):
         return _equal(gold_sides[1], answer)

@@ -134,7 +134,9 @@ def _run(request: dict[str, str], seconds: int) -> _Ending:
         with process:
             process.stdin.write(json.dumps({**request, "folder": folder}).encode())
             process.stdin.close()
-            has_ended = _wait(process.pid, seconds)
+            handle = os.pidfd_open(process.pid)
+            has_ended = bool(select.select([handle], [], [], seconds)[0])
+            os.close(handle)
             process.kill()  # it can have no children
             status = process.wait()
             os.set_blocking(process.stdout.fileno(), False)
@@ -146,15 +148,6 @@ def _processor_s() -> float:
     """Processor time of all finished children."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
-
-
-def _wait(pid: int, seconds: float) -> bool:
-    """Whether a child process ends in that time; it is not reaped."""
-    handle = os.pidfd_open(pid)
-    try:
-        return bool(select.select([handle], [], [], seconds)[0])
-    finally:
-        os.close(handle)
 
 
 def main() -> None:

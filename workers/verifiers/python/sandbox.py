@@ -28,6 +28,7 @@ MEMORY_BYTES = 512 * 2**20
 CPU_SECONDS = 2
 FILE_BYTES = 16 * 2**20
 OPEN_FILES = 64
+READABLE = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache")  # libraries that a solution may import
 
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 1, 38, 22, 2
 _SIGKILL, _EPERM, _ENOSYS = 9, 1, 38
@@ -90,13 +91,6 @@ def confine(folder: Path) -> None:
     _filter_calls(libc)
 
 
-def readable_folders() -> list[Path]:
-    """The folders of Python and of the libraries that a solution may import."""
-    places = (sys.prefix, sys.base_prefix, "/usr", "/lib", "/lib64", "/etc/ld.so.cache")
-    folders = {Path(place).resolve() for place in places}
-    return sorted(place for place in folders if place.exists())
-
-
 def _guard_files(libc: ctypes.CDLL, folder: Path) -> None:
     """Set up Landlock; its system calls are 444 to 446 on all machines."""
     version = libc.syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint(1))
@@ -107,7 +101,8 @@ def _guard_files(libc: ctypes.CDLL, folder: Path) -> None:
     rules = libc.syscall(444, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
     if rules < 0:
         raise SandboxUnavailable(f"Landlock: {os.strerror(ctypes.get_errno())}")
-    allowed = dict.fromkeys(readable_folders(), _READ)
+    folders = {Path(place).resolve() for place in (sys.prefix, sys.base_prefix, *READABLE)}
+    allowed = dict.fromkeys(filter(Path.exists, folders), _READ)
     allowed |= {folder: handled & ~_REFER, Path("/dev/null"): 0b110}
     for place, rights in allowed.items():
         if not place.is_dir():
