@@ -6,7 +6,7 @@ incorrect.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
 from statistics import fmean
@@ -75,13 +75,9 @@ def estimates(tallies: Sequence[Tally], num_samples: int) -> dict[str, float]:
     return values
 
 
-def sizes(num_samples: int) -> Iterator[int]:
+def sizes(num_samples: int) -> list[int]:
     """The reported k of pass@k: powers of two below the number of samples, and that number."""
-    k = 1
-    while k < num_samples:
-        yield k
-        k *= 2
-    yield num_samples
+    return [*(2**power for power in range((num_samples - 1).bit_length())), num_samples]
 
 
 def formula(name: str) -> str:

@@ -197,7 +197,7 @@ class Log(Body):
 
 
 class LeftOut(Body):
-    """How many events of each type were left out of the spool since the last such event, and why (spool_quota.py)."""
+    """How many events of each type were left out of the spool since the last such event, and why (spool.py)."""
 
     type: Literal["left_out"] = "left_out"
     counts: dict[str, int]

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from workers.contract.spool_quota import LINE_CHARACTERS, clean_line
+from workers.contract.spool import LINE_CHARACTERS, clean_line
 
 LOG_NAME = "trainer.log"
 FIRST_BYTES = 2**20

@@ -155,15 +155,10 @@ def _near(folder: Path, limit: float, has_file: bool, progress: ImportProgress, 
 
 def _sample(path: Path, limit: float) -> list[dict[str, str]]:
     """The first training questions, shortened."""
-    rows = []
     with open(path, encoding="utf-8") as file:
-        for line in file:
-            row = json.loads(line)
-            if split_position(row["question"]) > limit:
-                rows.append({key: row[key][:SHOWN_LETTERS] for key in ("question", "answer", "subject")})
-            if len(rows) == SAMPLE_ROWS:
-                break
-    return rows
+        rows = (row for row in map(json.loads, file) if split_position(row["question"]) > limit)
+        keys = ("question", "answer", "subject")
+        return [{key: row[key][:SHOWN_LETTERS] for key in keys} for row in islice(rows, SAMPLE_ROWS)]
 
 
 def compare_benchmarks(request: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from workers.questions.canonical import strict_key
@@ -71,12 +72,8 @@ class Overlap:
     def as_dict(self, known_texts: Iterable[str]) -> dict[str, Any]:
         """As JSON. known_texts: the known questions again, for the texts of the examples."""
         numbers = {number for _, number, _ in self.examples}
-        texts: dict[int, str] = {}
-        for number, text in enumerate(known_texts) if numbers else ():
-            if number in numbers:
-                texts[number] = text[:EXAMPLE_LETTERS]
-            if len(texts) == len(numbers):
-                break
+        first_texts = enumerate(islice(known_texts, max(numbers, default=-1) + 1))
+        texts = {number: text[:EXAMPLE_LETTERS] for number, text in first_texts if number in numbers}
         examples = [
             {"question": text[:EXAMPLE_LETTERS], "other": texts.get(number, ""), "is_same": is_same}
             for text, number, is_same in self.examples

@@ -16,6 +16,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -31,7 +32,7 @@ CACHE_SIZE = 100_000
 _PROBE = "\\boxed{271828}"  # an answer that every valid gold can be compared with
 
 
-class Verifier:
+class Verifier(AbstractContextManager["Verifier"]):
     """Scores responses with up to `processes` children, which start when an answer needs one."""
 
     def __init__(self, kind: VerifierKind, processes: int = 1, tolerance: float = DEFAULT_TOLERANCE) -> None:
@@ -44,9 +45,6 @@ class Verifier:
         self._pool = ThreadPoolExecutor(processes, thread_name_prefix="verifier")
         self._cache: OrderedDict[Query, Verdict] = OrderedDict()
         self._lock = threading.Lock()
-
-    def __enter__(self) -> Verifier:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

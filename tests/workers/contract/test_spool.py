@@ -4,10 +4,9 @@ import errno
 
 import pytest
 
-from workers.contract import spool, spool_quota
+from workers.contract import spool
 from workers.contract.events import Log, Metrics, Rollout, Started
-from workers.contract.spool import SPOOL_NAME, SpoolWriter, read_spool, rotated, spool_bytes
-from workers.contract.spool_quota import Gate, clean_line
+from workers.contract.spool import SPOOL_NAME, Gate, SpoolWriter, clean_line, read_spool, rotated, spool_bytes
 
 
 def rollout(step: int = 1) -> Rollout:
@@ -117,7 +116,7 @@ class TestRotation:
     def test_small_quota_that_is_stored_in_time_leaves_nothing_out(self, tmp_path, monkeypatch):
         """With files of 16 MiB, a stored one and the one under way would fill a quota of 1 MiB for ever."""
         now = iter(range(10**6))
-        monkeypatch.setattr(spool_quota.time, "monotonic", lambda: next(now))  # each event measures anew
+        monkeypatch.setattr(spool.time, "monotonic", lambda: next(now))  # each event measures anew
         writer = SpoolWriter(tmp_path, 1, quota_bytes=2**20)
         for step in range(2000):  # 1.5 MB
             writer.emit(rollout(step))
@@ -154,11 +153,11 @@ class TestQuota:
         ]
 
     def test_what_a_full_spool_leaves_out_is_counted_and_no_number_is_missing(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(spool_quota, "NOTICE_S", 0.0)
+        monkeypatch.setattr(spool, "NOTICE_S", 0.0)
         clock = [0.0]
-        monkeypatch.setattr(spool_quota.time, "monotonic", lambda: clock.__setitem__(0, clock[0] + 2) or clock[0])
+        monkeypatch.setattr(spool.time, "monotonic", lambda: clock.__setitem__(0, clock[0] + 2) or clock[0])
         writer = SpoolWriter(tmp_path, 1, quota_bytes=40_000)
-        writer._gate._now = spool_quota.time.monotonic
+        writer._gate._now = spool.time.monotonic
         for step in range(40):  # 40 * (about 850 + 190) bytes would be 41,600; from 20,000 on no rollout enters
             writer.emit(rollout(step), Metrics(step=step, agent="A", values={"x": 1.0}))
         writer.close()
