@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
@@ -32,7 +32,9 @@ from workers.contract.checkpoint_manifest import (
     step_folders,
 )
 from workers.contract.spec.sections import CheckpointSpec
-from workers.trainer.progress import LogFunction
+
+if TYPE_CHECKING:  # it imports torch, which saved checkpoints are read without
+    from workers.trainer.progress import LogFunction
 
 MAX_FAILED_SAVES = 3
 Save = Callable[[], None]
