@@ -249,6 +249,13 @@ class Client:
             yield from frame["events"]
 
 
+def metric_values(event: Mapping[str, Any]) -> dict[str, float | None]:
+    """The numbers of an event of type `metrics` by name; a ratio, recorded as (sum, count), is divided."""
+    ratios = event["payload"].get("ratios") or {}
+    quotients = {name: total / count if count else None for name, (total, count) in ratios.items()}
+    return {**(event["payload"].get("values") or {}), **quotients}
+
+
 def check_address(url: str) -> None:
     """Error: Unreachable."""
     if not url.startswith(("https://", "http://")):

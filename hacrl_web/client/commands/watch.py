@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hacrl_web.client.api import PATIENCE_S, TERMINAL, Client
+from hacrl_web.client.api import PATIENCE_S, TERMINAL, Client, metric_values
 from hacrl_web.client.command import RUN_FAILED, AsJson, RunName, client_command, connect, run_id
 from hacrl_web.client.show import complain, console, format_number, line, print_json, safe, sparkline, state
 
@@ -40,7 +40,7 @@ class RunScreen:
         for event in frame["events"]:
             body = event["payload"]
             if event["type"] == "metrics" and not event["source"]:
-                for name, value in values_of(body).items():
+                for name, value in metric_values(event).items():
                     self.points.setdefault((event["agent"], name), deque(maxlen=POINTS)).append(value)
             elif event["type"] == "log":
                 self.log_lines.append(str(body.get("message", "")))
@@ -58,14 +58,6 @@ class RunScreen:
                 grid.add_row(safe(agent), safe(name), format_number(values[-1]), sparkline(values))
         numbers = grid if grid.row_count else Text("No numbers yet.", style="bright_black")
         return Group(head, numbers, *(Text(str(safe(text))[:200], style="bright_black") for text in self.log_lines))
-
-
-def values_of(body: dict[str, Any]) -> dict[str, float | None]:
-    """The values of a metrics event; a ratio is divided."""
-    values = dict(body.get("values") or {})
-    for name, pair in (body.get("ratios") or {}).items():
-        values[name] = pair[0] / pair[1] if pair[1] else None
-    return values
 
 
 @client_command

@@ -7,8 +7,10 @@ import functools
 import gzip
 import itertools
 import json
+import re
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx2
 import pytest
@@ -21,12 +23,12 @@ from typer.testing import CliRunner
 from hacrl_web.accounts.tokens.tokens import make_token
 from hacrl_web.client import api, command, login, main, show
 from hacrl_web.client.api import ApiError, Client, Unreachable
-from hacrl_web.client.commands import compare, watch
+from hacrl_web.client.commands import compare
 from hacrl_web.runs.models import Run, State, TelemetryEvent, Worker
 from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.support.web.factories import make_run, metrics, write_spool
 from tests.support.web.live import Server
-from workers.contract.events import Log
+from workers.contract.events import Log, Metrics
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTILE = "\x1b]0;owned\x07\x1b[31mred\u202e"
@@ -417,11 +419,8 @@ def test_rows_of_one_algorithm_have_different_labels():
 
 
 def test_ratio_of_an_event_is_divided():
-    assert watch.values_of({"values": {"a": 1.0}, "ratios": {"b": [3, 4], "c": [0, 0]}}) == {
-        "a": 1.0,
-        "b": 0.75,
-        "c": None,
-    }
+    event = {"payload": {"values": {"a": 1.0}, "ratios": {"b": [3, 4], "c": [0, 0]}}}
+    assert api.metric_values(event) == {"a": 1.0, "b": 0.75, "c": None}
 
 
 def test_launcher_passes_on_every_client_command():
@@ -449,3 +448,16 @@ def test_token_goes_to_no_other_host_whatever_the_path(path, tmp_path):
     list(client.pages(path))
     client.save(path, tmp_path / "file")
     assert hosts == ["hacrl.test"] * 4
+
+
+def test_python_of_the_readme_prints_the_reward(monkeypatch, capsys):
+    text = (Path(__file__).resolve().parents[3] / "README.md").read_text()
+    (code,) = re.findall(r"```python\n(.+?)```", text, re.DOTALL)
+    metrics = Metrics(step=1, agent="A", values={"loss": 0.5}, ratios={"reward/mean": (3.0, 4.0)})
+    record = json.loads(metrics.model_dump_json())
+    event = {name: record.pop(name) for name in ("type", "step", "agent")} | {"source": "", "payload": record}
+    monkeypatch.setattr("hacrl_web.client.login.find_login", lambda: SimpleNamespace(url="http://127.0.0.1", token="t"))
+    monkeypatch.setattr(Client, "launch", lambda self, request: {"id": "run"})
+    monkeypatch.setattr(Client, "follow", lambda self, run: iter([event]))
+    exec(code, {})
+    assert capsys.readouterr().out == "1 A 0.75\n"
