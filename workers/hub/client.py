@@ -108,6 +108,8 @@ def _cached_weight_facts(hub_id: str, revision: str | None) -> dict[str, Any] | 
         names = json.loads(index.read_bytes())["weight_map"].values() if index.is_file() else ["model.safetensors"]
         for name in sorted({Path(name).name for name in names}):
             weights.add(folder / name)
-    except (KeyError, TypeError, AttributeError, ValueError, *hub_errors()):
+    except (KeyError, TypeError, AttributeError, ValueError):  # of a damaged index or header
+        return None
+    except hub_errors():
         return None
     return weights.facts() | {"commit": folder.name}
