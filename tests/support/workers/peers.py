@@ -1,4 +1,4 @@
-"""Peers that nobody should learn from: one whose verdicts are inverted, and one that emits noise."""
+"""Peers that no agent should learn from: one with inverted verdicts, and one that emits noise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workers.verifiers.verdicts import Verdict
 
 
 class InvertedVerdicts(Scorer):
-    """Scores a step's rollouts rightly, and turns the verdicts on one agent's around. Evaluations stay right."""
+    """Inverts the verdicts on one agent's rollouts of a step; evaluations stay correct."""
 
     def __init__(self, *arguments: Any, liar: int) -> None:
         super().__init__(*arguments)
@@ -39,14 +39,14 @@ class InvertedVerdicts(Scorer):
 
 
 class StartVerifier(HashVerifier):
-    """Right is a response that starts with one of four letters: learnt from scratch in seconds."""
+    """A response is correct if it starts with one of four letters: learnt from scratch in seconds."""
 
     def score(self, completions: list[str], answers: list[str]) -> list[Verdict]:
         return [Verdict(float(completion[:1] in ("0", "1", "2", "3")), "start") for completion in completions]
 
 
 class StartChild:
-    """Stands for the second verifier of that rule."""
+    """The second verifier of that rule."""
 
     def ask(self, response: str, gold: str) -> Verdict:
         return Verdict(float(response[:1] < "4" and response[:1].isdigit()), "second start")
@@ -55,7 +55,7 @@ class StartChild:
 
 
 def emit_noise(monkeypatch, name: str, letters: str, longest: int) -> None:
-    """From now on the agent of this name sends random text, with the log-probability of random letters."""
+    """Make the agent of this name send random text, with the log-probability of random letters."""
     generate = LocalAgent.generate
 
     def noisy(self: LocalAgent, step: int, questions: Sequence[Question]) -> GeneratedRollouts:

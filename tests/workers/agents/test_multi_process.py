@@ -144,7 +144,7 @@ def test_processes_end_with_the_trainer_also_amid_a_call(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_error_in_a_process_is_told_and_ends_all(tmp_path):
+def test_an_error_in_a_process_is_raised_and_ends_all(tmp_path):
     folder = make_agent(tmp_path / "model", "llama")
     spec = spec_of(tmp_path, [{"name": "A", "model": str(folder)}], 2)
     agent = RankedAgent(spec, 0, None)
@@ -155,7 +155,7 @@ def test_an_error_in_a_process_is_told_and_ends_all(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharding", ["none", "fsdp2"])
-def test_checkpoint_that_cannot_be_written_is_an_error_of_the_disk_and_the_agent_goes_on(tmp_path, sharding):
+def test_checkpoint_that_cannot_be_written_is_an_error_of_the_disk_and_the_agent_continues(tmp_path, sharding):
     folder = make_agent(tmp_path / "model", "llama")
     agent = RankedAgent(spec_of(tmp_path, [{"name": "A", "model": str(folder)}], 2, sharding), 0, None)
     (tmp_path / "file").touch()

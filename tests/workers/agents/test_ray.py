@@ -16,7 +16,7 @@ import pytest
 from safetensors import SafetensorError
 
 from tests.support.waiting import wait_until
-from tests.support.workers.endings import assert_same_end, told
+from tests.support.workers.endings import assert_same_end, last_records
 from tests.support.workers.tiny import HashVerifier, make_agent, make_pair, make_spec, records, train
 from workers.agents.messages import AgentLost, RolloutsMissing
 from workers.agents.placement import RayMissing, place
@@ -66,7 +66,7 @@ def with_ray(spec: RunSpec) -> RunSpec:
 def test_two_agents_under_ray_end_as_in_one_process_bit_for_bit(tmp_path):
     spec = make_spec(tmp_path, make_pair(tmp_path), **CHANGES | {"training": {"steps": 3}})
     assert_same_end(trained(with_ray(spec), tmp_path / "ray"), trained(spec, tmp_path / "local"))
-    assert told(tmp_path / "ray", "answers") == told(tmp_path / "local", "answers")
+    assert last_records(tmp_path / "ray", "answers") == last_records(tmp_path / "local", "answers")
     assert not (tmp_path / "ray" / SCRATCH_NAME).is_symlink()  # its sockets and logs are gone
 
 
@@ -269,7 +269,7 @@ def test_agents_on_two_hosts_of_a_cluster_end_as_in_one_process(tmp_path, hosts,
 # Refusals
 
 
-def test_run_that_wants_ray_where_it_is_not_installed_says_what_to_do(tmp_path, monkeypatch):
+def test_run_with_ray_where_it_is_not_installed_is_refused_with_advice(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "workers.agents.ray_placement", raising=False)
     spec = with_ray(make_spec(tmp_path, make_pair(tmp_path)))

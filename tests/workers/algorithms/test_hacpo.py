@@ -69,7 +69,7 @@ def test_capability_is_the_mean_of_the_last_steps():
     assert not tracker.clamped().any()
 
 
-def test_ratio_is_clamped_and_says_so():
+def test_clamped_ratio_is_marked():
     # P = (1, .05): 20 -> 10, and 1/20 -> .1.
     tracker = hacpo.CapabilityTracker(2)
     tracker.update(rewards_of([[1.0] * 20], [[1.0] + [0.0] * 19]))
@@ -110,7 +110,7 @@ def test_ratio_is_one_while_warming_up():
     assert tracker.ratio()[0, 1].item() == 2.0
 
 
-def test_tracker_goes_on_from_its_state():
+def test_tracker_resumes_from_its_state():
     tracker = hacpo.CapabilityTracker(2, window=2)
     tracker.update(rewards_of([[1.0, 0.0]], [[1.0, 1.0]]))
     other = hacpo.CapabilityTracker(2, window=2)

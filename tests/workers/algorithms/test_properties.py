@@ -264,7 +264,7 @@ def test_equal_agents_are_judged_by_the_joint_mean(seed):
 
 
 @given(seed=SEEDS, window=st.integers(1, 4), warmup=st.integers(0, 3), steps=st.integers(1, 6), cut=st.integers(0, 6))
-def test_tracker_goes_on_from_its_state_at_any_step(seed, window, warmup, steps, cut):
+def test_tracker_resumes_from_its_state_at_any_step(seed, window, warmup, steps, cut):
     whole = hacpo.CapabilityTracker(3, window, warmup_steps=warmup)
     resumed = hacpo.CapabilityTracker(3, window, warmup_steps=warmup)
     for step in range(steps):

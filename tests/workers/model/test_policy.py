@@ -137,7 +137,7 @@ def test_shared_rollout_ends_as_the_learners_own_turns_do(tmp_path):
         ("{{ messages[0]['content'] }}<end>", [1, 18]),
     ],
 )
-def test_template_that_says_nothing_of_the_end_leaves_the_eos(tmp_path, template, stops):
+def test_template_without_an_end_leaves_the_eos(tmp_path, template, stops):
     folder = make_agent(tmp_path / "model", "llama", extra_pieces=("<end>",), eos_token_id=stops)
     policy, _ = make_policy(tmp_path)
     policy.tokenizer.chat_template = template
@@ -209,7 +209,7 @@ def test_weights_that_lack_a_tensor_are_refused(tmp_path):
         load_model(str(folder), None, torch.float32, torch.device("cpu"))
 
 
-def test_question_stands_in_its_benchmarks_template_and_that_in_the_agents(tmp_path):
+def test_question_is_put_into_its_benchmarks_template_and_that_into_the_agents(tmp_path):
     agents = [{**make_pair(tmp_path)[0], "prompt_template": "({question}"}]
     spec = make_spec(tmp_path, agents)
     agent = LocalAgent(spec.agents[0], spec, torch.device("cpu"), None)

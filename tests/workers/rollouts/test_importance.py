@@ -86,7 +86,7 @@ def own_metrics(run_dir) -> list[dict[str, Any]]:
     return [record["values"] for record in records(run_dir, "metrics") if record["source"] is None]
 
 
-def test_a_foreign_engine_is_measured_and_told(tmp_path, monkeypatch):
+def test_a_foreign_engine_is_measured_and_logged(tmp_path, monkeypatch):
     run_dir = foreign(tmp_path, monkeypatch, "told")
     for values in own_metrics(run_dir):
         assert values["sampling_logp_difference/mean"] == pytest.approx(SHIFT, abs=1e-5)

@@ -160,7 +160,7 @@ def test_work_of_the_engine_is_a_sign_of_life(tmp_path, connection, monkeypatch)
     assert len(beats) == 1
 
 
-def test_what_went_wrong_in_the_engine_is_said(tmp_path, connection):
+def test_an_error_in_the_engine_is_raised(tmp_path, connection):
     spec, policy = spec_and_policy(tmp_path)
     connection.answers[:] = [("failed", "ValueError: no room")]
     engine = VllmEngine(policy, spec, CPU)
@@ -183,7 +183,7 @@ def test_an_engine_that_dies_is_no_hanging_trainer(tmp_path, monkeypatch):
     engine.close()
 
 
-def test_a_run_whose_host_has_no_vllm_says_how_to_get_it(tmp_path, monkeypatch):
+def test_a_run_whose_host_has_no_vllm_is_refused_with_advice(tmp_path, monkeypatch):
     spec, _ = spec_and_policy(tmp_path)
     monkeypatch.setattr("workers.rollouts.engine.find_spec", lambda name: None)
     with pytest.raises(EngineMissing, match=r"not installed on this host.*workers\.rollouts\.install_vllm"):

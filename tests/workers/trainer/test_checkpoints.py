@@ -190,7 +190,7 @@ def test_slug_is_safe_in_a_path():
     assert folder_slug("x" * 80) == "x" * 40
 
 
-def test_damaged_checkpoint_of_a_run_is_told_and_not_used(tmp_path):
+def test_damaged_checkpoint_of_a_run_is_logged_and_not_used(tmp_path):
     spec = make_spec(tmp_path, make_pair(tmp_path), checkpoint={"save_steps": 1}, training={"steps": 2})
     run_dir = tmp_path / "run"
     train(spec, run_dir)

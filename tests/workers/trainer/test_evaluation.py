@@ -50,7 +50,7 @@ def test_right_samples_are_one_answer_and_wrong_ones_go_together_where_they_are_
     assert majority == r"\frac{1}{2}"  # as frequent as 4, and the first
 
 
-def test_what_could_not_be_scored_and_what_says_nothing_have_no_vote():
+def test_unscorable_and_empty_answers_have_no_vote():
     assert vote("math", [r"\boxed{1}", "?"], [None, 0.0]) == ([], "")
     # Right without an answer that could be cut out: tests of code, for example.
     assert vote("math", ["def f(): ..."], [1.0]) == ([Vote(1, True)], "")
@@ -140,18 +140,20 @@ def test_results_pair_each_sample_with_its_question():
 # The trainer
 
 
-def told(run_dir: Path, *kinds: str) -> list[dict[str, Any]]:
+def event_bodies(run_dir: Path, *kinds: str) -> list[dict[str, Any]]:
     """Events of these types, without what differs between two runs of the same."""
     found = [record for kind in kinds for record in records(run_dir, kind)]
     return [{k: v for k, v in record.items() if k not in ("seq", "time", "attempt")} for record in found]
 
 
-def test_samples_of_each_question_are_told_and_repeat_themselves(tmp_path, pair):
+def test_samples_of_each_question_are_recorded_and_repeat_themselves(tmp_path, pair):
     spec = make_spec(tmp_path, pair, evaluation=SAMPLED, training={"steps": 1, "max_unscorable": 1.0})
     for name in ("first", "second"):
         train(spec, tmp_path / name, verifier=HashVerifier(unscorable="1"))
-    assert told(tmp_path / "first", "answers", "evaluation") == told(tmp_path / "second", "answers", "evaluation")
-    (asked,) = told(tmp_path / "first", "questions")
+    assert event_bodies(tmp_path / "first", "answers", "evaluation") == event_bodies(
+        tmp_path / "second", "answers", "evaluation"
+    )
+    (asked,) = event_bodies(tmp_path / "first", "questions")
     events = records(tmp_path / "first", "evaluation")
     assert [(e["step"], e["agent"]) for e in events] == [(0, "Qwen"), (0, "Llama"), (1, "Qwen"), (1, "Llama")]
     for event, answers in zip(events, records(tmp_path / "first", "answers"), strict=True):
@@ -204,7 +206,7 @@ class AsksAt(HashVerifier):
 
 # Blocks of two questions: three for each of two agents. Call 5 is Llama's second block.
 @pytest.mark.parametrize(("flag", "error"), [("is_pause_asked", Paused), ("is_set", Stopped)])
-def test_pause_and_stop_are_obeyed_amid_an_evaluation_which_then_repeats_itself(tmp_path, pair, flag, error):
+def test_pause_and_stop_act_during_an_evaluation_which_then_repeats_itself(tmp_path, pair, flag, error):
     spec = make_spec(tmp_path, pair, rollout={"rollout_batch_size": 2}, training={"steps": 0})
     train(spec, tmp_path / "whole")
     stop = StopFlag()
@@ -212,11 +214,11 @@ def test_pause_and_stop_are_obeyed_amid_an_evaluation_which_then_repeats_itself(
         train(spec, tmp_path / "run", verifier=AsksAt(stop, flag, 5), stop=stop)
     assert [r["agent"] for r in records(tmp_path / "run", "evaluation")] == ["Qwen"]  # no half evaluation is told
     train(spec, tmp_path / "run", attempt=2)
-    again = [r for kind in ("evaluation", "answers") for r in told(tmp_path / "run", kind)[1:]]
-    assert again == [r for kind in ("evaluation", "answers") for r in told(tmp_path / "whole", kind)]
+    again = [r for kind in ("evaluation", "answers") for r in event_bodies(tmp_path / "run", kind)[1:]]
+    assert again == [r for kind in ("evaluation", "answers") for r in event_bodies(tmp_path / "whole", kind)]
 
 
-def test_pause_amid_the_evaluation_after_a_step_goes_on_from_its_checkpoint(tmp_path, pair):
+def test_pause_during_the_evaluation_after_a_step_resumes_from_its_checkpoint(tmp_path, pair):
     spec = make_spec(tmp_path, pair, rollout={"rollout_batch_size": 2}, training={"steps": 2})
     train(spec, tmp_path / "whole")
     stop = StopFlag()
@@ -225,11 +227,11 @@ def test_pause_amid_the_evaluation_after_a_step_goes_on_from_its_checkpoint(tmp_
         train(spec, tmp_path / "run", verifier=AsksAt(stop, "is_pause_asked", 6 + 2 + 2), stop=stop)
     assert [record["step"] for record in records(tmp_path / "run", "checkpoint")] == [2]
     train(spec, tmp_path / "run", attempt=2)
-    last = [r for r in told(tmp_path / "run", "evaluation", "answers") if r["step"] == 2]
-    assert last == [r for r in told(tmp_path / "whole", "evaluation", "answers") if r["step"] == 2]
+    last = [r for r in event_bodies(tmp_path / "run", "evaluation", "answers") if r["step"] == 2]
+    assert last == [r for r in event_bodies(tmp_path / "whole", "evaluation", "answers") if r["step"] == 2]
 
 
-def test_further_benchmarks_are_asked_before_the_first_step_and_after_the_last(tmp_path, pair):
+def test_further_benchmarks_are_evaluated_before_the_first_step_and_after_the_last(tmp_path, pair):
     spec = make_spec(tmp_path, pair, evaluation={"eval_interval": 1, "benchmarks": [further(tmp_path)]})
     train(spec, tmp_path / "run")
     places = [(r["benchmark"], r["step"]) for r in records(tmp_path / "run", "evaluation") if r["agent"] == "Qwen"]
@@ -275,7 +277,7 @@ def test_further_benchmark_is_scored_by_its_own_verifier(tmp_path, pair, monkeyp
     assert found["same"][1] == kind_label("exact")
 
 
-def test_held_out_questions_are_asked_or_all_where_none_are_held_out(tmp_path, pair):
+def test_held_out_questions_are_evaluated_or_all_where_none_are_held_out(tmp_path, pair):
     write_questions(tmp_path / "eval.jsonl", 5)
     asked = [further(tmp_path, "part", 20, held_out_fraction=0.5), further(tmp_path, "file", eval_path="eval.jsonl")]
     asked[1]["eval_path"] = str(tmp_path / "eval.jsonl")
@@ -318,8 +320,8 @@ def test_exported_checkpoint_evaluated_alone_gives_the_numbers_of_the_end_of_its
         alone = make_spec(tmp_path, [{"name": f"{name} alone", "model": str(folder)}], training={"steps": 0}, **changes)
         train(alone, tmp_path / name)
         for kind in ("evaluation", "answers"):
-            ends = [r for r in told(tmp_path / "run", kind) if (r["step"], r["agent"]) == (3, name)]
-            found = [r | {"step": 3, "agent": name} for r in told(tmp_path / name, kind)]
+            ends = [r for r in event_bodies(tmp_path / "run", kind) if (r["step"], r["agent"]) == (3, name)]
+            found = [r | {"step": 3, "agent": name} for r in event_bodies(tmp_path / name, kind)]
             assert found == ends
 
 
@@ -329,7 +331,7 @@ def test_run_of_no_step_needs_no_batch_of_training_questions(tmp_path, pair):
     assert len(records(tmp_path / "run", "evaluation")) == 1
 
 
-def test_question_too_long_for_every_agent_says_what_to_raise(tmp_path, pair):
+def test_question_too_long_for_every_agent_names_what_to_raise(tmp_path, pair):
     spec = make_spec(tmp_path, pair[:1], training={"steps": 0}, rollout={"max_prompt_length": 1})
     with pytest.raises(ValueError, match="no question of questions fits into every agent: raise rollout"):
         train(spec, tmp_path / "run")

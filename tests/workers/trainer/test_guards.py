@@ -227,7 +227,7 @@ def _impatient(monkeypatch) -> None:
 
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("raises", [False, True])
-def test_failing_verifier_pauses_the_run_which_then_goes_on_as_if_nothing_had_been(tmp_path, pair, raises):
+def test_failing_verifier_pauses_the_run_which_then_resumes_as_if_never_paused(tmp_path, pair, raises):
     spec = make_spec(tmp_path, pair)
     whole = train(spec, tmp_path / "whole")
     verifier = LameVerifier(3, 4, raises=raises)  # calls 1, 2: the evaluations; 3, 4: step 1 and its second try
@@ -263,7 +263,7 @@ def test_share_of_unscorable_answers_is_a_setting(tmp_path, pair):
 
 
 @pytest.mark.parametrize("num_proofs", [1, 24])
-def test_answers_that_cannot_be_verified_are_told_before_the_first_step(tmp_path, pair, num_proofs):
+def test_answers_that_cannot_be_verified_are_logged_before_the_first_step(tmp_path, pair, num_proofs):
     spec = make_spec(tmp_path, pair[:1], data={"verifier": "math"}, training={"steps": 1})
     path = tmp_path / "questions.jsonl"
     questions = [json.loads(line) for line in path.read_text().splitlines()]
@@ -284,7 +284,7 @@ def test_answers_that_cannot_be_verified_are_told_before_the_first_step(tmp_path
     assert told.startswith("1 of 24 reference answers cannot be verified; the first is that of question q0 (prose of")
 
 
-def test_stop_is_obeyed_while_waiting_for_the_verifier(tmp_path, pair):
+def test_stop_acts_while_waiting_for_the_verifier(tmp_path, pair):
     stop = StopFlag()
 
     class StopsAndFails(LameVerifier):
@@ -335,7 +335,7 @@ def test_full_memory_halves_the_micro_batch_and_changes_nothing_else(tmp_path, p
     assert rows[0] == rows[1]
 
 
-def test_memory_that_holds_no_single_row_says_what_to_lower(tmp_path, pair, monkeypatch):
+def test_memory_that_holds_no_single_row_names_what_to_lower(tmp_path, pair, monkeypatch):
     def never(loss, *arguments, **more):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
@@ -381,7 +381,7 @@ class FullDisk:
         monkeypatch.setattr(LocalAgent, "save", full)
 
 
-def test_full_disk_in_a_checkpoint_keeps_the_old_one_and_training_goes_on(tmp_path, pair, monkeypatch):
+def test_full_disk_in_a_checkpoint_keeps_the_old_one_and_training_continues(tmp_path, pair, monkeypatch):
     spec = make_spec(tmp_path, pair[:1], training={"steps": 5}, checkpoint={"save_steps": 1, "keep": 9})
     expected = train(spec, tmp_path / "expected")
     FullDisk(monkeypatch, 2, 3)

@@ -58,7 +58,7 @@ def test_three_agents_end_at_the_bound_of_two(tmp_path, trio):
         assert row["clipped_ratio"] == pytest.approx({1: 0.825, 2: 0.85}[row["mini_batch"]])
 
 
-def test_second_pass_moves_weights_and_is_told_once(tmp_path, trio):
+def test_second_pass_moves_weights_and_is_recorded_once(tmp_path, trio):
     run_dir = tmp_path / "run"
     twice = train(make_spec(tmp_path, trio[:2], training={"num_iterations": 2, "steps": 1}), run_dir)
     once = train(make_spec(tmp_path, trio[:2], training={"steps": 1}), tmp_path / "once")

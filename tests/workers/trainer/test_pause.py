@@ -33,7 +33,7 @@ class PausesAt(HashVerifier):
 
 # eval_interval 2: calls 1, 2 evaluate; 3, 4 are steps 1, 2; 5, 6 evaluate; 7 is step 3.
 @pytest.mark.parametrize(("call", "step"), [(3, 1), (4, 2), (6, 2), (7, 3)])
-def test_paused_run_goes_on_bit_for_bit(tmp_path, call, step):
+def test_paused_run_resumes_bit_for_bit(tmp_path, call, step):
     spec = make_spec(tmp_path, make_pair(tmp_path), training={"steps": 4, "lr_schedule": "cosine"})
     train(spec, tmp_path / "whole")
     stop = StopFlag()
@@ -62,7 +62,7 @@ def test_pause_in_the_last_step_is_a_completed_run(tmp_path):
     assert [record["step"] for record in records(tmp_path / "run", "checkpoint")] == [1]
 
 
-def test_pause_whose_checkpoint_cannot_be_written_says_where_the_run_goes_on(tmp_path, monkeypatch):
+def test_pause_whose_checkpoint_cannot_be_written_names_where_the_run_resumes(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 

@@ -131,7 +131,7 @@ def test_term_stops_after_the_phase_with_a_checkpoint(tmp_path, spec):
 
 
 @pytest.mark.slow
-def test_term_while_loading_is_obeyed(tmp_path, spec):
+def test_term_while_loading_stops_the_run(tmp_path, spec):
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     (run_dir / "spec.json").write_text(spec.to_json())
@@ -181,7 +181,7 @@ def test_attempt_after_a_damaged_line_counts_the_sound_ones(tmp_path, spec, monk
     assert process.prepare(spec, tmp_path, None) == 2
 
 
-def test_what_was_confirmed_at_launch_is_not_asked_again(tmp_path, spec, capfd, monkeypatch):
+def test_cautions_confirmed_at_launch_are_not_repeated(tmp_path, spec, capfd, monkeypatch):
     from workers import __main__ as process
 
     wide = spec.model_copy(update={"algorithm": spec.algorithm.model_copy(update={"delta": 0.8})})

@@ -48,7 +48,7 @@ def test_clearly_negative_mean_shuts_out_and_only_a_clearly_positive_one_lets_ba
     assert watched.trusted_sources(0) == [True, True]
 
 
-def test_alignment_that_could_not_be_measured_says_nothing():
+def test_alignment_that_could_not_be_measured_is_no_evidence():
     watched = trust()
     watched.note_alignment(0, {1: -0.5})
     before = watched.state_dict()
@@ -125,7 +125,7 @@ def test_judgement_is_as_if_the_source_had_sent_nothing(settings):
     assert torch.equal(found.advantages[0][1], whole.advantages[0][1])  # watched as if it were trusted
 
 
-def test_learner_that_trusts_nobody_judges_as_gspo():
+def test_learner_without_trusted_sources_has_the_objective_of_gspo():
     rewards, valid, ratio = rewards_of_three()
     trusted = torch.tensor([[True, False, False], [True, True, True], [True, True, True]])
     found = objective.objective_of(AlgorithmSpec(), rewards, valid, ratio, trusted=trusted)
@@ -174,7 +174,7 @@ def same_weights(left, right) -> bool:
     )
 
 
-def test_agents_that_trust_nobody_learn_as_without_sharing_bit_for_bit(tmp_path, trio, monkeypatch):
+def test_agents_without_trusted_sources_learn_as_without_sharing_bit_for_bit(tmp_path, trio, monkeypatch):
     alone = run(tmp_path, trio[:2], "alone", algorithm={"sharing": False, "beta": 0.01})
     shared = run(tmp_path, trio[:2], "shared", algorithm={"beta": 0.01})
     monkeypatch.setattr(Trust, "trusted_sources", lambda self, learner: ALONE[learner])
@@ -241,7 +241,7 @@ def test_ledger_of_a_step_with_a_quarantine_adds_up(lied_to):
             assert r["ratios"]["used_frac"] == [0.0, 32.0]
 
 
-def test_every_change_is_told_once_with_its_reason(lied_to):
+def test_every_change_is_logged_once_with_its_reason(lied_to):
     root, *_ = lied_to
     messages = [r["message"] for r in records(root / "run", "log") if "<-" in r["message"]]
     expected = 0

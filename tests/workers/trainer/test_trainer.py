@@ -511,7 +511,7 @@ def test_prompt_and_response_beyond_the_context_are_refused_before_the_first_ste
     train(make_spec(tmp_path, pair, rollout=fits, training={"steps": 1}), tmp_path / "fits")
 
 
-def test_left_out_questions_are_told(tmp_path, pair):
+def test_left_out_questions_are_logged(tmp_path, pair):
     spec = make_spec(tmp_path, pair[:1], training={"steps": 1}, data={"eval_path": str(tmp_path / "eval.jsonl")})
     path = tmp_path / "questions.jsonl"
     lines = path.read_text().splitlines(keepends=True)
@@ -522,7 +522,7 @@ def test_left_out_questions_are_told(tmp_path, pair):
     assert "questions: left out 1 repeated questions, 3 training questions held out" in messages
 
 
-def test_damaged_spool_is_cut_and_the_run_goes_on(tmp_path, pair):
+def test_damaged_spool_is_cut_and_the_run_continues(tmp_path, pair):
     spec = make_spec(tmp_path, pair[:1], training={"steps": 2}, checkpoint={"save_steps": 1})
     train(spec, tmp_path / "run")
     spool = tmp_path / "run" / "events.jsonl"
