@@ -81,13 +81,13 @@ class Overlap:
         return {**vars(self), "examples": examples}
 
 
-def count_overlap(questions: Iterable[str], known: KnownQuestions) -> Overlap:
-    """How many of `questions` are known, exactly or nearly."""
+def count_overlap(questions: Iterable[str], others: KnownQuestions) -> Overlap:
+    """How many of `questions` are among the others, exactly or nearly."""
     overlap = Overlap()
     for question in questions:
         overlap.num_asked += 1
-        same = known.same(question)
-        near = known.near(question) if same is None else None
+        same = others.same(question)
+        near = others.near(question) if same is None else None
         overlap.num_same += same is not None
         overlap.num_near += near is not None
         number = near if same is None else same
