@@ -80,6 +80,8 @@ def test_every_setting_and_command_that_the_docs_name_exists(path):
         assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
     for file in re.findall(r"`((?:workers|hacrl_web|tests|docs|frontend|tools)/[\w./-]+)`", text):
         assert (django_settings.BASE_DIR / file).exists(), file
+    for file in re.findall(r"\btest_\w+\.py\b", text):
+        assert any((django_settings.BASE_DIR / "tests").rglob(file)), file
 
 
 def test_settings_page_is_up_to_date():
