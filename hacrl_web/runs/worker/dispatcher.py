@@ -86,10 +86,7 @@ class Dispatcher:
         to_stop = Q(state__in=[State.QUEUED, State.PAUSED], desired_state=Desire.STOP)
         to_pause = Q(state=State.QUEUED, desired_state=Desire.PAUSE)
         _each(Run.objects.filter(to_stop | to_pause | Q(state=State.LOST)), _revive)
-        # A paused run that is to continue: the process that resumed it died halfway.
-        for run in Run.objects.filter(state=State.PAUSED, desired_state=Desire.RUN):
-            run.transition_to(State.QUEUED, reason="resumed")
-            publish_update(run.pk)
+        _each(Run.objects.filter(state=State.PAUSED, desired_state=Desire.RUN), _finish_resume)
 
 
 def _each(runs: Iterable[Run], function: Callable[[Run], None]) -> None:
@@ -137,6 +134,12 @@ def _revive(run: Run) -> None:
     else:
         reason = f"{run.reason}; waiting for host {run.worker_host}, which holds its files"
         run.requeue(reason=reason, attempt=run.attempt, is_interruption=True)
+    publish_update(run.pk)
+
+
+def _finish_resume(run: Run) -> None:
+    """Queue a paused run that is to continue: the process that resumed it died halfway."""
+    run.transition_to(State.QUEUED, reason="resumed")
     publish_update(run.pk)
 
 

@@ -294,6 +294,25 @@ class TestReap:
         assert states.pop(failed[0]) == state
         assert list(states.values()) == ["failed"]
 
+    def test_run_that_cannot_be_queued_does_not_keep_another_from_the_queue(self, watch, queue, monkeypatch):
+        """Two paused runs that are to continue; the first one cannot be written."""
+        runs = [make_run() for _ in range(2)]
+        Run.objects.update(state=State.PAUSED, desired_state="run")
+        failed, transition = [], Run.transition_to
+
+        def transition_to(run, *arguments, **columns):
+            if not failed:
+                failed.append(run.pk)
+                raise RuntimeError("unreadable")
+            return transition(run, *arguments, **columns)
+
+        monkeypatch.setattr(Run, "transition_to", transition_to)
+        Dispatcher(watch).tick()
+        states = {run.pk: Run.objects.get(pk=run.pk).state for run in runs}
+        assert states.pop(failed[0]) == "paused"
+        assert list(states.values()) == ["queued"]
+        assert queue == list(states), "the rest of the tick is done"
+
 
 class TestFinishLost:
     """A run whose supervisor vanished ends with all its events, and not before its trainer."""
