@@ -287,7 +287,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             command.add_argument("--once", action="store_true", help="without pages: run, print the result, stop")
             command.add_argument("--json", action="store_true", help="with --once: the last line is JSON")
             command.add_argument("--seeds", help="how many, such as 3, or which, such as 0,1,2")
-            command.add_argument("--algorithms", help="for instance hacpo,gspo,gspo_x2,naive_source")
+            command.add_argument("--algorithms", help="for instance hacpo,gspo,gspox2,naive_source")
             command.add_argument("--engine", choices=("transformers", "vllm"), help="what generates the rollouts")
     commands.add_parser("status")
     commands.add_parser("down")

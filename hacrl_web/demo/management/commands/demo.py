@@ -31,7 +31,7 @@ LOOK_EVERY_S = 0.5
 REPORT_EVERY_S = 5.0
 FOLLOW_EVERY_S = 2.0
 TEACHING = "Teaching two small models arithmetic, once: a minute or two, more on a busy machine."
-# Common spelling -> RunSpec's name, which is accepted as well.
+# Accepted from scripts of 0.1.0.
 _SPELLINGS = {"gspo_x2": "gspox2"}
 
 
@@ -47,7 +47,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--algorithms",
             default=",".join(ALGORITHMS),
-            help="comma-separated: hacpo, gspo, gspo_x2, grpo, naive_source, naive_learner (default: the first three)",
+            help="comma-separated: hacpo, gspo, gspox2, grpo, naive_source, naive_learner (default: the first three)",
         )
         parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="what generates the rollouts")
         parser.add_argument("--follow", type=int, metavar="SWEEP", help="say in one line how a demo's runs have ended")
