@@ -15,7 +15,7 @@ from django.http import parse_cookie
 
 from hacrl_web.accounts.tokens.tokens import bearer, check_scope, find_token
 from hacrl_web.registry.benchmarks.uploads import MAX_UPLOAD_BYTES
-from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.errors import API_PREFIX, FieldErrors
 
 MAX_BYTES = 6 * 2**20
 # Two question files and the other fields of the form.
@@ -81,7 +81,7 @@ class LimitBody:
 
 async def _refuse(scope: Scope, send: Any, most: int) -> None:
     message = f"The request is too large: at most {most // 2**20} MiB are allowed here."
-    if scope["path"].startswith("/api/"):
+    if scope["path"].startswith(API_PREFIX):
         body, kind = json.dumps(FieldErrors.single("too_large", message).as_body()).encode(), b"application/json"
     else:
         body, kind = message.encode(), b"text/plain; charset=utf-8"

@@ -13,7 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-API_PREFIX = "/api/"
+from hacrl_web.web.errors import API_PREFIX
+
 # Commands without an actor.
 MACHINES = frozenset({"dispatch", "watch", "runserver", "migrate"})
 

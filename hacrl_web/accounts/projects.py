@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hacrl_web.accounts.models import Project, Role, includes, own_project_name
-from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.errors import FieldErrors, listed
 
 ViewT = TypeVar("ViewT", bound=Callable[..., Any])
 MAX_NAMED = 3
@@ -61,9 +61,8 @@ def _way_out(user: Any, project: Project, needed: str) -> str:
     if needed == Role.ADMIN:
         return "only its admins may do that."
     admins = project.memberships.filter(role=Role.ADMIN, user__is_active=True)
-    names = list(admins.values_list("user__username", flat=True)[: MAX_NAMED + 1])
-    listed = ", ".join(names[:MAX_NAMED]) + (" and others" if len(names) > MAX_NAMED else "")
-    text = f"you may read, but not change anything. Its admins{f' ({listed})' if listed else ''} can make you a member."
+    names = listed(list(admins.values_list("user__username", flat=True)[: MAX_NAMED + 1]), MAX_NAMED)
+    text = f"you may read, but not change anything. Its admins{f' ({names})' if names else ''} can make you a member."
     other = next((one.project for one in user.own_memberships if includes(one.role, needed)), None)
     return text + (f" Or switch to project “{other}”, where you may change things." if other else "")
 

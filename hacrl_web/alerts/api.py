@@ -102,7 +102,7 @@ def list_alerts(request: HttpRequest, query: Query[ListQuery], state: Which = "a
     alerts = Alert.objects.visible_to(request.user)
     if kind is not None:
         if kind not in BY_KIND:
-            raise FieldErrors([FieldError("invalid", f"Must be one of {', '.join(BY_KIND)}.", "kind")])
+            raise FieldErrors.single("invalid", f"Must be one of {', '.join(BY_KIND)}.", "kind")
         alerts = alerts.filter(kind=kind)
     return _listing(alerts, state, query)
 
@@ -187,7 +187,7 @@ def test_notifications(request: HttpRequest) -> Any:
     count = queue_test(user)
     if not count:
         message = "Turn on e-mail or a webhook first; at most one test in ten seconds."
-        raise FieldErrors([FieldError("nothing_sent", message, None)], 409)
+        raise FieldErrors.single("nothing_sent", message, status=409)
     return {"queued": count}
 
 

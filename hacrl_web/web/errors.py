@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from django.forms import Form
 
 MAX_ERRORS = 50
+API_PREFIX = "/api/"  # begins the addresses whose errors are JSON
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,11 @@ class FieldErrors(ValueError):
         """Add each error to its field; errors without a field of the form to the form."""
         for error in self.errors:
             form.add_error(error.field if error.field in form.fields else None, error.message)
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first `most` names for a message: `a, b and others`."""
+    return ", ".join(names[:most]) + (" and others" if len(names) > most else "")
 
 
 # For the person who filled in the field; pydantic's own texts are for programmers.

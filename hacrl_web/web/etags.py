@@ -1,4 +1,4 @@
-"""Edits of the API: a caller names the version that it read (ETag), so that no edit overwrites another unseen."""
+"""Optimistic locking of API edits by ETag: no edit overwrites one that the caller has not seen."""
 
 from __future__ import annotations
 

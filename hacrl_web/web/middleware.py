@@ -12,10 +12,9 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.views.defaults import bad_request, page_not_found, server_error
 
-from hacrl_web.web.errors import FieldErrors
+from hacrl_web.web.errors import API_PREFIX, FieldErrors
 
 logger = logging.getLogger(__name__)
-API_PREFIX = "/api/"
 OPERATIONS_PREFIX = "/api/v1/"
 BUSY = (OperationalError, InterfaceError)
 
