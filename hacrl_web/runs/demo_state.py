@@ -1,4 +1,4 @@
-"""What `./hacrl demo` does before its runs exist, for the home page, by way of a file.
+"""What `./hacrl demo` prepares before its runs exist, in a file that the home page reads.
 
 The file is valid while its writer holds a lock on it, which ends with the process: so a demo that was killed is not
 shown as under way.
@@ -26,12 +26,12 @@ TRIES, PAUSE_S = 20, 0.05
 
 @dataclass(frozen=True)
 class Preparation:
-    doing: str
+    activity: str
     since: datetime
 
 
 @contextmanager
-def preparing(doing: str) -> Iterator[Callable[[str], None]]:
+def preparing(activity: str) -> Iterator[Callable[[str], None]]:
     """Within: home shows what is done; call the yielded function for the next step. A second demo shows nothing."""
     # Not in append mode, in which pwrite ignores its offset on Linux.
     descriptor = os.open(Path(settings.DATA_DIR) / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -47,7 +47,7 @@ def preparing(doing: str) -> Iterator[Callable[[str], None]]:
             os.truncate(file.fileno(), LENGTH)
             os.pwrite(file.fileno(), line.encode().ljust(LENGTH), 0)
 
-        show(doing)
+        show(activity)
         yield show
 
 

@@ -113,7 +113,7 @@ def test_run_that_dies_each_time_fails_with_its_last_lines(world: World, report:
 
 
 def test_hung_step_leaves_its_stacks_and_the_run_goes_on(world: World, report: Report) -> None:
-    """Fault 18; test_pause.py proves when a trainer is taken for hung."""
+    """Fault 18; test_pause.py proves when a trainer is considered hung."""
     browsers = world.browsers()
     run_id = world.launch("hang@12", save_steps=5, compute={"stall_timeout_s": 3})
     browsers.watch(run_id)
@@ -122,7 +122,7 @@ def test_hung_step_leaves_its_stacks_and_the_run_goes_on(world: World, report: R
     world.until_attempt(run_id, 2)
     recovered_s = report.seconds
     assert world.starts(run_id)[2] == 10
-    assert any("taken for hung" in reason for to, reason in world.changes(run_id) if to == "queued")
+    assert any("considered hung" in reason for to, reason in world.changes(run_id) if to == "queued")
     assert "_misbehave" in (world.run_dir(run_id) / "trainer.log").read_text()  # where it hung
     world.end(run_id)
     assert world.state(run_id) == "stopped"

@@ -105,8 +105,8 @@ def test_second_demo_does_not_replace_the_state_of_the_first(monkeypatch):
     with preparing("first"):
         with preparing("second") as say:
             say("third")
-            assert preparation().doing == "first"
-        assert preparation().doing == "first", "nor does its end end the first"
+            assert preparation().activity == "first"
+        assert preparation().activity == "first", "nor does its end end the first"
 
 
 def test_killed_demo_is_not_shown_as_in_preparation(settings):
@@ -127,7 +127,7 @@ def test_killed_demo_is_not_shown_as_in_preparation(settings):
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
         found = preparation()
-        assert (found.doing, abs(found.since.timestamp() - time.time()) < 60) == ("Teaching", True)
+        assert (found.activity, abs(found.since.timestamp() - time.time()) < 60) == ("Teaching", True)
     finally:
         child.kill()
         child.communicate()

@@ -126,8 +126,9 @@ class OfState(models.Model):
         return True
 
     def request_stop(self, reason: str = USER_STOP) -> None:
-        """End the run: at once where no supervisor holds it, else through its supervisor. reason: of the first request.
+        """End the run: at once if no supervisor holds it, else through its supervisor.
 
+        reason: that of the first request is kept.
         The spool of a run that was once lost may hold more than is stored: the dispatcher ends it (Dispatcher.revive).
         """
         # First the desired state: from here on no worker can claim the run.

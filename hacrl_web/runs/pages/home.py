@@ -65,7 +65,8 @@ def pulse(request: HttpRequest) -> JsonResponse:
     """What open pages poll: the count of running runs in their header, and what a demo prepares."""
     demo = preparation() if request.user.is_staff else None
     running = Run.objects.listed_for(request.user).filter(state__in=HELD).count()
-    return JsonResponse({"running": running, "demo": demo.doing if demo else ""}, headers={"Cache-Control": "no-store"})
+    values = {"running": running, "demo": demo.activity if demo else ""}
+    return JsonResponse(values, headers={"Cache-Control": "no-store"})
 
 
 @require_GET

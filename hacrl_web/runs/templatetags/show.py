@@ -64,13 +64,13 @@ def running_count(context: template.Context) -> int:
 
 @register.simple_tag(takes_context=True)
 def has_components(context: template.Context) -> bool:
-    """Whether the menu names the page of components: for who works on the pages, not for who runs them."""
+    """Whether the menu names the page of components: for people who develop the pages, not for users."""
     return settings.DEBUG and context["user"].is_staff
 
 
 @register.simple_tag(takes_context=True)
 def demo_being_made(context: template.Context) -> Preparation | None:
-    """What `./hacrl demo` prepares now; only staff is told."""
+    """What `./hacrl demo` prepares now; for staff only."""
     user = context.get("user")
     return preparation() if user is not None and user.is_staff else None
 

@@ -1,4 +1,4 @@
-"""This machine as the others see it: its name, what identifies it after a restart, and the row of its heartbeat.
+"""This host: its name, the ids that survive a restart, and the row of its heartbeat.
 
 The worker's main process writes the heartbeat of its host, so that an idle host is seen too. It opens a connection for
 each heartbeat and closes it before the pool can fork: two processes would use a forked connection.

@@ -237,8 +237,8 @@ class RunSupervisor:
         elif desired_state == Desire.STOP:
             stop_reason = desire_reason or USER_STOP
             self._end(State.STOPPED, stop_reason if outcome else f"{stop_reason}; the trainer was killed")
-        elif self.watchdog.verdict:
-            self._interrupt(self.watchdog.verdict)
+        elif self.watchdog.reason:
+            self._interrupt(self.watchdog.reason)
         elif outcome == "paused" and not was_requested:
             self._end(State.PAUSED, reason or "the trainer paused and gave no reason")
         elif desired_state == Desire.PAUSE and was_requested:

@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """Watches one attempt; `verdict` is the reason why its trainer was taken for hung, or empty."""
+    """Watches one attempt; `reason` says why its trainer is considered hung, or is empty."""
 
     def __init__(self, run_dir: Path, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.verdict = ""
+        self.reason = ""
         self._paths = (run_dir / SPOOL_NAME, run_dir / PULSE_NAME)
         self._timeout_s = timeout_s  # 0: derived from the steps
         self._now = clock
@@ -63,12 +63,13 @@ class Watchdog:
         return self._silent_s > self.limit_s
 
     def dump_stacks(self, trainer: TrainerProcess) -> None:
-        """Have the trainer write its stacks to trainer.log, and note the verdict."""
+        """Have the trainer write its stacks to trainer.log, and set `reason`."""
         trainer.dump_stacks()
         time.sleep(DUMP_S)
-        where = "while training" if self._has_started else "while loading"
-        self.verdict = f"no sign of work for {self._silent_s:.0f} s {where}: the trainer was taken for hung and killed"
-        log.warning("pid %d: %s", trainer.pid, self.verdict)
+        phase = "training" if self._has_started else "loading"
+        silence = f"no sign of work for {self._silent_s:.0f} s while {phase}"
+        self.reason = f"{silence}: the trainer is considered hung and was killed"
+        log.warning("pid %d: %s", trainer.pid, self.reason)
 
 
 def _sign(path: Path) -> tuple[int, int] | None:

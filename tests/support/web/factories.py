@@ -32,7 +32,7 @@ def make_user(name: str = "", *, is_staff: bool = False) -> Any:
 
 
 def make_member(project: Any, role: str = "member", name: str = "") -> Any:
-    """Somebody who is in this project alone, as who came by an invitation."""
+    """A member of this project only, like a user who joined by an invitation."""
     user = get_user_model().objects.create(username=name or f"user{next(_numbers)}")
     Membership.objects.create(project=project, user=user, role=role)
     return user
