@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from django.db import transaction
 from django.http import HttpRequest
 from ninja import Field, Query, Router
 
 from hacrl_web.runs.api.answers import HostAnswer, PlacedRun, RunRow
 from hacrl_web.runs.api.runs import run_summary_row
 from hacrl_web.runs.launch import queue
-from hacrl_web.runs.models import Drain, Host
-from hacrl_web.runs.pubsub import publish_update
+from hacrl_web.runs.models import Host
 from hacrl_web.runs.requests import change_reason, visible_run
-from hacrl_web.runs.worker.hosts import set_drain
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.runs.worker.hosts import change_drain
+from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
 
@@ -33,7 +31,6 @@ class Why(StrictBody):
 def stop_run(request: HttpRequest, run_id: UUID) -> Any:
     run = visible_run(request, run_id)
     run.request_stop(change_reason("stopped", request))
-    publish_update(run.pk)
     return run_summary_row(run)
 
 
@@ -42,7 +39,6 @@ def pause_run(request: HttpRequest, run_id: UUID, payload: Why | None = None) ->
     """A queued run leaves the queue. A second call, or one after its end, does nothing."""
     run = visible_run(request, run_id)
     run.request_pause(change_reason("paused", request, payload.why if payload else ""))
-    publish_update(run.pk)
     return run_summary_row(run)
 
 
@@ -54,9 +50,8 @@ def resume_run(request: HttpRequest, run_id: UUID) -> Any:
     run = visible_run(request, run_id)
     run.request_resume(change_reason("resumed", request))
     if run.is_terminal:
-        message = f"The run has ended ({run.state}) and cannot go on; retry it, which starts a new one from step 0."
-        raise FieldErrors([FieldError("ended", message, None)], 409)
-    publish_update(run.pk)
+        message = f"The run has ended ({run.state}) and cannot continue; retry it, which starts a new one from step 0."
+        raise FieldErrors.single("ended", message, status=409)
     return run_summary_row(run)
 
 
@@ -70,11 +65,7 @@ class Place(StrictBody):
 @router.post("/runs/{run_id}/queue", response=PlacedRun, summary="Change a waiting run's place or priority")
 def queue_run(request: HttpRequest, run_id: UUID, payload: Place) -> Any:
     run = visible_run(request, run_id)
-    with transaction.atomic():  # a refused place leaves the priority as it was
-        if payload.priority is not None:
-            queue.set_priority(request.user, run, payload.priority)
-        if payload.place is not None:
-            queue.move_run(request.user, run, payload.place)
+    queue.reorder(request.user, run, place=payload.place, priority=payload.priority)
     return {**run_summary_row(run), "place_in_queue": queue.place_in_queue(run)}
 
 
@@ -96,10 +87,5 @@ class DrainOrder(Why):
 
 @router.post("/hosts/drain", response=HostAnswer, summary="Let a host take no more runs, or take them again; for staff")
 def drain_host(request: HttpRequest, payload: DrainOrder) -> Any:
-    if not request.user.is_staff:
-        raise FieldErrors([FieldError("forbidden", "Only staff may drain a host.", None)], 403)
-    host = Host.objects.filter(name=payload.name.replace("\x00", "")).first()
-    if host is None:
-        raise FieldErrors([FieldError("not_found", "There is no such host.", "name")], 404)
-    set_drain(host, Drain(payload.drain), change_reason("drained", request, payload.why))
-    return host_summary(host)
+    reason = change_reason("drained", request, payload.why)
+    return host_summary(change_drain(request.user, payload.name, payload.drain, reason))

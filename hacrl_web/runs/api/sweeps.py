@@ -15,7 +15,6 @@ from hacrl_web.runs.archive import archive
 from hacrl_web.runs.launch.cost import Cost, cost_of
 from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.models import Run, Sweep
-from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.runs.sweeps.plan import plan_sweep
@@ -84,23 +83,21 @@ def get_progress(request: HttpRequest, sweep_id: int) -> Any:
     return state_of(visible_sweep(request, sweep_id)).progress()
 
 
-def _published(sweep: Sweep, runs: list[Run]) -> dict[str, Any]:
-    """The answer of an act that changed these runs, after their supervisors were notified."""
-    for run in runs:
-        publish_update(run.pk)
+def _changed(sweep: Sweep, runs: list[Run]) -> dict[str, Any]:
+    """The answer of an act that changed these runs."""
     return {**_head(sweep), "changed": [str(run.pk) for run in runs], "progress": state_of(sweep).progress()}
 
 
 @router.post("/sweeps/{int:sweep_id}/stop", response=SweepChange, summary="Stop every run; a second call does nothing")
 def stop_sweep(request: HttpRequest, sweep_id: int) -> Any:
     sweep = visible_sweep(request, sweep_id)
-    return _published(sweep, sweeps.stop_all(sweep, change_reason("stopped with its sweep", request)))
+    return _changed(sweep, sweeps.stop_all(sweep, change_reason("stopped with its sweep", request)))
 
 
 @router.post("/sweeps/{int:sweep_id}/pause", response=SweepChange, summary="Pause every run")
 def pause_sweep(request: HttpRequest, sweep_id: int, payload: Why | None = None) -> Any:
     sweep = visible_sweep(request, sweep_id)
-    return _published(
+    return _changed(
         sweep, sweeps.pause_all(sweep, change_reason("paused with its sweep", request, payload.why if payload else ""))
     )
 
@@ -108,7 +105,7 @@ def pause_sweep(request: HttpRequest, sweep_id: int, payload: Why | None = None)
 @router.post("/sweeps/{int:sweep_id}/resume", response=SweepChange, summary="Queue every paused run again")
 def resume_sweep(request: HttpRequest, sweep_id: int) -> Any:
     sweep = visible_sweep(request, sweep_id)
-    return _published(sweep, sweeps.resume_all(sweep, change_reason("resumed with its sweep", request)))
+    return _changed(sweep, sweeps.resume_all(sweep, change_reason("resumed with its sweep", request)))
 
 
 class RetryOrder(StrictBody):
@@ -121,7 +118,7 @@ class RetryOrder(StrictBody):
 def retry_sweep(request: HttpRequest, sweep_id: int, payload: RetryOrder | None = None) -> Any:
     """From step 0, with the same settings and seed; what was retried already is not retried again."""
     sweep = visible_sweep(request, sweep_id)
-    return _published(sweep, sweeps.retry_all(request.user, sweep, (payload or RetryOrder()).state))
+    return _changed(sweep, sweeps.retry_all(request.user, sweep, (payload or RetryOrder()).state))
 
 
 class SeedsOrder(StrictBody):
@@ -133,7 +130,7 @@ class SeedsOrder(StrictBody):
 @router.post("/sweeps/{int:sweep_id}/seeds", response=SweepChange, summary="Every variant on further seeds")
 def add_seeds(request: HttpRequest, sweep_id: int, payload: SeedsOrder) -> Any:
     sweep = visible_sweep(request, sweep_id)
-    return _published(sweep, sweeps.add_seeds(request.user, sweep, payload.seeds))
+    return _changed(sweep, sweeps.add_seeds(request.user, sweep, payload.seeds))
 
 
 class NameOrder(StrictBody):

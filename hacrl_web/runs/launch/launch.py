@@ -7,13 +7,13 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from pydantic import ValidationError
 
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs import worker_queue
 from hacrl_web.runs.launch.plan import LaunchError, Material, cannot_repeat, is_draft, plan_run
 from hacrl_web.runs.models import Run, State, StatusChange, Sweep
-from hacrl_web.web.errors import FieldError, plain_errors
+from hacrl_web.runs.stored_spec import stored_spec
+from hacrl_web.web.errors import FieldError
 from workers.contract.spec.run import RunSpec
 
 EVALUATION_ONLY = "evaluation only"  # in place of the algorithm's name where nothing is trained
@@ -49,7 +49,7 @@ def hold(material: Material) -> None:
     """Lock group and benchmark until the end of the transaction, so that neither is deleted. Error: LaunchError."""
     for field, row in {"group": material.group, "benchmark": material.benchmark}.items():
         if row and not list(type(row).objects.select_for_update(of=("self",)).filter(pk=row.pk).values_list("pk")):
-            raise LaunchError([FieldError("not_found", f"This {field} was deleted in this moment.", field)])
+            raise LaunchError([FieldError("not_found", f"This {field} was deleted just now.", field)])
 
 
 def columns_of(spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | None) -> dict[str, Any]:
@@ -87,10 +87,7 @@ def retry(user: Any, run: Run) -> Run:
     if not run.is_terminal:
         message = f"The run has not ended ({run.state}): only one that has ended can be retried."
         raise LaunchError([FieldError("not_ended", message, None)], 409)
-    try:
-        spec = RunSpec.model_validate(run.spec)
-    except ValidationError as error:  # settings of an earlier version
-        raise LaunchError(plain_errors(error)) from None
+    spec = stored_spec(run)
     if errors := cannot_repeat(run):
         raise LaunchError(errors)
     with transaction.atomic():

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import transaction
 
 from hacrl_web.runs.models import Run, RunQuerySet, State
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 
 MAX_PRIORITY = 100
 WRITTEN_AT_ONCE = 500
@@ -35,13 +35,22 @@ def movable(user: Any, run: Run) -> RunQuerySet:
     return waiting if user.is_staff else waiting.filter(project=run.project_id)
 
 
+def reorder(user: Any, run: Run, *, place: int | None = None, priority: int | None = None) -> None:
+    """Change what is not None; a refused place leaves the priority as it was. Error: FieldErrors."""
+    with transaction.atomic():
+        if priority is not None:
+            set_priority(user, run, priority)
+        if place is not None:
+            move_run(user, run, place)
+
+
 def move_run(user: Any, run: Run, place: int) -> int:
     """Move a waiting run to `place` (1 = first) among the movable ones; returns its place. Error: FieldErrors (409)."""
     with transaction.atomic():
         waiting = list(movable(user, run).only("priority", "queue_key").select_for_update())
         if run not in waiting:
             message = "Only a run that waits in the queue has a place in it."
-            raise FieldErrors([FieldError("not_queued", message, None)], 409)
+            raise FieldErrors.single("not_queued", message, status=409)
         place = max(1, min(place, len(waiting)))
         slots = [(other.priority, other.queue_key) for other in waiting]
         waiting.insert(place - 1, waiting.pop(waiting.index(run)))
@@ -71,6 +80,6 @@ def set_priority(user: Any, run: Run, priority: int) -> None:
     if not -MAX_PRIORITY <= priority <= highest:
         why = "" if user.is_staff else "; only staff may put a run before those of others"
         message = f"Must be from {-MAX_PRIORITY} to {highest}{why}."
-        raise FieldErrors([FieldError("out_of_range", message, "priority")])
+        raise FieldErrors.single("out_of_range", message, "priority")
     Run.objects.filter(pk=run.pk).update(priority=priority)
     run.refresh_from_db()

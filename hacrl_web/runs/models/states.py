@@ -11,6 +11,8 @@ from django.db import models, transaction
 from django.db.models import F
 from django.utils import timezone
 
+from hacrl_web.runs.pubsub import publish_update
+
 MAX_INTERRUPTIONS = 3
 USER_STOP = "stopped by the user"
 
@@ -131,6 +133,7 @@ class OfState(models.Model):
         reason: that of the first request is kept.
         The spool of a run that was once lost may hold more than is stored: the dispatcher ends it (Dispatcher.revive).
         """
+        transaction.on_commit(lambda: publish_update(self.pk))
         # First the desired state: from here on no worker can claim the run.
         stoppable = self._row().exclude(state__in=TERMINAL).exclude(desired_state=Desire.STOP)
         stoppable.update(desired_state=Desire.STOP, desire_reason=reason)
@@ -142,6 +145,7 @@ class OfState(models.Model):
 
     def request_pause(self, reason: str) -> None:
         """Pause the run: at once where it is queued, else after the step under way. reason: who and why."""
+        transaction.on_commit(lambda: publish_update(self.pk))
         pausable = self._row(desired_state=Desire.RUN).exclude(state__in=[*TERMINAL, State.DRAFT])
         pausable.update(desired_state=Desire.PAUSE, desire_reason=reason)
         self.refresh_from_db()
@@ -152,6 +156,7 @@ class OfState(models.Model):
 
     def request_resume(self, reason: str) -> None:
         """Return it to the queue, to continue from its checkpoint; or withdraw a pause that is not reached yet."""
+        transaction.on_commit(lambda: publish_update(self.pk))
         paused = self._row(desired_state=Desire.PAUSE).exclude(state__in=TERMINAL)
         paused.update(desired_state=Desire.RUN, desire_reason="")
         self.refresh_from_db()

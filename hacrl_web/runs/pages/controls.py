@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 
 from django.contrib import messages
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
@@ -13,8 +12,7 @@ from django.views.decorators.http import require_POST
 from hacrl_web.runs.launch import queue
 from hacrl_web.runs.launch.drafts import queue_draft
 from hacrl_web.runs.launch.launch import retry
-from hacrl_web.runs.models import HELD, Desire, Drain, Host, Run, State
-from hacrl_web.runs.pubsub import publish_update
+from hacrl_web.runs.models import HELD, Desire, Drain, Run, State
 from hacrl_web.runs.requests import change_reason, visible_run
 from hacrl_web.runs.worker import hosts
 from hacrl_web.web.errors import FieldErrors
@@ -41,7 +39,6 @@ def run_stop(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         messages.info(request, f"The run had already ended: {run.state}.")
         return redirect(run)
     run.request_stop(change_reason("stopped", request))
-    publish_update(run.pk)
     if run.is_terminal:
         messages.info(request, "Stopped.")
     elif run.state in HELD:
@@ -57,7 +54,6 @@ def run_pause(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = visible_run(request, run_id)
     if run.can_pause:
         run.request_pause(change_reason("paused", request, request.POST.get("why")))
-        publish_update(run.pk)
     messages.info(request, _pausing(run))
     return _back(request, run)
 
@@ -80,7 +76,6 @@ def run_resume(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = visible_run(request, run_id)
     if run.can_resume:
         run.request_resume(change_reason("resumed", request))
-        publish_update(run.pk)
         # A run that has not paused yet still trains.
         after = "" if run.state in HELD else " from its newest checkpoint when a worker is free"
         messages.info(request, f"Resumed: it continues{after}.")
@@ -118,17 +113,15 @@ def run_queue(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run = visible_run(request, run_id)
     place = whole_number(request.POST.get("place", ""))
     step = MOVES.get(request.POST.get("move", ""))
+    if place is None and step is not None:
+        order = list(queue.movable(request.user, run).values_list("pk", flat=True))
+        place = (order.index(run.pk) if run.pk in order else 0) + 1 + step
     text = request.POST.get("priority", "")
     priority = whole_number(text.removeprefix("-"))
+    if priority is not None and text.startswith("-"):
+        priority = -priority
     try:
-        with transaction.atomic():  # a refused place leaves the priority as it was
-            if priority is not None:
-                queue.set_priority(request.user, run, -priority if text.startswith("-") else priority)
-            if place is not None:
-                queue.move_run(request.user, run, place)
-            elif step is not None:
-                order = list(queue.movable(request.user, run).values_list("pk", flat=True))
-                queue.move_run(request.user, run, (order.index(run.pk) if run.pk in order else 0) + 1 + step)
+        queue.reorder(request.user, run, place=place, priority=priority)
     except FieldErrors as refused:
         messages.error(request, refused.text)
     return _back(request, run)
@@ -137,13 +130,11 @@ def run_queue(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 @require_POST
 def host_drain(request: HttpRequest) -> HttpResponse:
     """Whether a host takes runs; for staff."""
-    host = Host.objects.filter(name=request.POST.get("name", "").replace("\x00", "")).first()
-    drain = request.POST.get("drain", "")
-    if not request.user.is_staff:
-        messages.error(request, "Only staff may drain a host.")
-    elif host is None or drain not in Drain.values:
-        messages.error(request, "There is no such host.")
-    else:
-        hosts.set_drain(host, drain, change_reason("drained", request, request.POST.get("why")))
+    name, drain = request.POST.get("name", ""), request.POST.get("drain", "")
+    reason = change_reason("drained", request, request.POST.get("why"))
+    try:
+        host = hosts.change_drain(request.user, name, drain, reason)
         messages.info(request, DRAIN_WORDS[Drain(drain)].format(host.name))
+    except FieldErrors as refused:
+        messages.error(request, refused.text)
     return redirect("runs:worker_list")

@@ -14,7 +14,6 @@ from django.views.decorators.http import require_GET, require_POST
 
 from hacrl_web.runs.launch.form import parse_seeds
 from hacrl_web.runs.models import HELD, TERMINAL, Run, State, Sweep
-from hacrl_web.runs.pubsub import publish_update
 from hacrl_web.runs.requests import change_reason, visible_sweep
 from hacrl_web.runs.sweeps import sweeps
 from hacrl_web.runs.sweeps.state import newest_checkpoints, state_of
@@ -109,10 +108,8 @@ def _up_to_three(seeds: list[int]) -> str:
     return ", ".join(map(str, further[: max(0, 3 - len(seeds))]))
 
 
-def _publish(request: HttpRequest, affected: list[Run], done: str, nothing: str) -> None:
-    """Notify the supervisors of these runs, and the user."""
-    for run in affected:
-        publish_update(run.pk)
+def _report(request: HttpRequest, affected: list[Run], done: str, nothing: str) -> None:
+    """Show how many runs an act changed."""
     number = "1 run" if len(affected) == 1 else f"{len(affected)} runs"
     messages.info(request, done.format(number) if affected else nothing)
 
@@ -123,7 +120,7 @@ def sweep_change(request: HttpRequest, sweep_id: int, act: str) -> HttpResponse:
     change, verb, done = ACTS[act]
     sweep = visible_sweep(request, sweep_id)
     runs = change(sweep, change_reason(f"{verb} with its sweep", request))
-    _publish(request, runs, done, f"There was no run to {act}.")
+    _report(request, runs, done, f"There was no run to {act}.")
     return redirect(sweep)
 
 
@@ -133,7 +130,7 @@ def sweep_retry(request: HttpRequest, sweep_id: int) -> HttpResponse:
     sweep = visible_sweep(request, sweep_id)
     try:
         new_runs = sweeps.retry_all(request.user, sweep, request.POST.get("state", State.FAILED))
-        _publish(request, new_runs, "Queued {} anew.", "There was nothing to retry.")
+        _report(request, new_runs, "Queued {} anew.", "There was nothing to retry.")
     except FieldErrors as refused:
         messages.error(request, refused.text)
     return redirect(sweep)
@@ -145,7 +142,7 @@ def sweep_seeds(request: HttpRequest, sweep_id: int) -> HttpResponse:
     sweep = visible_sweep(request, sweep_id)
     try:
         new_runs = sweeps.add_seeds(request.user, sweep, parse_seeds(request.POST.get("seeds", "")))
-        _publish(request, new_runs, "Queued {}.", "All of these seeds were there already.")
+        _report(request, new_runs, "Queued {}.", "All of these seeds were there already.")
     except FieldErrors as refused:
         return _refused(request, sweep, "seeds", refused)
     return redirect(sweep)

@@ -18,6 +18,7 @@ from hacrl_web.runs.launch.launch import create_run, hold, retry
 from hacrl_web.runs.launch.plan import LaunchError, cannot_repeat
 from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS
 from hacrl_web.runs.models import Desire, Run, State, Sweep
+from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.sweeps.plan import each_once, plan_sweep
 from hacrl_web.runs.sweeps.state import SweepLine, SweepState, state_of
 from hacrl_web.web.errors import FieldError, plain_errors
@@ -55,7 +56,7 @@ def _locked(sweep: Sweep) -> SweepState:
 def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
     """Launch every variant on further seeds with its own settings; existing seeds are left out.
 
-    Error: LaunchError, and nothing is written.
+    Error: FieldErrors, and nothing is written.
     """
     errors: list[FieldError] = []
     new_seeds = each_once({"seeds": seeds}, "seeds", errors)
@@ -78,7 +79,7 @@ def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
 
 
 def _missing(state: SweepState, seeds: list[Any]) -> list[tuple[SweepLine, RunSpec]]:
-    """The runs that further seeds add, ordered by seed first. Error: LaunchError."""
+    """The runs that further seeds add, ordered by seed first. Error: FieldErrors."""
     missing: dict[tuple[str, int], tuple[SweepLine, RunSpec]] = {}
     for seed in seeds:
         for line in state.lines:
@@ -89,9 +90,10 @@ def _missing(state: SweepState, seeds: list[Any]) -> list[tuple[SweepLine, RunSp
 
 
 def _with_seed(run: Run, seed: Any) -> RunSpec:
-    """The settings of a run under another seed. Error: LaunchError."""
+    """The settings of a run under another seed. Error: FieldErrors."""
+    settings = stored_spec(run).model_dump(mode="json")
     try:
-        return RunSpec.model_validate({**run.spec, "seed": seed})
+        return RunSpec.model_validate({**settings, "seed": seed})
     except ValidationError as error:
         errors = plain_errors(error)
         raise LaunchError(replace(one, field="seeds") if one.field == "seed" else one for one in errors) from None
@@ -100,7 +102,7 @@ def _with_seed(run: Run, seed: Any) -> RunSpec:
 def retry_all(user: Any, sweep: Sweep, state: str = State.FAILED) -> list[Run]:
     """Queue a new run, from step 0, for each failed run or, by `state`, for each stopped one. Idempotent.
 
-    Error: LaunchError, and nothing is written.
+    Error: FieldErrors, and nothing is written.
     """
     if state not in (State.FAILED, State.STOPPED):
         raise LaunchError([FieldError("invalid", "Must be failed or stopped.", "state")])

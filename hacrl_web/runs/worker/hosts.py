@@ -26,6 +26,7 @@ from django.db.migrations.loader import MigrationLoader
 
 from hacrl_web.runs.devices import devices
 from hacrl_web.runs.models import Drain, Host
+from hacrl_web.web.errors import FieldErrors
 
 HEARTBEAT_S = 5.0
 SILENT_S = 30.0  # after so long without a heartbeat, pages call a host silent
@@ -106,6 +107,19 @@ def any_has(*packages: str) -> bool:
     """Whether a host that trains has one of these packages; True also where no host has reported its packages yet."""
     reports = [versions for versions in Host.objects.values_list("versions", flat=True) if versions]
     return not reports or any(name in versions for versions in reports for name in packages)
+
+
+def change_drain(user: Any, name: str, drain: str, reason: str) -> Host:
+    """The host of this name, with the drain that a user chose. Error: FieldErrors."""
+    if not user.is_staff:
+        raise FieldErrors.single("forbidden", "Only staff may drain a host.", status=403)
+    if drain not in Drain.values:
+        raise FieldErrors.single("invalid", "Choose no, finish or now.", "drain")
+    host = Host.objects.filter(name=name.replace("\x00", "")).first()
+    if host is None:
+        raise FieldErrors.single("not_found", "There is no such host.", "name", 404)
+    set_drain(host, drain, reason)
+    return host
 
 
 def set_drain(host: Host, drain: str, reason: str) -> None:

@@ -376,6 +376,12 @@ class TestDrain:
         assert staff.post(reverse("runs:host_drain"), body).status_code == 302
         assert Host.objects.get().drain == Drain.NO
 
+    def test_page_says_which_value_is_unknown(self, staff):
+        Host.objects.create(name="gpu-7")
+        for name, drain, text in (("gpu-7", "later", "Choose no, finish or now."), ("?", "now", "no such host")):
+            body = {"name": name, "drain": drain}
+            assert text in text_of(staff.post(reverse("runs:host_drain"), body, follow=True))
+
     def test_command(self, capsys, make_run):
         Host.objects.create(name="gpu-7")
         run = make_run()

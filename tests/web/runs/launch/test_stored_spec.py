@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib.messages import get_messages
 
 from hacrl_web.runs.models import Run
 from tests.support.web import factories
@@ -36,6 +37,14 @@ def test_the_others_say_which_setting_cannot_be_read(client, run, tab):
 @pytest.mark.parametrize("what", ["collaboration", "collaboration/run", "what-if"])
 def test_the_api_says_so_too(client, run, what):
     answer = client.get(f"/api/v1/runs/{run.pk}/{what}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "unreadable_settings")
+
+
+def test_retry_names_the_setting_that_cannot_be_read(client, run):
+    Run.objects.filter(pk=run.pk).update(state="failed")
+    page = client.post(f"/runs/{run.pk}/retry")
+    assert ["cannot read algorithm.alpha: " in str(one) for one in get_messages(page.wsgi_request)] == [True]
+    answer = client.post(f"/api/v1/runs/{run.pk}/retry")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "unreadable_settings")
 
 

@@ -91,13 +91,13 @@ def test_stop_says_that_a_run_that_nobody_began_loses_nothing(web, user):
     assert dict(hidden.findall(text_of(web.get(run.get_absolute_url())))) == {"no": " hidden", "yes": ""}
 
 
-def test_stop_button_publishes_an_update_as_the_api_does(web, user, monkeypatch):
+def test_stop_button_publishes_an_update_as_the_api_does(web, user, monkeypatch, django_capture_on_commit_callbacks):
     published = []
-    for module in ("pages.controls", "api.controls"):
-        monkeypatch.setattr(f"hacrl_web.runs.{module}.publish_update", published.append)
+    monkeypatch.setattr("hacrl_web.runs.models.states.publish_update", published.append)
     for path in ("/runs/{}/stop", "/api/v1/runs/{}/stop"):
         run = factories.make_run(user)
-        web.post(path.format(run.pk))
+        with django_capture_on_commit_callbacks(execute=True):
+            web.post(path.format(run.pk))
         assert published.pop() == run.pk
 
 

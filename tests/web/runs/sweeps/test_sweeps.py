@@ -246,6 +246,15 @@ def test_retry_takes_the_place_of_what_failed_once(user):
         retry_all(user, sweep, "completed")
 
 
+def test_added_seeds_need_settings_that_this_version_can_read(user):
+    sweep = launch_sweep(user, sweep_request(user))
+    run = sweep.runs.filter(algorithm="hacpo").first()
+    sweep.runs.filter(algorithm="hacpo").update(spec=run.spec | {"algorithm": run.spec["algorithm"] | {"alpha": 11}})
+    with pytest.raises(FieldErrors, match=r"stored by another version.*algorithm\.alpha") as refused:
+        add_seeds(user, sweep, [7])
+    assert (refused.value.status, refused.value.errors[0].code) == (409, "unreadable_settings")
+
+
 def test_added_seeds_have_the_settings_of_the_others_even_if_the_group_has_changed(user):
     sweep = launch_sweep(user, sweep_request(user, grid={"alpha": [1, 3]}))
     run = sweep.runs.first()
