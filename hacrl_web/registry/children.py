@@ -20,7 +20,7 @@ from typing import Any
 
 from django.conf import settings
 
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 
 # The variables that a child gets: where programs and the hub are.
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -62,7 +62,7 @@ class ChildProgram:
         request: goes to the child's standard input as JSON. memory_bytes: instead of the program's own limit.
         """
         if not self.turns.acquire(timeout=self.wait_s):
-            raise FieldErrors([FieldError("busy", f"{self.busy} Try again in a minute.", at)], 503)
+            raise FieldErrors.single("busy", f"{self.busy} Try again in a minute.", at, status=503)
         try:
             stdin = None if request is None else json.dumps(request).encode()
             result = self.run(arguments, stdin, memory_bytes or self.memory_bytes)
@@ -70,14 +70,14 @@ class ChildProgram:
             self.turns.release()
         if result.is_late:
             message = f"This took longer than {self.timeout_s:.0f} s and was stopped."
-            raise FieldErrors([FieldError("too_slow", message, at)])
+            raise FieldErrors.single("too_slow", message, at)
         try:
             answer = json.loads(result.output, parse_constant=lambda text: None)
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
             message = f"The process ended without an answer ({result.ending}): the files may be damaged or too large."
-            raise FieldErrors([FieldError("inspection_failed", message, at)])
+            raise FieldErrors.single("inspection_failed", message, at)
         return _storable(answer)
 
     def run(self, arguments: Sequence[str], stdin: bytes | None, memory_bytes: int) -> ChildResult:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 
 MAX_LOCATION = 1000
 MAX_FILES = 2000
@@ -23,7 +23,7 @@ REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}", re.ASCII)
 
 
 def refuse_location(code: str, message: str, field: str = "location") -> FieldErrors:
-    return FieldErrors([FieldError(code, message, field)])
+    return FieldErrors.single(code, message, field)
 
 
 def model_roots() -> list[Path]:
@@ -55,21 +55,19 @@ def _checked_place(location: str) -> tuple[Path, int]:
     text = location.strip()
     roots = ", ".join(str(root) for root in model_roots())
     if not text:
-        raise refuse_location("missing", f"Give the absolute path. Allowed: what lies below {roots}.")
+        raise refuse_location("missing", f"Give the absolute path. Allowed folders: {roots}.")
     if len(text) > MAX_LOCATION:
         raise refuse_location("too_long", f"The path is longer than {MAX_LOCATION} characters.")
     if not text.isprintable() or "\\" in text:
         raise refuse_location("bad_path", "The path contains a control character or a backslash.")
     if "://" in text or not text.startswith("/"):
-        raise refuse_location(
-            "not_absolute", f"Give an absolute path, beginning with /. Allowed: what lies below {roots}."
-        )
+        raise refuse_location("not_absolute", f"Give an absolute path, beginning with /. Allowed folders: {roots}.")
     if ".." in text.split("/"):
         raise refuse_location("bad_path", "The path must not contain '..'.")
     place = Path(os.path.realpath(text))
     if not any(place.is_relative_to(root) for root in model_roots()):
         # Before any access to the path, so that the answer tells nothing about files outside the roots.
-        raise refuse_location("outside", f"This is not inside the model folders. Allowed: what lies below {roots}.")
+        raise refuse_location("outside", f"This is not inside the model folders. Allowed folders: {roots}.")
     try:
         return place, place.stat().st_mode
     except FileNotFoundError:

@@ -63,9 +63,9 @@ def text(value: object, most: int) -> str:
         raise ValueProblem("not_text", "Text is needed.")
     line = value.strip()
     if not line:
-        raise ValueProblem("missing", "This is needed.")
+        raise ValueProblem("missing", "This field is required.")
     if len(line) > most:
-        raise ValueProblem("too_long", f"At most {most} characters; these are {len(line)}.")
+        raise ValueProblem("too_long", f"At most {most} characters; you gave {len(line)}.")
     if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") or letter in BIDI_CONTROLS for letter in line):
         raise ValueProblem("bad_character", "Control characters are not allowed.")
     if all(unicodedata.category(letter)[0] in "CMZ" for letter in line):  # spaces without width, marks without a letter
@@ -82,7 +82,7 @@ def name(value: object) -> str:
 
 
 def bounded_number(value: object, *, above: float | None = None, least: float | None = None, most: float) -> float:
-    """A finite number within its bounds."""
+    """A finite number within its bounds, from a number or its text."""
     bounds = f"above {above:g} and at most" if above is not None else f"from {least:g} to"
     allowed = f"A number {bounds} {most:g} is needed, with a decimal point, such as 0.1 or 1e-6."
     is_number = NUMBER.fullmatch(value.strip()) if isinstance(value, str) else not isinstance(value, bool)
@@ -129,13 +129,13 @@ def unique_name(name: str) -> Iterator[None]:
 
 
 def check_name_is_free(model: type[Model], project: Any, name: str) -> None:
-    """Error: FieldErrors where the project already has a row of this name."""
+    """Error: FieldErrors if the project already has a row of this name."""
     if model._default_manager.filter(project=project, name=name).exists():
         raise name_taken(name)
 
 
 def name_taken(name: str) -> FieldErrors:
     """The error for a name that the project already has."""
-    return FieldErrors(
-        [FieldError("name_taken", f"This project already has one named “{name}”. Choose another name.", "name")]
+    return FieldErrors.single(
+        "name_taken", f"This project already has one named “{name}”. Choose another name.", "name"
     )

@@ -51,10 +51,10 @@ LIMIT_S = 2.0  # the design says 1 s; this machine may be busy
 OURS = re.compile(r"Traceback|Exception|<class|object at 0x|our mistake|pydantic|django", re.IGNORECASE)
 SAID = re.compile(r'class="(?:field-error|alert alert-error)"[^>]*>(.*?)</(?:div|span></span|span>)', re.DOTALL)
 # What a refusal of each class says: what was wrong, or what is allowed.
-OF_FOLDERS = r"Allowed: what lies|control character|must not contain|longer than|cannot be read|folder|needed|link"
-OF_NAMES = r"characters|needed|not be empty|Must be text|no visible character|valid Unicode"
-OF_SETTINGS = r"Must |no setting|too large|is needed|did you mean|thing to look at"
-OF_BODIES = r"send one JSON object|can be read|Give |Must be|needed|no setting|Content-Type|Choose "
+OF_FOLDERS = r"Allowed folders|control character|must not contain|longer than|cannot be read|folder|needed|link"
+OF_NAMES = r"characters|needed|required|not be empty|Must be text|no visible character|valid Unicode"
+OF_SETTINGS = r"Must |no setting|too large|is needed|is required|did you mean|thing to look at"
+OF_BODIES = r"send one JSON object|can be read|Give |Must be|needed|required|no setting|Content-Type|Choose "
 OF_QUERIES = r"no query parameter|not a cursor of this list|Must (be|have) "
 OF_WEBHOOKS = r"list of hosts|have the form https://host/path|may not contain|not allowed|at most 500"
 OF_LOGINS = r"Wrong user name or password|required|not allowed|at most"

@@ -16,7 +16,7 @@ from hacrl_web.registry.benchmarks.child_requests import ask_verifier, compare_w
 from hacrl_web.registry.benchmarks.questions import QuestionFilter, QuestionRow, read_page
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf, StrictBody
 
@@ -179,7 +179,7 @@ class FetchIn(StrictBody):
 def fetch_benchmark(request: HttpRequest, payload: FetchIn) -> Any:
     """The three steps of the form in one request: fetch, inspect, create."""
     if payload.kind not in ("hub", "local"):
-        raise FieldErrors([FieldError("not_a_choice", "Choose one of: hub, local.", "kind")])
+        raise FieldErrors.single("not_a_choice", "Choose one of: hub, local.", "kind")
     place = payload.dict(include={"kind", "location", "revision"})
     staged = benchmarks.stage_from(request.user, **place)
     return _create_from(request, staged, payload.dict(exclude=set(place)))
@@ -197,7 +197,7 @@ def list_questions(request: HttpRequest, pk: int, query: Query[QuestionListQuery
         page = read_page(benchmark, QuestionFilter(**query.dict()).of(benchmark))
     except (OSError, ValueError, KeyError):
         message = "The question files of this benchmark cannot be read (any more)."
-        raise FieldErrors([FieldError("unreadable", message, None)], 409) from None
+        raise FieldErrors.single("unreadable", message, status=409) from None
     return {"items": page.rows, "next_start": page.next_start}
 
 
@@ -211,5 +211,5 @@ def overlap(request: HttpRequest, pk: int, other: int | None = Query(None, ge=0,
     """How many questions of this benchmark are also in `other`."""
     own = _benchmark(request, pk)
     if other is None:
-        raise FieldErrors([FieldError("missing", "Choose another benchmark.", "other")])
+        raise FieldErrors.single("missing", "Choose another benchmark.", "other")
     return compare_with(own, _benchmark(request, other))

@@ -76,7 +76,7 @@ def get_model(request: HttpRequest, pk: int) -> Any:
     "/models/{int:pk}/check", response=ChecksAnswer, summary="Check a registered model again; nothing is changed"
 )
 def check_model(request: HttpRequest, pk: int) -> Any:
-    """Refused where its folder is gone or changed, or where a check fails; the error names the reason."""
+    """Refused if its folder is gone or changed, or if a check fails; the error names the reason."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     services.check_unchanged(model, field="location")
     checks, _ = services.read_model_facts(model.location, model.revision)
@@ -85,7 +85,7 @@ def check_model(request: HttpRequest, pk: int) -> Any:
 
 @router.delete("/models/{int:pk}", response={204: None}, summary="Forget a model; its files stay where they are")
 def delete_model(request: HttpRequest, pk: int) -> Any:
-    """Refused while an agent group has it."""
+    """Refused while an agent group uses it."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     require_delete(request.user, model)
     services.delete_model(model)
@@ -174,7 +174,7 @@ def get_group(request: HttpRequest, pk: int) -> Any:
 
 @router.delete("/groups/{int:pk}", response={204: None}, summary="Delete an agent group; its models stay")
 def delete_group(request: HttpRequest, pk: int) -> Any:
-    """Refused while a run, even an ended one, has it: results are compared by their group."""
+    """Refused while a run, even an ended one, uses it: results are compared by their group."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
     require_delete(request.user, group)
     services.delete_group(group)

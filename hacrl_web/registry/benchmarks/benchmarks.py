@@ -30,7 +30,7 @@ MAX_HELD_OUT_FRACTION = 0.9
 MAX_TEMPLATE = 20_000
 MAX_COLUMN_NAME = 120
 EXTRACTIONS = {
-    "as_is": "as it stands",
+    "as_is": "the whole cell",
     "hashes": "what follows the last ####",
     "boxed": "the last \\boxed{}",
 }
@@ -56,7 +56,7 @@ class BenchmarkOptions:
 def stage_upload(owner: Any, file: UploadedFile | None, held_out_file: UploadedFile | None = None) -> Staged:
     """Store uploaded files for an hour, and inspect their columns. Error: FieldErrors; then nothing is stored."""
     if file is None:
-        raise FieldErrors([FieldError("missing", "Choose a file: JSONL, CSV or Parquet.", "file")])
+        raise FieldErrors.single("missing", "Choose a file: JSONL, CSV or Parquet.", "file")
     with _uploaded(owner, file, held_out_file) as staged:
         staged.name = Path(staged.train[0]["name"]).stem[: values.MAX_NAME]
         _inspect(staged, "file", "held_out_file")
@@ -77,7 +77,7 @@ def stage_built_in(owner: Any, key: object, location: str = "") -> Staged:
     """A built-in benchmark from the hub, or from a local copy. Error: FieldErrors."""
     entry = BY_KEY.get(key) if isinstance(key, str) else None
     if entry is None:
-        raise FieldErrors([FieldError("not_a_choice", f"Choose one of: {', '.join(BY_KEY)}.", "built_in")])
+        raise FieldErrors.single("not_a_choice", f"Choose one of: {', '.join(BY_KEY)}.", "built_in")
     if location.strip():
         return _stage_fetched(owner, location, "", "local", "location", entry)
     return _stage_fetched(owner, entry.dataset, "", "hub", "built_in", entry)
@@ -201,7 +201,7 @@ def _template(value: object) -> str:
     if "{question}" not in text:
         raise values.ValueProblem("no_question", "The template must contain {question}.")
     if len(text) > MAX_TEMPLATE:
-        raise values.ValueProblem("too_long", f"At most {MAX_TEMPLATE} characters; these are {len(text)}.")
+        raise values.ValueProblem("too_long", f"At most {MAX_TEMPLATE} characters; you gave {len(text)}.")
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise values.ValueProblem("bad_character", "NUL and unpaired surrogates are not allowed.")
     return text

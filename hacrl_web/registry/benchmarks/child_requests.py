@@ -10,7 +10,7 @@ from typing import Any
 from hacrl_web.registry import values
 from hacrl_web.registry.children import IMPORTER, VERIFIER
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 
 MAX_GOLD = 10_000
 MAX_RESPONSE = 100_000
@@ -23,7 +23,7 @@ def ask_importer(request: dict[str, Any], field: str, held_out_field: str = "") 
     answer = IMPORTER.ask(at=field, request=request, memory_bytes=memory_bytes)
     if answer.get("error"):
         error_field = held_out_field if held_out_field and answer.get("is_held_out") else field
-        raise FieldErrors([FieldError("bad_file", str(answer["error"]), error_field)])
+        raise FieldErrors.single("bad_file", str(answer["error"]), error_field)
     return answer
 
 
@@ -59,7 +59,7 @@ def ask_verifier(benchmark: Benchmark, *, gold: object, response: object) -> dic
     request = {"verifier": benchmark.verifier, "tolerance": benchmark.tolerance, "gold": gold, "response": response}
     answer = VERIFIER.ask(at="response", request=request)
     if answer.get("error"):
-        raise FieldErrors([FieldError("verifier_failed", str(answer["error"]), None)], 503)
+        raise FieldErrors.single("verifier_failed", str(answer["error"]), status=503)
     return {key: answer.get(key) for key in ("reward", "reason", "extracted", "seconds")}
 
 
@@ -70,5 +70,5 @@ def _text(value: object, most: int, missing: str) -> str:
     if not text.strip():
         raise values.ValueProblem("missing", missing)
     if len(text) > most:
-        raise values.ValueProblem("too_long", f"At most {most:,} characters; these are {len(text):,}.")
+        raise values.ValueProblem("too_long", f"At most {most:,} characters; you gave {len(text):,}.")
     return text

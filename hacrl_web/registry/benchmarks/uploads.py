@@ -19,7 +19,7 @@ from typing import Any
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 
 MAX_UPLOAD_BYTES = 256 * 2**20
 MAX_STAGED = 3  # of one user
@@ -113,7 +113,7 @@ def still_there(staged: Staged) -> Iterator[None]:
         if (staged.folder / NOTES).is_file():
             raise
         message = "These files are no longer here: another tab has used or discarded them. Upload them again."
-        raise FieldErrors([FieldError("gone", message, None)], 409) from None
+        raise FieldErrors.single("gone", message, status=409) from None
 
 
 def newest(owner: Any) -> Staged | None:
@@ -152,11 +152,11 @@ def store(upload: UploadedFile, staged: Staged, side: str, field_name: str) -> N
                 written += len(chunk)
                 if written > MAX_UPLOAD_BYTES:
                     message = f"The file is larger than {MAX_UPLOAD_BYTES // 2**20} MiB, the most that is allowed."
-                    raise FieldErrors([FieldError("too_large", message, field_name)])
+                    raise FieldErrors.single("too_large", message, field_name)
                 file.write(chunk)
     except OSError as error:
         message = f"The file could not be stored: {error.strerror}."
-        raise FieldErrors([FieldError("not_stored", message, field_name)], 507) from None
+        raise FieldErrors.single("not_stored", message, field_name, status=507) from None
     getattr(staged, side).append({"path": str(path), "name": name})
 
 

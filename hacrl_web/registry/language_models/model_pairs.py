@@ -8,7 +8,7 @@ from typing import Any
 
 from hacrl_web.registry.children import INSPECTOR
 from hacrl_web.registry.models import Agent, LanguageModel, PairInspection
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 
 # Ratio length `own` divides a shared rollout's log-probability by the learner's own token count: where two tokenizers
 # differ by more than this share in the token count of a text, s is biased away from 1 before any learning.
@@ -100,6 +100,6 @@ def measured_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any
     facts = INSPECTOR.ask("pair", model_a.location, model_b.location, *options, at="agents")
     if facts.get("kind") not in KINDS:  # not stored, since its cause may go away
         message = str(facts.get("error") or "The two models could not be compared.")
-        raise FieldErrors([FieldError("not_measured", message, None)], 409)
+        raise FieldErrors.single("not_measured", message, status=409)
     PairInspection.objects.get_or_create(model_a=model_a, model_b=model_b, defaults={"facts": facts})
     return facts

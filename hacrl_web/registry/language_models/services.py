@@ -19,7 +19,7 @@ from hacrl_web.registry import locations, values
 from hacrl_web.registry.children import INSPECTOR
 from hacrl_web.registry.language_models.agent_settings import check_seeds, take_settings
 from hacrl_web.registry.models import MAX_AGENTS, Agent, AgentGroup, LanguageModel
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldError, FieldErrors, listed
 
 MAX_NAMED = 5  # in a message
 MAX_LISTED = 50
@@ -119,21 +119,22 @@ def check_unchanged(model: LanguageModel, field: str = "agents") -> None:
         )
     except FieldErrors as refused:
         message = f"The folder of model “{model.name}” can no longer be used: {refused.errors[0].message}"
-        raise FieldErrors([FieldError("model_gone", message, field)]) from None
+        raise FieldErrors.single("model_gone", message, field) from None
     if not is_same:
         message = f"The folder of model “{model.name}” has changed since it was registered. Register it again."
-        raise FieldErrors([FieldError("model_changed", message, field)])
+        raise FieldErrors.single("model_changed", message, field)
 
 
 def delete_model(model: LanguageModel) -> None:
-    """Delete the row and no file. Error: FieldErrors (409) while a group has the model."""
+    """Delete the row and no file. Error: FieldErrors (409) while a group uses the model."""
     with transaction.atomic():
         locked = LanguageModel.objects.select_for_update(of=("self",)).get(pk=model.pk)
         names = list(groups_with(locked).values_list("name", flat=True))
         if names:
             one = len(names) == 1
-            text = f"{len(names)} agent group{' has' if one else 's have'} this model: {_listed_names(names)}."
-            raise _in_use(f"{text} Delete {'it' if one else 'them'} first.")
+            text = f"{len(names)} agent group{' uses' if one else 's use'} this model: {listed(names, MAX_NAMED)}."
+            text += f" Delete {'it' if one else 'them'} first."
+            raise FieldErrors.single("in_use", text, status=409)
         locked.delete()
 
 
@@ -153,7 +154,7 @@ def create_group(owner: Any, *, name: str, agents: Sequence[Mapping[str, Any]]) 
     checker = values.Checker()
     named = checker.take("name", values.name, name)
     if not 1 <= len(agents) <= MAX_AGENTS:
-        checker.add("agents", "agent_count", f"Choose 1 to {MAX_AGENTS} models; these are {len(agents)}.")
+        checker.add("agents", "agent_count", f"Choose 1 to {MAX_AGENTS} models; you gave {len(agents)}.")
     rows = [_agent(checker, owner, position, agent) for position, agent in enumerate(agents[:MAX_AGENTS])]
     _name_agents(checker, rows)
     check_seeds(checker, rows)
@@ -234,8 +235,8 @@ class GroupUses:
         archived = f" ({self.num_archived} archived)" if self.num_archived else ""
         one = self.num_runs == 1
         return (
-            f"{self.num_runs} run{'' if one else 's'}{archived} {'has' if one else 'have'} this agent group: "
-            f"{_listed_names(places)}. Delete {'it' if one else 'them'} first: results are compared by their group."
+            f"{self.num_runs} run{'' if one else 's'}{archived} {'uses' if one else 'use'} this agent group: "
+            f"{listed(places, MAX_NAMED)}. Delete {'it' if one else 'them'} first: results are compared by their group."
         )
 
 
@@ -251,19 +252,11 @@ def uses_of(group: AgentGroup) -> GroupUses:
 
 
 def delete_group(group: AgentGroup) -> None:
-    """Delete a group with its agents. Error: FieldErrors (409) while a run, even an ended one, has it."""
+    """Delete a group with its agents. Error: FieldErrors (409) while a run, even an ended one, uses it."""
     with transaction.atomic():
         # A run that is launched meanwhile waits for this lock, and is refused because its group is gone.
         locked = AgentGroup.objects.select_for_update(of=("self",)).get(pk=group.pk)
         uses = uses_of(locked)
         if uses.num_runs:
-            raise _in_use(uses.refusal)
+            raise FieldErrors.single("in_use", uses.refusal, status=409)
         locked.delete()
-
-
-def _listed_names(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_NAMED]) + (" and others" if names[MAX_NAMED:] else "")
-
-
-def _in_use(message: str) -> FieldErrors:
-    return FieldErrors([FieldError("in_use", message, None)], 409)

@@ -110,7 +110,7 @@ def _submit(
     except FieldErrors as refused:
         if wants_json:
             return JsonResponse({"errors": [error.as_dict() for error in refused.errors]}, status=refused.status)
-        form.add_refusal(refused)
+        refused.add_to(form)
         return page(refused.status)
     return JsonResponse({"location": address}) if wants_json else redirect(address)
 

@@ -11,7 +11,6 @@ from hacrl_web.registry.benchmarks.benchmarks import EXTRACTIONS, MAX_HELD_OUT_F
 from hacrl_web.registry.benchmarks.uploads import MAX_UPLOAD_BYTES, SUFFIXES
 from hacrl_web.registry.models import AGENT_SETTINGS, MAX_AGENTS, VERIFIERS, LanguageModel
 from hacrl_web.registry.values import MAX_NAME
-from hacrl_web.web.errors import FieldErrors
 from workers.contract.spec.agent import AgentSpec
 
 INPUT = {"class": "input"}
@@ -43,12 +42,6 @@ class ServiceForm(forms.Form):
 
     use_required_attribute = False
 
-    def add_refusal(self, refused: FieldErrors) -> None:
-        """Show each error beside its field; an error without a field is shown at the top."""
-        for error in refused.errors:
-            field = error.field if error.field in self.fields else None
-            self.add_error(field, error.message)
-
 
 class RegisterForm(ServiceForm):
     kind = forms.ChoiceField(
@@ -78,7 +71,7 @@ class AgentForm(ServiceForm):
         label="Prompt format",
         required=False,
         choices=[("auto", "auto"), ("chat", "chat template"), ("plain", "plain text")],
-        help_text="auto: chat where the tokenizer has a template.",
+        help_text="auto: chat if the tokenizer has a template.",
         widget=forms.Select(attrs=INPUT),
     )
 
@@ -160,7 +153,7 @@ class MappingForm(ServiceForm):
     name = _text("Name", MAX_NAME, "Shown in runs and leaderboards.")
     question_field = _choice("Question")
     answer_field = _choice("Answer")
-    answer_extraction = _choice("Where the answer stands in it", EXTRACTIONS.items())
+    answer_extraction = _choice("Where the answer is", EXTRACTIONS.items())
     subject_field = _choice("Subject", help_text="Results are also reported by it.")
     difficulty_field = _choice("Difficulty", help_text="Results are also reported by it.")
     id_field = _choice("Id", help_text="Without one, ids are made from the questions' text.")

@@ -51,7 +51,7 @@ def model_create(request: HttpRequest) -> HttpResponse:
             fields: dict[str, Any] = {name: form[name].data or "" for name in form.fields}
             return redirect(services.register_model(request.user, **fields))
         except FieldErrors as refused:
-            form.add_refusal(refused)
+            refused.add_to(form)
             context["checks"], status = _check_lines(getattr(refused, "checks", [])), refused.status
     return render(request, "registry/language_models/model_form.html", context, status=status)
 
@@ -129,7 +129,7 @@ def _show_group_errors(form: GroupForm, used: list[Any], refused: FieldErrors) -
             used[int(parts[1])].add_error(parts[2], error.message)
         else:
             own.append(error)
-    form.add_refusal(FieldErrors(own))
+    FieldErrors(own).add_to(form)
 
 
 @require_safe
@@ -161,5 +161,5 @@ def group_pair(request: HttpRequest, pk: int, first: int, second: int) -> HttpRe
     except FieldErrors as refused:
         error = refused.errors[0].message
     context = {"group": group, "pair": ModelPair(agents[0], agents[1], facts), "error": error}
-    template = "pair_row" if request.headers.get("HX-Request") == "true" else "pair_page"
+    template = "_pair_row" if request.headers.get("HX-Request") == "true" else "pair_page"
     return render(request, f"registry/language_models/{template}.html", context)

@@ -188,10 +188,10 @@ def test_objects_are_created_and_deleted(hacrl, user):
     )
     assert [agent["name"] for agent in made["agents"]] == ["left", model.name]
     refusal = hacrl("api", "DELETE", f"/models/{model.pk}", status=1)
-    assert "2 agent groups have this model" in refusal
+    assert "2 agent groups use this model" in refusal
     assert hacrl("api", "DELETE", f"/groups/{made['id']}") == ""
-    assert "1 agent group has this model" in hacrl("api", "DELETE", f"/models/{model.pk}", status=1)
-    assert "1 run has this agent group" in hacrl("api", "DELETE", f"/groups/{model.agents.get().group_id}", status=1)
+    assert "1 agent group uses this model" in hacrl("api", "DELETE", f"/models/{model.pk}", status=1)
+    assert "1 run uses this agent group" in hacrl("api", "DELETE", f"/groups/{model.agents.get().group_id}", status=1)
     assert "location" in hacrl("models", "add", "/etc", status=1)
 
 

@@ -63,7 +63,7 @@ def test_group_that_runs_have_stays_and_says_how_many_and_where(client, ada):
     Run.objects.filter(pk=run.pk).update(archived_at=timezone.now())
     asked, refused = client.get(f"/groups/{group.pk}/delete"), client.post(f"/groups/{group.pk}/delete")
     assert (asked.status_code, refused.status_code) == (200, 409)
-    words = "3 runs (1 archived) have this agent group: sweep “rates”, run “swan”. Delete them first"
+    words = "3 runs (1 archived) use this agent group: sweep “rates”, run “swan”. Delete them first"
     assert words in text_of(refused)
     for page in (text_of(asked), text_of(refused)):
         assert f'<a href="{sweep.get_absolute_url()}">rates</a>' in page
@@ -80,11 +80,11 @@ def test_group_that_runs_have_stays_and_says_how_many_and_where(client, ada):
 
 def test_words_fit_one_run_and_many(ada):
     run = make_run(ada, name="swan")
-    assert services.uses_of(run.group).refusal.startswith("1 run has this agent group: run “swan”. Delete it first")
+    assert services.uses_of(run.group).refusal.startswith("1 run uses this agent group: run “swan”. Delete it first")
     for number in range(services.MAX_NAMED):
         make_run(ada, group=run.group.pk, name=f"goose {number}")
     words = services.uses_of(run.group).refusal
-    assert words.startswith("6 runs have this agent group: run “goose 4”, ")
+    assert words.startswith("6 runs use this agent group: run “goose 4”, ")
     assert ("and others. Delete them" in words, "swan" in words) == (True, False)
 
 
@@ -133,7 +133,7 @@ def test_model_of_a_group_stays_and_its_groups_are_linked(client, ada):
     for page in (text_of(asked), text_of(refused)):
         assert f'<a href="{group.get_absolute_url()}">{group.name}</a>' in page
         assert "Delete it for good" not in page
-    words = f"1 agent group has this model: {group.name}. Delete it first."
+    words = f"1 agent group uses this model: {group.name}. Delete it first."
     assert words in text_of(refused)
     for number in range(services.MAX_NAMED):
         twins = AgentGroup.objects.create(owner=ada, name=f"twins {number}")
@@ -141,7 +141,7 @@ def test_model_of_a_group_stays_and_its_groups_are_linked(client, ada):
             Agent.objects.create(group=twins, model=model, name=name, position=position)
     answer = client.delete(f"/api/v1/models/{model.pk}")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "in_use")
-    many = "6 agent groups have this model: twins 4, twins 3, twins 2, twins 1, twins 0 and others. Delete them first."
+    many = "6 agent groups use this model: twins 4, twins 3, twins 2, twins 1, twins 0 and others. Delete them first."
     assert answer.json()["error"]["message"] == many
     for one in AgentGroup.objects.all():
         assert client.delete(f"/api/v1/groups/{one.pk}").status_code == 204

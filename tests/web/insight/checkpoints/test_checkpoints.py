@@ -314,11 +314,11 @@ class TestPromote:
     @pytest.mark.parametrize(
         ("name", "reason"),
         [
-            ("", "This is needed."),
-            ("  ", "This is needed."),
+            ("", "This field is required."),
+            ("  ", "This field is required."),
             ("a/b", "Slashes are not allowed"),
             ("a\nb", "Control characters"),
-            ("x" * 81, "At most 80 characters; these are 81."),
+            ("x" * 81, "At most 80 characters; you gave 81."),
             ("a\u202eb", "Control characters"),
             ('"><b>', ""),
         ],

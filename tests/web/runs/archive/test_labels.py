@@ -43,7 +43,7 @@ def test_tags_and_notes_are_stored_shown_and_recorded(client, run, user):
     ("tags", "notes", "said"),
     [
         (",".join("abcdefghijk"), "", "At most 10 tags are possible; these are 11."),
-        ("a" * 41, "", "At most 40 characters; these are 41."),
+        ("a" * 41, "", "At most 40 characters; you gave 41."),
         ("a\u202eb", "", "Control characters are not allowed."),
         ("\u200b", "", "It has no visible character"),
         ("a", "n" * 4001, "At most 4000 characters; these are 4001."),
