@@ -62,7 +62,7 @@ def listed(names: Sequence[str], most: int) -> str:
 
 # For the person who filled in the field; pydantic's own texts are for programmers.
 _PLAIN = {
-    "missing": "This is needed.",
+    "missing": "This field is required.",
     "extra_forbidden": "There is no setting of this name.",
     "greater_than": "Must be greater than {gt:g}.",
     "greater_than_equal": "Must be at least {ge:g}.",

@@ -131,7 +131,7 @@ def answer_events(
 
 
 def slices_of(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
-    """(correct, scored) by subject and by difficulty; of each the first MAX_SLICES names to appear, the rest together."""
+    """(correct, scored) by subject and difficulty; of each the first MAX_SLICES names to appear, the rest together."""
     slices: dict[str, tuple[int, int]] = {}
     for prefix in ("", "difficulty: "):
         named: set[str] = set()
