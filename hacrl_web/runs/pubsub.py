@@ -62,10 +62,10 @@ def client() -> redis.Redis:
 
 
 def publish(channel: str, text: str) -> None:
-    """Send a message to every hub. Without Redis the hubs find out by their poll, the sockets within a minute."""
+    """Send a message to every broadcaster. Without Redis they find out by their poll, the sockets within a minute."""
     guard.call("publish", lambda: client().publish(channel, text))
 
 
 def publish_update(run_id: UUID) -> None:
-    """Tell every hub that a run has news."""
+    """Notify every broadcaster that a run has news."""
     publish(UPDATE_CHANNEL, run_id.hex)

@@ -14,7 +14,7 @@ from uuid import UUID
 import psutil
 import pytest
 
-from hacrl_web.runs.live.hub import POLL_S
+from hacrl_web.runs.live.broadcaster import POLL_S
 from tests.faults.apps import SHORT
 from tests.faults.conftest import Report
 from tests.faults.invariants import ledger

@@ -22,8 +22,8 @@ from django.http import HttpRequest
 
 from hacrl_web.accounts.login.sessions import session_digest, session_ended
 from hacrl_web.accounts.models import Membership
+from hacrl_web.runs.live.broadcaster import Broadcaster, Subscription, end_sockets, get_broadcaster, recheck_rights
 from hacrl_web.runs.live.event_reader import events_frame, find_visible, frame_text
-from hacrl_web.runs.live.hub import Hub, Subscription, end_sockets, get_hub, recheck_rights
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.same_origin import is_same_origin
 
@@ -91,7 +91,7 @@ class RunConsumer(AsyncWebsocketConsumer):
     channel_layer_alias = None  # a Redis restart must not close the socket
 
     async def connect(self) -> None:
-        self.hub: Hub = get_hub()
+        self.broadcaster: Broadcaster = get_broadcaster()
         self.tasks: list[asyncio.Task[None]] = []
         self.subscriptions: dict[UUID, Subscription] = {}
         self.wake, self.rights_changed = asyncio.Event(), asyncio.Event()
@@ -109,21 +109,21 @@ class RunConsumer(AsyncWebsocketConsumer):
         if len(self._of_same_user()) >= MAX_SOCKETS_OF_USER:
             await self._close(TOO_MANY_SOCKETS)
             return
-        self.hub.members.add(self)
+        self.broadcaster.members.add(self)
         jobs = (self._send_on(), self._watch_session())
         self.tasks = [asyncio.create_task(self._guarded(job)) for job in jobs]
 
     async def disconnect(self, code: int) -> None:
         self.is_closing = True
-        self.hub.members.discard(self)
+        self.broadcaster.members.discard(self)
         for task in self.tasks:
             task.cancel()
         for subscription in self.subscriptions.values():
-            self.hub.unsubscribe(subscription)
+            self.broadcaster.unsubscribe(subscription)
         self.subscriptions.clear()
 
     def _of_same_user(self) -> list[Any]:
-        return [member for member in self.hub.members if member.user.pk == self.user.pk]
+        return [member for member in self.broadcaster.members if member.user.pk == self.user.pk]
 
     async def end_session(self) -> None:
         """Its user has logged out."""
@@ -162,20 +162,20 @@ class RunConsumer(AsyncWebsocketConsumer):
             if sum(len(member.subscriptions) for member in self._of_same_user()) >= MAX_SUBSCRIPTIONS_OF_USER:
                 message = f"At most {MAX_SUBSCRIPTIONS_OF_USER} runs can be watched by one user at once."
                 raise FrameError("too_many", message)
-        status = await self.hub.read(find_visible, self.user, run_id)
+        status = await self.broadcaster.read(find_visible, self.user, run_id)
         if status is None:
             raise FrameError("not_found", f"There is no run {run_id}.")
         if after > status.last_seq:
             raise FrameError("bad_cursor", f"The run has no event {after}: the last is {status.last_seq}.")
         self._unsubscribe(run_id)
         subscription = self.subscriptions[run_id] = Subscription(run_id, after, self.wake)
-        self.hub.subscribe(subscription, status)
+        self.broadcaster.subscribe(subscription, status)
         self.wake.set()
 
     def _unsubscribe(self, run_id: UUID) -> None:
         subscription = self.subscriptions.pop(run_id, None)
         if subscription is not None:
-            self.hub.unsubscribe(subscription)
+            self.broadcaster.unsubscribe(subscription)
 
     async def _drop(self, run_id: UUID) -> None:
         """End a subscription whose run was deleted, or is no longer visible to this user."""
@@ -214,8 +214,8 @@ class RunConsumer(AsyncWebsocketConsumer):
         while True:
             await self.wake.wait()
             self.wake.clear()
-            if self.hub.is_delayed != self.sent_delayed:
-                self.sent_delayed = self.hub.is_delayed
+            if self.broadcaster.is_delayed != self.sent_delayed:
+                self.sent_delayed = self.broadcaster.is_delayed
                 await self._send_frame({"op": "link", "delayed": self.sent_delayed})
             is_behind = False
             for subscription in list(self.subscriptions.values()):
@@ -236,8 +236,8 @@ class RunConsumer(AsyncWebsocketConsumer):
         if subscription.is_deleted:
             await self._drop(subscription.run_id)
             return False
-        status = self.hub.feeds[subscription.run_id].status
-        batches = subscription.take() if subscription.is_live else [await self.hub.read_backlog(subscription)]
+        status = self.broadcaster.feeds[subscription.run_id].status
+        batches = subscription.take() if subscription.is_live else [await self.broadcaster.read_backlog(subscription)]
         if self.subscriptions.get(subscription.run_id) is not subscription:  # resubscribed while the backlog was read
             return False
         batches = [batch for batch in batches if batch.count]
@@ -258,7 +258,7 @@ class RunConsumer(AsyncWebsocketConsumer):
     async def _watch_session(self) -> None:
         """Close the socket when its session ends, its user is deactivated or changes the password; drop hidden runs.
 
-        It checks when the hub reports that the user's rights have changed, and every minute besides.
+        It checks when the broadcaster reports that the user's rights have changed, and every minute besides.
         """
         while True:
             with contextlib.suppress(TimeoutError):
@@ -267,7 +267,7 @@ class RunConsumer(AsyncWebsocketConsumer):
             session_key = getattr(self.scope.get("session"), "session_key", None)
             with contextlib.suppress(Error):
                 watched = set(self.subscriptions)
-                user, visible = await self.hub.read(_read_rights, session_key, self.user.pk, watched)
+                user, visible = await self.broadcaster.read(_read_rights, session_key, self.user.pk, watched)
                 if user is None:
                     await self._close(SESSION_ENDED)
                     return

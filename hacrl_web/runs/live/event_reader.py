@@ -1,4 +1,4 @@
-"""What the hub reads from the database: the events of a run after a cursor, already as JSON text.
+"""What the broadcaster reads from the database: the events of a run after a cursor, already as JSON text.
 
 The texts are made once per run and batch for all browsers; only the few numbers around them differ.
 """

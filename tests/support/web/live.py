@@ -18,7 +18,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection, connections
 from websockets.sync.client import ClientConnection, connect
 
-from hacrl_web.runs.live import hub
+from hacrl_web.runs.live import broadcaster
 from hacrl_web.runs.models import Run, State, Worker
 from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.support.web.factories import make_run, make_user, metrics, write_spool
@@ -42,7 +42,7 @@ class Server:
     def _run(self) -> None:
         async def serve() -> None:
             await self.uvicorn.serve()
-            running = hub._hubs.get(asyncio.get_running_loop())
+            running = broadcaster._broadcasters.get(asyncio.get_running_loop())
             if running is not None:
                 await running.close()
             await sync_to_async(connections.close_all)()
@@ -189,7 +189,7 @@ def owner():
 @pytest.fixture
 def rare_poll(monkeypatch):
     """News come by Redis or, within a test, not at all; to be named before the first browser."""
-    monkeypatch.setattr(hub, "POLL_S", 60.0)
+    monkeypatch.setattr(broadcaster, "POLL_S", 60.0)
 
 
 @pytest.fixture

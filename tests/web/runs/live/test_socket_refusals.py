@@ -14,7 +14,7 @@ from hacrl_web.accounts.login.sessions import end_sessions
 from hacrl_web.accounts.models import Membership
 from hacrl_web.accounts.people.people import remove_member, set_active
 from hacrl_web.runs import pubsub
-from hacrl_web.runs.live import consumers, hub
+from hacrl_web.runs.live import broadcaster, consumers
 from hacrl_web.runs.same_origin import is_same_origin
 from tests.support.web.factories import make_user
 from tests.support.web.live import Browser, claimed, emit
@@ -233,8 +233,8 @@ class TestRefusals:
         browser.until(lambda: browser.synced)
 
         def until_closed() -> None:
-            while True:  # the hub may not be subscribed to Redis yet
-                pubsub.publish(pubsub.LOGOUT_CHANNEL, hub.session_digest(browser.cookie))
+            while True:  # the broadcaster may not be subscribed to Redis yet
+                pubsub.publish(pubsub.LOGOUT_CHANNEL, broadcaster.session_digest(browser.cookie))
                 with contextlib.suppress(TimeoutError):
                     browser.receive(0.5)
 
@@ -255,7 +255,7 @@ class TestRefusals:
         if process == "another":  # what is done there reaches this one through Redis alone
             while not pubsub.client().pubsub_numsub(pubsub.RIGHTS_CHANNEL)[0][1]:
                 time.sleep(0.02)
-            monkeypatch.setattr(hub, "_in_each_hub", lambda act: None)
+            monkeypatch.setattr(broadcaster, "_in_each_broadcaster", lambda act: None)
             monkeypatch.setattr(pubsub.guard, "_closed_until", 0.0)  # closed by a launch: no broker here
         began = time.monotonic()
         remove_member(place)

@@ -1,4 +1,4 @@
-"""The hub: one reader of the database per web process, for all browsers that watch runs.
+"""The broadcaster: one reader of the database per web process, for all browsers that watch runs.
 
 Redis only carries updates ("run X has news"); a poll every two seconds covers lost ones. Events go from the reader to
 each subscription's short queue. A browser that is too slow loses its queue but no event: it reads from its cursor.
@@ -82,7 +82,7 @@ class Feed:
 
 
 class Member(Protocol):
-    """One browser's socket, as the hub knows it."""
+    """One browser's socket, as the broadcaster knows it."""
 
     user: Any
     session: str  # session_digest
@@ -92,7 +92,7 @@ class Member(Protocol):
     async def end_session(self) -> None: ...
 
 
-class Hub:
+class Broadcaster:
     """All feeds of this process, their updates from Redis and their poll."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class Hub:
         self._tasks: list[asyncio.Task[None]] = []
         self.is_delayed = False  # True: no updates from Redis, only the poll; pages show it
         # One thread, one connection: the database is read once, however many watch.
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="hub-reader")
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="broadcaster-reader")
 
     async def read(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
         """Run a database function in the reader thread."""
@@ -260,17 +260,17 @@ class Hub:
                     subscription.offer(batch)
 
 
-_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
+_broadcasters: WeakKeyDictionary[asyncio.AbstractEventLoop, Broadcaster] = WeakKeyDictionary()
 
 
-def get_hub() -> Hub:
-    """The hub of this process (one per event loop), started when first used."""
+def get_broadcaster() -> Broadcaster:
+    """The broadcaster of this process (one per event loop), started when first used."""
     loop = asyncio.get_running_loop()
-    hub = _hubs.get(loop)
-    if hub is None:
-        hub = _hubs[loop] = Hub()
-        hub.start()
-    return hub
+    broadcaster = _broadcasters.get(loop)
+    if broadcaster is None:
+        broadcaster = _broadcasters[loop] = Broadcaster()
+        broadcaster.start()
+    return broadcaster
 
 
 def end_sockets(session_key: str) -> None:
@@ -279,17 +279,17 @@ def end_sockets(session_key: str) -> None:
     Without Redis those close within a minute, when they check their session.
     """
     digest = session_digest(session_key)
-    _in_each_hub(lambda hub: hub.end_session(digest))
+    _in_each_broadcaster(lambda broadcaster: broadcaster.end_session(digest))
     publish(LOGOUT_CHANNEL, digest)
 
 
 def recheck_rights(user_id: int) -> None:
     """Have a user's sockets check what they may still show, in the processes that end_sockets reaches."""
-    _in_each_hub(lambda hub: hub.recheck_rights(user_id))
+    _in_each_broadcaster(lambda broadcaster: broadcaster.recheck_rights(user_id))
     publish(RIGHTS_CHANNEL, str(user_id))
 
 
-def _in_each_hub(act: Callable[[Hub], None]) -> None:
-    for loop, hub in list(_hubs.items()):
+def _in_each_broadcaster(act: Callable[[Broadcaster], None]) -> None:
+    for loop, broadcaster in list(_broadcasters.items()):
         with contextlib.suppress(RuntimeError):  # a loop that has ended
-            loop.call_soon_threadsafe(act, hub)
+            loop.call_soon_threadsafe(act, broadcaster)

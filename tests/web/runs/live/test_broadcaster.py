@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from hacrl_web.runs import pubsub
-from hacrl_web.runs.live import consumers, event_reader, hub
+from hacrl_web.runs.live import broadcaster, consumers, event_reader
 from hacrl_web.runs.models import Run, State, TelemetryEvent
 from hacrl_web.runs.telemetry.shipper import Shipper
 from tests.support.web.factories import metrics, write_spool
@@ -136,16 +136,16 @@ class TestStream:
     @pytest.mark.slow
     @pytest.mark.once
     def test_browser_that_does_not_read_costs_only_itself(self, tab, owner, server, client, monkeypatch):
-        monkeypatch.setattr(hub, "MAX_QUEUED_BATCHES", 2)
+        monkeypatch.setattr(broadcaster, "MAX_QUEUED_BATCHES", 2)
         monkeypatch.setattr(event_reader, "BATCH_EVENTS", 50)
-        real, overflows = hub.Subscription.offer, []
+        real, overflows = broadcaster.Subscription.offer, []
 
         def offer(subscription, batch):
             was_live = subscription.is_live
             real(subscription, batch)
             overflows.extend([subscription] * (was_live and not subscription.is_live))
 
-        monkeypatch.setattr(hub.Subscription, "offer", offer)
+        monkeypatch.setattr(broadcaster.Subscription, "offer", offer)
         run = claimed(owner)
         slow = Browser(server, owner, client, is_slow=True)
         slow.sub(run)
@@ -196,7 +196,7 @@ class TestStream:
         real_redis.kill()
         real_redis.wait()
         emit(run, 3)
-        assert tab.until(lambda: tab.cursor == 3) < hub.POLL_S + 1.5
+        assert tab.until(lambda: tab.cursor == 3) < broadcaster.POLL_S + 1.5
         tab.until(lambda: tab.delayed == [True])  # and the page says so
 
     @pytest.mark.slow
@@ -220,16 +220,16 @@ def test_without_redis_the_poll_brings_everything(tab, owner):
     tab.sub(run)
     tab.until(lambda: tab.synced)
     emit(run, 3)
-    assert tab.until(lambda: tab.cursor == 3) < hub.POLL_S + 1.5
+    assert tab.until(lambda: tab.cursor == 3) < broadcaster.POLL_S + 1.5
     assert tab.seqs == [1, 2, 3]
 
 
 async def test_events_offered_while_the_backlog_is_read_are_read_too():
     """The feed moves from 3 to 5 during the read: switching to live then would lose 4 and 5."""
-    one = hub.Hub()
+    one = broadcaster.Broadcaster()
     run_id = uuid4()
-    watched = one.feeds[run_id] = hub.Feed(run_id, event_reader.Status(3, ""))
-    subscription = hub.Subscription(run_id, 0, asyncio.Event())
+    watched = one.feeds[run_id] = broadcaster.Feed(run_id, event_reader.Status(3, ""))
+    subscription = broadcaster.Subscription(run_id, 0, asyncio.Event())
     watched.subscriptions.add(subscription)
     calls = []
 
@@ -253,17 +253,17 @@ async def test_events_offered_while_the_backlog_is_read_are_read_too():
 @pytest.mark.parametrize("is_live", [True, False])
 async def test_end_is_told_after_the_last_event_of_a_queue_longer_than_a_frame(monkeypatch, is_live):
     """Two batches, a frame each: queued, or still to be read."""
-    monkeypatch.setattr(hub, "FRAME_CHARACTERS", 1)
-    one, run_id, sent = hub.Hub(), uuid4(), []
-    watched = one.feeds[run_id] = hub.Feed(run_id, event_reader.Status(2, '{"op":"run"}', is_terminal=True))
-    subscription = hub.Subscription(run_id, 0, asyncio.Event())
+    monkeypatch.setattr(broadcaster, "FRAME_CHARACTERS", 1)
+    one, run_id, sent = broadcaster.Broadcaster(), uuid4(), []
+    watched = one.feeds[run_id] = broadcaster.Feed(run_id, event_reader.Status(2, '{"op":"run"}', is_terminal=True))
+    subscription = broadcaster.Subscription(run_id, 0, asyncio.Event())
     watched.subscriptions.add(subscription)
     batches = [event_reader.EventBatch(1, "1", event_reader.BATCH_EVENTS), event_reader.EventBatch(2, "2", 1)]
     if is_live:
         subscription.is_live = subscription.is_synced = True
         subscription.queue.extend(batches)
     socket_of_page = consumers.RunConsumer()
-    socket_of_page.hub, socket_of_page.subscriptions = one, {run_id: subscription}
+    socket_of_page.broadcaster, socket_of_page.subscriptions = one, {run_id: subscription}
 
     async def read(*_):
         return batches.pop(0)
