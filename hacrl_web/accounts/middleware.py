@@ -2,7 +2,7 @@
 
 The role check needs the address alone: a verb that writes, on an object's address, requires a member of the object's
 project. It therefore covers new pages and operations without any code of theirs. Objects named in a request's body are
-checked where they are used (visibility.OfProject.save). Pages that are only a form require a member for every verb.
+checked where they are used (visibility.ProjectRow.save). Pages that are only a form require a member for every verb.
 """
 
 from __future__ import annotations

@@ -27,25 +27,25 @@ def is_of_member(user: Any, project: str = "project") -> models.Q:
     return models.Q(**{f"{project}__in": own})
 
 
-class OfProjectQuerySet(AuditedQuerySet[RowT]):
+class ProjectRowQuerySet(AuditedQuerySet[RowT]):
     """Rows with a `project`."""
 
     project_path: ClassVar[str] = "project"  # the lookup from a row to its project
 
-    def visible_to(self, user: Any) -> OfProjectQuerySet[RowT]:
+    def visible_to(self, user: Any) -> ProjectRowQuerySet[RowT]:
         """Rows of the user's projects, all rows for staff, none for a visitor."""
         if not user.is_authenticated:
             return self.none()
         return self.all() if user.is_staff else self.filter(is_of_member(user, self.project_path))
 
-    def listed_for(self, user: Any) -> OfProjectQuerySet[RowT]:
+    def listed_for(self, user: Any) -> ProjectRowQuerySet[RowT]:
         """The visible rows of the user's current project."""
         project = current_project(user)
         visible = self.visible_to(user)
         return visible if project is None else visible.filter(**{self.project_path: project})
 
 
-class OfProject(models.Model):
+class ProjectRow(models.Model):
     """A row of a project, created by its owner, who must be a member."""
 
     # The part of an address before the id of such a row: models/7.
@@ -66,14 +66,14 @@ class OfProject(models.Model):
         super().save(*args, **kwargs)
 
 
-def rows_at(match: ResolverMatch, user: Any) -> OfProjectQuerySet[Any] | None:
+def rows_at(match: ResolverMatch, user: Any) -> ProjectRowQuerySet[Any] | None:
     """The object of an address, if visible, as a query of at most one row; None for an address without an object."""
     named = _OBJECT.search(match.route)
-    by_section = {model.section: model for model in apps.get_models() if issubclass(model, OfProject)}
+    by_section = {model.section: model for model in apps.get_models() if issubclass(model, ProjectRow)}
     model = by_section.get(named[1]) if named else None
     if named is None or model is None:
         return None
-    visible: OfProjectQuerySet[Any] = model._default_manager.visible_to(user)
+    visible: ProjectRowQuerySet[Any] = model._default_manager.visible_to(user)
     try:
         return visible.filter(pk=match.kwargs.get(named[2]))
     except (ValidationError, ValueError):  # not an id, which the operation reports

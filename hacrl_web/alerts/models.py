@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from hacrl_web.accounts.audit_log import audited
 from hacrl_web.alerts.rules import BY_KIND, Rule
-from hacrl_web.runs.models import OfRunQuerySet, Run, StatusChange
+from hacrl_web.runs.models import Run, RunRowQuerySet, StatusChange
 
 ENDED = "the run ended"
 
@@ -35,7 +35,7 @@ class Alert(models.Model):
     cleared_at: models.DateTimeField[datetime | None, datetime | None] = models.DateTimeField(null=True, blank=True)
     cleared_reason = models.CharField(max_length=200, blank=True)
 
-    objects = OfRunQuerySet.as_manager()
+    objects = RunRowQuerySet.as_manager()
 
     class Meta:
         ordering = ["-raised_at", "-pk"]

@@ -10,7 +10,7 @@ from django.db import models
 from django.urls import reverse
 
 from hacrl_web.accounts.audit_log import AuditedQuerySet, audited
-from hacrl_web.accounts.visibility import OfProject, OfProjectQuerySet
+from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.verifier_kinds import RULES
 
@@ -23,7 +23,7 @@ AGENT_SETTINGS = ("lora_rank", "lora_alpha", "seed", "prompt_template", "chat_te
 AGENT_COLORS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#000000")
 
 
-class RegistryRow(OfProject):
+class RegistryRow(ProjectRow):
     """A row of a project with a name and a page."""
 
     page: ClassVar[str]
@@ -66,7 +66,7 @@ class LanguageModel(RegistryRow):
     # Of a model that a run trained: run, run_name, step, agent, algorithm, seed, started_from.
     provenance = models.JSONField(default=dict, blank=True)
 
-    objects = OfProjectQuerySet["LanguageModel"].as_manager()
+    objects = ProjectRowQuerySet["LanguageModel"].as_manager()
 
     class Meta(RegistryRow.Meta):
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="language_model_name_per_project")]
@@ -80,7 +80,7 @@ class AgentGroup(RegistryRow):
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="agent_groups")
 
-    objects = OfProjectQuerySet["AgentGroup"].as_manager()
+    objects = ProjectRowQuerySet["AgentGroup"].as_manager()
 
     class Meta(RegistryRow.Meta):
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="agent_group_name_per_project")]
@@ -157,7 +157,7 @@ class Benchmark(RegistryRow):
     source = models.CharField(max_length=1000, blank=True)  # hub id and commit, or names of files
     questions_sha = models.CharField(max_length=64, blank=True)  # SHA-256 over the canonical files, held-out one first
 
-    objects = OfProjectQuerySet["Benchmark"].as_manager()
+    objects = ProjectRowQuerySet["Benchmark"].as_manager()
 
     class Meta(RegistryRow.Meta):
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="benchmark_name_per_project")]

@@ -4,9 +4,9 @@ from hacrl_web.runs.models.events import (
     AnswerChunk,
     Contribution,
     MetricChunk,
-    OfRunQuerySet,
     QuestionChunk,
     RolloutSample,
+    RunRowQuerySet,
     TelemetryEvent,
 )
 from hacrl_web.runs.models.hosts import Drain, Host

@@ -9,10 +9,10 @@ from typing import Any
 
 from django.db import models
 
-from hacrl_web.accounts.visibility import OfProjectQuerySet
+from hacrl_web.accounts.visibility import ProjectRowQuerySet
 
 
-class OfRunQuerySet(OfProjectQuerySet[Any]):
+class RunRowQuerySet(ProjectRowQuerySet[Any]):
     """Rows of runs, visible to the users who may see the run."""
 
     project_path = "run__project"
@@ -24,7 +24,7 @@ class SpoolRow(models.Model):
     seq = models.BigIntegerField()
     attempt = models.PositiveIntegerField()
 
-    objects = OfRunQuerySet.as_manager()
+    objects = RunRowQuerySet.as_manager()
 
     class Meta:
         abstract = True
@@ -64,7 +64,7 @@ class MetricChunk(models.Model):
     count = models.PositiveIntegerField()
     packed = models.BinaryField()
 
-    objects = OfRunQuerySet.as_manager()
+    objects = RunRowQuerySet.as_manager()
 
     class Meta:
         indexes = [models.Index(fields=["run", "metric", "agent", "source"], name="chunk_column")]

@@ -21,9 +21,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from hacrl_web.accounts.audit_log import audited
-from hacrl_web.accounts.visibility import OfProject, OfProjectQuerySet
+from hacrl_web.accounts.visibility import ProjectRow, ProjectRowQuerySet
 from hacrl_web.runs.models.hosts import Drain, Host
-from hacrl_web.runs.models.states import HELD, IDLE, Desire, OfState, State
+from hacrl_web.runs.models.states import HELD, IDLE, Desire, RunStateMachine, State
 
 QUEUE_ORDER = ("-priority", "queue_key", "created_at", "pk")
 _OPTIONAL: Any = {"on_delete": models.SET_NULL, "null": True, "blank": True}
@@ -31,7 +31,7 @@ GENERATED = "generated"  # the `data_folder` of runs without a trainer: tools/ge
 
 
 @audited("name", "request")
-class Sweep(OfProject):
+class Sweep(ProjectRow):
     """Runs launched together to be compared."""
 
     section = "sweeps"
@@ -41,7 +41,7 @@ class Sweep(OfProject):
     request = models.JSONField(default=dict, blank=True)  # as runs/sweeps read it
     created_at = models.DateTimeField(auto_now_add=True)
 
-    objects = OfProjectQuerySet["Sweep"].as_manager()
+    objects = ProjectRowQuerySet["Sweep"].as_manager()
 
     class Meta:
         ordering = ["-created_at", "-pk"]
@@ -64,12 +64,12 @@ class Worker:
     boot: str = ""  # id of the host's boot
 
 
-class RunQuerySet(OfProjectQuerySet["Run"]):
+class RunQuerySet(ProjectRowQuerySet["Run"]):
     def held_by(self, run_id: uuid.UUID, attempt: int) -> RunQuerySet:
         """The run while this attempt owns it, as a query of at most one row: the fence of every later write."""
         return self.filter(pk=run_id, attempt=attempt, state__in=HELD)
 
-    def left_by(self, run_id: uuid.UUID, attempt: int) -> RunQuerySet:
+    def idle_after(self, run_id: uuid.UUID, attempt: int) -> RunQuerySet:
         """The run while it is idle and this attempt was its last: the fence of what is stored late."""
         return self.filter(pk=run_id, attempt=attempt, state__in=IDLE)
 
@@ -115,7 +115,7 @@ class RunQuerySet(OfProjectQuerySet["Run"]):
 
 @audited("name", "sweep", "group", "benchmark", "algorithm", "seed", "priority", "queue_key", "state", "desired_state",
          "desire_reason", "reason", "tags", "notes", "archived_at")  # fmt: skip
-class Run(OfState, OfProject):
+class Run(RunStateMachine, ProjectRow):
     """One training job: its settings, who trains it, how far it is."""
 
     section = "runs"

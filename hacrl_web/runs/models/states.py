@@ -55,7 +55,7 @@ TRANSITIONS: dict[str, frozenset[str]] = {
 }
 
 
-class OfState(models.Model):
+class RunStateMachine(models.Model):
     """The columns of a run that its state machine reads and writes, and how people and supervisors change them."""
 
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)

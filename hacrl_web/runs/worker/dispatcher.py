@@ -162,7 +162,7 @@ def finish_lost_run(run: Run) -> bool:
         log.warning("run %s cannot end yet: its directory cannot be locked: %s", run.pk, error)
         return False
     try:
-        shipper = Shipper(run.pk, run.run_dir, run.attempt, Run.objects.left_by)
+        shipper = Shipper(run.pk, run.run_dir, run.attempt, Run.objects.idle_after)
         deadline = time.monotonic() + FINISH_S
         while shipper.has_more and time.monotonic() < deadline:
             shipper.ship()
