@@ -17,7 +17,7 @@ from pathlib import Path
 from hacrl_web.ops.preflight import ROLES, ROOT, command
 
 WAIT_S = 120.0  # for the database to start, or for the web to migrate it
-PULSE_S = 60.0  # a dispatcher or watcher without a pulse for this long hangs
+LIVENESS_S = 60.0  # a dispatcher or watcher without a round for this long hangs
 PORT = int(os.environ.get("HACRL_PORT") or 8000)
 USAGE = f"usage: python -m hacrl_web.container {{{','.join(ROLES)}}} | health {{{','.join(ROLES)}}}"
 
@@ -34,7 +34,7 @@ def prepare_container(role: str) -> int:
 
 def health(role: str) -> str:
     """The problem of the process in this container; empty if it is healthy."""
-    return {"web": web_health, "worker": worker_health}.get(role, pulse_health)()
+    return {"web": web_health, "worker": worker_health}.get(role, liveness_health)()
 
 
 def web_health() -> str:
@@ -66,14 +66,14 @@ def worker_health() -> str:
     return f"no heartbeat for {host.silent_s:.0f} s" if host.silent_s > SILENT_S else ""
 
 
-def pulse_health() -> str:
+def liveness_health() -> str:
     """Checks the file that the dispatcher and the watcher touch in each round."""
     path = Path(os.environ.get("HACRL_PULSE_FILE", ""))
     try:
         age = time.time() - path.stat().st_mtime
     except OSError as error:
         return f"HACRL_PULSE_FILE={path} cannot be read: {error.strerror}"
-    return f"no round for {age:.0f} s" if age > PULSE_S else ""
+    return f"no round for {age:.0f} s" if age > LIVENESS_S else ""
 
 
 def main(arguments: list[str]) -> int:

@@ -18,7 +18,7 @@ import yaml
 
 from hacrl_web import container
 from hacrl_web.ops import preflight
-from hacrl_web.ops.loop import pulse_file
+from hacrl_web.ops.loop import liveness_file
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -181,15 +181,17 @@ def test_proxies_are_believed_only_where_they_are_named(monkeypatch: pytest.Monk
     assert (words[words.index("--host") + 1], words[words.index("--port") + 1]) == ("::1", "81")
 
 
-def test_pulse_tells_a_process_that_looks_from_one_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_liveness_file_tells_a_process_that_works_from_one_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("HACRL_PULSE_FILE", raising=False)
-    assert pulse_file() is None
+    assert liveness_file() is None
     path = tmp_path / "pulse"
     monkeypatch.setenv("HACRL_PULSE_FILE", str(path))
-    assert "cannot be read" in container.pulse_health()
+    assert "cannot be read" in container.liveness_health()
     path.touch()
     assert container.health("dispatcher") == ""
-    os.utime(path, (0, time.time() - container.PULSE_S - 5))
+    os.utime(path, (0, time.time() - container.LIVENESS_S - 5))
     assert "no round for 6" in container.health("watcher")
 
 

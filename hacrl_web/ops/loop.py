@@ -14,17 +14,17 @@ from django.db import Error, connection
 log = logging.getLogger(__name__)
 
 
-def pulse_file() -> Path | None:
+def liveness_file() -> Path | None:
     """The file whose time shows that the process is alive."""
     return Path(name) if (name := os.environ.get("HACRL_PULSE_FILE")) else None
 
 
 def repeat(
-    acts: Sequence[Callable[[], Any]], ended: threading.Event, interval_s: float, pulse: Path | None = None
+    acts: Sequence[Callable[[], Any]], ended: threading.Event, interval_s: float, liveness: Path | None = None
 ) -> None:
     """Call each act, in order, every `interval_s` seconds until `ended`; after an error the next one is called.
 
-    pulse: file to touch after each round.
+    liveness: file to touch after each round.
     """
     while not ended.is_set():
         for act in acts:
@@ -35,6 +35,6 @@ def repeat(
                 connection.close()
             except Exception:
                 log.exception("%s failed; will try again", act)
-        if pulse:
-            pulse.touch()
+        if liveness:
+            liveness.touch()
         ended.wait(interval_s)

@@ -9,7 +9,7 @@ The first word of the run's name (or HACRL_FAKE_MODE) is the misbehaviour; crash
   deaf: ignores TERM    hang: stands still    nan: numbers that are not finite, then failed    fail: says "failed"
   silent: exits with 0 and no last word    orphan: has children that ignore TERM    flood: log lines without measure
   lost-agent: says "interrupted", in attempt 1
-  verifier: pauses by itself, in attempt 1    slow: that step takes 4 s, with a pulse    load: hangs at its start
+  verifier: pauses by itself, in attempt 1    slow: that step takes 4 s, with heartbeats    load: hangs at its start
 Further words are settings: pace=0.01 (seconds per step; else HACRL_FAKE_STEP_S), load=2 and save=2 (seconds that
 loading, or saving each agent, takes), lines=1000 (of a flood, in each step).
 """

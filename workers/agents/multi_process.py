@@ -91,7 +91,7 @@ class RankedAgent(RemoteAgent):
 
     def _start(self, rank: int, size: int) -> None:
         ours, theirs = Pipe()
-        pulse = heartbeat.descriptor()
+        heartbeat_file = heartbeat.descriptor()
         loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
         variables = {
             "RANK": str(rank),
@@ -103,7 +103,7 @@ class RankedAgent(RemoteAgent):
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         }
         with theirs:
-            descriptors = [theirs.fileno(), *([] if pulse is None else [pulse])]
+            descriptors = [theirs.fileno(), *([] if heartbeat_file is None else [heartbeat_file])]
             self._processes.append(
                 subprocess.Popen(
                     [sys.executable, "-m", "workers.agents.rank_main", *map(str, descriptors)],

@@ -30,11 +30,11 @@ PATIENCE = timedelta(days=7)
 
 
 def main() -> int:
-    socket, *pulse = map(int, sys.argv[1:])
+    socket, *heartbeat_file = map(int, sys.argv[1:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer handles Ctrl-C at a terminal
     die_with_trainer(socket)
-    if pulse:
-        heartbeat.take_over(*pulse)
+    if heartbeat_file:
+        heartbeat.take_over(*heartbeat_file)
     quiet_transformers()
     serve_rank(Connection(socket))
     return 0

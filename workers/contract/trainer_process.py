@@ -29,7 +29,7 @@ MARK_VARIABLE = "HACRL_TRAINER_MARK"  # of a trainer and all processes that it s
 SPEC_NAME = "spec.json"
 LOCK_NAME = "lock"
 SCRATCH_NAME = "scratch"  # a link to a temporary folder, because sockets need short paths
-PULSE_NAME = "pulse"  # its time changes while the trainer works (workers/heartbeat.py)
+HEARTBEAT_NAME = "pulse"  # its time changes while the trainer works (workers/heartbeat.py)
 PAUSE_SIGNAL = signal.SIGUSR1  # finish the step, save a checkpoint, end
 STACK_SIGNAL = signal.SIGUSR2  # write the stacks of all threads to stderr
 

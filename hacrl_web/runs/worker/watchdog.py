@@ -1,4 +1,4 @@
-"""The watchdog finds a hung trainer: neither its spool nor its pulse has changed for too long.
+"""The watchdog finds a hung trainer: neither its spool nor its heartbeat has changed for too long.
 
 Only changes count, never a date, and a check that comes late counts as a short one. So clock jumps, a machine that
 slept and a supervisor that was frozen kill no trainer.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.contract.spool import SPOOL_NAME
-from workers.contract.trainer_process import PULSE_NAME, TrainerProcess
+from workers.contract.trainer_process import HEARTBEAT_NAME, TrainerProcess
 
 STALL_FLOOR_S = 1800.0
 STALL_FACTOR = 20.0  # times the longest step so far
@@ -30,7 +30,7 @@ class Watchdog:
 
     def __init__(self, run_dir: Path, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.reason = ""
-        self._paths = (run_dir / SPOOL_NAME, run_dir / PULSE_NAME)
+        self._paths = (run_dir / SPOOL_NAME, run_dir / HEARTBEAT_NAME)
         self._timeout_s = timeout_s  # 0: derived from the steps
         self._now = clock
         self._has_started = False

@@ -11,7 +11,7 @@ from tests.workers.trainer.test_process import ENVIRONMENT, wait_for
 from tests.workers.trainer.test_resume import assert_same_end
 from workers import heartbeat
 from workers.contract.trainer_log import LOG_NAME
-from workers.contract.trainer_process import PULSE_NAME, start_trainer
+from workers.contract.trainer_process import HEARTBEAT_NAME, start_trainer
 from workers.trainer import checkpoints
 from workers.trainer.scoring import Scorer
 from workers.trainer.stop_signals import Paused, StopFlag
@@ -83,7 +83,7 @@ def test_process_pauses_at_the_signal_and_resumes(tmp_path):
     process = start_trainer(run_dir, 1, environment=ENVIRONMENT)
     try:
         wait_for(run_dir, "progress", process.process)
-        assert (run_dir / PULSE_NAME).exists()
+        assert (run_dir / HEARTBEAT_NAME).exists()
         process.request_pause()
         assert process.process.wait(60) == 0
     finally:
@@ -135,16 +135,16 @@ def test_waiting_for_the_verifier_and_asking_about_answers_is_work(monkeypatch):
     assert len(beats) == 3
 
 
-def test_pulse_changes_only_its_own_file_and_at_most_once_a_second(tmp_path, monkeypatch):
+def test_heartbeat_changes_only_its_own_file_and_at_most_once_a_second(tmp_path, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(heartbeat, "_pulse", heartbeat._Pulse())
+    monkeypatch.setattr(heartbeat, "_heartbeat", heartbeat._Heartbeat())
     heartbeat.send_heartbeat()  # before start: nothing
     heartbeat.start(tmp_path)
     times = []
     for seconds in (0.0, 0.5, 0.6):
         now[0] += seconds
         heartbeat.send_heartbeat()
-        times.append((tmp_path / PULSE_NAME).stat().st_mtime_ns)
+        times.append((tmp_path / HEARTBEAT_NAME).stat().st_mtime_ns)
     assert times[0] == times[1] < times[2]
-    assert [path.name for path in tmp_path.iterdir()] == [PULSE_NAME]
+    assert [path.name for path in tmp_path.iterdir()] == [HEARTBEAT_NAME]

@@ -3,7 +3,7 @@
 import { count, duration } from "./format.js";
 import { reloadPage } from "./reload.js";
 
-const PULSE_MS = 10_000;
+const POLL_MS = 10_000;
 /** While the demo is being created, its page waits for it. */
 const WAITING_MS = 2000;
 const TICK_MS = 5000;
@@ -24,26 +24,26 @@ function tick() {
   }
 }
 
-async function pulse() {
+async function pollHeader() {
   const counter = document.querySelector("[data-pulse]");
   if (!(counter instanceof HTMLElement)) return;
   if (!document.hidden) {
     const answer = await fetch(counter.dataset.pulse ?? "").catch(() => null);
     if (answer?.redirected) return; // the login is over: the next page says so
-    if (answer?.ok) showPulse(counter, await answer.json());
+    if (answer?.ok) showHeader(counter, await answer.json());
   }
-  setTimeout(pulse, pause());
+  setTimeout(pollHeader, pause());
 }
 
 function pause() {
-  return document.querySelector("[data-demo]:not([data-demo=''])") ? WAITING_MS : PULSE_MS;
+  return document.querySelector("[data-demo]:not([data-demo=''])") ? WAITING_MS : POLL_MS;
 }
 
 /**
  * @param {HTMLElement} counter
  * @param {{running: number, demo: string}} now
  */
-function showPulse(counter, now) {
+function showHeader(counter, now) {
   counter.textContent = count(now.running);
   const banner = document.querySelector("[data-demo]");
   if (!(banner instanceof HTMLElement) || banner.dataset.demo === now.demo) return;
@@ -116,4 +116,4 @@ addEventListener("pageshow", (event) => {
 });
 document.addEventListener("visibilitychange", tick);
 setInterval(tick, TICK_MS);
-setTimeout(pulse, pause());
+setTimeout(pollHeader, pause());

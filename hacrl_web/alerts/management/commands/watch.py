@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand
 from hacrl_web.alerts.evaluate import Evaluator
 from hacrl_web.alerts.notify import Notifier
 from hacrl_web.alerts.send import send_due
-from hacrl_web.ops.loop import pulse_file, repeat
+from hacrl_web.ops.loop import liveness_file, repeat
 
 
 class Command(BaseCommand):
@@ -27,4 +27,4 @@ class Command(BaseCommand):
         # Sending waits for other hosts, so it has its own thread and never delays an alert.
         sender = threading.Thread(target=repeat, args=([send_due], ended, options["interval"]), daemon=True)
         sender.start()
-        repeat([Evaluator().tick, Notifier().tick], ended, options["interval"], pulse_file())
+        repeat([Evaluator().tick, Notifier().tick], ended, options["interval"], liveness_file())

@@ -195,7 +195,7 @@ class TestHungTrainer:
         assert "most recent call first" in run.reason
         assert processes_of(run) == []
 
-    def test_slow_step_with_a_pulse_is_left_alone(self):
+    def test_slow_step_with_heartbeats_is_left_alone(self):
         run = make_run(name="slow", compute={"stall_timeout_s": 3})
         supervise(run.pk)  # step 3 takes 5 s without an event
         run.refresh_from_db()
@@ -244,7 +244,7 @@ class TestWatchdog:
         assert hung
 
     @pytest.mark.parametrize("name", ["events.jsonl", "pulse"])
-    def test_any_change_of_spool_or_pulse_starts_the_count_anew(self, tmp_path, name):
+    def test_any_change_of_spool_or_heartbeat_starts_the_count_anew(self, tmp_path, name):
         clock = Clock()
         dog = Watchdog(tmp_path, 60, clock)
         dog.note({"type": "started"})
