@@ -20,7 +20,7 @@ from django.db.models import Q, QuerySet
 
 from hacrl_web.accounts.models import User
 from hacrl_web.registry.benchmarks import benchmarks
-from hacrl_web.registry.language_models import services
+from hacrl_web.registry.language_models import groups, models
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Sweep
 from hacrl_web.runs.sweeps.plan import plan_sweep
@@ -76,9 +76,10 @@ def register(user: User, folder: Path) -> tuple[AgentGroup, Benchmark]:
         if group is None or _is_unchanged(group):
             break
     if group is None:
-        models = {name: _model(user, folder / place, name + suffix) for place, name in AGENTS.items()}
-        agents = [{"model": model.pk, "name": name} for name, model in models.items()]
-        group = services.create_group(user, name=GROUP_NAME + suffix, agents=agents)
+        agents = [
+            {"model": _model(user, folder / place, name + suffix).pk, "name": name} for place, name in AGENTS.items()
+        ]
+        group = groups.create_group(user, name=GROUP_NAME + suffix, agents=agents)
     benchmark = Benchmark.objects.filter(owner=user, name=BENCHMARK_NAME + suffix).first()
     return group, benchmark or _benchmark(user, folder, BENCHMARK_NAME + suffix)
 
@@ -86,7 +87,7 @@ def register(user: User, folder: Path) -> tuple[AgentGroup, Benchmark]:
 def _is_unchanged(group: AgentGroup) -> bool:
     try:
         for agent in group.agents.select_related("model"):
-            services.check_unchanged(agent.model)
+            models.check_unchanged(agent.model)
     except FieldErrors:
         return False
     return True
@@ -94,7 +95,7 @@ def _is_unchanged(group: AgentGroup) -> bool:
 
 def _model(user: User, folder: Path, name: str) -> LanguageModel:
     model = LanguageModel.objects.filter(owner=user, name=name).first()
-    return model or services.register_model(user, location=str(folder), name=name)
+    return model or models.register_model(user, location=str(folder), name=name)
 
 
 def _benchmark(user: User, folder: Path, name: str) -> Benchmark:

@@ -12,7 +12,7 @@ from django.test import Client
 
 from hacrl_web.accounts.models import User
 from hacrl_web.accounts.people import people
-from hacrl_web.registry.language_models import services
+from hacrl_web.registry.language_models import groups
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs.launch import launch as launching
 from hacrl_web.runs.launch.launch import launch
@@ -73,7 +73,7 @@ def test_run_launched_while_its_group_is_deleted_never_loses_it(monkeypatch):
     """It waits for the end of the deletion, and is refused then; without the lock it would stand without a group."""
     user = make_user()
     request = launch_request(user)
-    counted, refused = services.uses_of, []
+    counted, refused = groups.uses_of, []
 
     def late() -> None:
         try:
@@ -84,14 +84,14 @@ def test_run_launched_while_its_group_is_deleted_never_loses_it(monkeypatch):
 
     thread = threading.Thread(target=late)
 
-    def uses_of(group: AgentGroup) -> services.GroupUses:
+    def uses_of(group: AgentGroup) -> groups.GroupUses:
         found = counted(group)
         thread.start()
         thread.join(2)  # as long as it takes, were it not held up
         return found
 
-    monkeypatch.setattr(services, "uses_of", uses_of)
-    services.delete_group(AgentGroup.objects.get(pk=request["group"]))
+    monkeypatch.setattr(groups, "uses_of", uses_of)
+    groups.delete_group(AgentGroup.objects.get(pk=request["group"]))
     thread.join()
     assert refused == ["group"]
     assert not AgentGroup.objects.exists()

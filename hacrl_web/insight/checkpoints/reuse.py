@@ -25,7 +25,7 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.insight.checkpoints.checkpoints import agent_slug
 from hacrl_web.registry import values
-from hacrl_web.registry.language_models.services import register_model
+from hacrl_web.registry.language_models.models import register_model
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch.launch import LaunchError, cannot_repeat, create_run
 from hacrl_web.runs.models import Run

@@ -21,7 +21,7 @@ from hacrl_web.accounts.models import Role
 from hacrl_web.accounts.projects import require
 from hacrl_web.insight.checkpoints import checkpoints
 from hacrl_web.insight.checkpoints.reuse import copy_agent, removed_on_error
-from hacrl_web.registry.language_models.services import check_unchanged
+from hacrl_web.registry.language_models.models import check_unchanged
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, LanguageModel
 from hacrl_web.runs.launch.launch import create_run
 from hacrl_web.runs.launch.plan import (

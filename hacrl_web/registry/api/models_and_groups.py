@@ -12,7 +12,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from hacrl_web.accounts.projects import require_delete
-from hacrl_web.registry.language_models import services
+from hacrl_web.registry.language_models import groups, models
 from hacrl_web.registry.language_models.model_pairs import ModelPair, measured_facts
 from hacrl_web.registry.models import AGENT_SETTINGS, AgentGroup, LanguageModel
 from hacrl_web.web.pagination import ListQuery, listing
@@ -59,7 +59,7 @@ class ChecksAnswer(TypedDict):
 
 @router.post("/models", response={201: ModelOut})
 def create_model(request: HttpRequest, payload: ModelIn) -> Any:
-    return Status(201, services.register_model(request.user, **payload.dict()))
+    return Status(201, models.register_model(request.user, **payload.dict()))
 
 
 @router.get("/models", response=PageOf[ModelOut])
@@ -78,8 +78,8 @@ def get_model(request: HttpRequest, pk: int) -> Any:
 def check_model(request: HttpRequest, pk: int) -> Any:
     """Refused if its folder is gone or changed, or if a check fails; the error names the reason."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
-    services.check_unchanged(model, field="location")
-    checks, _ = services.read_model_facts(model.location, model.revision)
+    models.check_unchanged(model, field="location")
+    checks, _ = models.read_model_facts(model.location, model.revision)
     return {"checks": checks}
 
 
@@ -88,7 +88,7 @@ def delete_model(request: HttpRequest, pk: int) -> Any:
     """Refused while an agent group uses it."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     require_delete(request.user, model)
-    services.delete_model(model)
+    models.delete_model(model)
     return Status(204, None)
 
 
@@ -159,7 +159,7 @@ class PairAnswer(TypedDict):
 
 @router.post("/groups", response={201: GroupOut})
 def create_group(request: HttpRequest, payload: GroupIn) -> Any:
-    return Status(201, services.create_group(request.user, **payload.dict()))
+    return Status(201, groups.create_group(request.user, **payload.dict()))
 
 
 @router.get("/groups", response=PageOf[GroupOut])
@@ -177,7 +177,7 @@ def delete_group(request: HttpRequest, pk: int) -> Any:
     """Refused while a run, even an ended one, uses it: results are compared by their group."""
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
     require_delete(request.user, group)
-    services.delete_group(group)
+    groups.delete_group(group)
     return Status(204, None)
 
 

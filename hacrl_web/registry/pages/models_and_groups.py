@@ -11,7 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from hacrl_web.accounts.projects import for_members, require_delete
-from hacrl_web.registry.language_models import services
+from hacrl_web.registry.language_models import groups, models
 from hacrl_web.registry.language_models.model_pairs import ModelPair, known_facts, measured_facts
 from hacrl_web.registry.locations import model_roots
 from hacrl_web.registry.models import AgentGroup, LanguageModel
@@ -49,7 +49,7 @@ def model_create(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         try:
             fields: dict[str, Any] = {name: form[name].data or "" for name in form.fields}
-            return redirect(services.register_model(request.user, **fields))
+            return redirect(models.register_model(request.user, **fields))
         except FieldErrors as refused:
             refused.add_to(form)
             context["checks"], status = _check_lines(getattr(refused, "checks", [])), refused.status
@@ -59,8 +59,8 @@ def model_create(request: HttpRequest) -> HttpResponse:
 @require_safe
 def model_detail(request: HttpRequest, pk: int) -> HttpResponse:
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
-    groups = services.groups_with(model)[:LIST_SIZE]
-    context = {"model": model, "checks": _check_lines(model.facts.get("checks", [])), "groups": groups}
+    context = {"model": model, "checks": _check_lines(model.facts.get("checks", []))}
+    context["groups"] = models.groups_with(model)[:LIST_SIZE]
     return render(request, "registry/language_models/model_detail.html", context)
 
 
@@ -68,9 +68,9 @@ def model_detail(request: HttpRequest, pk: int) -> HttpResponse:
 @require_page
 def model_delete(request: HttpRequest, pk: int) -> HttpResponse:
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
-    groups = services.groups_with(model)
-    context = {"model": model, "num_groups": groups.count(), "groups": groups[: services.MAX_LISTED]}
-    return _delete_page(request, model, services.delete_model, "model", context)
+    using = models.groups_with(model)
+    context = {"model": model, "num_groups": using.count(), "groups": using[: models.MAX_LISTED]}
+    return _delete_page(request, model, models.delete_model, "model", context)
 
 
 def _delete_page(
@@ -102,21 +102,19 @@ def group_list(request: HttpRequest) -> HttpResponse:
 @require_page
 def group_create(request: HttpRequest) -> HttpResponse:
     data = request.POST if request.method == "POST" else None
-    models = LanguageModel.objects.listed_for(request.user)
+    choices = [(str(model.pk), model.name) for model in LanguageModel.objects.listed_for(request.user)]
     form = GroupForm(data)
-    rows = agent_forms([(str(model.pk), model.name) for model in models], data)
+    rows = agent_forms(choices, data)
     status = 200
     if data is not None:
         used = [row for row in rows if row.is_used]
         try:
-            group = services.create_group(
-                request.user, name=data.get("name", ""), agents=[row.values() for row in used]
-            )
+            group = groups.create_group(request.user, name=data.get("name", ""), agents=[row.values() for row in used])
             return redirect(group)
         except FieldErrors as refused:
             _show_group_errors(form, used, refused)
             status = refused.status
-    context = {"form": form, "rows": rows, "has_models": bool(models)}
+    context = {"form": form, "rows": rows, "has_models": bool(choices)}
     return render(request, "registry/language_models/group_form.html", context, status=status)
 
 
@@ -144,8 +142,8 @@ def group_detail(request: HttpRequest, pk: int) -> HttpResponse:
 @require_page
 def group_delete(request: HttpRequest, pk: int) -> HttpResponse:
     group = get_object_or_404(AgentGroup.objects.visible_to(request.user), pk=pk)
-    context = {"group": group, "agents": group.agents.select_related("model"), "uses": services.uses_of(group)}
-    return _delete_page(request, group, services.delete_group, "group", context)
+    context = {"group": group, "agents": group.agents.select_related("model"), "uses": groups.uses_of(group)}
+    return _delete_page(request, group, groups.delete_group, "group", context)
 
 
 @require_safe

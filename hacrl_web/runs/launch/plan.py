@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hacrl_web.accounts.models import Project
-from hacrl_web.registry.language_models.services import check_unchanged
+from hacrl_web.registry.language_models.models import check_unchanged
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.registry.values import ValueProblem, text
 from hacrl_web.runs.launch.memory_fit import too_large

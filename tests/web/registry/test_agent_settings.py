@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 
-from hacrl_web.registry.language_models import services
+from hacrl_web.registry.language_models import groups
 from hacrl_web.registry.models import AGENT_SETTINGS, Agent, AgentGroup
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.worker.tasks import supervise
@@ -144,8 +144,8 @@ def test_api_names_the_field_of_a_bad_setting(client, two, agent):
 
 def test_all_bad_settings_are_said_at_once_and_each_once(user, two):
     wrong = {"prompt_template": "x" * 20_001, "lora_rank": -1, "chat_template_kwargs": {"a": 1.5, "b": []}}
-    with pytest.raises(services.FieldErrors) as refused:
-        services.create_group(user, name="g", agents=[{"model": two[0].pk, **wrong}])
+    with pytest.raises(groups.FieldErrors) as refused:
+        groups.create_group(user, name="g", agents=[{"model": two[0].pk, **wrong}])
     assert sorted(error.field for error in refused.value.errors) == [f"agents.0.{name}" for name in sorted(wrong)]
 
 
@@ -157,6 +157,6 @@ def test_two_agents_of_one_seed_are_refused_beside_the_second(client, two):
 def test_seed_that_another_agent_has_from_its_name_is_refused(user, two):
     derived = AgentSpec(name="B", model="-").stable_seed
     agents = [{"model": two[0].pk, "name": "A", "seed": derived}, {"model": two[1].pk, "name": "B"}]
-    with pytest.raises(services.FieldErrors) as refused:
-        services.create_group(user, name="g", agents=agents)
+    with pytest.raises(groups.FieldErrors) as refused:
+        groups.create_group(user, name="g", agents=agents)
     assert [(error.field, error.code) for error in refused.value.errors] == [("agents.0.seed", "same_seed")]

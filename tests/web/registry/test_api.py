@@ -5,7 +5,7 @@ import json
 import pytest
 from django.test import Client
 
-from hacrl_web.registry.language_models import services
+from hacrl_web.registry.language_models import groups
 from hacrl_web.registry.models import AgentGroup, Benchmark, LanguageModel
 from tests.support.web.registry_help import (
     PASSED,
@@ -183,7 +183,7 @@ def test_pages_of_a_list_join_without_gap(client, ada):
 def test_other_users_rows_are_404(client, ada, monkeypatch):
     bob = make_user("bob")
     model = make_model(bob, "theirs")
-    group = services.create_group(bob, name="theirs", agents=[{"model": model.pk}])
+    group = groups.create_group(bob, name="theirs", agents=[{"model": model.pk}])
     benchmark = Benchmark.objects.create(owner=bob, name="theirs", train_path="/x")
     for kind, row in (("models", model), ("groups", group), ("benchmarks", benchmark)):
         errors(client.get(f"/api/v1/{kind}/{row.pk}"), 404)

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from hacrl_web.accounts.audit_log import AuditEntry
-from hacrl_web.registry.language_models import services
+from hacrl_web.registry.language_models import groups, models
 from hacrl_web.registry.models import Agent, AgentGroup, LanguageModel, PairInspection
 from hacrl_web.runs.models import Run, State, Sweep
 from tests.support.web.factories import launch_request, make_group, make_member, make_model, make_run, make_user
@@ -80,10 +80,10 @@ def test_group_that_runs_have_stays_and_says_how_many_and_where(client, ada):
 
 def test_words_fit_one_run_and_many(ada):
     run = make_run(ada, name="swan")
-    assert services.uses_of(run.group).refusal.startswith("1 run uses this agent group: run “swan”. Delete it first")
-    for number in range(services.MAX_NAMED):
+    assert groups.uses_of(run.group).refusal.startswith("1 run uses this agent group: run “swan”. Delete it first")
+    for number in range(models.MAX_NAMED):
         make_run(ada, group=run.group.pk, name=f"goose {number}")
-    words = services.uses_of(run.group).refusal
+    words = groups.uses_of(run.group).refusal
     assert words.startswith("6 runs use this agent group: run “goose 4”, ")
     assert ("and others. Delete them" in words, "swan" in words) == (True, False)
 
@@ -135,7 +135,7 @@ def test_model_of_a_group_stays_and_its_groups_are_linked(client, ada):
         assert "Delete it for good" not in page
     words = f"1 agent group uses this model: {group.name}. Delete it first."
     assert words in text_of(refused)
-    for number in range(services.MAX_NAMED):
+    for number in range(models.MAX_NAMED):
         twins = AgentGroup.objects.create(owner=ada, name=f"twins {number}")
         for position, name in enumerate("AB"):
             Agent.objects.create(group=twins, model=model, name=name, position=position)

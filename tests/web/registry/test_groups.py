@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from hacrl_web.registry.language_models import services
+from hacrl_web.registry.language_models import groups
 from hacrl_web.registry.models import AGENT_COLORS, Agent, AgentGroup, PairInspection
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.registry_help import answer_inspections, field_error, make_model, make_user, written_rows
@@ -34,7 +34,7 @@ def post(client, *agents, name="pair"):
 
 def errors_of(owner, *agents, name="pair") -> list[tuple[str | None, str]]:
     with pytest.raises(FieldErrors) as refused:
-        services.create_group(owner, name=name, agents=agents)
+        groups.create_group(owner, name=name, agents=agents)
     assert written_rows() == owner.language_models.count(), "nothing is written"
     return [(error.field, error.code) for error in refused.value.errors]
 
@@ -60,12 +60,12 @@ def test_rows_left_empty_are_left_out(client, two):
 
 def test_same_model_may_stand_there_twice_under_two_names(ada, two):
     qwen, _ = two
-    group = services.create_group(ada, name="twins", agents=[{"model": qwen.pk}, {"model": qwen.pk}])
+    group = groups.create_group(ada, name="twins", agents=[{"model": qwen.pk}, {"model": qwen.pk}])
     assert [agent.name for agent in group.agents.all()] == ["qwen", "qwen 2"]
     long = make_model(ada, "x" * 80)
-    group = services.create_group(ada, name="long", agents=[{"model": long.pk}, {"model": long.pk}])
+    group = groups.create_group(ada, name="long", agents=[{"model": long.pk}, {"model": long.pk}])
     assert [agent.name for agent in group.agents.all()] == ["x" * 80, "x" * 77 + " 2"]
-    group = services.create_group(ada, name="taken", agents=[{"model": qwen.pk}, {"model": qwen.pk, "name": "qwen"}])
+    group = groups.create_group(ada, name="taken", agents=[{"model": qwen.pk}, {"model": qwen.pk, "name": "qwen"}])
     assert [agent.name for agent in group.agents.all()] == ["qwen 2", "qwen"]
 
 
@@ -73,8 +73,8 @@ def test_one_to_eight_agents(ada, two):
     qwen, _ = two
     assert errors_of(ada) == [("agents", "agent_count")]
     assert errors_of(ada, *[{"model": qwen.pk}] * 9) == [("agents", "agent_count")]
-    assert len(services.create_group(ada, name="one", agents=[{"model": qwen.pk}]).agents.all()) == 1
-    eight = services.create_group(ada, name="eight", agents=[{"model": qwen.pk}] * 8)
+    assert len(groups.create_group(ada, name="one", agents=[{"model": qwen.pk}]).agents.all()) == 1
+    eight = groups.create_group(ada, name="eight", agents=[{"model": qwen.pk}] * 8)
     assert [agent.color for agent in eight.agents.all()] == list(AGENT_COLORS)
 
 
@@ -120,7 +120,7 @@ def test_other_users_model_is_as_missing_as_one_that_never_was(ada, two):
     theirs = make_model(make_user("bob"), "theirs")
     for model_id in (theirs.pk, theirs.pk + 1, 10**17):
         with pytest.raises(FieldErrors) as refused:
-            services.create_group(ada, name="g", agents=[{"model": two[0].pk}, {"model": model_id}])
+            groups.create_group(ada, name="g", agents=[{"model": two[0].pk}, {"model": model_id}])
         assert refused.value.status == 404
         assert [(e.field, e.message) for e in refused.value.errors] == [("agents.1.model", "There is no such model.")]
 
@@ -143,15 +143,15 @@ def test_all_that_is_wrong_is_said_at_once(ada, two):
 
 
 def test_group_name_is_unique_per_owner(ada, two):
-    services.create_group(ada, name="pair", agents=[{"model": two[0].pk}])
+    groups.create_group(ada, name="pair", agents=[{"model": two[0].pk}])
     with pytest.raises(FieldErrors, match="already has one"):
-        services.create_group(ada, name="pair", agents=[{"model": two[0].pk}])
+        groups.create_group(ada, name="pair", agents=[{"model": two[0].pk}])
     assert AgentGroup.objects.count() == 1
 
 
 def test_page_asks_for_each_pair_and_keeps_what_was_measured(client, ada, two, monkeypatch):
     asked = answer_inspections(monkeypatch, PAIR)
-    group = services.create_group(ada, name="pair", agents=[{"model": model.pk} for model in two])
+    group = groups.create_group(ada, name="pair", agents=[{"model": model.pk} for model in two])
     page = client.get(f"/groups/{group.pk}").content.decode()
     pair_url = f"/groups/{group.pk}/pairs/0/1"
     assert f'hx-get="{pair_url}"' in page
@@ -168,7 +168,7 @@ def test_page_asks_for_each_pair_and_keeps_what_was_measured(client, ada, two, m
     client.get(pair_url)
     assert len(asked) == 1
     # The same two models in the other order, in another group, are not measured again.
-    other = services.create_group(ada, name="other", agents=[{"model": model.pk} for model in reversed(two)])
+    other = groups.create_group(ada, name="other", agents=[{"model": model.pk} for model in reversed(two)])
     page = client.get(f"/groups/{other.pk}").content.decode()
     assert "Heterogeneous model" in page
     shown = " ".join(re.sub(r"<[^>]+>", " ", page).split())
@@ -184,7 +184,7 @@ def test_page_asks_for_each_pair_and_keeps_what_was_measured(client, ada, two, m
 )
 def test_drift_above_five_percent_warns_of_ratio_length_own(client, ada, two, monkeypatch, ratio, warns):
     answer_inspections(monkeypatch, PAIR | {"length_ratio": ratio})
-    group = services.create_group(ada, name="pair", agents=[{"model": model.pk} for model in two])
+    group = groups.create_group(ada, name="pair", agents=[{"model": model.pk} for model in two])
     page = client.get(f"/groups/{group.pk}/pairs/0/1").content.decode()
     assert ("alert-warning" in page) is warns
 
@@ -192,13 +192,13 @@ def test_drift_above_five_percent_warns_of_ratio_length_own(client, ada, two, mo
 def test_texts_that_do_not_survive_are_a_warning(client, ada, two, monkeypatch):
     texts = [{"text": "a", "survives": True}, {"text": "b", "survives": False}]
     answer_inspections(monkeypatch, PAIR | {"length_ratio": 1.0, "texts": texts})
-    group = services.create_group(ada, name="pair", agents=[{"model": model.pk} for model in two])
+    group = groups.create_group(ada, name="pair", agents=[{"model": model.pk} for model in two])
     assert b"1 of 2 sample texts change" in client.get(f"/groups/{group.pk}/pairs/0/1").content
 
 
 def test_pair_of_one_model_needs_no_child(client, ada, two, monkeypatch):
     asked = answer_inspections(monkeypatch, PAIR)
-    group = services.create_group(ada, name="twins", agents=[{"model": two[0].pk}] * 2)
+    group = groups.create_group(ada, name="twins", agents=[{"model": two[0].pk}] * 2)
     page = client.get(f"/groups/{group.pk}").content.decode()
     assert "the same model twice" in page
     assert "100.0 %" in page
@@ -207,7 +207,7 @@ def test_pair_of_one_model_needs_no_child(client, ada, two, monkeypatch):
 
 def test_pair_that_cannot_be_measured_says_why_and_is_not_kept(client, ada, two, monkeypatch):
     answer_inspections(monkeypatch, {"error": "llama: no such folder"}, b"", PAIR)
-    group = services.create_group(ada, name="pair", agents=[{"model": model.pk} for model in two])
+    group = groups.create_group(ada, name="pair", agents=[{"model": model.pk} for model in two])
     path = f"/groups/{group.pk}/pairs/0/1"
     assert b"no such folder" in client.get(path).content
     assert b"ended without an answer" in client.get(path).content
@@ -216,7 +216,7 @@ def test_pair_that_cannot_be_measured_says_why_and_is_not_kept(client, ada, two,
 
 
 def test_eight_agents_are_twenty_eight_pairs(client, ada, two):
-    group = services.create_group(ada, name="eight", agents=[{"model": two[n % 2].pk} for n in range(8)])
+    group = groups.create_group(ada, name="eight", agents=[{"model": two[n % 2].pk} for n in range(8)])
     assert client.get(f"/groups/{group.pk}").content.count(b"data-pair=") == 28
     for pair in ("0/0", "1/0", "0/8", "99999999999999999999/1"):
         assert client.get(f"/groups/{group.pk}/pairs/{pair}").status_code == 404
@@ -225,7 +225,7 @@ def test_eight_agents_are_twenty_eight_pairs(client, ada, two):
 def test_other_users_group_is_404_on_every_address(client, ada):
     bob = make_user("bob")
     model = make_model(bob, "theirs")
-    group = services.create_group(bob, name="secret", agents=[{"model": model.pk}, {"model": model.pk}])
+    group = groups.create_group(bob, name="secret", agents=[{"model": model.pk}, {"model": model.pk}])
     for path in (f"/groups/{group.pk}", f"/groups/{group.pk}/pairs/0/1"):
         for method in (client.get, client.post, client.put, client.delete):
             assert method(path).status_code in (404, 405)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from hacrl_web.registry import children
-from hacrl_web.registry.language_models import services
+from hacrl_web.registry.language_models import models
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.web.errors import FieldErrors
 from tests.support.web.hostile_inputs import FOLDERS, HUB_IDS, REVISIONS, make_hostile
@@ -79,7 +79,7 @@ def test_hostile_folder_is_refused_before_anything_is_opened(ada, hostile_root, 
     asked = answer_inspections(monkeypatch, PASSED)
     start = time.perf_counter()
     with pytest.raises(FieldErrors) as refused:
-        services.register_model(ada, location=FOLDERS[case].replace("{root}", str(hostile_root)), name="x")
+        models.register_model(ada, location=FOLDERS[case].replace("{root}", str(hostile_root)), name="x")
     assert time.perf_counter() - start < 1
     assert [error.field for error in refused.value.errors] == ["location"]
     assert refused.value.status == 422
@@ -99,7 +99,7 @@ def test_what_lies_outside_is_not_told(ada, root):
     messages = set()
     for location in ("/etc", "/etc/no-such-folder", "/root/secret"):
         with pytest.raises(FieldErrors) as refused:
-            services.register_model(ada, location=location, name="x")
+            models.register_model(ada, location=location, name="x")
         messages.add(refused.value.errors[0].message)
     assert len(messages) == 1
     assert f"below {root}" in messages.pop(), "and says what is allowed"
@@ -110,36 +110,36 @@ def test_folder_of_too_many_files_is_refused(ada, root):
     for number in range(2001):
         (folder / f"{number}.txt").touch()
     with pytest.raises(FieldErrors, match="more than 2000 files"):
-        services.register_model(ada, location=str(folder))
+        models.register_model(ada, location=str(folder))
 
 
 def test_link_within_the_roots_is_followed(ada, root, monkeypatch):
     answer_inspections(monkeypatch, PASSED)
     folder = model_folder(root, "blobs")
     (root / "snapshot").symlink_to(folder)
-    assert services.register_model(ada, location=f"{root}/snapshot/").location == str(folder)
+    assert models.register_model(ada, location=f"{root}/snapshot/").location == str(folder)
 
 
 def test_folder_changed_after_registration_is_noticed(ada, root, monkeypatch):
     answer_inspections(monkeypatch, PASSED)
     folder = model_folder(root)
-    model = services.register_model(ada, location=str(folder))
-    services.check_unchanged(model)
+    model = models.register_model(ada, location=str(folder))
+    models.check_unchanged(model)
     (folder / "config.json").write_text('{"other": 1}')
     with pytest.raises(FieldErrors, match="has changed"):
-        services.check_unchanged(model)
+        models.check_unchanged(model)
     (folder / "config.json").unlink()
     folder.rmdir()
     folder.symlink_to("/etc")
     with pytest.raises(FieldErrors, match="can no longer be used"):
-        services.check_unchanged(model)
+        models.check_unchanged(model)
 
 
 @pytest.mark.parametrize("hub_id", HUB_IDS)
 def test_hostile_hub_id_is_refused_before_anything_is_asked(ada, root, monkeypatch, hub_id):
     asked = answer_inspections(monkeypatch, PASSED)
     with pytest.raises(FieldErrors) as refused:
-        services.register_model(ada, kind="hub", location=hub_id, name="x")
+        models.register_model(ada, kind="hub", location=hub_id, name="x")
     assert [error.field for error in refused.value.errors] == ["location"]
     assert asked == []
 
@@ -148,7 +148,7 @@ def test_hostile_hub_id_is_refused_before_anything_is_asked(ada, root, monkeypat
 def test_hostile_revision_is_refused(ada, root, monkeypatch, revision):
     asked = answer_inspections(monkeypatch, PASSED)
     with pytest.raises(FieldErrors) as refused:
-        services.register_model(ada, kind="hub", location="owner/name", revision=revision)
+        models.register_model(ada, kind="hub", location="owner/name", revision=revision)
     assert [error.field for error in refused.value.errors] == ["revision"]
     assert asked == []
 
@@ -171,8 +171,8 @@ def test_hub_id_never_resolves_to_a_local_folder(ada, root, monkeypatch, tmp_pat
     monkeypatch.setattr(children.subprocess, "Popen", Child)
     monkeypatch.setattr(children, "_limit", lambda *limits: None)
     monkeypatch.setattr(children, "_kill_group", lambda child: None)
-    with pytest.raises(services.ModelRefused, match="could not reach the hub"):
-        services.register_model(ada, kind="hub", location="owner/name", revision="main")
+    with pytest.raises(models.ModelRefused, match="could not reach the hub"):
+        models.register_model(ada, kind="hub", location="owner/name", revision="main")
     assert seen["files"] == []
     assert seen["command"][1:] == ["-m", "workers.inspection.inspect_model", "model", "owner/name", "--revision=main"]
     assert "hush" not in str(seen["env"])
@@ -181,7 +181,7 @@ def test_hub_id_never_resolves_to_a_local_folder(ada, root, monkeypatch, tmp_pat
 
 def test_hub_model_is_pinned_to_the_commit_that_was_inspected(ada, root, monkeypatch):
     answer_inspections(monkeypatch, PASSED | {"facts": FACTS | {"commit": "ab" * 20}})
-    model = services.register_model(ada, kind="hub", location="owner/name", revision="main")
+    model = models.register_model(ada, kind="hub", location="owner/name", revision="main")
     assert (model.name, model.revision, model.facts["asked_revision"]) == ("name", "ab" * 20, "main")
 
 
@@ -204,7 +204,7 @@ def test_absurd_facts_are_stored_as_unknown(ada, root, monkeypatch):
     facts = FACTS | {"num_parameters": 10**30, "vocab_size": -1, "context_length": 1.5, "architecture": "A" * 5000}
     facts |= {"template": "a\x00b\ud800", "huge": 10**400}
     answer_inspections(monkeypatch, PASSED | {"facts": facts})
-    services.register_model(ada, location=str(model_folder(root)))
+    models.register_model(ada, location=str(model_folder(root)))
     model = LanguageModel.objects.get()
     assert (model.num_parameters, model.vocab_size, model.context_length) == (None, None, None)
     assert model.architecture == "A" * 200
@@ -220,7 +220,7 @@ def test_slow_child_is_ended(ada, root, monkeypatch, tmp_path):
     replace_child(monkeypatch, tmp_path, "inspect_model", code)
     start = time.perf_counter()
     with pytest.raises(FieldErrors, match="took longer than"):
-        services.register_model(ada, location=str(model_folder(root)))
+        models.register_model(ada, location=str(model_folder(root)))
     assert time.perf_counter() - start < 5
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid_file.read_text()), 0)
@@ -233,24 +233,24 @@ def test_child_that_eats_memory_is_refused(ada, root, monkeypatch, tmp_path):
     monkeypatch.setattr(children.INSPECTOR, "memory_bytes", 2**29)
     replace_child(monkeypatch, tmp_path, "inspect_model", code)
     with pytest.raises(FieldErrors, match="ended without an answer"):
-        services.register_model(ada, location=str(model_folder(root)))
+        models.register_model(ada, location=str(model_folder(root)))
 
 
 @pytest.mark.parametrize("name", ["a" * 81, "a\x00b", "a\nb", "a\u202eb", "a/b", "a\\b", "\ud800"])
 def test_hostile_name_is_refused(ada, root, monkeypatch, name):
     answer_inspections(monkeypatch, PASSED)
     with pytest.raises(FieldErrors) as refused:
-        services.register_model(ada, location=str(model_folder(root)), name=name)
+        models.register_model(ada, location=str(model_folder(root)), name=name)
     assert [error.field for error in refused.value.errors] == ["name"]
 
 
 def test_name_is_unique_per_owner(ada, root, monkeypatch):
     answer_inspections(monkeypatch, PASSED)
     folder = str(model_folder(root))
-    services.register_model(ada, location=folder)
+    models.register_model(ada, location=folder)
     with pytest.raises(FieldErrors, match="already has one"):
-        services.register_model(ada, location=folder)
-    services.register_model(make_user("bob"), location=folder)
+        models.register_model(ada, location=folder)
+    models.register_model(make_user("bob"), location=folder)
     assert LanguageModel.objects.count() == 2
 
 
@@ -263,13 +263,13 @@ def test_name_taken_while_the_model_is_inspected_is_no_crash(ada, root, monkeypa
 
     monkeypatch.setattr(children.INSPECTOR, "run", run)
     with pytest.raises(FieldErrors, match="already has one"):
-        services.register_model(ada, location=str(folder))
+        models.register_model(ada, location=str(folder))
     assert LanguageModel.objects.count() == 1
 
 
 def test_model_text_is_not_markup(client, ada, root, monkeypatch):
     answer_inspections(monkeypatch, PASSED | {"facts": FACTS | {"architecture": "<script>alert(1)</script>"}})
-    model = services.register_model(ada, location=str(model_folder(root)), name="<b>x<b>")
+    model = models.register_model(ada, location=str(model_folder(root)), name="<b>x<b>")
     for path in (f"/models/{model.pk}", "/models/", "/groups/new"):
         page = client.get(path).content.decode()
         assert "<script>alert" not in page
