@@ -2,7 +2,19 @@
 
 from django.urls import path
 
-from hacrl_web.runs.pages import archive, controls, home, new_run, runs, sweeps
+from hacrl_web.runs.pages import (
+    archive,
+    components,
+    controls,
+    home,
+    labels,
+    log,
+    new_run,
+    runs,
+    search,
+    sweeps,
+    workers,
+)
 
 app_name = "runs"
 
@@ -25,12 +37,12 @@ urlpatterns = [
     path("runs/<uuid:run_id>/retry", controls.run_retry, name="run_retry"),
     path("runs/<uuid:run_id>/queue-draft", controls.run_queue_draft, name="run_queue_draft"),
     path("runs/<uuid:run_id>/queue", controls.run_queue, name="run_queue"),
-    path("runs/<uuid:run_id>/labels", runs.run_labels, name="run_labels"),
+    path("runs/<uuid:run_id>/labels", labels.run_labels, name="run_labels"),
     path("runs/<uuid:run_id>/clone", new_run.run_clone, name="run_clone"),
     path("runs/<uuid:run_id>/metrics.csv", runs.metrics_csv, name="metrics_csv"),
-    path("runs/<uuid:run_id>/log", runs.log_search, name="log_search"),
-    path("runs/<uuid:run_id>/log.txt", runs.log_download, name="log_download"),
-    path("runs/<uuid:run_id>/disk", runs.run_disk, name="run_disk"),
+    path("runs/<uuid:run_id>/log", log.log_search, name="log_search"),
+    path("runs/<uuid:run_id>/log.txt", log.log_download, name="log_download"),
+    path("runs/<uuid:run_id>/disk", archive.run_disk, name="run_disk"),
     path("sweeps/", sweeps.sweep_list, name="sweep_list"),
     path("sweeps/<int:sweep_id>", sweeps.sweep_detail, name="sweep_detail"),
     path("sweeps/<int:sweep_id>/stop", sweeps.sweep_change, {"act": "stop"}, name="sweep_stop"),
@@ -41,9 +53,9 @@ urlpatterns = [
     path("sweeps/<int:sweep_id>/rename", sweeps.sweep_rename, name="sweep_rename"),
     path("sweeps/<int:sweep_id>/delete", archive.sweep_delete, name="sweep_delete"),
     path("benchmarks/<int:pk>/delete", archive.benchmark_delete, name="benchmark_delete"),
-    path("workers/drain", controls.host_drain, name="host_drain"),
+    path("workers/drain", workers.host_drain, name="host_drain"),
     path("pulse", home.pulse, name="pulse"),
-    path("find", home.find_page, name="find"),
-    path("workers/", home.worker_list, name="worker_list"),
-    path("components", home.components, name="components"),
+    path("find", search.find_page, name="find"),
+    path("workers/", workers.worker_list, name="worker_list"),
+    path("components", components.components, name="components"),
 ]

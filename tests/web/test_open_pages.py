@@ -14,10 +14,9 @@ from django.db import OperationalError
 from django.test import Client
 from django.urls import reverse
 
-from hacrl_web.runs import demo_state
+from hacrl_web.runs import demo_state, search
 from hacrl_web.runs.demo_state import preparation, preparing
 from hacrl_web.runs.models import Run, TelemetryEvent
-from hacrl_web.runs.pages import home
 from tests.support.web import factories
 
 
@@ -61,7 +60,7 @@ def test_search_finds_what_its_user_sees_by_a_part_of_the_name(client, user):
 
 
 def test_search_lists_the_newest_few_of_each_kind(client, user, monkeypatch):
-    monkeypatch.setattr(home, "MOST_OF_A_KIND", 2)
+    monkeypatch.setattr(search, "MOST_OF_A_KIND", 2)
     for number in range(3):
         factories.make_model(user, name=f"swan {number}")
     client.force_login(user)

@@ -14,8 +14,8 @@ from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse
 from hacrl_web.insight.checkpoints.views import archive_of, manifest_and_agent
 from hacrl_web.registry.api.models_and_groups import ModelOut
-from hacrl_web.runs.api.answers import RunAnswer
 from hacrl_web.runs.api.runs import detail
+from hacrl_web.runs.api.schemas import RunAnswer
 from hacrl_web.runs.models import Run
 from hacrl_web.web.schemas import StrictBody
 

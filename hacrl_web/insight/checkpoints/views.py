@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse
 from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.pages.runs import header, run_or_404
+from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import PageQuery, Whole, whole_number
 from hacrl_web.web.streaming import download_pieces

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 from hacrl_web.alerts.rules import BY_KIND
 from hacrl_web.alerts.signals import Facts
 from hacrl_web.insight.collaboration.step_summary import recorded_steps
-from hacrl_web.runs.pages.runs import header, run_or_404
+from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
 
 

@@ -13,8 +13,8 @@ from typing_extensions import TypedDict
 from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.insight.evaluations.evaluations import EvaluationPoint, evaluation_summary
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
-from hacrl_web.runs.api.answers import RunAnswer
 from hacrl_web.runs.api.runs import detail
+from hacrl_web.runs.api.schemas import RunAnswer
 from hacrl_web.runs.models import Run
 
 router = Router(tags=["insight"])

@@ -23,7 +23,7 @@ from hacrl_web.insight.evaluations.evaluations import BenchmarkEvaluations, curv
 from hacrl_web.insight.evaluations.new_evaluation import KEYS, LISTS, find_run, launch_evaluation, visible_row
 from hacrl_web.registry.models import MAX_AGENTS, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.pages.runs import header, run_or_404
+from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import PageQuery, Text, Whole, one_of, page_of
 from hacrl_web.web.streaming import download_csv

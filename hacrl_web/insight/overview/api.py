@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from hacrl_web.insight.downsample import MAX_POINTS
 from hacrl_web.insight.overview.overview import XAxis, history, overview
-from hacrl_web.runs.api.answers import EventAnswer
+from hacrl_web.runs.api.schemas import EventAnswer
 from hacrl_web.runs.live.event_reader import frame_text
 from hacrl_web.runs.models import Run
 from hacrl_web.web.errors import FieldError, FieldErrors

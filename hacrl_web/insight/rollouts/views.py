@@ -16,7 +16,7 @@ from hacrl_web.insight.rollouts.filter import CLIPS, SIGNS, PageCursor, RolloutF
 from hacrl_web.insight.rollouts.prompt_group import group_of
 from hacrl_web.insight.rollouts.search import RolloutHit, RolloutPage, first_that_taught, hit_of, search_rollouts
 from hacrl_web.runs.models import Run
-from hacrl_web.runs.pages.runs import header, run_or_404
+from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.page_query import MAX_ID, encode_query, whole_number
 

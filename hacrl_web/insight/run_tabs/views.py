@@ -15,7 +15,7 @@ from hacrl_web.insight import settings_diff
 from hacrl_web.insight.checkpoints.checkpoints import agent_slug
 from hacrl_web.insight.run_tabs import event_list, spec_files, system
 from hacrl_web.runs.models import Host, Run
-from hacrl_web.runs.pages.runs import header, run_or_404
+from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.web.page_query import PageQuery, Text, encode_query
 from hacrl_web.web.streaming import download_text
 

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET
 from hacrl_web.insight.recorded_steps import end, step_after, step_before
 from hacrl_web.insight.what_if.rows import MAX_WINDOW
 from hacrl_web.insight.what_if.what_if import HYPOTHETICAL_SETTINGS, why_nothing
-from hacrl_web.runs.pages.runs import header, run_or_404
+from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.runs.stored_spec import stored_spec
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.contract.spec.run import RunSpec

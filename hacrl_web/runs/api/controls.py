@@ -8,8 +8,8 @@ from uuid import UUID
 from django.http import HttpRequest
 from ninja import Field, Query, Router
 
-from hacrl_web.runs.api.answers import HostAnswer, PlacedRun, RunRow
 from hacrl_web.runs.api.runs import run_summary_row
+from hacrl_web.runs.api.schemas import HostAnswer, PlacedRun, RunRow
 from hacrl_web.runs.launch import queue
 from hacrl_web.runs.models import Host
 from hacrl_web.runs.requests import change_reason, visible_run

@@ -9,7 +9,7 @@ from django.db.models import Max
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from ninja import Query, Router
 
-from hacrl_web.runs.api.answers import (
+from hacrl_web.runs.api.schemas import (
     ContributionsAnswer,
     EventsAnswer,
     LogLineAnswer,

@@ -12,7 +12,7 @@ from ninja import Body, Field, Query, Router, Status
 from hacrl_web.accounts.projects import require_delete
 from hacrl_web.accounts.tokens.idempotency import idempotent
 from hacrl_web.registry.models import Benchmark
-from hacrl_web.runs.api.answers import RequestAnswer, RunAnswer, RunRow, SearchAnswer
+from hacrl_web.runs.api.schemas import RequestAnswer, RunAnswer, RunRow, SearchAnswer
 from hacrl_web.runs.archive import archive
 from hacrl_web.runs.labels import MAX_TAG, labels_of, set_labels
 from hacrl_web.runs.launch.cost import Cost, cost_of
@@ -21,8 +21,8 @@ from hacrl_web.runs.launch.launch import launch, retry
 from hacrl_web.runs.launch.plan import plan_run, request_of
 from hacrl_web.runs.launch.queue import place_in_queue
 from hacrl_web.runs.models import Run, RunQuerySet, State
-from hacrl_web.runs.pages.home import rows_named
 from hacrl_web.runs.requests import visible_run
+from hacrl_web.runs.search import rows_named
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.etags import check_version, edit_of, tagged
 from hacrl_web.web.page_query import MAX_ID

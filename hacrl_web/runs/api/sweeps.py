@@ -8,9 +8,9 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Status
 
 from hacrl_web.accounts.tokens.idempotency import idempotent
-from hacrl_web.runs.api.answers import SweepAnswer, SweepChange, SweepHead, SweepProgress, SweepRow
 from hacrl_web.runs.api.controls import Why
 from hacrl_web.runs.api.runs import Payload, run_summary_row
+from hacrl_web.runs.api.schemas import SweepAnswer, SweepChange, SweepHead, SweepProgress, SweepRow
 from hacrl_web.runs.archive import archive
 from hacrl_web.runs.launch.cost import Cost, cost_of
 from hacrl_web.runs.launch.variants import MAX_SWEEP_RUNS

@@ -1,7 +1,11 @@
-"""Confirmation pages: GET shows what archiving or deleting runs, a sweep or a benchmark would do, POST does it."""
+"""Confirmation pages: GET shows what archiving or deleting runs, a sweep or a benchmark would do, POST does it.
+
+Also the disk use of one run.
+"""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +13,14 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_GET, require_http_methods
 
 from hacrl_web.accounts.projects import for_members, require_delete
 from hacrl_web.registry.models import Benchmark
 from hacrl_web.runs.archive import archive
 from hacrl_web.runs.archive.disk_use import DiskUse, disk_use
 from hacrl_web.runs.models import GENERATED, Run, Sweep
+from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.worker.hosts import data_folder_id
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import uuid_or_none
@@ -94,6 +99,13 @@ def benchmark_delete(request: HttpRequest, pk: int) -> HttpResponse:
         errors, status = refused.errors, refused.status
     context = {"benchmark": benchmark, "loss": archive.deletion_summary(benchmark), "errors": errors}
     return render(request, "runs/archive/benchmark_delete.html", context, status=status)
+
+
+@require_GET
+def run_disk(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The run's disk use, a part that the page loads later, because counting takes time."""
+    run = visible_run(request, run_id)
+    return render(request, "runs/archive/_disk.html", {"run": run, "use": disk_use(run)})
 
 
 def _loss(request: HttpRequest, run: Run) -> BulkEntry:

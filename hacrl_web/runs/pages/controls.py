@@ -1,4 +1,4 @@
-"""The buttons of the run header, the queue and the hosts: stop, pause, resume, retry, reorder, drain."""
+"""The buttons of the run header and the queue: stop, pause, resume, retry, reorder."""
 
 from __future__ import annotations
 
@@ -12,18 +12,12 @@ from django.views.decorators.http import require_POST
 from hacrl_web.runs.launch import queue
 from hacrl_web.runs.launch.drafts import queue_draft
 from hacrl_web.runs.launch.launch import retry
-from hacrl_web.runs.models import HELD, Desire, Drain, Run, State
+from hacrl_web.runs.models import HELD, Desire, Run, State
 from hacrl_web.runs.requests import change_reason, visible_run
-from hacrl_web.runs.worker import hosts
 from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import whole_number
 
 MOVES = {"first": -(10**6), "up": -1, "down": 1, "last": 10**6}
-DRAIN_WORDS = {
-    Drain.NO: "{} takes runs again.",
-    Drain.FINISH: "{} takes no new run; those under way train to their end.",
-    Drain.NOW: "{} takes no run; those under way are saved after their step and go back to the queue.",
-}
 
 
 def _back(request: HttpRequest, run: Run) -> HttpResponse:
@@ -125,16 +119,3 @@ def run_queue(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     except FieldErrors as refused:
         messages.error(request, refused.text)
     return _back(request, run)
-
-
-@require_POST
-def host_drain(request: HttpRequest) -> HttpResponse:
-    """Whether a host takes runs; for staff."""
-    name, drain = request.POST.get("name", ""), request.POST.get("drain", "")
-    reason = change_reason("drained", request, request.POST.get("why"))
-    try:
-        host = hosts.change_drain(request.user, name, drain, reason)
-        messages.info(request, DRAIN_WORDS[Drain(drain)].format(host.name))
-    except FieldErrors as refused:
-        messages.error(request, refused.text)
-    return redirect("runs:worker_list")

@@ -52,19 +52,19 @@ class TestResume:
         """The second attempt continues from step 2 where the first had reached 3; then from 2 where 6 were reached."""
         store(run, started(2), progress(2, 17, 300, 16), progress(6, 60, 900, 48), attempt=3)
         store(run, started(2), progress(2, 17, 300, 16), attempt=4)
-        sentence = "Resumed from the checkpoint of step 2: 4 steps are done again."
+        sentence = "Resumed from the checkpoint of step 2; repeats 4 steps."
         for tab in ("runs:run_detail", "insight:run_config"):
             assert sentence in client.get(reverse(tab, args=[run.pk])).content.decode()
         page = client.get(reverse("insight:run_events", args=[run.pk])).content.decode()
         assert f"from step 2. {sentence}" in page
-        assert "Resumed from the checkpoint of step 2: 1 step is done again." in page  # attempts 2 and 3
+        assert "Resumed from the checkpoint of step 2; repeats 1 step." in page  # attempts 2 and 3
         store(run, progress(6, 70, 900, 48), attempt=4)
-        assert "done again" not in client.get(reverse("runs:run_detail", args=[run.pk])).content.decode()
+        assert "; repeats " not in client.get(reverse("runs:run_detail", args=[run.pk])).content.decode()
 
     def test_attempt_without_a_checkpoint_says_so(self, client, run):
         store(run, started(0), attempt=3)
         page = client.get(reverse("insight:run_events", args=[run.pk])).content.decode()
-        assert "Attempt 3 began anew, without a checkpoint: 3 steps are done again." in page
+        assert "Attempt 3 restarted without a checkpoint and repeats 3 steps." in page
 
 
 class TestSystem:

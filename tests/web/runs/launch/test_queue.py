@@ -12,7 +12,7 @@ from hacrl_web.accounts.audit_log import AuditEntry
 from hacrl_web.accounts.models import Membership, Role
 from hacrl_web.runs.launch import queue
 from hacrl_web.runs.models import Drain, Host, Run, State, Worker
-from hacrl_web.runs.pages import home
+from hacrl_web.runs.pages import workers
 from tests.support.web import factories
 
 pytestmark = pytest.mark.django_db
@@ -139,7 +139,7 @@ class TestOrder:
             web.get(reverse("runs:worker_list"))
 
     def test_own_run_behind_many_of_others_is_shown_and_the_others_are_counted(self, web, user, monkeypatch):
-        monkeypatch.setattr(home, "QUEUE_SHOWN", 2)
+        monkeypatch.setattr(workers, "QUEUE_SHOWN", 2)
         stranger = factories.make_user()
         for _ in range(3):
             factories.make_run(stranger)

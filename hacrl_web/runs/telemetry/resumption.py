@@ -18,15 +18,15 @@ class Resumption:
     reached: int
 
     def __str__(self) -> str:
-        again = self.reached - self.step
-        done = f"{again} step{'' if again == 1 else 's'} {'is' if again == 1 else 'are'} done again."
+        count = self.reached - self.step
+        steps = f"{count} step{'' if count == 1 else 's'}"
         if not self.step:
-            return f"Attempt {self.attempt} began anew, without a checkpoint: {done}"
-        return f"Resumed from the checkpoint of step {self.step}: {done}"
+            return f"Attempt {self.attempt} restarted without a checkpoint and repeats {steps}."
+        return f"Resumed from the checkpoint of step {self.step}; repeats {steps}."
 
 
 def resumption_of(started: TelemetryEvent) -> Resumption | None:
-    """The resumption that a `started` event begins; None where it repeats no step."""
+    """The resumption that a `started` event begins; None if it repeats no step."""
     if started.attempt < 2:
         return None
     earlier = TelemetryEvent.objects.filter(run_id=started.run_id, type="progress", seq__lt=started.seq)

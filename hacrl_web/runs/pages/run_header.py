@@ -1,0 +1,30 @@
+"""The header that every tab of a run shows, and the run with the rows that it needs."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+
+from hacrl_web.runs.launch.drafts import open_cautions
+from hacrl_web.runs.launch.queue import place_in_queue
+from hacrl_web.runs.models import Run, State
+from hacrl_web.runs.telemetry.resumption import under_way
+
+
+def run_or_404(request: HttpRequest, run_id: uuid.UUID) -> Run:
+    """The run with what its header shows. Error: Http404."""
+    runs = Run.objects.visible_to(request.user).select_related("benchmark", "group", "sweep", "owner")
+    return get_object_or_404(runs, pk=run_id)
+
+
+def header(run: Run) -> dict[str, Any]:
+    """What every tab of a run shows above it."""
+    last_checkpoint = run.events.filter(type="checkpoint").order_by("-seq").first()
+    agents = [{"name": name, "position": place} for place, name in enumerate(run.agent_names)]
+    context = {"run": run, "agents": agents, "last_checkpoint": last_checkpoint, "place": place_in_queue(run)}
+    if run.state == State.DRAFT:
+        context["cautions"] = open_cautions(run)
+    return context | {"resumption": under_way(run)}
