@@ -72,7 +72,7 @@ class Source:
 
     def _csv_rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         csv.field_size_limit(MAX_LINE_BYTES)
-        first = next(iter(text_lines(self.path, self)), (1, ""))[1]
+        first = next((text for _, text in text_lines(self.path, self) if text.strip()), "")
         delimiter = max(DELIMITERS, key=first.count)
         reader = csv.reader((text for _, text in text_lines(self.path, self)), delimiter=delimiter, strict=True)
         header: list[str] = []

@@ -51,6 +51,12 @@ def test_csv_is_read_with_the_separator_of_its_first_line(tmp_path, name, separa
     assert rows(path) == [(2, {"question": "1,5", "answer": "2"})]
 
 
+@pytest.mark.parametrize(("name", "separator"), [("q.csv", ";"), ("q.tsv", "\t")])
+def test_blank_lines_before_the_header_do_not_choose_the_separator(tmp_path, name, separator):
+    path = file_of(tmp_path, name, f"\r\n  \r\nquestion{separator}answer\r\n1,5{separator}2\r\n")
+    assert rows(path) == [(4, {"question": "1,5", "answer": "2"})]
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
