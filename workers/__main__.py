@@ -55,7 +55,7 @@ def prepare(spec: RunSpec, run_dir: Path, attempt: int | None) -> int:
         run_dir.mkdir(parents=True, exist_ok=True)
         if not is_supervised:
             trainer_process.lock_run_dir(run_dir)
-            # A launched run's were confirmed.
+            # The cautions of a launched run were confirmed in the form.
             for caution in spec.cautions():
                 print(f"python -m workers: {caution.message}", file=sys.stderr)
         own = run_dir / trainer_process.SPEC_NAME

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from tests.support.fake_events import agent_metrics, evaluations, questions, rollouts, step_bodies
 from workers import heartbeat
-from workers.contract.events import PAUSE_ASKED, Body, Checkpoint, Finished, Log, Started
+from workers.contract.events import PAUSE_REQUESTED, Body, Checkpoint, Finished, Log, Started
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SpoolWriter
 from workers.contract.trainer_process import PAUSE_SIGNAL, die_with_supervisor, dump_stacks_on_signal
@@ -94,8 +94,8 @@ class FakeTrainer:
         self.mode = mode if mode in MODES else "complete"
         self.bad_step = int(at) if at.isdecimal() else 3
         self.settings = dict(word.split("=", 1) for word in [*words, *spec.name.split()[1:]] if "=" in word)
-        self.is_stopped = self.is_pause_asked = False
-        self.pause_reason = PAUSE_ASKED
+        self.is_stopped = self.is_pause_requested = False
+        self.pause_reason = PAUSE_REQUESTED
         self.step = 0
         self.agents = [FakeAgent(agent.name, self.seconds("save", 0.0)) for agent in spec.agents]
 
@@ -123,7 +123,7 @@ class FakeTrainer:
         self.is_stopped = True
 
     def _note_pause(self, *_: object) -> None:
-        self.is_pause_asked = True
+        self.is_pause_requested = True
 
     def _bear(self) -> None:
         for _ in range(2):
@@ -161,9 +161,9 @@ class FakeTrainer:
 
     def _is_done(self) -> bool:
         if self.mode == "verifier" and self.step == self.bad_step - 1 and self.attempt == 1:
-            self.is_pause_asked, self.pause_reason = True, "the verifier fails: it did not start; 6 tries"
+            self.is_pause_requested, self.pause_reason = True, "the verifier fails: it did not start; 6 tries"
         is_lost = self.attempt == 1 and self._is_bad("lost-agent")
-        return self.is_stopped or self.is_pause_asked or is_lost or self._is_bad("nan", "memory")
+        return self.is_stopped or self.is_pause_requested or is_lost or self._is_bad("nan", "memory")
 
     def _is_bad(self, *modes: str) -> bool:
         return self.mode in modes and self.step >= self.bad_step
@@ -213,7 +213,7 @@ class FakeTrainer:
             self._save()
         if self.is_stopped:
             self.spool.emit(Finished(step=self.step, outcome="stopped"))
-        elif self.is_pause_asked and self.step < self.spec.training.steps:
+        elif self.is_pause_requested and self.step < self.spec.training.steps:
             self.spool.emit(Finished(step=self.step, outcome="paused", reason=self.pause_reason))
         else:
             last = evaluations(self.step, self.spec) if self.step else []

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticSerializationError
 
 # The beginning of a `paused` event's reason after a request to pause; any other reason is the trainer's own.
-PAUSE_ASKED = "pause was requested"
+PAUSE_REQUESTED = "pause was requested"
 ANSWERS_AT_ONCE = 100  # questions in one event of an evaluation
 TEXT_CHARACTERS = 1000
 CORRECT, INCORRECT, UNSCORABLE = "1", "0", "-"  # of one sample

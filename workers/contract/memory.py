@@ -135,7 +135,7 @@ def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu
     parts += [
         Part(name="gradients", size=gradients, moment="step", is_host=offloads),
         Part(name="AdamW", size=trained * 8, is_host=offloads),  # two float32 moments, arXiv 1711.05101
-        Part(name="snapshot", size=trained * 12, is_host=on_gpu),  # weights and moments, rollback.py
+        Part(name="snapshot", size=trained * 12, is_host=on_gpu),  # weights and moments (model/optimizer.py)
     ]
     return parts + _update_parts(spec, shape, width, is_sharded)
 

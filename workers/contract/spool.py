@@ -58,7 +58,7 @@ def clean_line(text: str, whole: int = 0) -> str:
     return f"{text[:LINE_CHARACTERS]} … [cut: the line had {whole:,} characters]"
 
 
-class Gate:
+class EventQuota:
     """Decides which events enter the spool, and counts the others. measure: returns the spool's size in bytes."""
 
     def __init__(self, quota_bytes: int, measure: Callable[[], int], now: Callable[[], float] = time.monotonic) -> None:
@@ -130,7 +130,7 @@ class SpoolWriter:
         self.run_dir = run_dir
         self.damage = ""
         self._lock = threading.RLock()
-        self._gate = Gate(quota_bytes, lambda: spool_bytes(run_dir))
+        self._quota = EventQuota(quota_bytes, lambda: spool_bytes(run_dir))
         self.seq = max((last for last, _ in rotated(run_dir)), default=0)
         path = run_dir / SPOOL_NAME
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - open for the writer's life
@@ -171,10 +171,10 @@ class SpoolWriter:
 
     def _admits(self, body: Body) -> bool:
         is_urgent = isinstance(body, Log) and body.level != "info"
-        return self._gate.admits(str(getattr(body, "type", "")), is_urgent=is_urgent)
+        return self._quota.admits(str(getattr(body, "type", "")), is_urgent=is_urgent)
 
     def _notices(self, *, is_last: bool = False) -> list[LeftOut]:
-        return [LeftOut(counts=counts, reason=why) for why, counts in self._gate.notices(is_last=is_last).items()]
+        return [LeftOut(counts=counts, reason=why) for why, counts in self._quota.notices(is_last=is_last).items()]
 
     def _hold(self, bodies: Sequence[Body]) -> None:
         lines = []
@@ -204,7 +204,7 @@ class SpoolWriter:
     def _rotate_when_full(self) -> None:
         """Rename a full file and start a new one; on a full disk, with the next event instead."""
         # The quota counts the current file and the newest full one, stored or not: keep them a small part of it.
-        if self._size < min(SEGMENT_BYTES, self._gate.quota_bytes // 8) or self._held:
+        if self._size < min(SEGMENT_BYTES, self._quota.quota_bytes // 8) or self._held:
             return
         path, aside = self.run_dir / SPOOL_NAME, self.run_dir / f"events.{self.seq:012d}.jsonl"
         try:

@@ -1,7 +1,7 @@
-"""The contract's part on verifiers: which kinds there are, the rule of each in one line, and the version of its rules.
+"""Part of the contract: the kinds of verifiers, the rule of each in one line, and its version.
 
-A reward means something only beside the rules that gave it, so an evaluation names them: `math/2`. Whoever changes a
-verdict of a kind raises its version. All rules, with examples, are in docs/verifiers.md. No torch, no pydantic.
+A reward is meaningful only together with the rules that produced it, so evaluations record both: `math/2`. A change
+of a kind's verdicts raises its version. All rules, with examples, are in docs/verifiers.md. No torch, no pydantic.
 """
 
 from __future__ import annotations

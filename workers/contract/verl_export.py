@@ -25,27 +25,27 @@ HACPO of two agents for the official recipe of verl (recipe/hacpo). Start it wit
 FOLDER is the folder of this file, NAME its name without .yaml. Set every value ???, here or on that line."""
 
 
-class CannotHandOver(ValueError):
+class UnsupportedByVerl(ValueError):
     """A run that the recipe does not support; the text says why."""
 
 
 def refuse_unsupported(spec: RunSpec) -> None:
-    """Error: CannotHandOver."""
+    """Error: UnsupportedByVerl."""
     adapted = next((agent.name for agent in spec.agents if agent.lora_rank), None)
     if len(spec.agents) != 2:
-        raise CannotHandOver(f"The recipe trains two agents, but this run has {len(spec.agents)}.")
+        raise UnsupportedByVerl(f"The recipe trains two agents, but this run has {len(spec.agents)}.")
     if spec.algorithm.name != "hacpo":
-        raise CannotHandOver(f"The recipe trains by HACPO, but this run by {spec.algorithm.name}.")
+        raise UnsupportedByVerl(f"The recipe trains by HACPO, but this run by {spec.algorithm.name}.")
     if not spec.algorithm.sharing:
-        raise CannotHandOver("The recipe trains by HACPO, but this run shares no rollouts: it is two runs of GSPO.")
+        raise UnsupportedByVerl("The recipe trains by HACPO, but this run shares no rollouts: it is two runs of GSPO.")
     if spec.is_evaluation_only:
-        raise CannotHandOver("This run only evaluates: there is nothing to train.")
+        raise UnsupportedByVerl("This run only evaluates: there is nothing to train.")
     if adapted is not None:
-        raise CannotHandOver(f"The recipe trains all weights, but agent {adapted!r} of this run has LoRA matrices.")
+        raise UnsupportedByVerl(f"The recipe trains all weights, but agent {adapted!r} of this run has LoRA matrices.")
 
 
 def recipe(spec: RunSpec) -> dict[str, Any]:
-    """The values by block, as the recipe names them. Error: CannotHandOver."""
+    """The values by block, as the recipe names them. Error: UnsupportedByVerl."""
     refuse_unsupported(spec)
     return {
         "defaults": ["hacpo_trainer", "_self_"],
@@ -279,7 +279,7 @@ def _literal(value: Any) -> Any:
 
 
 def to_recipe_yaml(spec: RunSpec) -> str:
-    """The file: how to start it, what to do first, what it leaves out, and the values. Error: CannotHandOver."""
+    """The file: how to start it, what to do first, what it leaves out, and the values. Error: UnsupportedByVerl."""
     values = dump_yaml(_literal(recipe(spec)))
     lines = HEADER.splitlines()
     for title, texts in (
@@ -304,7 +304,7 @@ def main(arguments: list[str] | None = None) -> int:
     except InvalidSettings as error:
         print(error, file=sys.stderr)
         return 1
-    except CannotHandOver as error:
+    except UnsupportedByVerl as error:
         print(f"{options.spec}: {error}", file=sys.stderr)
         return 1
     return 0

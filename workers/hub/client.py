@@ -16,7 +16,7 @@ SMALL_FILES = ["*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken"]
 TIMEOUT_S = 10
 
 
-class Unfit(Exception):
+class ModelUnfit(Exception):
     """A model that is refused; the text says why and what to do."""
 
 
@@ -46,16 +46,16 @@ def refusal(error: Exception, kind: str, hub_id: str, revision: str | None) -> s
 
 
 def fetch_small_files(hub_id: str, revision: str | None) -> Path:
-    """A local folder with the model's configuration and tokenizer. Error: Unfit."""
+    """A local folder with the model's configuration and tokenizer. Error: ModelUnfit."""
     from huggingface_hub import snapshot_download
 
     try:
         folder = snapshot_download(hub_id, revision=revision, allow_patterns=SMALL_FILES, etag_timeout=TIMEOUT_S)
     except hub_errors() as error:
         if cause := refusal(error, "model", hub_id, revision):
-            raise Unfit(f"{cause}.") from None
+            raise ModelUnfit(f"{cause}.") from None
         reason = type(error).__name__
-        raise Unfit(
+        raise ModelUnfit(
             f"Could not reach the hub for {hub_id} (within {TIMEOUT_S} s, 1 try; {reason}), and it is not in the local "
             "cache: check the connection, or choose a local folder."
         ) from None
@@ -63,7 +63,7 @@ def fetch_small_files(hub_id: str, revision: str | None) -> Path:
 
 
 def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
-    """Parameter count, size and dtype of the weights on the hub, from their headers. Error: Unfit."""
+    """Parameter count, size and dtype of the weights on the hub, from their headers. Error: ModelUnfit."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import NotASafetensorsRepoError, SafetensorsParsingError
 
@@ -77,14 +77,16 @@ def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
         kind = (
             "only pickled weights, which can run code when they are loaded" if has_pickles else "no safetensors weights"
         )
-        raise Unfit(f"{hub_id} has {kind}: choose a model with safetensors.") from None
+        raise ModelUnfit(f"{hub_id} has {kind}: choose a model with safetensors.") from None
     except SafetensorsParsingError:
-        raise Unfit(f"The safetensors headers of {hub_id} are damaged: choose another revision or model.") from None
+        raise ModelUnfit(
+            f"The safetensors headers of {hub_id} are damaged: choose another revision or model."
+        ) from None
     except hub_errors() as error:
         cached = _cached_weight_facts(hub_id, revision)
         if cached is not None:
             return cached
-        raise Unfit(
+        raise ModelUnfit(
             f"Could not reach the hub for the weights of {hub_id} ({type(error).__name__}), and they are not in the "
             "local cache: check the connection, or choose a local folder."
         ) from None

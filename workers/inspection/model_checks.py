@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workers.hub.client import PICKLES, Unfit, fetch_small_files, weight_facts
+from workers.hub.client import PICKLES, ModelUnfit, fetch_small_files, weight_facts
 from workers.hub.safetensors_header import DamagedHeader, WeightFiles
 
 MAX_ENTRIES = 10_000
@@ -75,7 +75,7 @@ def run_model_checks(location: str, revision: str | None) -> Report:
     for name, step in steps:
         try:
             report.checks.append(ModelCheck(name, True, step(report)))
-        except Unfit as refusal:
+        except ModelUnfit as refusal:
             report.checks.append(ModelCheck(name, False, str(refusal)))
             break
     return report
@@ -84,39 +84,39 @@ def run_model_checks(location: str, revision: str | None) -> Report:
 def _check_files(report: Report) -> str:
     location = report.location
     if "\0" in location or "\\" in location or location.startswith("~") or "://" in location:
-        raise Unfit("Give the absolute path of a folder, or a hub id such as Qwen/Qwen3-0.6B.")
+        raise ModelUnfit("Give the absolute path of a folder, or a hub id such as Qwen/Qwen3-0.6B.")
     if report.is_hub:
         if not HUB_ID.fullmatch(location) or ".." in location or "--" in location:
-            raise Unfit("This is neither an absolute path nor a hub id such as Qwen/Qwen3-0.6B.")
+            raise ModelUnfit("This is neither an absolute path nor a hub id such as Qwen/Qwen3-0.6B.")
         if report.revision is not None and not REVISION.fullmatch(report.revision):
-            raise Unfit("The revision may contain only letters, digits and . _ / -")
+            raise ModelUnfit("The revision may contain only letters, digits and . _ / -")
         report.folder = fetch_small_files(location, report.revision)
         return f"{location} was found on the hub."
     report.folder = Path(location).resolve()
     if not report.folder.is_dir():
-        raise Unfit(f"There is no folder {location}: check the path.")
+        raise ModelUnfit(f"There is no folder {location}: check the path.")
     try:
         names = [entry.name for _, entry in zip(range(MAX_ENTRIES + 1), os.scandir(report.folder), strict=False)]
     except OSError as error:
-        raise Unfit(f"The folder cannot be read ({error.strerror}): make it readable.") from None
+        raise ModelUnfit(f"The folder cannot be read ({error.strerror}): make it readable.") from None
     if len(names) > MAX_ENTRIES:
-        raise Unfit(f"The folder has more than {MAX_ENTRIES} entries: choose the model's own folder.")
+        raise ModelUnfit(f"The folder has more than {MAX_ENTRIES} entries: choose the model's own folder.")
     for name in names:
         _check_inside(report.folder, name)
     return f"{len(names)} entries."
 
 
 def _check_inside(folder: Path, name: str) -> None:
-    """Refuse links that leave the folder, and devices. Error: Unfit."""
+    """Refuse links that leave the folder, and devices. Error: ModelUnfit."""
     path = folder / name
     if not path.resolve().is_relative_to(folder):
-        raise Unfit(f"{name} is a link that leaves the folder: copy the file instead.")
+        raise ModelUnfit(f"{name} is a link that leaves the folder: copy the file instead.")
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise Unfit(f"{name} cannot be read ({error.strerror}): make it readable.") from None
+        raise ModelUnfit(f"{name} cannot be read ({error.strerror}): make it readable.") from None
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise Unfit(f"{name} is not a regular file: remove it.")
+        raise ModelUnfit(f"{name} is not a regular file: remove it.")
 
 
 def _no_constant(text: str) -> Any:
@@ -124,31 +124,31 @@ def _no_constant(text: str) -> Any:
 
 
 def _read_json(path: Path) -> Any:
-    """A JSON file of the model. Error: Unfit."""
+    """A JSON file of the model. Error: ModelUnfit."""
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
-            raise Unfit(f"{path.name} is larger than {MAX_JSON_BYTES // 10**6} MB: download the model again.")
+            raise ModelUnfit(f"{path.name} is larger than {MAX_JSON_BYTES // 10**6} MB: download the model again.")
         return json.loads(path.read_bytes(), parse_constant=_no_constant)
     except OSError as error:
-        raise Unfit(f"{path.name} cannot be read ({error.strerror}): make it readable.") from None
+        raise ModelUnfit(f"{path.name} cannot be read ({error.strerror}): make it readable.") from None
     except (ValueError, RecursionError):
-        raise Unfit(f"{path.name} is not valid JSON: download the model again.") from None
+        raise ModelUnfit(f"{path.name} is not valid JSON: download the model again.") from None
 
 
 def _check_config(report: Report) -> str:
     path = report.folder / "config.json"
     if not path.is_file():
-        raise Unfit("There is no config.json: choose the folder that save_pretrained wrote.")
+        raise ModelUnfit("There is no config.json: choose the folder that save_pretrained wrote.")
     config = _read_json(path)
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
-        raise Unfit("config.json names no model_type: this is not a transformers model.")
+        raise ModelUnfit("config.json names no model_type: this is not a transformers model.")
     architectures = config.get("architectures") or []
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
-        raise Unfit("architectures in config.json is not a list of names: download the model again.")
+        raise ModelUnfit("architectures in config.json is not a list of names: download the model again.")
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     if config["model_type"] not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        raise Unfit(
+        raise ModelUnfit(
             f"transformers has no text-generating model of type {config['model_type'][:80]!r}: "
             "choose a causal language model that it supports."
         )
@@ -176,9 +176,9 @@ def _check_no_code(report: Report) -> str:
         try:
             mentions = _mentions_code(_read_json(path))
         except RecursionError:
-            raise Unfit(f"{path.name} is nested too deeply: download the model again.") from None
+            raise ModelUnfit(f"{path.name} is nested too deeply: download the model again.") from None
         if mentions:
-            raise Unfit(
+            raise ModelUnfit(
                 f"{path.name} requests custom code (auto_map or trust_remote_code), which never runs here: "
                 "use a model whose architecture is part of transformers."
             )
@@ -186,7 +186,7 @@ def _check_no_code(report: Report) -> str:
 
 
 def _shards(report: Report) -> Iterator[str]:
-    """File names of the weights. Error: Unfit."""
+    """File names of the weights. Error: ModelUnfit."""
     folder = report.folder
     index = folder / "model.safetensors.index.json"
     if (folder / "model.safetensors").is_file():
@@ -195,18 +195,18 @@ def _shards(report: Report) -> Iterator[str]:
         weight_map = _read_json(index)
         weight_map = weight_map.get("weight_map") if isinstance(weight_map, dict) else None
         if not isinstance(weight_map, dict) or not weight_map:
-            raise Unfit("model.safetensors.index.json has no weight_map: download the model again.")
+            raise ModelUnfit("model.safetensors.index.json has no weight_map: download the model again.")
         for name in sorted({str(name) for name in weight_map.values()}):
             if "/" in name or "\\" in name or name in ("", ".", "..") or not name.endswith(".safetensors"):
-                raise Unfit(f"The shard name {name[:80]!r} leaves the folder: download the model again.")
+                raise ModelUnfit(f"The shard name {name[:80]!r} leaves the folder: download the model again.")
             yield name
     elif any(path.suffix in PICKLES for path in folder.iterdir()):
-        raise Unfit(
+        raise ModelUnfit(
             "The weights are pickles, which can run code when they are loaded: "
             "save the model again as safetensors (model.save_pretrained does so)."
         )
     else:
-        raise Unfit("There is no model.safetensors: copy the weights into the folder.")
+        raise ModelUnfit("There is no model.safetensors: copy the weights into the folder.")
 
 
 def _check_weights(report: Report) -> str:
@@ -217,15 +217,15 @@ def _check_weights(report: Report) -> str:
         for name in _shards(report):
             path = report.folder / name
             if not path.is_file():
-                raise Unfit(f"{name} is missing: download the model again.")
+                raise ModelUnfit(f"{name} is missing: download the model again.")
             try:
                 weights.add(path)
             except DamagedHeader as error:
-                raise Unfit(f"{name} is not a valid safetensors file ({error}): download it again.") from None
+                raise ModelUnfit(f"{name} is not a valid safetensors file ({error}): download it again.") from None
         report.shapes = weights.shapes
         report.facts |= weights.facts()
     if not report.facts["num_parameters"]:
-        raise Unfit("The safetensors files contain no weights: download the model again.")
+        raise ModelUnfit("The safetensors files contain no weights: download the model again.")
     return f"{report.facts['num_parameters']:,} numbers, {report.facts['weights_bytes'] / 2**20:,.1f} MiB."
 
 
@@ -248,19 +248,21 @@ def _check_tokenizer(report: Report) -> str:
 
     if not any((report.folder / name).is_file() for name in TOKENIZER_FILES):
         # Without one, transformers creates an empty tokenizer from config.json.
-        raise Unfit("There is no tokenizer: copy tokenizer.json and tokenizer_config.json into the folder.")
+        raise ModelUnfit("There is no tokenizer: copy tokenizer.json and tokenizer_config.json into the folder.")
     logging.set_verbosity_error()
     try:
         tokenizer = AutoTokenizer.from_pretrained(report.folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers raises all kinds of exceptions here
-        raise Unfit(
+        raise ModelUnfit(
             f"The tokenizer does not load ({type(error).__name__}: {str(error)[:200]}): "
             "copy tokenizer.json and tokenizer_config.json into the folder."
         ) from None
     report.tokenizer = tokenizer
     rows, pieces = report.facts["vocab_size"], len(tokenizer)
     if rows is not None and pieces > rows:
-        raise Unfit(f"The tokenizer has {pieces:,} tokens but the model only {rows:,}: use this model's tokenizer.")
+        raise ModelUnfit(
+            f"The tokenizer has {pieces:,} tokens but the model only {rows:,}: use this model's tokenizer."
+        )
     generation = report.folder / "generation_config.json"
     stops = _read_json(generation) if generation.is_file() else {}
     stops = stops.get("eos_token_id") if isinstance(stops, dict) else None
@@ -273,7 +275,7 @@ def _check_tokenizer(report: Report) -> str:
         "eos_ids": sorted(value for value in eos_ids if isinstance(value, int)),
     }
     if not report.facts["eos_ids"]:
-        raise Unfit("Neither the tokenizer nor generation_config.json names an end-of-text token: set eos_token.")
+        raise ModelUnfit("Neither the tokenizer nor generation_config.json names an end-of-text token: set eos_token.")
     return f"{pieces:,} tokens, ends with {tokenizer.eos_token or report.facts['eos_ids']}."
 
 
@@ -285,7 +287,7 @@ def _check_chat_template(report: Report) -> str:
         templates = [item.get("template") if isinstance(item, dict) else item for item in templates]
     for template in templates if isinstance(templates, list) else [templates]:
         if template is not None and not isinstance(template, str):
-            raise Unfit("chat_template in tokenizer_config.json is not text: correct or remove it.")
+            raise ModelUnfit("chat_template in tokenizer_config.json is not text: correct or remove it.")
     report.facts["has_chat_template"] = bool(report.tokenizer.chat_template)
     if not report.tokenizer.chat_template:
         return "None: questions are asked as plain text."
@@ -296,18 +298,18 @@ def _check_chat_template(report: Report) -> str:
         )
     except Exception as error:  # a template may raise anything
         reason = f"{type(error).__name__}: {str(error)[:200]}"
-        raise Unfit(f"chat_template does not work ({reason}): correct or remove it.") from None
+        raise ModelUnfit(f"chat_template does not work ({reason}): correct or remove it.") from None
     if question not in text:
-        raise Unfit("chat_template leaves the question out: correct or remove it.")
+        raise ModelUnfit("chat_template leaves the question out: correct or remove it.")
     return "Yes: questions are asked through it."
 
 
 def _check_sizes(report: Report) -> str:
     config = report.config.get("text_config") or report.config
     if not isinstance(config, dict):
-        raise Unfit("text_config in config.json is not an object: download the model again.")
+        raise ModelUnfit("text_config in config.json is not an object: download the model again.")
     if report.config.get("quantization_config"):
-        raise Unfit("The weights are quantised, which cannot be trained: choose the model in full precision.")
+        raise ModelUnfit("The weights are quantised, which cannot be trained: choose the model in full precision.")
     sizes = {name: config[name] for name in SIZES if name in config}
     context = next(
         (config[name] for name in ("max_position_embeddings", "n_positions", "seq_length") if name in config), None
@@ -315,12 +317,12 @@ def _check_sizes(report: Report) -> str:
     optional = {name: config[name] for name in OPTIONAL_SIZES if name in config}
     for name, value in [*sizes.items(), *optional.items(), ("the context length", context)]:
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_VALUE):
-            raise Unfit(
+            raise ModelUnfit(
                 f"{name} is {str(value)[:40]} in config.json: a whole number from 1 to {MAX_VALUE:,} is needed."
             )
     embedding = (sizes.get("vocab_size"), sizes.get("hidden_size"))
     if report.shapes and None not in embedding and embedding not in report.shapes:
-        raise Unfit(
+        raise ModelUnfit(
             f"No tensor has the shape of the embedding, {embedding[0]} x {embedding[1]} (vocab_size x hidden_size): "
             "weights and config.json do not belong together."
         )

@@ -32,7 +32,7 @@ TRAIN_FILE = "questions.jsonl"
 HELD_OUT_FILE = "held_out.jsonl"
 PREVIEW_ROWS = 100  # whose columns are offered
 SHOWN_ROWS = 5
-SHOWN_LETTERS = 2000
+SHOWN_CHARACTERS = 2000
 MAX_SHOWN_COLUMNS = 50
 MAX_COLUMN_NAME = 120  # characters, as in a mapping
 SAMPLE_ROWS = 5
@@ -80,7 +80,7 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
 
 def _preview(value: Any) -> str:
     text = "" if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
-    return text[:SHOWN_LETTERS]
+    return text[:SHOWN_CHARACTERS]
 
 
 def _sources(files: list[dict[str, str]]) -> list[Source]:
@@ -158,7 +158,7 @@ def _sample(path: Path, limit: float) -> list[dict[str, str]]:
     with open(path, encoding="utf-8") as file:
         rows = (row for row in map(json.loads, file) if split_position(row["question"]) > limit)
         keys = ("question", "answer", "subject")
-        return [{key: row[key][:SHOWN_LETTERS] for key in keys} for row in islice(rows, SAMPLE_ROWS)]
+        return [{key: row[key][:SHOWN_CHARACTERS] for key in keys} for row in islice(rows, SAMPLE_ROWS)]
 
 
 def compare_benchmarks(request: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ PIECE_WORDS = 13
 NEAR_SHARE = 0.5
 MAX_PIECES = 1_000_000
 MAX_EXAMPLES = 5
-EXAMPLE_LETTERS = 600
+EXAMPLE_CHARACTERS = 600
 _WORD = re.compile(r"\w+")
 
 
@@ -73,9 +73,9 @@ class Overlap:
         """As JSON. known_texts: the known questions again, for the texts of the examples."""
         numbers = {number for _, number, _ in self.examples}
         first_texts = enumerate(islice(known_texts, max(numbers, default=-1) + 1))
-        texts = {number: text[:EXAMPLE_LETTERS] for number, text in first_texts if number in numbers}
+        texts = {number: text[:EXAMPLE_CHARACTERS] for number, text in first_texts if number in numbers}
         examples = [
-            {"question": text[:EXAMPLE_LETTERS], "other": texts.get(number, ""), "is_same": is_same}
+            {"question": text[:EXAMPLE_CHARACTERS], "other": texts.get(number, ""), "is_same": is_same}
             for text, number, is_same in self.examples
         ]
         return {**vars(self), "examples": examples}

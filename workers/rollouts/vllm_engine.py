@@ -22,7 +22,7 @@ from workers import heartbeat
 from workers.contract.spec.run import RunSpec
 from workers.model.policy import Policy
 from workers.rollouts.sampler import Sample, SampleRequest
-from workers.rollouts.vllm_process import EngineSettings, Order, serve_engine
+from workers.rollouts.vllm_process import EngineSettings, GenerateCommand, serve_engine
 
 END_S = 10.0
 MAX_SHARED_TENSORS = 256  # on a CPU each needs a file descriptor in both processes
@@ -31,7 +31,7 @@ PREFIX, LOCK = "hacrl-weights-", "in-use"
 
 
 class EngineFailed(RuntimeError):
-    """The engine's process failed at an order, or has ended."""
+    """The engine's process failed at a command, or has ended."""
 
 
 class VllmEngine:
@@ -40,7 +40,7 @@ class VllmEngine:
     has_own_weights = True
 
     def __init__(self, policy: Policy, spec: RunSpec, device: torch.device) -> None:
-        """Start an engine with the policy's present weights. Error: EngineFailed, here or at the first order."""
+        """Start an engine with the policy's present weights. Error: EngineFailed, here or at the first command."""
         self._policy = policy
         self._on_gpu = device.type == "cuda"
         self._folder = WeightFolder(policy.num_bytes)
@@ -63,8 +63,10 @@ class VllmEngine:
         self.wake()
         seeds = [key >> 1 for key in request.keys]  # 63 bits: vLLM needs signed numbers
         stop_ids = list(self._policy.eos_ids)
-        order = Order(request.prompts, request.rows, seeds, request.temperature, request.max_new_tokens, stop_ids)
-        outputs = self._order("generate", order)
+        command = GenerateCommand(
+            request.prompts, request.rows, seeds, request.temperature, request.max_new_tokens, stop_ids
+        )
+        outputs = self._run_command("generate", command)
         self.sleep()
         # vLLM returns no distributions: the entropy is estimated by -log p of the sampled tokens, whose mean it is.
         return [Sample(ids, logps, ids[-1] in stop_ids, -sum(logps)) for ids, logps in outputs]
@@ -78,17 +80,17 @@ class VllmEngine:
     def sleep(self) -> None:
         """Free the GPU of weights and cache; on a CPU there is nothing to free."""
         if self._on_gpu and not self._is_asleep:
-            self._order("sleep")
+            self._run_command("sleep")
             self._is_asleep, self._is_current = True, False
 
     def wake(self) -> None:
         """Allocate the weights, send them, then allocate the cache: in this order the peak is lowest."""
         if self._is_asleep:
-            self._order("wake", "weights")
+            self._run_command("wake", "weights")
         if not self._is_current:
             self._send_weights()
         if self._is_asleep:
-            self._order("wake", "kv_cache")
+            self._run_command("wake", "kv_cache")
             self._is_asleep = False
 
     def close(self) -> None:
@@ -102,7 +104,7 @@ class VllmEngine:
     def _send_weights(self) -> None:
         if self._sends_tensors:
             # On a CPU a tensor that is sent stays in shared memory: send a copy.
-            self._order(
+            self._run_command(
                 "take_tensors",
                 [
                     (name, parameter.detach() if self._on_gpu else parameter.detach().clone())
@@ -111,11 +113,11 @@ class VllmEngine:
             )
         else:
             self._policy.save(self._folder.path)
-            self._order("take_folder", str(self._folder.path))
+            self._run_command("take_folder", str(self._folder.path))
         self._is_current = True
 
-    def _order(self, name: str, argument: Any = None) -> Any:
-        """The engine's answer to an order. Error: EngineFailed."""
+    def _run_command(self, name: str, argument: Any = None) -> Any:
+        """The engine's answer to a command. Error: EngineFailed."""
         if self._is_starting:
             self._answer()
             self._is_starting = False

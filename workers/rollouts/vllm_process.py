@@ -1,6 +1,6 @@
-"""The process of a vLLM engine, which takes orders from a pipe; vllm_engine.py is the other end of the pipe.
+"""The process of a vLLM engine, which reads commands from a pipe; vllm_engine.py is the other end of the pipe.
 
-All calls of vLLM are here, for the version in constraints.txt. The orders are `start`, `generate`, `take_tensors`,
+All calls of vLLM are here, for the version in constraints.txt. The commands are `start`, `generate`, `take_tensors`,
 `take_folder`, `sleep` and `wake`. Each is answered by ("done", result) or ("failed", why), and by ("heartbeat", None)
 while it works. The process ends with its pipe. vLLM starts no further processes here, so a row's tokens do not depend
 on when another row arrived.
@@ -48,7 +48,7 @@ class EngineSettings:
 
 
 @dataclass(frozen=True)
-class Order:
+class GenerateCommand:
     """The argument of `generate`: prompts as token ids, and for each row its prompt's index and its seed."""
 
     prompts: Sequence[Sequence[int]]
@@ -82,7 +82,7 @@ class WorkerExtension:
 
 
 class Engine:
-    """vLLM's LLM, with a method for each order. heartbeat: called at every sign of work."""
+    """vLLM's LLM, with a method for each command. heartbeat: called at every sign of work."""
 
     def __init__(self, settings: EngineSettings, heartbeat: Callable[[], None]) -> None:
         from vllm import LLM
@@ -92,27 +92,27 @@ class Engine:
         if current_platform.is_cuda() != self._on_gpu:
             raise ValueError(
                 f"the installed vLLM is built for {current_platform.device_type}, and the run computes on "
-                f"{settings.device}: change compute.device, or install the other build (README)"
+                f"{settings.device}: change compute.device, or install the other build (docs/gpu.md)"
             )
         self._heartbeat = heartbeat
         self._llm = LLM(**llm_arguments(settings))
 
-    def generate(self, order: Order) -> list[tuple[list[int], list[float]]]:
+    def generate(self, command: GenerateCommand) -> list[tuple[list[int], list[float]]]:
         """Token ids, the stop id included, and their log-probabilities, for each row."""
         from vllm import SamplingParams
 
         parameters = [
             SamplingParams(
-                temperature=order.temperature,
+                temperature=command.temperature,
                 seed=seed,
-                max_tokens=order.max_new_tokens,
-                stop_token_ids=list(order.stop_ids),
+                max_tokens=command.max_new_tokens,
+                stop_token_ids=list(command.stop_ids),
                 logprobs=0,  # of the sampled token alone
                 detokenize=False,
             )
-            for seed in order.seeds
+            for seed in command.seeds
         ]
-        requests: list[Any] = [{"prompt_token_ids": list(order.prompts[row])} for row in order.rows]
+        requests: list[Any] = [{"prompt_token_ids": list(command.prompts[row])} for row in command.rows]
         self._llm.enqueue(requests, parameters, use_tqdm=False)
         engine = self._llm.llm_engine
         outputs: list[Any] = []
@@ -187,7 +187,7 @@ def prepare_environment(settings: EngineSettings) -> None:
 
 
 def serve_engine(connection: Connection, settings: EngineSettings) -> None:
-    """The process: start the engine, then carry out orders until the pipe ends."""
+    """The process: start the engine, then carry out commands until the pipe ends."""
     prepare_environment(settings)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C stops the trainer, which first ends its step
     die_with_trainer(connection.fileno())

@@ -78,7 +78,7 @@ def save_checkpoint(
     """Write a checkpoint and its manifest, rename it into place, then remove the oldest beyond `keep`.
 
     The checkpoint of `best_step` stays. Those of later steps are removed: they did not verify, so this attempt resumed
-    from before them. begin: of the placement, where agents may save at the same time.
+    from before them. begin: the placement's, which may save agents at the same time.
 
     A crash at any moment leaves the earlier checkpoints and no partial one. Error: OSError (disk full).
     """
@@ -163,7 +163,7 @@ class CheckpointsFail(RuntimeError):
 
 
 class CheckpointWriter:
-    """Writes a run's checkpoints. step: of the newest.  best: the highest score with a checkpoint."""
+    """Writes a run's checkpoints. step: the newest checkpoint's.  best: the highest score with a checkpoint."""
 
     def __init__(self, run_dir: Path, options: CheckpointSpec, log: LogFunction) -> None:
         self.run_dir, self.options, self.log = run_dir, options, log

@@ -220,7 +220,7 @@ class EvaluationRunner:
         """
         results: list[list[Result]] = [[] for _ in agents]
         for block in benchmark.blocks(self.spec.rollout.rollout_batch_size):
-            if results[0] and self.progress.stop.is_pause_asked:
+            if results[0] and self.progress.stop.is_pause_requested:
                 self.pause()
             pending = placement.begin([partial(agent.evaluate, step, block, benchmark.num_samples) for agent in agents])
             for own, answer in zip(results, pending, strict=True):

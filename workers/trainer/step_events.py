@@ -19,7 +19,7 @@ from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.questions.dataset import Question
 from workers.trainer.scoring import Scores
 from workers.trainer.step import StepPlan
-from workers.trainer.trust import Audited, Trust
+from workers.trainer.trust import AuditTally, Trust
 
 CLIP_SIDES: dict[int, Literal["lower", "none", "upper"]] = {-1: "lower", 0: "none", 1: "upper"}
 
@@ -38,7 +38,7 @@ class StepRecord:
     plan: StepPlan
     reports: Sequence[UpdateReport]
     trust: Trust | None = None
-    audited: Sequence[Audited] = ()  # by agent
+    audit_tallies: Sequence[AuditTally] = ()  # by agent
 
 
 def step_events(record: StepRecord, *, with_rollouts: bool) -> list[events.Body]:
@@ -100,8 +100,8 @@ def agent_metrics(record: StepRecord, agent: int) -> events.Metrics:
         values["engine_logp_difference"] = report.engine_logp_difference
     if weights := report.importance_weights:
         values |= {"importance_weight/mean": _average(weights), "importance_weight/max": max(weights)}
-    if record.audited:
-        tally = record.audited[agent]
+    if record.audit_tallies:
+        tally = record.audit_tallies[agent]
         ratios["audit/disagreement"] = (float(tally.disagreed), float(tally.decided))
         ratios["audit/decided"] = (float(tally.decided), float(tally.checked))
     return events.Metrics(step=record.step, agent=record.names[agent], values=values, ratios=ratios)

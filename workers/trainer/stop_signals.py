@@ -25,7 +25,7 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.is_set = False
-        self.is_pause_asked = False
+        self.is_pause_requested = False
 
     def check(self) -> None:
         if self.is_set:
@@ -43,4 +43,4 @@ class StopFlag:
         self.is_set = True
 
     def _request_pause(self, number: int, frame: FrameType | None) -> None:
-        self.is_pause_asked = True
+        self.is_pause_requested = True

@@ -35,7 +35,7 @@ from workers.trainer.progress import ProgressReporter
 from workers.trainer.step import StepPlan, batch_of_step, learning_rate, plan_step
 from workers.trainer.step_events import StepRecord, step_events
 from workers.trainer.stop_signals import Paused, StopFlag
-from workers.trainer.trust import Audit, Trust, TrustChange
+from workers.trainer.trust import RewardAudit, Trust, TrustChange
 from workers.verifiers.service import Verifier
 
 # A checkpoint on the way out must fit into the grace between TERM and KILL.
@@ -65,7 +65,7 @@ class Trainer:
             warmup_steps=algorithm.ratio_warmup_steps,
         )
         self.trust = Trust([agent.name for agent in spec.agents], algorithm)
-        self.audit = Audit(spec)
+        self.audit = RewardAudit(spec)
         self.placement: Placement
         self.agents: Sequence[AgentInterface] = ()
         self.step = 0  # completed steps
@@ -88,7 +88,7 @@ class Trainer:
         bar = tqdm(total=spec.training.steps, initial=self.step, unit="step", disable=not sys.stderr.isatty())
         with bar, closing(self.audit):
             while self.step < spec.training.steps:
-                if self.stop.is_pause_asked:
+                if self.stop.is_pause_requested:
                     self.pause()
                 self.progress.begin_step()
                 record = self.one_step(batch_of_step(spec, self.step, train))
@@ -113,11 +113,11 @@ class Trainer:
         generated = self.generate(questions)
         with self.phase("verify"):
             scores = self.scorer.score_step(questions, generated, spec.num_generations)
-            audited = self.audit.check(self.step, questions, generated, scores) if self.trust.audits else []
+            tallies = self.audit.check(self.step, questions, generated, scores) if self.trust.audits else []
         # 3. Barrier: capabilities, ratios and every learner's advantages, of policies frozen at the start of the step.
         self.stop.check()
         self.is_mid_step = True
-        self.log_trust(self.trust.note_audit(audited))
+        self.log_trust(self.trust.note_audit(tallies))
         self.tracker.update(scores.rewards, scores.valid)
         ratio = self.tracker.ratio()  # (n, n)  ratio[a, b] = omega(a, b)
         plan = plan_step(spec, self.step, generated, scores, ratio, self.trust)
@@ -147,7 +147,7 @@ class Trainer:
             plan=plan,
             reports=reports,
             trust=self.trust if self.trust.is_on else None,
-            audited=audited,
+            audit_tallies=tallies,
         )
 
     # The agents
@@ -278,7 +278,7 @@ class Trainer:
     def pause(self) -> NoReturn:
         """Save what is not saved and end. Error: Paused, always."""
         self.save_if_between_steps()
-        reason = events.PAUSE_ASKED
+        reason = events.PAUSE_REQUESTED
         if self.step and self.checkpoints.step != self.step:
             reason += f"; no checkpoint of step {self.step} could be written, so it resumes from an earlier one"
         raise Paused(reason)

@@ -37,7 +37,7 @@ class TrustChange:
 
 
 @dataclass(frozen=True)
-class Audited:
+class AuditTally:
     """Numbers of one agent's rollouts: checked by the second verifier, decided by it, and decided otherwise."""
 
     checked: int = 0
@@ -121,10 +121,10 @@ class Trust:
                 changes.append(TrustChange("info", f"released from quarantine: {pair}: {text} is above {margin:g}"))
         return changes
 
-    def note_audit(self, audited: Sequence[Audited]) -> list[TrustChange]:
+    def note_audit(self, tallies: Sequence[AuditTally]) -> list[TrustChange]:
         """Add a step's audit, by agent."""
         algorithm, changes = self.algorithm, []
-        for agent, tally in enumerate(audited):
+        for agent, tally in enumerate(tallies):
             name, evidence = self.names[agent], self.disagreement[agent]
             if not tally.decided:
                 continue
@@ -155,7 +155,7 @@ class Trust:
         self.disagreement = [Evidence.from_state(one) for one in state["disagreement"]]
 
 
-class Audit:
+class RewardAudit:
     """Compares verdicts with those of the second verifier, whose process starts with the first question."""
 
     def __init__(self, spec: RunSpec) -> None:
@@ -165,7 +165,7 @@ class Audit:
 
     def check(
         self, step: int, questions: Sequence[Question], generated: Sequence[GeneratedRollouts], scores: Scores
-    ) -> list[Audited]:
+    ) -> list[AuditTally]:
         """Check a share of a step's rewards; the numbers by agent. Rollouts without a reward are not checked.
 
         Error: VerifierFails where the second verifier cannot run.
@@ -187,9 +187,8 @@ class Audit:
                         raise VerifierFails(f"the second verifier fails: {error}") from error
                     if second is not None:
                         verdicts.append((scores.rewards[agent, prompt, number].item(), second))
-            tallies.append(
-                Audited(num_checked, len(verdicts), sum((first > 0.5) != (second > 0.5) for first, second in verdicts))
-            )
+            num_disagreed = sum((first > 0.5) != (second > 0.5) for first, second in verdicts)
+            tallies.append(AuditTally(num_checked, len(verdicts), num_disagreed))
         return tallies
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.web.errors import FieldError, FieldErrors
-from workers.contract.verl_export import CannotHandOver, to_recipe_yaml
+from workers.contract.verl_export import UnsupportedByVerl, to_recipe_yaml
 
 
 def as_yaml(run: Run) -> str:
@@ -17,7 +17,7 @@ def as_verl_yaml(run: Run) -> str:
     """Error: FieldErrors (409), where another version stored them, or the recipe would train something else."""
     try:
         return to_recipe_yaml(stored_spec(run))
-    except CannotHandOver as refusal:
+    except UnsupportedByVerl as refusal:
         raise FieldErrors([FieldError("cannot_hand_over", str(refusal), None)], 409) from None
 
 

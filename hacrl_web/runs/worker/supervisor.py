@@ -25,7 +25,7 @@ from hacrl_web.runs.telemetry.shipper import LeaseLost, Shipper
 from hacrl_web.runs.worker.hosts import drain_of
 from hacrl_web.runs.worker.trainer_environment import trainer_environment
 from hacrl_web.runs.worker.watchdog import Watchdog
-from workers.contract.events import PAUSE_ASKED, Log
+from workers.contract.events import PAUSE_REQUESTED, Log
 from workers.contract.spec.run import RunSpec
 from workers.contract.spool import SPOOL_NAME, SpoolWriter
 from workers.contract.trainer_log import last_output
@@ -229,7 +229,7 @@ class RunSupervisor:
         """Write the state that follows from the trainer's last event, its exit status and the desired state."""
         outcome, reason = self.finished.get("outcome"), str(self.finished.get("reason") or "")
         desired_state, desire_reason = self._read_desire()
-        was_requested = outcome == "stopped" or reason.startswith(PAUSE_ASKED) or self.stop_requested_at is not None
+        was_requested = outcome == "stopped" or reason.startswith(PAUSE_REQUESTED) or self.stop_requested_at is not None
         if outcome == "completed":
             self._end(State.COMPLETED, reason)
         elif outcome == "failed":  # even if a stop was requested just after: the cause of the failure must not be lost
@@ -242,7 +242,7 @@ class RunSupervisor:
         elif outcome == "paused" and not was_requested:
             self._end(State.PAUSED, reason or "the trainer paused and gave no reason")
         elif desired_state == Desire.PAUSE and was_requested:
-            detail = reason.removeprefix(PAUSE_ASKED) if outcome == "paused" else ""
+            detail = reason.removeprefix(PAUSE_REQUESTED) if outcome == "paused" else ""
             self._end(State.PAUSED, desire_reason + detail)
         elif self.is_shutting_down():
             self._requeue("the worker is restarting")

@@ -6,7 +6,7 @@ import pytest
 
 from workers.contract import spool
 from workers.contract.events import Log, Metrics, Rollout, Started
-from workers.contract.spool import SPOOL_NAME, Gate, SpoolWriter, clean_line, read_spool, rotated, spool_bytes
+from workers.contract.spool import SPOOL_NAME, EventQuota, SpoolWriter, clean_line, read_spool, rotated, spool_bytes
 
 
 def rollout(step: int = 1) -> Rollout:
@@ -137,11 +137,11 @@ class TestQuota:
     def test_texts_go_first_then_metrics_and_the_last_word_never(self, tmp_path, monkeypatch):
         shares = iter([0.49, 0.5, 0.89, 0.9, 5.0])
         clock = [100.0]
-        gate = Gate(1000, lambda: int(1000 * next(shares)), now=lambda: clock[0])
+        quota = EventQuota(1000, lambda: int(1000 * next(shares)), now=lambda: clock[0])
         admitted = []
         for _ in range(5):
             kinds = ("log", "rollout", "contribution", "metrics", "progress", "checkpoint", "finished", "left_out")
-            admitted.append([kind for kind in kinds if gate.admits(kind)])
+            admitted.append([kind for kind in kinds if quota.admits(kind)])
             clock[0] += 1.1
         few = ["checkpoint", "finished", "left_out"]
         assert admitted == [
@@ -157,7 +157,7 @@ class TestQuota:
         clock = [0.0]
         monkeypatch.setattr(spool.time, "monotonic", lambda: clock.__setitem__(0, clock[0] + 2) or clock[0])
         writer = SpoolWriter(tmp_path, 1, quota_bytes=40_000)
-        writer._gate._now = spool.time.monotonic
+        writer._quota._now = spool.time.monotonic
         for step in range(40):  # 40 * (about 850 + 190) bytes would be 41,600; from 20,000 on no rollout enters
             writer.emit(rollout(step), Metrics(step=step, agent="A", values={"x": 1.0}))
         writer.close()
@@ -173,19 +173,19 @@ class TestQuota:
     def test_room_that_the_database_makes_is_used_again(self, tmp_path):
         writer = SpoolWriter(tmp_path, 1, quota_bytes=1000)
         writer.emit(*(Metrics(step=step, agent="A") for step in range(5)))
-        writer._gate._measure_at = 0
+        writer._quota._measure_at = 0
         assert writer.emit(Log(message="left out")) == 6  # what is left out is said
         (tmp_path / SPOOL_NAME).write_bytes(b"")  # stored and removed
         for _, path in rotated(tmp_path):
             path.unlink()
-        writer._gate._measure_at = 0
+        writer._quota._measure_at = 0
         writer.emit(Log(message="kept"))
         assert [record["message"] for record in read_spool(tmp_path) if record["type"] == "log"] == ["kept"]
 
     def test_warnings_enter_a_spool_that_is_over_its_quota(self, tmp_path):
         writer = SpoolWriter(tmp_path, 1, quota_bytes=10)
         writer.emit(Started(step=0, total_steps=1, agents=["A"], device="cpu", versions={}))
-        writer._gate._measure_at = 0
+        writer._quota._measure_at = 0
         writer.emit(Log(level="warning", message="disk"), Log(message="chat"))
         assert [record.get("message") for record in read_spool(tmp_path)][1] == "disk"
         writer.close()
@@ -197,7 +197,7 @@ class TestLogLines:
         """2,000 at once, then 200 a second: of 10,000 in one second 2,000 to 2,200 enter."""
         clock = [0.0]
         writer = SpoolWriter(tmp_path, 1)
-        writer._gate = Gate(2**40, lambda: 0, now=lambda: clock[0])
+        writer._quota = EventQuota(2**40, lambda: 0, now=lambda: clock[0])
         for number in range(10_000):
             clock[0] = number / 10_000
             writer.emit(Log(message=f"line {number}"))

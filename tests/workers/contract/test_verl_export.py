@@ -10,7 +10,7 @@ import yaml
 
 from workers.contract import verl_export
 from workers.contract.spec.run import RunSpec
-from workers.contract.verl_export import CannotHandOver, not_carried, recipe, to_do, to_recipe_yaml
+from workers.contract.verl_export import UnsupportedByVerl, not_carried, recipe, to_do, to_recipe_yaml
 
 AGENTS = [
     {"name": "small", "model": "/models/small", "chat_template_kwargs": {"enable_thinking": False}},
@@ -177,7 +177,7 @@ def test_without_omega_its_ratio_is_1():
     ],
 )
 def test_what_the_recipe_would_not_train_is_refused(over, reason):
-    with pytest.raises(CannotHandOver, match=reason):
+    with pytest.raises(UnsupportedByVerl, match=reason):
         to_recipe_yaml(spec(**over))
 
 

@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub.errors import EntryNotFoundError, GatedRepoError, HfHubHTTPError
 
 from tests.support.workers.tiny import make_agent
-from workers.hub.client import Unfit, fetch_small_files, refusal, weight_facts
+from workers.hub.client import ModelUnfit, fetch_small_files, refusal, weight_facts
 
 # The HTTP client's base error is no OSError; nor is the second.
 CLIENT_ERROR = next(kind for kind in HfHubHTTPError.__bases__ if kind is not OSError)
@@ -41,14 +41,14 @@ def cached_model(cache: Path) -> Path:
 @pytest.mark.parametrize("error", [CLIENT_ERROR("read error"), EntryNotFoundError("gone"), ConnectionError("refused")])
 def test_any_failure_of_the_connection_is_told_as_one(unreachable, monkeypatch, error):
     unreachable(error)
-    with pytest.raises(Unfit, match="Could not reach the hub for the weights of owner/model"):
+    with pytest.raises(ModelUnfit, match="Could not reach the hub for the weights of owner/model"):
         weight_facts("owner/model", None)
 
     def fail(*arguments, **options):
         raise error
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
-    with pytest.raises(Unfit, match="Could not reach the hub for owner/model"):
+    with pytest.raises(ModelUnfit, match="Could not reach the hub for owner/model"):
         fetch_small_files("owner/model", None)
 
 
@@ -77,5 +77,5 @@ def test_weights_of_an_earlier_download_are_counted_offline(unreachable, tmp_pat
 def test_download_without_its_weights_does_not_stand_in(unreachable, tmp_path):
     unreachable(CLIENT_ERROR("no route"))
     (cached_model(tmp_path / "cache") / "model.safetensors").unlink()
-    with pytest.raises(Unfit, match="they are not in the local cache"):
+    with pytest.raises(ModelUnfit, match="they are not in the local cache"):
         weight_facts("owner/model", None)

@@ -1,4 +1,4 @@
-"""The outside of a vLLM engine, without vLLM: its orders, its weights, and an engine that fails or dies."""
+"""The outside of a vLLM engine, without vLLM: its commands, its weights, and an engine that fails or dies."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from workers.rollouts import vllm_engine
 from workers.rollouts.engine import EngineMissing, check_engine
 from workers.rollouts.sampler import SampleRequest
 from workers.rollouts.vllm_engine import EngineFailed, VllmEngine, WeightFolder
-from workers.rollouts.vllm_process import EngineSettings, Order, llm_arguments, prepare_environment
+from workers.rollouts.vllm_process import EngineSettings, GenerateCommand, llm_arguments, prepare_environment
 
 CPU = torch.device("cpu")
 
 
 class Answering:
-    """The trainer's end of the pipe to an engine that does everything at once, and notes what it was asked."""
+    """The trainer's end of the pipe to an engine that does everything at once, and notes the commands."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Any]] = []
+        self.commands: list[tuple[str, Any]] = []
         self.answers: list[tuple[str, Any]] = [("done", None)]  # to its start
 
-    def send(self, order: tuple[str, Any]) -> None:
-        self.asked.append(order)
-        name, argument = order
+    def send(self, command: tuple[str, Any]) -> None:
+        self.commands.append(command)
+        name, argument = command
         result = [([4, 1], [-0.5, -0.25]) for _ in argument.rows] if name == "generate" else None
         self.answers += [("heartbeat", None), ("done", result)]
 
@@ -74,7 +74,7 @@ def sample(engine: VllmEngine) -> list[Any]:
 
 
 def names(connection: Answering) -> list[str]:
-    return [f"{name} {argument}" if name == "wake" else name for name, argument in connection.asked]
+    return [f"{name} {argument}" if name == "wake" else name for name, argument in connection.commands]
 
 
 def test_samples_carry_tokens_log_probabilities_and_an_estimate_of_the_entropy(tmp_path, connection):
@@ -83,15 +83,15 @@ def test_samples_carry_tokens_log_probabilities_and_an_estimate_of_the_entropy(t
     assert [(one.token_ids, one.logps, one.finished, one.entropy) for one in found] == [
         ([4, 1], [-0.5, -0.25], True, 0.75)
     ] * 2  # 1 is <eos>; .5 + .25
-    [(_, order)] = connection.asked
-    assert order == Order([[2, 3]], [0, 0], [2**63 - 1, 1], 0.5, 3, [1])  # seeds are 63 bits of the keys
+    [(_, command)] = connection.commands
+    assert command == GenerateCommand([[2, 3]], [0, 0], [2**63 - 1, 1], 0.5, 3, [1])  # seeds are 63 bits of the keys
 
 
 def test_on_a_cpu_new_weights_go_over_at_once_as_copies(tmp_path, connection):
     spec, policy = spec_and_policy(tmp_path)
     engine = VllmEngine(policy, spec, CPU)
     engine.take_weights()
-    [(name, weights)] = connection.asked
+    [(name, weights)] = connection.commands
     assert name == "take_tensors"
     own = dict(policy.model.named_parameters())
     assert {key: value.shape for key, value in weights} == {key: value.shape for key, value in own.items()}
@@ -105,13 +105,13 @@ def test_on_a_gpu_the_engine_sleeps_but_for_its_samples_and_wakes_in_order(tmp_p
     assert names(connection) == ["sleep"]
     engine.take_weights()  # asleep: they would be discarded
     assert names(connection) == ["sleep"]
-    connection.asked.clear()
+    connection.commands.clear()
     sample(engine)
     expected = ["wake weights", "take_tensors", "wake kv_cache", "generate", "sleep"]
     assert names(connection) == expected
     own = dict(policy.model.named_parameters())
-    assert all(value.data_ptr() == own[key].data_ptr() for key, value in connection.asked[1][1])  # no copy
-    connection.asked.clear()
+    assert all(value.data_ptr() == own[key].data_ptr() for key, value in connection.commands[1][1])  # no copy
+    connection.commands.clear()
     sample(engine)  # its weights were discarded while it slept
     assert names(connection) == expected
 
@@ -120,7 +120,7 @@ def test_merged_weights_of_lora_go_over_as_a_folder(tmp_path, connection):
     spec, policy = spec_and_policy(tmp_path, lora_rank=2)
     engine = VllmEngine(policy, spec, CPU)
     engine.take_weights()
-    [(name, folder)] = connection.asked
+    [(name, folder)] = connection.commands
     assert name == "take_folder"
     assert (Path(folder) / "model.safetensors").exists()
     engine.close()

@@ -166,23 +166,23 @@ def test_mixed_order_does_not_depend_on_the_agents_places(tmp_path, crowd):
     assert found[0] == found[1]
 
 
-class Deserter:
+class MissingAgent:
     """Makes one agent fail to deliver in one step."""
 
     def __init__(self, monkeypatch, name: str, step: int) -> None:
         generate = LocalAgent.generate
 
-        def deserting(agent, now, questions):
+        def without_rollouts(agent, now, questions):
             found = generate(agent, now, questions)
             if (agent.name, now) == (name, step):
                 raise RolloutsMissing("its machine is gone")
             return found
 
-        monkeypatch.setattr(LocalAgent, "generate", deserting)
+        monkeypatch.setattr(LocalAgent, "generate", without_rollouts)
 
 
 def test_missing_source_is_an_error_unless_the_run_may_degrade(tmp_path, crowd, monkeypatch):
-    Deserter(monkeypatch, crowd[1]["name"], 1)
+    MissingAgent(monkeypatch, crowd[1]["name"], 1)
     with pytest.raises(RolloutsMissing, match="its machine is gone"):
         trained(tmp_path, crowd[:3], "error")
     trained(tmp_path, crowd[:3], "degrade", steps=3, on_missing_source="degrade")
@@ -201,6 +201,6 @@ def test_missing_source_is_an_error_unless_the_run_may_degrade(tmp_path, crowd, 
 
 def test_step_without_any_rollouts_is_an_error_also_where_the_run_may_degrade(tmp_path, crowd, monkeypatch):
     for agent in crowd[:2]:
-        Deserter(monkeypatch, agent["name"], 1)
+        MissingAgent(monkeypatch, agent["name"], 1)
     with pytest.raises(RolloutsMissing, match="no agent delivered rollouts in step 2"):
         trained(tmp_path, crowd[:2], "run", on_missing_source="degrade")

@@ -205,7 +205,7 @@ class AsksAt(HashVerifier):
 
 
 # Blocks of two questions: three for each of two agents. Call 5 is Llama's second block.
-@pytest.mark.parametrize(("flag", "error"), [("is_pause_asked", Paused), ("is_set", Stopped)])
+@pytest.mark.parametrize(("flag", "error"), [("is_pause_requested", Paused), ("is_set", Stopped)])
 def test_pause_and_stop_act_during_an_evaluation_which_then_repeats_itself(tmp_path, pair, flag, error):
     spec = make_spec(tmp_path, pair, rollout={"rollout_batch_size": 2}, training={"steps": 0})
     train(spec, tmp_path / "whole")
@@ -224,7 +224,7 @@ def test_pause_during_the_evaluation_after_a_step_resumes_from_its_checkpoint(tm
     stop = StopFlag()
     # 6 calls before the first step, 2 steps, then Qwen's second block.
     with pytest.raises(Paused):
-        train(spec, tmp_path / "run", verifier=AsksAt(stop, "is_pause_asked", 6 + 2 + 2), stop=stop)
+        train(spec, tmp_path / "run", verifier=AsksAt(stop, "is_pause_requested", 6 + 2 + 2), stop=stop)
     assert [record["step"] for record in records(tmp_path / "run", "checkpoint")] == [2]
     train(spec, tmp_path / "run", attempt=2)
     last = [r for r in event_bodies(tmp_path / "run", "evaluation", "answers") if r["step"] == 2]

@@ -27,7 +27,7 @@ class PausesAt(HashVerifier):
 
     def score(self, completions, answers):
         self.calls += 1
-        self.stop.is_pause_asked |= self.calls == self.call
+        self.stop.is_pause_requested |= self.calls == self.call
         return super().score(completions, answers)
 
 

@@ -19,7 +19,7 @@ from workers.algorithms import gspo
 from workers.contract.spec.algorithm import AlgorithmSpec
 from workers.trainer.checkpoints import newest_checkpoint
 from workers.trainer.step import LearnerRows
-from workers.trainer.trust import Audited, Trust
+from workers.trainer.trust import AuditTally, Trust
 
 ALONE = [[True, False], [False, True]]
 ALL = [[True, True], [True, True]]
@@ -82,7 +82,7 @@ def test_audit_shuts_out_for_everybody_and_readmits_below_half_the_threshold():
     watched = trust(audit_threshold=0.2, audit_smoothing=0.5)
 
     def audit(disagreed: int, decided: int):
-        return watched.note_audit([Audited(decided, decided, 0), Audited(decided + 5, decided, disagreed)])
+        return watched.note_audit([AuditTally(decided, decided, 0), AuditTally(decided + 5, decided, disagreed)])
 
     assert audit(8, 8) == []  # too few answers for a verdict on the verdicts
     (entry,) = audit(6, 8)  # (4 + 6) / (4 + 8) = 83 %

@@ -11,7 +11,7 @@ from tests.support.workers.tiny import make_pair, make_spec
 from workers.agents.messages import GeneratedRollouts, Response
 from workers.questions.dataset import Question
 from workers.trainer.scoring import Scores, VerifierFails
-from workers.trainer.trust import Audit, Audited
+from workers.trainer.trust import AuditTally, RewardAudit
 from workers.verifiers.children.child_client import VerifierProcess
 from workers.verifiers.cross_check import cross_check
 from workers.verifiers.service import Verifier, read_cases
@@ -101,7 +101,7 @@ def pair(tmp_path_factory) -> list[dict]:
     return make_pair(tmp_path_factory.mktemp("pair"))
 
 
-def audited(tmp_path, agents, share: float, step: int = 0, lies: bool = False) -> list[Audited]:
+def audited(tmp_path, agents, share: float, step: int = 0, lies: bool = False) -> list[AuditTally]:
     """Of 10 prompts and 10 rollouts: agent A is right on half of them, B on all; one of A's has no reward."""
     spec = make_spec(tmp_path, agents, algorithm={"audit_share": share})
     questions = [Question(f"q{index}", "?", "17") for index in range(10)]
@@ -117,7 +117,7 @@ def audited(tmp_path, agents, share: float, step: int = 0, lies: bool = False) -
         rewards[1] = 1 - rewards[1]
     valid = torch.ones(2, 10, 10, dtype=torch.bool)
     valid[0, 0, 0] = False
-    audit = Audit(spec)
+    audit = RewardAudit(spec)
     try:
         return audit.check(step, questions, generated, Scores(rewards, valid, [0, 0]))
     finally:
@@ -125,8 +125,8 @@ def audited(tmp_path, agents, share: float, step: int = 0, lies: bool = False) -
 
 
 def test_all_rewards_are_checked_at_share_one(tmp_path, pair):
-    assert audited(tmp_path, pair, 1.0) == [Audited(99, 99, 0), Audited(100, 100, 0)]
-    assert audited(tmp_path, pair, 1.0, lies=True) == [Audited(99, 99, 0), Audited(100, 100, 100)]
+    assert audited(tmp_path, pair, 1.0) == [AuditTally(99, 99, 0), AuditTally(100, 100, 0)]
+    assert audited(tmp_path, pair, 1.0, lies=True) == [AuditTally(99, 99, 0), AuditTally(100, 100, 100)]
 
 
 def test_every_question_to_the_second_verifier_is_a_sign_of_work(tmp_path, pair, monkeypatch):

@@ -19,7 +19,7 @@ class RolloutSpec(SettingsSection):
         "transformers",
         label="Rollout engine",
         help="What generates rollouts. transformers: the trainer itself; vllm: a vLLM engine for each agent, in a "
-        "separate process (faster from tens of millions of parameters; needs to be installed, see README).",
+        "separate process (faster from tens of millions of parameters; needs to be installed, see docs/gpu.md).",
         source="design",
     )
     num_generations: Count = setting(

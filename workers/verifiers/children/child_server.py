@@ -1,4 +1,4 @@
-"""A verifier's child process: it stays clean and warm, and a fork of it answers the questions.
+"""A verifier's child process: it loads the libraries once and answers in a fork, which can be killed.
 
 It reads `{"answer", "gold"}` lines from stdin and writes `{"is_correct"}` lines to stdout until stdin ends. A fork that
 takes too long is killed, and the next question gets a new one, in milliseconds where loading an algebra system takes
