@@ -21,20 +21,23 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from workers.contract.spec.data import held_out_limit, split_position
+from workers.contract.spec.data import (
+    CANONICAL_HELD_OUT_FILE,
+    CANONICAL_TRAIN_FILE,
+    MAX_COLUMN_NAME,
+    held_out_limit,
+    split_position,
+)
 from workers.questions.canonical import CanonicalSet, canonical_texts, write_canonical
 from workers.questions.columns import QuestionMapping, guess
 from workers.questions.files import MAX_COLUMNS, BenchmarkError, Source
 from workers.questions.hub_files import fetch
 from workers.questions.overlap import KnownQuestions, count_overlap
 
-TRAIN_FILE = "questions.jsonl"
-HELD_OUT_FILE = "held_out.jsonl"
 PREVIEW_ROWS = 100  # whose columns are offered
 SHOWN_ROWS = 5
 SHOWN_CHARACTERS = 2000
 MAX_SHOWN_COLUMNS = 50
-MAX_COLUMN_NAME = 120  # characters, as in a mapping
 SAMPLE_ROWS = 5
 REPORT_EVERY_S = 0.3
 
@@ -99,12 +102,12 @@ def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
         try:
             held_out = _sources(request["held_out"])
             report = _reporter(progress, "held-out questions", held_out)
-            rest = write_canonical(held_out, mapping, folder / HELD_OUT_FILE, digest, report=report)
+            rest = write_canonical(held_out, mapping, folder / CANONICAL_HELD_OUT_FILE, digest, report=report)
         except BenchmarkError as error:
             error.is_held_out = True
             raise
     report = _reporter(progress, "questions", train)
-    main = write_canonical(train, mapping, folder / TRAIN_FILE, digest, excluded=rest.keys, report=report)
+    main = write_canonical(train, mapping, folder / CANONICAL_TRAIN_FILE, digest, excluded=rest.keys, report=report)
     if not main.num_questions:
         both = f"{train[0].name}: every question is also in {held_out[0].name}"
         raise BenchmarkError(f"{both}: nothing left to train on")
@@ -122,7 +125,7 @@ def make_canonical(request: dict[str, Any]) -> dict[str, Any]:
         "held_out_limit": limit,
         "sha256": digest.hexdigest(),
         "near": _near(folder, limit, bool(held_out), progress, main.num_questions) if num_held_out else None,
-        "sample": _sample(folder / TRAIN_FILE, limit),
+        "sample": _sample(folder / CANONICAL_TRAIN_FILE, limit),
     }
 
 
@@ -140,11 +143,11 @@ def _near(folder: Path, limit: float, has_file: bool, progress: ImportProgress, 
 
     def held_out() -> Iterator[str]:
         if has_file:
-            return canonical_texts(folder / HELD_OUT_FILE)
-        return (text for text in canonical_texts(folder / TRAIN_FILE) if split_position(text) <= limit)
+            return canonical_texts(folder / CANONICAL_HELD_OUT_FILE)
+        return (text for text in canonical_texts(folder / CANONICAL_TRAIN_FILE) if split_position(text) <= limit)
 
     def trained() -> Iterator[str]:
-        for number, text in enumerate(canonical_texts(folder / TRAIN_FILE)):
+        for number, text in enumerate(canonical_texts(folder / CANONICAL_TRAIN_FILE)):
             if number % 100 == 0:
                 progress.report("comparing with the held-out questions", number / max(total, 1), number)
             if split_position(text) > limit:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from workers.agents.interface import AgentInterface, Placement
 from workers.contract import events
+from workers.contract.advantages import REWARD_MAX
 from workers.contract.estimators import Tally, Vote, estimates
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec
@@ -25,7 +26,7 @@ from workers.questions.canonical import MAX_SLICES, OTHER_SLICES
 from workers.questions.dataset import Question
 from workers.trainer.progress import LogFunction, ProgressReporter
 from workers.trainer.scoring import Scorer
-from workers.verifiers.service import REWARD_MAX, Verifier
+from workers.verifiers.service import Verifier
 from workers.verifiers.voting import vote
 
 

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from workers.agents.messages import GeneratedRollouts, LearnerRow
 from workers.agents.objective import Objective, objective_of
+from workers.contract.advantages import REWARD_MAX
 from workers.contract.spec.run import RunSpec
 from workers.questions.dataset import Question
 from workers.randomness import derived_key, permutation
 from workers.trainer.scoring import Scores
 from workers.trainer.trust import Trust
-from workers.verifiers.service import REWARD_MAX
 
 
 def batch_of_step(spec: RunSpec, step: int, questions: Sequence[Question]) -> list[Question]:

@@ -27,7 +27,6 @@ from workers.verifiers.children.child_client import VerifierProcess
 from workers.verifiers.kinds import kind_of
 from workers.verifiers.verdicts import DIED, Query, Verdict
 
-REWARD_MAX = 1.0
 CACHE_SIZE = 100_000
 _PROBE = "\\boxed{271828}"  # an answer that every valid gold can be compared with
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from workers.contract.advantages import REWARD_MAX
 from workers.contract.estimators import Vote
 from workers.verifiers.choice import letter
 from workers.verifiers.mathematics.answers import clean, final_answer, number
-from workers.verifiers.service import REWARD_MAX
 
 MAX_ANSWER = 200  # characters of an answer
 # Kinds of verifier that may read the whole response as the answer.

@@ -23,12 +23,10 @@ from hacrl_web.registry.benchmarks.built_in import BY_KEY, BuiltIn
 from hacrl_web.registry.benchmarks.uploads import Staged
 from hacrl_web.registry.models import VERIFIERS, Benchmark
 from hacrl_web.web.errors import FieldError, FieldErrors
+from workers.contract.spec.data import CANONICAL_HELD_OUT_FILE, CANONICAL_TRAIN_FILE, MAX_COLUMN_NAME
+from workers.contract.spec.fields import MAX_TEMPLATE
 
-TRAIN_FILE = "questions.jsonl"
-EVAL_FILE = "held_out.jsonl"
 MAX_HELD_OUT_FRACTION = 0.9
-MAX_TEMPLATE = 20_000
-MAX_COLUMN_NAME = 120
 EXTRACTIONS = {
     "as_is": "the whole cell",
     "hashes": "what follows the last ####",
@@ -258,8 +256,8 @@ def _keep(row: Benchmark, staged_folder: Path, has_eval_file: bool) -> None:
             row.train_path = "-"  # unknown until the row has its id
             row.save(force_insert=True)
             folder = settings.BENCHMARKS_DIR / str(row.pk)
-            row.train_path = str(folder / TRAIN_FILE)
-            row.eval_path = str(folder / EVAL_FILE) if has_eval_file else ""
+            row.train_path = str(folder / CANONICAL_TRAIN_FILE)
+            row.eval_path = str(folder / CANONICAL_HELD_OUT_FILE) if has_eval_file else ""
             row.save(update_fields=["train_path", "eval_path"])
             uploads.keep(staged_folder, folder)
     except BaseException:

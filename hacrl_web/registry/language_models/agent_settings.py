@@ -16,10 +16,10 @@ from hacrl_web.registry.models import AGENT_SETTINGS, Agent
 from hacrl_web.registry.values import Checker
 from hacrl_web.web.errors import plain_errors
 from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.fields import MAX_TEMPLATE
 
 FIELDS = ("learning_rate", "prompt_format", *AGENT_SETTINGS)
 KEYWORDS = "chat_template_kwargs"
-MAX_TEXT = 20_000
 
 
 def take_settings(checker: Checker, row: Agent, fields: Mapping[str, Any]) -> None:
@@ -30,7 +30,7 @@ def take_settings(checker: Checker, row: Agent, fields: Mapping[str, Any]) -> No
         with suppress(ValueError, RecursionError):  # AgentSpec refuses a text that is not JSON
             settings[KEYWORDS] = json.loads(settings[KEYWORDS])
     for name in [name for name, value in settings.items() if _is_unstorable(value)]:
-        checker.add(f"{place}.{name}", "bad_character", f"No NUL character, and at most {MAX_TEXT} characters.")
+        checker.add(f"{place}.{name}", "bad_character", f"No NUL character, and at most {MAX_TEMPLATE} characters.")
         del settings[name]
     try:
         spec = AgentSpec.model_validate({"name": "agent", "model": "-", **settings})
@@ -46,7 +46,7 @@ def _is_unstorable(value: Any) -> bool:
     """True for texts that a database refuses, or that are longer than any template."""
     items = [*value.keys(), *value.values()] if isinstance(value, Mapping) else [value]
     strings = [item for item in items if isinstance(item, str)]
-    return any("\0" in text for text in strings) or sum(map(len, strings)) > MAX_TEXT
+    return any("\0" in text for text in strings) or sum(map(len, strings)) > MAX_TEMPLATE
 
 
 def _add_errors(checker: Checker, place: str, error: ValidationError) -> None:

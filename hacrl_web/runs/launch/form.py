@@ -16,6 +16,7 @@ from django.http import QueryDict
 from hacrl_web.runs.launch.variants import GRID
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import whole_number
+from workers.contract.spec.fields import MAX_TEMPLATE
 from workers.contract.spec.run import RunSpec
 
 # Sections of RunSpec on the form, in its order; agents and data come from the chosen group and benchmark.
@@ -51,7 +52,6 @@ GRID_FIELDS = {f"grid.{name}": name for name in GRID}  # each a text with severa
 MAX_SEEDS = 20
 MAX_SEED = 10**10 - 1
 MAX_LIST_TEXT = 1000  # characters of seeds, or of the values of a grid
-MAX_TEXT = 20_000
 
 
 @dataclass
@@ -272,7 +272,7 @@ def parse_form(post: QueryDict) -> dict[str, Any]:
         value = str(post[path])
         section, dot, name = path.partition(".")
         short_path = path[:80]
-        if "\x00" in value or len(value) > (MAX_LIST_TEXT if path in GRID_FIELDS else MAX_TEXT):
+        if "\x00" in value or len(value) > (MAX_LIST_TEXT if path in GRID_FIELDS else MAX_TEMPLATE):
             errors.append(FieldError("invalid_text", "This text is too long or holds a NUL character.", short_path))
         elif path in GRID_FIELDS:
             if parts := split_list(value):

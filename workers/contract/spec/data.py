@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Annotated
 
-from pydantic import ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from workers.contract.spec.fields import Count, Number, PromptTemplate, SettingsSection, setting
 from workers.contract.verifier_kinds import DEFAULT_TOLERANCE, RULES, VerifierKind
 
+# Names of a benchmark's files after its import.
+CANONICAL_TRAIN_FILE, CANONICAL_HELD_OUT_FILE = "questions.jsonl", "held_out.jsonl"
+MAX_COLUMN_NAME = 120  # characters
+ColumnName = Annotated[str, Field(min_length=1, max_length=MAX_COLUMN_NAME)]
 _GREEDY_TWICE = "{count} samples at temperature 0 would all be the same: raise evaluation.temperature, or take 1 sample"
 
 
@@ -28,12 +33,8 @@ class DataSpec(SettingsSection):
     held_out_fraction: Number = setting(
         0.1, help="Share held out by a stable hash where eval_path is empty.", source="product", ge=0, le=0.9
     )
-    question_field: str = setting(
-        "question", help="Key of the question in each line.", source="product", min_length=1, max_length=120
-    )
-    answer_field: str = setting(
-        "answer", help="Key of the reference answer in each line.", source="product", min_length=1, max_length=120
-    )
+    question_field: ColumnName = setting("question", help="Key of the question in each line.", source="product")
+    answer_field: ColumnName = setting("answer", help="Key of the reference answer in each line.", source="product")
     prompt_template: PromptTemplate = setting(
         "{question}",
         help="Text around every question, before the agent's own template; {question} is replaced by the question.",

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 # Characters that a name may not hold: controls, and those that change the writing direction of the rest of a page.
 UNPRINTABLE = r"\x00-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+MAX_TEMPLATE = 20_000  # characters of a prompt template
 
 
 class SettingsSection(BaseModel):
@@ -41,4 +42,4 @@ Number = Annotated[float, BeforeValidator(_plain_number)]
 Share = Annotated[Number, Field(ge=0, le=1)]
 # Empty, also the empty text that a form sends, selects the algorithm's own value.
 OwnNumber = Annotated[Number | None, BeforeValidator(lambda v: None if isinstance(v, str) and not v.strip() else v)]
-PromptTemplate = Annotated[str, Field(max_length=20_000), AfterValidator(_holds_question)]
+PromptTemplate = Annotated[str, Field(max_length=MAX_TEMPLATE), AfterValidator(_holds_question)]
