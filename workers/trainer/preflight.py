@@ -10,7 +10,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from workers.agents.interface import AgentInterface
-from workers.contract.memory import Machine, Shape, shape_of, shortfall
+from workers.contract.memory_footprint import Machine, Shape, shape_of
+from workers.contract.memory_plan import shortfall
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec
 from workers.model.loading import choose_device

@@ -1,6 +1,6 @@
 """Whether a run fits the hosts that could train it, by the memory that their heartbeats report.
 
-The estimate is in workers/contract/memory.py. Any host may claim a run, so it is refused only where it fits none.
+The estimate is in workers/contract/memory_footprint.py. Any host may claim a run: it is refused only if it fits none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from hacrl_web.registry.models import Agent
 from hacrl_web.runs.models import Host
 from hacrl_web.runs.worker.hosts import SILENT_S
 from hacrl_web.web.errors import FieldError
-from workers.contract.memory import Machine, Shape, estimate_memory, shape_of, shortfall
+from workers.contract.memory_footprint import Machine, Shape, estimate_memory, shape_of
+from workers.contract.memory_plan import shortfall
 from workers.contract.spec.run import RunSpec
 
 
@@ -25,7 +26,7 @@ def too_large(spec: RunSpec, agents: Sequence[Agent]) -> list[FieldError]:
         if (shortage := shortfall(spec, shapes, machine)) is None:
             return []
         shortages[name] = shortage
-    name, shortage = max(shortages.items(), key=lambda item: item[1].there / item[1].needed)
+    name, shortage = max(shortages.items(), key=lambda item: item[1].available / item[1].needed)
     place = f"On host {name}: " if len(shortages) == 1 else f"On none of {len(shortages)} hosts; on {name}: "
     return [FieldError("does_not_fit", place + str(shortage), "compute.device")]
 

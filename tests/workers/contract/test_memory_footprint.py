@@ -1,4 +1,4 @@
-"""The memory estimate, its numbers worked out by hand, and what a run that does not fit is told."""
+"""The memory estimate, its numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.workers.tiny import make_pair, make_spec, train
-from workers.contract.memory import Machine, Shape, estimate_memory, parts_of, shape_of, shortfall
+from workers.contract.memory_footprint import Machine, Shape, estimate_memory, parts_of, shape_of
 from workers.contract.spec.run import RunSpec
-from workers.trainer import preflight
 
 GIB = 2**30
 SHAPE = Shape(parameters=1000, vocabulary=100, hidden=8, layers=3, feed_forward=16, query=8, key=4)
@@ -105,28 +103,6 @@ def test_quarantine_compares_gradients_also_where_no_alignment_is_told():
     assert found == [0, 4 * QWEN.parameters]
 
 
-def test_a_run_that_does_not_fit_is_told_three_things_that_do():
-    machine = Machine(gpus=(80 * GIB,) * 4, memory=500 * GIB)
-    spec = spec_of(2)
-    lacking = shortfall(spec, [QWEN, QWEN], machine)
-    assert lacking is not None
-    assert lacking.where == "a GPU"
-    assert lacking.needed > lacking.there == 80 * GIB
-    assert len(lacking.fixes) == 3
-    assert all(fix.peak <= 80 * GIB for fix in lacking.fixes)
-    assert str(lacking).startswith("The run needs about 91.0 GiB on a GPU, which has 80.0 GiB. Any of these fits: ")
-    # The first of them, taken at its word.
-    assert lacking.fixes[0].change == "gradient_checkpointing"
-    mended = spec_of(2, compute={"gradient_checkpointing": True})
-    assert shortfall(mended, [QWEN, QWEN], machine) is None
-
-
-def test_nothing_helps_where_even_the_weights_are_too_large():
-    lacking = shortfall(spec_of(), [QWEN], Machine(memory=GIB))
-    assert lacking is not None
-    assert str(lacking).endswith("No setting helps: choose smaller models, or more or larger GPUs.")
-
-
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
@@ -151,13 +127,3 @@ def test_shape_is_read_from_a_configuration(config, expected):
     assert shape is not None
     assert (shape.feed_forward, shape.query, shape.key) == expected
     assert shape_of({**config, "vocab_size": None, "text_config": None}, 1000) is None or "text_config" not in config
-
-
-def test_trainer_refuses_before_it_loads_anything(tmp_path, monkeypatch):
-    spec = make_spec(tmp_path, make_pair(tmp_path))
-    monkeypatch.setattr(preflight, "this_machine", lambda spec: Machine(memory=GIB // 4))
-    loaded: list[str] = []
-    monkeypatch.setattr("workers.model.policy.load_model", lambda *args: loaded.append("model"))
-    with pytest.raises(preflight.DoesNotFit, match=r"The run needs about 0\.5 GiB on this machine"):
-        train(spec, tmp_path / "run")
-    assert loaded == []

@@ -1,15 +1,14 @@
-"""Part of the contract: the memory that a run needs, whether a machine has it, and settings with which the run fits.
+"""Part of the contract: the memory that a run needs; memory_plan.py compares it with a machine.
 
 From the settings and the models' shapes, before anything is loaded. The parts that one process of an agent holds have a
 moment: always, while it generates, in an update's passes, in the optimizer's step, or while it loads. Agents of
-`placement: local` take turns: what they always hold adds up, what they hold at a moment does not. A trainer that runs
-out of GPU memory halves its batches, so on a GPU batches of one sequence count. Sizes in bytes. No torch, no Django.
+`placement: local` take turns: what they always hold adds up, what they hold at a moment does not. Sizes in bytes. No
+torch, no Django.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, islice
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -22,9 +21,6 @@ VLLM_CPU_CACHE_BYTES = 2**30  # of vllm_engine.py
 KV_ROOM = 64  # tokens by which a KV cache grows (rollouts/sampler.py)
 CUDA_CONTEXT_BYTES = 600 * 2**20  # of one process on a GPU, with the libraries' workspaces
 PROCESS_BYTES = 500 * 2**20  # Python, torch and its libraries, before a model is loaded
-NUM_FIXES = 3
-MAX_TOGETHER = 5  # most settings that a fix changes
-LORA_RANK, FEW_ROLLOUTS, SHORT_RESPONSE = 16, 8, 1024
 
 Moment = Literal["always", "generate", "update", "step", "load"]
 _NAMES = {
@@ -36,13 +32,13 @@ _NAMES = {
 }
 
 
-class Frozen(BaseModel):
+class FrozenModel(BaseModel):
     """An immutable value."""
 
     model_config = ConfigDict(frozen=True)
 
 
-class Shape(Frozen):
+class Shape(FrozenModel):
     """The sizes of a decoder-only language model. query, key: width of all query heads, and of all key heads."""
 
     parameters: int
@@ -79,7 +75,7 @@ def shape_of(config: Mapping[str, Any], parameters: int | None) -> Shape | None:
     return Shape(parameters=parameters, query=heads * head, key=keys * head, **fields)
 
 
-class Part(Frozen):
+class Part(FrozenModel):
     """Something that one process of an agent holds: on its device, or (is_host) in the machine's memory."""
 
     name: str
@@ -200,40 +196,18 @@ def _rollout_parts(spec: RunSpec, shape: Shape, width: int, is_sharded: bool) ->
     return parts
 
 
-class Machine(Frozen):
+class Machine(FrozenModel):
     """Memory that a run can use: of each GPU (no GPU: it trains on the CPU), and the machine's own."""
 
     gpus: tuple[int, ...] = ()
     memory: int
 
 
-class MemoryEstimate(Frozen):
+class MemoryEstimate(FrozenModel):
     """Peaks of a run. gpu: of the fullest GPU, 0 without one.  memory: of the machine's own memory."""
 
     gpu: int
     memory: int
-
-
-class Fix(Frozen):
-    """A change of settings with which the run fits, in words, and the peak after it."""
-
-    change: str
-    peak: int
-
-
-class Shortfall(Frozen):
-    """A run that does not fit."""
-
-    where: str  # "a GPU" or "this machine"
-    needed: int
-    there: int
-    fixes: tuple[Fix, ...]
-
-    def __str__(self) -> str:
-        text = f"The run needs about {_gib(self.needed)} on {self.where}, which has {_gib(self.there)}."
-        if not self.fixes:
-            return text + " No setting helps: choose smaller models, or more or larger GPUs."
-        return text + " Any of these fits: " + "; ".join(f"{fix.change} ({_gib(fix.peak)})" for fix in self.fixes) + "."
 
 
 def estimate_memory(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> MemoryEstimate:
@@ -281,98 +255,3 @@ def _peak(held: Sequence[Sequence[Part]], is_parallel: bool, *, rests: bool = Fa
     if rests:
         return max(a + m for a, m in zip(always, moments, strict=True))
     return sum(always) + max(moments, default=0)
-
-
-def shortfall(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Shortfall | None:
-    """What a run lacks, with up to three changes after which it fits; None where it fits."""
-    lacking = _lacking(spec, shapes, machine)
-    if lacking is None:
-        return None
-    needed, there, is_gpu = lacking
-    fixes = []
-    for words, settings in islice(_changes(spec, shapes, machine), NUM_FIXES):
-        total = estimate_memory(_least(_changed(spec, settings) or spec, machine), shapes, machine)
-        fixes.append(Fix(change=words, peak=total.gpu if is_gpu else total.memory))
-    return Shortfall(where="a GPU" if is_gpu else "this machine", needed=needed, there=there, fixes=tuple(fixes))
-
-
-def _lacking(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> tuple[int, int, bool] | None:
-    """Bytes needed, bytes available, whether of a GPU; None where the run fits."""
-    total = estimate_memory(_least(spec, machine), shapes, machine)
-    if machine.gpus and total.gpu > min(machine.gpus):
-        return total.gpu, min(machine.gpus), True
-    return (total.memory, machine.memory, False) if total.memory > machine.memory else None
-
-
-def _least(spec: RunSpec, machine: Machine) -> RunSpec:
-    """The spec with the smallest batches that halving leads to."""
-    if not machine.gpus or spec.compute.sharding != "none":
-        return spec
-    return _changed(spec, {"training.micro_batch_size": 1, "rollout.rollout_batch_size": 1}) or spec
-
-
-Change = tuple[str, dict[str, Any]]  # in words, and as settings by dotted path
-
-
-def _changed(spec: RunSpec, settings: dict[str, Any]) -> RunSpec | None:
-    """The spec with these settings changed; None where the rest excludes them."""
-    values = spec.model_dump(mode="json")
-    for path, value in settings.items():
-        section, _, name = path.partition(".")
-        for part in values["agents"] if section == "agents" else [values[section]]:
-            part[name] = value
-    try:
-        return RunSpec.model_validate(values)
-    except ValueError:
-        return None
-
-
-def _changes(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Iterator[Change]:
-    """Changes after which the run fits: those of one setting, cheapest first, then those of two, and so on."""
-    single = list(_single_changes(spec, machine))
-    changes: list[dict[str, Any]] = []
-    more: list[Change] = []
-    for count in range(1, MAX_TOGETHER + 1):
-        for some in combinations(single, count):
-            settings = {path: value for _, each in some for path, value in each.items()}
-            is_contradiction = len(settings) < sum(len(each) for _, each in some)
-            changed = None if is_contradiction else _changed(spec, settings)
-            if changed is None or _lacking(changed, shapes, machine) is not None:
-                continue
-            change = " and ".join(words for words, _ in some), settings
-            if any(smaller.items() <= settings.items() for smaller in changes):  # a part of it is enough
-                more.append(change)
-                continue
-            changes.append(settings)
-            yield change
-    yield from more
-
-
-def _single_changes(spec: RunSpec, machine: Machine) -> Iterator[Change]:
-    gpus, compute = len(machine.gpus), spec.compute
-    is_halved = _least(spec, machine) is not spec  # then the trainer makes batches smaller itself
-    if spec.training.micro_batch_size > 1 and not is_halved:
-        yield "micro_batch_size 1", {"training.micro_batch_size": 1}
-    if spec.rollout.rollout_batch_size > FEW_ROLLOUTS and not is_halved:
-        yield f"rollout_batch_size {FEW_ROLLOUTS}", {"rollout.rollout_batch_size": FEW_ROLLOUTS}
-    if not compute.gradient_checkpointing:
-        yield "gradient_checkpointing", {"compute.gradient_checkpointing": True}
-    if gpus > 1 and compute.agent_devices == "shared":
-        yield "agent_devices own", {"compute.agent_devices": "own"}
-    for offload in ("optimizer", "idle", "both") if gpus and compute.sharding == "none" else ():
-        yield f"offload {offload}", {"compute.offload": offload}
-    for processes in (2, 4, 8):
-        if processes <= gpus and (compute.sharding == "none" or compute.processes_per_agent < processes):
-            more = {"compute.processes_per_agent": processes, "compute.sharding": "fsdp2", "compute.offload": "none"}
-            few = {"training.micro_batch_size": 1, "rollout.rollout_batch_size": FEW_ROLLOUTS}  # shards are not halved
-            yield f"sharding fsdp2, processes_per_agent {processes}, micro_batch_size 1", more | few
-    if compute.dtype == "float32" or (compute.dtype == "auto" and not gpus):
-        yield "dtype bfloat16", {"compute.dtype": "bfloat16"}
-    if not spec.is_evaluation_only and not all(agent.lora_rank for agent in spec.agents):
-        yield f"lora_rank {LORA_RANK} for every agent", {"agents.lora_rank": LORA_RANK}
-    if spec.rollout.max_completion_length > SHORT_RESPONSE:
-        yield f"max_completion_length {SHORT_RESPONSE}", {"rollout.max_completion_length": SHORT_RESPONSE}
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:,.1f} GiB"
