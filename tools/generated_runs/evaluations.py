@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tools.generated_runs.world import UNSCORABLE, Exercise, World, exercises
 from workers.contract import events
-from workers.contract.estimators import Vote
+from workers.contract.sample_estimators import Vote
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec
 from workers.trainer.evaluation import EvaluationSet, Result, answer_events, evaluation_event

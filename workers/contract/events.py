@@ -122,8 +122,8 @@ class Contribution(Body):
 class Evaluation(Body):
     """One agent, alone, on the held-out questions of one benchmark.
 
-    `value` is avg@k with k = `num_samples`; `estimates` holds it and the others by name (estimators.py). `asked` counts
-    the samples that could be scored, `correct` the correct ones of them, `unscorable` the others. `slices` are
+    `value` is avg@k with k = `num_samples`; `estimates` holds it and the others by name (sample_estimators.py). `asked`
+    counts the samples that could be scored, `correct` the correct ones of them, `unscorable` the others. `slices` are
     (correct, asked) by the question's subject, and by `difficulty: ` with its difficulty. `questions`: SHA-256 of ids,
     questions and answers; `verifier`: its kind and version.
     """

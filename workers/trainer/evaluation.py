@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from workers.agents.interface import AgentInterface, Placement
 from workers.contract import events
 from workers.contract.advantages import REWARD_MAX
-from workers.contract.estimators import Tally, Vote, estimates
+from workers.contract.sample_estimators import Tally, Vote, estimates
 from workers.contract.spec.data import DataSpec
 from workers.contract.spec.run import RunSpec
 from workers.contract.verifier_kinds import kind_label

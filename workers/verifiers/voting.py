@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workers.contract.advantages import REWARD_MAX
-from workers.contract.estimators import Vote
+from workers.contract.sample_estimators import Vote
 from workers.verifiers.choice import letter
 from workers.verifiers.mathematics.answers import clean, final_answer, number
 

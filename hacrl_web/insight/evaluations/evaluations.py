@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from hacrl_web.insight.plotly_figures import as_json, plain_text
 from hacrl_web.runs.models import Run
-from workers.contract.estimators import formula
+from workers.contract.sample_estimators import formula
 
 MAX_LEGEND = 24  # characters of a name in the picture; the table has it in full
 

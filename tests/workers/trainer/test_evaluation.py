@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train, write_questions
-from workers.contract.estimators import Vote
+from workers.contract.sample_estimators import Vote
 from workers.contract.spec.data import DataSpec
 from workers.contract.verifier_kinds import kind_label
 from workers.questions.canonical import MAX_SLICES

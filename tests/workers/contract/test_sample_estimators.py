@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from workers.contract.estimators import FORMULAS, Tally, Vote, estimates, formula, maj_at_k, pass_at_k, sizes
+from workers.contract.sample_estimators import FORMULAS, Tally, Vote, estimates, formula, maj_at_k, pass_at_k, sizes
 
 
 @pytest.mark.parametrize("num_scored", range(1, 9))
