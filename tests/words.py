@@ -41,8 +41,8 @@ PARTICIPLES = frozenset(
 
 
 def sources() -> list[Path]:
-    """The product's modules, without migrations and Django's commands."""
-    paths = [path for folder in ("hacrl_web", "workers") for path in sorted((ROOT / folder).rglob("*.py"))]
+    """The modules of the product and its tools, without migrations and Django's commands."""
+    paths = [path for folder in ("hacrl_web", "workers", "tools") for path in sorted((ROOT / folder).rglob("*.py"))]
     return [path for path in paths if not {"migrations", "commands"} & set(path.parts)]
 
 

@@ -49,7 +49,7 @@ def slugs() -> list[str]:
 
 
 def doc_page(slug: str) -> Rendered | None:
-    """The rendered page, or None where there is none."""
+    """The rendered page, or None if it does not exist."""
     path = _files().get(slug)
     return _file_page(path, path.stat().st_mtime_ns) if path else None
 

@@ -51,7 +51,7 @@ class ChildProgram:
     cpu_s: int
     memory_bytes: int  # address space, of which an ML library maps much more than it uses
     wait_s: float  # for a turn
-    busy: str  # the message where no turn came
+    busy: str  # the message if no turn came
     turns: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(AT_ONCE))
 
     def ask(

@@ -90,7 +90,7 @@ class AgentGroup(RegistryRow):
         return list(combinations(self.agents.select_related("model"), 2))
 
     def pair_at(self, first: int, second: int) -> tuple[Agent, Agent] | None:
-        """The agents at these positions, the lower one first; None where the group has no such pair."""
+        """The agents at these positions, the lower one first; None if the group has no such pair."""
         return next(
             (pair for pair in self.agent_pairs() if (pair[0].position, pair[1].position) == (first, second)), None
         )

@@ -51,7 +51,7 @@ class Checker:
         return None
 
     def finish(self, *values: Any) -> Any:
-        """The values, none of which is None. Error: FieldErrors, 404 if all errors are missing objects."""
+        """The values, if no error was recorded. Error: FieldErrors, 404 if all errors are missing objects."""
         if self.errors:
             raise FieldErrors(self.errors, 404 if all(e.code == "not_found" for e in self.errors) else 422)
         return values

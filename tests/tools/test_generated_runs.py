@@ -24,7 +24,7 @@ from hacrl_web.runs.models import (
 )
 from tools.generated_runs import runs as generated_runs
 from tools.generated_runs.command import Command
-from tools.generated_runs.runs import NOT_TRAINED, Plan, new_run, run_events, store_run
+from tools.generated_runs.runs import NOT_TRAINED, Plan, generated_events, new_run, store_run
 from workers.contract import events
 from workers.contract.contribution_weight import weigh
 from workers.contract.spec.run import RunSpec
@@ -42,7 +42,7 @@ def test_recorded_weights_follow_the_formula_that_pages_use(algorithm, delta, ag
     """The pages' formula is workers.contract.contribution_weight, written without torch."""
     spec = spec_of(algorithm, delta, agents)
     sides = set()
-    for _, event in run_events(PLAN, 0, spec, 4):
+    for _, event in generated_events(PLAN, 0, spec, 4):
         if not isinstance(event, events.Contribution) or event.sequence_ratio is None:
             continue
         is_self = event.agent == event.source
@@ -64,9 +64,9 @@ def seed(**options: Any) -> None:
 
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others() -> None:
     spec = spec_of("hacpo", 0.8, 2)
-    first, second = ([*run_events(PLAN, 0, spec, 4)] for _ in range(2))
+    first, second = ([*generated_events(PLAN, 0, spec, 4)] for _ in range(2))
     assert first == second
-    other = [*run_events(replace(PLAN, seed=4), 0, spec, 4)]
+    other = [*generated_events(replace(PLAN, seed=4), 0, spec, 4)]
     rewards = [[e.reward for _, e in timed if isinstance(e, events.Rollout)] for timed in (first, other)]
     assert rewards[0] != rewards[1]
 
@@ -75,7 +75,7 @@ def test_large_delta_learns_and_small_delta_is_the_trap() -> None:
     of_delta = {}
     for delta in (0.8, 0.2):
         plan = replace(PLAN, steps=40, questions=60, variants=(("hacpo", delta),))
-        of_delta[delta] = [event for _, event in run_events(plan, 0, plan.spec(0, AGENTS[:2]), 40)]
+        of_delta[delta] = [event for _, event in generated_events(plan, 0, plan.spec(0, AGENTS[:2]), 40)]
 
     def accuracy(delta: float, step: int) -> float:
         return fmean(
@@ -135,7 +135,7 @@ def test_a_run_larger_than_a_batch_is_a_draft_until_it_is_whole_and_leaves_nothi
     spec = PLAN.spec(0, AGENTS[:2])
 
     def cut_off() -> Any:
-        for number, timed in enumerate(run_events(PLAN, 0, spec, 4)):
+        for number, timed in enumerate(generated_events(PLAN, 0, spec, 4)):
             if number == 130:
                 raise KeyboardInterrupt
             yield timed
@@ -146,10 +146,10 @@ def test_a_run_larger_than_a_batch_is_a_draft_until_it_is_whole_and_leaves_nothi
     run = Run.objects.get()
     assert (run.state, run.last_seq) == ("draft", 100)
     run.delete()
-    num_rows = store_run(new_run(PLAN, 0, spec, **related), run_events(PLAN, 0, spec, 4), "completed")
+    num_rows = store_run(new_run(PLAN, 0, spec, **related), generated_events(PLAN, 0, spec, 4), "completed")
     run = Run.objects.get()
     assert (run.state, run.step) == ("completed", 4)
-    assert run.last_seq == num_rows == len([*run_events(PLAN, 0, spec, 4)])
+    assert run.last_seq == num_rows == len([*generated_events(PLAN, 0, spec, 4)])
 
 
 @pytest.mark.django_db

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from hacrl_web.accounts.models import Membership, Project, Role, User, first_user
 from hacrl_web.registry.models import Agent, AgentGroup, Benchmark, LanguageModel
 from hacrl_web.runs.models import Run, State, Sweep
-from tools.generated_runs.runs import NOT_TRAINED, Plan, new_run, run_events, store_run
+from tools.generated_runs.runs import NOT_TRAINED, Plan, generated_events, new_run, store_run
 from tools.generated_runs.world import NUM_QUESTIONS, SUBJECTS
 
 ALGORITHMS = ("hacpo", "gspo", "gspox2")
@@ -92,7 +92,7 @@ class Command(BaseCommand):
             related = {"owner": owner, "project": project, "sweep": sweep, "group": group, "benchmark": benchmark}
             state, last_step = plan.end_of(index)
             finished = now - (plan.runs - 1 - index) * RUNS_APART
-            timed_events = run_events(plan, index, spec, last_step)
+            timed_events = generated_events(plan, index, spec, last_step)
             num_rows += store_run(new_run(plan, index, spec, **related), timed_events, state, finished)
             if time.monotonic() - reported_at > PROGRESS_EVERY_S:
                 reported_at = time.monotonic()

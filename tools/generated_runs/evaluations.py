@@ -23,8 +23,8 @@ STEADINESS = 0.8  # share of the samples that are the same at every step
 OFFSETS = (1, 1, 2, 10)  # of incorrect answers: the first samples agree, so that they win votes
 
 
-class Evaluator:
-    """Simulates the evaluations of one run. num_questions: of each benchmark, with all answers; 0: counts alone."""
+class EvaluationSimulator:
+    """The simulated evaluations of one run. num_questions: of each benchmark, with all answers; 0: counts only."""
 
     def __init__(self, spec: RunSpec, world: World, num_questions: int, seed: str) -> None:
         self.spec, self.world, self.seed = spec, world, seed

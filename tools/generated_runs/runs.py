@@ -19,7 +19,7 @@ from django.utils import timezone
 from hacrl_web.runs.launch.variants import HACPO, Variant
 from hacrl_web.runs.models import GENERATED, Run, State, StatusChange
 from hacrl_web.runs.telemetry.tables import insert
-from tools.generated_runs.evaluations import FURTHER, NUM_SAMPLES, Evaluator
+from tools.generated_runs.evaluations import FURTHER, NUM_SAMPLES, EvaluationSimulator
 from tools.generated_runs.steps import Stepper
 from tools.generated_runs.world import World
 from workers.contract import events
@@ -105,11 +105,11 @@ class Plan:
         return (State.STOPPED, State.FAILED)[turn % 2], max(1, self.steps // 2)
 
 
-def run_events(plan: Plan, index: int, spec: RunSpec, last_step: int) -> Iterator[Timed]:
+def generated_events(plan: Plan, index: int, spec: RunSpec, last_step: int) -> Iterator[Timed]:
     """All events of a run in a trainer's order; the same for the same plan and number."""
     chance = random.Random(f"{plan.seed} {index} {spec.algorithm.name}")
     world = World(spec, chance)
-    stepper, evaluator = Stepper(spec, world), Evaluator(spec, world, plan.questions, f"{plan.seed} {index}")
+    stepper, evaluator = Stepper(spec, world), EvaluationSimulator(spec, world, plan.questions, f"{plan.seed} {index}")
     elapsed_s, rollouts, tokens = 0.0, 0, 0
     total = spec.training.steps
     names = [agent.name for agent in spec.agents]

@@ -43,7 +43,7 @@ class QuestionFilter(PageQuery):
         return bool(self.q or self.subject or self.difficulty)
 
     def of(self, benchmark: Benchmark) -> Self:
-        """The same filter; the training file where the benchmark has no held-out file."""
+        """The same filter; the training file if the benchmark has no held-out file."""
         return self if benchmark.eval_path else self.model_copy(update={"file": "train"})
 
 
@@ -70,7 +70,7 @@ class QuestionPage:
 
 
 def read_page(benchmark: Benchmark, query: QuestionFilter) -> QuestionPage:
-    """Error: OSError, ValueError, KeyError where the files are gone or have changed."""
+    """Error: OSError, ValueError, KeyError if the files are gone or have changed."""
     page = QuestionPage()
     until = time.monotonic() + SEARCH_S
     text = query.q.casefold()
@@ -88,7 +88,7 @@ def read_page(benchmark: Benchmark, query: QuestionFilter) -> QuestionPage:
 
 
 def read_row(benchmark: Benchmark, file: str, line: int) -> QuestionRow | None:
-    """One question, or None where the file has no such line. Errors as for a page."""
+    """One question, or None if the file has no such line. Errors as for a page."""
     record = next(_records(benchmark, file, line), None)
     return _row(benchmark, file, *record) if record else None
 

@@ -76,7 +76,7 @@ def _agent(checker: values.Checker, owner: Any, position: int, fields: Mapping[s
 
 
 def _name_agents(checker: values.Checker, rows: list[Agent]) -> None:
-    """Check that names are unique; an agent without one gets its model's, numbered where another agent has it."""
+    """Check that names are unique; an agent without one gets its model's, numbered if another agent has it."""
     used: dict[str, int] = {}
     for row in rows:
         if row.name and used.setdefault(row.name, row.position) != row.position:

@@ -10,7 +10,7 @@ from hacrl_web.registry.children import INSPECTOR
 from hacrl_web.registry.models import Agent, LanguageModel, PairInspection
 from hacrl_web.web.errors import FieldErrors
 
-# Ratio length `own` divides a shared rollout's log-probability by the learner's own token count: where two tokenizers
+# Ratio length `own` divides a shared rollout's log-probability by the learner's own token count: if two tokenizers
 # differ by more than this share in the token count of a text, s is biased away from 1 before any learning.
 MAX_DRIFT = 0.05
 KINDS = {
@@ -91,7 +91,7 @@ def known_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any] |
 
 
 def measured_facts(first: LanguageModel, second: LanguageModel) -> dict[str, Any]:
-    """The stored facts, or those that a child process measures now. Error: FieldErrors, 409 where it could not."""
+    """The stored facts, or those that a child process measures now. Error: FieldErrors, 409 if it could not."""
     stored_facts = known_facts(first, second)
     if stored_facts is not None:
         return stored_facts

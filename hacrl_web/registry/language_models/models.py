@@ -24,7 +24,7 @@ MAX_LISTED = 50
 
 
 class ModelRefused(FieldErrors):
-    """A model that failed its checks. `checks` are all that were made."""
+    """A model that failed its checks; `checks` holds all of them, also those that passed."""
 
     def __init__(self, errors: Sequence[FieldError], checks: list[dict[str, Any]]) -> None:
         super().__init__(errors)
@@ -47,20 +47,20 @@ def register_model(
     """
     checker = values.Checker()
     checker.take("kind", values.choice, kind, LanguageModel.Kind.values)
-    where = checker.take("location", _checked_location, kind, location)
+    place = checker.take("location", _checked_location, kind, location)
     version = checker.take("revision", locations.checked_revision, revision) if kind == "hub" else ""
-    named = checker.take("name", values.name, name or (Path(where).name if where else "model"))
-    where, version, named = checker.finish(where, version, named)
+    row_name = checker.take("name", values.name, name or (Path(place).name if place else "model"))
+    place, version, row_name = checker.finish(place, version, row_name)
     project = project or project_of_new(owner)
     require(owner, project, Role.MEMBER)
-    values.check_name_is_free(LanguageModel, project, named)
-    checks, facts = read_model_facts(where, version)
+    values.check_name_is_free(LanguageModel, project, row_name)
+    checks, facts = read_model_facts(place, version)
     if kind == "local":
-        facts["folder_fingerprint"] = locations.folder_fingerprint(Path(where))
+        facts["folder_fingerprint"] = locations.folder_fingerprint(Path(place))
     elif re.fullmatch("[0-9a-f]{40}", str(facts.get("commit"))):
-        # The inspected commit: if a branch moves on, the registered model stays the same.
+        # The inspected commit: the registered model stays the same when its branch changes.
         facts["asked_revision"], version = version, facts["commit"]
-    row = LanguageModel(owner=owner, project=project, name=named, kind=kind, location=where, revision=version)
+    row = LanguageModel(owner=owner, project=project, name=row_name, kind=kind, location=place, revision=version)
     row.provenance = dict(provenance or {})
     row.architecture = str(facts.get("architecture") or "")[:200]
     row.num_parameters = _count(facts.get("num_parameters"))
@@ -69,7 +69,7 @@ def register_model(
     row.has_chat_template = facts.get("has_chat_template") is True
     row.context_length = _count(facts.get("context_length"))
     row.facts = facts | {"checks": checks}
-    with values.unique_name(named):
+    with values.unique_name(row_name):
         row.save(force_insert=True)
     return row
 

@@ -16,7 +16,7 @@ from hacrl_web.ops.up import parse
 from workers.contract.spec.run import RunSpec
 
 FILES = sorted(pages.FOLDER.glob("*.md"))
-AT_THE_DOOR = [django_settings.BASE_DIR / name for name in ("README.md", "CONTRIBUTING.md")]
+OF_THE_ROOT = [django_settings.BASE_DIR / name for name in ("README.md", "CONTRIBUTING.md")]
 TEMPLATES = django_settings.BASE_DIR / "frontend" / "templates"
 # Of ./hacrl itself, which the launcher answers without up.py; the rest are of up.py and of manage.py.
 LAUNCHER = {"test", "chaos", "manage", "client", "seed_demo_data"}
@@ -65,7 +65,7 @@ def test_links_of_the_pages_to_the_docs_lead_somewhere():
     assert tried >= 10
 
 
-@pytest.mark.parametrize("path", [*FILES, *AT_THE_DOOR], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*FILES, *OF_THE_ROOT], ids=lambda path: path.name)
 def test_every_setting_and_command_that_the_docs_name_exists(path):
     text = path.read_text()
     sections = {name.partition(".")[0].removesuffix("[]") for name in reference.names()}
@@ -130,7 +130,7 @@ def test_search_finds_a_passage_and_leads_to_it(client, user):
     assert client.get(reverse("docs:search"), {"q": "a" * 10_000}).status_code == 200
 
 
-def test_formulas_are_drawn_where_there_are_some_and_their_source_stands_there(client, user):
+def test_formulas_are_drawn_and_their_source_is_in_the_page(client, user):
     client.force_login(user)
     page = client.get("/docs/mathematics").content.decode()
     assert page.count('class="formula-source"') == page.count(r"\tag{") + 2 >= 9
