@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import Q
 from pydantic import ValidationError
 
-from hacrl_web.alerts import watch
+from hacrl_web.alerts import apply_rules
 from hacrl_web.alerts.models import ENDED, Alert, Cursor
 from hacrl_web.alerts.signals import Facts, StepMetrics
 from hacrl_web.runs.models import HELD, TERMINAL, Run, TelemetryEvent
@@ -67,7 +67,7 @@ class Evaluator:
     def evaluate_batch(self, run: dict[str, Any]) -> bool:
         """Evaluate one batch of a run's events; True while there may be more."""
         cursor, _ = Cursor.objects.get_or_create(run_id=run["pk"])
-        state = cursor.state if cursor.state.get("version") == watch.VERSION else watch.new_state()
+        state = cursor.state if cursor.state.get("version") == apply_rules.VERSION else apply_rules.new_state()
         after = cursor.seq if state is cursor.state else 0
         events = list(
             TelemetryEvent.objects.filter(run_id=run["pk"], seq__gt=after, type__in=TYPES)
@@ -84,7 +84,7 @@ class Evaluator:
         with transaction.atomic():
             cursor_row = Cursor.objects.filter(pk=cursor.pk, seq=cursor.seq, is_done=False)
             if is_end:
-                watch.close_all(state)
+                apply_rules.close_all(state)
             if not cursor_row.update(seq=after if seq is None else seq, state=state, is_done=is_end):
                 return False  # another process has evaluated them
             self._write(run["pk"], rows)
@@ -96,8 +96,8 @@ class Evaluator:
         return is_full
 
     def _changes(
-        self, run_id: UUID, state: watch.State, events: list[dict[str, Any]]
-    ) -> tuple[list[tuple[watch.AlertChange, dict[str, Any]]], int | None]:
+        self, run_id: UUID, state: apply_rules.State, events: list[dict[str, Any]]
+    ) -> tuple[list[tuple[apply_rules.AlertChange, dict[str, Any]]], int | None]:
         """Each change with the event that ended its step, and the seq of the last step's end."""
         facts = self._facts_of(run_id)
         changes, seq = [], None
@@ -110,7 +110,7 @@ class Evaluator:
             step = StepMetrics(pending.pop(event["step"], {}))
             pending.clear()  # metrics of a step that an attempt did not finish
             if facts is not None and step.metrics:
-                changes += [(change, event) for change in watch.step_changes(state, facts, event["step"], step)]
+                changes += [(change, event) for change in apply_rules.step_changes(state, facts, event["step"], step)]
         return changes, seq
 
     def _facts_of(self, run_id: UUID) -> Facts | None:
@@ -123,7 +123,7 @@ class Evaluator:
                 self._facts[run_id] = None
         return self._facts[run_id]
 
-    def _write(self, run_id: UUID, changes: list[tuple[watch.AlertChange, dict[str, Any]]]) -> None:
+    def _write(self, run_id: UUID, changes: list[tuple[apply_rules.AlertChange, dict[str, Any]]]) -> None:
         for change, event in changes:
             place = {"run_id": run_id, "kind": change.rule.kind, "agent": change.agent, "source": change.source}
             at = datetime.fromtimestamp(event["time"], tz=UTC)

@@ -77,7 +77,7 @@ class Cursor(models.Model):
 
     run = models.OneToOneField(Run, on_delete=models.CASCADE, primary_key=True, related_name="alert_cursor")
     seq = models.BigIntegerField(default=0)
-    state = models.JSONField(default=dict)  # of watch.step_changes
+    state = models.JSONField(default=dict)  # of apply_rules.step_changes
     is_done = models.BooleanField(default=False, db_index=True)  # the run has ended and all of it is evaluated
 
 

@@ -81,10 +81,10 @@ def fill(scale: float) -> None:
 
 def pack_round() -> int:
     """One round over all runs; 0 where nothing is left."""
-    from hacrl_web.runs.telemetry import retention
+    from hacrl_web.runs.telemetry import table_upkeep
 
-    retention.BUDGET_S, retention.LOOKS = 600.0, 1_000_000
-    return retention.Retention().pack()
+    table_upkeep.BUDGET_S, table_upkeep.LOOKS = 600.0, 1_000_000
+    return table_upkeep.TableUpkeep().pack()
 
 
 def sizes() -> None:

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from hacrl_web.runs.models import Run, Sweep
-from hacrl_web.runs.templatetags.show import size
+from hacrl_web.runs.templatetags.formats import size
 from tests.support.web import factories
 from tests.support.web.page_text import complete, text_of
 from workers.contract.demo_recipe import AGENTS

@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router, Status
 from typing_extensions import TypedDict
 
-from hacrl_web.accounts.tokens.idempotency import idempotent
+from hacrl_web.accounts.idempotency import idempotent
 from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse
 from hacrl_web.insight.checkpoints.views import archive_of, manifest_and_agent
 from hacrl_web.registry.api.models_and_groups import ModelOut

@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404
 from ninja import Body, Router, Status
 from typing_extensions import TypedDict
 
-from hacrl_web.accounts.tokens.idempotency import idempotent
+from hacrl_web.accounts.idempotency import idempotent
 from hacrl_web.insight.evaluations.evaluations import EvaluationPoint, evaluation_summary
 from hacrl_web.insight.evaluations.new_evaluation import launch_evaluation
 from hacrl_web.runs.api.runs import detail

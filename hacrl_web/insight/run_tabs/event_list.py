@@ -15,7 +15,7 @@ from django.db.models import Q
 from hacrl_web.alerts.models import Alert
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.telemetry.resumption import resumption_of
-from hacrl_web.runs.templatetags.show import count, plain_significant, size
+from hacrl_web.runs.templatetags.formats import count, plain_significant, size
 from hacrl_web.web.schemas import EVERY_FIELD
 
 PAGE = 100

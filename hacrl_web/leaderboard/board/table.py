@@ -26,7 +26,7 @@ from hacrl_web.leaderboard.board.rows import (
     relevant_settings,
 )
 from hacrl_web.leaderboard.board.selection import AVERAGE, NO_BASELINE, BoardSelection
-from hacrl_web.runs.templatetags.show import plain_significant, signed
+from hacrl_web.runs.templatetags.formats import plain_significant, signed
 
 
 def make_table(board: Board, selection: BoardSelection) -> BoardTable:

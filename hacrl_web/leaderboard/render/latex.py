@@ -9,7 +9,7 @@ from hacrl_web.leaderboard.board import paper
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardLine, BoardTable, Cell
 from hacrl_web.leaderboard.render.context import extras
 from hacrl_web.leaderboard.render.exports import INTERVALS
-from hacrl_web.runs.templatetags.show import MISSING, count, plain_significant, signed
+from hacrl_web.runs.templatetags.formats import MISSING, count, plain_significant, signed
 
 _ESCAPED = {
     "\\": r"\textbackslash{}",

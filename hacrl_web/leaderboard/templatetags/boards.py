@@ -14,7 +14,7 @@ from hacrl_web.leaderboard.board.rows import plain_path
 from hacrl_web.leaderboard.board.selection import BoardSelection
 from hacrl_web.leaderboard.board.table import make_table
 from hacrl_web.leaderboard.render.context import board_context
-from hacrl_web.runs.templatetags.show import MISSING, count, duration, middle, plain_significant, signed
+from hacrl_web.runs.templatetags.formats import MISSING, count, duration, middle, plain_significant, signed
 
 register = template.Library()
 LONG_LETTERS = 32

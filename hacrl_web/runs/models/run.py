@@ -150,7 +150,7 @@ class Run(RunStateMachine, ProjectRow):
 
     last_seq = models.BigIntegerField(default=0)  # every event up to it is stored
     spool_offset = models.BigIntegerField(default=0)  # bytes of the spool that are stored
-    texts_from = models.PositiveIntegerField(default=0)  # first step whose rollouts have texts (retention.py)
+    texts_from = models.PositiveIntegerField(default=0)  # first step whose rollouts have texts (table_upkeep.py)
     packed_seq = models.BigIntegerField(default=0)  # metrics up to it are in chunks too (metric_series.py)
     step = models.PositiveIntegerField(default=0)
     total_steps = models.PositiveIntegerField(default=0)

@@ -19,7 +19,7 @@ HOSTILE = [
     "<script>alert(1)</script><img src=x onerror=alert(1)><svg onload=alert(1)>",
     '<a href="javascript:alert(1)">go</a> <iframe src="https://elsewhere.example/"></iframe>',
     '<div hx-get="https://elsewhere.example/" hx-trigger="load" hx-on:load="alert(1)">x</div>',
-    "![](https://elsewhere.example/a.png) [x](javascript:alert(1)) {{ 7*7 }} {% load show %}",
+    "![](https://elsewhere.example/a.png) [x](javascript:alert(1)) {{ 7*7 }} {% load formats %}",
     r"$\href{javascript:alert(1)}{x}$ $\includegraphics{https://elsewhere.example/a.png}$ $\url{https://elsewhere.example}$",
     r"$\htmlStyle{background:url(https://elsewhere.example/a.png)}{x}$ $\htmlData{hx-get=/}{x}$ $\htmlClass{card}{x}$",
     r"$$\def\a{\a\a}\a$$ $$\newcommand\b{\b}\b$$ \(\gdef\x{alert(1)}\x\) $\rule{99999em}{99999em}$",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hacrl_web.alerts import watch
+from hacrl_web.alerts.apply_rules import new_state, step_changes
 from hacrl_web.alerts.rules import BY_KIND, RULES
 from hacrl_web.alerts.signals import Facts, StepMetrics
 from workers.contract.spec.run import RunSpec
@@ -29,10 +29,10 @@ def pair(ratios: dict | None = None, **values: float) -> dict:
 
 def play(kind: str, *steps: dict, facts: Facts = FACTS) -> list[tuple[int, str, str, bool, float]]:
     """(step, agent, source, raised?, number) of each change of a kind; steps are numbered from 1."""
-    state = watch.new_state()
+    state = new_state()
     found = []
     for number, metrics in enumerate(steps, start=1):
-        for change in watch.step_changes(state, facts, number, StepMetrics(metrics)):
+        for change in step_changes(state, facts, number, StepMetrics(metrics)):
             if change.rule.kind == kind:
                 found.append((number, change.agent, change.source, change.is_raised, round(change.number, 6)))
     return found
@@ -146,8 +146,8 @@ def test_split_names_who_falls_and_who_rises():
     steps = [scored(0.5, 0.2)] * 20 + [scored(0.2, 0.5)] * 6
     found = play("split", *steps)
     assert found == [(26, "A", "", True, 0.18)]
-    state = watch.new_state()
-    changes = [c for n, m in enumerate(steps, start=1) for c in watch.step_changes(state, FACTS, n, StepMetrics(m))]
+    state = new_state()
+    changes = [c for n, m in enumerate(steps, start=1) for c in step_changes(state, FACTS, n, StepMetrics(m))]
     split = next(change for change in changes if change.rule.kind == "split")
     assert split.text == "The mean reward of A falls while that of B rises, both by at least 0.18."
 
@@ -181,8 +181,8 @@ def test_verifier_errors_are_a_share_of_all_own_rollouts():
 
 def test_rules_of_sharing_are_silent_where_nothing_is_shared():
     step = taught(100, 0) | pair({"clip_lower_frac/positive": (10, 10), "used_frac": (0, 100)}, omega_clamped=1.0)
-    state = watch.new_state()
-    assert [c for n in range(1, 40) for c in watch.step_changes(state, ALONE, n, StepMetrics(step))] == []
+    state = new_state()
+    assert [c for n in range(1, 40) for c in step_changes(state, ALONE, n, StepMetrics(step))] == []
 
 
 def test_omega_at_its_clamp_is_no_news_where_omega_does_nothing():
@@ -211,12 +211,12 @@ def test_omega_acts_by_the_baselines_or_the_weights_of_hacpo(algorithm, uses):
 
 
 def test_resumed_attempt_replaces_the_steps_that_it_repeats():
-    state = watch.new_state()
+    state = new_state()
     for number in (1, 2):
-        assert watch.step_changes(state, FACTS, number, StepMetrics(positive(9))) == []
+        assert step_changes(state, FACTS, number, StepMetrics(positive(9))) == []
     for number in (1, 2):  # from the checkpoint of step 0 on: these are no third and fourth step
-        assert watch.step_changes(state, FACTS, number, StepMetrics(positive(9))) == []
-    assert [change.is_raised for change in watch.step_changes(state, FACTS, 3, StepMetrics(positive(9)))] == [True]
+        assert step_changes(state, FACTS, number, StepMetrics(positive(9))) == []
+    assert [change.is_raised for change in step_changes(state, FACTS, 3, StepMetrics(positive(9)))] == [True]
 
 
 def test_facts_come_from_the_run_spec():
@@ -283,12 +283,12 @@ def test_what_is_remembered_survives_json_at_any_step(numbers, cut):
             ratios = {"reward/mean": (a * 10, 10), "frac_reward_zero_std_joint": (clipped, 10)}
             yield positive(clipped) | own("A", ratios, entropy=entropy) | own("B", {"reward/mean": (b * 10, 10)})
 
-    whole, parts = watch.new_state(), watch.new_state()
+    whole, parts = new_state(), new_state()
     for number, metrics in enumerate(steps(), start=1):
         if number == cut:
             parts = json.loads(json.dumps(parts))
-        expected = watch.step_changes(whole, FACTS, number, StepMetrics(metrics))
-        assert watch.step_changes(parts, FACTS, number, StepMetrics(metrics)) == expected
+        expected = step_changes(whole, FACTS, number, StepMetrics(metrics))
+        assert step_changes(parts, FACTS, number, StepMetrics(metrics)) == expected
     assert json.loads(json.dumps(parts)) == json.loads(json.dumps(whole))
     kept = {key: len(series["last"]) for key, series in whole["series"].items()}
     assert all(count <= BY_KIND[key.split("\n")[0]].keep for key, count in kept.items())

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from hacrl_web.ops.loop import liveness_file, repeat
-from hacrl_web.runs.telemetry.retention import Retention
+from hacrl_web.runs.telemetry.table_upkeep import TableUpkeep
 from hacrl_web.runs.worker.dispatcher import Dispatcher
 
 
@@ -23,4 +23,4 @@ class Command(BaseCommand):
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        repeat([Dispatcher().tick, Retention().tick], ended, options["interval"], liveness_file())
+        repeat([Dispatcher().tick, TableUpkeep().tick], ended, options["interval"], liveness_file())

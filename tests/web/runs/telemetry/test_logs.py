@@ -7,9 +7,9 @@ from django.urls import reverse
 
 from hacrl_web.runs.archive.disk_use import disk_use
 from hacrl_web.runs.models import RolloutSample, Run, Worker
-from hacrl_web.runs.telemetry import retention
-from hacrl_web.runs.telemetry.retention import Retention, clear_texts
+from hacrl_web.runs.telemetry import table_upkeep
 from hacrl_web.runs.telemetry.shipper import Shipper
+from hacrl_web.runs.telemetry.table_upkeep import TableUpkeep, clear_texts
 from tests.support.web.factories import make_run, make_user, metrics, write_spool
 from workers.contract import trainer_log
 from workers.contract.events import LeftOut, Log, Rollout
@@ -181,15 +181,15 @@ class TestRetention:
         bodies = [rollout(step) for step in range(2, 21, 2)]
         run = stored(owner, *bodies, telemetry={"rollout_interval": 2, "rollout_steps_kept": 3})
         Run.objects.filter(pk=run.pk).update(step=20)
-        assert Retention().tick() == 7
+        assert TableUpkeep().tick() == 7
         assert {step for step, text in self.texts(run).items() if text} == {16, 18, 20}
         assert RolloutSample.objects.filter(run=run, reward=1.0, num_tokens=9).count() == 10
         run.refresh_from_db()
         assert run.texts_from == 16
-        assert Retention().tick() == 0
+        assert TableUpkeep().tick() == 0
 
     def test_large_steps_go_in_small_pieces_until_all_are_gone(self, owner, monkeypatch):
-        monkeypatch.setattr(retention, "ROWS", 4)
+        monkeypatch.setattr(table_upkeep, "ROWS", 4)
         bodies = [rollout(step, sample) for step in range(1, 4) for sample in range(10)]
         run = stored(owner, *bodies, telemetry={"rollout_steps_kept": 1})
         assert [clear_texts(run) for _ in range(6)] == [4, 4, 4, 4, 4, 0]  # 20 rollouts of steps 1 and 2
@@ -202,9 +202,9 @@ class TestRetention:
         every = stored(owner, *(rollout(step) for step in range(1, 9)), telemetry={"rollout_steps_kept": 0})
         one = stored(owner, *(rollout(step) for step in range(1, 9)), telemetry={"rollout_steps_kept": 1})
         Run.objects.update(step=8)
-        monkeypatch.setattr(retention, "ROWS", 2)
-        monkeypatch.setattr(retention, "BUDGET_S", 0.0)
-        job, rounds = Retention(), 0
+        monkeypatch.setattr(table_upkeep, "ROWS", 2)
+        monkeypatch.setattr(table_upkeep, "BUDGET_S", 0.0)
+        job, rounds = TableUpkeep(), 0
         while any(text for step, text in self.texts(one).items() if step < 8):
             job._next_at = 0.0
             assert job.tick() <= 2

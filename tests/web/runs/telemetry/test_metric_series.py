@@ -13,9 +13,9 @@ from django.urls import reverse
 from hacrl_web.runs.archive.disk_use import disk_use
 from hacrl_web.runs.live.event_reader import read_batch
 from hacrl_web.runs.models import MetricChunk, Run, State, TelemetryEvent
-from hacrl_web.runs.telemetry import metric_series, retention
+from hacrl_web.runs.telemetry import metric_series, table_upkeep
 from hacrl_web.runs.telemetry.metric_series import MetricSeries, metric_rows, pack, pack_block, read_series, unpack
-from hacrl_web.runs.telemetry.retention import Retention
+from hacrl_web.runs.telemetry.table_upkeep import TableUpkeep
 from hacrl_web.runs.telemetry.tables import insert
 
 Record = dict[str, Any]
@@ -224,8 +224,8 @@ def test_blob_gives_back_every_bit(steps: list[int]) -> None:
 class TestRetention:
     @pytest.fixture(autouse=True)
     def _much_time_for_few_events(self, monkeypatch):
-        monkeypatch.setattr(retention, "MIN_EVENTS", 6)
-        monkeypatch.setattr(retention, "BUDGET_S", 60.0)
+        monkeypatch.setattr(table_upkeep, "MIN_EVENTS", 6)
+        monkeypatch.setattr(table_upkeep, "BUDGET_S", 60.0)
 
     def test_ended_and_training_runs_are_packed_and_small_ones_left(self, make_run) -> None:
         ended, training, small = (make_run() for _ in range(3))
@@ -233,7 +233,7 @@ class TestRetention:
             record_steps(run, 1, 1, steps, random.Random(place))
         Run.objects.filter(pk=ended.pk).update(state=State.COMPLETED)
         Run.objects.filter(pk=training.pk).update(state=State.RUNNING)
-        job = Retention()
+        job = TableUpkeep()
         assert job.pack() == 2 * 90
         assert job.pack() == 0
         counts = [run.metric_chunks.count() for run in (ended, training, small)]
@@ -242,24 +242,24 @@ class TestRetention:
     def test_what_has_too_little_to_pack_is_not_looked_at_again(self, run, monkeypatch) -> None:
         store(run, 1, [{"type": "log", "message": "x"} for _ in range(20)])
         looks = []
-        monkeypatch.setattr(retention, "pack_block", lambda run: looks.append(run.pk) or 0)
-        job = Retention()
+        monkeypatch.setattr(table_upkeep, "pack_block", lambda run: looks.append(run.pk) or 0)
+        job = TableUpkeep()
         for _ in range(3):
             job.pack()
         assert looks == [run.pk]
 
     def test_one_round_stops_in_time_and_the_next_goes_on(self, run, monkeypatch) -> None:
-        monkeypatch.setattr(retention, "BUDGET_S", -1.0)
+        monkeypatch.setattr(table_upkeep, "BUDGET_S", -1.0)
         record_steps(run, 1, 1, 30, random.Random(0))
-        assert Retention().pack() == 0
-        monkeypatch.setattr(retention, "BUDGET_S", 60.0)
-        assert Retention().pack() == 90
+        assert TableUpkeep().pack() == 0
+        monkeypatch.setattr(table_upkeep, "BUDGET_S", 60.0)
+        assert TableUpkeep().pack() == 90
 
     def test_all_runs_get_their_turn(self, make_run, monkeypatch) -> None:
-        monkeypatch.setattr(retention, "LOOKS", 2)
+        monkeypatch.setattr(table_upkeep, "LOOKS", 2)
         for place in range(5):
             record_steps(make_run(), 1, 1, 10, random.Random(place))
-        job = Retention()
+        job = TableUpkeep()
         assert [job.pack() for _ in range(4)] == [60, 60, 30, 0]
 
 
@@ -279,4 +279,4 @@ def test_run_of_an_older_version_does_not_end_the_upkeep(run) -> None:
     """Settings without the section that says which texts are kept: all of them are."""
     del run.spec["telemetry"]
     Run.objects.filter(pk=run.pk).update(spec=run.spec, step=5)
-    assert Retention().clear() == 0
+    assert TableUpkeep().clear() == 0

@@ -24,7 +24,7 @@ LOOKS = 200
 FIRST = UUID(int=0)  # below the id of every run
 
 
-class Retention:
+class TableUpkeep:
     """The job and where it continues: it takes the runs in turn, so that a long run does not hold up the others."""
 
     def __init__(self) -> None:
