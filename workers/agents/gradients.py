@@ -27,7 +27,7 @@ LOWER_LENGTH = "lower max_completion_length or max_prompt_length"
 class Inputs:
     """A row in the learner's own tokens. length: the source's tokens that mean_logp is the mean of.
 
-    token_logps: the old log-probabilities token by token, where the rule needs them (own rollouts only).
+    token_logps: the old log-probabilities token by token, if the rule needs them (own rollouts only).
     importance: the factor of the row's loss (rollouts/engine.py).
     """
 

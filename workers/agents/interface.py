@@ -56,7 +56,7 @@ class Placement(Protocol):
     is_parallel: bool  # whether agents that are called at once also work at the same time
 
     def begin(self, calls: Sequence[Callable[[], Answer]]) -> Sequence[Callable[[], Answer]]:
-        """Begin calls of different agents, at once where that is possible.
+        """Begin calls of different agents, at once if that is possible.
 
         Each returned call waits for its answer and raises what the agent raised.
         """

@@ -50,7 +50,7 @@ class LocalAgent:
         self.ranks = ranks
         self.policy = Policy(agent, spec, device, folder=folder, ranks=ranks)
         self.engine = make_engine(self.policy, spec, device)
-        self._rollout_batch_size = spec.rollout.rollout_batch_size  # halved where memory runs out
+        self._rollout_batch_size = spec.rollout.rollout_batch_size  # halved if memory runs out
         self._failures_in_a_row = 0
         self._num_roll_backs = 0
         self._notes: list[str] = []  # for the log

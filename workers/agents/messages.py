@@ -13,7 +13,7 @@ from typing import Literal
 class Response:
     """One sampled rollout. `shared_text` is what other agents re-tokenise (`text`, unless eos is literal).
 
-    num_tokens counts all sampled tokens; `length` those in mean_logp (without the EOS where it is stripped).
+    num_tokens counts all sampled tokens; `length` those in mean_logp (without the EOS if it is stripped).
     """
 
     text: str
@@ -60,7 +60,7 @@ class LearnerRow:
 
 @dataclass(slots=True)
 class RowResult:
-    """A row's effect on an update. Ratios are None where it was not evaluated: advantage 0, or dropped."""
+    """A row's effect on an update. Ratios are None if it was not evaluated: advantage 0, or dropped."""
 
     num_tokens: int = 0
     sequence_ratio: float | None = None
@@ -69,7 +69,7 @@ class RowResult:
     gradient_flows: bool = False
     weight: float = 0.0
     drop_reason: str | None = None
-    # Shares of the row's tokens whose gradient the clip removed; 0 or 1 where a row has one ratio.
+    # Shares of the row's tokens whose gradient the clip removed; 0 or 1 if a row has one ratio.
     clipped_low: float = 0.0
     clipped_high: float = 0.0
 
@@ -78,8 +78,8 @@ class RowResult:
 class UpdateReport:
     """A learner's updates of a step: results[m][row], and numbers over its updates.
 
-    alignment: by source, the cosine of its gradient with the learner's own; None where either is 0, empty where it was
-    not measured.  engine_logp_difference: see rollouts/engine.py; None where the trainer itself samples.
+    alignment: by source, the cosine of its gradient with the learner's own; None if either is 0, empty if it was
+    not measured.  engine_logp_difference: see rollouts/engine.py; None if the trainer itself samples.
     importance_weights: of own rollouts.  notes: for the log.
     """
 

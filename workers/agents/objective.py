@@ -109,12 +109,12 @@ def _advantages_of(
 
 
 def needs_token_logps(algorithm: AlgorithmSpec) -> bool:
-    """True where the ratio is taken token by token."""
+    """True if the ratio is taken token by token."""
     return algorithm.name == "grpo"
 
 
 def rescores_shared(algorithm: AlgorithmSpec) -> bool:
-    """True where the old log-probability of a shared rollout is the learner's own at the start of the step."""
+    """True if the old log-probability of a shared rollout is the learner's own at the start of the step."""
     return algorithm.name == "naive_learner" and algorithm.shares_rollouts
 
 

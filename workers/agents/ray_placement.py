@@ -91,7 +91,7 @@ class RayPlacement:
     is_parallel = True
 
     def __init__(self, spec: RunSpec, run_dir: Path, folders: Sequence[Path] | None = None) -> None:
-        """Start Ray where no cluster is named, and load all agents at once.
+        """Start Ray if no cluster is named, and load all agents at once.
 
         Errors: NoRoom, NotShared, AgentLost, or what loading an agent raises.
         """
@@ -209,7 +209,7 @@ def gpus_of_agent(spec: RunSpec, cluster_gpus: float) -> float:
 
 
 def _check_mark(run_dir: Path, mark: str) -> None:
-    """Error: NotShared where this node has a different folder at the run directory's path, or none."""
+    """Error: NotShared if this node has a different folder at the run directory's path, or none."""
     path = run_dir / MARK_NAME
     if not path.is_file() or path.read_text() != mark:
         raise NotShared(

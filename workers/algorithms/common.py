@@ -14,7 +14,7 @@ def log_ratio(
     """log s of Eq. (11), clamped, (b,), and where it was, (b,) bool.
 
     logps, mask: (b, T), the mask as numbers.  source_mean_logp, is_self, source_lengths: (b,).
-    config: ratio_length, max_log_ratio (10 where it has none).
+    config: ratio_length, max_log_ratio (10 if it has none).
     """
     length = mask.sum(dim=1).clamp(min=1)  # (b,)
     divisor = length

@@ -138,7 +138,7 @@ def advantages(
 
     rewards: (n, B, G).  ratio: (n, n), Eq. (8).  valid: (n, B, G) bool, True = scored; an unscored rollout counts
     nowhere and gets advantage 0.  scale_rewards: the std is of the prompt's group, of the batch, or 1 (none).
-    baseline: (B,), where the caller has it from `baselines`.
+    baseline: (B,), if the caller has it from `baselines`.
     Returns advantages (n, B, G) and baselines (B,).
     """
     valid = torch.ones_like(rewards, dtype=torch.bool) if valid is None else valid

@@ -23,7 +23,7 @@ EPSILON = 1e-6
 
 
 def capability(means: Sequence[float], window: int) -> float:
-    """P, Eq. (9), from an agent's mean rewards by step, the newest last; the floor where there are none."""
+    """P, Eq. (9), from an agent's mean rewards by step, the newest last; the floor if there are none."""
     recent = means[-window:]
     return max(sum(recent) / len(recent) if recent else 0.0, CAPABILITY_FLOOR)
 

@@ -140,7 +140,7 @@ class WeightedRow:
 
 
 def factors(rule: AlgorithmSpec, row: WeightedRow) -> list[Factor]:
-    """The steps from s to the weight of a row, whose product it is. Empty where the row has no s."""
+    """The steps from s to the weight of a row, whose product it is. Empty if the row has no s."""
     if row.sequence_ratio is None or row.mini_batch is None:
         return []
     if rule.name == "grpo":

@@ -75,7 +75,7 @@ class Metrics(Body):
 
 
 class Rollout(Body):
-    """One verified response. `reward` is null where the answer could not be scored."""
+    """One verified response. `reward` is null if the answer could not be scored."""
 
     type: Literal["rollout"] = "rollout"
     step: int

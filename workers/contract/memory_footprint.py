@@ -61,7 +61,7 @@ class Shape(FrozenModel):
 
 
 def shape_of(config: Mapping[str, Any], parameters: int | None) -> Shape | None:
-    """The shape in config.json, or in the sizes of a registered model; None where one of them is missing."""
+    """The shape in config.json, or in the sizes of a registered model; None if one of them is missing."""
     config = config.get("text_config") or config
     fields: dict[str, Any] = {
         key: next((config[n] for n in names if config.get(n)), None) for key, names in _NAMES.items()
@@ -87,7 +87,7 @@ class Part(FrozenModel):
 def gpu_of(compute: ComputeSpec, agent_index: int, rank: int, gpus: int) -> int:
     """The GPU of one process of an agent, out of `gpus` visible ones."""
     first = agent_index * compute.processes_per_agent if compute.agent_devices == "own" else 0
-    return (first + rank) % gpus  # some GPUs are shared where there are fewer GPUs than processes
+    return (first + rank) % gpus  # some GPUs are shared if there are fewer GPUs than processes
 
 
 def parts_of(spec: RunSpec, agent: AgentSpec, shape: Shape, *, on_gpu: bool, gpu_bytes: int = 0) -> list[Part]:

@@ -41,7 +41,7 @@ class Shortfall(FrozenModel):
 
 
 def shortfall(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Shortfall | None:
-    """What a run lacks, with up to three changes after which it fits; None where it fits."""
+    """What a run lacks, with up to three changes after which it fits; None if it fits."""
     lacking = _lacking(spec, shapes, machine)
     if lacking is None:
         return None
@@ -54,7 +54,7 @@ def shortfall(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> Short
 
 
 def _lacking(spec: RunSpec, shapes: Sequence[Shape], machine: Machine) -> tuple[int, int, bool] | None:
-    """Bytes needed, bytes available, whether of a GPU; None where the run fits."""
+    """Bytes needed, bytes available, whether of a GPU; None if the run fits."""
     total = estimate_memory(_least(spec, machine), shapes, machine)
     if machine.gpus and total.gpu > min(machine.gpus):
         return total.gpu, min(machine.gpus), True
@@ -72,7 +72,7 @@ Change = tuple[str, dict[str, Any]]  # in words, and as settings by dotted path
 
 
 def _changed(spec: RunSpec, settings: dict[str, Any]) -> RunSpec | None:
-    """The spec with these settings changed; None where the rest excludes them."""
+    """The spec with these settings changed; None if the rest excludes them."""
     values = spec.model_dump(mode="json")
     for path, value in settings.items():
         section, _, name = path.partition(".")

@@ -43,7 +43,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 def clean_line(text: str, whole: int = 0) -> str:
     """A log line without escape sequences and control characters; a line that is too long is cut and marked.
 
-    whole: length of the line where `text` is only its beginning.
+    whole: length of the line if `text` is only its beginning.
     """
     if len(text) <= LINE_CHARACTERS and whole <= 20 * LINE_CHARACTERS and text.isprintable():
         return text
@@ -70,7 +70,7 @@ class EventQuota:
         self._notice_at = 0.0
 
     def admits(self, kind: str, *, is_urgent: bool = False) -> bool:
-        """False where an event of this type is left out. is_urgent: a warning, which enters a full spool too."""
+        """False if an event of this type is left out. is_urgent: a warning, which enters a full spool too."""
         now = self._now()
         if now >= self._measure_at:
             self._share, self._measure_at = self._measure() / self.quota_bytes, now + 1.0
@@ -89,7 +89,7 @@ class EventQuota:
         return False
 
     def notices(self, *, is_last: bool = False) -> dict[str, dict[str, int]]:
-        """Reason -> type -> number of events left out since the last notice; empty where that was just now."""
+        """Reason -> type -> number of events left out since the last notice; empty if that was just now."""
         now = self._now()
         if not self._left_out or (now < self._notice_at and not is_last):
             return {}
@@ -121,7 +121,7 @@ def spool_bytes(run_dir: Path) -> int:
 class SpoolWriter:
     """Appends events to a run's spool; `seq` continues from the last intact line.
 
-    `damage`: a message where the spool was cut at a damaged line, else empty; `events.jsonl.damaged` keeps what
+    `damage`: a message if the spool was cut at a damaged line, else empty; `events.jsonl.damaged` keeps what
     followed. One writer at a time: the caller holds the run directory's lock. Threads may share it.
     """
 
@@ -154,7 +154,7 @@ class SpoolWriter:
     def emit(self, *bodies: Body) -> int:
         """Append events in one write and return the last seq. Events that the quota leaves out are only counted.
 
-        While the disk is full, events wait and are written with the next ones. Error: OSError, also where too many
+        While the disk is full, events wait and are written with the next ones. Error: OSError, also if too many
         wait.
         """
         with self._lock:
@@ -223,7 +223,7 @@ class SpoolWriter:
         self._file, self._size = fresh, 0
 
     def close(self) -> None:
-        """Write what still waits and flush the file to disk. Error: OSError, where the disk is still full."""
+        """Write what still waits and flush the file to disk. Error: OSError, if the disk is still full."""
         with self._lock:
             self._hold(self._notices(is_last=True))
             self._write_held()

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 def limit_output(run_dir: Path) -> bool:
-    """Cut the middle out of trainer.log if it is too large. True where it was cut. Error: OSError."""
+    """Cut the middle out of trainer.log if it is too large. True if it was cut. Error: OSError."""
     path = run_dir / LOG_NAME
     try:
         if allocated_bytes(path.stat()) <= LIMIT_BYTES:
@@ -65,7 +65,7 @@ def allocated_bytes(status: os.stat_result) -> int:
 
 
 def _punch(live: int, begin: int, end: int) -> bool:
-    """Free the blocks from `begin` to `end`. False where the system or the file system supports no holes."""
+    """Free the blocks from `begin` to `end`. False if the system or the file system supports no holes."""
     try:
         fallocate = ctypes.CDLL(None, use_errno=True).fallocate
     except AttributeError:
@@ -126,7 +126,7 @@ class OutputLimiter:
 def read_output(run_dir: Path) -> Iterator[str]:
     """The lines of all attempts, cleaned, from first to last; a mark replaces missing output, also of a cut meanwhile.
 
-    Error: FileNotFoundError where there is no output, as on another host.
+    Error: FileNotFoundError if there is no output, as on another host.
     """
     # Opened twice, because a search for the end of a hole moves the file's position.
     with open(run_dir / LOG_NAME, "rb") as live, open(run_dir / LOG_NAME, "rb", buffering=0) as holes:
@@ -173,7 +173,7 @@ def _end_of_hole(file: int, place: int) -> int:
 
 
 def last_output(run_dir: Path, count: int, size: int = 8192) -> str:
-    """The last lines that are not blank, cleaned; empty where there is no output."""
+    """The last lines that are not blank, cleaned; empty if there is no output."""
     try:
         with open(run_dir / LOG_NAME, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - size))

@@ -54,7 +54,7 @@ def _train_in_process(agent: str, folder: Path, seed: int, steps: int, counter: 
 
 
 def _train_both(folder: Path, seed: int, steps: int, report: Callable[[float], None]) -> None:
-    """Train each agent in its own process, at the same time. Error: RuntimeError where one of them fails."""
+    """Train each agent in its own process, at the same time. Error: RuntimeError if one of them fails."""
     context = multiprocessing.get_context("spawn")
     counters = [context.Value("i", 0) for _ in AGENTS]
     processes = [
@@ -101,7 +101,7 @@ def is_valid(folder: Path, seed: int = SEED, steps: int = STEPS) -> bool:
 def make_demo(
     folder: Path, seed: int = SEED, steps: int = STEPS, report: Callable[[float], None] = lambda share: None
 ) -> bool:
-    """Create the demo's models and questions in `folder`; False where it holds them already.
+    """Create the demo's models and questions in `folder`; False if it holds them already.
 
     All files are written to a temporary folder beside it, which is then renamed.
     """

@@ -29,7 +29,7 @@ def hub_errors() -> tuple[type[Exception], ...]:
 
 
 def refusal(error: Exception, kind: str, hub_id: str, revision: str | None) -> str:
-    """Why the hub refuses a model or data set, and what to do; empty where the error is not its answer."""
+    """Why the hub refuses a model or data set, and what to do; empty if the error is not its answer."""
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     if isinstance(error, GatedRepoError):  # a subclass of RepositoryNotFoundError
@@ -100,7 +100,7 @@ def weight_facts(hub_id: str, revision: str | None) -> dict[str, Any]:
 
 
 def _cached_weight_facts(hub_id: str, revision: str | None) -> dict[str, Any] | None:
-    """The same from an earlier download; None where that is incomplete or damaged."""
+    """The same from an earlier download; None if that is incomplete or damaged."""
     from huggingface_hub import snapshot_download
 
     weights = WeightFiles()

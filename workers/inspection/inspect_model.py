@@ -1,7 +1,7 @@
 """The inspection of a model, or of a pair of models, before it is registered; a short child process of the web.
 
 `python -m workers.inspection.inspect_model model PATH_OR_HUB_ID [--revision R]` and `pair A B` print one JSON object;
-the exit status is 1 where a model is refused. A pair is compared by tokenizers, vocabularies, lengths of the same text
+the exit status is 1 if a model is refused. A pair is compared by tokenizers, vocabularies, lengths of the same text
 and the paper's kinds of pair. `workers.inspection.model_checks` has the checks.
 """
 

@@ -25,7 +25,7 @@ def quiet_transformers() -> None:
 
 
 def choose_device(spec: RunSpec, agent_index: int = 0, rank: int = 0) -> torch.device:
-    """The device of one process of one agent. Error: ValueError where the run needs more GPUs than there are."""
+    """The device of one process of one agent. Error: ValueError if the run needs more GPUs than there are."""
     compute = spec.compute
     if compute.device == "cuda" and not torch.cuda.is_available():
         raise ValueError("compute.device is cuda but this machine has no usable GPU: choose auto or cpu")

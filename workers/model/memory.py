@@ -1,4 +1,4 @@
-"""Memory: how much the trainer uses, and smaller batches where a device runs out of it."""
+"""Memory: how much the trainer uses, and smaller batches if a device runs out of it."""
 
 from __future__ import annotations
 

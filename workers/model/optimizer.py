@@ -86,7 +86,7 @@ class PolicyOptimizer:
                 parameter.grad = None
 
     def sum_gradients(self) -> None:
-        """Sum the gathered gradients over the ranks, where each has computed those of its share of the rows."""
+        """Sum the gathered gradients over the ranks; each has computed those of its share of the rows."""
         if not self._ranks.is_alone and not self._ranks.is_sharded:
             self._fill_gradients()
             self._ranks.add_up([master.grad for master in self.masters.values() if master.grad is not None])

@@ -55,13 +55,13 @@ class Policy:
         if ranks.is_sharded:
             sharding.shard(self._models, self.dtype, device, ranks)
         self.optimizer = PolicyOptimizer(self.model, agent, spec, ranks)
-        self.micro_batch_size = spec.training.micro_batch_size  # halved where memory runs out
+        self.micro_batch_size = spec.training.micro_batch_size  # halved if memory runs out
         self._rests = spec.compute.offloads_idle and device != CPU
         if self._rests:
             self._move(CPU)
 
     def _reference_of(self, spec: RunSpec, starts_here: bool) -> Any:
-        """The starting model, where the loss has a KL penalty. With LoRA it is the model without its adapter."""
+        """The starting model, if the loss has a KL penalty. With LoRA it is the model without its adapter."""
         if spec.algorithm.beta <= 0 or self._uses_lora or spec.is_evaluation_only:
             return None
         return (copy.deepcopy(self.model) if starts_here else self._load_start()).requires_grad_(False)
@@ -122,12 +122,12 @@ class Policy:
 
     @property
     def sampling_logps_are_exact(self) -> bool:
-        """True where sampling and scoring agree to rounding (4e-7 measured), so that nothing is scored twice."""
+        """True if sampling and scoring agree to rounding (4e-7 measured), so that nothing is scored twice."""
         return self._samples_itself and self._home.type == "cpu" and self.dtype == torch.float32
 
     @property
     def context_length(self) -> int | None:
-        """The longest prompt and response together, in tokens; None where the model names no limit."""
+        """The longest prompt and response together, in tokens; None if the model names no limit."""
         config = self.model.config.get_text_config()
         limit = getattr(config, "max_position_embeddings", None)
         rope = getattr(config, "rope_parameters", None) or {}
@@ -192,14 +192,14 @@ class Policy:
 
     @torch.no_grad()
     def reference_logps(self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]) -> Tensor:
-        """token_logps of the starting model, (b, T); only where beta is above 0."""
+        """token_logps of the starting model, (b, T); only if beta is above 0."""
         if self._uses_lora:
             with lora.adapter_off(self.model):
                 return self.token_logps(prompts, responses)[0]
         return self.token_logps(prompts, responses, model=self.reference)[0]
 
     def stand_by(self, *, with_reference: bool = False) -> None:
-        """Join the passes that the other ranks make on a chunk, where this rank has no rows: they gather the shards."""
+        """Join the passes that the other ranks make on a chunk, if this rank has no rows: they gather the shards."""
         if not self.ranks.is_sharded:
             return
         logps, _ = self.token_logps([[0]], [[0]])

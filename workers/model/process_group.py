@@ -44,7 +44,7 @@ class Ranks:
     def rounds(self, rows: Sequence[Value], size: int) -> list[list[Sequence[Value]]]:
         """Rows in chunks of at most `size`, and the chunks in rounds: in each round, chunk r belongs to rank r.
 
-        The last round may have fewer chunks. Chunks are smaller where ranks would otherwise be idle.
+        The last round may have fewer chunks. Chunks are smaller if ranks would otherwise be idle.
         """
         width = max(1, min(size, -(-len(rows) // self.size)))
         chunks = [rows[start : start + width] for start in range(0, len(rows), width)]
@@ -77,7 +77,7 @@ class Ranks:
                 dist.all_reduce(tensor)
 
     def together(self, work: Callable[[int], Result]) -> Callable[[int], Result]:
-        """`work` that runs out of memory in all ranks where it does in one, so that all try again with half the size.
+        """`work` that runs out of memory in all ranks if it does in one, so that all try again with half the size.
 
         With shards every layer communicates, so there a rank out of memory ends the agent.
         """

@@ -86,7 +86,7 @@ def write_canonical(
 def _line(
     question: Question, number: int, earlier: EarlierQuestions, result: CanonicalSet, excluded: Container[int]
 ) -> bytes:
-    """The canonical line, counted; empty where it is left out. Error: QuestionFileError."""
+    """The canonical line, counted; empty if it is left out. Error: QuestionFileError."""
     key = strict_key(question.question)
     if earlier.is_repeated(number, question, key):
         result.num_repeated += 1

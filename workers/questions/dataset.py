@@ -117,7 +117,7 @@ class EarlierQuestions:
     def is_repeated(self, line: int, question: Question, key: int) -> bool:
         """Whether an earlier line has this key and answer.
 
-        Error: QuestionFileError where an earlier line has the question with another answer, or the id.
+        Error: QuestionFileError if an earlier line has the question with another answer, or the id.
         """
         answer, plain = hash64(question.answer) >> 32, hash64(question_key(question.question)) >> 32
         first = self.keys.get(key)
@@ -135,7 +135,7 @@ class EarlierQuestions:
 
 
 def id_of(record: dict[str, Any], field: str) -> str:
-    """The record's id, empty where it has none. Error: QuestionFileError."""
+    """The record's id, empty if it has none. Error: QuestionFileError."""
     own_id = optional_text(record, field)
     if len(own_id) > MAX_ID_LENGTH:
         raise QuestionFileError(f"{field!r} has {len(own_id)} characters, {MAX_ID_LENGTH} at most")

@@ -45,7 +45,7 @@ class Source:
     """One file, with the name that errors use. share_read: how much of it has been read, 0 to 1."""
 
     def __init__(self, path: Path, name: str = "") -> None:
-        """Error: BenchmarkError where this cannot be a question file."""
+        """Error: BenchmarkError if this cannot be a question file."""
         self.path, self.name = path, name or path.name
         self.kind = _kind_of(path, self.name)
         self.row_word = "row" if self.kind == "parquet" else "line"
@@ -122,7 +122,7 @@ class Source:
             raise BenchmarkError(f"{self.name}: a damaged Parquet file ({reason.rstrip('.')})") from None
 
     def _checked_columns(self, file: Any) -> list[str]:
-        """The names of the columns. Error: BenchmarkError where the footer exceeds a limit."""
+        """The names of the columns. Error: BenchmarkError if the footer exceeds a limit."""
         footer, names = file.metadata, list(file.schema_arrow.names)
         if footer.num_rows > MAX_QUESTIONS:
             raise BenchmarkError(f"{self.name}: {footer.num_rows} rows, {MAX_QUESTIONS} at most: split it")

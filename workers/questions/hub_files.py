@@ -1,6 +1,6 @@
 """A data set's files, copied from a hub or from a folder: chosen by patterns, bounded in size, all or nothing.
 
-Precedes a benchmark's import where its questions are not uploaded. From a hub, all files are of one commit, which is
+Precedes a benchmark's import if its questions are not uploaded. From a hub, all files are of one commit, which is
 reported so that they can be fetched again; a partial download is never read.
 """
 
@@ -44,7 +44,7 @@ def choose_files(names: list[str], patterns: dict[str, list[str]]) -> dict[str, 
 
 
 def _check(by_split: dict[str, list[str]], where: str, sizes: dict[str, int], most: int) -> None:
-    """Error: BenchmarkError where the choice of files is empty or too large."""
+    """Error: BenchmarkError if the choice of files is empty or too large."""
     files = by_split["train"] + by_split["held_out"]
     if not by_split["train"]:
         some = ", ".join(sorted(sizes)[:8]) or "none"

@@ -1,7 +1,7 @@
 """The import of a benchmark's files, as a short child process of the web with limits on time and memory.
 
 `python -m workers.questions.import_cli` reads one JSON object with a `verb` from stdin and prints one JSON object,
-`{"error": text}` where the files are refused.
+`{"error": text}` if the files are refused.
 
 look     {files: [{path, name}]}: the columns, the first rows, and a guess of the columns' meaning
 import   {train, held_out: [{path, name}], mapping, held_out_fraction, folder, progress}: canonical files and counts
@@ -57,7 +57,7 @@ class ImportProgress:
 
 
 def look(request: dict[str, Any]) -> dict[str, Any]:
-    """Columns, first rows and a guess for the first file. Error: BenchmarkError where any file is unsuitable."""
+    """Columns, first rows and a guess for the first file. Error: BenchmarkError if any file is unsuitable."""
     sources = _sources(request["files"])
     records = [record for _, record in islice(sources[0].rows(), PREVIEW_ROWS)]
     if not records:

@@ -21,7 +21,7 @@ EXCLUDED = {"torch", "torchvision", "torchaudio", "torchcodec", "ninja"}
 
 
 def obstacle() -> str:
-    """Why it cannot be installed here; empty where it can."""
+    """Why it cannot be installed here; empty if it can."""
     if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"):
         return f"there is no wheel of it for {platform.system()} on {platform.machine()}"
     if find_spec("torch") is None:

@@ -39,8 +39,8 @@ class Sample:
 class SampleRequest:
     """Responses to sample: rows[i] is the index of row i's prompt, keys[i] its random key.
 
-    temperature 0 is greedy (log-probabilities then at temperature 1).  batch_size: sequences at once, where the engine
-    does not decide that itself.  Error: ValueError where a prompt is empty.
+    temperature 0 is greedy (log-probabilities then at temperature 1).  batch_size: sequences at once, if the engine
+    does not decide that itself.  Error: ValueError if a prompt is empty.
     """
 
     prompts: Sequence[Sequence[int]]

@@ -1,7 +1,7 @@
 """Rollouts by vLLM: the agent's side of an engine in another process (vllm_process.py), and its weights.
 
 The engine gets token ids and a seed for each row, never text. New weights are sent as tensors (on a GPU by CUDA IPC:
-nothing is copied), or as a model folder in memory where checkpoint and model use different names. On a GPU the engine
+nothing is copied), or as a model folder in memory if checkpoint and model use different names. On a GPU the engine
 sleeps while the trainer works, and then holds neither weights nor cache.
 """
 
@@ -72,7 +72,7 @@ class VllmEngine:
         return [Sample(ids, logps, ids[-1] in stop_ids, -sum(logps)) for ids, logps in outputs]
 
     def take_weights(self) -> None:
-        """The policy has new weights: send them now, or on waking where the engine sleeps."""
+        """The policy has new weights: send them now, or on waking if the engine sleeps."""
         self._is_current = False
         if not self._is_asleep:
             self.wake()
@@ -178,7 +178,7 @@ class WeightFolder:
     """
 
     def __init__(self, size_bytes: int) -> None:
-        """In memory where twice the size is free there, else among the temporary files. Error: OSError."""
+        """In memory if twice the size is free there, else among the temporary files. Error: OSError."""
         parent = Path(tempfile.gettempdir())
         with suppress(OSError):
             if shutil.disk_usage(MEMORY_FILES).free > 2 * size_bytes:

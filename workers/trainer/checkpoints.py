@@ -174,7 +174,7 @@ class CheckpointWriter:
     def save(
         self, step: int, score: Score | None, placement: Placement, state: dict[str, Any]
     ) -> SavedCheckpoint | None:
-        """A checkpoint of all agents at the end of a step; None where it could not be written.
+        """A checkpoint of all agents at the end of a step; None if it could not be written.
 
         Then the earlier ones remain and training continues. Error: CheckpointsFail, after three in a row.
         """
@@ -197,9 +197,9 @@ class CheckpointWriter:
         return saved
 
     def note_best(self, step: int, score: Score | None) -> None:
-        """Remember the score of this step where it is the highest with a checkpoint.
+        """Remember the score of this step if it is the highest with a checkpoint.
 
-        NaN, where no answer of an agent could be scored, is ignored: no score would be higher.
+        NaN, if no answer of an agent could be scored, is ignored: no score would be higher.
         """
         if score and score[0] == step and not math.isnan(score[1]) and (not self.best or score[1] > self.best[1]):
             self.best = score

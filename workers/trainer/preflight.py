@@ -28,7 +28,7 @@ class DoesNotFit(RuntimeError):
 def check_memory(spec: RunSpec) -> None:
     """Refuse a run that does not fit, by its models' configurations alone.
 
-    Errors: DoesNotFit; OSError where a model does not exist.
+    Errors: DoesNotFit; OSError if a model does not exist.
     """
     if spec.compute.placement != "local":  # its agents may be on other machines
         return
@@ -50,7 +50,7 @@ def model_shape(location: str, revision: str | None) -> Shape | None:
 
 
 def this_machine(spec: RunSpec) -> Machine:
-    """The memory that the run can use here; without GPUs where it trains on the CPU."""
+    """The memory that the run can use here; without GPUs if it trains on the CPU."""
     gpus: tuple[int, ...] = ()
     if choose_device(spec).type == "cuda":
         count = torch.cuda.device_count()
@@ -65,7 +65,7 @@ def questions_that_fit(
 ) -> tuple[list[Question], list[Question]]:
     """Training and held-out questions without those that are too long for any agent.
 
-    Errors: ValueError where a batch cannot be filled, or an agent's context is too short.
+    Errors: ValueError if a batch cannot be filled, or an agent's context is too short.
     """
     train = _short_enough(spec, agents, "training questions", split.train, log)
     held_out = _short_enough(spec, agents, "held-out questions", _at_most(spec, split.held_out), log)
@@ -83,7 +83,7 @@ def evaluated_questions_that_fit(
 ) -> list[Question]:
     """The questions of a benchmark that is only evaluated: its held-out ones, or all.
 
-    Errors: BenchmarkError; ValueError where none is short enough, or an agent's context is too short.
+    Errors: BenchmarkError; ValueError if none is short enough, or an agent's context is too short.
     """
     if data.eval_path:
         data = data.model_copy(update={"train_path": data.eval_path, "eval_path": None, "held_out_fraction": 0.0})
@@ -112,7 +112,7 @@ def _short_enough(
 
 
 def _check_contexts(spec: RunSpec, agents: Sequence[AgentInterface], questions: Sequence[Question]) -> None:
-    """Error: ValueError where a prompt and a full response would not fit into an agent's context."""
+    """Error: ValueError if a prompt and a full response would not fit into an agent's context."""
     response = spec.rollout.max_completion_length
     for agent in agents:
         context, prompt = agent.describe()["context_length"], max(agent.prompt_lengths(questions), default=0)

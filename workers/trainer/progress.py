@@ -133,7 +133,7 @@ def code_versions() -> dict[str, str]:
 
 
 def git_commit(root: Path) -> str:
-    """The commit of a checkout, read from its files; empty where `root` is no checkout."""
+    """The commit of a checkout, read from its files; empty if `root` is no checkout."""
     folder = root / ".git"
     try:
         if folder.is_file():  # a worktree: the file names the folder

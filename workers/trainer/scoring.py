@@ -1,4 +1,4 @@
-"""Step 2 of Algorithm 1: rewards of all rollouts by the verifier, and a pause where the verifier fails.
+"""Step 2 of Algorithm 1: rewards of all rollouts by the verifier, and a pause if the verifier fails.
 
 Too many unscorable answers mean that the verifier fails. Learning from the few that remain would drive omega to its
 clamp, so the run waits, tries again, and at last pauses with the reason.
@@ -41,7 +41,7 @@ class Scores:
 
 
 class Scorer:
-    """Scores answers; where the verifier fails it waits, warns and tries again."""
+    """Scores answers; if the verifier fails it waits, warns and tries again."""
 
     def __init__(
         self, verifier: Verifier, stop: StopFlag, warn: Callable[[str], None], max_unscorable: float = 1.0
@@ -49,7 +49,7 @@ class Scorer:
         self.verifier, self.stop, self.warn, self.max_unscorable = verifier, stop, warn, max_unscorable
 
     def check_answers(self, questions: Sequence[Question]) -> None:
-        """Warn of reference answers that no response could match. Errors: ValueError where that is all; Stopped."""
+        """Warn of reference answers that no response could match. Errors: ValueError if that is all; Stopped."""
         doubts = self.verifier.doubts([question.answer for question in questions])
         self.stop.check()
         doubtful = [(question, doubt) for question, doubt in zip(questions, doubts, strict=True) if doubt]

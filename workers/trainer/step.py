@@ -56,7 +56,7 @@ class LearnerRows:
     trusted: Sequence[bool] | None = None  # by source; None: every source is trusted
 
     def of_source(self, source: int) -> list[LearnerRow | None]:
-        """One source's rollouts, by prompt and number; None where there is no reward."""
+        """One source's rollouts, by prompt and number; None if there is no reward."""
         _, num_prompts, per_prompt = self.advantages.shape
         advantages, valid = self.advantages[source].tolist(), self.valid[source].tolist()
         is_self = source == self.learner

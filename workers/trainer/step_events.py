@@ -170,7 +170,7 @@ def rollout_events(record: StepRecord) -> Iterator[events.Rollout]:
 
 
 def contribution_events(record: StepRecord) -> Iterator[events.Contribution]:
-    """One event for each learner and rollout: its first visit, where a step makes several passes."""
+    """One event for each learner and rollout: its first visit, if a step makes several passes."""
     rewards, capability = record.scores.rewards.tolist(), record.tracker.capability.tolist()
     for learner, name in enumerate(record.names):
         recorded: set[tuple[int, int, int]] = set()

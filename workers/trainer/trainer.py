@@ -130,7 +130,7 @@ class Trainer:
         interval = spec.telemetry.alignment_interval
         is_recorded = bool(interval and (self.step + 1) % interval == 0 and spec.algorithm.shares_rollouts)
         reports = self.update(plan, measures_alignment=is_recorded and not is_watched)
-        for report, alignment in zip(reports, alignments, strict=False):  # none where it is not watched
+        for report, alignment in zip(reports, alignments, strict=False):  # none if it is not watched
             report.alignment = alignment
         # 5. The new weights are the next step's policies.
         self.step += 1
@@ -216,7 +216,7 @@ class Trainer:
     def load(self) -> None:
         """Load the agents of the spec, or the whole run from its newest checkpoint.
 
-        In a first attempt that is the checkpoint of another run. Error: DamagedCheckpoint, where it is damaged.
+        In a first attempt that is the checkpoint of another run. Error: DamagedCheckpoint, if it is damaged.
         """
         resumable, problems = newest_checkpoint(self.run_dir)
         if problems and resumable is None and self.spool.attempt == 1:
@@ -242,7 +242,7 @@ class Trainer:
             self.log("info", introduction(agent))
 
     def prepare_questions(self, split: Split | None) -> list[Question]:
-        """The training questions; sets the questions of evaluations. split: None where nothing is trained."""
+        """The training questions; sets the questions of evaluations. split: None if nothing is trained."""
         spec, num_samples = self.spec, self.spec.evaluation.num_samples
         train: list[Question] = []
         if split is None:

@@ -168,7 +168,7 @@ class RewardAudit:
     ) -> list[AuditTally]:
         """Check a share of a step's rewards; the numbers by agent. Rollouts without a reward are not checked.
 
-        Error: VerifierFails where the second verifier cannot run.
+        Error: VerifierFails if the second verifier cannot run.
         """
         tallies = []
         for agent, spec in enumerate(self.spec.agents):

@@ -23,7 +23,7 @@ _SECOND = re.compile(r"\s*(?:,|/|&|or\b|and\b)|.*[(\[]\s*[A-Ja-j]\s*[)\]]", re.D
 
 
 def letter(text: str) -> str | None:
-    """The one letter that a short text names, in upper case; None where it names none or several."""
+    """The one letter that a short text names, in upper case; None if it names none or several."""
     text = clean(text[:MAX_CHARACTERS].replace("**", "")).strip("* ")
     text = _NAMED.sub("", text)
     if match := _ALONE.fullmatch(text):
@@ -53,5 +53,5 @@ def choice_verdict(completion: str, gold: str) -> Verdict:
 
 
 def unclear_choice(gold: str) -> str:
-    """Why no response can match the gold; empty where one can."""
+    """Why no response can match the gold; empty if one can."""
     return "" if letter(gold) else NO_LETTER.reason

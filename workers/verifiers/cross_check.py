@@ -25,7 +25,7 @@ SIGNS_OF_EXPRESSIONS = set(".^$*+?{}[]\\|()")
 
 
 def cross_check(gold: str, response: str, *, kind: str, tolerance: float = 0.0) -> bool | None:
-    """Whether a response answers `gold`; None where that is unclear. kind: of the first verifier."""
+    """Whether a response answers `gold`; None if that is unclear. kind: of the first verifier."""
     if len(response) > MAX_CHARACTERS or "\\fbox" in response:
         return None
     if kind == "python":
@@ -72,7 +72,7 @@ def _letter(text: str) -> str | None:
 
 
 def _group(text: str) -> str | None:
-    """The content of the braces that `text` begins with; None where they are not closed."""
+    """The content of the braces that `text` begins with; None if they are not closed."""
     depth, escaped = 0, False
     for place, letter in enumerate(text):
         if escaped:
@@ -87,7 +87,7 @@ def _group(text: str) -> str | None:
 
 
 def _same_number(gold: str, answer: str) -> bool | None:
-    """Whether two plain numbers are equal; None where one is not plain, or may be the other one rounded."""
+    """Whether two plain numbers are equal; None if one is not plain, or may be the other one rounded."""
     values = _number(gold), _number(answer)
     if values[0] is None or values[1] is None:
         return None

@@ -57,7 +57,7 @@ def exact_verdict(completion: str, gold: str) -> Verdict:
 
 
 def math_verdict(completion: str, gold: str) -> Verdict | Query:
-    """The verdict where text alone decides, else the cleaned answer and gold."""
+    """The verdict if text alone decides, else the cleaned answer and gold."""
     final = final_answer(completion)
     if final is None or not final.strip():
         return NO_ANSWER

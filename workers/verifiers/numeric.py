@@ -34,7 +34,7 @@ def is_close(value: Fraction, gold: Fraction, tolerance: float) -> bool:
 
 
 def numeric_verdict(completion: str, gold: str, tolerance: float) -> Verdict | Query:
-    """The verdict where plain numbers decide, else the answer and gold for the child process."""
+    """The verdict if plain numbers decide, else the answer and gold for the child process."""
     stated = final_answer(completion)
     if stated is None and "\\boxed" not in completion:
         stated = completion.strip() if number(tidy(completion[:MAX_ANSWER_CHARACTERS])) is not None else None
@@ -55,7 +55,7 @@ def numeric_verdict(completion: str, gold: str, tolerance: float) -> Verdict | Q
 
 
 def _last_side(answer: str, gold: str, tolerance: float) -> str | None:
-    r"""The last side of `v = 2x = 3.2`; None where another side is a number other than the gold: `0=5`."""
+    r"""The last side of `v = 2x = 3.2`; None if another side is a number other than the gold: `0=5`."""
     *others, last = (tidy(side) for side in _EQUALS.split(answer))
     gold_value = number(tidy(gold))
     for side in others:
@@ -66,7 +66,7 @@ def _last_side(answer: str, gold: str, tolerance: float) -> str | None:
 
 
 def is_equal_number(gold: str, answer: str, *, tolerance: float) -> bool:
-    """Whether two constants agree. Error: Unscorable where the gold is not a constant, or too close to tell."""
+    """Whether two constants agree. Error: Unscorable if the gold is not a constant, or too close to tell."""
     from workers.verifiers.mathematics.intervals import enclose, relative_distance
 
     gold_range = enclose(gold)

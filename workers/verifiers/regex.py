@@ -30,7 +30,7 @@ def regex_verdict(completion: str, gold: str) -> Verdict | Query:
 
 
 def is_match(gold: str, answer: str) -> bool:
-    """Whether the whole answer matches. Error: Unscorable where the gold is not a regular expression."""
+    """Whether the whole answer matches. Error: Unscorable if the gold is not a regular expression."""
     try:
         return re.fullmatch(gold, answer) is not None
     except (re.error, OverflowError) as error:

@@ -49,7 +49,7 @@ class Verifier(AbstractContextManager["Verifier"]):
         self.close()
 
     def score(self, completions: list[str], answers: list[str]) -> list[Verdict]:
-        """One verdict per response, in order. Error: VerifierError where the verifier cannot run at all."""
+        """One verdict per response, in order. Error: VerifierError if the verifier cannot run at all."""
         if len(completions) != len(answers):
             raise ValueError(f"{len(completions)} responses but {len(answers)} reference answers")
         verdicts: list[Verdict | None] = []
@@ -66,7 +66,7 @@ class Verifier(AbstractContextManager["Verifier"]):
         return [verdict for verdict in verdicts if verdict is not None]
 
     def doubts(self, answers: list[str]) -> list[str]:
-        """For each gold why no response, or only a copy, can match; empty where one can. Error: VerifierError."""
+        """For each gold why no response, or only a copy, can match; empty if one can. Error: VerifierError."""
         doubts = []
         for doubt in self._pool.map(self._doubt, answers):
             heartbeat.send_heartbeat()

@@ -2,7 +2,7 @@
 
 `python -m workers.verifiers.try_answer` reads {verifier, tolerance (may be null), gold, response} from stdin and prints
 {reward (1, 0 or null), reason, extracted (the answer in the response, or null), seconds (with the start of a verifier
-process where one is needed)}, or {error}.
+process if one is needed)}, or {error}.
 """
 
 from __future__ import annotations

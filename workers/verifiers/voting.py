@@ -20,7 +20,7 @@ _WHOLE = ("exact", "regex", "choice")
 
 
 def stated_answer(verifier: str, text: str) -> str:
-    """The answer in a response, empty where there is none; of multiple choice its letter, if there is one."""
+    """The answer in a response, empty if there is none; of multiple choice its letter, if there is one."""
     if verifier == "python":
         return ""  # programs are not compared
     answer = final_answer(text)

@@ -182,22 +182,22 @@ class AlgorithmSpec(SettingsSection):
 
     @property
     def shares_rollouts(self) -> bool:
-        """True where learners train on other agents' rollouts."""
+        """True if learners train on other agents' rollouts."""
         return self.name in SHARING and self.sharing
 
     @property
     def uses_omega(self) -> bool:
-        """True where the capability ratio acts: in the baselines of Eq. (7), or in the weights of Eq. (10)."""
+        """True if the capability ratio acts: in the baselines of Eq. (7), or in the weights of Eq. (10)."""
         acts = self.modulate_gradient or self.advantage == "capability"
         return self.name == "hacpo" and self.sharing and acts
 
     @property
     def clips_shared(self) -> bool:
-        """True where HACPO's cross clip acts."""
+        """True if HACPO's cross clip acts."""
         return self.name == "hacpo" and self.sharing and self.clip_cross
 
     def uses(self, name: str) -> bool:
-        """False where a setting has no effect: GSPO has no delta, and neither has HACPO without its clip."""
+        """False if a setting has no effect: GSPO has no delta, and neither has HACPO without its clip."""
         if not self.shares_rollouts:
             return not acts_on_shared(name) or (name == "sharing" and self.name in SHARING)
         if name in _OF_CLIP:

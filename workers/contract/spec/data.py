@@ -31,7 +31,7 @@ class DataSpec(SettingsSection):
         None, help="JSONL file of held-out questions; empty: hold out a share.", source="product", max_length=1000
     )
     held_out_fraction: Number = setting(
-        0.1, help="Share held out by a stable hash where eval_path is empty.", source="product", ge=0, le=0.9
+        0.1, help="Share held out by a stable hash if eval_path is empty.", source="product", ge=0, le=0.9
     )
     question_field: ColumnName = setting("question", help="Key of the question in each line.", source="product")
     answer_field: ColumnName = setting("answer", help="Key of the reference answer in each line.", source="product")
@@ -49,10 +49,10 @@ class DataSpec(SettingsSection):
 
 
 class EvaluationBenchmark(DataSpec):
-    """A further benchmark for evaluation only: its held-out questions, or all of them where none are held out."""
+    """A further benchmark for evaluation only: its held-out questions, or all of them if none are held out."""
 
     held_out_fraction: Number = setting(
-        0.0, help="Share to evaluate on where eval_path is empty; 0: all questions.", source="product", ge=0, le=0.9
+        0.0, help="Share to evaluate on if eval_path is empty; 0: all questions.", source="product", ge=0, le=0.9
     )
     num_samples: Count | None = setting(
         None, help="Samples of each question; empty: as many as for the run's own.", source="product", ge=1, le=1024

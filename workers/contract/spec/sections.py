@@ -104,7 +104,7 @@ class TrainingSpec(SettingsSection):
     @field_validator("mini_batch_size")
     @classmethod
     def _mini_batch_divides(cls, size: int, info: ValidationInfo) -> int:
-        batch = info.data.get("train_batch_size")  # missing where it was itself refused
+        batch = info.data.get("train_batch_size")  # missing if it was itself refused
         if batch and batch % size:
             raise ValueError(f"must divide train_batch_size {batch}; {size} does not")
         return size

@@ -37,7 +37,7 @@ class VerifierProcess:
         self._buffer = b""
 
     def ask(self, answer: str, gold: str) -> Verdict:
-        """The child's verdict; unscorable where it dies or takes too long. Error: VerifierError."""
+        """The child's verdict; unscorable if it dies or takes too long. Error: VerifierError."""
         process = self._process or self._start()
         assert process.stdin is not None
         try:

@@ -1,7 +1,7 @@
 """A verifier's child process: it loads the libraries once and answers in a fork, which can be killed.
 
 It reads `{"answer", "gold"}` lines from stdin and writes `{"is_correct"}` lines to stdout until stdin ends. A fork that
-takes too long is killed, and the next question gets a new one, in milliseconds where loading an algebra system takes
+takes too long is killed, and the next question gets a new one, in milliseconds; loading an algebra system again takes
 seconds. An alarm would not do: code that never returns to Python does not receive it.
 """
 
@@ -37,7 +37,7 @@ class Incorrect(Exception):
 
 
 def serve_verifier(is_correct: IsCorrect, memory_bytes: int, seconds: int, grace_s: float = 0.0) -> None:
-    """Reply with is_correct(gold, answer) until stdin ends. It returns None or raises Unscorable where it cannot tell.
+    """Reply with is_correct(gold, answer) until stdin ends. It returns None or raises Unscorable if it cannot tell.
 
     grace_s: time on top for an is_correct that keeps the time limit itself and reports it.
     """
@@ -83,7 +83,7 @@ class _Fork:
         self.has_ended = False
 
     def ask(self, line: str, limit_s: float) -> dict[str, Any] | None:
-        """Its reply; {} where it died, None where it was killed after `limit_s`."""
+        """Its reply; {} if it died, None if it was killed after `limit_s`."""
         reply: dict[str, Any] | None = {}
         with suppress(BrokenPipeError):
             self._requests.write(line)

@@ -1,4 +1,4 @@
-"""The answer in a response, and its comparison with the gold where plain text decides, without computer algebra.
+"""The answer in a response, and its comparison with the gold if plain text decides, without computer algebra.
 
 Finds the last box, cleans the LaTeX, compares numbers exactly; all other answers go to
 `workers.verifiers.mathematics.math_equal`. Standard library only; every step is linear in the text, and long texts are
@@ -41,7 +41,7 @@ def final_answer(completion: str) -> str | None:
 
 
 def _closing_formula(completion: str) -> str | None:
-    """The formula at the end of a response, before a full stop; None where there is none."""
+    """The formula at the end of a response, before a full stop; None if there is none."""
     text = completion[-2 * MAX_ANSWER_CHARACTERS :].rstrip(" \t\r\n.!")
     for begin, end in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         if text.endswith(end):
@@ -213,7 +213,7 @@ def in_base(text: str) -> tuple[str, int] | None:
 
 
 def decide(answer: str, gold: str) -> bool | None:
-    """Whether a cleaned answer equals a cleaned gold; None where plain text does not decide."""
+    """Whether a cleaned answer equals a cleaned gold; None if plain text does not decide."""
     if not answer:
         return False
     if answer.replace(" ", "") == gold.replace(" ", ""):

@@ -50,7 +50,7 @@ class _NotAConstant(Exception):
 
 
 def enclose(text: str) -> Any | None:
-    """The interval (mpmath's `iv`) that contains a cleaned constant; None where the text is not clearly one."""
+    """The interval (mpmath's `iv`) that contains a cleaned constant; None if the text is not clearly one."""
     try:
         return _ConstantReader(text).whole()
     except (_NotAConstant, RecursionError, ZeroDivisionError, ValueError, NotImplementedError):
@@ -58,7 +58,7 @@ def enclose(text: str) -> Any | None:
 
 
 def same_constant(gold: str, answer: str) -> bool | None:
-    """Whether two cleaned constants are equal; None where one is not a constant, or the intervals do not decide.
+    """Whether two cleaned constants are equal; None if one is not a constant, or the intervals do not decide.
 
     A decimal of six digits or more may be the other constant rounded: docs/verifiers.md.
     """

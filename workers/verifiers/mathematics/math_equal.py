@@ -1,4 +1,4 @@
-"""The child process that compares mathematical answers by computer algebra, where plain text does not decide.
+"""The child process that compares mathematical answers by computer algebra, if plain text does not decide.
 
 Run as `python -m workers.verifiers.mathematics.math_equal MEMORY_BYTES SECONDS`;
 `workers.verifiers.children.child_server` has its loop and its limits.

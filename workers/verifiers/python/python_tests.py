@@ -34,7 +34,7 @@ _TAGS = {"", "python", "py", "python3"}
 
 
 def last_block(completion: str) -> str | None:
-    """The code of the last fenced block in Python or without a language; None where it is not closed."""
+    """The code of the last fenced block in Python or without a language; None if it is not closed."""
     code: str | None = None
     block: list[str] | None = None
     is_python = False
@@ -63,7 +63,7 @@ def python_verdict(completion: str, gold: str) -> Verdict | Query:
 
 
 def unclear_tests(gold: str) -> str:
-    """Why tests cannot tell correct from incorrect code; empty where they may."""
+    """Why tests cannot tell correct from incorrect code; empty if they may."""
     try:
         tree = ast.parse(gold)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # MemoryError: nested too deeply
@@ -76,7 +76,7 @@ def unclear_tests(gold: str) -> str:
 
 
 def passes(tests: str, code: str, *, seconds: int) -> bool:
-    """True where the code passes. Errors: Incorrect, Unscorable (time ran out, or nothing can run)."""
+    """True if the code passes. Errors: Incorrect, Unscorable (time ran out, or nothing can run)."""
     token = secrets.token_hex(16)
     ending = _run({"code": code, "tests": tests, "token": token}, seconds)
     if ending.report == token and ending.status == 0:
