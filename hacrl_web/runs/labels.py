@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 
 from hacrl_web.registry import values
 from hacrl_web.runs.models import Run
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 
 MAX_TAGS = 10
 MAX_TAG = 40
@@ -36,10 +36,10 @@ def _tags(tags_in_request: object) -> str:
     if not isinstance(tags_in_request, list):
         raise values.ValueProblem("not_a_list", "A list of tags is needed.")
     if len(tags_in_request) > 10 * MAX_TAGS:
-        raise values.ValueProblem("too_many", f"At most {MAX_TAGS} tags are possible.")
+        raise values.ValueProblem("too_many", f"At most {MAX_TAGS} tags.")
     tags = sorted({_tag(one) for one in tags_in_request})
     if len(tags) > MAX_TAGS:
-        raise values.ValueProblem("too_many", f"At most {MAX_TAGS} tags are possible; these are {len(tags)}.")
+        raise values.ValueProblem("too_many", f"At most {MAX_TAGS} tags; you gave {len(tags)}.")
     return f",{','.join(tags)}," if tags else ""
 
 
@@ -48,7 +48,7 @@ def _tag(value: object) -> str:
         tag = values.text(value, MAX_TAG).lower()
     except values.ValueProblem as problem:
         quote = f" Tag {value[:MAX_TAG]!r}." if isinstance(value, str) and value.strip() else ""
-        raise FieldErrors([FieldError(problem.code, f"{problem}{quote}", "tags")]) from None
+        raise FieldErrors.single(problem.code, f"{problem}{quote}", "tags") from None
     if "," in tag:
         raise values.ValueProblem("bad_character", "A tag has no comma: commas separate tags.")
     return tag[:MAX_TAG]  # a few capitals are longer in lower case
@@ -59,7 +59,7 @@ def _notes(value: object) -> str:
         raise values.ValueProblem("not_text", "Text is needed.")
     text = value.replace("\r\n", "\n").replace("\r", "\n").strip()
     if len(text) > MAX_NOTES:
-        raise values.ValueProblem("too_long", f"At most {MAX_NOTES} characters; these are {len(text)}.")
+        raise values.ValueProblem("too_long", f"At most {MAX_NOTES} characters; you gave {len(text)}.")
     if any(_is_odd(letter) for letter in text):
         raise values.ValueProblem("bad_character", "Control characters are not allowed.")
     return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from hacrl_web.runs.models import Run
-from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
+from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.contract.spec.run import RunSpec
 
 
@@ -19,4 +19,4 @@ def stored_spec(run: Run) -> RunSpec:
             f"The settings of {run.name} were stored by another version, and this one cannot read {first.field}: "
             f"{first.message} Its Config, Events, System and Checkpoints tabs and its metrics as CSV are still there."
         )
-        raise FieldErrors([FieldError("unreadable_settings", message, None)], 409) from None
+        raise FieldErrors.single("unreadable_settings", message, status=409) from None

@@ -28,9 +28,9 @@ from hacrl_web.runs.launch.plan import (
     LaunchError,
     agent_values,
     changed_models,
+    check_one_project,
     data_values,
     find_benchmarks,
-    of_one_project,
 )
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
@@ -79,7 +79,7 @@ def launch_evaluation(user: Any, request: Any) -> Run:
     folder = Path(settings.RUNS_DIR).resolve() / str(run_id) / "models"
     selection = _choose_agents(user, request, folder, errors)
     spec, benchmarks = _spec(user, request, selection, errors)
-    of_one_project([*(("benchmarks", one) for one in benchmarks), *selection.sources], errors)
+    check_one_project([*(("benchmarks", one) for one in benchmarks), *selection.sources], errors)
     if errors or spec is None:
         raise LaunchError(errors)
     require(user, benchmarks[0].project, Role.MEMBER)  # before a checkpoint is copied

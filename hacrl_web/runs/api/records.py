@@ -22,7 +22,7 @@ from hacrl_web.runs.models import Contribution, TelemetryEvent
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.telemetry import logs
 from hacrl_web.runs.telemetry.metric_series import read_series
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import MAX_WHOLE
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf
@@ -57,7 +57,7 @@ def get_events(
     status = read_status([run.pk])[run.pk]
     if after > status.last_seq:
         message = f"The run has no event {after}: the last is {status.last_seq}."
-        raise FieldErrors([FieldError("bad_cursor", message, "after")])
+        raise FieldErrors.single("bad_cursor", message, "after")
     batch = read_batch(run.pk, after, limit=limit)
     frame = events_frame(run.pk, after, batch.seq, [batch.text] if batch.count else [])
     # Both frames are JSON texts already: joining them saves parsing and writing them again.

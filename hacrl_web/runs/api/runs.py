@@ -23,7 +23,7 @@ from hacrl_web.runs.launch.queue import place_in_queue
 from hacrl_web.runs.models import Run, RunQuerySet, State
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.search import rows_named
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.etags import check_version, edit_of, tagged
 from hacrl_web.web.page_query import MAX_ID
 from hacrl_web.web.pagination import ListQuery, listing
@@ -84,7 +84,7 @@ def list_runs(
     runs: RunQuerySet = Run.objects.visible_to(request.user)
     if state is not None:
         if state not in State.values:
-            raise FieldErrors([FieldError("invalid", f"Must be one of {', '.join(State.values)}.", "state")])
+            raise FieldErrors.single("invalid", f"Must be one of {', '.join(State.values)}.", "state")
         runs = runs.filter(state=state)
     if sweep is not None:
         runs = runs.filter(sweep_id=sweep)
@@ -99,8 +99,8 @@ def list_runs(
 @router.post("/runs/estimate", response=Cost, summary="What a run would cost; nothing is launched")
 def estimate_run(request: HttpRequest, payload: Payload) -> Any:
     """The body is that of POST /runs. `device_seconds` is null where no run was measured yet, see `basis`."""
-    spec, material = plan_run(request.user, payload)
-    return cost_of(request.user, [spec], *material.pair)
+    spec, rows = plan_run(request.user, payload)
+    return cost_of(request.user, [spec], *rows.pair)
 
 
 @router.get("/runs/{run_id}", response=RunAnswer, summary="A run with its settings and history")

@@ -64,7 +64,7 @@ def estimate_sweep(request: HttpRequest, payload: Payload) -> Any:
     `memory` is the peak of one run in words, for the host with most room; empty where models or hosts are not known.
     """
     plan = plan_sweep(request.user, payload)
-    return cost_of(request.user, plan.specs, *plan.material.pair)
+    return cost_of(request.user, plan.specs, *plan.rows.pair)
 
 
 @router.get("/sweeps", response=PageOf[SweepRow], summary="List sweeps, newest first")

@@ -34,7 +34,7 @@ def _held(user: Any, run: Run) -> Iterator[Run]:
         if held is None or held.state != State.DRAFT:
             state = held.state if held else "deleted"
             message = f"{run.name} is no draft any more ({state})."
-            raise FieldErrors([FieldError("not_draft", message, None)], 409)
+            raise FieldErrors.single("not_draft", message, status=409)
         yield held
 
 
@@ -45,11 +45,11 @@ def change_draft(user: Any, run: Run, request: Mapping[str, Any], *, then_queue:
     """
     settings = {key: value for key, value in request.items() if key != "draft"}
     with _held(user, run) as held:
-        spec, material = plan_run(user, settings if then_queue else settings | {"draft": True})
-        if material.project.pk != held.project_id:
+        spec, rows = plan_run(user, settings if then_queue else settings | {"draft": True})
+        if rows.project.pk != held.project_id:
             message = f"The draft is of project “{held.project}”: choose a group of that project."
-            raise LaunchError([FieldError("other_project", message, "group")])
-        columns, origin = columns_of(spec, *material.pair), origin_of(user, settings)
+            raise LaunchError.single("other_project", message, "group")
+        columns, origin = columns_of(spec, *rows.pair), origin_of(user, settings)
         columns["cloned_from"] = held.cloned_from if origin == held else origin  # request_of(draft) names the draft
         changed_paths = _changed_paths(held.spec, columns["spec"])
         Run.objects.filter(pk=held.pk).update(**columns)

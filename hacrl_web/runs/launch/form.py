@@ -170,16 +170,16 @@ def draw(
 
 def _place(every: Mapping[str, FormField], errors: Iterable[FieldError]) -> list[FieldError]:
     """Put each error and caution beside its control; returns those that have none."""
-    homeless = []
+    unplaced_errors = []
     for error in errors:
         control = every.get(error.field or "") or _mentioned(every, error)
         if control is None:
-            homeless.append(error)
+            unplaced_errors.append(error)
         elif error.code in CAUTIONS:
             control.cautions.append(error)
         elif error.message not in control.errors:
             control.errors.append(error.message)
-    return homeless
+    return unplaced_errors
 
 
 def _mentioned(every: Mapping[str, FormField], error: FieldError) -> FormField | None:
@@ -293,12 +293,12 @@ def parse_seeds(text: str) -> list[int]:
     parts = split_list(text[: MAX_LIST_TEXT + 1])
     seeds = [seed for part in parts if (seed := whole_number(part, MAX_SEED)) is not None]
     if len(text) > MAX_LIST_TEXT or len(seeds) < len(parts):
-        raise FieldErrors([FieldError("invalid_seeds", "Seeds are whole numbers from 0, such as 0, 1, 2.", "seeds")])
+        raise FieldErrors.single("invalid_seeds", "Seeds are whole numbers from 0, such as 0, 1, 2.", "seeds")
     twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
     if twice and len(seeds) <= MAX_SEEDS:
         named = ", ".join(map(str, twice))
         message = f"Named more than once: {named}. A seed makes one run of each algorithm."
-        raise FieldErrors([FieldError("repeated", message, "seeds")])
+        raise FieldErrors.single("repeated", message, "seeds")
     if not 1 <= len(seeds) <= MAX_SEEDS:
-        raise FieldErrors([FieldError("invalid_seeds", f"Give 1 to {MAX_SEEDS} seeds.", "seeds")])
+        raise FieldErrors.single("invalid_seeds", f"Give 1 to {MAX_SEEDS} seeds.", "seeds")
     return seeds

@@ -10,10 +10,9 @@ from django.db import transaction
 
 from hacrl_web.registry.models import AgentGroup, Benchmark
 from hacrl_web.runs import worker_queue
-from hacrl_web.runs.launch.plan import LaunchError, Material, cannot_repeat, is_draft, plan_run
+from hacrl_web.runs.launch.plan import LaunchError, RequestRows, cannot_repeat, is_draft, plan_run
 from hacrl_web.runs.models import Run, State, StatusChange, Sweep
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.web.errors import FieldError
 from workers.contract.spec.run import RunSpec
 
 EVALUATION_ONLY = "evaluation only"  # in place of the algorithm's name where nothing is trained
@@ -21,14 +20,14 @@ EVALUATION_ONLY = "evaluation only"  # in place of the algorithm's name where no
 
 def launch(user: Any, request: Mapping[str, Any], *, sweep: Sweep | None = None) -> Run:
     """Queue a run, or save it as a draft if the request says so. Error: LaunchError, and nothing is written."""
-    spec, material = plan_run(user, request)
-    further = {"project": material.project, "cloned_from": origin_of(user, request)}
+    spec, rows = plan_run(user, request)
+    further = {"project": rows.project, "cloned_from": origin_of(user, request)}
     with transaction.atomic():
-        hold(material)
+        hold(rows)
         if not is_draft(request):
-            return create_run(user, spec, *material.pair, sweep=sweep, **further)
+            return create_run(user, spec, *rows.pair, sweep=sweep, **further)
         reason = f"saved by {user.get_username()}"
-        columns = columns_of(spec, *material.pair) | further
+        columns = columns_of(spec, *rows.pair) | further
         run = Run.objects.create(owner=user, state=State.DRAFT, reason=reason, **columns)
         StatusChange.objects.create(run=run, to_state=State.DRAFT, attempt=0, reason=reason)
         return run
@@ -42,14 +41,14 @@ def origin_of(user: Any, request: Mapping[str, Any]) -> Run | None:
     try:
         return Run.objects.visible_to(user).filter(pk=UUID(str(value))).first()
     except ValueError:
-        raise LaunchError([FieldError("invalid", "Must be the id of a run.", "cloned_from")]) from None
+        raise LaunchError.single("invalid", "Must be the id of a run.", "cloned_from") from None
 
 
-def hold(material: Material) -> None:
+def hold(rows: RequestRows) -> None:
     """Lock group and benchmark until the end of the transaction, so that neither is deleted. Error: LaunchError."""
-    for field, row in {"group": material.group, "benchmark": material.benchmark}.items():
+    for field, row in {"group": rows.group, "benchmark": rows.benchmark}.items():
         if row and not list(type(row).objects.select_for_update(of=("self",)).filter(pk=row.pk).values_list("pk")):
-            raise LaunchError([FieldError("not_found", f"This {field} was deleted just now.", field)])
+            raise LaunchError.single("not_found", f"This {field} was deleted just now.", field)
 
 
 def columns_of(spec: RunSpec, group: AgentGroup | None, benchmark: Benchmark | None) -> dict[str, Any]:
@@ -86,7 +85,7 @@ def retry(user: Any, run: Run) -> Run:
     """
     if not run.is_terminal:
         message = f"The run has not ended ({run.state}): only one that has ended can be retried."
-        raise LaunchError([FieldError("not_ended", message, None)], 409)
+        raise LaunchError.single("not_ended", message, status=409)
     spec = stored_spec(run)
     if errors := cannot_repeat(run):
         raise LaunchError(errors)

@@ -34,7 +34,7 @@ class LaunchError(FieldErrors):
 
 
 @dataclass(frozen=True)
-class Material:
+class RequestRows:
     """The rows that a request names; None, or no agents, for those that do not exist."""
 
     group: AgentGroup | None
@@ -56,21 +56,21 @@ class Material:
         return self.pair[0].project
 
 
-def plan_run(user: Any, request: Any) -> tuple[RunSpec, Material]:
+def plan_run(user: Any, request: Any) -> tuple[RunSpec, RequestRows]:
     """The settings of one run and the rows that it uses. Error: LaunchError."""
     if not isinstance(request, Mapping):
-        raise LaunchError([FieldError("invalid", "Must be an object with settings.", None)])
+        raise LaunchError.single("invalid", "Must be an object with settings.")
     errors: list[FieldError] = []
-    material = find_material(user, request, errors)
-    spec = check_spec(request, material, errors)
+    rows = find_rows(user, request, errors)
+    spec = check_spec(request, rows, errors)
     if errors or spec is None:
         raise LaunchError(errors)
-    return spec, material
+    return spec, rows
 
 
-def find_material(
+def find_rows(
     user: Any, request: Mapping[str, Any], errors: list[FieldError], keys: frozenset[str] = KEYS
-) -> Material:
+) -> RequestRows:
     """The rows that a request names. Errors are added to `errors`.
 
     keys: those that the request may have.
@@ -97,8 +97,8 @@ def find_material(
     field, further = "evaluation.benchmarks", None
     if isinstance(ids, list | tuple):  # RunSpec refuses anything else
         further = find_benchmarks(user, ids, field, errors)
-    of_one_project([("group", group), ("benchmark", benchmark), *((field, row) for row in further or ())], errors)
-    return Material(group, benchmark, agents, further, list(confirmed))
+    check_one_project([("group", group), ("benchmark", benchmark), *((field, row) for row in further or ())], errors)
+    return RequestRows(group, benchmark, agents, further, list(confirmed))
 
 
 def _row(model: type, user: Any, value: Any, name: str, field: str, errors: list[FieldError]) -> Any:
@@ -120,12 +120,12 @@ def find_benchmarks(user: Any, ids: Sequence[Any], field: str, errors: list[Fiel
     return [row for row in rows if row]
 
 
-def of_one_project(material: Sequence[tuple[str, Any]], errors: list[FieldError]) -> None:
+def check_one_project(named_rows: Sequence[tuple[str, Any]], errors: list[FieldError]) -> None:
     """Add an error for each row that is of another project than the first.
 
-    material: (field, row or None).
+    named_rows: (field, row or None).
     """
-    rows = [(field, row) for field, row in material if row is not None]
+    rows = [(field, row) for field, row in named_rows if row is not None]
     for field, row in rows:
         first = rows[0][1]
         if row.project_id != first.project_id:
@@ -153,32 +153,32 @@ def cannot_repeat(run: Run) -> list[FieldError]:
     return errors
 
 
-def check_spec(request: Mapping[str, Any], material: Material, errors: list[FieldError]) -> RunSpec | None:
+def check_spec(request: Mapping[str, Any], rows: RequestRows, errors: list[FieldError]) -> RunSpec | None:
     """The settings of a request; None where RunSpec refuses them. Errors are added to `errors`."""
-    benchmark = material.benchmark
+    benchmark = rows.benchmark
     values: dict[str, Any] = {key: request[key] for key in ("name", "seed", *SECTIONS) if key in request}
     if isinstance(values.get("algorithm"), str):  # the short form: only its name
         values["algorithm"] = {"name": values["algorithm"]}
     # Placeholders: the other settings are checked even where group or benchmark are missing.
-    values["agents"] = [agent_values(agent) for agent in material.agents] or [{"name": "-", "model": "-"}]
+    values["agents"] = [agent_values(agent) for agent in rows.agents] or [{"name": "-", "model": "-"}]
     values["data"] = data_values(benchmark) if benchmark else {"train_path": "-"}
-    if material.further is not None:
-        values["evaluation"] = {**values["evaluation"], "benchmarks": [data_values(row) for row in material.further]}
+    if rows.further is not None:
+        values["evaluation"] = {**values["evaluation"], "benchmarks": [data_values(row) for row in rows.further]}
     try:
         spec = RunSpec.model_validate(values)
     except ValidationError as error:
         errors += plain_errors(error)
         return None
     if not is_draft(request):  # the cautions of a draft are confirmed when it is queued
-        errors += [FieldError(c.code, c.message, c.field) for c in spec.cautions() if c.code not in material.confirmed]
+        errors += [FieldError(c.code, c.message, c.field) for c in spec.cautions() if c.code not in rows.confirmed]
     try:
         text(spec.name, len(spec.name))  # a name of spaces without width could not be seen or clicked
     except ValueProblem as problem:
         errors.append(FieldError(problem.code, str(problem), "name"))
-    errors += _beyond_context(spec, material.agents)
+    errors += _beyond_context(spec, rows.agents)
     errors += _not_installed(spec)
     errors += _too_few_questions(spec, benchmark) if benchmark else []
-    errors += too_large(spec, material.agents)
+    errors += too_large(spec, rows.agents)
     return spec
 
 

@@ -22,7 +22,7 @@ def read_settings(data: bytes) -> dict[str, Any]:
     try:
         file, _ = read_settings_file(data, "This file")
     except NoSettings as refused:
-        raise FieldErrors([FieldError("no_settings", str(refused), None)]) from None
+        raise FieldErrors.single("no_settings", str(refused)) from None
     settings: dict[str, Any] = {}
     errors: list[FieldError] = []
     for key, value in file.items():

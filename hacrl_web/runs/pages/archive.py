@@ -116,16 +116,16 @@ def _loss(request: HttpRequest, run: Run) -> BulkEntry:
 
 
 def _confirm(request: HttpRequest, act: str, entries: list[BulkEntry], status: int = 200, **more: Any) -> HttpResponse:
-    going = [entry for entry in entries if not entry.refusal]
-    uses = [entry.use for entry in going if entry.use]
+    accepted = [entry for entry in entries if not entry.refusal]
+    uses = [entry.use for entry in accepted if entry.use]
     reachable = ("", GENERATED, data_folder_id())
     context = {
         "act": act,
-        "going": going,
-        "staying": [entry for entry in entries if entry.refusal],
+        "accepted": accepted,
+        "refused_entries": [entry for entry in entries if entry.refusal],
         "num_bytes": sum(use.rows_bytes + (use.files_bytes or 0) for use in uses),
         # Files on another host stay there.
-        "elsewhere": [entry for entry in going if entry.run.data_folder not in reachable],
+        "elsewhere": [entry for entry in accepted if entry.run.data_folder not in reachable],
         **more,
     }
     return render(request, "runs/archive/confirm.html", context, status=status)

@@ -26,7 +26,7 @@ from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_form import NewRunQuery, algorithm_settings, first_values, posted_values, render_form
 from hacrl_web.runs.sweeps.plan import plan_sweep
 from hacrl_web.runs.sweeps.sweeps import launch_sweep
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import uuid_or_none
 from hacrl_web.web.settings_file import MAX_BYTES
 from hacrl_web.web.streaming import download_text
@@ -105,7 +105,7 @@ def run_import(request: HttpRequest) -> HttpResponse:
         values |= read_settings(data)
     except FieldErrors as refused:
         return render_form(request, values, refused.errors, refused.status)
-    messages.info(request, "The file's settings stand in the form. Choose the agent group and the benchmark.")
+    messages.info(request, "The form now holds the file's settings. Choose the agent group and the benchmark.")
     return render_form(request, values)
 
 
@@ -149,7 +149,7 @@ def _draft(request: HttpRequest) -> Run | None:
     visible = Run.objects.visible_to(request.user).select_related("project")
     if (run := visible.filter(pk=uuid_or_none(text)).first()) is None:
         message = "The draft was deleted. Sent again, the form makes a new run."
-        raise FieldErrors([FieldError("not_found", message, None)], 404)
+        raise FieldErrors.single("not_found", message, status=404)
     return run
 
 
@@ -164,7 +164,7 @@ def _require_one(request: HttpRequest, what: str) -> None:
     """Error: FieldErrors for a sweep."""
     if request.POST.get("compare"):
         message = f"A sweep is many runs: close Compare to {what} the settings of one."
-        raise FieldErrors([FieldError("invalid", message, None)])
+        raise FieldErrors.single("invalid", message)
 
 
 def _estimate(request: HttpRequest) -> Cost:
@@ -172,9 +172,9 @@ def _estimate(request: HttpRequest) -> Cost:
     everything = {"confirm": list(CAUTIONS)}
     if request.POST.get("compare"):
         plan = plan_sweep(request.user, _sweep_request(request.POST) | everything)
-        return cost_of(request.user, plan.specs, *plan.material.pair)
-    spec, material = plan_run(request.user, _run_request(request.POST) | everything)
-    return cost_of(request.user, [spec], *material.pair)
+        return cost_of(request.user, plan.specs, *plan.rows.pair)
+    spec, rows = plan_run(request.user, _run_request(request.POST) | everything)
+    return cost_of(request.user, [spec], *rows.pair)
 
 
 def _run_request(post: QueryDict) -> dict[str, Any]:

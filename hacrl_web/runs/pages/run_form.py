@@ -115,7 +115,7 @@ def render_form(
     cost: Cost | None = None,
 ) -> HttpResponse:
     """The form with these values, each error beside its field."""
-    fields, sections, homeless = draw(values, errors)
+    fields, sections, unplaced_errors = draw(values, errors)
     groups, benchmarks = _choices(request.user, values.get("group"))
     for key, rows in (("group", groups), ("benchmark", benchmarks)):
         if fields[key].value is None and len(rows) == 1:
@@ -124,7 +124,7 @@ def render_form(
     context = {
         "fields": fields,
         "sections": sections,
-        "homeless": homeless,
+        "unplaced_errors": unplaced_errors,
         "num_errors": len(errors),
         "groups": groups,
         "benchmarks": benchmarks,

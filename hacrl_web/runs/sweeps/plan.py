@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from hacrl_web.runs.launch.plan import KEYS, SECTIONS, LaunchError, Material, check_spec, find_material
+from hacrl_web.runs.launch.plan import KEYS, SECTIONS, LaunchError, RequestRows, check_spec, find_rows
 from hacrl_web.runs.launch.variants import (
     ABLATIONS,
     HACPO,
@@ -42,7 +42,7 @@ class SweepPlan:
     """A checked request. runs: ordered by seed first, so that a running sweep has all variants of its first seeds."""
 
     request: dict[str, Any]  # normalized
-    material: Material
+    rows: RequestRows
     runs: list[PlannedRun]
 
     @property
@@ -64,20 +64,20 @@ class SweepParts:
 def plan_sweep(user: Any, request: Any) -> SweepPlan:
     """Every run of a sweep, checked. Error: LaunchError."""
     if not isinstance(request, Mapping):
-        raise LaunchError([FieldError("invalid", "Must be an object with settings.", None)])
+        raise LaunchError.single("invalid", "Must be an object with settings.")
     errors: list[FieldError] = []
     parts = _sweep_parts(request, errors)
     rule = _base_rule(parts.base, errors)
     variants = _variants(parts, rule, errors) if rule and not errors else []
     shared = {key: value for key, value in request.items() if key not in SWEEP_KEYS}
-    material = find_material(user, shared, errors, KEYS - {"cloned_from", "draft"})
+    rows = find_rows(user, shared, errors, KEYS - {"cloned_from", "draft"})
     # With errors in the lists, one HACPO run shows the errors of the other settings.
     runs = [(seed, variant) for seed in parts.seeds for variant in variants] or [(0, Variant(HACPO))]
     planned = []
     for seed, variant in runs:
         section = {**parts.base, **variant.overrides} if isinstance(parts.base, Mapping) else parts.base
         problems: list[FieldError] = []
-        spec = check_spec({**shared, "algorithm": section, "seed": seed}, material, problems)
+        spec = check_spec({**shared, "algorithm": section, "seed": seed}, rows, problems)
         moved = dict.fromkeys(replace(one, field=variant.field_of(one.field)) for one in problems)
         errors += [error for error in moved if error not in errors]
         if spec is not None:
@@ -88,7 +88,7 @@ def plan_sweep(user: Any, request: Any) -> SweepPlan:
     errors += _repeated_runs(planned)
     if errors or rule is None:
         raise LaunchError(errors[:MAX_ERRORS])
-    return SweepPlan(_normalized(parts, rule, planned, material), material, planned)
+    return SweepPlan(_normalized(parts, rule, planned, rows), rows, planned)
 
 
 def _sweep_parts(request: Mapping[str, Any], errors: list[FieldError]) -> SweepParts:
@@ -180,16 +180,16 @@ def _repeated_runs(planned: list[PlannedRun]) -> list[FieldError]:
     return list(dict.fromkeys(errors))
 
 
-def _normalized(parts: SweepParts, rule: AlgorithmSpec, runs: list[PlannedRun], material: Material) -> dict[str, Any]:
+def _normalized(parts: SweepParts, rule: AlgorithmSpec, runs: list[PlannedRun], rows: RequestRows) -> dict[str, Any]:
     """The request with the values that RunSpec read, and in the sections only the settings that it has."""
     first = runs[0].spec
     changed = first.model_dump(mode="json", exclude_unset=True)
     sections = {key: changed[key] for key in SECTIONS if key in changed}
     if "algorithm" in sections:
         sections["algorithm"] = rule.model_dump(mode="json", exclude_unset=True, exclude={"name"})
-    if material.further is not None:  # ids, as in requests
-        sections["evaluation"]["benchmarks"] = [benchmark.pk for benchmark in material.further]
-    group, benchmark = material.pair
+    if rows.further is not None:  # ids, as in requests
+        sections["evaluation"]["benchmarks"] = [benchmark.pk for benchmark in rows.further]
+    group, benchmark = rows.pair
     cautions = {caution.code for run in runs for caution in run.spec.cautions()}  # other codes confirm nothing
     return {
         "name": first.name,
@@ -199,6 +199,6 @@ def _normalized(parts: SweepParts, rule: AlgorithmSpec, runs: list[PlannedRun], 
         "ablations": list(parts.ablations),
         "seeds": list(dict.fromkeys(run.spec.seed for run in runs)),
         "grid": parts.grid,
-        "confirm": [code for code in material.confirmed if code in cautions],
+        "confirm": [code for code in rows.confirmed if code in cautions],
         **sections,
     }

@@ -31,12 +31,12 @@ def launch_sweep(user: Any, request: Any) -> Sweep:
     """Queue one run for each variant and seed. Error: LaunchError, and nothing is written."""
     plan = plan_sweep(user, request)
     with transaction.atomic():
-        hold(plan.material)
+        hold(plan.rows)
         sweep = Sweep.objects.create(
-            owner=user, project=plan.material.project, name=plan.request["name"], request=plan.request
+            owner=user, project=plan.rows.project, name=plan.request["name"], request=plan.request
         )
         for variant, spec in plan.runs:
-            _create(user, sweep, variant.label, spec, *plan.material.pair)
+            _create(user, sweep, variant.label, spec, *plan.rows.pair)
     return sweep
 
 
@@ -67,7 +67,7 @@ def add_seeds(user: Any, sweep: Sweep, seeds: Any) -> list[Run]:
         missing = _missing(state, new_seeds)
         if (num_runs := len(state.current) + len(missing)) > MAX_SWEEP_RUNS:
             message = f"A sweep has at most {MAX_SWEEP_RUNS} runs; this one would have {num_runs}."
-            raise LaunchError([FieldError("too_many_runs", message, "seeds")])
+            raise LaunchError.single("too_many_runs", message, "seeds")
         if missing and (errors := cannot_repeat(missing[0][0].newest)):  # all runs have the same group and benchmark
             raise LaunchError(errors)
         new_runs = [
@@ -105,7 +105,7 @@ def retry_all(user: Any, sweep: Sweep, state: str = State.FAILED) -> list[Run]:
     Error: FieldErrors, and nothing is written.
     """
     if state not in (State.FAILED, State.STOPPED):
-        raise LaunchError([FieldError("invalid", "Must be failed or stopped.", "state")])
+        raise LaunchError.single("invalid", "Must be failed or stopped.", "state")
     with transaction.atomic():
         return [retry(user, run) for run in _locked(sweep).in_state(state)]
 

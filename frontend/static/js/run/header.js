@@ -21,7 +21,7 @@ function showResumed(before, step, attempt) {
   const until = Math.max(Number(notice.dataset.until), before);
   if (step < before) {
     notice.dataset.until = String(until);
-    notice.textContent = `Attempt ${attempt} goes on from the last checkpoint: the steps up to ${count(until)} are done again.`;
+    notice.textContent = `Attempt ${attempt} continues from the last checkpoint and repeats the steps up to ${count(until)}.`;
   }
   notice.hidden = !notice.textContent || step >= until;
 }

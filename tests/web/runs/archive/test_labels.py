@@ -42,11 +42,11 @@ def test_tags_and_notes_are_stored_shown_and_recorded(client, run, user):
 @pytest.mark.parametrize(
     ("tags", "notes", "said"),
     [
-        (",".join("abcdefghijk"), "", "At most 10 tags are possible; these are 11."),
+        (",".join("abcdefghijk"), "", "At most 10 tags; you gave 11."),
         ("a" * 41, "", "At most 40 characters; you gave 41."),
         ("a\u202eb", "", "Control characters are not allowed."),
         ("\u200b", "", "It has no visible character"),
-        ("a", "n" * 4001, "At most 4000 characters; these are 4001."),
+        ("a", "n" * 4001, "At most 4000 characters; you gave 4001."),
         ("a", "nul\x00", "Control characters are not allowed."),
         ("a", "\u2067turned", "Control characters are not allowed."),
     ],

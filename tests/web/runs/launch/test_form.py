@@ -153,7 +153,7 @@ def test_odd_mini_batch_of_gspox2_is_explained_beside_its_field(web, form):
     response = web.post(reverse("runs:run_create"), {**form, **odd})
     assert response.status_code == 422
     assert "mini_batch_size must be even" in field_of(response, "training.mini_batch_size")
-    assert response.context["homeless"] == []
+    assert response.context["unplaced_errors"] == []
 
 
 def test_seed_that_is_named_twice_is_said_and_not_merged(web, form):

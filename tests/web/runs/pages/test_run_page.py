@@ -105,7 +105,7 @@ def test_csv_holds_the_plotted_numbers_of_the_highest_attempt(web, user):
     run = factories.make_run(user)
     add_event(run, 1, "metrics", {"values": {"kl": 0.5}, "ratios": {"reward/mean": [3.0, 4.0]}}, step=1)
     add_event(run, 2, "metrics", {"values": {"kl": 9.0}, "ratios": {}}, step=2)
-    # The second attempt goes on from step 1 and repeats step 2.
+    # The second attempt continues from step 1 and repeats step 2.
     add_event(run, 3, "metrics", {"values": {"kl": 0.25}, "ratios": {}}, step=2, attempt=2)
     add_event(run, 4, "metrics", {"values": {"omega": 1.5}, "ratios": {}}, step=2, attempt=2, source="B")
     response = web.get(reverse("runs:metrics_csv", args=[run.pk]))

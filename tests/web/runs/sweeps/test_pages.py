@@ -71,7 +71,7 @@ def test_what_is_wrong_stands_beside_its_field_and_is_kept(web, form, changes, f
     response = web.post(reverse("runs:run_create"), {**form, **changes})
     assert response.status_code == 422
     assert words in field_of(response, field)
-    assert response.context["homeless"] == []
+    assert response.context["unplaced_errors"] == []
     assert not Run.objects.exists()
     if field.startswith("grid."):
         assert f'value="{changes[field]}"' in field_of(response, field)

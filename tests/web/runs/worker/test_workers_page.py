@@ -268,7 +268,7 @@ class TestDevicesAtHome:
 @pytest.mark.django_db
 def test_empty_page_says_how_a_worker_comes(client):
     client.force_login(make_user())
-    assert "No worker has been heard of yet" in client.get("/workers/").content.decode()
+    assert "No worker has sent a heartbeat yet" in client.get("/workers/").content.decode()
 
 
 @pytest.mark.django_db
