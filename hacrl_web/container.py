@@ -23,7 +23,7 @@ USAGE = f"usage: python -m hacrl_web.container {{{','.join(ROLES)}}} | health {{
 
 
 def prepare_container(role: str) -> int:
-    """Exit status: 0 where the process may start; else the problem has been printed."""
+    """Exit status: 0 if the process may start; else the problem has been printed."""
     checks = subprocess.run([sys.executable, "manage.py", "check", "--deploy", "--fail-level", "ERROR"], cwd=ROOT)
     if checks.returncode:
         return checks.returncode

@@ -178,7 +178,7 @@ def _after_delete(sender: Any, instance: Any, **_: Any) -> None:
 
 
 def _entry(action: str, row: models.Model, before: Values, after: Values) -> AuditEntry | None:
-    """None where no recorded field has changed."""
+    """None if no recorded field has changed."""
     actor, watch = current_actor(), _watched.get(type(row))
     assert isinstance(actor, Actor)
     if action == CHANGED:

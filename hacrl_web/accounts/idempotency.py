@@ -30,7 +30,7 @@ Launch = Callable[..., Any]
 def idempotent(launch: Launch) -> Launch:
     """Decorator of an operation that launches: it runs once for each key of a user. Without the header: each time.
 
-    The same key with the same body gets the stored answer, or 404 where the user may no longer see the launched
+    The same key with the same body gets the stored answer, or 404 if the user may no longer see the launched
     object; with another body 409. A refusal is not stored, so a corrected request may use its key again.
     """
 
@@ -62,7 +62,7 @@ def idempotent(launch: Launch) -> Launch:
 def _first(request: HttpRequest, key: str, digest: str, act: Callable[[], Status[Any]]) -> HttpResponse:
     """Store key, launch and answer in one transaction: of two simultaneous requests, the second waits for the first.
 
-    Error: IntegrityError where the key exists.
+    Error: IntegrityError if the key exists.
     """
     with transaction.atomic():
         LaunchKey.objects.filter(created_at__lt=timezone.now() - LIFETIME).delete()
@@ -74,7 +74,7 @@ def _first(request: HttpRequest, key: str, digest: str, act: Callable[[], Status
 
 
 def _check_visible(user: Any, answer: dict[str, Any]) -> None:
-    """Error: FieldErrors (404) where the user no longer sees the launched object (`url` of the answer)."""
+    """Error: FieldErrors (404) if the user no longer sees the launched object (`url` of the answer)."""
     rows = rows_at(resolve(answer["url"]), user)
     if rows is not None and not rows.exists():
         message = f"What this {HEADER} launched was deleted, or you are no longer in its project."

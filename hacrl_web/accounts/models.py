@@ -123,9 +123,9 @@ class Membership(models.Model):
 
 
 def first_user() -> User:
-    """The first active superuser; created without a usable password where no user exists.
+    """The first active superuser; created without a usable password if no user exists.
 
-    Error: User.DoesNotExist where users exist, but no active superuser.
+    Error: User.DoesNotExist if users exist, but no active superuser.
     """
     if not User.objects.exists():
         User.objects.create_superuser(FIRST_USER)
@@ -156,7 +156,7 @@ class LoginLinkQuerySet(models.QuerySet["LoginLink"]):
         )
 
     def use(self, token: str) -> User | None:
-        """Mark the link as used and return its user; None where it was used, has expired or never existed."""
+        """Mark the link as used and return its user; None if it was used, has expired or never existed."""
         link = self.usable(token).select_related("user").first()
         # One conditional UPDATE: of two simultaneous requests, one succeeds.
         if link is None or not self.filter(pk=link.pk, used_at=None).update(used_at=timezone.now()):
@@ -224,7 +224,7 @@ class Invitation(models.Model):
 
 class LoginTryQuerySet(models.QuerySet["LoginTry"]):
     def admit(self, key: str) -> bool:
-        """Record a try; False where too many of this key were recorded within LOGIN_WINDOW.
+        """Record a try; False if too many of this key were recorded within LOGIN_WINDOW.
 
         It is recorded before the password is checked, so that simultaneous tries count too.
         """

@@ -48,7 +48,7 @@ def administers(user: Any) -> bool:
 
 
 def require(user: Any, project: Project, needed: str) -> None:
-    """Error: FieldErrors (403) where the user's role in the project does not include `needed`."""
+    """Error: FieldErrors (403) if the user's role in the project does not include `needed`."""
     role = role_in(user, project)
     if role is None:
         raise forbidden("You are not in the project that this belongs to.")

@@ -39,7 +39,7 @@ SettingsOfUsers = dict[Any, NotificationSettings]  # by the user's id
 
 @dataclass(frozen=True)
 class Message:
-    """An event for one user. make_body is called only where no message of this key is stored yet."""
+    """An event for one user. make_body is called only if no message of this key is stored yet."""
 
     recipient: NotificationSettings
     key: str

@@ -57,7 +57,7 @@ class StepMetrics:
         return value
 
     def ratio(self, metric: str, agent: str, source: str = "") -> tuple[float, float] | None:
-        """(sum, count); None where the count is 0 or missing."""
+        """(sum, count); None if the count is 0 or missing."""
         parts = self.metrics.get((agent, source), {}).get("ratios", {}).get(metric)
         return (parts[0], parts[1]) if parts and parts[0] is not None and parts[1] else None
 
@@ -94,7 +94,7 @@ def peer_share(step: StepMetrics, facts: Facts, agent: str) -> float | None:
 
 
 def uniform_share(step: StepMetrics, facts: Facts, agent: str) -> float | None:
-    """Share of prompts on which all rewards are equal; the rewards of all agents where rollouts are shared."""
+    """Share of prompts on which all rewards are equal; the rewards of all agents if rollouts are shared."""
     return step.share("frac_reward_zero_std_joint" if facts.shares else "frac_reward_zero_std", agent)
 
 
@@ -132,9 +132,9 @@ def over_start(series: Series, facts: Facts) -> float | None:
 
 
 def length_over_limit(series: Series, facts: Facts) -> float | None:
-    """The last length divided by its limit: twice the start, or 0.9 of the maximum where that is less.
+    """The last length divided by its limit: twice the start, or 0.9 of the maximum if that is less.
 
-    None where the start is already near the maximum.
+    None if the start is already near the maximum.
     """
     start = _start(series)
     cap = NEAR_CAP * facts.max_completion_length
@@ -170,7 +170,7 @@ def reward_changes(series: Series) -> list[float] | None:
 
 
 def gain(series: Series, facts: Facts) -> float | None:
-    """Mean reward of the last 30 steps minus that of the 30 before; 1 where the task counts as solved."""
+    """Mean reward of the last 30 steps minus that of the 30 before; 1 if the task counts as solved."""
     values = series.values[-2 * PLATEAU_WINDOW :]
     if len(values) < 2 * PLATEAU_WINDOW:
         return None
@@ -179,7 +179,7 @@ def gain(series: Series, facts: Facts) -> float | None:
 
 
 def _start(series: Series) -> float | None:
-    """The median of the first five values; None where it is 0, or without a value after them."""
+    """The median of the first five values; None if it is 0, or without a value after them."""
     if len(series.start) < START_POINTS or series.last[-1][0] <= series.start[-1][0]:
         return None
     return float(median(value for _, value in series.start)) or None

@@ -29,7 +29,7 @@ class AlertsQuery(PageQuery):
 
 @require_GET
 def alert_list(request: HttpRequest) -> HttpResponse:
-    """Alerts of all runs of the project, newest first; of one state or kind where the address names them."""
+    """Alerts of all runs of the project, newest first; of one state or kind if the address names them."""
     visible = Alert.objects.listed_for(request.user)
     query = AlertsQuery.read(request.GET)
     state, kind = query.state, one_of(query.kind, BY_KIND)

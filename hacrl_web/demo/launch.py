@@ -48,7 +48,7 @@ def folder() -> Path:
 
 
 def make_agents(report: Callable[[int], None]) -> Path:
-    """Create the demo's models and questions where they do not exist; returns their folder. Error: CalledProcessError.
+    """Create the demo's models and questions if they do not exist; returns their folder. Error: CalledProcessError.
 
     report: is called with the percentage done.
     """

@@ -31,7 +31,7 @@ def is_public() -> bool:
 
 
 def filesystem(path: Path) -> str:
-    """The type of the file system of a path; empty where it is unknown."""
+    """The type of the file system of a path; empty if it is unknown."""
     path = path.resolve()
     mounts = [part for part in psutil.disk_partitions(all=True) if path.is_relative_to(part.mountpoint)]
     return max(mounts, key=lambda part: len(part.mountpoint)).fstype if mounts else ""

@@ -40,7 +40,7 @@ def data_folder(default: str = "var") -> Path:
 
 
 def make_data_folder(path: Path) -> None:
-    """Error: StartRefused where it cannot be created or written."""
+    """Error: StartRefused if it cannot be created or written."""
     try:
         for folder in (path, path / "logs", path / "redis"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def lock_holder(data: Path) -> int | None:
 
 
 def read_state(data: Path) -> dict[str, Any]:
-    """up.json, written by the running or the last `up`; empty where it cannot be read."""
+    """up.json, written by the running or the last `up`; empty if it cannot be read."""
     try:
         state = json.loads((data / "up.json").read_text())
     except (OSError, ValueError):
@@ -100,7 +100,7 @@ def read_state(data: Path) -> dict[str, Any]:
 
 
 def check_vllm() -> None:
-    """Error: StartRefused where `demo --engine vllm` needs a vLLM that is not installed."""
+    """Error: StartRefused if `demo --engine vllm` needs a vLLM that is not installed."""
     if importlib.util.find_spec("vllm") is None:
         from workers.contract.spec.sections import INSTALL_VLLM
 
@@ -118,7 +118,7 @@ def write_state(data: Path, state: dict[str, Any]) -> None:
 
 
 def port_owner(port: int) -> str:
-    """ " by process 7 (python -m http.server)"; empty where the process cannot be read."""
+    """ " by process 7 (python -m http.server)"; empty if the process cannot be read."""
     try:
         import psutil
 
@@ -137,7 +137,7 @@ def free_port(host: str) -> int:
 
 
 def check_port(host: str, port: int) -> None:
-    """Error: StartRefused where the web cannot listen there."""
+    """Error: StartRefused if the web cannot listen there."""
     try:
         with socket.create_server((host, port), family=_family(host)):
             return
@@ -169,7 +169,7 @@ def is_weak_key(key: str) -> bool:
 
 
 def check_public_bind(host: str) -> dict[str, str]:
-    """Environment variables that the web needs on this address. Error: StartRefused where it would be unsafe."""
+    """Environment variables that the web needs on this address. Error: StartRefused if it would be unsafe."""
     if is_loopback(host):
         return {}
     if os.environ.get("HACRL_DEBUG") == "1":

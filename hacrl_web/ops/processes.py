@@ -237,7 +237,7 @@ def started_at(process: psutil.Process) -> float:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """False for zombies: they stay for ever where the first process does not reap, as in some containers."""
+    """False for zombies: they stay for ever if the first process does not reap, as in some containers."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

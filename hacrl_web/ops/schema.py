@@ -30,7 +30,7 @@ def pending() -> list[str]:
 
 
 def refuse_newer() -> None:
-    """Error: NewerDatabase where the database has unknown migrations, or only a part of a squashed one."""
+    """Error: NewerDatabase if the database has unknown migrations, or only a part of a squashed one."""
     applied = set(MigrationRecorder(connection).applied_migrations())
     for migration in MigrationLoader(None).disk_migrations.values():
         missing = [f"{app}.{name}" for app, name in migration.replaces if (app, name) not in applied]

@@ -17,7 +17,7 @@ class BadSecret(Exception):
 
 
 def secret(name: str) -> str:
-    """The value of a secret; empty where it is not set. Error: BadSecret."""
+    """The value of a secret; empty if it is not set. Error: BadSecret."""
     value, path = os.environ.get(name, ""), os.environ.get(f"{name}_FILE", "")
     if not path:
         return value

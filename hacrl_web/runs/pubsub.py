@@ -34,7 +34,7 @@ class RedisGuard:
         self._is_down = False
 
     def call(self, purpose: str, function: Callable[[], ResultT]) -> ResultT | None:
-        """What `function` returns; None where Redis did not answer, now or within the last PAUSE_S seconds."""
+        """What `function` returns; None if Redis did not answer, now or within the last PAUSE_S seconds."""
         if time.monotonic() < self._closed_until:
             return None
         try:

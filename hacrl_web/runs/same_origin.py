@@ -20,7 +20,7 @@ def _host_and_port(netloc: str, scheme: str) -> tuple[str, int] | None:
 
 
 def _own_scheme(scope: dict[str, Any], headers: dict[bytes, list[bytes]]) -> str:
-    """https where the connection is encrypted, or where a proxy that the settings trust reports that it was."""
+    """https if the connection is encrypted, or if a proxy that the settings trust reports that it was."""
     if scope.get("scheme") == "wss":
         return "https"
     trusted = settings.SECURE_PROXY_SSL_HEADER
@@ -31,7 +31,7 @@ def _own_scheme(scope: dict[str, Any], headers: dict[bytes, list[bytes]]) -> str
 
 
 def is_same_origin(scope: dict[str, Any]) -> bool:
-    """True where Origin is exactly the scheme, host and port of the request, and we serve that host."""
+    """True if Origin is exactly the scheme, host and port of the request, and we serve that host."""
     headers: dict[bytes, list[bytes]] = {}
     for name, value in scope["headers"]:
         headers.setdefault(name.lower(), []).append(value)

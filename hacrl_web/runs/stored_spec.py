@@ -10,7 +10,7 @@ from workers.contract.spec.run import RunSpec
 
 
 def stored_spec(run: Run) -> RunSpec:
-    """Error: FieldErrors (409), where another version stored settings that this one refuses."""
+    """Error: FieldErrors (409), if another version stored settings that this one refuses."""
     try:
         return RunSpec.model_validate(run.spec)
     except ValidationError as error:

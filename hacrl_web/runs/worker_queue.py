@@ -22,7 +22,7 @@ def queue_of(folder: str) -> str:
 
 
 def notify_worker(run_id: UUID, folder: str = "") -> bool:
-    """Send the message; False where Redis does not answer within a second: the dispatcher sends it again.
+    """Send the message; False if Redis does not answer within a second: the dispatcher sends it again.
 
     folder: the data folder that the run waits for, if any.
     """
@@ -44,5 +44,5 @@ def notify_worker(run_id: UUID, folder: str = "") -> bool:
 
 
 def waiting(folder: str = "") -> int | None:
-    """Messages that no worker (of a folder) has taken; None where Redis does not answer."""
+    """Messages that no worker (of a folder) has taken; None if Redis does not answer."""
     return guard.call("queue length", lambda: int(client().llen(queue_of(folder))))

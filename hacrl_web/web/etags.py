@@ -23,7 +23,7 @@ def etag_of(body: Any) -> str:
 
 
 def tagged(request: HttpRequest, body: Any) -> HttpResponse:
-    """The body with its ETag, or 304 where the caller has this version (If-None-Match)."""
+    """The body with its ETag, or 304 if the caller has this version (If-None-Match)."""
     tag = etag_of(body)
     response = HttpResponse(json.dumps(body, cls=DjangoJSONEncoder), content_type="application/json; charset=utf-8")
     if tag in _tags(request, "If-None-Match"):
@@ -44,7 +44,7 @@ def edit_of(kind: type[Model], pk: Any) -> Iterator[None]:
 
 
 def check_version(request: HttpRequest, current: Any) -> None:
-    """Error: FieldErrors, 428 without If-Match, 412 where it names another version than the current one."""
+    """Error: FieldErrors, 428 without If-Match, 412 if it names another version than the current one."""
     tags = _tags(request, "If-Match")
     if not tags:
         message = "Name the version that you change: send its ETag as If-Match."

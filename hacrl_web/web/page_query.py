@@ -105,10 +105,10 @@ def encode_query(values: Mapping[str, Any]) -> str:
 
 
 def one_of(value: str, allowed: Iterable[str], default: str = "") -> str:
-    """The value where it is one of those known only at run time, else the default."""
+    """The value if it is one of those known only at run time, else the default."""
     return value if value in allowed else default
 
 
 def page_of(request: HttpRequest, rows: Any, size: int) -> Page:
-    """The page of `rows` that the address names by `page`: the first where it names none, the last where too high."""
+    """The page of `rows` that the address names by `page`: the first if it names none, the last if too high."""
     return Paginator(rows, size).get_page(request.GET.get("page"))

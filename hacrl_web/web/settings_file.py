@@ -114,7 +114,7 @@ def _add_lines(node: Any, path: str, lines: dict[str, int]) -> None:
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Error: ValueError where a name appears twice in an object."""
+    """Error: ValueError if a name appears twice in an object."""
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]

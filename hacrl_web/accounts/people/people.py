@@ -56,7 +56,7 @@ def make_project(user: User, name: str) -> Project:
 
 
 def set_role(member: Membership, role: str) -> None:
-    """Error: FieldErrors (409) where the project would be left without an admin."""
+    """Error: FieldErrors (409) if the project would be left without an admin."""
     with transaction.atomic():
         _keep_admin(member, role)
         if role != Role.ADMIN:
@@ -95,7 +95,7 @@ def _keep_admin(member: Membership, role: str | None) -> None:
 
 
 def join(token: str, user: User) -> Project | None:
-    """Use an invitation: returns its project, or None where it is not usable. A higher role of the user stays."""
+    """Use an invitation: returns its project, or None if it is not usable. A higher role of the user stays."""
     with transaction.atomic():
         invitation = Invitation.objects.usable(token).select_related("project").first()
         if invitation is None:

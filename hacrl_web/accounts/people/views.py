@@ -176,7 +176,7 @@ def create_invitation(request: HttpRequest, project: Project, role: str, comment
 
 
 def withdraw_invitation(project: Project, invitation_id: int) -> bool:
-    """Delete an invitation; False where it was used already. Error: Http404."""
+    """Delete an invitation; False if it was used already. Error: Http404."""
     row = get_object_or_404(project.invitations, pk=invitation_id)
     if row.used_at is None:
         row.delete()

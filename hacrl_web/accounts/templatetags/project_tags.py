@@ -33,7 +33,7 @@ def reads_audit(context: template.Context) -> bool:
 
 @register.simple_tag(takes_context=True)
 def project_switch_tag(context: template.Context) -> dict[str, Any]:
-    """The projects that the header offers; empty where there is only one."""
+    """The projects that the header offers; empty if there is only one."""
     user = context["user"]
     try:
         if user.is_staff:

@@ -126,7 +126,7 @@ def _not_accepted(code: str, message: str) -> FieldErrors:
 
 
 def check_scope(token: ApiToken, method: str) -> None:
-    """Error: FieldErrors (403) where the token's scopes do not include this method."""
+    """Error: FieldErrors (403) if the token's scopes do not include this method."""
     needed = "read" if method in READING else "write"
     if needed not in token.scopes:
         message = f"This API token may not {needed}: its scope is {', '.join(token.scopes)}."

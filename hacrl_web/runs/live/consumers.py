@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 def _read_rights(session_key: str | None, user_id: Any, run_ids: Iterable[UUID]) -> tuple[Any, set[UUID]]:
     """A session's user as stored now, and those of the runs that the user may see.
 
-    The user is None where the session has ended or belongs to another user.
+    The user is None if the session has ended or belongs to another user.
     """
     request = HttpRequest()
     request.session = SessionStore(session_key)
@@ -85,7 +85,7 @@ class RunConsumer(AsyncWebsocketConsumer):
     It sends {"op": "sub", "run": id, "after": seq}, {"op": "unsub", "run": id}, {"op": "ping"}; it gets
     {"op": "events", "run", "prev", "seq", "events": [...]}, {"op": "run", "run", "state", ...}, {"op": "synced", "run",
     "seq"} once after the backlog of a sub, {"op": "link", "delayed"} when Redis fails or comes back,
-    {"op": "error", "code", "message"} (with "run" where a subscription ends) and {"op": "pong"}.
+    {"op": "error", "code", "message"} (with "run" if a subscription ends) and {"op": "pong"}.
     """
 
     channel_layer_alias = None  # a Redis restart must not close the socket
@@ -230,7 +230,7 @@ class RunConsumer(AsyncWebsocketConsumer):
                 await asyncio.sleep(FRAME_PAUSE_S)
 
     async def _serve(self, subscription: Subscription) -> bool:
-        """Send one subscription's next frames; True where there is more already."""
+        """Send one subscription's next frames; True if there is more already."""
         if self.subscriptions.get(subscription.run_id) is not subscription:
             return False
         if subscription.is_deleted:

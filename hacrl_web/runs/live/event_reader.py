@@ -74,7 +74,7 @@ def read_status(run_ids: list[UUID]) -> dict[UUID, Status]:
 
 
 def find_visible(user: Any, run_id: UUID) -> Status | None:
-    """The status of a run; None where the user may not see it or it does not exist."""
+    """The status of a run; None if the user may not see it or it does not exist."""
     if not Run.objects.visible_to(user).filter(pk=run_id).exists():
         return None
     return read_status([run_id]).get(run_id)

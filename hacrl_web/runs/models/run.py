@@ -82,7 +82,7 @@ class RunQuerySet(ProjectRowQuerySet["Run"]):
         return self.filter(tags__contains=f",{tag.strip().lower()},")
 
     def claim(self, run_id: uuid.UUID, worker: Worker) -> Run | None:
-        """Take a queued run and raise its attempt, by compare-and-swap; None where this worker cannot have it."""
+        """Take a queued run and raise its attempt, by compare-and-swap; None if this worker cannot have it."""
         now = timezone.now()
         with transaction.atomic():
             drained = Host.objects.filter(name=worker.host).exclude(drain=Drain.NO)
@@ -183,7 +183,7 @@ class Run(RunStateMachine, ProjectRow):
 
     @property
     def is_generated(self) -> bool:
-        """True where tools/generated_runs made up its numbers: it has no run directory."""
+        """True if tools/generated_runs made up its numbers: it has no run directory."""
         return self.data_folder == GENERATED
 
     @property
@@ -201,7 +201,7 @@ class Run(RunStateMachine, ProjectRow):
 
     @property
     def is_evaluation_only(self) -> bool:
-        """True where no agent learns: each is evaluated once."""
+        """True if no agent learns: each is evaluated once."""
         return bool(self.spec.get("training", {}).get("steps") == 0)
 
     @property

@@ -92,7 +92,7 @@ class RunStateMachine(models.Model):
         return self.desired_state == Desire.PAUSE and not self.is_terminal
 
     def transition_to(self, new: str, *, reason: str, attempt: int | None = None, **columns: Any) -> bool:
-        """Change state by one conditional UPDATE and record it; False where the state machine or the fence refuses.
+        """Change state by one conditional UPDATE and record it; False if the state machine or the fence refuses.
 
         attempt: refuse unless this attempt owns the run.  columns: further columns to write with it.
         A run whose user wants it to stop or pause does not return to the queue, from which no worker would take it: it
@@ -144,7 +144,7 @@ class RunStateMachine(models.Model):
             self.refresh_from_db()
 
     def request_pause(self, reason: str) -> None:
-        """Pause the run: at once where it is queued, else after the step under way. reason: who and why."""
+        """Pause the run: at once if it is queued, else after the step under way. reason: who and why."""
         transaction.on_commit(lambda: publish_update(self.pk))
         pausable = self._row(desired_state=Desire.RUN).exclude(state__in=[*TERMINAL, State.DRAFT])
         pausable.update(desired_state=Desire.PAUSE, desire_reason=reason)
@@ -166,7 +166,7 @@ class RunStateMachine(models.Model):
 
     @property
     def will_end(self) -> bool:
-        """True where an interruption ends the run: its user wants it to stop, or it was interrupted too often."""
+        """True if an interruption ends the run: its user wants it to stop, or it was interrupted too often."""
         return self.desired_state == Desire.STOP or self.interruptions >= MAX_INTERRUPTIONS
 
     def requeue(self, *, reason: str, attempt: int, is_interruption: bool) -> bool:

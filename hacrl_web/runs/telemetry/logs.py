@@ -61,7 +61,7 @@ def _search_left_out(run: Run, search: str, level: str) -> list[TelemetryEvent]:
 
 
 def search_output(run: Run, search: str) -> list[dict[str, Any]] | None:
-    """The newest lines of the trainer's output that contain `search`; None where it is not on this host."""
+    """The newest lines of the trainer's output that contain `search`; None if it is not on this host."""
     needle = search.lower()
     try:
         matches = deque((text for text in read_output(run.run_dir) if needle in text.lower()), FOUND_SHOWN + 1)

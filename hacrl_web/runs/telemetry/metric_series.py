@@ -40,7 +40,7 @@ _BLOB = ("packed", "count", "first_step", "last_step")
 class MetricSeries:
     """The values of one metric by step. source: empty for an agent's own metric.
 
-    steps: ascending.  values: NaN where a step has no number.
+    steps: ascending.  values: NaN if a step has no number.
     """
 
     metric: str

@@ -90,7 +90,7 @@ class Shipper:
         return path, full is not None
 
     def _follows(self, path: Path) -> bool:
-        """True where the offset fits this file: it begins with stored events, and the next line is the next event."""
+        """True if the offset fits this file: it begins with stored events, and the next line is the next event."""
         if self.offset == 0:
             return True
         try:

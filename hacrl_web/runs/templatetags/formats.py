@@ -19,7 +19,7 @@ MISSING = "–"
 
 @register.filter
 def significant(value: Any, digits: int = 3) -> str | SafeString:
-    """Three significant digits, the full value on hover; an en dash where there is no number."""
+    """Three significant digits, the full value on hover; an en dash if there is no number."""
     if value is None or value == "" or isinstance(value, bool):
         return MISSING
     try:

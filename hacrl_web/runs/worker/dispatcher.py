@@ -117,7 +117,7 @@ def _mark_if_lost(run: Run, boot: str, silent_s: float) -> None:
 
 
 def _is_process_gone(run: Run) -> bool:
-    """True where the supervisor ran on this host and its process no longer exists."""
+    """True if the supervisor ran on this host and its process no longer exists."""
     if run.worker_host != host_name() or not run.worker_pid or run.worker_started is None:
         return False
     started = process_start(run.worker_pid)

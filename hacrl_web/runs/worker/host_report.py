@@ -23,7 +23,7 @@ class Gpu:
 
 @dataclass
 class HostCard:
-    """One host. `host` is None where runs name a host that never wrote a heartbeat."""
+    """One host. `host` is None if runs name a host that never wrote a heartbeat."""
 
     name: str
     host: Host | None

@@ -49,14 +49,14 @@ def data_folder_id() -> str:
 
 @cache
 def boot_id() -> str:
-    """Changes with each restart of the machine, and with nothing else; empty where the system has none."""
+    """Changes with each restart of the machine, and with nothing else; empty if the system has none."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""
 
 
 def process_start(pid: int) -> float | None:
-    """When a process started, in seconds since the machine did; None where no living process has this pid.
+    """When a process started, in seconds since the machine did; None if no living process has this pid.
 
     Without /proc the time is a date, which moves with the system clock.
     """
@@ -104,7 +104,7 @@ def drain_of(name: str) -> str:
 
 
 def any_has(*packages: str) -> bool:
-    """Whether a host that trains has one of these packages; True also where no host has reported its packages yet."""
+    """Whether a host that trains has one of these packages; True also if no host has reported its packages yet."""
     reports = [versions for versions in Host.objects.values_list("versions", flat=True) if versions]
     return not reports or any(name in versions for versions in reports for name in packages)
 
@@ -123,7 +123,7 @@ def change_drain(user: Any, name: str, drain: str, reason: str) -> Host:
 
 
 def set_drain(host: Host, drain: str, reason: str) -> None:
-    """reason: who and why; cleared where the host takes runs again."""
+    """reason: who and why; cleared if the host takes runs again."""
     host.drain, host.drain_reason = drain, "" if drain == Drain.NO else reason[:255]
     host.save(update_fields=["drain", "drain_reason"])
 

@@ -139,7 +139,7 @@ class RunSupervisor:
                 time.sleep(IDLE_S)
 
     def _ship(self) -> bool:
-        """Store the next batch of events and keep the lease; True where there is probably more. Error: LeaseLost."""
+        """Store the next batch of events and keep the lease; True if there is probably more. Error: LeaseLost."""
         batch = self.shipper.ship()
         # A shipped record is seen once: this loop only takes notes, nothing that could fail and skip the rest.
         for record in batch.records:
@@ -150,7 +150,7 @@ class RunSupervisor:
                 self.has_started = True
             elif record["type"] == "finished":
                 self.finished = record
-        if self.has_started and not self.is_announced:  # tried again in the next round where the database fails
+        if self.has_started and not self.is_announced:  # tried again in the next round if the database fails
             self.run.transition_to(State.RUNNING, reason="training", attempt=self.attempt)
             self.is_announced = True
         self._keep_lease()
@@ -177,7 +177,7 @@ class RunSupervisor:
         return desire
 
     def _handle_requests(self, trainer: TrainerProcess) -> None:
-        """Request a stop or a pause of the trainer where one is due; kill it when its grace is over."""
+        """Request a stop or a pause of the trainer if one is due; kill it when its grace is over."""
         now = time.monotonic()
         if self.shutdown_seen_at is None and self.is_shutting_down():
             self.shutdown_seen_at = now
@@ -276,7 +276,7 @@ class RunSupervisor:
     def _recover(self, error: Exception) -> None:
         """Requeue the run after an error of this code; the trainer is dead by now."""
         log.exception("run %s: its supervisor failed", self.run.pk)
-        with contextlib.suppress(Exception):  # where this is its last attempt, it ends with as many events as possible
+        with contextlib.suppress(Exception):  # if this is its last attempt, it ends with as many events as possible
             self._drain()
         reason = f"its supervisor failed: {type(error).__name__}: {error}"
         self._retry_on_db_error(lambda: self.run.requeue(reason=reason, attempt=self.attempt, is_interruption=True))

@@ -52,7 +52,7 @@ def train(run_id: str) -> None:
 
 
 def supervise(run_id: UUID, *, is_shutting_down: Callable[[], bool] = lambda: False) -> bool:
-    """Claim the next run and supervise it to its end. False where `run_id` no longer waits, or no run can be claimed.
+    """Claim the next run and supervise it to its end. False if `run_id` no longer waits, or no run can be claimed.
 
     So an old or a repeated message starts nothing.
     """
@@ -101,7 +101,7 @@ def claim_next() -> Run | None:
 
 
 def _is_busy(run_id: UUID) -> bool:
-    """True while the trainer of a lost attempt still holds the run directory, or where the lock cannot be checked."""
+    """True while the trainer of a lost attempt still holds the run directory, or if the lock cannot be checked."""
     try:
         os.close(lock_run_dir(Run(pk=run_id).run_dir))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`manage.py login_link`: prints a one-time login link, or only its path where HACRL_PUBLIC_URL is not set."""
+"""`manage.py login_link`: prints a one-time login link, or only its path if HACRL_PUBLIC_URL is not set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hacrl_web.accounts.models import LoginLink, User, first_user
 
 
 class Command(BaseCommand):
-    help = "Print a login link that works once, within one hour. Creates the first user where none exists."
+    help = "Print a login link that works once, within one hour. Creates the first user if none exists."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--user", help="user name; default: the first active superuser")
