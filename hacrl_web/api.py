@@ -31,7 +31,8 @@ from hacrl_web.leaderboard.api import router as leaderboard_router
 from hacrl_web.registry.api.benchmarks import router as benchmark_router
 from hacrl_web.registry.api.models_and_groups import router as registry_router
 from hacrl_web.runs.api.controls import router as controls_router
-from hacrl_web.runs.api.records import router as records_router
+from hacrl_web.runs.api.events_and_log import router as events_router
+from hacrl_web.runs.api.numbers import router as numbers_router
 from hacrl_web.runs.api.runs import router as runs_router
 from hacrl_web.runs.api.sweeps import router as sweeps_router
 from hacrl_web.web.errors import FieldError, FieldErrors, plain_message
@@ -140,7 +141,8 @@ api.add_router("", registry_router)
 api.add_router("", benchmark_router)
 api.add_router("", runs_router)
 api.add_router("", controls_router)
-api.add_router("", records_router)
+api.add_router("", events_router)
+api.add_router("", numbers_router)
 api.add_router("", sweeps_router)
 api.add_router("", alerts_router)
 api.add_router("", insight_router)

@@ -86,7 +86,7 @@ def _basis(paces: list[float], unmeasured: set[str]) -> str:
     runs = "1 completed run" if len(paces) == 1 else f"{len(paces)} completed runs"
     text = f"Measured: {runs} of this group on this benchmark, {median(paces):.3g} s a rollout (median)."
     if unmeasured:
-        text += f" Never measured here, taken as the others: {', '.join(sorted(unmeasured))}."
+        text += f" Not measured yet, so the median of the others is used: {', '.join(sorted(unmeasured))}."
     return text
 
 

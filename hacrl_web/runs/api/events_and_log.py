@@ -1,46 +1,27 @@
-"""The API's part for what a run recorded: events by cursor, log, plotted numbers, contributions, disk use."""
+"""The API's part for what a run reports: events by cursor, log, trainer output, disk use."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from django.db.models import Max
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from ninja import Query, Router
 
-from hacrl_web.runs.api.schemas import (
-    ContributionsAnswer,
-    EventsAnswer,
-    LogLineAnswer,
-    OutputAnswer,
-    RunSeriesAnswer,
-)
+from hacrl_web.runs.api.schemas import EventsAnswer, LogLineAnswer, OutputAnswer
 from hacrl_web.runs.archive.disk_use import DiskUse, disk_use
 from hacrl_web.runs.live.event_reader import BATCH_EVENTS, events_frame, read_batch, read_status
-from hacrl_web.runs.models import Contribution, TelemetryEvent
+from hacrl_web.runs.models import TelemetryEvent
 from hacrl_web.runs.requests import visible_run
 from hacrl_web.runs.telemetry import logs
-from hacrl_web.runs.telemetry.metric_series import read_series
 from hacrl_web.web.errors import FieldErrors
-from hacrl_web.web.page_query import MAX_WHOLE
 from hacrl_web.web.pagination import ListQuery, listing
 from hacrl_web.web.schemas import PageOf
 from hacrl_web.web.streaming import download
 
 MAX_CURSOR = 2**62
-MAX_CONTRIBUTIONS = 5000
-CONTRIBUTION_FIELDS = [f.name for f in Contribution._meta.concrete_fields if f.name not in ("id", "run", "seq")]
-NO_NAMES: list[str] = []
-Names = Annotated[list[str], Query()]
 Search = Annotated[str, Query(max_length=200)]
 router = Router(tags=["runs"])
-
-
-class ContributionQuery(ListQuery):
-    """They are many and small."""
-
-    limit: int = Query(1000, ge=1, le=MAX_CONTRIBUTIONS)
 
 
 @router.get("/runs/{run_id}/events", response=EventsAnswer, summary="Events after a cursor: the socket's frame")
@@ -106,43 +87,3 @@ def get_log_file(request: HttpRequest, run_id: UUID) -> StreamingHttpResponse:
 def get_disk(request: HttpRequest, run_id: UUID) -> Any:
     """`files_bytes` is null where the run directory lies on another host."""
     return disk_use(visible_run(request, run_id))
-
-
-@router.get("/runs/{run_id}/series", response=RunSeriesAnswer, summary="The plotted numbers, as columns")
-def get_series(request: HttpRequest, run_id: UUID, metric: Names = NO_NAMES, agent: Names = NO_NAMES) -> Any:
-    """Choose with ?metric=reward/mean&metric=capability&agent=A; without a choice, everything."""
-    run = visible_run(request, run_id)
-    series = [
-        {
-            "metric": one.metric,
-            "agent": one.agent,
-            "source": one.source,
-            "steps": one.steps.tolist(),
-            "values": one.numbers(),
-        }
-        for one in read_series(run, set(metric), set(agent))
-    ]
-    return {"run": str(run.pk), "last_seq": run.last_seq, "series": series}
-
-
-@router.get(
-    "/runs/{run_id}/contributions",
-    response=ContributionsAnswer,
-    summary="What each rollout of a step taught each learner",
-)
-def get_contributions(
-    request: HttpRequest,
-    run_id: UUID,
-    query: Query[ContributionQuery],
-    step: Annotated[int | None, Query(ge=0, le=MAX_WHOLE)] = None,
-) -> Any:
-    """One object for each rollout and learner, with the fields of docs/metrics.md; the step's latest attempt.
-
-    Without a step: the last one whose contributions were recorded (telemetry.rollout_interval).
-    """
-    run = visible_run(request, run_id)
-    if step is None:
-        step = run.contributions.aggregate(Max("step"))["step__max"] or 0
-    of_step = run.contributions.filter(step=step)
-    rows = of_step.filter(attempt=of_step.aggregate(Max("attempt"))["attempt__max"] or 0).order_by("seq")
-    return {"run": str(run.pk), "step": step, **listing(rows.values("seq", *CONTRIBUTION_FIELDS), query)}
