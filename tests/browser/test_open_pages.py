@@ -99,6 +99,13 @@ def test_page_whose_run_is_taken_from_its_reader_is_called_live_no_more(page: Pa
     expect(link).to_have_text("not live: it is deleted, or no longer yours to see")
 
 
+def test_history_that_is_refused_is_a_line_of_the_log_and_the_page_is_live(page: Page, run_url: str) -> None:
+    page.route("**/history?*", lambda route: route.fulfill(status=403, json={}))
+    page.goto(run_url)
+    expect(page.locator("#log-lines")).to_contain_text("the history cannot be read: the server answered 403")
+    expect(page.locator("#charts")).to_have_attribute("data-synced", re.compile(r"\d+"))
+
+
 def test_wide_table_is_reached_by_keyboard_and_scrolls(page: Page, run_url: str) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto("/runs/")

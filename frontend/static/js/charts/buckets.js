@@ -9,7 +9,7 @@ export class Buckets {
    * @param {string} url of the run's buckets
    * @param {import("./series.js").SeriesStore} store
    * @param {string[]} metrics
-   * @param {import("./view.js").View} view
+   * @param {import("./view.js").ChartView} view
    * @param {{loaded: () => void, failed: (why: string) => void}} on
    */
   constructor(url, store, metrics, view, on) {
@@ -40,7 +40,7 @@ export class Buckets {
 
   /**
    * Requests until there is an answer. A later request cancels an earlier one.
-   * @returns {Promise<number | null>} the seq from which the socket continues; null where this request was cancelled
+   * @returns {Promise<number | null>} the seq from which the socket continues; null if this request was cancelled
    */
   async load() {
     const number = ++this.requests;
@@ -99,8 +99,8 @@ async function fetchBuckets(url, signal) {
   try {
     const answer = await fetch(url, { signal, headers: { Accept: "application/json" } });
     if (answer.ok) return await answer.json();
-    return answer.status === 401 ? "signed out: load the page again" : `the server answered ${answer.status}; asking again`;
+    return answer.status === 401 ? "signed out: load the page again" : `the server answered ${answer.status}; retrying`;
   } catch {
-    return "the server cannot be reached; asking again";
+    return "the server cannot be reached; retrying";
   }
 }

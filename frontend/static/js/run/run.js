@@ -7,7 +7,7 @@ import { TERMINAL, show, showRun } from "./header.js";
 import { pageSocket } from "../lib/socket.js";
 
 const LOG_LINES = 2000;
-const AGAIN_MS = 2000;
+const RETRY_MS = 2000;
 
 const page = must("#run");
 const run = page.dataset.run ?? "";
@@ -19,7 +19,7 @@ let updates = 0;
 let synced = false;
 
 /** @param {import("../lib/socket.js").RunFrame} frame */
-function takeRun(frame) {
+function showStatus(frame) {
   showRun(frame);
   page.dataset.state = frame.state;
   if (TERMINAL.has(frame.state)) charts.end();
@@ -58,7 +58,7 @@ function describe(event) {
 }
 
 /** @param {import("../lib/socket.js").RunEvent[]} events */
-function tell(events) {
+function addToLog(events) {
   for (const event of events) {
     if (event.type === "log") addLog(event);
     else describe(event);
@@ -71,8 +71,8 @@ function isCharted(event) {
 }
 
 /** @param {import("../lib/socket.js").RunEvent[]} events */
-function takeEvents(events) {
-  tell(events);
+function addEvents(events) {
+  addToLog(events);
   charts.add(events.filter(isCharted));
   if (synced) updates += 1;
   mark(events[events.length - 1].seq);
@@ -85,12 +85,13 @@ function mark(seq) {
   container.dataset.updates = String(updates);
 }
 
-/** @param {number} seq fetch until the history reaches it */
-async function tellHistory(seq) {
+/** Logs the events up to a seq; tries again without a connection and while the server is busy. @param {number} seq */
+async function loadHistory(seq) {
   for (;;) {
     const answer = await fetch(`${page.dataset.history}?up_to=${seq}`).catch(() => null);
-    if (answer?.ok) return tell((await answer.json()).events);
-    await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+    if (answer?.ok) return addToLog((await answer.json()).events);
+    if (answer && answer.status < 500 && answer.status !== 429) return addLine(Date.now() / 1000, "error", `the history cannot be read: the server answered ${answer.status}`);
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
 }
 
@@ -133,10 +134,10 @@ async function start() {
 start().then(async (seq) => {
   mark(seq);
   charts.restore();
-  await tellHistory(seq);
+  await loadHistory(seq);
   pageSocket().subscribe(run, seq, {
-    events: takeEvents,
-    run: takeRun,
+    events: addEvents,
+    run: showStatus,
     synced: (to) => {
       synced = true;
       container.dataset.synced = String(to);
