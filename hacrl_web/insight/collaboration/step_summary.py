@@ -20,13 +20,13 @@ from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
 
 from hacrl_web.insight.recorded_steps import segments
+from hacrl_web.insight.rescued_prompts import TAUGHT, is_avoided, is_rescued
 from hacrl_web.runs.models import Contribution, RolloutSample, Run
 
 CACHED_STEPS = 256  # at most 0.1 MB each, with 8 agents
 CACHED_RUNS = 32
 ROWS_AT_ONCE = 20_000  # of several short steps of a run
 IN_LOSS = Q(drop_reason__isnull=True) | Q(drop_reason="")
-TAUGHT = Q(weight__gt=0) | Q(weight__lt=0)  # the gradient is not zero
 POSITIVE, NEGATIVE = Q(advantage__gt=0), Q(advantage__lt=0)
 EVALUATED = Q(sequence_ratio__isnull=False)
 OUTSIDE = Q(clip_side="lower") | Q(clip_side="upper")
@@ -147,19 +147,6 @@ def _add_pairs(summary: Summary, of_step: QuerySet[Contribution]) -> None:
                 summary.dropped[(*pair, reason)] = Counter(rows=rows, tokens=tokens or 0)
 
 
-Rewards = tuple[float, float]  # the lowest and the highest of an agent's own rollouts to one prompt
-
-
-def is_rescued(learner: Rewards, source: Rewards) -> bool:
-    """All of the learner's rollouts are incorrect, and one of the source's is correct."""
-    return learner[1] <= 0 < source[1]
-
-
-def is_avoided(learner: Rewards, source: Rewards) -> bool:
-    """All of the learner's rollouts are correct, and one of the source's is incorrect."""
-    return source[0] <= 0 < learner[0]
-
-
 def _add_prompts(summary: Summary, of_step: QuerySet[Contribution]) -> None:
     rows = list(
         of_step.values_list("step", "agent", "source", "prompt_id").annotate(
@@ -202,7 +189,7 @@ def _add_generated(summary: Summary, of_step: QuerySet[RolloutSample]) -> None:
         tokens=Sum("num_tokens"),
         verified=Count("pk", filter=scored),
         verified_tokens=Sum("num_tokens", filter=scored),
-        right=Count("pk", filter=Q(reward__gt=0)),
+        correct=Count("pk", filter=Q(reward__gt=0)),
     )
     for row in rows:
         agent = row.pop("agent")

@@ -13,15 +13,15 @@ from typing import Any
 
 from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
 
-from hacrl_web.insight.collaboration.step_summary import TAUGHT, is_avoided, is_rescued
 from hacrl_web.insight.recorded_steps import Segment, segments
+from hacrl_web.insight.rescued_prompts import TAUGHT, is_avoided, is_rescued
 from hacrl_web.insight.rollouts.filter import CLIPS, PROMPT_KINDS, SIGNS, PageCursor, RolloutFilter, read_cursor
 from hacrl_web.runs.models import RolloutSample, Run
 from hacrl_web.web.schemas import EVERY_FIELD
 
 PAGE_SIZE = 25
 BUDGET_S = 0.25
-PIECE = 8000  # rows read at once; fewer where texts are searched
+PIECE = 8000  # rows read at once; fewer if texts are searched
 TEXT_PIECE = 1000
 _OF_ROLLOUT = ("step", "seq", "attempt", "prompt_id", "sample", "agent", "reward", "num_tokens")
 _OF_LEARNER = (
@@ -44,7 +44,7 @@ class ContributionSummary:
 
 @dataclass(frozen=True)
 class RolloutHit:
-    """A rollout that matches; with `taught` where the filter is about learners, once for each learner."""
+    """A rollout that matches; with `taught` if the filter is about learners, once for each learner."""
 
     __pydantic_config__ = EVERY_FIELD
     step: int
