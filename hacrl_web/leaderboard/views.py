@@ -73,7 +73,7 @@ def _address(request: HttpRequest, table: BoardTable) -> str:
 
 @require_GET
 def board(request: HttpRequest) -> HttpResponse:
-    """One board; an address that names none leads to the list, where nothing was ticked."""
+    """One board; an address that names none, as when nothing was ticked, leads to the list."""
     if "sweep" not in request.GET and "group" not in request.GET:
         return redirect("leaderboard:index")
     table = _table(request)

@@ -107,7 +107,7 @@ def sweep_board(*sweeps: Sweep) -> Board:
 
 
 def alone_board(user: Any, group_id: int, benchmark_id: int) -> Board | None:
-    """The runs of a group on a benchmark that were launched one by one; None where there are none."""
+    """The runs of a group on a benchmark that were launched one by one; None if there are none."""
     of_pair = Run.objects.visible_to(user).filter(sweep=None, group=group_id, benchmark=benchmark_id)
     runs, num_left_out = _newest(of_pair.exclude(state=State.DRAFT).exclude(algorithm=EVALUATION_ONLY))
     if not runs or runs[0].group is None or runs[0].benchmark is None:
@@ -117,7 +117,7 @@ def alone_board(user: Any, group_id: int, benchmark_id: int) -> Board | None:
 
 
 def board_of(user: Any, source: Source) -> Board | None:
-    """The board of one source; None where its runs are gone."""
+    """The board of one source; None if its runs are gone."""
     return sweep_board(source) if isinstance(source, Sweep) else alone_board(user, *source)
 
 

@@ -23,7 +23,7 @@ class BoardColumn:
 
     key: str
     benchmarks: tuple[str, ...]
-    measured_by: str  # the estimate's name with its k: avg@4; several where rows had several
+    measured_by: str  # the estimate's name with its k: avg@4; several if rows had several
 
     @property
     def is_average(self) -> bool:
@@ -44,7 +44,7 @@ class Cell:
     mark: str = ""  # best, tied best, or nothing
 
     @property
-    def verdict(self) -> str:
+    def comparison(self) -> str:
         """better, worse, tie or one seed, which has no interval; empty without a difference."""
         if self.difference is None:
             return ""
@@ -69,7 +69,7 @@ class BoardLine:
 
 @dataclass
 class BoardGroup:
-    """A row with its lines: the mean of its agents where it has several, then each agent."""
+    """A row with its lines: the mean of its agents if it has several, then each agent."""
 
     row: BoardRow
     lines: list[BoardLine]

@@ -78,7 +78,7 @@ def _key(line: ReportedScores) -> str:
 
 
 def paper_section(benchmarks: Sequence[str], key: str) -> PaperSection | None:
-    """The lines of the group with this key, or of the first; None where no benchmark is one of the paper's."""
+    """The lines of the group with this key, or of the first; None if no benchmark is one of the paper's."""
     columns = tuple((name, column) for name in benchmarks if (column := column_of(name)))
     if not columns:
         return None

@@ -45,7 +45,7 @@ class RunResult:
     run: Run
     start: Scores
     final: Scores
-    versions: Mapping[str, str]  # of its last attempt; empty where not recorded
+    versions: Mapping[str, str]  # of its last attempt; empty if not recorded
 
     @property
     def agents(self) -> list[str]:
@@ -60,7 +60,7 @@ class RunResult:
     def score(
         self, agents: Sequence[str], benchmarks: Sequence[str], metric: str = MEAN_OF_SAMPLES, when: str = FINAL
     ) -> float | None:
-        """Mean over these agents and benchmarks; None where any of them was not measured."""
+        """Mean over these agents and benchmarks; None if any of them was not measured."""
         scores = self.start if when == START else self.final
         values = []
         for agent in agents:

@@ -36,7 +36,7 @@ LABEL_LETTERS = 24
 
 @dataclass
 class BoardRow:
-    """One algorithm over its seeds. A seed's newest completed run counts; where none has completed, its newest run."""
+    """One algorithm over its seeds. A seed's newest completed run counts; if none has completed, its newest run."""
 
     id: str
     algorithm: str
@@ -73,7 +73,7 @@ class BoardRow:
         return str(self.run.spec["data"]["benchmark"])
 
     def facts_of(self, benchmarks: Sequence[str]) -> list[str]:
-        """Models, verifier and questions of the scores on these benchmarks: rows are compared where these are equal."""
+        """Models, verifier and questions of the scores on these benchmarks: rows are compared if these are equal."""
         names = [f"model of {agent}" for agent in self.agents]
         names += [f"{kind} of {name}" for name in benchmarks for kind in ("verifier", "questions")]
         return [*self.models, *(self.facts.get(name, "") for name in names)]
@@ -182,7 +182,7 @@ def _is_row_of(row: BoardRow, of_run: BoardRow) -> bool:
 
 
 def _set_distinctions(row: BoardRow, others: Sequence[BoardRow]) -> None:
-    """Group and benchmark where any row differs, facts where a row of the same models does, and settings where one of
+    """Group and benchmark if any row differs, facts if a row of the same models does, and settings if one of
     the same models, benchmark and algorithm does.
     """
     alike = [other for other in others if other.models == row.models]

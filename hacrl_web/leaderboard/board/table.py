@@ -102,7 +102,7 @@ def _sort(table: BoardTable) -> None:
 
 
 def _sort_value(table: BoardTable, group: BoardGroup, sort: str) -> tuple[float | None, int]:
-    """The number to sort by, and 1 where the lowest comes first, else -1."""
+    """The number to sort by, and 1 if the lowest comes first, else -1."""
     if sort == "algorithm":
         return 0.0, 1
     if sort in ("rollouts", "tokens", "device_hours"):
@@ -169,7 +169,7 @@ def is_comparable(row: BoardRow, other: BoardRow, column: BoardColumn) -> bool:
 
 
 def compare_rows(group: BoardGroup, base: BoardRow, columns: Sequence[BoardColumn], metric: str) -> None:
-    """Differences on common seeds, where verifier, questions and models are the same."""
+    """Differences on common seeds, if verifier, questions and models are the same."""
     for line in group.lines:
         agents = [line.agent] if line.agent else base.agents
         for column in columns:
@@ -179,7 +179,7 @@ def compare_rows(group: BoardGroup, base: BoardRow, columns: Sequence[BoardColum
 
 
 def baseline_words(board: Board, baseline: str) -> str:
-    """The baseline's name in headings and files; empty where this board has no such row."""
+    """The baseline's name in headings and files; empty if this board has no such row."""
     for row in board.with_results:
         if baseline in (row.id, row.algorithm):
             return row.label if baseline == row.id else row.algorithm
@@ -204,7 +204,7 @@ def mark_best(groups: Sequence[BoardGroup], columns: Sequence[BoardColumn]) -> N
 def _mark(cells: Sequence[Cell]) -> None:
     """Mark the cells that no other is clearly above on the seeds that both have, unless those are all.
 
-    Mark none where two of them have fewer than two seeds in common: their difference has no interval.
+    Mark none if two of them have fewer than two seeds in common: their difference has no interval.
     """
     gaps = [[paired(other.by_seed, cell.by_seed) for other in cells if other is not cell] for cell in cells]
     top = []
@@ -222,7 +222,7 @@ def _mark(cells: Sequence[Cell]) -> None:
 # ---- the headline ---------------------------------------------------------------------------------------------------
 
 
-def verdict(table: BoardTable) -> str:
+def headline(table: BoardTable) -> str:
     """`Highest: hacpo 0.663. Over gspo 0.446: +0.216, one seed, no interval, 1.9 times the device time.`
 
     HACPO's best row is always compared with the baseline, even if another row is highest. Empty without two rows.
@@ -251,7 +251,7 @@ def _score(table: BoardTable, group: BoardGroup) -> str:
 
 
 def _over(table: BoardTable, top: BoardGroup, other: BoardGroup) -> str:
-    """The other row and the difference of `top` to it; empty where they are not comparable."""
+    """The other row and the difference of `top` to it; empty if they are not comparable."""
     is_alike = is_comparable(top.row, other.row, table.last) and top.row.agents == other.row.agents
     scores = [table.cell(group).by_seed for group in (top, other)]
     gap = paired(*scores)

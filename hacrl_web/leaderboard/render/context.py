@@ -12,7 +12,7 @@ from django.utils import timezone
 from hacrl_web.leaderboard.board.cells import BoardGroup, BoardTable
 from hacrl_web.leaderboard.board.rows import NOT_RECORDED, BoardRow, facts_of_rows, values_by_name
 from hacrl_web.leaderboard.board.selection import COSTS, EXTRA, metric_formula
-from hacrl_web.leaderboard.board.table import verdict
+from hacrl_web.leaderboard.board.table import headline
 from hacrl_web.leaderboard.render import figures
 from hacrl_web.runs.models import Run
 
@@ -38,11 +38,11 @@ class ColumnHead:
     below: str
     hover: str
     sorted_query: str
-    sorted: str  # ascending, descending, or empty where it is not sorted by
+    sorted: str  # ascending, descending, or empty if it is not sorted by
 
 
 def extras(table: BoardTable) -> list[str]:
-    """The columns beside the scores: the chosen ones, without a difference where there is no baseline."""
+    """The columns beside the scores: the chosen ones, without a difference if there is no baseline."""
     return [name for name in EXTRA if table.selection.has_column(name) and (name != "gain" or table.baseline)]
 
 
@@ -89,7 +89,7 @@ def pictures(table: BoardTable) -> list[dict[str, Any]]:
 
 
 def _front_text(table: BoardTable) -> str:
-    """The Pareto front in words; where one row is all of it, also which rows cost as little, or less by other costs."""
+    """The Pareto front in words; if one row is all of it, also which rows cost as little, or less by other costs."""
     on_front = figures.front(table)
     if len(on_front) > 1:
         return "; the dotted line is the Pareto front"
@@ -129,7 +129,7 @@ def board_context(table: BoardTable, key: str, *, is_compact: bool = False) -> d
         "formula": metric_formula(selection.metric),
         "query": selection.query(table.board),
         "is_compact": is_compact,
-        "verdict": verdict(table),
+        "headline": headline(table),
         "pictures": [] if is_compact else [one | {"id": f"{one['name']}-{key}"} for one in pictures(table)],
     }
 
@@ -139,7 +139,7 @@ def board_context(table: BoardTable, key: str, *, is_compact: bool = False) -> d
 
 @dataclass(frozen=True)
 class SeedRun:
-    """One run of a row; a score where it has one, else the reason."""
+    """One run of a row; a score if it has one, else the reason."""
 
     row: BoardRow
     seed: int

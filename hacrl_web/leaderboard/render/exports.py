@@ -65,9 +65,9 @@ def _csv_cells(table: BoardTable, group: BoardGroup, line: BoardLine) -> list[An
 def _csv_scores(table: BoardTable, line: BoardLine) -> list[Any]:
     values: list[Any] = []
     for cell in (line.cells[column.key] for column in table.columns):
-        score, difference = cell.score, cell.difference
+        score, gap = cell.score, cell.difference
         values += [score.mean, score.half_width, score.count] if score else [None, None, 0]
-        values += [cell.mark, *([difference.mean, difference.half_width] if difference else [None, None]), cell.verdict]
+        values += [cell.mark, *([gap.mean, gap.half_width] if gap else [None, None]), cell.comparison]
     return values
 
 
@@ -134,7 +134,7 @@ def _json_cell(cell: Cell) -> dict[str, Any]:
         "by_seed": {str(seed): value for seed, value in cell.by_seed.items()},
         "mark": cell.mark or None,
         "difference": estimate_as_dict(cell.difference),
-        "verdict": cell.verdict or None,
+        "verdict": cell.comparison or None,
     }
 
 

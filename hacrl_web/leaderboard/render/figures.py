@@ -110,7 +110,7 @@ def front(table: BoardTable) -> list[BoardGroup]:
 
 
 def pareto(table: BoardTable) -> dict[str, Any]:
-    """Score against the chosen cost: a mark for each row, and a line where the front has more than one."""
+    """Score against the chosen cost: a mark for each row, and a line if the front has more than one."""
     figure = go.Figure()
     joined = front(table)
     if len(joined) > 1:
@@ -162,7 +162,7 @@ class Grid:
 
     settings: list[str]  # numbers that vary within an algorithm, by dotted path
     x: str
-    y: str  # second axis, of the heat map; empty where only one setting varies
+    y: str  # second axis, of the heat map; empty if only one setting varies
     curves: dict[str, list[GridPoint]]  # by label, each by x
 
 
@@ -171,7 +171,7 @@ def _number(value: object) -> float | None:
 
 
 def make_grid(table: BoardTable) -> Grid | None:
-    """None where no setting has two numbers among the rows of one algorithm."""
+    """None if no setting has two numbers among the rows of one algorithm."""
     scored = _scored(table)
     values: dict[tuple[str, str], set[float]] = {}
     for group, _ in scored:
@@ -188,7 +188,7 @@ def make_grid(table: BoardTable) -> Grid | None:
     curves: dict[str, list[GridPoint]] = {}
     for group, score in scored:
         number = _number(group.row.settings.get(x))
-        if number is not None and x in group.row.distinctions:  # not so where the algorithm does not use the setting
+        if number is not None and x in group.row.distinctions:  # not so if the algorithm does not use the setting
             curves.setdefault(group.row.label_without(x), []).append(GridPoint(number, group.row, score))
     return Grid(settings, x, y, {label: sorted(points, key=lambda one: one.x) for label, points in curves.items()})
 
@@ -229,7 +229,7 @@ def _last(path: str) -> str:
 
 
 def heat_map(table: BoardTable, grid: Grid) -> dict[str, Any] | None:
-    """Score over two settings, of the algorithm with the most of them; None where fewer than four cells are filled."""
+    """Score over two settings, of the algorithm with the most of them; None if fewer than four cells are filled."""
     algorithms = sorted({group.row.algorithm for group in table.groups})
     cells = max((heat_cells(grid, name) for name in algorithms), key=len, default={})
     if not grid.y or len(cells) < 4:

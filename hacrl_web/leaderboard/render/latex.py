@@ -124,7 +124,7 @@ def _score(cell: Cell) -> str:
 def _difference(cell: Cell) -> str:
     if cell.difference is None:
         return escaped(MISSING)
-    tie = " (tie)" if cell.verdict == "tie" else ""
+    tie = " (tie)" if cell.comparison == "tie" else ""
     return escaped(signed(cell.difference.mean)) + _interval(cell.difference) + tie
 
 

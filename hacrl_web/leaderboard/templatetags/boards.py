@@ -41,7 +41,7 @@ def last_cell(line: BoardLine) -> Cell:
 
 @register.filter
 def middle_of_long(text: str) -> str:
-    """A text with the middle left out where it is as long as a digest."""
+    """A text with the middle left out if it is as long as a digest."""
     return middle(text) if len(text) > LONG_LETTERS else text
 
 

@@ -10,7 +10,7 @@ from hacrl_web.leaderboard.board.boards import alone_board, boards, sources, swe
 from hacrl_web.leaderboard.board.results import run_results
 from hacrl_web.leaderboard.board.rows import rows
 from hacrl_web.leaderboard.board.selection import AVERAGE
-from hacrl_web.leaderboard.board.table import verdict
+from hacrl_web.leaderboard.board.table import headline
 from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch.launch import launch
 from hacrl_web.runs.models import Run, State
@@ -44,7 +44,7 @@ def test_sweep_board_by_hand(user):
     assert gain.mean == pytest.approx(0.25)
     # differences .2 and .3: s = .0707107; 12.706 * .0707107 / sqrt(2) = .6353
     assert gain.half_width == pytest.approx(0.6353, abs=1e-4)
-    assert table.cell(hacpo).verdict == "tie"
+    assert table.cell(hacpo).comparison == "tie"
     assert hacpo.row.seeds == [1, 2]
     costs = [table.cost(hacpo.row, name) for name in ("rollouts", "tokens", "device_hours")]
     assert costs == [2000, 20_000, pytest.approx(0.01)]  # 36 s
@@ -106,8 +106,8 @@ def test_only_common_seeds_are_compared_and_the_missing_ones_are_told(user):
     found = groups_of(table)
     assert cells_of(table)["hacpo"].score.mean == pytest.approx(0.7)
     assert cells_of(table)["hacpo"].difference == MeanInterval(pytest.approx(0.1), None, 1)
-    assert cells_of(table)["hacpo"].verdict == "one seed"
-    assert "hacpo 0.700. Over gspo 0.400: +0.100, one seed that both have, no interval" in verdict(table)
+    assert cells_of(table)["hacpo"].comparison == "one seed"
+    assert "hacpo 0.700. Over gspo 0.400: +0.100, one seed that both have, no interval" in headline(table)
     assert (found["gspo"].row.seeds, found["gspo"].row.num_planned) == ([1], 2)
     assert found["gspo"].row.missing == ["1 of 2 seeds failed"]
     assert found["hacpo"].row.missing == []

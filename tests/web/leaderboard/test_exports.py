@@ -46,7 +46,7 @@ def test_csv_holds_the_whole_numbers_of_the_page(web, user):
         assert (float(line["rollouts"]), float(line["device_hours"])) == (1000, pytest.approx(0.01))
         if cell.difference:
             assert float(line[f"{name} minus gspo"]) == cell.difference.mean
-            assert line[f"{name} verdict"] == cell.verdict
+            assert line[f"{name} verdict"] == cell.comparison
     assert [line[4] for line in lines if line[2] == "start"] == ["mean", "A", "B"]
 
 
@@ -147,7 +147,7 @@ def test_report_stands_alone_and_tells_of_failed_runs(web, user):
 
 
 def test_report_of_one_seed_says_that_it_tells_nothing_of_chance(web, user):
-    assert "chance and effect cannot be told apart" in fetch(web, finished_sweep(user, {"gspo": (0.4,)}), "report")
+    assert "chance and effect cannot be distinguished" in fetch(web, finished_sweep(user, {"gspo": (0.4,)}), "report")
 
 
 def test_report_of_a_sweep_without_a_score_is_a_page_too(web, user):

@@ -21,7 +21,7 @@ from hacrl_web.demo import launch as demo
 from hacrl_web.demo.outcome import demo_summary, text_table
 from hacrl_web.leaderboard.board.boards import sweep_board
 from hacrl_web.leaderboard.board.selection import BoardSelection
-from hacrl_web.leaderboard.board.table import make_table, verdict
+from hacrl_web.leaderboard.board.table import headline, make_table
 from hacrl_web.runs.demo_state import preparing
 from hacrl_web.runs.models import TERMINAL, State, Sweep
 from hacrl_web.web.errors import FieldErrors
@@ -100,7 +100,7 @@ class Command(BaseCommand):
         while any(run.state not in _ENDED for run in sweep.runs.all()):
             time.sleep(FOLLOW_EVERY_S)
         states = Counter(sweep.runs.values_list("state", flat=True))
-        sentence = verdict(make_table(sweep_board(sweep), BoardSelection())) if states[State.COMPLETED] else ""
+        sentence = headline(make_table(sweep_board(sweep), BoardSelection())) if states[State.COMPLETED] else ""
         counts = ", ".join(f"{number} {state}" for state, number in states.items())
         address = f"{settings.PUBLIC_URL or ''}{sweep.get_absolute_url()}"
         self.stderr.write(" ".join(filter(None, ["The demo's runs have ended:", f"{counts}.", sentence, address])))
