@@ -15,10 +15,10 @@ const BAND_WORDS = { range: "lowest to highest", ci: "95 % confidence interval o
 /**
  * @typedef {{key: string, label: string, title: string, learner: number, dash: number[]}} DrawnLine
  * @typedef {import("./series.js").ChartSpec} ChartSpec
- * @typedef {import("./view.js").View} View
+ * @typedef {import("./view.js").ChartView} ChartView
  *
  * What a chart gets from the page: the store, the view that all charts share, and what its buttons do.
- * @typedef {{store: import("./series.js").SeriesStore, view: View, xName: () => string, xUnit: () => string, xRange: () => [number, number],
+ * @typedef {{store: import("./series.js").SeriesStore, view: ChartView, xName: () => string, xUnit: () => string, xRange: () => [number, number],
  *   marks: (chart: string) => number[], zoom: (low: number, high: number) => void, unzoom: () => void,
  *   toggleLog: (chart: string) => void, open: (chart: string) => void, fileName: (chart: string) => string}} ChartHost
  */

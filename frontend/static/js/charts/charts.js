@@ -16,7 +16,7 @@ const X_NAMES = { step: ["", ""], rollouts: ["rollouts generated", "rollouts"], 
 
 /**
  * @typedef {{run: string, url: string, agents: string[], shares: boolean, unmeasured: string[]}} About
- *   agents: in the order of their positions, which fixes their colours; shares: false where there are no pairs;
+ *   agents: in the order of their positions, which fixes their colours; shares: false if there are no pairs;
  *   unmeasured: metrics that this run does not have.
  */
 
@@ -178,7 +178,7 @@ export class RunCharts {
     this.full?.chart.showLast();
   }
 
-  /** @param {string} text about the charts' data; empty where all is well */
+  /** @param {string} text about the charts' data; empty if all is well */
   #showState(text) {
     const state = must("#chart-state");
     if (state.textContent !== text) state.textContent = text;

@@ -22,7 +22,7 @@ export const CHART_GROUPS = [
     note: "Solid lines are agents.",
     pairs: false,
     charts: [
-      { key: "reward", title: "Reward, mean", help: "Share of right answers among this step's own rollouts.", metric: "reward/mean", kind: "agent", range: SHARE },
+      { key: "reward", title: "Reward, mean", help: "Share of correct answers among this step's own rollouts.", metric: "reward/mean", kind: "agent", range: SHARE },
       { key: "capability", title: "Capability", help: "Reward averaged over the last K steps, Eq. (9).", metric: "capability", kind: "agent", range: SHARE },
       { key: "accuracy", title: "Held-out accuracy", help: "Greedy answers to held-out questions; each dot is an evaluation.", metric: "accuracy", kind: "agent", range: SHARE, points: true },
       { key: "zero-variance", title: "Prompts without a signal", help: "Share of prompts whose own rollouts all got the same reward: alone they teach nothing.", metric: "frac_reward_zero_std", kind: "agent", range: SHARE },
@@ -62,7 +62,7 @@ export const CHART_GROUPS = [
  * A metric's number: a plain value, or the quotient of a (sum, count) ratio.
  * @param {any} payload of a metrics event
  * @param {string} metric
- * @returns {number | null | undefined} undefined where the event does not carry it
+ * @returns {number | null | undefined} undefined if the event does not carry it
  */
 export function metricValue(payload, metric) {
   const ratio = payload.ratios?.[metric];
@@ -71,7 +71,7 @@ export function metricValue(payload, metric) {
 }
 
 /**
- * A line: its points in order of steps. low and high: of the bucket that ends at the step; null where no bucket hides a value.
+ * A line: its points in order of steps. low and high: of the bucket that ends at the step; null if no bucket hides a value.
  * @typedef {{steps: number[], last: number[], low: number[] | null, high: number[] | null, seeds?: number[]}} Line
  */
 
@@ -96,14 +96,14 @@ export class SeriesStore {
     this.points = 0;
     /** Points that came one by one after the last answer; of the longest line. */
     this.tail = 0;
-    /** True where only a new answer says what to draw. */
+    /** True if only a new answer says what to draw. */
     this.isStale = false;
     this.width = 1;
     this.firstStep = 0;
     this.lastStep = 0;
     /** No event beyond it is taken. */
     this.end = Infinity;
-    /** Where steps lie on the x axis; null where it is the step. @type {Map<number, number> | null} */
+    /** Where steps lie on the x axis; null if it is the step. @type {Map<number, number> | null} */
     this.places = null;
     this.field = "";
   }
@@ -181,7 +181,7 @@ export class SeriesStore {
     return [spec.key];
   }
 
-  /** @param {number} step @returns {number | null} its place on the x axis, null where that is unknown */
+  /** @param {number} step @returns {number | null} its place on the x axis, null if that is unknown */
   place(step) {
     return this.places ? this.places.get(step) ?? null : step;
   }
@@ -191,7 +191,7 @@ export class SeriesStore {
  * @param {Map<string, Map<string, Line>>} charts
  * @param {string} chart
  * @param {string} key
- * @returns {Line} a new one where there was none
+ * @returns {Line} a new one if there was none
  */
 function lineOf(charts, chart, key) {
   let lines = charts.get(chart);

@@ -127,7 +127,7 @@ const ROLE_WORDS = { raw: "", smooth: " (smoothed)", low: " (lowest)", high: " (
  * @param {Table} table
  * @param {Column[]} columns
  * @param {string[]} names of the lines
- * @param {{xName: string, isShown: (line: number) => boolean}} how xName: empty where the x axis is the step
+ * @param {{xName: string, isShown: (line: number) => boolean}} how xName: empty if the x axis is the step
  */
 export function csvOf(table, columns, names, { xName, isShown }) {
   const visible = columns.flatMap((column, index) => (isShown(column.line) ? [{ ...column, index }] : []));

@@ -1,8 +1,8 @@
 /** What the charts show: zoom, smoothing, axes, band and the chart in full, all stored in the page's address. */
 
 /**
- * @typedef {{first: number | null, last: number | null, smooth: number, x: string, band: string, log: Set<string>, full: string}} View
- *   first, last: the zoom, in steps; null where the whole run is shown.
+ * @typedef {{first: number | null, last: number | null, smooth: number, x: string, band: string, log: Set<string>, full: string}} ChartView
+ *   first, last: the zoom, in steps; null if the whole run is shown.
  */
 
 export const X_AXES = ["step", "rollouts", "tokens", "elapsed"];
@@ -18,7 +18,7 @@ function step(text) {
 
 /**
  * @param {string} query of the address; unreadable values count as absent
- * @returns {View}
+ * @returns {ChartView}
  */
 export function readView(query) {
   const parameters = new URLSearchParams(query);
@@ -37,7 +37,7 @@ export function readView(query) {
 }
 
 /**
- * @param {View} view
+ * @param {ChartView} view
  * @param {string} query of the address so far, whose other parameters stay
  */
 export function writeView(view, query) {

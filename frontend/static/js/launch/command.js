@@ -45,7 +45,7 @@ function fail(box, area, why) {
 }
 
 /**
- * Copies to the clipboard where the browser allows it (https, or this machine); elsewhere the text is selected.
+ * Copies to the clipboard if the browser allows it (https, or this machine); elsewhere the text is selected.
  * @param {HTMLTextAreaElement} area
  */
 async function put(area) {

@@ -5,8 +5,8 @@ import { offerCommand } from "./command.js";
 import { requestCost } from "./cost.js";
 
 /**
- * @typedef {{name: string, model: string, position: number, context: number | null}} Agent
- * @typedef {{id: number, name: string, agents: Agent[]}} Group
+ * @typedef {{name: string, model: string, position: number, context: number | null}} GroupAgent
+ * @typedef {{id: number, name: string, agents: GroupAgent[]}} Group
  * @typedef {{label: string, values: Record<string, string | number | boolean>,
  *   confirm: {field: string, value: string, text: string}[]}} Preset
  */

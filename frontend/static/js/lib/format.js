@@ -68,7 +68,7 @@ export function must(selector, root = document) {
 }
 
 /**
- * True where a key belongs to the field that it is pressed in.
+ * True if a key belongs to the field that it is pressed in.
  * @param {KeyboardEvent} event
  */
 export function isTyping(event) {
@@ -113,5 +113,5 @@ export function showState(badge, state) {
   if (word) word.textContent = state;
 }
 
-/** Dash of an agent by its place, where colour says something else; solid is kept for what stands alone. */
+/** Dash of an agent by its place, if colour says something else; solid is kept for what stands alone. */
 export const DASHES = [[8, 3], [2, 3], [10, 3, 2, 3], [5, 5], [14, 4], [2, 6], [8, 3, 2, 3, 2, 3], [4, 2]];

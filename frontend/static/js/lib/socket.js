@@ -8,8 +8,7 @@
 
 /**
  * @typedef {Omit<Api.EventAnswer, "payload"> & {payload: any}} RunEvent
- * @typedef {{state: string, desired_state: string, step: number, total_steps: number, attempt: number,
- *   progress: any, reason: string}} RunFrame
+ * @typedef {Api.StatusFrame} RunFrame
  * @typedef {{events?: (events: RunEvent[]) => void, run?: (frame: RunFrame) => void, synced?: (seq: number) => void,
  *   error?: (message: string) => void}} Handlers
  * @typedef {"connecting" | "live" | "reconnecting" | "delayed" | "crowded" | "gone" | "ended"} Link
@@ -39,7 +38,7 @@ export class RunSocket {
     this.isGone = false; // the page no longer follows any run
     this.tries = 0;
     this.lostAt = 0;
-    this.heardAt = 0;
+    this.lastMessageAt = 0;
     /** @type {WebSocket | null} */
     this.socket = null;
     setInterval(() => this.#beat(), PING_MS);
@@ -88,7 +87,7 @@ export class RunSocket {
     socket.onopen = () => {
       this.tries = 0;
       this.lostAt = 0;
-      this.heardAt = Date.now();
+      this.lastMessageAt = Date.now();
       this.onLink(this.isGone ? "gone" : "live");
       for (const run of this.runs.keys()) this.#subscribe(run);
     };
@@ -117,7 +116,7 @@ export class RunSocket {
 
   #beat() {
     if (this.socket?.readyState !== WebSocket.OPEN) return;
-    if (Date.now() - this.heardAt > SILENCE_MS) this.#abandon();
+    if (Date.now() - this.lastMessageAt > SILENCE_MS) this.#abandon();
     else this.#send({ op: "ping" });
   }
 
@@ -131,7 +130,7 @@ export class RunSocket {
 
   /** @param {string} text */
   #read(text) {
-    this.heardAt = Date.now();
+    this.lastMessageAt = Date.now();
     const frame = JSON.parse(text);
     if (frame.op === "link") {
       if (!this.isGone) this.onLink(frame.delayed ? "delayed" : "live"); // without Redis the server only polls

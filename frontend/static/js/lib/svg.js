@@ -22,7 +22,7 @@ export function shape(tag, attributes = {}, text = "") {
  * An empty picture of a given size, with a text alternative.
  * @param {number} width
  * @param {number} height
- * @param {string} label empty where its parts have labels
+ * @param {string} label empty if its parts have labels
  */
 export function canvas(width, height, label) {
   const picture = shape("svg", { viewBox: `0 0 ${Math.round(width)} ${Math.round(height)}`, width: Math.round(width), height: Math.round(height), class: "svg" });
@@ -54,7 +54,7 @@ export function pattern(picture, kind, name) {
 }
 
 /**
- * Readable ticks of a log axis: 1, 2, 5 times powers of ten, or even steps where the axis is shorter than that.
+ * Readable ticks of a log axis: 1, 2, 5 times powers of ten, or even steps if the axis is shorter than that.
  * @param {number} low
  * @param {number} high
  * @returns {number[]}

@@ -46,7 +46,7 @@ function showProgress(progress) {
 export function showRun(frame) {
   if (frame.state !== header.dataset.state) {
     header.dataset.state = frame.state;
-    document.querySelector("[data-banner]")?.remove(); // "is in the queue" was said of the state before
+    document.querySelector("[data-banner]")?.remove(); // "is in the queue" was true of the state before
     showState(header.querySelector(".state"), frame.state);
   }
   const bar = document.querySelector(".run-progress progress");
@@ -64,7 +64,7 @@ export function showRun(frame) {
   must("#pause").hidden = frame.desired_state !== "run" || ended || frame.state === "paused" || frame.state === "draft";
   must("#resume").hidden = frame.desired_state !== "pause" || ended;
   must("#retry").hidden = !ended;
-  if (frame.state !== "queued") document.querySelector("#place")?.remove(); // where it stood when the page was drawn
+  if (frame.state !== "queued") document.querySelector("#place")?.remove(); // its place in the queue when the page was drawn
   if (ended) show("eta", "–");
   const reason = must("#reason");
   reason.textContent = frame.reason;

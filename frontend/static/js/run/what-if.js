@@ -3,7 +3,6 @@
 import { count, make, must, readJson, significant } from "../lib/format.js";
 
 /** @typedef {Api.OutcomeAnswer} Numbers */
-/** @typedef {Api.HypotheticalPair} Pair */
 
 const data = readJson("what-if-data");
 const WAIT_MS = 60;
@@ -106,7 +105,7 @@ function omegaRange(before, after) {
   return `capability of the source over that of the learner, Eq. (8). Recorded ${words[0]}, hypothetical ${words[1]}`;
 }
 
-/** @param {Pair} pair */
+/** @param {Api.HypotheticalPair} pair */
 function pairCard(pair) {
   const { recorded: before, hypothetical: after } = pair;
   const card = make("article", "card pair");
@@ -145,7 +144,7 @@ function pairCard(pair) {
   return card;
 }
 
-/** @param {Pair[]} pairs @param {"recorded" | "hypothetical"} which */
+/** @param {Api.HypotheticalPair[]} pairs @param {"recorded" | "hypothetical"} which */
 function taughtTable(pairs, which) {
   const place = scroller(`Who taught whom, ${which}`);
   const table = make("table", "table taught-table");
@@ -184,7 +183,7 @@ function taughtTable(pairs, which) {
   return place;
 }
 
-/** The band's lower bound over a step's shared updates: one number where it is constant. @param {{first: number, last: number}} bounds */
+/** The band's lower bound over a step's shared updates: one number if it is constant. @param {{first: number, last: number}} bounds */
 function bounds({ first, last }) {
   const [from, to] = [significant(first), significant(last)];
   return from === to ? from : `${from} to ${to}`;
@@ -192,7 +191,7 @@ function bounds({ first, last }) {
 
 /** @param {any} answer */
 function draw(answer) {
-  /** @type {Pair[]} */
+  /** @type {Api.HypotheticalPair[]} */
   const pairs = answer.pairs;
   const many = answer.is_thinned ? " (evenly spread: all rows of so many steps are too many at once)" : "";
   const [before, after] = answer.bounds ?? [];
