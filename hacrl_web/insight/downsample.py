@@ -25,7 +25,7 @@ class Buckets:
 
     @property
     def is_exact(self) -> bool:
-        """True where no bucket hides a value: lowest, highest and last are one."""
+        """True if no bucket hides a value: lowest, highest and last are one."""
         return self.low == self.last == self.high
 
 
@@ -62,7 +62,7 @@ def downsample(steps: Sequence[int], values: Sequence[float], width: int) -> Buc
 
 
 def extreme_places(steps: Sequence[int], values: Sequence[float], points: int) -> list[int]:
-    """At most `points` places: of each bucket the lowest, the highest and the last value, in order; all where few."""
+    """At most `points` places: of each bucket the lowest, the highest and the last value, in order; all if few."""
     if len(steps) <= points:
         return list(range(len(steps)))
     value_at = values.__getitem__

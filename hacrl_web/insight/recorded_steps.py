@@ -1,6 +1,6 @@
 """The recorded steps of a run: for each step, the attempt whose rows count.
 
-An attempt makes steps in order, so its rows are one range of steps; where ranges overlap, the latest attempt counts.
+An attempt makes steps in order, so its rows are one range of steps; if ranges overlap, the latest attempt counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Segment:
 def end(rows: QuerySet[Any], column: str) -> Any:
     """The lowest value of a column, or with `-column` the highest; None without rows.
 
-    By order, for which the index serves: an aggregate would read every row where the planner chooses no index.
+    By order, for which the index serves: an aggregate would read every row if the planner chooses no index.
     """
     return rows.order_by(column).values_list(column.lstrip("-"), flat=True).first()
 

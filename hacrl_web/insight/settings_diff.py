@@ -122,7 +122,7 @@ def sections(lines: Sequence[SettingLine]) -> list[DiffSection]:
 
 
 def cloned_baseline(run: Run, user: Any) -> Run | None:
-    """Another run of the same sweep under the baseline's algorithm, with the same seed where there is one."""
+    """Another run of the same sweep under the baseline's algorithm, with the same seed if there is one."""
     if run.sweep_id is None:
         return None
     same_seed = Case(When(seed=run.seed, then=Value(0)), default=Value(1), output_field=IntegerField())
@@ -131,7 +131,7 @@ def cloned_baseline(run: Run, user: Any) -> Run | None:
 
 
 def origin_of_run(run: Run, user: Any) -> Run | None:
-    """The run that this one was cloned from, where the user may see it."""
+    """The run that this one was cloned from, if the user may see it."""
     return Run.objects.visible_to(user).filter(pk=run.cloned_from_id).first()
 
 
@@ -145,7 +145,7 @@ def runs_matching(user: Any, text: str, but: UUID) -> list[Run]:
 
 
 class SettingAnswer(TypedDict):
-    """One setting in each run: null and `is_there` false where a run has no such setting."""
+    """One setting in each run: null and `is_there` false if a run has no such setting."""
 
     path: str
     values: list[Any]

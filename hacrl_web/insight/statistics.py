@@ -45,7 +45,7 @@ class MeanInterval:
 
     @property
     def is_clear(self) -> bool:
-        """True where the interval excludes zero."""
+        """True if the interval excludes zero."""
         return self.half_width is not None and abs(self.mean) > self.half_width
 
 

@@ -118,7 +118,7 @@ def test_live_run_is_followed_only_from_its_end(page: Page, run_path: str) -> No
     drawn(page, 4)
     known = 6
     page.clock.run_for(6000)
-    expect(note).to_have_text("4 of 6 recorded, live: the run goes on")
+    expect(note).to_have_text("4 of 6 recorded, live: the run continues")
     drawn(page, 4)
 
 

@@ -64,7 +64,7 @@ def _run(request: HttpRequest, run_id: UUID) -> Run:
 def list_checkpoints(
     request: HttpRequest, run_id: UUID, verify: Annotated[int | None, Query(ge=0, le=MAX_STEP)] = None
 ) -> Any:
-    """`verify`: the step whose files are read byte by byte. `is_here` is false where they are on another host."""
+    """`verify`: the step whose files are read byte by byte. `is_here` is false if they are on another host."""
     listing = checkpoints.list_of_checkpoints(_run(request, run_id), verify=verify)
     return {
         "is_here": listing.is_here,
@@ -83,7 +83,7 @@ def download_agent(request: HttpRequest, run_id: UUID, step: int, agent: int) ->
 
 
 class Promotion(StrictBody):
-    """`agent`: its place in the checkpoint.  `name`: of the new model; one is chosen where it is empty."""
+    """`agent`: its place in the checkpoint.  `name`: of the new model; one is chosen if it is empty."""
 
     step: Step
     agent: Annotated[int, Field(ge=0, le=MAX_PLACE)]

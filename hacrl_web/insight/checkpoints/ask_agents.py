@@ -18,7 +18,7 @@ from hacrl_web.insight.settings_diff import effective
 from hacrl_web.registry import values
 from hacrl_web.registry.children import run_child
 from hacrl_web.runs.models import Run
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import whole_number
 from workers.contract.checkpoint_manifest import Manifest
 from workers.contract.verifier_kinds import DEFAULT_TOLERANCE
@@ -72,7 +72,7 @@ def default_tokens(run: Run) -> int:
 def _text(value: str, most: int, least: int) -> str:
     text = value.replace("\x00", "").replace("\r\n", "\n").strip()
     if len(text) > most:
-        raise values.ValueProblem("too_long", f"At most {most:,} characters; these are {len(text):,}.")
+        raise values.ValueProblem("too_long", f"At most {most:,} characters; you gave {len(text):,}.")
     if len(text) < least:
         raise values.ValueProblem("missing", "Write a question.")
     return text
@@ -132,9 +132,7 @@ def _check_memory(manifest: Manifest) -> None:
     needed, free = _largest(manifest) + BESIDE_WEIGHTS_BYTES, psutil.virtual_memory().available
     if needed > free:
         text = f"The largest agent needs up to {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB of memory are free"
-        raise FieldErrors(
-            [FieldError("no_memory", f"{text} on this host. Download it and ask it elsewhere.", None)], 503
-        )
+        raise FieldErrors.single("no_memory", f"{text} on this host. Download it and ask it elsewhere.", status=503)
 
 
 @contextmanager
@@ -148,10 +146,10 @@ def _turn_of(user: Any) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             message = "Your last question is still being answered. Wait for it, or for its time limit."
-            raise FieldErrors([FieldError("busy", message, None)], 409) from None
+            raise FieldErrors.single("busy", message, status=409) from None
         if not _turns.acquire(timeout=WAIT_S):
             message = "Another user's question is being answered. Try again in a minute."
-            raise FieldErrors([FieldError("busy", message, None)], 503)
+            raise FieldErrors.single("busy", message, status=503)
         try:
             yield
         finally:

@@ -47,7 +47,7 @@ class CheckpointSummary:
 
 @dataclass
 class CheckpointList:
-    """The checkpoints on this host, newest first. host: of the run's folder, where it is another one."""
+    """The checkpoints on this host, newest first. host: of the run's folder, if it is another one."""
 
     checkpoints: list[CheckpointSummary] = field(default_factory=list)
     num_recorded: int = 0  # checkpoints in the trainer's events

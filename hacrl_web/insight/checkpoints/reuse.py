@@ -1,6 +1,6 @@
 """New uses of a checkpoint's files: an agent becomes a registered model, or a new run trains for more steps.
 
-Files are linked where the disk can, else copied. The run that saved the checkpoint never changes.
+Files are linked if the disk can, else copied. The run that saved the checkpoint never changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hacrl_web.registry.models import LanguageModel
 from hacrl_web.runs.launch.launch import LaunchError, cannot_repeat, create_run
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.worker.hosts import data_folder_id
-from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
+from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.contract.checkpoint_manifest import FOLDER_NAME, MANIFEST_NAME, DamagedCheckpoint, Manifest, sha256
 from workers.contract.spec.run import RunSpec
 
@@ -41,21 +41,21 @@ _ENDING = re.compile(r" \(to step \d+\)$")
 
 @contextmanager
 def removed_on_error(folder: Path) -> Iterator[None]:
-    """Removes the folder where the block fails. Error: FieldErrors for a damaged checkpoint or a failed copy."""
+    """Removes the folder if the block fails. Error: FieldErrors for a damaged checkpoint or a failed copy."""
     try:
         yield
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, DamagedCheckpoint):
-            raise FieldErrors([FieldError("damaged", f"{error}. Choose another checkpoint.", "step")]) from None
+            raise FieldErrors.single("damaged", f"{error}. Choose another checkpoint.", "step") from None
         if isinstance(error, OSError):
             message = f"The checkpoint could not be copied ({error.strerror}). Was it removed, or is the disk full?"
-            raise FieldErrors([FieldError("not_copied", message, "step")], 507) from None
+            raise FieldErrors.single("not_copied", message, "step", status=507) from None
         raise
 
 
 def link(source: Path, place: Path) -> None:
-    """A hard link, or a copy where the disk has none; missing folders are created. Error: OSError.
+    """A hard link, or a copy if the disk has none; missing folders are created. Error: OSError.
 
     A link is safe: files of checkpoints are never changed in place.
     """
@@ -129,9 +129,9 @@ def launch_extension(user: Any, run: Run, manifest: Manifest, steps: int) -> Run
 def _extended_spec(run: Run, step: int, steps: int) -> RunSpec:
     """The run's own settings with more steps. Error: FieldErrors."""
     if run.is_evaluation_only:
-        raise LaunchError([FieldError("invalid", "An evaluation has no training steps to add to.", "steps")])
+        raise LaunchError.single("invalid", "An evaluation has no training steps to add to.", "steps")
     if steps < 1:
-        raise LaunchError([FieldError("invalid", "Give a whole number of steps, at least 1.", "steps")])
+        raise LaunchError.single("invalid", "Give a whole number of steps, at least 1.", "steps")
     if errors := cannot_repeat(run):
         raise LaunchError(errors)
     ending = f" (to step {step + steps})"

@@ -14,7 +14,7 @@ from hacrl_web.insight.checkpoints import ask_agents, checkpoints, reuse
 from hacrl_web.insight.checkpoints.zip_stream import zip_of_agent
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.pages.run_header import header, run_or_404
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.page_query import PageQuery, Whole, whole_number
 from hacrl_web.web.streaming import download_pieces
 from workers.contract.checkpoint_manifest import DamagedCheckpoint, Manifest
@@ -74,9 +74,9 @@ def manifest_and_agent(run: Run, step: int, place: int) -> tuple[Manifest, str]:
         manifest = checkpoints.find_checkpoint(run, step)
         return manifest, checkpoints.agent_at(manifest, place)
     except checkpoints.NoSuchCheckpoint as error:
-        raise FieldErrors([FieldError("not_found", str(error), "step")], 404) from None
+        raise FieldErrors.single("not_found", str(error), "step", status=404) from None
     except DamagedCheckpoint as error:
-        raise FieldErrors([FieldError("damaged", f"{error}.", "step")], 409) from None
+        raise FieldErrors.single("damaged", f"{error}.", "step", status=409) from None
 
 
 @require_GET
@@ -144,7 +144,7 @@ def ask(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     try:
         question = ask_agents.checked_question(form, run)
         if step is None:
-            raise FieldErrors([FieldError("missing", "Choose a checkpoint.", "step")])
+            raise FieldErrors.single("missing", "Choose a checkpoint.", "step")
         manifest, _ = manifest_and_agent(run, step, 0)
         places = {name: place for place, name in enumerate(run.agent_names)}
         answers = ask_agents.ask_checkpoint(request.user, run, manifest, question)

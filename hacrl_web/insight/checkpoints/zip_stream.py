@@ -1,6 +1,6 @@
 """An agent's model folder as a zip archive that is sent while it is read: no temporary file, little memory.
 
-Files are stored, not deflated: weights hardly compress. Where a file does not match the manifest, the archive breaks
+Files are stored, not deflated: weights hardly compress. If a file does not match the manifest, the archive breaks
 off before its end, so that it cannot be opened.
 """
 

@@ -16,7 +16,7 @@ from hacrl_web.insight.collaboration.step_summary import recorded_steps, run_sum
 from hacrl_web.insight.collaboration.timeline import timeline
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.schemas import Number
 from workers.contract.spec.run import RunSpec
 
@@ -34,7 +34,7 @@ class StepsAnswer(TypedDict):
 
 
 class PairLine(TypedDict):
-    """A line in buckets; low and high where a bucket has more than one step."""
+    """A line in buckets; low and high if a bucket has more than one step."""
 
     steps: list[int]
     last: list[float]
@@ -133,7 +133,7 @@ class WholeRunAnswer(TypedDict):
 
 
 class BandStep(TypedDict):
-    """The band after m updates; m is null where it is the same for all."""
+    """The band after m updates; m is null if it is the same for all."""
 
     m: int | None
     low: float
@@ -232,10 +232,10 @@ def get_ratios(
     learner: Annotated[int, Query(ge=0, le=7)],
     window: Annotated[int, Query(ge=1, le=1000)] = 1,
 ) -> Any:
-    """Over `window` recorded steps up to `step`; fewer where they have too many rows."""
+    """Over `window` recorded steps up to `step`; fewer if they have too many rows."""
     run, spec = _run(request, run_id)
     if learner >= len(spec.agents):
-        raise FieldErrors([FieldError("invalid", f"Must be below {len(spec.agents)}.", "learner")])
+        raise FieldErrors.single("invalid", f"Must be below {len(spec.agents)}.", "learner")
     steps = _recorded(run, step)
     window_of_steps = window_steps(run, steps, step, window)
     return clipping(run, spec, learner, {one: steps[one] for one in window_of_steps})

@@ -19,7 +19,7 @@ from workers.contract.spec.run import RunSpec
 
 TRAP = BY_KIND["cross_clip"]
 MOST_TRAPS = 3  # with a sentence each
-GENERATED = ("rollouts", "tokens", "verified", "verified_tokens", "right")
+GENERATED = ("rollouts", "tokens", "verified", "verified_tokens")
 BY_SIGN = ("weight", "lost", "evaluated", "lower", "upper")
 NOTHING: Counter[str] = Counter()
 
@@ -33,7 +33,8 @@ def view(spec: RunSpec, summary: Summary, step: int | None = None) -> dict[str, 
     """
     names = [agent.name for agent in spec.agents]
     shares = spec.algorithm.shares_rollouts and len(names) > 1
-    generated = [{key: summary.generated.get(name, NOTHING)[key] for key in GENERATED} for name in names]
+    sums_by_agent = [summary.generated.get(name, NOTHING) for name in names]
+    generated = [{key: sums[key] for key in GENERATED} | {"right": sums["correct"]} for sums in sums_by_agent]
     pairs = []
     for learner, name in enumerate(names):
         for source, other in enumerate(names):
@@ -97,7 +98,7 @@ def short(name: str) -> str:
 
 
 def as_percent(part: float, whole: float) -> str:
-    """`87 %`; 0 % and 100 % only where they are exact."""
+    """`87 %`; 0 % and 100 % only if they are exact."""
     if not whole:
         return "–"
     share = 100 * part / whole
@@ -111,7 +112,7 @@ def as_percent(part: float, whole: float) -> str:
 def sentences(spec: RunSpec, picture: dict[str, Any]) -> list[Sentence]:
     """What a view shows, in plain words; kind `trap` from the alert's limit on.
 
-    Where a sentence is about certain rollouts, `learner`, `source` and `lesson` filter the Rollouts tab for them.
+    If a sentence is about certain rollouts, `learner`, `source` and `lesson` filter the Rollouts tab for them.
     """
     names = [short(agent["name"]) for agent in picture["agents"]]
     cross = [pair for pair in picture["pairs"] if pair["learner"] != pair["source"]]
@@ -128,7 +129,7 @@ def sentences(spec: RunSpec, picture: dict[str, Any]) -> list[Sentence]:
 
 
 def _traps(spec: RunSpec, names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> list[str]:
-    """One sentence for each trapped pair, or one for all where they are many."""
+    """One sentence for each trapped pair, or one for all if they are many."""
     trapped = [(pair, text) for pair in pairs if (text := trap(spec, names, pair))]
     if len(trapped) <= MOST_TRAPS:
         return [text for _, text in trapped]
@@ -150,11 +151,11 @@ def trap(spec: RunSpec, names: Sequence[str], pair: dict[str, Any]) -> str:
     if not Facts.of(spec).can_trap or not of or not TRAP.is_over(below / of):
         return ""
     learner, source = names[pair["learner"]], names[pair["source"]]
-    answers = "right answers" if pair["positives_are_right"] else "encouraging answers (A > 0)"
+    answers = "correct answers" if pair["positives_are_right"] else "encouraging answers (A > 0)"
     return (
         f"{as_percent(below, of)} of {source}'s {answers} lie below {learner}'s band: they teach {learner} nothing "
-        f"({below} of {of}; from {as_percent(TRAP.raise_at, 1)} on, {TRAP.raise_after} steps in a row, this is the "
-        f"alert “{TRAP.title}”)."
+        f"({below} of {of}; the alert “{TRAP.title}” is raised at {as_percent(TRAP.raise_at, 1)} or more in "
+        f"{TRAP.raise_after} consecutive steps)."
     )
 
 
@@ -170,12 +171,12 @@ def _teachers(names: Sequence[str], pairs: Sequence[dict[str, Any]]) -> str:
     best = max(peers, key=lambda pair: sum(pair["weight"]))
     shared = sum(sum(pair["weight"]) for pair in peers)
     if not shared:
-        return f"{learner} learnt from itself alone: no rollout of a peer had a weight."
+        return f"{learner} learned from itself alone: no rollout of a peer had a weight."
     used, rows = sum(pair["used"][0] for pair in peers), sum(pair["rows"] for pair in peers)
     lost = sum(sum(pair["lost"]) for pair in peers)
     sources = names[best["source"]] if len(peers) == 1 else "its peers"
     most = "" if len(peers) == 1 else f", most from {names[best['source']]} ({as_percent(sum(best['weight']), total)})"
-    clipped = f"; the clip took {lost} away" if lost else ""
+    clipped = f"; {lost} clipped" if lost else ""
     share = f"{as_percent(shared, total)} of what moved {learner} came from {sources}{most}"
     return f"{share}: {used} of {rows} rollouts taught{clipped}."
 
@@ -185,7 +186,7 @@ def _alone(name: str, pair: dict[str, Any]) -> str:
     if not pair["rows"]:
         return ""
     rest = [f"{pair['zero'][0]} had no advantage"] if pair["zero"][0] else []
-    rest += [f"the clip took {pair['clipped'][0]} away"] if pair["clipped"][0] else []
+    rest += [f"{pair['clipped'][0]} clipped"] if pair["clipped"][0] else []
     return "; ".join([f"{pair['used'][0]} of {pair['rows']} own rollouts taught {name}", *rest]) + "."
 
 
@@ -195,14 +196,15 @@ def _on_prompts(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
     result = []
     if pair["rescue"][0]:
         text = (
-            f"Rescue: on {pair['rescue'][0]} of {pair['prompts']} prompts {learner} had no right answer and {source} "
+            f"Rescue: on {pair['rescue'][0]} of {pair['prompts']} prompts {learner} had no correct answer and {source} "
             f"had one; on {pair['rescue'][1]} of them it taught {learner}."
         )
         result.append({"lesson": "rescue", "text": text})
     if pair["warn"][0]:
         text = (
-            f"Learnt from a mistake: on {pair['warn'][0]} of {pair['prompts']} prompts {learner} was always right and "
-            f"{source} not; on {pair['warn'][1]} of them {source}'s wrong answer taught {learner} what to avoid."
+            f"Learned from a mistake: on {pair['warn'][0]} of {pair['prompts']} prompts all of {learner}'s answers "
+            f"were correct and one of {source}'s was not; on {pair['warn'][1]} of them that answer taught {learner} "
+            "what to avoid."
         )
         result.append({"lesson": "mistake", "text": text})
     return result
@@ -211,7 +213,7 @@ def _on_prompts(names: Sequence[str], pair: dict[str, Any]) -> list[Sentence]:
 def so_far(run: Run, steps: dict[int, int]) -> list[dict[str, Any]]:
     """By agent: the peers' share of what moved it, and its held-out accuracy, at the first and at the newest step.
 
-    steps: from recorded_steps. Empty where no step is recorded; an unknown part is an empty text.
+    steps: from recorded_steps. Empty if no step is recorded; an unknown part is an empty text.
     """
     if not steps:
         return []
@@ -226,7 +228,7 @@ def so_far(run: Run, steps: dict[int, int]) -> list[dict[str, Any]]:
 
 
 def _peers_share(summary: Summary, learner: str) -> str:
-    """The peers' share of |weight| in one learner's step; empty where all weights are 0 or it has no peer."""
+    """The peers' share of |weight| in one learner's step; empty if all weights are 0 or it has no peer."""
     weights = {
         source: sums["weight_positive"] + sums["weight_negative"]
         for (to, source), sums in summary.pairs.items()

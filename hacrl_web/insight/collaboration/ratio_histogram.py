@@ -41,7 +41,7 @@ def bounds(spec: RunSpec) -> list[dict[str, Any]]:
 
 
 def window_steps(run: Run, steps: dict[int, int], step: int, window: int) -> list[int]:
-    """The last `window` recorded steps up to `step`, fewer where they have more than MOST_ROWS.
+    """The last `window` recorded steps up to `step`, fewer if they have more than MOST_ROWS.
 
     steps: from recorded_steps.
     """

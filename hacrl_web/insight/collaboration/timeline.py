@@ -56,7 +56,7 @@ def _pair(lines: SeriesByKey, learner: str, source: str, width: int) -> dict[str
 
 
 def _line(line: MetricSeries | None, width: int) -> dict[str, Any] | None:
-    """Lowest, highest and last value of each bucket; without the first two where no bucket hides a value."""
+    """Lowest, highest and last value of each bucket; without the first two if no bucket hides a value."""
     if line is None:
         return None
     buckets = downsample(line.steps, line.values, width)

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from hacrl_web.insight import settings_diff
 from hacrl_web.insight.compare import comparison
 from hacrl_web.insight.compare.views import compare_selection
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 
 router = Router(tags=["insight"])
 
@@ -93,7 +93,7 @@ def compare_table(request: HttpRequest, query: Query[CompareQuery]) -> Any:
     """
     selection = compare_selection(request)
     if selection is None:
-        raise FieldErrors([FieldError("missing", "Name the runs to compare.", "runs")])
+        raise FieldErrors.single("missing", "Name the runs to compare.", "runs")
     if query.baseline and query.baseline not in {str(run.pk) for run in selection.runs}:
         raise Http404
     lines = settings_diff.diff_lines([settings_diff.effective(run) for run in selection.runs])

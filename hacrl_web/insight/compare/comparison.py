@@ -139,7 +139,7 @@ def _row(run: Run, place: int, agent: str, line: Sequence[Point], lowest: bool) 
 
 
 def comparison_table(runs: Sequence[Run], metric: str, baseline: Run, *, lowest: bool) -> list[CompareRow]:
-    """For each run its mean, where it has several agents, and each agent."""
+    """For each run its mean, if it has several agents, and each agent."""
     rows: list[CompareRow] = []
     for place, run in enumerate(runs):
         by_agent = points(run, metric)

@@ -66,7 +66,7 @@ class CompareSelection:
 
 
 def compare_selection(request: HttpRequest) -> CompareSelection | None:
-    """None where no run is chosen. Unreadable values mean the default, but a run that the user may not see is 404."""
+    """None if no run is chosen. Unreadable values mean the default, but a run that the user may not see is 404."""
     query = ComparisonQuery.read(request.GET)
     ids = list(dict.fromkeys(query.runs))
     by_id = Run.objects.visible_to(request.user).select_related("sweep").in_bulk(ids[: comparison.MAX_RUNS])

@@ -23,7 +23,7 @@ FILTERS = {
     "": "all questions",
     "gained": "newly solved",
     "lost": "newly lost",
-    "wrong": "all wrong",
+    "wrong": "all incorrect",
     "disagree": "agents disagree",
     "unscorable": "could not be scored",
 }
@@ -51,7 +51,7 @@ class Sheet:
 class Mark:
     """One agent's answer to one question. num_samples 0: the question was not in the agent's evaluation."""
 
-    num_right: int
+    num_correct: int
     num_scored: int
     num_samples: int
     majority: str = ""
@@ -59,30 +59,31 @@ class Mark:
     @property
     def is_solved(self) -> bool | None:
         """At least half of the scored samples are correct; None without scored samples."""
-        return None if not self.num_scored else 2 * self.num_right >= self.num_scored
+        return None if not self.num_scored else 2 * self.num_correct >= self.num_scored
 
     @property
     def words(self) -> str:
         if not self.num_samples:
-            return "not asked"
+            return "not evaluated"
         if not self.num_scored:
             return "could not be scored"
         if self.num_samples > 1:
-            lost = self.num_samples - self.num_scored
-            return f"{self.num_right} of {self.num_scored} right" + (f", {lost} could not be scored" if lost else "")
-        return "right" if self.num_right else "wrong"
+            unscorable = self.num_samples - self.num_scored
+            ending = f", {unscorable} could not be scored" if unscorable else ""
+            return f"{self.num_correct} of {self.num_scored} correct{ending}"
+        return "correct" if self.num_correct else "incorrect"
 
     @property
     def short(self) -> str:
         if not self.num_scored:
             return "–"
         if self.num_samples > 1:
-            return f"{self.num_right}/{self.num_scored}"
-        return "✓" if self.num_right else "✗"
+            return f"{self.num_correct}/{self.num_scored}"
+        return "✓" if self.num_correct else "✗"
 
     @property
     def kind(self) -> str:
-        return {None: "none", True: "right", False: "wrong"}[self.is_solved]
+        return {None: "none", True: "correct", False: "incorrect"}[self.is_solved]
 
 
 @lru_cache(maxsize=4096)  # few marks differ
@@ -141,7 +142,7 @@ class EvaluationPair:
 
 
 def read_pair(benchmark: str, before: EvaluatedStep, after: EvaluatedStep) -> EvaluationPair:
-    """Both evaluations. Agents of two runs are paired by name, or by place where the runs share no name."""
+    """Both evaluations. Agents of two runs are paired by name, or by place if the runs share no name."""
     questions = read_question_set(after.run, benchmark)
     count = len(questions.ids)
     if before.run.pk == after.run.pk:
@@ -159,18 +160,18 @@ def read_pair(benchmark: str, before: EvaluatedStep, after: EvaluatedStep) -> Ev
         for place, name in enumerate(names)
         if (after.step, name) in new
     ]
-    unasked = Sheet([""] * count_before, [""] * count_before)
+    unevaluated = Sheet([""] * count_before, [""] * count_before)
     return EvaluationPair(
         questions,
         agents,
-        [old.get((before.step, partner), unasked) for _, _, partner in agents],
+        [old.get((before.step, partner), unevaluated) for _, _, partner in agents],
         [new[after.step, name] for _, name, _ in agents],
         places,
     )
 
 
 def _partner(name: str, place: int, names: Sequence[str], others: Sequence[str]) -> str:
-    """The agent of the other run to compare with; empty where there is none."""
+    """The agent of the other run to compare with; empty if there is none."""
     if name in others:
         return name
     return others[place] if not set(names) & set(others) and place < len(others) else ""
@@ -217,7 +218,7 @@ def _passed(pair: EvaluationPair, place: int, agents: Sequence[int]) -> list[str
         "": True,
         "gained": (False, True) in turns,
         "lost": (True, False) in turns,
-        "wrong": all(one.num_scored and not one.num_right for one in after),
+        "wrong": all(one.num_scored and not one.num_correct for one in after),
         "disagree": {True, False} <= {is_solved for _, is_solved in turns},
         "unscorable": any(one.num_scored < one.num_samples for one in after),
     }

@@ -44,7 +44,7 @@ KEYS = (
     *("name", "seed", *LISTS, "group", "run", "step"),
     *("num_samples", "temperature", "max_completion_length", "max_questions"),
 )
-MAX_PROMPT = 1024  # tokens, as in training; less where a model's context is short
+MAX_PROMPT = 1024  # tokens, as in training; less if a model's context is short
 MAX_NAME = 80
 # Where RunSpec's errors belong in the request.
 _FIELDS = {"agents": "models", "data": "benchmarks"}
@@ -69,7 +69,7 @@ class SelectedAgents:
 def launch_evaluation(user: Any, request: Any) -> Run:
     """Queue an evaluation. Error: FieldErrors, and nothing is written."""
     if not isinstance(request, Mapping):
-        raise LaunchError([FieldError("invalid", "Must be an object with settings.", None)])
+        raise LaunchError.single("invalid", "Must be an object with settings.")
     errors = [
         FieldError("unknown_key", f"There is no setting named {str(key)[:80]!r}.", str(key)[:80])
         for key in request
@@ -96,7 +96,7 @@ def launch_evaluation(user: Any, request: Any) -> Run:
 
 
 def _listed(request: Mapping[str, Any], key: str, errors: list[FieldError]) -> list[Any]:
-    """A list of ids without repetitions, empty where there is none."""
+    """A list of ids without repetitions, empty if there is none."""
     values = request.get(key) or []
     if not isinstance(values, list | tuple):
         errors.append(FieldError("invalid", f"Give a list of {key}.", key))
@@ -130,9 +130,8 @@ def _choose_agents(user: Any, request: Mapping[str, Any], folder: Path, errors: 
     if request.get("run") not in (None, ""):
         _add_checkpoint(user, request, folder, selection, errors)
     if not 1 <= len(selection.agents) <= MAX_AGENTS and not errors:
-        errors.append(
-            FieldError("missing", f"Choose 1 to {MAX_AGENTS} models; these are {len(selection.agents)}.", "models")
-        )
+        message = f"Choose 1 to {MAX_AGENTS} models; you chose {len(selection.agents)}."
+        errors.append(FieldError("missing", message, "models"))
     return selection
 
 
@@ -193,7 +192,7 @@ def _spec(
     names = ", ".join(agent["name"] for agent in selection.agents)
     draft = {
         "name": request["name"] if request.get("name") not in (None, "") else f"Evaluation of {names}"[:120],
-        # A placeholder where there are none; too many are in `errors` already.
+        # A placeholder if there are none; too many are in `errors` already.
         "agents": selection.agents[:MAX_AGENTS] or [{"name": "-", "model": "-"}],
         "data": data[0] if data else {"train_path": "-"},
         "algorithm": {"name": "gspo", "beta": 0.0},  # not used

@@ -60,7 +60,7 @@ class EvaluationsQuery(sheets.QuestionQuery):
 
 @dataclass(frozen=True)
 class EvaluationChoice:
-    """The evaluations that an address chooses. against: the other run; None where both are of this one."""
+    """The evaluations that an address chooses. against: the other run; None if both are of this one."""
 
     benchmark: BenchmarkEvaluations
     benchmark_before: BenchmarkEvaluations  # in the other run
@@ -170,7 +170,7 @@ def _slice_rows(benchmark: BenchmarkEvaluations, step: int) -> list[dict[str, An
         for agent in benchmark.agents:
             point = agent.at(step)
             correct, scored = point.slices.get(name, (0, 0)) if point else (0, 0)
-            cells.append({"share": correct / scored if scored else None, "right": correct, "scored": scored})
+            cells.append({"share": correct / scored if scored else None, "correct": correct, "scored": scored})
         rows.append({"name": name, "cells": cells})
     return rows
 
@@ -250,7 +250,7 @@ def evaluations_csv(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse | S
             cells = [row["id"], row["subject"], row["difficulty"], row["answer"]]
             for mark in row["marks"]:
                 for one in (mark["before"], mark["after"]):
-                    cells += [one.num_right, one.num_scored, one.majority]
+                    cells += [one.num_correct, one.num_scored, one.majority]
             yield cells
 
     return download_csv(request, rows(), f"evaluation-{run.pk}.csv")
@@ -268,7 +268,7 @@ def evaluate(request: HttpRequest) -> HttpResponse:
     fields |= {key: request.POST.getlist(key) for key in LISTS}
     try:
         if any("\x00" in value for value in fields.values() if isinstance(value, str)):
-            raise FieldErrors([FieldError("invalid_text", "A text holds a NUL character.", None)])
+            raise FieldErrors.single("invalid_text", "A text holds a NUL character.")
         run = launch_evaluation(request.user, fields)
     except FieldErrors as error:
         return _show(request, fields, error.errors, error.status)

@@ -15,7 +15,7 @@ from hacrl_web.insight.overview.overview import XAxis, history, overview
 from hacrl_web.runs.api.schemas import EventAnswer
 from hacrl_web.runs.live.event_reader import frame_text
 from hacrl_web.runs.models import Run
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.schemas import Number
 
 MAX_METRICS = 64
@@ -24,7 +24,7 @@ router = Router(tags=["insight"])
 
 
 class LineAnswer(TypedDict):
-    """A line in buckets, on the steps of `grids[grid]`; low and high where a bucket has more than one step."""
+    """A line in buckets, on the steps of `grids[grid]`; low and high if a bucket has more than one step."""
 
     metric: str
     agent: str
@@ -88,13 +88,13 @@ def get_buckets(
 ) -> Any:
     """Buckets of steps with their lowest, highest and last value; `first` and `last` choose steps and narrow them.
 
-    `grids` holds the steps of the last values; a line names its grid, and leaves `low` and `high` out where no bucket
+    `grids` holds the steps of the last values; a line names its grid, and leaves `low` and `high` out if no bucket
     hides a value. `x`: places of these steps on another axis. `band`: the lowest and highest value, or the 95 %
     confidence interval of the mean, over the runs of the same sweep that differ only in the seed.
     """
     run = get_object_or_404(Run.objects.visible_to(request.user), pk=run_id)
     if first is not None and last is not None and first > last:
-        raise FieldErrors([FieldError("invalid", f"Must be at most {last}, which is `last`.", "first")])
+        raise FieldErrors.single("invalid", f"Must be at most {last}, which is `last`.", "first")
     over_seeds = None if band == "none" else band
     return _json(overview(run, metric, points=points, first=first, last=last, x=x, over_seeds=over_seeds))
 

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from hacrl_web.insight.rollouts.filter import read_filter
 from hacrl_web.insight.rollouts.search import RolloutHit, search_rollouts
 from hacrl_web.runs.models import Run
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 from hacrl_web.web.visible import visible
 
 MAX_TEXT = 200_000  # characters of a text on a page
@@ -30,7 +30,7 @@ class RolloutsAnswer(TypedDict):
 
 
 class RolloutTextAnswer(TypedDict):
-    """completion: at most `shown` of `length` characters, where `shown` was asked for."""
+    """completion: at most `shown` of `length` characters, if `shown` was asked for."""
 
     step: int
     agent: str
@@ -82,7 +82,7 @@ def find_rollouts(request: HttpRequest, run_id: UUID, query: Query[RolloutQuery]
     rollout_filter, ignored = read_filter(request.GET, run.agent_names)
     if ignored:
         message = f"This cannot be read, or is not known in this run: {', '.join(ignored)}."
-        raise FieldErrors([FieldError("invalid", message, None)])
+        raise FieldErrors.single("invalid", message)
     page = search_rollouts(run, rollout_filter)
     return {
         "items": page.hits,

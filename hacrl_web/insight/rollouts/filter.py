@@ -118,7 +118,7 @@ class RolloutFilter(PageQuery):
 
     @property
     def conditions(self) -> str:
-        """The query without the place of the page; empty where every rollout is listed."""
+        """The query without the place of the page; empty if every rollout is listed."""
         return self.encode(after=None, before=None)
 
     @property

@@ -96,7 +96,7 @@ def _link(rollout_filter: RolloutFilter, hit: RolloutHit) -> str:
 
 
 def _is_same(one: RolloutHit, other: RolloutHit) -> bool:
-    """The same rollout, and of the same learner where both name one."""
+    """The same rollout, and of the same learner if both name one."""
     learners = {hit.taught.learner for hit in (one, other) if hit.taught is not None}
     return (one.place, one.agent, one.sample) == (other.place, other.agent, other.sample) and len(learners) <= 1
 

@@ -52,7 +52,7 @@ def get_timeline(request: HttpRequest, run_id: UUID, kind: Kinds = NO_KINDS, bef
 
 @router.get("/runs/{run_id}/config", response=ConfigAnswer, summary="A run's settings, beside those of another run")
 def get_config(request: HttpRequest, run_id: UUID, against: UUID | None = None, only_different: bool = False) -> Any:
-    """By dotted path: the values of this run and of `against`; null and `is_there` false where a run has no value."""
+    """By dotted path: the values of this run and of `against`; null and `is_there` false if a run has no value."""
     runs = [_run(request, run_id), *([_run(request, against)] if against else [])]
     lines = settings_diff.diff_lines([settings_diff.effective(run) for run in runs])
     return {"runs": [str(run.pk) for run in runs], "lines": settings_diff.as_rows(lines, only_different=only_different)}
@@ -65,7 +65,7 @@ def get_yaml(request: HttpRequest, run_id: UUID) -> HttpResponse:
 
 @router.get("/runs/{run_id}/verl.yaml", summary="The settings of a two-agent HACPO run for verl's recipe")
 def get_verl_yaml(request: HttpRequest, run_id: UUID) -> HttpResponse:
-    """409 with the reason where the recipe would train something else."""
+    """409 with the reason if the recipe would train something else."""
     return HttpResponse(spec_files.as_verl_yaml(_run(request, run_id)), content_type=YAML)
 
 

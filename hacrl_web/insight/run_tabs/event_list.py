@@ -89,7 +89,7 @@ def _sources(run: Run, kind: str) -> list[tuple[Any, str, Callable[[Any], Timeli
 
 
 def _whole_moments(rows: Any, column: str, before: float | None) -> tuple[list[Any], bool]:
-    """All rows and False; or the newest, with all rows of the last moment, and True where they are more than a page."""
+    """All rows and False; or the newest, with all rows of the last moment, and True if they are more than a page."""
     is_time = column == "time"
     if before is not None:
         rows = rows.filter(**{f"{column}__lt": before if is_time else datetime.fromtimestamp(before, UTC)})

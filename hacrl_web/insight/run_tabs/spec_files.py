@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.web.errors import FieldError, FieldErrors
+from hacrl_web.web.errors import FieldErrors
 from workers.contract.verl_export import UnsupportedByVerl, to_recipe_yaml
 
 
 def as_yaml(run: Run) -> str:
-    """Error: FieldErrors (409), where another version stored them."""
+    """Error: FieldErrors (409), if another version stored them."""
     return stored_spec(run).to_yaml()
 
 
 def as_verl_yaml(run: Run) -> str:
-    """Error: FieldErrors (409), where another version stored them, or the recipe would train something else."""
+    """Error: FieldErrors (409), if another version stored them, or the recipe would train something else."""
     try:
         return to_recipe_yaml(stored_spec(run))
     except UnsupportedByVerl as refusal:
-        raise FieldErrors([FieldError("cannot_hand_over", str(refusal), None)], 409) from None
+        raise FieldErrors.single("cannot_hand_over", str(refusal), status=409) from None
 
 
 def verl_refusal(run: Run) -> str:
-    """Why there is no file for the recipe; empty where there is one."""
+    """Why there is no file for the recipe; empty if there is one."""
     try:
         as_verl_yaml(run)
     except FieldErrors as refused:

@@ -187,7 +187,7 @@ def interruptions(steps: Sequence[TimedStep]) -> list[int]:
 
 
 def figures(buckets: Sequence[TimeBucket], breaks: Sequence[int]) -> dict[str, Any]:
-    """Seconds a step by phase, rates, and memory where it was recorded.
+    """Seconds a step by phase, rates, and memory if it was recorded.
 
     breaks: steps before which the run was interrupted.
     """

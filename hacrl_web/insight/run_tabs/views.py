@@ -87,7 +87,7 @@ def run_yaml(request: HttpRequest, run_id: UUID) -> HttpResponse:
 
 @require_GET
 def run_verl_yaml(request: HttpRequest, run_id: UUID) -> HttpResponse:
-    """The settings for verl's HACPO recipe; 409 with the reason where it would train something else."""
+    """The settings for verl's HACPO recipe; 409 with the reason if it would train something else."""
     run = run_or_404(request, run_id)
     return download_text(spec_files.as_verl_yaml(run), f"{agent_slug(run.name)}-verl.yaml", YAML)
 

@@ -25,7 +25,7 @@ def seeds_of(run: Run) -> list[int]:
 
 @register.simple_tag(takes_context=True)
 def trained_by(context: template.Context, model: LanguageModel) -> Run | None:
-    """The run behind a promoted model, where it is still there and the user may see it."""
+    """The run behind a promoted model, if it is still there and the user may see it."""
     try:
         run_id = UUID(str(model.provenance.get("run", "")))
     except ValueError:
@@ -42,7 +42,7 @@ def place_of_agent(places: dict[str, int], name: str) -> int:
 
 @register.simple_tag
 def compare_query(runs: Sequence[Run]) -> dict[str, Any]:
-    """The address of a comparison of a sweep's runs: of the first seeds, where they are too many."""
+    """The address of a comparison of a sweep's runs: of the first seeds, if they are too many."""
     first_runs = sorted(runs, key=lambda run: (run.seed, run.created_at))[:MAX_RUNS]
     query = urlencode([("runs", str(run.pk)) for run in first_runs])
     return {"query": query, "count": len(first_runs), "is_all": len(first_runs) == len(runs)}

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from hacrl_web.insight.what_if.rows import NEAR, Block, OutcomeCounts, RecordedCheck, Rows, read
 from hacrl_web.runs.models import Run
 from hacrl_web.runs.stored_spec import stored_spec
-from hacrl_web.web.errors import FieldError, FieldErrors, plain_errors
+from hacrl_web.web.errors import FieldErrors, plain_errors
 from workers.contract.advantages import RewardGroup, advantages, baseline, capability, capability_ratio, divisor
 from workers.contract.contribution_weight import clip_lower_bound, single, weigh
 from workers.contract.spec.algorithm import AlgorithmSpec
@@ -29,7 +29,7 @@ OMEGA_SETTINGS = ("capability_window", "ratio_min", "ratio_max")
 HYPOTHETICAL_SETTINGS = ("alpha", "delta", "delta_step", "cross_clip_gradient", *OMEGA_SETTINGS)
 NO_WEIGHT = (
     "Every weight on record for these steps is 0, so there are no shares to show: no rollout taught anything. "
-    "This happens where all answers to a question get the same reward, because each advantage is then 0."
+    "This happens if all answers to a question get the same reward, because each advantage is then 0."
 )
 
 
@@ -84,7 +84,7 @@ Ratios = dict[tuple[int, int], float]
 
 
 def why_nothing(spec: RunSpec) -> str:
-    """Why none of the settings acts on this run; empty where they do."""
+    """Why none of the settings acts on this run; empty if they do."""
     rule = spec.algorithm
     if rule.name != "hacpo":
         return f"This run follows {rule.name}, whose weights have no alpha, delta, window or clamp."
@@ -103,7 +103,7 @@ def what_if_answer(
     if nothing:
         return {"nothing": nothing, "pairs": [], "steps": 0}
     if last < first:
-        raise FieldErrors([FieldError("invalid", "The last step must not be before the first.", "last")])
+        raise FieldErrors.single("invalid", "The last step must not be before the first.", "last")
     try:
         other = with_hypothetical(spec, settings)
     except ValidationError as error:

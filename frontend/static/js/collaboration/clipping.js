@@ -9,7 +9,7 @@ import { canvas, drawLines, logTicks, pattern, shape } from "../lib/svg.js";
  * @typedef {Api.BandStep} Bound
  * @typedef {Api.RatiosAnswer} Ratios
  * @typedef {import("./omega.js").Timeline} Timeline
- * @typedef {{agents: string[], trap_at: number, clip_gradient: string}} Rule
+ * @typedef {{agents: string[], trap_at: number, clip_gradient: string}} ClipRule
  */
 
 const HALF = 76;
@@ -26,7 +26,7 @@ const LINES = [
  * @param {{learner: number, source: number}[]} pairs
  * @param {Map<number, Ratios>} ratios by learner; without an entry only the lines are drawn
  * @param {Timeline} timeline
- * @param {Rule} rule
+ * @param {ClipRule} rule
  * @param {number | null} step
  * @param {(step: number) => void} choose
  */
@@ -69,7 +69,7 @@ export function drawPanels(root, pairs, ratios, timeline, rule, step, choose) {
  * @param {HTMLElement} root
  * @param {Ratios} ratios
  * @param {Histogram} found
- * @param {Rule} rule
+ * @param {ClipRule} rule
  */
 function drawHistogram(root, ratios, found, rule) {
   const [learner, source] = [rule.agents[ratios.learner], rule.agents[found.source]];
@@ -79,7 +79,7 @@ function drawHistogram(root, ratios, found, rule) {
     root.append(make("p", "quiet", `In ${when} no rollout of ${source} was evaluated with an advantage that is not 0.`));
     return;
   }
-  root.append(verdict(found, learner, source));
+  root.append(sharesOutside(found, learner, source));
   const width = Math.max(280, root.clientWidth);
   const band = ratios.band.length ? ratios.band.length * BAND_ROW + 10 : 0;
   const height = 14 + 2 * HALF + 20 + band;
@@ -121,7 +121,7 @@ function drawHistogram(root, ratios, found, rule) {
   }
   root.append(picture, key());
   const beyond = sum(found.beyond);
-  if (beyond) root.append(make("p", "quiet small", `${count(beyond)} beyond the axis stand in its first and last bar.`));
+  if (beyond) root.append(make("p", "quiet small", `${count(beyond)} beyond the axis are counted in its first and last bar.`));
 }
 
 /**
@@ -191,12 +191,12 @@ function words(found) {
 }
 
 /**
- * The delta trap in a plain sentence where the server found it; and the shares in any case.
+ * The shares outside the band; above them the sentence about a delta trap, if the server found one.
  * @param {Histogram} found
  * @param {string} learner
  * @param {string} source
  */
-function verdict(found, learner, source) {
+function sharesOutside(found, learner, source) {
   const box = make("div", "stack-tight");
   if (found.trap) box.append(make("p", "trap", found.trap));
   const table = make("table", "table shares small");

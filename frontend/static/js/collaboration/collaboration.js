@@ -1,4 +1,4 @@
-/** The Collaboration tab: one chosen step drives every picture; what is chosen stands in the address. */
+/** The Collaboration tab: one chosen step drives every picture; what is chosen is kept in the address. */
 
 import { drawPanels } from "./clipping.js";
 import { drawLedger, drawRescuedPrompts } from "./ledger.js";
@@ -8,7 +8,7 @@ import { drawPicture } from "./picture.js";
 import { DASHES, count, cut, make, must, readJson } from "../lib/format.js";
 import { drawLines } from "../lib/svg.js";
 
-/** @typedef {import("./picture.js").View} View */
+/** @typedef {import("./picture.js").SumsView} SumsView */
 /** @typedef {import("./omega.js").Timeline} Timeline */
 /** @typedef {import("./clipping.js").Ratios} Ratios */
 
@@ -21,7 +21,7 @@ const rule = readJson("collaboration-data");
 const url = page.dataset.url ?? "";
 const numAgents = rule.agents.length;
 
-/** @type {{steps: number[], ended: boolean, attempt: number, step: number | null, timeline: Timeline | null, whole: View | null, wholeOf: number}} */
+/** @type {{steps: number[], ended: boolean, attempt: number, step: number | null, timeline: Timeline | null, whole: SumsView | null, wholeOf: number}} */
 const state = { steps: rule.steps, ended: rule.ended, attempt: rule.attempt, step: null, timeline: null, whole: null, wholeOf: -1 };
 /** What was asked of the API for steps that are complete. @type {Map<string, any>} */
 const answers = new Map();
@@ -124,7 +124,7 @@ function complain(error) {
 const omega = document.querySelector("#omega") ? new OmegaMap(must("#omega"), rule, (step) => choose(step)) : null;
 if (rule.shares) moveByKeys(must("#matrix"));
 let drawing = new AbortController();
-/** The answers that the pictures show, to draw them again in another size. @type {{view: View | null, ratios: Map<number, Ratios>}} */
+/** The answers that the pictures show, to draw them again in another size. @type {{view: SumsView | null, ratios: Map<number, Ratios>}} */
 const drawn = { view: null, ratios: new Map() };
 
 async function draw() {
@@ -169,7 +169,7 @@ function drawScrubber() {
   number.max = String(steps[steps.length - 1]);
   if (document.activeElement !== number) number.value = String(step);
   const isLast = place === steps.length - 1;
-  must("#step-note").textContent = `${count(place + 1)} of ${count(steps.length)} recorded${state.ended ? "" : isLast ? ", live: follows the run" : ", live: the run goes on"}`;
+  must("#step-note").textContent = `${count(place + 1)} of ${count(steps.length)} recorded${state.ended ? "" : isLast ? ", live: follows the run" : ", live: the run continues"}`;
   for (const shownStep of page.querySelectorAll("[data-step]")) shownStep.textContent = count(step);
 }
 
@@ -248,7 +248,7 @@ async function loadWhole(signal) {
   drawScoped();
 }
 
-/** @param {import("./picture.js").Pair} pair @returns {string} the address of what its cell counts */
+/** @param {import("./picture.js").PairSums} pair @returns {string} the address of what its cell counts */
 function rolloutsOf(pair) {
   const query = new URLSearchParams({ learner: rule.agents[pair.learner], source: rule.agents[pair.source] });
   if (controls.scope?.value !== "run") query.set("step", String(state.step));

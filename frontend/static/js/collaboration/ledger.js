@@ -3,20 +3,20 @@
 import { count, cut, make } from "../lib/format.js";
 import { share } from "./picture.js";
 
-/** @typedef {import("./picture.js").Pair} Pair */
-/** @typedef {import("./picture.js").View} View */
+/** @typedef {import("./picture.js").PairSums} PairSums */
+/** @typedef {import("./picture.js").SumsView} SumsView */
 
 /** Column titles, what each counts, and the name of its piece of the bar. */
 const OUTCOMES = /** @type {[string, string, string][]} */ ([
   ["used", "taught", "The gradient is not zero."],
-  ["clipped", "clipped", "It has an advantage, and the clip took its gradient away."],
+  ["clipped", "clipped", "It has an advantage, and the clip removed its gradient."],
   ["zero", "no advantage", "A is 0: all rewards of the prompt are equal, or the reward equals the baseline."],
   ["dropped", "dropped", "Left out of the learner's loss: overflow, empty, quarantined, or an update that was skipped or rolled back."],
   ["other", "other", "Its ratio is at max_log_ratio, or a number is not finite."],
 ]);
 
 /**
- * @param {Pair} pair
+ * @param {PairSums} pair
  * @param {string} outcome
  * @param {0 | 1} unit 0: rollouts, 1: tokens
  */
@@ -54,7 +54,7 @@ function column(text, className = "", title = "") {
 }
 
 /**
- * @param {View} view
+ * @param {SumsView} view
  * @param {number} place
  */
 function chip(view, place) {
@@ -68,7 +68,7 @@ function chip(view, place) {
 
 /**
  * @param {HTMLElement} table
- * @param {View} view
+ * @param {SumsView} view
  * @param {0 | 1} unit
  * @param {number | null} learner
  */
@@ -77,7 +77,7 @@ export function drawLedger(table, view, unit, learner) {
   const outcomes = OUTCOMES.filter(([outcome]) => outcome !== "other" || pairs.some((pair) => amount(pair, outcome, unit)));
   const isPartly = pairs.some((pair) => pair.not_heard);
   const columns = [column("Learner"), column("Source"), column("generated", "number", "By the source, for these prompts."), column("verified", "number", "Its answer could be scored.")];
-  if (isPartly && !unit) columns.push(column("not heard", "number", "Not drawn for this learner in this step (max_sources_per_learner)."));
+  if (isPartly && !unit) columns.push(column("not drawn", "number", "Not drawn for this learner in this step (max_sources_per_learner)."));
   columns.push(...outcomes.map(([, title, help]) => column(title, "number", help)), column("outcome of the verified"));
   const rows = pairs.map((pair) => {
     const generated = view.agents[pair.source];
@@ -96,7 +96,7 @@ export function drawLedger(table, view, unit, learner) {
 }
 
 /**
- * @param {Pair} pair
+ * @param {PairSums} pair
  * @param {string} outcome
  * @param {0 | 1} unit
  */
@@ -112,7 +112,7 @@ function outcomeCell(pair, outcome, unit) {
 
 /**
  * The outcomes as one bar; its numbers are in the row.
- * @param {Pair} pair
+ * @param {PairSums} pair
  * @param {0 | 1} unit
  */
 function stack(pair, unit) {
@@ -132,7 +132,7 @@ function stack(pair, unit) {
 
 /**
  * @param {HTMLElement} table
- * @param {View} view
+ * @param {SumsView} view
  * @param {number | null} learner
  */
 export function drawRescuedPrompts(table, view, learner) {

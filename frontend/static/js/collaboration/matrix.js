@@ -3,22 +3,22 @@
 import { count, cut, make, significant } from "../lib/format.js";
 import { share, sum } from "./picture.js";
 
-/** @typedef {import("./picture.js").Pair} Pair */
-/** @typedef {import("./picture.js").View} View */
+/** @typedef {import("./picture.js").PairSums} PairSums */
+/** @typedef {import("./picture.js").SumsView} SumsView */
 /** @typedef {"share" | "all" | "positive" | "used" | "clipped"} Measure */
 
 /** @type {Record<Measure, string>} */
 export const MEASURES = {
-  share: "Of the sum of |weight| over all rollouts that one learner heard, the part of each source. Rows add up to 100 %. Weights of different learners move different models.",
+  share: "Of the sum of |weight| over all rollouts that one learner used, the part of each source. Rows add up to 100 %. Weights of different learners move different models.",
   all: "Of the sum of |weight| over all learners, the part of each pair. All cells add up to 100 %.",
-  positive: "The same as the share of the learner's |weight|, counting only encouraging rollouts (A > 0): which right answers moved it.",
-  used: "Rollouts whose gradient is not zero, of those that the learner heard.",
-  clipped: "Rollouts with an advantage whose gradient the clip took away, of all with an advantage that were not dropped. A cell opens all rollouts of its pair; there, Clip chooses those below or above the band.",
+  positive: "The same as the share of the learner's |weight|, counting only encouraging rollouts (A > 0): which correct answers moved it.",
+  used: "Rollouts whose gradient is not zero, of those drawn for the learner.",
+  clipped: "Rollouts with an advantage whose gradient the clip removed, of all with an advantage that were not dropped. A cell opens all rollouts of its pair; there, Clip chooses those below or above the band.",
 };
 
 /**
- * @param {View} view
- * @param {Pair} pair
+ * @param {SumsView} view
+ * @param {PairSums} pair
  * @param {Measure} measure
  * @returns {{text: string, detail: string, part: number}} part: 0 to 1, for the ground
  */
@@ -30,7 +30,7 @@ export function cell(view, pair, measure) {
     const of = pair.used[0] + pair.clipped[0] + pair.other[0];
     return { text: share(pair.clipped[0], of), detail: `${count(pair.clipped[0])} of ${count(of)}`, part: of ? pair.clipped[0] / of : 0 };
   }
-  /** @param {Pair} one */
+  /** @param {PairSums} one */
   const weight = (one) => (measure === "positive" ? one.weight[0] : sum(one.weight));
   const whole = peers.reduce((total, other) => total + weight(other), 0);
   return { text: share(weight(pair), whole), detail: `Σ|w| ${significant(weight(pair))} · ${used}`, part: whole ? weight(pair) / whole : 0 };
@@ -38,7 +38,7 @@ export function cell(view, pair, measure) {
 
 /**
  * @param {HTMLElement} table emptied first
- * @param {View} view
+ * @param {SumsView} view
  * @param {Measure} measure
  * @param {(pair: Pair) => string} address of a cell's rollouts
  */
@@ -84,7 +84,7 @@ function heading(name, place, scope) {
 }
 
 /**
- * @param {View} view
+ * @param {SumsView} view
  * @param {number} learner
  * @param {number} source
  * @param {Measure} measure

@@ -7,7 +7,7 @@ import { canvas, pattern, shape, stepTicks } from "../lib/svg.js";
 /**
  * @typedef {Api.PairTimeline} PairLines
  * @typedef {Api.TimelineOfPairs} Timeline
- * @typedef {{agents: string[], ratio_min: number, ratio_max: number, warmup: number}} Rule
+ * @typedef {{agents: string[], ratio_min: number, ratio_max: number, warmup: number}} OmegaRule
  */
 
 /**
@@ -23,7 +23,7 @@ function extreme(line, place) {
 export class OmegaMap {
   /**
    * @param {HTMLElement} root
-   * @param {Rule} rule
+   * @param {OmegaRule} rule
    * @param {(step: number) => void} choose
    */
   constructor(root, rule, choose) {
@@ -196,7 +196,7 @@ export class OmegaMap {
 }
 
 /**
- * Blue where the source is stronger, orange where it is weaker; both stand on the page's own ground.
+ * Blue where the source is stronger, orange where it is weaker; both on the page's own ground.
  * @param {number} value
  * @param {number} limit of |log value|
  */

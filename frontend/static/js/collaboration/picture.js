@@ -4,14 +4,14 @@ import { count, cut, significant } from "../lib/format.js";
 import { canvas, shape } from "../lib/svg.js";
 
 /**
- * One agent of a step. verified: scored rollouts; right: with a reward above 0.
- * @typedef {Api.AgentSums} Agent
+ * One agent of a step. verified: scored rollouts; right: those with a reward above 0.
+ * @typedef {Api.AgentSums} AgentSums
  */
 /**
  * One ordered pair; lists [with A > 0, with A < 0] for weight, lost, evaluated, lower, upper; [rollouts, tokens] for
  * the outcomes; [prompts, of which taught] for rescue and warn.
- * @typedef {Api.PairSumsAnswer} Pair
- * @typedef {{agents: Agent[], pairs: Pair[], sentences?: Api.SentenceAnswer[]}} View
+ * @typedef {Api.PairSumsAnswer} PairSums
+ * @typedef {{agents: AgentSums[], pairs: PairSums[], sentences?: Api.SentenceAnswer[]}} SumsView
  */
 
 /** @param {number[]} both */
@@ -32,7 +32,7 @@ const ARROW = 9;
 
 /**
  * @param {HTMLElement} root
- * @param {View} view
+ * @param {SumsView} view
  * @param {number | null} chosen learner; null for all
  */
 export function drawPicture(root, view, chosen) {
@@ -76,8 +76,8 @@ export function drawPicture(root, view, chosen) {
 
 /**
  * Share of a pair in what moved its learner.
- * @param {View} view
- * @param {Pair} pair
+ * @param {SumsView} view
+ * @param {PairSums} pair
  */
 function partOf(view, pair) {
   const all = view.pairs.filter((other) => other.learner === pair.learner).reduce((total, other) => total + sum(other.weight), 0);
@@ -95,7 +95,7 @@ const port = (place, number, height) => height * (0.2 + (0.6 * (place + 0.5)) / 
 /**
  * @param {{x: number, y: number}} from
  * @param {{x: number, y: number}} to
- * @param {Pair} pair
+ * @param {PairSums} pair
  * @param {number} part
  * @param {boolean} isFaded
  * @param {string} words
@@ -117,7 +117,7 @@ function arrow(from, to, pair, part, isFaded, words) {
 /**
  * @param {{x: number, y: number}} from
  * @param {{x: number, y: number}} to
- * @param {Pair} pair
+ * @param {PairSums} pair
  * @param {number} number of agents
  * @param {string} words
  */
@@ -139,7 +139,7 @@ function label(from, to, pair, number, words) {
 }
 
 /**
- * @param {View} view
+ * @param {SumsView} view
  * @param {number} place
  */
 function capabilityOf(view, place) {
@@ -147,22 +147,22 @@ function capabilityOf(view, place) {
 }
 
 /**
- * @param {Agent} agent
+ * @param {AgentSums} agent
  * @param {number} place
  * @param {number | null} capability
  * @param {{y: number, width: number, height: number, isNarrow: boolean}} at
  */
 function sourceBox(agent, place, capability, at) {
   const group = boxAt(0, at.y, at.width, at.height, place, agent.name, at.isNarrow);
-  const right = at.isNarrow ? `${count(agent.right)}/${count(agent.verified)} right` : `${count(agent.right)} of ${count(agent.verified)} right`;
-  group.append(shape("text", { x: 12, y: at.y + 38, class: "box-text" }, right));
+  const correct = `${count(agent.right)}${at.isNarrow ? "/" : " of "}${count(agent.verified)} correct`;
+  group.append(shape("text", { x: 12, y: at.y + 38, class: "box-text" }, correct));
   if (capability !== null && at.height > 80) group.append(shape("text", { x: 12, y: at.y + 56, class: "box-text" }, at.isNarrow ? `P ${significant(capability)}` : `capability P = ${significant(capability)}`));
-  group.append(shape("title", {}, `${agent.name}: ${agent.rollouts} rollouts, ${agent.verified} verified, ${agent.right} right`));
+  group.append(shape("title", {}, `${agent.name}: ${agent.rollouts} rollouts, ${agent.verified} verified, ${agent.right} correct`));
   return group;
 }
 
 /**
- * @param {View} view
+ * @param {SumsView} view
  * @param {number} place
  * @param {{x: number, y: number, width: number, height: number, isNarrow: boolean}} at
  */
@@ -233,8 +233,8 @@ function boxAt(x, y, width, height, place, name, isNarrow) {
 }
 
 /**
- * @param {View} view
- * @param {Pair} pair
+ * @param {SumsView} view
+ * @param {PairSums} pair
  * @param {number} part
  */
 function title(view, pair, part) {
@@ -243,7 +243,7 @@ function title(view, pair, part) {
   return `${names[pair.learner]} ← ${names[pair.source]}: ${share(part, 1)} of its |weight|, ${pair.used[0]} of ${pair.rows} rollouts taught${omega}`;
 }
 
-/** @param {View} view */
+/** @param {SumsView} view */
 function description(view) {
   return `Collaboration. ${view.pairs.map((pair) => title(view, pair, partOf(view, pair))).join(". ")}.`;
 }

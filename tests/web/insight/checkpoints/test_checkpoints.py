@@ -346,14 +346,14 @@ class TestAsk:
             "import json, sys\nasked = json.load(sys.stdin)\nassert asked['question'] == '1+1='\n"
             "for agent in asked['agents']:\n"
             "    print(json.dumps({'agent': agent['name'], 'text': '<b>2</b>', 'finish_reason': 'stop',\n"
-            "        'num_tokens': 3, 'seconds': .1, 'verdict': {'reward': 1.0, 'reason': 'right'}}))"
+            "        'num_tokens': 3, 'seconds': .1, 'verdict': {'reward': 1.0, 'reason': 'correct'}}))"
         )
         self.child(monkeypatch, tmp_path, code)
         answer = client.post(address("ask_agents", run), self.form, headers={"HX-Request": "true"})
         part = answer.content.decode()
         assert answer.status_code == 200
         assert part.count("<pre>&lt;b&gt;2&lt;/b&gt;</pre>") == 2
-        assert part.count("right") >= 2
+        assert part.count("correct") >= 2
         assert "<html" not in part
         assert "<html" in client.post(address("ask_agents", run), self.form).content.decode()
 

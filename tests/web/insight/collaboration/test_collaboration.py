@@ -134,8 +134,10 @@ def test_sentences_on_prompts_lead_to_their_rollouts_and_to_no_others(web, world
         for sentence in sentences(spec_of(world), picture_of(world))
         if sentence["kind"] == "lesson"
     }
-    assert by_lesson["rescue"]["text"].startswith("Rescue: on 1 of 2 prompts A had no right answer and B had one")
-    assert by_lesson["mistake"]["text"].startswith("Learnt from a mistake: on 1 of 2 prompts A was always right")
+    assert by_lesson["rescue"]["text"].startswith("Rescue: on 1 of 2 prompts A had no correct answer and B had one")
+    assert by_lesson["mistake"]["text"].startswith(
+        "Learned from a mistake: on 1 of 2 prompts all of A's answers were correct and one of B's was not; on 0 of them"
+    )
     for lesson, place in (("rescue", ("p", 1.0)), ("mistake", ("q", 0.0))):
         assert (by_lesson[lesson]["learner"], by_lesson[lesson]["source"]) == ("A", "B")
         query = {"step": 1, "learner": "A", "source": "B", "lesson": lesson}
@@ -236,9 +238,9 @@ def test_trap_is_told_from_the_limit_of_its_alert_on_and_only_where_clipped_roll
         spec = spec_of(world, **algorithm)
         return [sentence["text"] for sentence in sentences(spec, picture_of(world)) if sentence["kind"] == "trap"]
 
-    # Both of A's right answers lie below B's band; of B's one of two: 50 % is under 80 %.
+    # Both of A's correct answers lie below B's band; of B's one of two: 50 % is under 80 %.
     [text] = traps()
-    assert text.startswith("100 % of A's right answers lie below B's band: they teach B nothing (2 of 2")
+    assert text.startswith("100 % of A's correct answers lie below B's band: they teach B nothing (2 of 2")
     assert traps(cross_clip_gradient="sided") == []
     Contribution.objects.filter(agent="B", source="A", prompt_id="q", sample=0).update(clip_side="none")
     step_summary._step_summary.cache_clear()
@@ -248,8 +250,8 @@ def test_trap_is_told_from_the_limit_of_its_alert_on_and_only_where_clipped_roll
 def test_sentence_names_the_share_of_the_peers(world):
     texts = [sentence["text"] for sentence in sentences(spec_of(world), picture_of(world))]
     # 1.0 of 2.5; 0.25 of 1.75 is 14 %
-    assert "40 % of what moved A came from B: 2 of 4 rollouts taught; the clip took 1 away." in texts
-    assert "14 % of what moved B came from A: 1 of 4 rollouts taught; the clip took 3 away." in texts
+    assert "40 % of what moved A came from B: 2 of 4 rollouts taught; 1 clipped." in texts
+    assert "14 % of what moved B came from A: 1 of 4 rollouts taught; 3 clipped." in texts
 
 
 def test_line_above_tells_the_first_step_and_the_newest(web, world):
@@ -416,7 +418,7 @@ def test_run_that_shares_nothing_has_a_ledger_and_no_pairs(client, make_run):
     assert [(pair["learner"], pair["source"]) for pair in picture_of(run)["pairs"]] == [(0, 0), (1, 1)]
     texts = [sentence["text"] for sentence in sentences(spec_of(run), picture_of(run))]
     assert texts == [
-        "3 of 4 own rollouts taught A; the clip took 1 away.",
+        "3 of 4 own rollouts taught A; 1 clipped.",
         "3 of 4 own rollouts taught B; 1 had no advantage.",
     ]
     base = reverse("api-1:get_collaboration", args=[run.pk])

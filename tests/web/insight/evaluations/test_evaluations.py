@@ -139,7 +139,7 @@ def test_filters_say_how_many_they_would_show(client, run):
         "all questions": "6",
         "newly solved": "1",
         "newly lost": "2",
-        "all wrong": "2",
+        "all incorrect": "2",
         "agents disagree": "2",
         "could not be scored": "1",
     }
@@ -155,12 +155,12 @@ def test_one_evaluation_alone_offers_no_change(client, owner):
 def test_question_is_solved_where_half_of_its_scored_samples_are_right():
     solved = [sheets.mark(letters).is_solved for letters in ("1100", "1000", "1-0", "--", "", "1", "0")]
     assert solved == [True, False, True, None, None, True, False]
-    assert sheets.mark("11-0").words == "2 of 3 right, 1 could not be scored"
+    assert sheets.mark("11-0").words == "2 of 3 correct, 1 could not be scored"
     assert [sheets.mark(letters).words for letters in ("1", "0", "-", "")] == [
-        "right",
-        "wrong",
+        "correct",
+        "incorrect",
         "could not be scored",
-        "not asked",
+        "not evaluated",
     ]
 
 

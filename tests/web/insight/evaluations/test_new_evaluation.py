@@ -135,7 +135,7 @@ def test_damaged_checkpoint_is_named(client, owner, request_of):
 @pytest.mark.parametrize(
     ("changes", "field", "told"),
     [
-        ({"models": []}, "models", "Choose 1 to 8 models; these are 0."),
+        ({"models": []}, "models", "Choose 1 to 8 models; you chose 0."),
         ({"benchmarks": []}, "benchmarks", "Choose a benchmark"),
         ({"benchmarks": "1"}, "benchmarks", "Give a list of benchmarks."),
         ({"benchmarks": [10**30, True, "x"]}, "benchmarks", "There is no such benchmark."),
@@ -162,7 +162,7 @@ def test_request_that_is_no_object_is_refused(client, owner):
 
 def test_nine_models_are_too_many(client, owner, request_of):
     models = [make_model(owner).pk for _ in range(9)]
-    assert "these are 9" in wrong(client, request_of(models=models))["models"]
+    assert "you chose 9" in wrong(client, request_of(models=models))["models"]
 
 
 def test_form_shows_the_errors_beside_their_fields_and_keeps_what_was_typed(client, owner, request_of):
@@ -253,7 +253,7 @@ def test_page_of_an_evaluation_run_has_no_tab_of_training(client, owner, request
     assert EVALUATION_ONLY in text
     for benchmark in Benchmark.objects.all():
         assert f'<span class="tag">{benchmark.name}</span>' in text
-    assert "Each model is asked alone. Here will stand its scores" in text
+    assert "Each model answers alone. Scores on each benchmark appear here" in text
     assert EVALUATION_ONLY in client.get("/runs/").content.decode()
     for name in ("run_system", "run_config", "run_events", "collaboration", "run_rollouts", "run_what_if"):
         assert client.get(reverse(f"insight:{name}", args=[run.pk])).status_code == 200
