@@ -205,7 +205,7 @@ class Invitation(models.Model):
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="invitations")
     role = models.CharField(max_length=8, choices=Role.choices)
-    comment = models.CharField(max_length=80, blank=True)  # for whom it is
+    comment = models.CharField(max_length=80, blank=True)  # who it is for
     inviter = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     token_hash = models.CharField(max_length=64, unique=True)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -68,7 +68,7 @@ def make_agents(report: Callable[[int], None]) -> Path:
 def register(user: User, folder: Path) -> tuple[AgentGroup, Benchmark]:
     """The group and the benchmark of the demo, registered as a user would unless they already are.
 
-    Where the models have changed since (another recipe, a damaged file), a new set is registered beside the old one.
+    If the models have changed since (another recipe, a damaged file), a new set is registered beside the old one.
     """
     for number in count(1):
         suffix = "" if number == 1 else f" ({number})"

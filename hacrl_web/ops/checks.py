@@ -19,7 +19,7 @@ from django.core.exceptions import ImproperlyConfigured
 from hacrl_web.ops.preflight import MIN_KEY, is_loopback, is_weak_key
 
 SHOWS_SECRETS = "shows secrets on error pages"
-WEAK_KEY = f"The secret key is too weak: unset HACRL_SECRET_KEY (one is made), or give {MIN_KEY} random characters."
+WEAK_KEY = f"The secret key is weak: unset HACRL_SECRET_KEY (one is generated), or give {MIN_KEY} random characters."
 # File systems on which SQLite's locks do not work, or only within one machine.
 NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afpfs", "webdav", "ceph", "lustre", "gpfs", "beegfs", "afs"}
 NETWORK |= {"glusterfs", "fuse.glusterfs", "fuse.sshfs", "fuse.ceph", "fuse.s3fs", "fuse.juicefs"}

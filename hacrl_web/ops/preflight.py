@@ -177,7 +177,7 @@ def check_public_bind(host: str) -> dict[str, str]:
     key = os.environ.get("HACRL_SECRET_KEY")
     if key is not None and is_weak_key(key):
         raise StartRefused(
-            "HACRL_SECRET_KEY is too weak for a public address: unset it (one is made), or give "
+            "HACRL_SECRET_KEY is too weak for a public address: unset it (one is generated), or give "
             f"{MIN_KEY} random characters."
         )
     if os.environ.get("HACRL_ALLOWED_HOSTS"):

@@ -83,7 +83,7 @@ def pack_round() -> int:
     """One round over all runs; 0 where nothing is left."""
     from hacrl_web.runs.telemetry import table_upkeep
 
-    table_upkeep.BUDGET_S, table_upkeep.LOOKS = 600.0, 1_000_000
+    table_upkeep.BUDGET_S, table_upkeep.RUNS_CHECKED = 600.0, 1_000_000
     return table_upkeep.TableUpkeep().pack()
 
 

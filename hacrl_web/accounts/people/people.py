@@ -1,6 +1,6 @@
 """Changes of members, invitations and accounts, with the rules that keep each project and the installation governed.
 
-A project always keeps an admin, and staff cannot close their own account. Where the account of a project's only admin
+A project always keeps an admin, and staff cannot close their own account. If the account of a project's only admin
 is closed, staff, who are admins of all projects, can appoint another one. Refusals are FieldErrors; then nothing is
 written.
 """

@@ -102,7 +102,7 @@ class RoleIn(StrictBody):
 
 
 class InvitationIn(RoleIn):
-    """comment: for whom it is, at most 80 characters."""
+    """comment: who it is for, at most 80 characters."""
 
     comment: str = ""
 

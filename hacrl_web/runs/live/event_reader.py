@@ -1,6 +1,6 @@
 """What the broadcaster reads from the database: the events of a run after a cursor, already as JSON text.
 
-The texts are made once per run and batch for all browsers; only the few numbers around them differ.
+The texts are created once per run and batch for all browsers; only the few numbers around them differ.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A chunk is a packed copy of one metric's values: its events remain, so (run, seq) still proves that each is stored once,
 and sockets replay them as before. `Run.packed_seq` is the seq of the last packed event; it moves by compare-and-swap in
-the transaction that stores the chunks. Later values are read from their events. Where several attempts recorded a step,
+the transaction that stores the chunks. Later values are read from their events. If several attempts recorded a step,
 the highest attempt wins.
 """
 

@@ -20,7 +20,7 @@ EVERY_S = 5.0
 BUDGET_S = 0.2
 ROWS = 200
 RUNS = 50
-LOOKS = 200
+RUNS_CHECKED = 200
 FIRST = UUID(int=0)  # below the id of every run
 
 
@@ -47,7 +47,7 @@ class TableUpkeep:
         began, packed = time.monotonic(), 0
         names = ("pk", "last_seq", "packed_seq")
         others = Run.objects.filter(pk__gt=self._checked_to).order_by("pk").values_list(*names)
-        some = list(others[:LOOKS])
+        some = list(others[:RUNS_CHECKED])
         for pk, last_seq, packed_seq in [*Run.objects.filter(state__in=HELD).values_list(*names), *some]:
             if last_seq - max(packed_seq, self._checked.get(pk, 0)) >= MIN_EVENTS:
                 count = -1
@@ -57,7 +57,7 @@ class TableUpkeep:
                 if count:
                     return packed  # the next call continues with this run
                 self._checked[pk] = last_seq
-        self._checked_to = some[-1][0] if len(some) == LOOKS else FIRST
+        self._checked_to = some[-1][0] if len(some) == RUNS_CHECKED else FIRST
         return packed
 
     def clear(self) -> int:

@@ -62,7 +62,7 @@ def has_components(context: template.Context) -> bool:
 
 
 @register.simple_tag(takes_context=True)
-def demo_being_made(context: template.Context) -> Preparation | None:
+def demo_preparation(context: template.Context) -> Preparation | None:
     """What `./hacrl demo` prepares now; for staff only."""
     user = context.get("user")
     return preparation() if user is not None and user.is_staff else None

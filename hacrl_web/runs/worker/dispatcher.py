@@ -147,7 +147,7 @@ def finish_lost_run(run: Run) -> bool:
     """Store the rest of an idle run's spool. False: the run cannot end yet, for there is more or its trainer lives.
 
     A run that has ended has all its events and no process, which a supervisor that is killed or frozen cannot ensure.
-    Where the run directory is on another machine, it cannot be read here, and the run may end.
+    If the run directory is on another machine, it cannot be read here, and the run may end.
     """
     if run.data_folder != data_folder_id():
         return True

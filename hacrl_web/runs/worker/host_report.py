@@ -53,7 +53,7 @@ class HostCard:
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences on what is wrong with this host."""
+        """The problems of this host, in sentences."""
         host, texts = self.host, []
         if host is None or host.last_seen is None:
             return ["It never wrote a heartbeat: its worker is older than this version, or not running."]

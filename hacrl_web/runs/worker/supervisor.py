@@ -64,7 +64,7 @@ class RunSupervisor:
         self._next_look = 0.0
 
     def run_to_end(self) -> None:
-        """Start the trainer, follow it, and record how it ended. Where the lease is lost, nothing more is written."""
+        """Start the trainer, follow it, and record how it ended. If the lease is lost, nothing more is written."""
         try:
             self._start_and_follow()
         except LeaseLost as lost:

@@ -256,7 +256,7 @@ class TestRetention:
         assert TableUpkeep().pack() == 90
 
     def test_all_runs_get_their_turn(self, make_run, monkeypatch) -> None:
-        monkeypatch.setattr(table_upkeep, "LOOKS", 2)
+        monkeypatch.setattr(table_upkeep, "RUNS_CHECKED", 2)
         for place in range(5):
             record_steps(make_run(), 1, 1, 10, random.Random(place))
         job = TableUpkeep()
