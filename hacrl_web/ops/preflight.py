@@ -102,7 +102,7 @@ def read_state(data: Path) -> dict[str, Any]:
 def check_vllm() -> None:
     """Error: StartRefused if `demo --engine vllm` needs a vLLM that is not installed."""
     if importlib.util.find_spec("vllm") is None:
-        from workers.contract.spec.sections import INSTALL_VLLM
+        from workers.contract.spec.rollout import INSTALL_VLLM
 
         raise StartRefused(f"vLLM is not installed here: {INSTALL_VLLM}; or leave out --engine vllm.")
 

@@ -10,8 +10,8 @@ import torch
 from workers.agents import ray_cluster
 from workers.agents.interface import AgentInterface, Answer, Placement
 from workers.agents.multi_process import make_agent
+from workers.contract.spec.compute import INSTALL_RAY
 from workers.contract.spec.run import RunSpec
-from workers.contract.spec.sections import INSTALL_RAY
 from workers.model import memory
 from workers.model.loading import choose_device
 from workers.rollouts.engine import check_engine

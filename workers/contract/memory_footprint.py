@@ -14,8 +14,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from workers.contract.spec.agent import AgentSpec
+from workers.contract.spec.compute import ComputeSpec
 from workers.contract.spec.run import RunSpec
-from workers.contract.spec.sections import ComputeSpec
 
 VLLM_CPU_CACHE_BYTES = 2**30  # of vllm_engine.py
 KV_ROOM = 64  # tokens by which a KV cache grows (rollouts/sampler.py)

@@ -17,8 +17,8 @@ from typing import Protocol
 
 import torch
 
+from workers.contract.spec.rollout import INSTALL_VLLM
 from workers.contract.spec.run import RunSpec
-from workers.contract.spec.sections import INSTALL_VLLM
 from workers.model.policy import Policy
 from workers.rollouts.sampler import Sample, SampleRequest, sample
 

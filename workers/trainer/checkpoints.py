@@ -31,7 +31,7 @@ from workers.contract.checkpoint_manifest import (
     step_folder,
     step_folders,
 )
-from workers.contract.spec.sections import CheckpointSpec
+from workers.contract.spec.checkpoint import CheckpointSpec
 
 if TYPE_CHECKING:  # it imports torch, which saved checkpoints are read without
     from workers.trainer.progress import LogFunction

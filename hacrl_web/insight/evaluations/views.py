@@ -27,7 +27,7 @@ from hacrl_web.runs.pages.run_header import header, run_or_404
 from hacrl_web.web.errors import FieldError, FieldErrors
 from hacrl_web.web.page_query import PageQuery, Text, Whole, one_of, page_of
 from hacrl_web.web.streaming import download_csv
-from workers.contract.spec.sections import RolloutSpec
+from workers.contract.spec.rollout import RolloutSpec
 
 PAGE_SIZE = 50
 RUNS_OFFERED = 30

@@ -22,8 +22,9 @@ from hacrl_web.runs.stored_spec import stored_spec
 from hacrl_web.runs.worker.hosts import any_has
 from hacrl_web.web.errors import MAX_ERRORS, FieldError, FieldErrors, plain_errors
 from hacrl_web.web.page_query import MAX_ID, whole_number
+from workers.contract.spec.compute import INSTALL_RAY
+from workers.contract.spec.rollout import INSTALL_VLLM
 from workers.contract.spec.run import RunSpec
-from workers.contract.spec.sections import INSTALL_RAY, INSTALL_VLLM
 
 SECTIONS = ("algorithm", "rollout", "training", "evaluation", "checkpoint", "compute", "telemetry")
 KEYS = frozenset({"name", "group", "benchmark", "seed", "confirm", "cloned_from", "draft", *SECTIONS})

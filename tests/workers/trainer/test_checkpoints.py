@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.workers.tiny import HashVerifier, make_pair, make_spec, records, train
-from workers.contract.spec.sections import CheckpointSpec
+from workers.contract.spec.checkpoint import CheckpointSpec
 from workers.trainer.checkpoints import (
     CheckpointWriter,
     DamagedCheckpoint,

@@ -18,9 +18,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, fie
 from workers.contract.contribution_weight import clip_lower_bound
 from workers.contract.spec.agent import AgentSpec
 from workers.contract.spec.algorithm import OWN_EPSILONS, SEQUENCE_EPSILONS, AlgorithmSpec
+from workers.contract.spec.checkpoint import CheckpointSpec
+from workers.contract.spec.compute import ComputeSpec
 from workers.contract.spec.data import DataSpec, EvaluationSpec
 from workers.contract.spec.fields import UNPRINTABLE, Count, SettingsSection, setting
-from workers.contract.spec.sections import CheckpointSpec, ComputeSpec, RolloutSpec, TelemetrySpec, TrainingSpec
+from workers.contract.spec.rollout import RolloutSpec
+from workers.contract.spec.telemetry import TelemetrySpec
+from workers.contract.spec.training import TrainingSpec
 from workers.contract.verifier_kinds import VerifierKind
 
 # Kinds of verifier whose rewards the second verifier (workers.verifiers.cross_check) hardly checks, and why.

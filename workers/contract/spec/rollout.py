@@ -1,0 +1,56 @@
+"""RunSpec's section of rollouts: how responses are sampled."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from workers.contract.spec.fields import Count, Number, SettingsSection, setting
+
+INSTALL_VLLM = "run `.venv/bin/python -m workers.rollouts.install_vllm` there"
+
+
+class RolloutSpec(SettingsSection):
+    """How responses are sampled."""
+
+    engine: Literal["transformers", "vllm"] = setting(
+        "transformers",
+        label="Rollout engine",
+        help="What generates rollouts. transformers: the trainer itself; vllm: a vLLM engine for each agent, in a "
+        "separate process (faster from tens of millions of parameters; needs to be installed, see docs/gpu.md).",
+        source="design",
+    )
+    num_generations: Count = setting(
+        8,
+        label="Rollouts per prompt",
+        help="G: rollouts per prompt and agent (gspox2 takes twice as many).",
+        source="Sec. 4.1",
+        ge=1,
+        le=1024,
+    )
+    temperature: Number = setting(
+        1.0, help="Temperature of sampling and of log-probabilities.", source="Sec. 4.1", gt=0, le=5
+    )
+    max_prompt_length: Count = setting(
+        1024, help="Longer prompts are skipped, and counted.", source="Sec. 4.1", unit="tokens", ge=1, le=1_000_000
+    )
+    max_completion_length: Count = setting(
+        4096, help="Most tokens of a completion.", source="Sec. 4.1", unit="tokens", ge=1, le=1_000_000
+    )
+    rollout_batch_size: Count = setting(
+        512, help="Sequences generated at the same time.", source="design", unit="sequences", ge=1, le=100_000
+    )
+    gpu_memory_utilization: Number = setting(
+        0.3,
+        label="GPU memory of vLLM",
+        help="vllm on a GPU: share of its memory that an engine uses for weights and cache while it generates.",
+        source="TRL",
+        gt=0,
+        lt=1,
+    )
+    importance_correction: Literal["none", "truncate"] = setting(
+        "none",
+        help="truncate: the weight of an own rollout in the loss is min(exp(mean log-probability by the trainer - by "
+        "the engine), importance_cap), to correct for the two computing differently.",
+        source="truncated importance sampling, Yao et al. 2025",
+    )
+    importance_cap: Number = setting(2.0, help="The highest such weight.", source="Yao et al. 2025", ge=1, le=100)

@@ -1,0 +1,60 @@
+"""RunSpec's section of training: steps, batches and the optimizer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ValidationInfo, field_validator
+
+from workers.contract.spec.fields import Count, Number, SettingsSection, Share, setting
+
+
+class TrainingSpec(SettingsSection):
+    """Steps, batches and the optimizer (AdamW)."""
+
+    steps: Count = setting(
+        58,
+        help="Training steps; 58 is one epoch of 7.5k questions at 128 prompts. 0: the agents are only evaluated.",
+        source="Sec. 4.1",
+        ge=0,
+        le=1_000_000,
+    )
+    train_batch_size: Count = setting(
+        128, help="B: prompts per step, the same for every agent.", source="Sec. 4.1", unit="prompts", ge=1, le=100_000
+    )
+    mini_batch_size: Count = setting(
+        64, help="Prompts per update (gspox2 takes half).", source="Sec. 4.1", unit="prompts", ge=1, le=100_000
+    )
+    num_iterations: Count = setting(1, help="Passes over the rollouts of a step.", source="Sec. 4.1", ge=1, le=100)
+    micro_batch_size: Count = setting(
+        64,
+        help="Sequences a forward pass; no effect on results.",
+        source="design",
+        unit="sequences",
+        ge=1,
+        le=100_000,
+    )
+    learning_rate: Number = setting(1e-6, help="Peak learning rate.", source="Sec. 4.1", gt=0, le=1)
+    lr_schedule: Literal["constant", "linear", "cosine"] = setting(
+        "constant", label="Learning-rate schedule", help="Learning rate after the warm-up.", source="Sec. 4.1"
+    )
+    warmup_steps: Count = setting(0, help="Steps of linear warm-up.", source="Sec. 4.1", ge=0, le=100_000)
+    weight_decay: Share = setting(0.01, help="AdamW weight decay.", source="AdamW")
+    adam_beta1: Number = setting(0.9, help="AdamW beta 1.", source="AdamW", ge=0, lt=1)
+    adam_beta2: Number = setting(0.999, help="AdamW beta 2.", source="AdamW", ge=0, lt=1)
+    max_unscorable: Share = setting(
+        0.5,
+        help="Largest share of unscorable answers in a step; above it the run retries the verifier, then pauses.",
+        source="design: guards",
+    )
+    max_grad_norm: Number = setting(
+        1.0, help="Gradients with a larger norm are scaled down to it.", source="first public code", gt=0, le=1e6
+    )
+
+    @field_validator("mini_batch_size")
+    @classmethod
+    def _mini_batch_divides(cls, size: int, info: ValidationInfo) -> int:
+        batch = info.data.get("train_batch_size")  # missing if it was itself refused
+        if batch and batch % size:
+            raise ValueError(f"must divide train_batch_size {batch}; {size} does not")
+        return size
