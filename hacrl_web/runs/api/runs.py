@@ -126,7 +126,7 @@ def get_request(request: HttpRequest, run_id: UUID) -> Any:
     "/runs/{run_id}/request", response=RequestAnswer, summary="Other settings for a draft; the ETag goes into If-Match"
 )
 def edit_draft(request: HttpRequest, run_id: UUID, payload: Payload) -> Any:
-    """The body of a launch replaces all its settings. 409 where it is no draft any more."""
+    """The body of a launch replaces all its settings. 409 if it is no longer a draft."""
     with edit_of(Run, run_id):
         run = visible_run(request, run_id)
         check_version(request, request_of(request.user, run))
@@ -143,7 +143,7 @@ class Confirmed(StrictBody):
 @router.post("/runs/{run_id}/queue-draft", response={201: RunAnswer}, summary="Queue a draft")
 @idempotent
 def queue_a_draft(request: HttpRequest, run_id: UUID, payload: Confirmed | None = None) -> Any:
-    """Its settings are checked again. 409 where it is no draft any more."""
+    """Its settings are checked again. 409 if it is no longer a draft."""
     codes = payload.confirm if payload else []
     return Status(201, detail(queue_draft(request.user, visible_run(request, run_id), codes)))
 

@@ -27,13 +27,13 @@ from workers.contract.spec.run import RunSpec
 
 @contextmanager
 def _held(user: Any, run: Run) -> Iterator[Run]:
-    """The draft, locked until the end. Error: FieldErrors (403 for a viewer, 409 where it is no draft any more)."""
+    """The draft, locked until the end. Error: FieldErrors (403 for a viewer, 409 if it is no longer a draft)."""
     require(user, run.project, Role.MEMBER)
     with transaction.atomic():
         held = Run.objects.select_for_update(of=("self",)).select_related("project").filter(pk=run.pk).first()
         if held is None or held.state != State.DRAFT:
             state = held.state if held else "deleted"
-            message = f"{run.name} is no draft any more ({state})."
+            message = f"{run.name} is no longer a draft ({state})."
             raise FieldErrors.single("not_draft", message, status=409)
         yield held
 
@@ -100,7 +100,7 @@ def _changed_rows(before: RunSpec, now: RunSpec) -> list[FieldError]:
         ("evaluation.benchmarks", before.evaluation == now.evaluation, "further benchmarks"),
     )
     return [
-        FieldError("changed_since", f"Its {name} changed since it was saved: edit the draft and look at it.", field)
+        FieldError("changed_since", f"Its {name} changed since it was saved: edit the draft and check it.", field)
         for field, is_same, name in parts
         if not is_same
     ]

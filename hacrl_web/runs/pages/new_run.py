@@ -43,7 +43,7 @@ def _or_form(view: View) -> View:
             return view(request)
         except FieldErrors as refused:
             values = posted_values(request.POST)
-            if refused.status in (404, 409):  # no draft any more: sent again, the form makes a new run
+            if refused.status in (404, 409):  # no longer a draft: sent again, the form makes a new run
                 values.pop("draft", None)
             return render_form(request, values, refused.errors, refused.status)
 
@@ -77,7 +77,7 @@ def run_save(request: HttpRequest) -> HttpResponse:
     _require_one(request, "save")
     settings, draft = _run_request(request.POST) | {"draft": True}, _draft(request)
     run = change_draft(request.user, draft, settings) if draft else launch(request.user, settings)
-    messages.success(request, f"{run.name} is saved as a draft: nobody trains it until it is queued.")
+    messages.success(request, f"{run.name} is saved as a draft: it does not train until it is queued.")
     return redirect(run)
 
 

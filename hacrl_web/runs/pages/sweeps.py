@@ -142,7 +142,7 @@ def sweep_seeds(request: HttpRequest, sweep_id: int) -> HttpResponse:
     sweep = visible_sweep(request, sweep_id)
     try:
         new_runs = sweeps.add_seeds(request.user, sweep, parse_seeds(request.POST.get("seeds", "")))
-        _report(request, new_runs, "Queued {}.", "All of these seeds were there already.")
+        _report(request, new_runs, "Queued {}.", "The sweep already has all of these seeds.")
     except FieldErrors as refused:
         return _refused(request, sweep, "seeds", refused)
     return redirect(sweep)
